@@ -1,4 +1,5 @@
-/* `env`: the environment of a device; `env check|set|reset`: the settings of the machine that it measures in. */
+/* `env`: the environment of a device; `env check|set|reset`: the settings of the machine that it
+ * measures in. */
 #include "agent/commands.h"
 #include "agent/measure_options.h"
 #include "agent/node/machine_settings.h"
@@ -14,7 +15,8 @@ static void query_print(const json_t *environment) {
   json_t *value;
   json_t *members = (json_t *)environment;
   json_object_foreach_safe(members, at, name, value) {
-    cleanup_free char *number = json_is_integer(value) ? xasprintf("%lld", (long long)json_integer_value(value)) : NULL;
+    cleanup_free char *number =
+        json_is_integer(value) ? xasprintf("%lld", (long long)json_integer_value(value)) : NULL;
     cleanup_free char *escaped = http_escape(number ? number : json_string_value(value));
     printf("%s%s=%s", separator, name, escaped);
     separator = "&";
@@ -57,9 +59,10 @@ static void findings_print_json(const struct settings_findings *findings) {
   cleanup_json json_t *array = json_array();
   for (size_t i = 0; i < findings->n; i++) {
     const struct setting_finding *finding = &findings->all[i];
-    ALWAYS(json_array_append_new(array, json_pack("{s:s, s:s, s:s, s:s, s:s}", "setting", finding->name, "state",
-                                                  state_names[finding->state], "is", finding->is, "should",
-                                                  finding->should, "why", finding->why)) == 0);
+    ALWAYS(json_array_append_new(array,
+                                 json_pack("{s:s, s:s, s:s, s:s, s:s}", "setting", finding->name,
+                                           "state", state_names[finding->state], "is", finding->is,
+                                           "should", finding->should, "why", finding->why)) == 0);
   }
   cleanup_json json_t *answer = json_pack("{s:O}", "settings", array);
   cleanup_free char *text = json_canonical(answer);
@@ -116,7 +119,8 @@ static void changes_print(const struct settings_changes *changes, const char *do
       [CHANGE_REFUSED] = "refused", [CHANGE_UNSUPPORTED] = "not supported",
       [CHANGE_ABSENT] = "absent",
   };
-  static const struct table_column columns[] = {{"SETTING", false}, {"RESULT", false}, {"WHY", false}};
+  static const struct table_column columns[] = {
+      {"SETTING", false}, {"RESULT", false}, {"WHY", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   for (size_t i = 0; i < changes->n; i++) {
     table_cell(table, "%s", changes->all[i].name);
@@ -130,7 +134,8 @@ static int set_run(struct options *options) {
   struct error error;
   cleanup_free char *saved = NULL;
   cleanup_settings_changes struct settings_changes changes = {0};
-  if (!saved_path(options, &saved, &error) || !machine_settings_set(root_of(options), saved, &changes, &error))
+  if (!saved_path(options, &saved, &error) ||
+      !machine_settings_set(root_of(options), saved, &changes, &error))
     return command_failed("env set", EXIT_FAILED, &error);
   changes_print(&changes, "set");
   fprintf(stderr, "what was there is kept in %s; `wavetune-agent env reset` puts it back\n", saved);
@@ -142,7 +147,8 @@ static int reset_run(struct options *options) {
   struct error error;
   cleanup_free char *saved = NULL;
   cleanup_settings_changes struct settings_changes changes = {0};
-  if (!saved_path(options, &saved, &error) || !machine_settings_reset(root_of(options), saved, &changes, &error))
+  if (!saved_path(options, &saved, &error) ||
+      !machine_settings_reset(root_of(options), saved, &changes, &error))
     return command_failed("env reset", EXIT_FAILED, &error);
   if (changes.n)
     changes_print(&changes, "put back");
@@ -156,8 +162,10 @@ static int reset_run(struct options *options) {
 
 static const struct option_spec env_options[] = {
     OPTION_PYTHON,
-    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first", false},
-    {"query", OPTION_FLAG, NULL, NULL, 0, 0, "print it as a URL query: rocm=…&gpu=…, what GET /v1/cache takes", true},
+    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first",
+     false},
+    {"query", OPTION_FLAG, NULL, NULL, 0, 0,
+     "print it as a URL query: rocm=…&gpu=…, what GET /v1/cache takes", true},
 };
 
 const struct command_spec env_command = {
@@ -169,10 +177,18 @@ const struct command_spec env_command = {
     .run = env_run,
 };
 
-#define OPTION_ROOT                                                                                                    \
-  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "look for /proc and /sys below this folder instead", true}
-#define OPTION_STATE                                                                                                   \
-  {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0, "where what was there is kept; default: the agent's state", false}
+#define OPTION_ROOT                                                                                \
+  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "look for /proc and /sys below this folder instead", \
+   true}
+#define OPTION_STATE                                                                               \
+  {"state",                                                                                        \
+   OPTION_TEXT,                                                                                    \
+   "FOLDER",                                                                                       \
+   NULL,                                                                                           \
+   0,                                                                                              \
+   0,                                                                                              \
+   "where what was there is kept; default: the agent's state",                                     \
+   false}
 
 static const struct option_spec check_options[] = {
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
@@ -184,7 +200,8 @@ const struct command_spec env_check_command = {
     .name = "env check",
     .arguments = "",
     .summary = "say which settings of this machine disturb measurements, and why; changes nothing",
-    .description = "Exit code 0: none differs; 1: some do. What a machine or its GPU does not have counts as neither.",
+    .description = "Exit code 0: none differs; 1: some do. What a machine or its GPU does not have "
+                   "counts as neither.",
     .options = check_options,
     .n_options = ARRAY_LENGTH(check_options),
     .run = check_run,
@@ -194,11 +211,12 @@ const struct command_spec env_set_command = {
     .name = "env set",
     .arguments = "",
     .summary = "set them for measuring, keeping what was there (root)",
-    .description =
-        "Prints what the shell has to export: eval \"$(wavetune-agent env set)\". Setting twice keeps what was "
-        "there before the first time. What became of each is printed on stderr. Exit code 1: one was refused; the "
-        "others "
-        "are set all the same.",
+    .description = "Prints what the shell has to export: eval \"$(wavetune-agent env set)\". "
+                   "Setting twice keeps what was "
+                   "there before the first time. What became of each is printed on stderr. Exit "
+                   "code 1: one was refused; the "
+                   "others "
+                   "are set all the same.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = set_run,
@@ -208,7 +226,8 @@ const struct command_spec env_reset_command = {
     .name = "env reset",
     .arguments = "",
     .summary = "put back what `env set` found (root)",
-    .description = "Exit code 1: something was refused; the rest is put back, and it can be run again.",
+    .description =
+        "Exit code 1: something was refused; the rest is put back, and it can be run again.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = reset_run,

@@ -1,4 +1,5 @@
-/* wavetune-agent: measures kernels on the devices of this machine, for a server (run) or alone (tune). */
+/* wavetune-agent: measures kernels on the devices of this machine, for a server (run) or alone
+ * (tune). */
 #include "agent/commands.h"
 #include "agent/compile/rtc.h"
 #include "agent/worker/worker.h"
@@ -10,8 +11,10 @@ int main(int argc, char **argv) {
   if (argc >= 2 && string_equal(argv[1], "rtc")) /* the compile pool's */
     rtc_main(argc, argv);
   json_object_seed(0); /* before there are threads */
-  const struct command_spec commands[] = {run_command,       tune_command,    probe_command,    env_command,
-                                          env_check_command, env_set_command, env_reset_command};
-  return commands_run("wavetune-agent", "Measures kernels on this machine's devices, for a server or alone.", commands,
-                      ARRAY_LENGTH(commands), argc, argv);
+  const struct command_spec commands[] = {run_command,      tune_command,      probe_command,
+                                          env_command,      env_check_command, env_set_command,
+                                          env_reset_command};
+  return commands_run("wavetune-agent",
+                      "Measures kernels on this machine's devices, for a server or alone.",
+                      commands, ARRAY_LENGTH(commands), argc, argv);
 }

@@ -6,10 +6,13 @@
 #include "common/base/log.h"
 #include "common/program/sandbox.h"
 
-#define COMPILE_WINDOW 128      /* compilers of many processors at once */
-#define CONFIGS_PER_WORKER 4096 /* then a new process: what kernels leave behind must not pile up */
+#define COMPILE_WINDOW 128 /* compilers of many processors at once */
+/* then a new process: what kernels leave behind must not pile up */
+#define CONFIGS_PER_WORKER 4096
 
-bool device_is_gpu(const struct device_seen *device) { return !string_equal(device->backend, "cpu"); }
+bool device_is_gpu(const struct device_seen *device) {
+  return !string_equal(device->backend, "cpu");
+}
 
 bool custody_make(const struct options *options, struct spawner *spawner, enum log_level level,
                   struct cgroups **ret_cgroups, struct error *error) {
@@ -26,12 +29,14 @@ bool custody_make(const struct options *options, struct spawner *spawner, enum l
   *ret_cgroups = NULL;
   if (cgroups_new(&limits, ret_cgroups, &reason))
     log_write(level,
-              "agent: each worker and compiler has a cgroup of its own, with at most %llu MiB and %lld processes and "
+              "agent: each worker and compiler has a cgroup of its own, with at most %llu MiB and "
+              "%lld processes and "
               "threads",
               (unsigned long long)(limits.memory_bytes_max >> 20), (long long)limits.tasks_max);
   else
     log_write(level,
-              "agent: workers and compilers have no cgroups of their own, which would bound their memory and "
+              "agent: workers and compilers have no cgroups of their own, which would bound their "
+              "memory and "
               "processes: %s",
               reason.message);
   custody.cgroups = *ret_cgroups;
@@ -45,28 +50,36 @@ bool pool_make(const struct options *options, const char *cache, const struct cu
   const char *given = getenv(SANDBOX_VARIABLE);
   enum sandbox_level level = SANDBOX_NONE, allowed = SANDBOX_LANDLOCK;
   if (wanted && !sandbox_level_parse(wanted, &level))
-    return error_set(error, "--require-sandbox must be none, seccomp or landlock, not \"%.40s\"", wanted);
+    return error_set(error, "--require-sandbox must be none, seccomp or landlock, not \"%.40s\"",
+                     wanted);
   if (given && !sandbox_level_parse(given, &allowed))
-    return error_set(error, SANDBOX_VARIABLE " must be none, seccomp or landlock, not \"%.40s\"", given);
+    return error_set(error, SANDBOX_VARIABLE " must be none, seccomp or landlock, not \"%.40s\"",
+                     given);
   if (given && allowed < level)
-    return error_set(error, "--require-sandbox=%s: " SANDBOX_VARIABLE "=%s takes it away; unset that", wanted, given);
+    return error_set(error,
+                     "--require-sandbox=%s: " SANDBOX_VARIABLE "=%s takes it away; unset that",
+                     wanted, given);
   if (given && allowed < SANDBOX_LANDLOCK)
-    log_warning("agent: " SANDBOX_VARIABLE "=%s: kernels and compilers are not confined as they should be; never "
+    log_warning("agent: " SANDBOX_VARIABLE
+                "=%s: kernels and compilers are not confined as they should be; never "
                 "where others may submit",
                 given);
   if (sandbox_level() < level)
-    return error_set(error,
-                     "--require-sandbox=%s: this kernel confines kernels and compilers by: %s; they could read this "
-                     "machine's files; boot Linux 5.13 or later with lsm=…,landlock or require less",
-                     wanted, sandbox_kind());
+    return error_set(
+        error,
+        "--require-sandbox=%s: this kernel confines kernels and compilers by: %s; they could read "
+        "this "
+        "machine's files; boot Linux 5.13 or later with lsm=…,landlock or require less",
+        wanted, sandbox_kind());
   if (!compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error))
     return false;
   compile_pool_set_custody(*ret_pool, custody);
   return true;
 }
 
-struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
-                              const struct device_seen *device, const char *faults) {
+struct executor executor_make(const struct options *options, struct spawner *spawner,
+                              struct compile_pool *pool, const struct device_seen *device,
+                              const char *faults) {
   return (struct executor){
       .spawner = spawner,
       .pool = pool,

@@ -10,42 +10,54 @@
 #include "common/program/options.h"
 
 /* clang-format off */
-#define MEASURE_OPTIONS                                                                                                \
-  {"screen-rounds", OPTION_INTEGER, "N", "16", 1, 10000, "at most so many samples of a config in the screen", false}, \
-  {"final-rounds", OPTION_INTEGER, "N", "60", 1, 10000, "at most so many samples of a finalist in each process",      \
-   false},                                                                                                            \
-  {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400,                                                       \
-   "limit for loading, for checking and for each turn of timing a config", false},                                    \
-  {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, "limit for opening a device and its buffers", false},   \
-  {"compilers", OPTION_INTEGER, "N", "0", 0, 256, "compilers that run at once; 0: one to each CPU", false},           \
-  {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0,                                                               \
-   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", false},                   \
-  {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30,                                                        \
-   "limit of each worker and compiler, where the agent may make cgroups; 0: half of the machine's memory", false},    \
-  {"worker-pids", OPTION_INTEGER, "N", "1024", 16, 1 << 22,                                                           \
-   "limit of each one's processes and threads, where the agent may make cgroups", false},                             \
-  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, "an agent that is root runs kernels and compilers as this user",   \
-   false},                                                                                                            \
+#define MEASURE_OPTIONS \
+  {"screen-rounds", OPTION_INTEGER, "N", "16", 1, 10000, \
+   "at most so many samples of a config in the screen", false}, \
+  {"final-rounds", OPTION_INTEGER, "N", "60", 1, 10000, \
+   "at most so many samples of a finalist in each process", false}, \
+  {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400, \
+   "limit for loading, for checking and for each turn of timing a config", false}, \
+  {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, \
+   "limit for opening a device and its buffers", false}, \
+  {"compilers", OPTION_INTEGER, "N", "0", 0, 256, \
+   "compilers that run at once; 0: one to each CPU", false}, \
+  {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0, \
+   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", \
+   false}, \
+  {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30, \
+   "limit of each worker and compiler, where the agent may make cgroups; 0: half of the " \
+   "machine's memory", false}, \
+  {"worker-pids", OPTION_INTEGER, "N", "1024", 16, 1 << 22, \
+   "limit of each one's processes and threads, where the agent may make cgroups", false}, \
+  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, \
+   "an agent that is root runs kernels and compilers as this user", false}, \
   OPTION_LOG_FORMAT
 /* clang-format on */
 
 /* Whether kernels run on a GPU there, and not on this machine's processors. */
 bool device_is_gpu(const struct device_seen *device);
 
-/* Lets workers be the user that --worker-user names, and have cgroups where that can be, before any is started; says in the
- * log whether, at this level. *ret_cgroups (NULL: none) must outlive the spawner and the pool. */
-must_check bool custody_make(const struct options *options, struct spawner *spawner, enum log_level level,
-                             struct cgroups **ret_cgroups, struct error *error);
+/* Lets workers be the user that --worker-user names, and have cgroups where that can be, before any
+ * is started; says in the log whether, at this level. *ret_cgroups (NULL: none) must outlive the
+ * spawner and the pool. */
+must_check bool custody_make(const struct options *options, struct spawner *spawner,
+                             enum log_level level, struct cgroups **ret_cgroups,
+                             struct error *error);
 
-/* The compile pool with these options, its objects in the folder `cache`; `custody` (NULL: none) is borrowed. */
-must_check bool pool_make(const struct options *options, const char *cache, const struct custody *custody,
-                          struct compile_pool **ret_pool, struct error *error);
+/* The compile pool with these options, its objects in the folder `cache`; `custody` (NULL: none) is
+ * borrowed. */
+must_check bool pool_make(const struct options *options, const char *cache,
+                          const struct custody *custody, struct compile_pool **ret_pool,
+                          struct error *error);
 
-/* `faults` is the folder for what a debug agent says of configs that kill their worker, where there is one (hip). */
-struct executor executor_make(const struct options *options, struct spawner *spawner, struct compile_pool *pool,
-                              const struct device_seen *device, const char *faults);
+/* `faults` is the folder for what a debug agent says of configs that kill their worker, where there
+ * is one (hip). */
+struct executor executor_make(const struct options *options, struct spawner *spawner,
+                              struct compile_pool *pool, const struct device_seen *device,
+                              const char *faults);
 
-/* Where the agent keeps its state, and where `tune` keeps what can be made again; owned by the caller. */
+/* Where the agent keeps its state, and where `tune` keeps what can be made again; owned by the
+ * caller. */
 char *state_folder_default(void);
 char *cache_folder_default(void);
 

@@ -17,7 +17,8 @@ static int probe_work(struct supervisor *supervisor, void *context) {
   cleanup_json json_t *array = json_array();
   for (size_t i = 0; i < devices.n; i++)
     json_array_append(array, devices.seen[i].json);
-  cleanup_json json_t *answer = json_pack("{s:O, s:O?}", "devices", array, "absent", devices.absent);
+  cleanup_json json_t *answer =
+      json_pack("{s:O, s:O?}", "devices", array, "absent", devices.absent);
   json_print(answer);
   return EXIT_OK;
 }
@@ -33,9 +34,9 @@ const struct command_spec probe_command = {
     .name = "probe",
     .arguments = "",
     .summary = "print the devices of this machine and their environments as JSON",
-    .description =
-        "A worker process loads the GPU runtimes that there are and asks them. Back ends that have no device are "
-        "listed with the reason.",
+    .description = "A worker process loads the GPU runtimes that there are and asks them. Back "
+                   "ends that have no device are "
+                   "listed with the reason.",
     .options = probe_options,
     .n_options = ARRAY_LENGTH(probe_options),
     .run = probe_run,

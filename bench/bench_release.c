@@ -1,7 +1,9 @@
-/* How long it takes to read a release of 50,000 winners, which a container's start waits for, beside the SHA-256 of the
- * same bytes, which nobody can do without. Keys as a matrix multiplication's, 500 configs, a median each: once with times
- * of 4 digits, once with those of 17 that a quotient has, once as 50 kernels that have their configs in common. Then the
- * same in other shapes of work: reading it as who signs it does, building it, and keys as values. Medians, and ratios to the digest.
+/* How long it takes to read a release of 50,000 winners, which a container's start waits for,
+ * beside the SHA-256 of the same bytes, which nobody can do without. Keys as a matrix
+ * multiplication's, 500 configs, a median each: once with times of 4 digits, once with those of 17
+ * that a quotient has, once as 50 kernels that have their configs in common. Then the same in other
+ * shapes of work: reading it as who signs it does, building it, and keys as values. Medians, and
+ * ratios to the digest.
  *
  *   bench_release [RUNS]
  *
@@ -18,11 +20,13 @@ static void winner_add(struct release_builder *builder, int i, bool is_long, int
   int config = i / n_kernels % CONFIGS;
   cleanup_free char *name = xasprintf("matmul/triton_%d", i % n_kernels);
   const double ms = (is_long ? 1.0 / 3 : 1) * (double)(i % 9973 + 1) / 10000;
-  cleanup_json json_t *key = json_pack("{s:i, s:i, s:i, s:s}", "M", 16 * (i % 500 + 1), "N", 64 * (i / 500 + 1), "K",
-                                       4096, "dtype", i % 2 ? "fp8e4b8" : "bf16");
-  cleanup_json json_t *values = json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "BLOCK_M", 16 << config % 5, "BLOCK_N",
-                                          16 << config / 5 % 5, "BLOCK_K", 32 << config / 25 % 4, "num_warps",
-                                          1 << config / 100 % 4, "num_stages", config / 400, "waves_per_eu", 0);
+  cleanup_json json_t *key =
+      json_pack("{s:i, s:i, s:i, s:s}", "M", 16 * (i % 500 + 1), "N", 64 * (i / 500 + 1), "K", 4096,
+                "dtype", i % 2 ? "fp8e4b8" : "bf16");
+  cleanup_json json_t *values =
+      json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "BLOCK_M", 16 << config % 5, "BLOCK_N",
+                16 << config / 5 % 5, "BLOCK_K", 32 << config / 25 % 4, "num_warps",
+                1 << config / 100 % 4, "num_stages", config / 400, "waves_per_eu", 0);
   cleanup_json json_t *provenance = json_pack("{s:s}", "origin", "tuned");
   const struct release_entry entry = {.name = name,
                                       .kernel = digest_of("k", 1),
@@ -43,7 +47,8 @@ static void winner_add(struct release_builder *builder, int i, bool is_long, int
 
 static struct release *release_make(bool is_long, int n_kernels) {
   struct environment environment = {.rocm = (char *)"6.4.1", .gpu = (char *)"AMD Instinct MI300X"};
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(&environment, "default", REGIME_COLD);
   struct release *release;
   struct error error;
   for (int i = 0; i < WINNERS; i++)
@@ -63,7 +68,9 @@ static double median(double *us, size_t n) {
   return us[n / 2];
 }
 
-static double us_since(int64_t begin_ns) { return (double)(clock_monotonic_ns() - begin_ns) / 1000; }
+static double us_since(int64_t begin_ns) {
+  return (double)(clock_monotonic_ns() - begin_ns) / 1000;
+}
 
 /* As a container's start does it: the digest, and then the bytes. */
 static void read_once(const struct release *release) {
@@ -98,8 +105,10 @@ static void compare(const char *what, bool is_long, int n_kernels, size_t runs) 
   int64_t begin = clock_monotonic_ns();
   cleanup_release struct release *release = release_make(is_long, n_kernels);
   double build_us = us_since(begin);
-  cleanup_free double *read_us = xcalloc(runs, sizeof *read_us), *digest_us = xcalloc(runs, sizeof *digest_us);
-  cleanup_free double *keys_us = xcalloc(runs, sizeof *keys_us), *check_us = xcalloc(runs, sizeof *check_us);
+  cleanup_free double *read_us = xcalloc(runs, sizeof *read_us),
+                      *digest_us = xcalloc(runs, sizeof *digest_us);
+  cleanup_free double *keys_us = xcalloc(runs, sizeof *keys_us),
+                      *check_us = xcalloc(runs, sizeof *check_us);
   for (size_t i = 0; i < runs; i++) {
     begin = clock_monotonic_ns();
     struct digest digest = digest_of(release->bytes, release->size);
@@ -120,8 +129,10 @@ static void compare(const char *what, bool is_long, int n_kernels, size_t runs) 
   printf("%s: %zu winners, %zu bytes\n", what, release->n_winners, release->size);
   printf("  SHA-256            %8.0f us\n", digest);
   printf("  read, with SHA-256 %8.0f us  %.1f x\n", parse, parse / digest);
-  printf("  read to sign it    %8.0f us  %.1f x\n", median(check_us, runs), check_us[runs / 2] / digest);
-  printf("  keys as values     %8.0f us  %.1f x\n", median(keys_us, runs), keys_us[runs / 2] / digest);
+  printf("  read to sign it    %8.0f us  %.1f x\n", median(check_us, runs),
+         check_us[runs / 2] / digest);
+  printf("  keys as values     %8.0f us  %.1f x\n", median(keys_us, runs),
+         keys_us[runs / 2] / digest);
   printf("  build              %8.0f us  %.1f x\n", build_us, build_us / digest);
 }
 

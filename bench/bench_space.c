@@ -1,10 +1,12 @@
-/* How long it takes to enumerate a million points of a space with conditions, beside what a tuner in Python does for the
- * same: itertools.product and compiled conditions over every raw point. Both run in turn, and what is printed is the
- * median of each and their ratio. Then 10^12 raw points whose conditions cut early.
+/* How long it takes to enumerate a million points of a space with conditions, beside what a tuner
+ * in Python does for the same: itertools.product and compiled conditions over every raw point. Both
+ * run in turn, and what is printed is the median of each and their ratio. Then 10^12 raw points
+ * whose conditions cut early.
  *
  *   bench_space [RUNS]
  *
- * Python is `python3` of the PATH; without it there is no ratio. Memory: ends with the process. Threads: one. */
+ * Python is `python3` of the PATH; without it there is no ratio. Memory: ends with the process.
+ * Threads: one. */
 #include <inttypes.h>
 
 #include "common/space/space.h"
@@ -12,13 +14,17 @@
 /* A matrix multiplication's space: 3,600,000 raw points, of which about a million hold. */
 static const char space_text[] =
     "{\"parameters\": {\"BLOCK_M\": [16, 32, 48, 64, 80, 96, 112, 128, 192, 256],"
-    " \"BLOCK_N\": [16, 32, 48, 64, 80, 96, 112, 128, 192, 256], \"BLOCK_K\": [16, 32, 64, 128, 256],"
+    " \"BLOCK_N\": [16, 32, 48, 64, 80, 96, 112, 128, 192, 256], \"BLOCK_K\": [16, 32, 64, 128, "
+    "256],"
     " \"GROUP_M\": [1, 2, 4, 6, 8, 16], \"SPLIT_K\": [1, 2, 4, 8, 16], \"num_warps\": [1, 2, 4, 8],"
     " \"num_stages\": [0, 1, 2, 3, 4], \"waves_per_eu\": [0, 1, 2], \"kpack\": [1, 2],"
     " \"matrix_instr_nonkdim\": [16, 32]},"
-    " \"conditions\": [\"(BLOCK_M + BLOCK_N) * BLOCK_K * 2 <= 65536\", \"BLOCK_M >= 64 or GROUP_M == 1\","
-    " \"BLOCK_K * SPLIT_K <= 1024\", \"16 <= BLOCK_M * BLOCK_N // (num_warps * 64) <= 256 or SPLIT_K > 2\","
-    " \"num_stages <= 2 or BLOCK_K <= 64\", \"waves_per_eu * num_warps <= 16\", \"kpack == 1 or BLOCK_K >= 32\","
+    " \"conditions\": [\"(BLOCK_M + BLOCK_N) * BLOCK_K * 2 <= 65536\", \"BLOCK_M >= 64 or GROUP_M "
+    "== 1\","
+    " \"BLOCK_K * SPLIT_K <= 1024\", \"16 <= BLOCK_M * BLOCK_N // (num_warps * 64) <= 256 or "
+    "SPLIT_K > 2\","
+    " \"num_stages <= 2 or BLOCK_K <= 64\", \"waves_per_eu * num_warps <= 16\", \"kpack == 1 or "
+    "BLOCK_K >= 32\","
     " \"BLOCK_M % matrix_instr_nonkdim == 0 and BLOCK_N % matrix_instr_nonkdim == 0\"]}";
 
 static const char python_text[] =
@@ -26,7 +32,8 @@ static const char python_text[] =
     "space = json.loads(sys.argv[1])\n"
     "names = list(space['parameters'])\n"
     "begin = time.perf_counter()\n"
-    "code = 'lambda ' + ', '.join(names) + ': ' + ' and '.join('(%s)' % c for c in space['conditions'])\n"
+    "code = 'lambda ' + ', '.join(names) + ': ' + ' and '.join('(%s)' % c for c in "
+    "space['conditions'])\n"
     "holds = eval(compile(code, 'conditions', 'eval'))\n"
     "count = sum = 0\n"
     "for ordinal, point in enumerate(itertools.product(*space['parameters'].values())):\n"
@@ -72,7 +79,8 @@ static struct result enumerate(const struct space *space) {
 static bool enumerate_in_python(struct result *ret) {
   if (setenv("PROGRAM", python_text, 1) != 0 || setenv("SPACE", space_text, 1) != 0)
     die("setenv");
-  FILE *output = popen("python3 -c \"$PROGRAM\" \"$SPACE\"", "r"); /* NOLINT(cert-env33-c): a constant command */
+  FILE *output = popen("python3 -c \"$PROGRAM\" \"$SPACE\"",
+                       "r"); /* NOLINT(cert-env33-c): a constant command */
   if (!output)
     return false;
   char line[128], *rest = line;
@@ -111,8 +119,8 @@ static void print_early_cut(void) {
   cleanup_free char *owned = text;
   cleanup_space struct space *space = space_of(owned);
   struct result result = enumerate(space);
-  printf("early cuts: %" PRIu64 " raw points, %zu conditions, %" PRIu64 " hold: %.3f ms\n", space->raw_count,
-         space->n_conditions, result.points, 1e3 * result.seconds);
+  printf("early cuts: %" PRIu64 " raw points, %zu conditions, %" PRIu64 " hold: %.3f ms\n",
+         space->raw_count, space->n_conditions, result.points, 1e3 * result.seconds);
 }
 
 int main(int argc, char **argv) {
@@ -135,10 +143,11 @@ int main(int argc, char **argv) {
     theirs[compared++] = python.seconds;
   }
   double seconds = median(ours, runs);
-  printf("space: %" PRIu64 " raw points, %zu parameters, %zu conditions, %" PRIu64 " hold\n", space->raw_count,
-         space->n_parameters, space->n_conditions, result.points);
-  printf("wavetune: %.1f ms, %.1f ns a point that holds (median of %zu, %.1f to %.1f ms)\n", 1e3 * seconds,
-         1e9 * seconds / (double)result.points, runs, 1e3 * ours[0], 1e3 * ours[runs - 1]);
+  printf("space: %" PRIu64 " raw points, %zu parameters, %zu conditions, %" PRIu64 " hold\n",
+         space->raw_count, space->n_parameters, space->n_conditions, result.points);
+  printf("wavetune: %.1f ms, %.1f ns a point that holds (median of %zu, %.1f to %.1f ms)\n",
+         1e3 * seconds, 1e9 * seconds / (double)result.points, runs, 1e3 * ours[0],
+         1e3 * ours[runs - 1]);
   print_early_cut();
   if (compared < runs) {
     printf("ratio: none, python3 does not run\n");

@@ -1,6 +1,7 @@
-/* How often the verdict is wrong, over jobs whose truth is known (bench/simulated_jobs.h): A/A jobs, the coverage of its
- * intervals, gains that are found, bounds of the regret, and what the choice of the finalists loses. Each share has its 95 %
- * interval (Wilson); docs/measurement.md has what it printed.
+/* How often the verdict is wrong, over jobs whose truth is known (bench/simulated_jobs.h): A/A
+ * jobs, the coverage of its intervals, gains that are found, bounds of the regret, and what the
+ * choice of the finalists loses. Each share has its 95 % interval (Wilson); docs/measurement.md has
+ * what it printed.
  *
  *   bench_verdict [JOBS]     of a row; 2,000 unless told, which take a minute of one core
  *
@@ -21,13 +22,16 @@ struct row {
 #define THREE .processes_min = 3, .processes_max = 3
 #define FIVE .processes_min = 5, .processes_max = 5
 #define AS_RUN .processes_min = 3, .processes_max = 6
-#define NAMES(n, size, round_noise) .n_configs = (n), .effect = (size), .noise = (round_noise), ROUNDS
+#define NAMES(n, size, round_noise)                                                                \
+  .n_configs = (n), .effect = (size), .noise = (round_noise), ROUNDS
 #define RIVALS(n) .n_configs = (n), .effect = 0.005, .noise = 0.02, ROUNDS
 /* A baseline, one that takes 0.9 of its time and seven that take `gain` more than that. */
-#define AHEAD(gain, size)                                                                                              \
-  .n_configs = 9, .ratios = {1, 0.9, [2 ... 8] = 0.9 * (1 + (gain))}, .effect = (size), .noise = 0.02, ROUNDS
+#define AHEAD(gain, size)                                                                          \
+  .n_configs = 9, .ratios = {1, 0.9, [2 ... 8] = 0.9 * (1 + (gain))}, .effect = (size),            \
+  .noise = 0.02, ROUNDS
 /* A baseline and seven that take 0.9 to 0.93 of its time. */
-#define NEIGHBOURS .n_configs = 8, .ratios = {1, 0.9, 0.905, 0.91, 0.915, 0.92, 0.925, 0.93}, .noise = 0.02, ROUNDS
+#define NEIGHBOURS                                                                                 \
+  .n_configs = 8, .ratios = {1, 0.9, 0.905, 0.91, 0.915, 0.92, 0.925, 0.93}, .noise = 0.02, ROUNDS
 
 static struct row rows[] = {
     {"A/A 5 names, effect 0 %, noise 2 %", {NAMES(5, 0, 0.02), THREE}, {0}},
@@ -38,10 +42,18 @@ static struct row rows[] = {
     {"A/A 16 names, effect 5 %, noise 5 %", {NAMES(16, 0.05, 0.05), THREE}, {0}},
     {"A/A 5 names, effect 0.5 %, as run", {NAMES(5, 0.005, 0.005), AS_RUN}, {0}},
     {"A/A 5 names, effect 5 %, as run", {NAMES(5, 0.05, 0.05), AS_RUN}, {0}},
-    {"A/A 5 names, bands of 1 %, as run", {NAMES(5, 0.005, 0.005), .effects = EFFECTS_BANDS, AS_RUN}, {0}},
-    {"A/A 5 names, unlike 0.5 %, as run", {NAMES(5, 0.005, 0.005), .effects = EFFECTS_UNLIKE, AS_RUN}, {0}},
-    {"A/A 5 names, unlike 5 %, as run", {NAMES(5, 0.05, 0.05), .effects = EFFECTS_UNLIKE, AS_RUN}, {0}},
-    {"A/A 5 names, loud baseline, as run", {NAMES(5, 0.005, 0.005), .effects = EFFECTS_LOUD, AS_RUN}, {0}},
+    {"A/A 5 names, bands of 1 %, as run",
+     {NAMES(5, 0.005, 0.005), .effects = EFFECTS_BANDS, AS_RUN},
+     {0}},
+    {"A/A 5 names, unlike 0.5 %, as run",
+     {NAMES(5, 0.005, 0.005), .effects = EFFECTS_UNLIKE, AS_RUN},
+     {0}},
+    {"A/A 5 names, unlike 5 %, as run",
+     {NAMES(5, 0.05, 0.05), .effects = EFFECTS_UNLIKE, AS_RUN},
+     {0}},
+    {"A/A 5 names, loud baseline, as run",
+     {NAMES(5, 0.005, 0.005), .effects = EFFECTS_LOUD, AS_RUN},
+     {0}},
     {"pair, effect 0.5 %, 3 processes", {NAMES(2, 0.005, 0.02), THREE}, {0}},
     {"pair, effect 5 %, 3 processes", {NAMES(2, 0.05, 0.02), THREE}, {0}},
     {"pair, effect 5 %, 5 processes", {NAMES(2, 0.05, 0.02), FIVE}, {0}},
@@ -58,12 +70,22 @@ static struct row rows[] = {
      {.n_configs = 8, .effect = 0.05, .noise = 0.02, ROUNDS, .ratios = {1, 0.95}, AS_RUN},
      {0}},
     {"2.1 % ahead of 14 rivals, effect 2 %, as run",
-     {.n_configs = 16, .effect = 0.02, .noise = 0.01, ROUNDS, .ratios = {1, 0.9, [2 ... 15] = 0.9 * 1.021}, AS_RUN},
+     {.n_configs = 16,
+      .effect = 0.02,
+      .noise = 0.01,
+      ROUNDS,
+      .ratios = {1, 0.9, [2 ... 15] = 0.9 * 1.021},
+      AS_RUN},
      {0}},
     {"1 % ahead of 7, effect 0.5 %, as run", {AHEAD(0.01, 0.005), AS_RUN}, {0}},
     {"1 % ahead of 7, effect 2 %, as run", {AHEAD(0.01, 0.02), AS_RUN}, {0}},
     {"2.1 % ahead of 1, effect 1 %, as run",
-     {.n_configs = 3, .ratios = {1, 0.9, 0.9 * 1.021}, .effect = 0.01, .noise = 0.02, ROUNDS, AS_RUN},
+     {.n_configs = 3,
+      .ratios = {1, 0.9, 0.9 * 1.021},
+      .effect = 0.01,
+      .noise = 0.02,
+      ROUNDS,
+      AS_RUN},
      {0}},
     {"2.1 % ahead of 7, effect 0.5 %, as run", {AHEAD(0.021, 0.005), AS_RUN}, {0}},
     {"2.1 % ahead of 7, effect 1 %, as run", {AHEAD(0.021, 0.01), AS_RUN}, {0}},
@@ -98,8 +120,9 @@ static void share_print(size_t hits, size_t n) {
 static void rows_print(void) {
   printf("%zu jobs a row; shares in percent with their 95 %% "
          "intervals\n\n%-46s%-26s%-26s%-26s%-26s%-26s%-26s%-26s%-26s%s\n",
-         n_jobs, "job", "  FASTER", "  replaces (2 %)", "  AMBIGUOUS", "  against baseline covers", "  pairs covered",
-         "  2 % slower in the set", "  sets with such a one", "  regret above its bound", "  processes");
+         n_jobs, "job", "  FASTER", "  replaces (2 %)", "  AMBIGUOUS", "  against baseline covers",
+         "  pairs covered", "  2 % slower in the set", "  sets with such a one",
+         "  regret above its bound", "  processes");
   for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
     const struct simulated_counts *counts = &rows[i].counts;
     printf("%-46s", rows[i].what);
@@ -122,11 +145,15 @@ static void rows_print(void) {
 enum landscape { LANDSCAPE_PEAK, LANDSCAPE_USUAL, LANDSCAPE_FLAT };
 static double distance_drawn(enum landscape landscape, struct rng *rng) {
   double u = rng_unit(rng);
-  return landscape == LANDSCAPE_PEAK ? 0.03 + 0.7 * u : landscape == LANDSCAPE_USUAL ? log1p(u * u) : 0.1 * u;
+  return landscape == LANDSCAPE_PEAK    ? 0.03 + 0.7 * u
+         : landscape == LANDSCAPE_USUAL ? log1p(u * u)
+                                        : 0.1 * u;
 }
 
-/* How much slower the best of what goes on is than the best of all, by one screen in one process. */
-static double screen_loss(enum landscape landscape, double effect, double noise, struct rng *rng, size_t *ret_chosen) {
+/* How much slower the best of what goes on is than the best of all, by one screen in one
+ * process. */
+static double screen_loss(enum landscape landscape, double effect, double noise, struct rng *rng,
+                          size_t *ret_chosen) {
   double truth[SCREENED], loss = INFINITY;
   struct campaign_candidate candidates[SCREENED];
   uint64_t chosen[FINALISTS_MAX];
@@ -134,7 +161,8 @@ static double screen_loss(enum landscape landscape, double effect, double noise,
     truth[c] = c == 0 ? 0 : distance_drawn(landscape, rng);
     double shift = effect * simulated_normal(rng);
     double error = 1.2533 * noise / sqrt(SCREEN_ROUNDS) * simulated_normal(rng);
-    candidates[c] = (struct campaign_candidate){.config = c, .ratio = exp(truth[c] + shift + error)};
+    candidates[c] =
+        (struct campaign_candidate){.config = c, .ratio = exp(truth[c] + shift + error)};
   }
   *ret_chosen = finalists_choose(candidates, SCREENED, NULL, 0, FINALISTS_MAX, chosen);
   for (size_t i = 0; i < *ret_chosen; i++)
@@ -146,10 +174,11 @@ static void screens_print(void) {
   static const char *const names[] = {"the best 3 % ahead", "usual", "all within 10 %"};
   static const double effects[] = {0.005, 0.01, 0.02};
   struct rng rng = rng_seeded(1);
-  printf("\nScreens of %d configs, %d rounds of 2 %% noise; what lies within %.2f of the least ratio goes "
+  printf("\nScreens of %d configs, %d rounds of 2 %% noise; what lies within %.2f of the least "
+         "ratio goes "
          "on, at most %d\n\n%-42s%-26s%-26s%s\n",
-         SCREENED, SCREEN_ROUNDS, FINALISTS_SPAN, FINALISTS_MAX, "screen", "  keeps the best", "  or one within 0.5 %",
-         "  goes on");
+         SCREENED, SCREEN_ROUNDS, FINALISTS_SPAN, FINALISTS_MAX, "screen", "  keeps the best",
+         "  or one within 0.5 %", "  goes on");
   for (size_t landscape = 0; landscape < ARRAY_LENGTH(names); landscape++)
     for (size_t i = 0; i < ARRAY_LENGTH(effects); i++) {
       size_t kept = 0, good = 0, chosen, sum = 0;

@@ -1,10 +1,13 @@
-/* What the agent spends for each launch that it measures, beside the kernel's own time: the default config of a kernel
- * timed against itself as a lease does it (paired rounds, cold operands), by the clock on the wall around it all.
+/* What the agent spends for each launch that it measures, beside the kernel's own time: the default
+ * config of a kernel timed against itself as a lease does it (paired rounds, cold operands), by the
+ * clock on the wall around it all.
  *
- *   launch_overhead DEVICE KERNEL KEY [ROUNDS]     launch_overhead cuda0 kernels/vector_add:hip n=16777216
+ *   launch_overhead DEVICE KERNEL KEY [ROUNDS]
+ *   launch_overhead cuda0 kernels/vector_add:hip n=16777216
  *
- * "own time" is that of a launch in a run of many with nothing between them; "measured" the median sample, which is what
- * a decision rests on. Memory: ends with the process. Threads: one, and those of the compile pool. */
+ * "own time" is that of a launch in a run of many with nothing between them; "measured" the median
+ * sample, which is what a decision rests on. Memory: ends with the process. Threads: one, and those
+ * of the compile pool. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -36,19 +39,21 @@ static struct compile_result compile(struct bench *bench, bool is_reference) {
                                     .sources = bench->sources,
                                     .gpu_name = bench->device->gpu_name,
                                     .arch = bench->device->arch};
-  struct compile_result result = compile_pool_wait(bench->pool, compile_pool_submit(bench->pool, &request));
+  struct compile_result result =
+      compile_pool_wait(bench->pool, compile_pool_submit(bench->pool, &request));
   if (!result.ok)
     die("%s", result.error.message);
   return result;
 }
 
-static struct candidate *candidate_of(struct problem *problem, const struct compile_result *object) {
+static struct candidate *candidate_of(struct problem *problem,
+                                      const struct compile_result *object) {
   struct launch_spec spec = launch_spec_default();
   struct candidate *candidate = NULL;
   struct error error = {0};
   spec.resources = object->resources;
-  if (candidate_load(problem, problem->space->default_ordinal, object->object, &spec, &candidate, &error) !=
-          OUTCOME_CORRECT ||
+  if (candidate_load(problem, problem->space->default_ordinal, object->object, &spec, &candidate,
+                     &error) != OUTCOME_CORRECT ||
       candidate_check(problem, candidate, &error) != OUTCOME_CORRECT)
     die("%s", error.message);
   return candidate;
@@ -87,9 +92,11 @@ static double sum(const double *values, size_t n) {
   return total;
 }
 
-static void measure(struct bench *bench, struct problem *problem, const struct compile_result *object, size_t rounds) {
+static void measure(struct bench *bench, struct problem *problem,
+                    const struct compile_result *object, size_t rounds) {
   const struct race_listener listener = {NULL, turn_ignore, NULL};
-  const struct race_limits limits = {.rounds_min = rounds, .rounds_max = rounds, .margin = INFINITY};
+  const struct race_limits limits = {
+      .rounds_min = rounds, .rounds_max = rounds, .margin = INFINITY};
   struct race race;
   struct error error = {0};
   struct timed baseline = {.candidate = candidate_of(problem, object)},
@@ -105,8 +112,9 @@ static void measure(struct bench *bench, struct problem *problem, const struct c
   double kernel_us = sum(config.samples_us, config.n) * config.calls +
                      RACE_BASELINES * sum(config.baseline_us, config.n) * baseline.calls;
   double own_us = own_time_us(problem, &config), overhead_us = (wall_us - kernel_us) / launches;
-  printf("%s on %s, %s: %zu rounds of %u + %u x %u launches\n", bench->folder->kernel->name, bench->device->gpu_name,
-         bench->device->ops->timer, config.n, config.calls, RACE_BASELINES, baseline.calls);
+  printf("%s on %s, %s: %zu rounds of %u + %u x %u launches\n", bench->folder->kernel->name,
+         bench->device->gpu_name, bench->device->ops->timer, config.n, config.calls, RACE_BASELINES,
+         baseline.calls);
   printf("own time of a launch           %10.3f us\n", own_us);
   printf("measured                       %10.3f us\n", median(config.samples_us, config.n));
   printf("the wall's time of a launch    %10.3f us\n", wall_us / launches);
@@ -132,8 +140,8 @@ int main(int argc, char **argv) {
   if (argc < 4 || argc > 5 || (argc == 5 && (rounds = atoll(argv[4])) < 1) || rounds > 100000)
     die("usage: launch_overhead DEVICE KERNEL KEY [ROUNDS]");
   if (!kernel_folder_load(argv[2], &bench.folder, &error) ||
-      !key_parse_text(argv[3], (const char *const *)bench.folder->kernel->key_names, bench.folder->kernel->n_key_names,
-                      &bench.key, &error) ||
+      !key_parse_text(argv[3], (const char *const *)bench.folder->kernel->key_names,
+                      bench.folder->kernel->n_key_names, &bench.key, &error) ||
       !kernel_accepts(bench.folder->kernel, &bench.key, bench.folder->space, &error) ||
       !device_open(argv[1], &bench.device, &error))
     die("%s", error.message);
@@ -142,11 +150,12 @@ int main(int argc, char **argv) {
   const char *colon = strrchr(argv[2], ':');
   bench.sources = colon ? xstrndup(argv[2], (size_t)(colon - argv[2])) : xstrdup(argv[2]);
   struct compile_result host = compile(&bench, true), object = compile(&bench, false);
-  struct problem_options options = {bench.folder->space->default_ordinal, 1, true, ROTATION_BYTES_MAX, NULL};
+  struct problem_options options = {bench.folder->space->default_ordinal, 1, true,
+                                    ROTATION_BYTES_MAX, NULL};
   struct problem *problem = NULL;
   if (!reference_load(host.object, &reference, &error) ||
-      !problem_new(bench.device, bench.folder->kernel, &bench.key, bench.folder->space, reference, &options, &problem,
-                   &error))
+      !problem_new(bench.device, bench.folder->kernel, &bench.key, bench.folder->space, reference,
+                   &options, &problem, &error))
     die("%s", error.message);
   measure(&bench, problem, &object, (size_t)rounds);
   problem_free(problem);

@@ -1,12 +1,14 @@
-/* A load of agents for benchmarks: N keep-alive connections that lease and complete. A connection takes a lease, posts one
- * made-up measurement for every config of it with `done`, and takes the next: at once, or, with RATE, when its turn comes
- * of RATE lease requests a second over all connections.
+/* A load of agents for benchmarks: N keep-alive connections that lease and complete. A connection
+ * takes a lease, posts one made-up measurement for every config of it with `done`, and takes the
+ * next: at once, or, with RATE, when its turn comes of RATE lease requests a second over all
+ * connections.
  *
  *   lease_load HOST PORT TOKEN AGENTS CONNECTIONS SECONDS [RATE]
  *
- * AGENTS is a file with an agent's id on each line; connection i is agent i modulo their number. Prints one line of JSON:
- * cycles (lease + complete) and measurements, per second, and the latency of a granted lease request. A turn that
- * comes while the connection is still busy waits for it, and its latency counts from the turn.
+ * AGENTS is a file with an agent's id on each line; connection i is agent i modulo their number.
+ * Prints one line of JSON: cycles (lease + complete) and measurements, per second, and the latency
+ * of a granted lease request. A turn that comes while the connection is still busy waits for it,
+ * and its latency counts from the turn.
  * Threads: one, with epoll. Memory: everything ends with the process. */
 #include "bench/load.h"
 
@@ -67,8 +69,8 @@ static void results_answered(const struct load *load, struct figures *figures, s
 }
 
 /* The turns that have come: turn k is hand k's modulo their number. */
-static void turns_take(const struct load *load, struct figures *figures, struct hand *hands, size_t n, uint64_t *turn,
-                       int64_t began_ns, double rate) {
+static void turns_take(const struct load *load, struct figures *figures, struct hand *hands,
+                       size_t n, uint64_t *turn, int64_t began_ns, double rate) {
   int64_t now_ns = clock_monotonic_ns();
   for (;; ++*turn) {
     int64_t turn_ns = began_ns + (int64_t)((double)*turn / rate * 1e9);
@@ -106,7 +108,8 @@ int main(int argc, char **argv) {
     struct epoll_event events[64];
     if (figures.is_paced)
       turns_take(&load, &figures, hands, n, &turn, began_ns, rate);
-    int ready = epoll_wait(load.epoll, events, (int)ARRAY_LENGTH(events), figures.is_paced ? 1 : 100);
+    int ready =
+        epoll_wait(load.epoll, events, (int)ARRAY_LENGTH(events), figures.is_paced ? 1 : 100);
     for (int i = 0; i < ready; i++) {
       struct hand *hand = events[i].data.ptr; /* its connection is its first member */
       struct answer answer;
@@ -120,9 +123,11 @@ int main(int argc, char **argv) {
   }
   double elapsed = (double)(clock_monotonic_ns() - began_ns) * 1e-9;
   latencies_sort(&figures.leases);
-  printf("{\"seconds\": %.3f, \"cycles\": %" PRIu64 ", \"measurements\": %" PRIu64 ", \"empty\": %" PRIu64
-         ", \"failed\": %" PRIu64 ", \"busy\": %" PRIu64 ", \"cycles_per_s\": %.1f, \"measurements_per_s\": %.1f"
-         ", \"leases\": %zu, \"lease_p50_us\": %.0f, \"lease_p99_us\": %.0f, \"lease_max_us\": %.0f}\n",
+  printf("{\"seconds\": %.3f, \"cycles\": %" PRIu64 ", \"measurements\": %" PRIu64
+         ", \"empty\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"busy\": %" PRIu64
+         ", \"cycles_per_s\": %.1f, \"measurements_per_s\": %.1f"
+         ", \"leases\": %zu, \"lease_p50_us\": %.0f, \"lease_p99_us\": %.0f, \"lease_max_us\": "
+         "%.0f}\n",
          elapsed, figures.cycles, figures.measurements, figures.empty, figures.failed, figures.busy,
          (double)figures.cycles / elapsed, (double)figures.measurements / elapsed, figures.leases.n,
          latencies_percentile(&figures.leases, 50), latencies_percentile(&figures.leases, 99),

@@ -1,5 +1,5 @@
-/* What the loads share: keep-alive connections with one request in flight each, lease requests, made-up results, the
- * statistics of latencies.
+/* What the loads share: keep-alive connections with one request in flight each, lease requests,
+ * made-up results, the statistics of latencies.
  *
  * Threads: one, with epoll. Memory: a load's lives as long as its process. */
 #ifndef WAVETUNE_BENCH_LOAD_H
@@ -41,9 +41,11 @@ struct answer {
   size_t size;
 };
 
-static inline struct load load_new(const char *host, const char *port, const char *token, const char *agents_path) {
+static inline struct load load_new(const char *host, const char *port, const char *token,
+                                   const char *agents_path) {
   struct load load = {.token = token, .epoll = epoll_create1(0)};
-  load.address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
+  load.address = (struct sockaddr_in){.sin_family = AF_INET,
+                                      .sin_port = htons((uint16_t)strtoul(port, NULL, 10))};
   if (inet_pton(AF_INET, host, &load.address.sin_addr) != 1)
     die("\"%s\" is no numeric address", host);
   struct rlimit files;
@@ -65,24 +67,27 @@ static inline struct load load_new(const char *host, const char *port, const cha
 }
 
 /* `connection` must stay where it is: the events of load->epoll point at it. */
-static inline void connection_open(const struct load *load, struct connection *connection, size_t index) {
+static inline void connection_open(const struct load *load, struct connection *connection,
+                                   size_t index) {
   int on = 1;
   *connection = (struct connection){.fd = socket(AF_INET, SOCK_STREAM, 0),
                                     .index = index,
                                     .answer = xmalloc(ANSWER_FIRST_BYTES),
                                     .capacity = ANSWER_FIRST_BYTES};
-  if (connection->fd < 0 || connect(connection->fd, (const struct sockaddr *)&load->address, sizeof load->address) < 0)
+  if (connection->fd < 0 ||
+      connect(connection->fd, (const struct sockaddr *)&load->address, sizeof load->address) < 0)
     die("connection %zu: %s", index, strerror(errno));
   setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = connection};
   ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_ADD, connection->fd, &event) == 0);
 }
 
-static inline void request_send(const struct load *load, struct connection *connection, const char *path,
-                                const char *body) {
-  cleanup_free char *request = xasprintf("POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"
-                                         "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-                                         path, load->token, strlen(body), body);
+static inline void request_send(const struct load *load, struct connection *connection,
+                                const char *path, const char *body) {
+  cleanup_free char *request =
+      xasprintf("POST %s HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer %s\r\n"
+                "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+                path, load->token, strlen(body), body);
   size_t length = strlen(request);
   for (size_t sent = 0; sent < length;) {
     ssize_t n = send(connection->fd, request + sent, length - sent, MSG_NOSIGNAL);
@@ -94,17 +99,19 @@ static inline void request_send(const struct load *load, struct connection *conn
   connection->asked_ns = clock_monotonic_ns();
 }
 
-static inline void lease_ask(const struct load *load, struct connection *connection, int wait_seconds) {
-  cleanup_free char *body =
-      xasprintf("{\"agent\":\"%s\",\"device\":\"cpu0\",\"nonce\":\"%d-%zu-%" PRIu64 "\",\"wait\":%d}",
-                load->agents[connection->index % load->n_agents], getpid(), connection->index, connection->n_asked++,
-                wait_seconds);
+static inline void lease_ask(const struct load *load, struct connection *connection,
+                             int wait_seconds) {
+  cleanup_free char *body = xasprintf(
+      "{\"agent\":\"%s\",\"device\":\"cpu0\",\"nonce\":\"%d-%zu-%" PRIu64 "\",\"wait\":%d}",
+      load->agents[connection->index % load->n_agents], getpid(), connection->index,
+      connection->n_asked++, wait_seconds);
   request_send(load, connection, "/v1/leases", body);
 }
 
-/* One made-up measurement of three samples for every config of the lease, in one post that ends it; returns their
- * number. */
-static inline uint64_t results_post(const struct load *load, struct connection *connection, const json_t *lease) {
+/* One made-up measurement of three samples for every config of the lease, in one post that ends it;
+ * returns their number. */
+static inline uint64_t results_post(const struct load *load, struct connection *connection,
+                                    const json_t *lease) {
   char *body = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&body, &size);
@@ -115,19 +122,23 @@ static inline uint64_t results_post(const struct load *load, struct connection *
   fprintf(out, "{\"epoch\":%" JSON_INTEGER_FORMAT ",\"done\":true,\"measurements\":[",
           json_integer_value(json_object_get(lease, "epoch")));
   json_array_foreach (json_object_get(lease, "configs"), index, range) {
-    int64_t first = json_integer_value(json_array_get(range, 0)), count = json_integer_value(json_array_get(range, 1));
+    int64_t first = json_integer_value(json_array_get(range, 0)),
+            count = json_integer_value(json_array_get(range, 1));
     for (int64_t i = 0; i < count; i++, seq++)
       fprintf(out,
               "%s{\"seq\":%" PRId64 ",\"config\":%" PRId64 ",\"process\":%" JSON_INTEGER_FORMAT
-              ",\"round\":%" JSON_INTEGER_FORMAT ",\"outcome\":\"correct\",\"timer\":\"bench\",\"samples_us\":[%" PRId64
+              ",\"round\":%" JSON_INTEGER_FORMAT
+              ",\"outcome\":\"correct\",\"timer\":\"bench\",\"samples_us\":[%" PRId64
               ".5,100.25,100.125],\"baseline_us\":[100.5,100.25,100.125],\"device_us\":300}",
-              seq > 1 ? "," : "", seq, first + i, json_integer_value(json_object_get(lease, "process")),
+              seq > 1 ? "," : "", seq, first + i,
+              json_integer_value(json_object_get(lease, "process")),
               json_integer_value(json_object_get(lease, "round")), 100 + (first + i) % 50);
   }
   fputs("]}", out);
   ALWAYS(fclose(out) == 0);
   cleanup_free char *owned = body;
-  cleanup_free char *path = xasprintf("/v1/leases/%s/results", json_string_value(json_object_get(lease, "lease")));
+  cleanup_free char *path =
+      xasprintf("/v1/leases/%s/results", json_string_value(json_object_get(lease, "lease")));
   request_send(load, connection, path, owned);
   return (uint64_t)(seq - 1);
 }
@@ -139,8 +150,8 @@ static inline bool answer_read(struct connection *connection, struct answer *ret
     ALWAYS(connection->capacity <= ANSWER_MAX);
     connection->answer = xreallocarray(connection->answer, connection->capacity, 1);
   }
-  ssize_t n =
-      recv(connection->fd, connection->answer + connection->used, connection->capacity - connection->used - 1, 0);
+  ssize_t n = recv(connection->fd, connection->answer + connection->used,
+                   connection->capacity - connection->used - 1, 0);
   if (n <= 0)
     die("the server closed connection %zu: %s", connection->index, n ? strerror(errno) : "end");
   connection->used += (size_t)n;
@@ -149,20 +160,22 @@ static inline bool answer_read(struct connection *connection, struct answer *ret
   if (!end)
     return false;
   const char *length = strcasestr(connection->answer, "\r\ncontent-length:");
-  *ret =
-      (struct answer){.status = (int)strtol(connection->answer + strlen("HTTP/1.1 "), NULL, 10),
-                      .body = end + 4,
-                      .size = length && length < end ? strtoul(length + strlen("\r\ncontent-length:"), NULL, 10) : 0};
+  *ret = (struct answer){.status = (int)strtol(connection->answer + strlen("HTTP/1.1 "), NULL, 10),
+                         .body = end + 4,
+                         .size = length && length < end
+                                     ? strtoul(length + strlen("\r\ncontent-length:"), NULL, 10)
+                                     : 0};
   return connection->used >= (size_t)(ret->body - connection->answer) + ret->size;
 }
 
-/* Its number, epoch and what follows the space: parsing the manifest and the space of every lease, as an agent does once for
- * each job, would make this program what is measured. */
+/* Its number, epoch and what follows the space: parsing the manifest and the space of every lease,
+ * as an agent does once for each job, would make this program what is measured. */
 static inline json_t *lease_parse(const struct answer *answer) {
   static const char job[] = ",\"job\":", configs[] = ",\"configs\":";
   const char *head_end = memmem(answer->body, answer->size, job, strlen(job)), *tail = NULL;
   for (const char *at = answer->body;
-       (at = memmem(at, answer->size - (size_t)(at - answer->body), configs, strlen(configs))); at++)
+       (at = memmem(at, answer->size - (size_t)(at - answer->body), configs, strlen(configs)));
+       at++)
     tail = at;
   if (!head_end || !tail)
     die("this is no lease: %.200s", answer->body);

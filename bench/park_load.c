@@ -1,13 +1,15 @@
-/* Agents that wait for work: N keep-alive connections, each parked in a long poll of 60 s. Driven line by line on stdin, so
- * that a benchmark knows what is parked when it submits work:
+/* Agents that wait for work: N keep-alive connections, each parked in a long poll of 60 s. Driven
+ * line by line on stdin, so that a benchmark knows what is parked when it submits work:
  *
  *   park_load HOST PORT TOKEN AGENTS CONNECTIONS
  *
- *   park       every connection that is idle asks for a lease; answers {"parked": n} when all have been sent
- *   expect N   reads answers until N leases were granted or 20 s have passed, and for 2 s more what should not come; answers
- *              {"granted", "distinct", "empty", "failed", "first_ns", "median_ns", "last_ns"}. The times are CLOCK_MONOTONIC
- *              and of the first N, so that the caller can subtract when it submitted. What was granted is abandoned, and
- *              its connection idle.
+ *   park       every connection that is idle asks for a lease; answers {"parked": n} when all have
+ *              been sent
+ *   expect N   reads answers until N leases were granted or 20 s have passed, and for 2 s more what
+ *              should not come; answers {"granted", "distinct", "empty", "failed", "first_ns",
+ *              "median_ns", "last_ns"}. The times are CLOCK_MONOTONIC and of the first N, so that
+ *              the caller can subtract when it submitted. What was granted is abandoned, and its
+ *              connection idle.
  *
  * Threads: one, with epoll. Memory: everything ends with the process. */
 #include "bench/load.h"
@@ -43,7 +45,8 @@ static void answered(const struct answer *answer, struct grants *grants) {
   GROW(grants->at_ns, grants->n, grants->times_capacity);
   grants->at_ns[grants->n++] = clock_monotonic_ns();
   GROW(grants->ids, grants->n_ids, grants->ids_capacity);
-  grants->ids[grants->n_ids++] = strtoull(json_string_value(json_object_get(lease, "lease")), NULL, 10);
+  grants->ids[grants->n_ids++] =
+      strtoull(json_string_value(json_object_get(lease, "lease")), NULL, 10);
 }
 
 static void park(struct crowd *crowd) {
@@ -91,8 +94,8 @@ static void expect(const struct crowd *crowd, size_t expected) {
   size_t n = grants.n < expected ? grants.n : expected;
   for (int64_t after_ns = clock_monotonic_ns() + AFTERWARDS_NS; clock_monotonic_ns() < after_ns;)
     events_read(crowd, &grants);
-  printf("{\"granted\": %zu, \"distinct\": %zu, \"empty\": %zu, \"failed\": %zu, \"first_ns\": %" PRId64
-         ", \"median_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n",
+  printf("{\"granted\": %zu, \"distinct\": %zu, \"empty\": %zu, \"failed\": %zu, \"first_ns\": "
+         "%" PRId64 ", \"median_ns\": %" PRId64 ", \"last_ns\": %" PRId64 "}\n",
          grants.n, distinct(&grants), grants.n_empty, grants.n_failed, n ? grants.at_ns[0] : 0,
          n ? grants.at_ns[n / 2] : 0, n ? grants.at_ns[n - 1] : 0);
   free(grants.at_ns);
@@ -104,7 +107,8 @@ int main(int argc, char **argv) {
     fprintf(stderr, "usage: park_load HOST PORT TOKEN AGENTS CONNECTIONS\n");
     return 2;
   }
-  struct crowd crowd = {.load = load_new(argv[1], argv[2], argv[3], argv[4]), .n = strtoul(argv[5], NULL, 10)};
+  struct crowd crowd = {.load = load_new(argv[1], argv[2], argv[3], argv[4]),
+                        .n = strtoul(argv[5], NULL, 10)};
   crowd.hands = xcalloc(crowd.n, sizeof *crowd.hands);
   for (size_t i = 0; i < crowd.n; i++)
     connection_open(&crowd.load, &crowd.hands[i].connection, i);

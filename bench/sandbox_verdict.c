@@ -1,6 +1,7 @@
-/* The verdict (common/verdict) on two ways to run one config, from stdin: lines {"process": 3, "samples_us": […],
- * "baseline_us": […]}, the one way's times of a process and those of the process that ran the other way beside it. Prints
- * the verdict as JSON: how the first way compares with the second. Exits with 1 and a sentence where there is none.
+/* The verdict (common/verdict) on two ways to run one config, from stdin: lines {"process": 3,
+ * "samples_us": […], "baseline_us": […]}, the one way's times of a process and those of the process
+ * that ran the other way beside it. Prints the verdict as JSON: how the first way compares with the
+ * second. Exits with 1 and a sentence where there is none.
  *
  * Memory: freed with the process. Threads: one. */
 #include <stdio.h>
@@ -29,13 +30,16 @@ int main(void) {
       fprintf(stderr, "line %zu: %s\n", n + 1, error.message);
       return 1;
     }
-    const json_t *one = json_object_get(json, "samples_us"), *other = json_object_get(json, "baseline_us");
-    size_t shorter = json_array_size(one) < json_array_size(other) ? json_array_size(one) : json_array_size(other);
-    samples[n] = (struct verdict_sample){.config = 1,
-                                         .process = json_integer_value(json_object_get(json, "process")),
-                                         .n = shorter,
-                                         .samples_us = numbers_of(one),
-                                         .baseline_us = numbers_of(other)};
+    const json_t *one = json_object_get(json, "samples_us"),
+                 *other = json_object_get(json, "baseline_us");
+    size_t shorter = json_array_size(one) < json_array_size(other) ? json_array_size(one)
+                                                                   : json_array_size(other);
+    samples[n] =
+        (struct verdict_sample){.config = 1,
+                                .process = json_integer_value(json_object_get(json, "process")),
+                                .n = shorter,
+                                .samples_us = numbers_of(one),
+                                .baseline_us = numbers_of(other)};
   }
 
   if (!verdict_decide_for(samples, n, 0, 1, 1, &verdict, &error)) {

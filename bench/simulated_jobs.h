@@ -1,9 +1,11 @@
-/* Jobs whose truth is known: finals with random effects of processes, noise of rounds and outliers, put to the verdict.
- * What bench_verdict.c counts by the ten thousand, tests/unit/test_verdict_calibration.c counts by the hundred.
+/* Jobs whose truth is known: finals with random effects of processes, noise of rounds and outliers,
+ * put to the verdict. What bench_verdict.c counts by the ten thousand,
+ * tests/unit/test_verdict_calibration.c counts by the hundred.
  *
- * In a process every config has an effect of its own, the baseline too (it has its own addresses and its own code), and
- * all share a band. In a round every config is sampled once, and the baseline once for each block of 8. One sample in 20
- * is an outlier, delayed by up to ten times the noise. The baseline is a finalist, as in a job.
+ * In a process every config has an effect of its own, the baseline too (it has its own addresses
+ * and its own code), and all share a band. In a round every config is sampled once, and the
+ * baseline once for each block of 8. One sample in 20 is an outlier, delayed by up to ten times the
+ * noise. The baseline is a finalist, as in a job.
  *
  * Memory: a final owns its arrays. Threads: plain values. */
 #ifndef WAVETUNE_BENCH_SIMULATED_JOBS_H
@@ -23,7 +25,8 @@
 enum simulated_effects {
   EFFECTS_NORMAL,
   EFFECTS_BANDS,  /* one process of four puts a config into a band twice the effect slower */
-  EFFECTS_UNLIKE, /* every other config varies 8 times as much as the rest; the root of the mean square is as stated */
+  EFFECTS_UNLIKE, /* every other config varies 8 times as much as the rest; the root of the mean
+                     square is as stated */
   EFFECTS_LOUD,   /* the baseline varies 8 times as much as the rest, which vary as stated */
 };
 
@@ -33,7 +36,8 @@ struct simulated {
   double effect, noise;
   enum simulated_effects effects;
   size_t rounds_min, rounds_max;
-  size_t processes_min, processes_max; /* more than the least only while it is undecided, as in a job */
+  size_t processes_min,
+      processes_max; /* more than the least only while it is undecided, as in a job */
 };
 
 static inline double simulated_normal(struct rng *rng) {
@@ -56,7 +60,9 @@ static inline double simulated_effect(struct rng *rng, const struct simulated *j
     return rng_below(rng, 4) == 0 ? 2 * job->effect : 0;
   if (job->effects == EFFECTS_LOUD)
     return job->effect * (config == 0 ? 8 : 1) * simulated_normal(rng);
-  double scale = job->effects == EFFECTS_NORMAL ? 1 : config % 2 ? 1.4033 : 0.1754; /* 8 : 1, mean square 1 */
+  double scale = job->effects == EFFECTS_NORMAL ? 1
+                 : config % 2                   ? 1.4033
+                                                : 0.1754; /* 8 : 1, mean square 1 */
   return job->effect * scale * simulated_normal(rng);
 }
 
@@ -93,13 +99,14 @@ static inline void simulated_process(const struct simulated *job, size_t process
     }
     double *samples = xcalloc(n_rounds, sizeof *samples);
     for (size_t i = 0; i < n_rounds; i++)
-      samples[i] = 100 * simulated_ratio(job, c) * exp(band + effect + simulated_noise(rng, job->noise));
-    final->samples[final->n++] =
-        (struct verdict_sample){.config = c,
-                                .process = (int64_t)process,
-                                .n = n_rounds,
-                                .samples_us = samples,
-                                .baseline_us = xmemdup(blocks[c / SIMULATED_BLOCK], n_rounds * sizeof(double))};
+      samples[i] =
+          100 * simulated_ratio(job, c) * exp(band + effect + simulated_noise(rng, job->noise));
+    final->samples[final->n++] = (struct verdict_sample){
+        .config = c,
+        .process = (int64_t)process,
+        .n = n_rounds,
+        .samples_us = samples,
+        .baseline_us = xmemdup(blocks[c / SIMULATED_BLOCK], n_rounds * sizeof(double))};
   }
 }
 
@@ -108,12 +115,14 @@ struct simulated_counts {
   size_t n, processes;
   size_t outcomes[VERDICT_AMBIGUOUS + 1];
   size_t replaced;             /* verdict_replaces by VERDICT_MIN_GAIN */
-  size_t covered_baseline;     /* the interval against the baseline holds the true ratio of the winner */
+  size_t covered_baseline;     /* the interval against the baseline holds the true ratio of the
+                                  winner */
   size_t pairs, covered_pairs; /* intervals to the best */
   size_t below_regret;         /* the true regret is above the bound */
   size_t equivalents;
-  /* Not the baseline, and slower than the best in truth by more than VERDICT_EQUIVALENCE; those of them in the set; jobs
-   * whose set holds a config that is slower than the truly best by more than that. */
+  /* Not the baseline, and slower than the best in truth by more than VERDICT_EQUIVALENCE; those of
+   * them in the set; jobs whose set holds a config that is slower than the truly best by more than
+   * that. */
   size_t slower, slower_equivalents, sets_with_slower;
   double regret, worst_regret; /* sum, most */
 };
@@ -121,7 +130,8 @@ struct simulated_counts {
 static inline void simulated_count(const struct simulated *job, const struct verdict *verdict,
                                    struct simulated_counts *counts) {
   const double slack = 1e-12;
-  double winner = simulated_ratio(job, verdict->winner), best = simulated_ratio(job, verdict->finalists[0].config);
+  double winner = simulated_ratio(job, verdict->winner),
+         best = simulated_ratio(job, verdict->finalists[0].config);
   double least = winner;
   for (size_t c = 0; c < job->n_configs; c++)
     least = fmin(least, simulated_ratio(job, c));
@@ -131,13 +141,15 @@ static inline void simulated_count(const struct simulated *job, const struct ver
     counts->pairs++;
     counts->covered_pairs += finalist->lower <= ratio + slack && ratio - slack <= finalist->upper;
     counts->slower += finalist->config != 0 && ratio > VERDICT_EQUIVALENCE;
-    counts->slower_equivalents += finalist->config != 0 && finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
+    counts->slower_equivalents +=
+        finalist->config != 0 && finalist->equivalent && ratio > VERDICT_EQUIVALENCE;
   }
   counts->n++;
   counts->processes += verdict->n_processes;
   counts->outcomes[verdict->outcome]++;
   counts->replaced += verdict_replaces(verdict, VERDICT_MIN_GAIN);
-  counts->covered_baseline += verdict->baseline_lower <= winner + slack && winner - slack <= verdict->baseline_upper;
+  counts->covered_baseline +=
+      verdict->baseline_lower <= winner + slack && winner - slack <= verdict->baseline_upper;
   counts->below_regret += verdict->regret_bound < winner / least - 1 - slack;
   counts->equivalents += verdict->n_equivalents;
   bool has_slower = false;
@@ -149,7 +161,8 @@ static inline void simulated_count(const struct simulated *job, const struct ver
 }
 
 /* Runs one job from its first process to its verdict. */
-static inline void simulated_run(const struct simulated *job, uint64_t seed, struct simulated_counts *counts) {
+static inline void simulated_run(const struct simulated *job, uint64_t seed,
+                                 struct simulated_counts *counts) {
   struct rng rng = rng_seeded(seed);
   __attribute__((cleanup(simulated_final_release))) struct simulated_final final = {0};
   for (size_t process = 0; process < job->processes_max; process++) {
@@ -167,8 +180,8 @@ static inline void simulated_run(const struct simulated *job, uint64_t seed, str
   }
 }
 
-/* The interval of a share of n: Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22,
- * 1927; z = 1.96. */
+/* The interval of a share of n: Wilson, "Probable inference, the law of succession, and statistical
+ * inference", JASA 22, 1927; z = 1.96. */
 static inline void wilson_interval(size_t hits, size_t n, double *ret_lower, double *ret_upper) {
   double share = (double)hits / (double)n, z2 = 1.96 * 1.96 / (double)n;
   double middle = (share + z2 / 2) / (1 + z2);

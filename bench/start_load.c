@@ -1,11 +1,12 @@
-/* Containers that start at once: so many connections opened in one moment, each of which asks for a few paths one after
- * the other, as `wavetune fetch` does on one connection, and reads every byte of the answers. Bytes are counted and dropped:
- * what is measured is the server and the network, not the work of the containers.
+/* Containers that start at once: so many connections opened in one moment, each of which asks for a
+ * few paths one after the other, as `wavetune fetch` does on one connection, and reads every byte
+ * of the answers. Bytes are counted and dropped: what is measured is the server and the network,
+ * not the work of the containers.
  *
  *   start_load HOST PORT TOKEN|"" CONTAINERS PATH…
  *
- * Prints {"ms": [time from the start to the last byte, sorted], "bytes": n, "failed": n}. Memory: ends with the process.
- * Threads: one, with epoll. */
+ * Prints {"ms": [time from the start to the last byte, sorted], "bytes": n, "failed": n}. Memory:
+ * ends with the process. Threads: one, with epoll. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -53,7 +54,8 @@ static bool container_ask(struct load *load, struct container *container) {
   cleanup_free char *authorization =
       *load->token ? xasprintf("Authorization: Bearer %s\r\n", load->token) : xstrdup("");
   cleanup_free char *request =
-      xasprintf("GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", load->paths[container->n_asked++], load->host, authorization);
+      xasprintf("GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", load->paths[container->n_asked++],
+                load->host, authorization);
   container->head_size = 0;
   container->in_body = false;
   return send(container->fd, request, strlen(request), MSG_NOSIGNAL) == (ssize_t)strlen(request);
@@ -62,7 +64,8 @@ static bool container_ask(struct load *load, struct container *container) {
 /* Takes what was read; false: it is no good answer. */
 static bool container_take(struct container *container, const char *bytes, size_t size) {
   if (!container->in_body) {
-    size_t taken = size < HEAD_MAX - 1 - container->head_size ? size : HEAD_MAX - 1 - container->head_size;
+    size_t taken =
+        size < HEAD_MAX - 1 - container->head_size ? size : HEAD_MAX - 1 - container->head_size;
     memcpy(container->head + container->head_size, bytes, taken);
     container->head_size += taken;
     container->head[container->head_size] = '\0';
@@ -106,7 +109,8 @@ static void container_start(struct load *load, struct container *container) {
   load->n_open++;
   struct epoll_event event = {.events = EPOLLOUT, .data.ptr = container};
   ALWAYS(epoll_ctl(load->epoll, EPOLL_CTL_ADD, container->fd, &event) == 0);
-  if (connect(container->fd, (const struct sockaddr *)&load->address, sizeof load->address) < 0 && errno != EINPROGRESS)
+  if (connect(container->fd, (const struct sockaddr *)&load->address, sizeof load->address) < 0 &&
+      errno != EINPROGRESS)
     container_end(load, container, true);
 }
 
@@ -129,10 +133,13 @@ int main(int argc, char **argv) {
   if (argc < 6)
     die("usage: start_load HOST PORT TOKEN CONTAINERS PATH…");
   size_t n = strtoul(argv[4], NULL, 10);
-  struct load load = {.host = argv[1], .token = argv[3], .paths = argv + 5, .n_paths = (size_t)argc - 5};
-  load.address = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10))};
+  struct load load = {
+      .host = argv[1], .token = argv[3], .paths = argv + 5, .n_paths = (size_t)argc - 5};
+  load.address = (struct sockaddr_in){.sin_family = AF_INET,
+                                      .sin_port = htons((uint16_t)strtoul(argv[2], NULL, 10))};
   struct rlimit files;
-  ALWAYS(inet_pton(AF_INET, argv[1], &load.address.sin_addr) == 1 && getrlimit(RLIMIT_NOFILE, &files) == 0);
+  ALWAYS(inet_pton(AF_INET, argv[1], &load.address.sin_addr) == 1 &&
+         getrlimit(RLIMIT_NOFILE, &files) == 0);
   files.rlim_cur = files.rlim_max;
   ALWAYS(setrlimit(RLIMIT_NOFILE, &files) == 0);
   load.epoll = epoll_create1(0);
@@ -159,8 +166,9 @@ int main(int argc, char **argv) {
     if (containers[i].ms > 0)
       ms[n_done++] = containers[i].ms;
   qsort(ms, n_done, sizeof *ms, by_value);
-  cleanup_json json_t *answer = json_pack("{s:o, s:I, s:I}", "ms", json_numbers(ms, n_done), "bytes",
-                                          (json_int_t)load.bytes, "failed", (json_int_t)load.n_failed);
+  cleanup_json json_t *answer =
+      json_pack("{s:o, s:I, s:I}", "ms", json_numbers(ms, n_done), "bytes", (json_int_t)load.bytes,
+                "failed", (json_int_t)load.n_failed);
   cleanup_free char *text = json_canonical(answer);
   puts(text);
   free(containers);

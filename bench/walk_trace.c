@@ -1,8 +1,8 @@
-/* Which functions a program runs: linked into programs that are built with -finstrument-functions (bench/walks.py), it
- * notes each function once for each thread, while WALK_FOLDER/control says so.
+/* Which functions a program runs: linked into programs that are built with -finstrument-functions
+ * (bench/walks.py), it notes each function once for each thread, while WALK_FOLDER/control says so.
  *
- * A program's notes are in WALK_FOLDER/PROGRAM.PID, a table of pairs: a thread's id, and the function's distance from
- * where the program was loaded. Forked children share their parent's. */
+ * A program's notes are in WALK_FOLDER/PROGRAM.PID, a table of pairs: a thread's id, and the
+ * function's distance from where the program was loaded. Forked children share their parent's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -58,7 +58,8 @@ void __cyg_profile_func_enter(void *function, void *caller) {
   uint64_t slot = pair * 0x9e3779b97f4a7c15u >> 48;
   for (int i = 0; i < SLOTS; i++, slot = (slot + 1) % SLOTS) {
     uint64_t there = atomic_load(&notes[slot].pair);
-    if (there == pair || (there == 0 && atomic_compare_exchange_strong(&notes[slot].pair, &there, pair)) ||
+    if (there == pair ||
+        (there == 0 && atomic_compare_exchange_strong(&notes[slot].pair, &there, pair)) ||
         there == pair)
       return;
   }

@@ -1,5 +1,5 @@
-/* wavetune agents, agents drain, agents resume and environments: which nodes there are, which of them and of their
- * devices work, and the real strings that jobs can name. */
+/* wavetune agents, agents drain, agents resume and environments: which nodes there are, which of
+ * them and of their devices work, and the real strings that jobs can name. */
 #include "cli/cli.h"
 #include "common/program/table.h"
 
@@ -8,15 +8,19 @@ static int command_agents(struct options *options) {
   int code = cli_list_or_json(options, "/v1/agents", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {
-      {"agent", false}, {"name", false}, {"state", false}, {"device", false}, {"environment", false}};
+  const struct table_column columns[] = {{"agent", false},
+                                         {"name", false},
+                                         {"state", false},
+                                         {"device", false},
+                                         {"environment", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index, device_index;
   json_t *agent, *device;
   json_array_foreach (items, index, agent) {
     const char *agent_reason = cli_member(agent, "drain_reason");
     json_array_foreach (json_object_get(agent, "devices"), device_index, device) {
-      cleanup_free char *environment = json_dumps(json_object_get(device, "environment"), JSON_COMPACT);
+      cleanup_free char *environment =
+          json_dumps(json_object_get(device, "environment"), JSON_COMPACT);
       const char *device_reason = cli_member(device, "drain_reason");
       const char *reason = agent_reason[0] ? agent_reason : device_reason;
       table_cell(table, "%s", cli_member(agent, "agent"));
@@ -33,12 +37,13 @@ static int command_agents(struct options *options) {
     const json_t *refused = json_object_get(agent, "refused");
     cleanup_free char *keys = json_dumps(json_object_get(agent, "trusted_keys"), JSON_COMPACT);
     if (keys)
-      printf("agent %s: takes only what one of these keys signed: %s\n", cli_member(agent, "agent"), keys);
+      printf("agent %s: takes only what one of these keys signed: %s\n", cli_member(agent, "agent"),
+             keys);
     if (json_is_object(refused))
-      printf(
-          "agent %s: an enrolment as \"%s\" from another machine was refused at %s; one of the two has a copy of the "
-          "other's state folder\n",
-          cli_member(agent, "agent"), cli_member(refused, "name"), cli_member(refused, "at"));
+      printf("agent %s: an enrolment as \"%s\" from another machine was refused at %s; one of the "
+             "two has a copy of the "
+             "other's state folder\n",
+             cli_member(agent, "agent"), cli_member(refused, "name"), cli_member(refused, "at"));
   }
   return EXIT_OK;
 }
@@ -57,7 +62,8 @@ static int draining_set(struct options *options, const char *reason) {
   const char *device = option_text(options, "device");
   cleanup_free char *escaped = http_escape(arguments[0]);
   cleanup_free char *path = xasprintf("/v1/agents/%s/drain", escaped);
-  cleanup_json json_t *body = json_pack("{s:s?, s:s?}", "device", device, "reason", reason), *answer = NULL;
+  cleanup_json json_t *body = json_pack("{s:s?, s:s?}", "device", device, "reason", reason),
+                      *answer = NULL;
   int code = cli_call(client, "POST", path, body, &answer);
   if (code != EXIT_OK)
     return code;
@@ -73,7 +79,8 @@ static int command_drain(struct options *options) {
   struct error error;
   const char *reason = option_text(options, "reason");
   if (!reason) {
-    error_set(&error, "say why with --reason TEXT: the agent's log and `wavetune agents` repeat it");
+    error_set(&error,
+              "say why with --reason TEXT: the agent's log and `wavetune agents` repeat it");
     return cli_fail(EXIT_USAGE, &error);
   }
   return draining_set(options, reason);
@@ -100,8 +107,9 @@ static int command_environments(struct options *options) {
 }
 
 /* clang-format off */
-#define OPTION_DEVICE {.name = "device", .type = OPTION_TEXT, .argument = "DEVICE", .flag_only = true, \
-    .help = "only this device of the agent"}
+#define OPTION_DEVICE \
+  {.name = "device", .type = OPTION_TEXT, .argument = "DEVICE", .flag_only = true, \
+   .help = "only this device of the agent"}
 /* clang-format on */
 static const struct option_spec drain_options[] = {
     OPTION_DEVICE,
@@ -135,7 +143,8 @@ const struct command_spec spec_agents_resume = {
     .name = "agents resume",
     .arguments = "AGENT",
     .summary = "give a drained agent or device leases again",
-    .description = "A device that was drained because it drifted begins a new history: what it measured before it was "
+    .description = "A device that was drained because it drifted begins a new history: what it "
+                   "measured before it was "
                    "resumed is not held against it, and what was quarantined stays so.",
     .options = resume_options,
     .n_options = ARRAY_LENGTH(resume_options),

@@ -18,7 +18,8 @@ static int audit_load(const struct options *options, json_t **ret_items) {
       json_object_set_new(query, filters[i][1], json_string(option_text(options, filters[i][0])));
 
   for (size_t left = (size_t)option_integer(options, "limit"); left > 0;) {
-    json_object_set_new(query, "limit", json_integer(left < PAGE_MAX ? (json_int_t)left : PAGE_MAX));
+    json_object_set_new(query, "limit",
+                        json_integer(left < PAGE_MAX ? (json_int_t)left : PAGE_MAX));
     cleanup_free char *arguments = cli_query(query, NULL);
     cleanup_free char *path = xasprintf("/v1/audit%s", arguments);
     cleanup_json json_t *page = NULL;
@@ -44,8 +45,9 @@ static int command_audit(struct options *options) {
     return EXIT_OK;
   }
 
-  const struct table_column columns[] = {{"at", false},     {"token", false},  {"role", false},  {"peer", false},
-                                         {"action", false}, {"object", false}, {"detail", false}};
+  const struct table_column columns[] = {{"at", false},    {"token", false},  {"role", false},
+                                         {"peer", false},  {"action", false}, {"object", false},
+                                         {"detail", false}};
   static const char *const members[] = {"at", "token", "role", "peer", "action", "object"};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
@@ -66,7 +68,11 @@ static const struct option_spec audit_options[] = {
      .argument = "TIME",
      .flag_only = true,
      .help = "only from this time on, like 2026-01-31T12:00:00Z, or of the last 12h or 7d"},
-    {.name = "by", .type = OPTION_TEXT, .argument = "NAME", .flag_only = true, .help = "only what this token wrote"},
+    {.name = "by",
+     .type = OPTION_TEXT,
+     .argument = "NAME",
+     .flag_only = true,
+     .help = "only what this token wrote"},
     {.name = "action",
      .type = OPTION_TEXT,
      .argument = "WORD",

@@ -1,10 +1,10 @@
 /* wavetune campaign revalidate: is what a channel serves still best on another stack?
  *
- * For each winner of the release one small job is queued for the new environment, whose space is a list: the winner, its
- * equivalence set and the default. Where the old winner is in the new equivalence set it is still best; where it is not, or
- * does not compile or run any more, it broke, and only there the whole space is tuned again. Jobs are known by their run, so
- * that calling again goes on where it was.
- * Memory: a campaign owns everything. Threads: one. */
+ * For each winner of the release one small job is queued for the new environment, whose space is a
+ * list: the winner, its equivalence set and the default. Where the old winner is in the new
+ * equivalence set it is still best; where it is not, or does not compile or run any more, it broke,
+ * and only there the whole space is tuned again. Jobs are known by their run, so that calling again
+ * goes on where it was. Memory: a campaign owns everything. Threads: one. */
 #include <math.h>
 
 #include "cli/channel.h"
@@ -32,7 +32,8 @@ struct campaign {
   json_t *to;
   char *run;
   bool is_unfit;   /* the job posted last was refused because --to does not mean one environment */
-  json_t *fitting; /* the environments that --to fits, as the server lists them when it refuses it; NULL: it did not */
+  json_t *fitting; /* the environments that --to fits, as the server lists them when it refuses it;
+                      NULL: it did not */
   size_t n;
   struct revalidated *all;
 };
@@ -57,7 +58,8 @@ static void campaign_release(struct campaign *campaign) {
 }
 
 /* The release that the channel has for --from. */
-static int release_read(struct campaign *campaign, const struct options *options, const json_t *from) {
+static int release_read(struct campaign *campaign, const struct options *options,
+                        const json_t *from) {
   const char *regime = option_text(options, "regime");
   cleanup_free char *query =
       cli_query(from, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
@@ -110,11 +112,12 @@ static json_t *small_space(const struct space *space, const json_t *job, json_t 
   return small;
 }
 
-static json_t *job_body(const struct campaign *campaign, const struct digest *kernel, json_t *key, json_t *space,
-                        bool is_revalidation) {
+static json_t *job_body(const struct campaign *campaign, const struct digest *kernel, json_t *key,
+                        json_t *space, bool is_revalidation) {
   const struct release *release = campaign->release;
-  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:s}", "kernel", json_digest_text(kernel), "key", key, "space",
-                           space, "environment", campaign->to, "tag", release->tag, "run", campaign->run);
+  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:s}", "kernel", json_digest_text(kernel),
+                           "key", key, "space", space, "environment", campaign->to, "tag",
+                           release->tag, "run", campaign->run);
   if (release->regime != REGIME_COLD)
     json_object_set_new(body, "regime", json_string(regime_name(release->regime)));
   if (is_revalidation)
@@ -123,15 +126,18 @@ static json_t *job_body(const struct campaign *campaign, const struct digest *ke
 }
 
 /* Posts a job; a refusal is a sentence, not the end. */
-static int job_post(struct campaign *campaign, const json_t *body, char **ret_job, char **ret_refused) {
+static int job_post(struct campaign *campaign, const json_t *body, char **ret_job,
+                    char **ret_refused) {
   cleanup_free char *text = json_canonical(body);
-  struct http_request request = {.method = "POST", .path = "/v1/jobs", .body = text, .body_size = strlen(text)};
+  struct http_request request = {
+      .method = "POST", .path = "/v1/jobs", .body = text, .body_size = strlen(text)};
   cleanup_http_response struct http_response response = {0};
   int code = cli_send(campaign->client, &request, &response);
   if (code != EXIT_OK)
     return code;
   cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
-  campaign->is_unfit = response.status == 422 && string_equal(cli_member(answer, "pointer"), "/environment");
+  campaign->is_unfit =
+      response.status == 422 && string_equal(cli_member(answer, "pointer"), "/environment");
   if (campaign->is_unfit && !campaign->fitting)
     campaign->fitting = json_incref(json_object_get(answer, "environments"));
   if (response.status == 422)
@@ -156,7 +162,8 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
                              .config = json_incref(kernel->configs[winner->config].values),
                              .regret = NAN};
   if (!winner->job) {
-    left_out(it, "no job chose it (it was imported or pinned), so there is no space to measure it in");
+    left_out(it,
+             "no job chose it (it was imported or pinned), so there is no space to measure it in");
     return EXIT_OK;
   }
   cleanup_free char *path = xasprintf("/v1/jobs/%lld", (long long)winner->job);
@@ -180,9 +187,10 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
   return code;
 }
 
-/* A finalist's regret is in the verdict. One that fell behind in the screen has no place there: its median paired ratio in
- * the screen over the least one. NAN when it was not correct. */
-static int screen_regret(struct http_client *client, const char *job, uint64_t ordinal, double *ret_regret) {
+/* A finalist's regret is in the verdict. One that fell behind in the screen has no place there: its
+ * median paired ratio in the screen over the least one. NAN when it was not correct. */
+static int screen_regret(struct http_client *client, const char *job, uint64_t ordinal,
+                         double *ret_regret) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", job);
   cleanup_json json_t *items = NULL;
   double own = NAN, least = INFINITY;
@@ -193,10 +201,13 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
     return code;
   json_array_foreach (items, index, item) {
     double samples[SAMPLES_MAX], baselines[SAMPLES_MAX];
-    const json_t *samples_us = json_object_get(item, "samples_us"), *baseline_us = json_object_get(item, "baseline_us");
-    size_t n = json_array_size(samples_us) < SAMPLES_MAX ? json_array_size(samples_us) : SAMPLES_MAX;
-    if (!string_equal(cli_member(item, "stage"), "screen") || !string_equal(cli_member(item, "outcome"), "correct") ||
-        n == 0 || json_array_size(baseline_us) < n)
+    const json_t *samples_us = json_object_get(item, "samples_us"),
+                 *baseline_us = json_object_get(item, "baseline_us");
+    size_t n =
+        json_array_size(samples_us) < SAMPLES_MAX ? json_array_size(samples_us) : SAMPLES_MAX;
+    if (!string_equal(cli_member(item, "stage"), "screen") ||
+        !string_equal(cli_member(item, "outcome"), "correct") || n == 0 ||
+        json_array_size(baseline_us) < n)
       continue;
     for (size_t i = 0; i < n; i++) {
       samples[i] = json_number_value(json_array_get(samples_us, i));
@@ -213,7 +224,8 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
 
 /* What the finished small job says of the old winner. */
 static int winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
-  const json_t *winner = json_object_get(job, "winner"), *verdict = json_object_get(winner, "verdict"), *finalist;
+  const json_t *winner = json_object_get(job, "winner"),
+               *verdict = json_object_get(winner, "verdict"), *finalist;
   struct error error;
   uint64_t ordinal;
   size_t index;
@@ -224,7 +236,8 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   }
   if (!string_equal(cli_member(job, "state"), "done") || !json_is_object(winner)) {
     const char *reason = cli_member(job, "reason");
-    it->reason = xasprintf("nothing of it runs there: %s", reason[0] ? reason : cli_member(job, "state"));
+    it->reason =
+        xasprintf("nothing of it runs there: %s", reason[0] ? reason : cli_member(job, "state"));
     return EXIT_OK;
   }
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
@@ -238,12 +251,14 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
     double ratio = json_number_value(json_object_get(finalist, "ratio"));
     it->regret = ratio > 1 ? ratio - 1 : 0;
     if (!json_is_true(json_object_get(finalist, "equivalent")))
-      it->reason = xasprintf("another one takes less time there: its regret is %.1f %%", 100 * it->regret);
+      it->reason =
+          xasprintf("another one takes less time there: its regret is %.1f %%", 100 * it->regret);
     return EXIT_OK;
   }
   int code = screen_regret(client, it->job, ordinal, &it->regret);
   it->reason = isnan(it->regret) ? xstrdup("it does not run there any more")
-                                 : xasprintf("it fell behind there at once: its regret is %.1f %%", 100 * it->regret);
+                                 : xasprintf("it fell behind there at once: its regret is %.1f %%",
+                                             100 * it->regret);
   return code;
 }
 
@@ -257,13 +272,15 @@ static int environment_refuse(const struct campaign *campaign) {
   if (code != EXIT_OK)
     return code;
   if (n_fitting)
-    fprintf(stderr, "wavetune: --to %s fits %zu known environments; state the members in which they differ", to,
-            n_fitting);
+    fprintf(stderr,
+            "wavetune: --to %s fits %zu known environments; state the members in which they differ",
+            to, n_fitting);
   else if (json_array_size(known))
     fprintf(stderr, "wavetune: --to %s fits no known environment; state one of these", to);
   else
     fprintf(stderr,
-            "wavetune: --to %s fits no known environment, as no agent has enrolled; state the platform, gpu, arch, "
+            "wavetune: --to %s fits no known environment, as no agent has enrolled; state the "
+            "platform, gpu, arch, "
             "compute_units and partition",
             to);
   json_array_foreach (n_fitting ? campaign->fitting : known, index, environment) {
@@ -307,8 +324,9 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_free char *refused = NULL;
-    int code =
-        it->reason && it->tune && !it->is_left_out ? job_post(campaign, it->tune, &it->retune, &refused) : EXIT_OK;
+    int code = it->reason && it->tune && !it->is_left_out
+                   ? job_post(campaign, it->tune, &it->retune, &refused)
+                   : EXIT_OK;
     if (code != EXIT_OK)
       return code;
     if (refused && !string_equal(refused, it->reason)) {
@@ -318,7 +336,9 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
   }
   for (size_t i = 0; option_flag(options, "wait") && i < campaign->n; i++) {
     cleanup_json json_t *job = NULL;
-    int code = campaign->all[i].retune ? job_follow(campaign->client, options, campaign->all[i].retune, &job) : EXIT_OK;
+    int code = campaign->all[i].retune
+                   ? job_follow(campaign->client, options, campaign->all[i].retune, &job)
+                   : EXIT_OK;
     if (code != EXIT_OK)
       return code;
   }
@@ -326,8 +346,8 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
 }
 
 static json_t *item_to_json(const struct revalidated *it) {
-  json_t *item = json_pack("{s:s, s:O, s:O, s:s, s:s?, s:s?, s:s?}", "name", it->name, "key", it->key, "config",
-                           it->config, "outcome",
+  json_t *item = json_pack("{s:s, s:O, s:O, s:s, s:s?, s:s?, s:s?}", "name", it->name, "key",
+                           it->key, "config", it->config, "outcome",
                            it->is_left_out ? "left out"
                            : it->reason    ? "broke"
                                            : "still best",
@@ -350,14 +370,16 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
     if (as_json || !it->reason)
       continue;
     cleanup_free char *key = json_dumps(it->key, JSON_COMPACT);
-    printf("%s  %s %s: %s%s%s\n", it->is_left_out ? "left out" : "broke   ", it->name, key ? key : "", it->reason,
-           it->retune ? "; tuned again as job " : "", it->retune ? it->retune : "");
+    printf("%s  %s %s: %s%s%s\n", it->is_left_out ? "left out" : "broke   ", it->name,
+           key ? key : "", it->reason, it->retune ? "; tuned again as job " : "",
+           it->retune ? it->retune : "");
   }
   size_t n = n_best + n_broke;
   cleanup_json json_t *report =
-      json_pack("{s:o, s:s, s:I, s:I, s:I, s:f, s:I, s:o}", "release", json_digest_text(&campaign->release->digest),
-                "run", campaign->run, "keys", (json_int_t)n, "still_best", (json_int_t)n_best, "broke",
-                (json_int_t)n_broke, "worst_regret", worst, "without_regret", (json_int_t)n_unknown, "items", items);
+      json_pack("{s:o, s:s, s:I, s:I, s:I, s:f, s:I, s:o}", "release",
+                json_digest_text(&campaign->release->digest), "run", campaign->run, "keys",
+                (json_int_t)n, "still_best", (json_int_t)n_best, "broke", (json_int_t)n_broke,
+                "worst_regret", worst, "without_regret", (json_int_t)n_unknown, "items", items);
   if (as_json)
     cli_print_json(report);
   else
@@ -367,10 +389,13 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   return n_broke ? EXIT_FAILED : EXIT_OK;
 }
 
-static bool environments_read(const struct options *options, json_t **ret_from, json_t **ret_to, struct error *error) {
+static bool environments_read(const struct options *options, json_t **ret_from, json_t **ret_to,
+                              struct error *error) {
   if (!option_text(options, "from") || !option_text(options, "to"))
-    return error_set(error, "say --from and --to, the environments before and after, as JSON or @FILE");
-  return cli_environment_of(options, "from", ret_from, error) && cli_environment_of(options, "to", ret_to, error);
+    return error_set(error,
+                     "say --from and --to, the environments before and after, as JSON or @FILE");
+  return cli_environment_of(options, "from", ret_from, error) &&
+         cli_environment_of(options, "to", ret_to, error);
 }
 
 static int command_revalidate(struct options *options) {
@@ -396,7 +421,11 @@ static const struct option_spec revalidate_options[] = {
      .argument = "JSON|@FILE",
      .flag_only = true,
      .help = "the environment that is served now"},
-    {.name = "to", .type = OPTION_TEXT, .argument = "JSON|@FILE", .flag_only = true, .help = "the environment to come"},
+    {.name = "to",
+     .type = OPTION_TEXT,
+     .argument = "JSON|@FILE",
+     .flag_only = true,
+     .help = "the environment to come"},
     {.name = "channel",
      .type = OPTION_TEXT,
      .argument = "NAME",
@@ -414,13 +443,16 @@ const struct command_spec spec_campaign_revalidate = {
     .name = "campaign revalidate",
     .arguments = "",
     .summary = "measure a channel's winners on another stack, and tune again only what broke",
-    .description =
-        "Measures each winner with its equivalence set and the default for --to first, and says how many are still "
-        "best "
-        "and the worst regret. Queues a whole job only where the winner is not in the new equivalence set or does not "
-        "run. Calling again goes on with the same jobs. Exits with 1 when something broke, and with 2 when --to fits "
-        "no "
-        "known environment, or several: nothing is queued then. Publish for the new environment afterwards.",
+    .description = "Measures each winner with its equivalence set and the default for --to first, "
+                   "and says how many are still "
+                   "best "
+                   "and the worst regret. Queues a whole job only where the winner is not in the "
+                   "new equivalence set or does not "
+                   "run. Calling again goes on with the same jobs. Exits with 1 when something "
+                   "broke, and with 2 when --to fits "
+                   "no "
+                   "known environment, or several: nothing is queued then. Publish for the new "
+                   "environment afterwards.",
     .options = revalidate_options,
     .n_options = ARRAY_LENGTH(revalidate_options),
     .run = command_revalidate,

@@ -20,7 +20,8 @@ void signers_release(struct signers *signers) {
 static bool signer_add(struct signers *signers, const char *path, struct error *error) {
   cleanup_signing_key struct signing_key key = {0};
   if (signers->n == CHANNEL_SIGNATURES_MAX)
-    return error_set(error, "%s is one key too many: %d sign an entry at most", path, CHANNEL_SIGNATURES_MAX);
+    return error_set(error, "%s is one key too many: %d sign an entry at most", path,
+                     CHANNEL_SIGNATURES_MAX);
   if (!signing_key_read(path, &key, error))
     return false;
   if (!key.is_private)
@@ -31,7 +32,8 @@ static bool signer_add(struct signers *signers, const char *path, struct error *
   return true;
 }
 
-static bool signers_of_variable(struct signers *signers, const char *variable, struct error *error) {
+static bool signers_of_variable(struct signers *signers, const char *variable,
+                                struct error *error) {
   cleanup_free char *paths = xstrdup(variable);
   char *rest = NULL;
   for (char *path = strtok_r(paths, ":", &rest); path; path = strtok_r(NULL, ":", &rest))
@@ -40,7 +42,8 @@ static bool signers_of_variable(struct signers *signers, const char *variable, s
   return true;
 }
 
-static bool follow_of_option(const struct options *options, struct signers *signers, struct error *error) {
+static bool follow_of_option(const struct options *options, struct signers *signers,
+                             struct error *error) {
   const char *text = option_text(options, "follow");
   signers->followed = -1;
   if (!text)
@@ -51,7 +54,9 @@ static bool follow_of_option(const struct options *options, struct signers *sign
   errno = 0;
   signers->followed = strtoll(text, NULL, 10);
   return (digits > 0 && !text[digits] && errno == 0) ||
-         error_set(error, "--follow %.40s: give the counter that you signed last, 0 when there was none", text);
+         error_set(error,
+                   "--follow %.40s: give the counter that you signed last, 0 when there was none",
+                   text);
 }
 
 bool signers_of_keys(const struct options *options, struct signers *ret, struct error *error) {
@@ -88,16 +93,17 @@ bool expires_of_option(const struct options *options, int64_t *ret_s, struct err
   if (duration_parse(text, &ms))
     s = now_s + ms / 1000;
   else if (!time_text_parse(text, &s))
-    return error_set(error, "--expires %.40s: write 7d, 36h or a time in UTC, 2026-12-24T00:00:00Z", text);
+    return error_set(error, "--expires %.40s: write 7d, 36h or a time in UTC, 2026-12-24T00:00:00Z",
+                     text);
   if (s <= now_s || s - now_s > EXPIRES_DAYS_MAX * INT64_C(86400))
-    return error_set(error, "--expires %.40s: it must be in the future, and not beyond %d days", text,
-                     EXPIRES_DAYS_MAX);
+    return error_set(error, "--expires %.40s: it must be in the future, and not beyond %d days",
+                     text, EXPIRES_DAYS_MAX);
   *ret_s = s;
   return true;
 }
 
-bool release_check(const char *bytes, size_t size, const char *digest_text, struct release **ret_release,
-                   struct error *error) {
+bool release_check(const char *bytes, size_t size, const char *digest_text,
+                   struct release **ret_release, struct error *error) {
   cleanup_release struct release *release = NULL;
   if (!release_parse(bytes, size, &release, error))
     return error_prefix(error, "the server's release is not a release: ");
@@ -108,9 +114,11 @@ bool release_check(const char *bytes, size_t size, const char *digest_text, stru
   return true;
 }
 
-int release_get(struct http_client *client, const char *digest_text, const char *what, struct release **ret_release) {
+int release_get(struct http_client *client, const char *digest_text, const char *what,
+                struct release **ret_release) {
   struct error error;
-  cleanup_free char *escaped = http_escape(digest_text), *path = xasprintf("/v1/releases/%s", escaped);
+  cleanup_free char *escaped = http_escape(digest_text),
+                    *path = xasprintf("/v1/releases/%s", escaped);
   struct http_request request = {.method = "GET", .path = path, .response_max = RELEASE_SIZE_MAX};
   cleanup_http_response struct http_response response = {0};
   int code = cli_send(client, &request, &response);
@@ -131,14 +139,15 @@ void channel_present_release(struct channel_present *present) {
 }
 
 /* The entry of a 2xx answer, with its entity tag. */
-static bool present_read(const struct http_response *response, const char *channel, struct channel_present *ret,
-                         struct error *error) {
+static bool present_read(const struct http_response *response, const char *channel,
+                         struct channel_present *ret, struct error *error) {
   cleanup_present struct channel_present present = {.exists = true};
   if (!json_parse(response->body, response->size, &present.json, error) ||
       !channel_entry_parse(present.json, &present.entry, error))
     return error_prefix(error, "the server's channel entry is none: ");
   if (!string_equal(present.entry.channel, channel))
-    return error_set(error, "asked for channel %s, the server answered with %s", channel, present.entry.channel);
+    return error_set(error, "asked for channel %s, the server answered with %s", channel,
+                     present.entry.channel);
   present.etag = xstrdup(response->etag ? response->etag : "");
   json_object_set_new(present.json, "etag", json_string(present.etag));
   *ret = present;
@@ -146,10 +155,11 @@ static bool present_read(const struct http_response *response, const char *chann
   return true;
 }
 
-static int present_get(struct http_client *client, const char *channel, const char *query, bool may_be_absent,
-                       struct channel_present *ret) {
+static int present_get(struct http_client *client, const char *channel, const char *query,
+                       bool may_be_absent, struct channel_present *ret) {
   struct error error;
-  cleanup_free char *escaped = http_escape(channel), *path = xasprintf("/v1/channels/%s%s", escaped, query),
+  cleanup_free char *escaped = http_escape(channel),
+                    *path = xasprintf("/v1/channels/%s%s", escaped, query),
                     *what = xasprintf("channel %s", channel);
   struct http_request request = {.method = "GET", .path = path};
   cleanup_http_response struct http_response response = {0};
@@ -167,28 +177,32 @@ static int present_get(struct http_client *client, const char *channel, const ch
   return EXIT_OK;
 }
 
-int channel_present_of_options(struct http_client *client, const struct options *options, const char *channel,
-                               struct channel_present *ret) {
+int channel_present_of_options(struct http_client *client, const struct options *options,
+                               const char *channel, struct channel_present *ret) {
   struct error error;
   cleanup_json json_t *environment = NULL;
   if (!cli_environment(options, &environment, &error))
     return cli_fail(EXIT_USAGE, &error);
   const char *regime = option_text(options, "regime");
-  cleanup_free char *query =
-      cli_query(environment, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
+  cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"),
+                                       cli_regime_member(regime), regime, NULL);
   return present_get(client, channel, query, false, ret);
 }
 
-bool entry_follows(const struct channel_entry *entry, const struct signers *signers, struct error *error) {
+bool entry_follows(const struct channel_entry *entry, const struct signers *signers,
+                   struct error *error) {
   return signers->followed < 0 || entry->counter - 1 == signers->followed ||
          error_set(error,
-                   "channel %s would get a signature at counter %" PRId64 ", which does not follow counter %" PRId64
-                   ": somebody else moved the channel, or the server tells a wrong counter; when you know that it is "
+                   "channel %s would get a signature at counter %" PRId64
+                   ", which does not follow counter %" PRId64
+                   ": somebody else moved the channel, or the server tells a wrong counter; when "
+                   "you know that it is "
                    "right, state --follow %" PRId64,
                    entry->channel, entry->counter, signers->followed, entry->counter - 1);
 }
 
-bool entry_is_last_or_next(const struct channel_entry *entry, const struct signers *signers, struct error *error) {
+bool entry_is_last_or_next(const struct channel_entry *entry, const struct signers *signers,
+                           struct error *error) {
   return entry->counter == signers->followed || entry_follows(entry, signers, error);
 }
 
@@ -200,7 +214,8 @@ bool entry_sign(struct channel_entry *entry, const struct signers *signers, stru
     char id[DIGEST_TEXT_SIZE];
     if (!channel_entry_sign(entry, &signers->all[i], error))
       return false;
-    fprintf(stderr, "by       %s (%s)\n", digest_format(&signers->all[i].id, id), signers->paths[i]);
+    fprintf(stderr, "by       %s (%s)\n", digest_format(&signers->all[i].id, id),
+            signers->paths[i]);
   }
   return true;
 }
@@ -223,25 +238,29 @@ static bool all_signed(const struct channel_entry *entry, const struct signers *
   return true;
 }
 
-static bool is_there_already(const struct channel_present *present, const struct channel_change *change) {
+static bool is_there_already(const struct channel_present *present,
+                             const struct channel_change *change) {
   return present->exists && digest_equal(&present->entry.release, &change->release->digest) &&
-         present->entry.expires_s == change->expires_s && all_signed(&present->entry, change->signers);
+         present->entry.expires_s == change->expires_s &&
+         all_signed(&present->entry, change->signers);
 }
 
 /* The body of the PUT: signed, it is one more count than what is there; else the server counts. */
-static bool body_compose(const struct channel_present *present, const struct channel_change *change, json_t **ret_body,
-                         struct error *error) {
-  struct channel_entry entry = {.channel = (char *)change->channel,
-                                .environment = change->release->environment,
-                                .tag = change->release->tag,
-                                .regime = change->release->regime,
-                                .counter = present->entry.counter < INT64_MAX ? present->entry.counter + 1 : 0,
-                                .release = change->release->digest,
-                                .expires_s = change->expires_s};
+static bool body_compose(const struct channel_present *present, const struct channel_change *change,
+                         json_t **ret_body, struct error *error) {
+  struct channel_entry entry = {
+      .channel = (char *)change->channel,
+      .environment = change->release->environment,
+      .tag = change->release->tag,
+      .regime = change->release->regime,
+      .counter = present->entry.counter < INT64_MAX ? present->entry.counter + 1 : 0,
+      .release = change->release->digest,
+      .expires_s = change->expires_s};
   if (entry.counter <= 0)
-    return error_set(error, "channel %s is at the last counter there is; move another channel", change->channel);
-  if (change->signers->n &&
-      (!entry_follows(&entry, change->signers, error) || !entry_sign(&entry, change->signers, error)))
+    return error_set(error, "channel %s is at the last counter there is; move another channel",
+                     change->channel);
+  if (change->signers->n && (!entry_follows(&entry, change->signers, error) ||
+                             !entry_sign(&entry, change->signers, error)))
     return false;
   json_t *body = channel_entry_to_json(&entry, change->signers->n > 0);
   json_object_del(body, "channel"); /* in the path */
@@ -254,7 +273,8 @@ static bool body_compose(const struct channel_present *present, const struct cha
   return true;
 }
 
-static int change_refused(const struct http_response *response, const struct channel_change *change) {
+static int change_refused(const struct http_response *response,
+                          const struct channel_change *change) {
   cleanup_free char *what = xasprintf("channel %s was not moved", change->channel);
   cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
   json_t *entry = json_object_get(problem, "entry");
@@ -263,10 +283,11 @@ static int change_refused(const struct http_response *response, const struct cha
   return cli_refused(response, what);
 }
 
-static int change_send(struct http_client *client, const struct channel_change *change, const json_t *body_json,
-                       json_t **ret_entry) {
+static int change_send(struct http_client *client, const struct channel_change *change,
+                       const json_t *body_json, json_t **ret_entry) {
   struct error error;
-  cleanup_free char *escaped = http_escape(change->channel), *path = xasprintf("/v1/channels/%s", escaped),
+  cleanup_free char *escaped = http_escape(change->channel),
+                    *path = xasprintf("/v1/channels/%s", escaped),
                     *body = json_canonical(body_json);
   struct http_request request = {.method = "PUT",
                                  .path = path,
@@ -287,12 +308,14 @@ static int change_send(struct http_client *client, const struct channel_change *
   return EXIT_OK;
 }
 
-int channel_change(struct http_client *client, const struct channel_change *change, json_t **ret_entry) {
+int channel_change(struct http_client *client, const struct channel_change *change,
+                   json_t **ret_entry) {
   struct error error;
   char digest[DIGEST_TEXT_SIZE];
   cleanup_present struct channel_present present = {0};
   cleanup_json json_t *body = NULL;
-  cleanup_free char *query = xasprintf("?release=%s", digest_format(&change->release->digest, digest));
+  cleanup_free char *query =
+      xasprintf("?release=%s", digest_format(&change->release->digest, digest));
   int code = present_get(client, change->channel, query, true, &present);
   if (code != EXIT_OK)
     return code;
@@ -304,13 +327,15 @@ int channel_change(struct http_client *client, const struct channel_change *chan
   }
   if (!change->signers->n && present.entry.signatures.n)
     fprintf(stderr,
-            "wavetune: channel %s had a signed entry and gets one that is not: deployments that verify will keep what "
+            "wavetune: channel %s had a signed entry and gets one that is not: deployments that "
+            "verify will keep what "
             "they have; give --sign-key\n",
             change->channel);
   if (change->signers->n && change->signers->followed < 0 && present.exists &&
       !entry_is_signed_by_any(&present.entry, change->signers))
     fprintf(stderr,
-            "wavetune: that channel %s is at counter %" PRId64 " is the server's word alone: none of these keys signed "
+            "wavetune: that channel %s is at counter %" PRId64
+            " is the server's word alone: none of these keys signed "
             "that entry; state the counter that you signed last with --follow\n",
             change->channel, present.entry.counter);
   if (!body_compose(&present, change, &body, &error))

@@ -12,57 +12,60 @@ struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
 /* Follows a job to its end, with a progress bar on a terminal (jobs.c).
- * Goes on when the server is away, for --patience (OPTION_PATIENCE). *ret_job is its final summary. */
-must_check int job_follow(struct http_client *client, const struct options *options, const char *job, json_t **ret_job);
+ * Goes on when the server is away, for --patience (OPTION_PATIENCE). *ret_job is its final
+ * summary. */
+must_check int job_follow(struct http_client *client, const struct options *options,
+                          const char *job, json_t **ret_job);
 
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);
 
 /* Prints the winner's assembly or its TTGIR. main.c, which alone knows inspect/, sets it. */
-typedef int job_code_printer(struct http_client *client, const json_t *job, bool wants_asm, bool as_json);
+typedef int job_code_printer(struct http_client *client, const json_t *job, bool wants_asm,
+                             bool as_json);
 extern job_code_printer *job_print_code;
 
 /* Prints what each device of the final says by itself (show_devices.c). The job has a winner. */
 must_check int job_print_devices(struct http_client *client, const json_t *job, bool as_json);
 
-#define COMMANDS(COMMAND)                                                                                              \
-  COMMAND(kernel_push)                                                                                                 \
-  COMMAND(kernel_sign)                                                                                                 \
-  COMMAND(kernel_list)                                                                                                 \
-  COMMAND(kernel_show)                                                                                                 \
-  COMMAND(kernel_builds)                                                                                               \
-  COMMAND(kernel_hash)                                                                                                 \
-  COMMAND(space_expand)                                                                                                \
-  COMMAND(space_count)                                                                                                 \
-  COMMAND(submit)                                                                                                      \
-  COMMAND(jobs)                                                                                                        \
-  COMMAND(show)                                                                                                        \
-  COMMAND(audit)                                                                                                       \
-  COMMAND(agents)                                                                                                      \
-  COMMAND(agents_drain)                                                                                                \
-  COMMAND(agents_resume)                                                                                               \
-  COMMAND(environments)                                                                                                \
-  COMMAND(publish)                                                                                                     \
-  COMMAND(import)                                                                                                      \
-  COMMAND(imports)                                                                                                     \
-  COMMAND(releases)                                                                                                    \
-  COMMAND(channels)                                                                                                    \
-  COMMAND(promote)                                                                                                     \
-  COMMAND(rollback)                                                                                                    \
-  COMMAND(sign)                                                                                                        \
-  COMMAND(fetch)                                                                                                       \
-  COMMAND(export)                                                                                                      \
-  COMMAND(demand)                                                                                                      \
-  COMMAND(campaign_revalidate)                                                                                         \
-  COMMAND(compatible_list)                                                                                             \
-  COMMAND(compatible_add)                                                                                              \
-  COMMAND(compatible_remove)                                                                                           \
-  COMMAND(gc)                                                                                                          \
-  COMMAND(diff)                                                                                                        \
-  COMMAND(key_new)                                                                                                     \
-  COMMAND(key_show)                                                                                                    \
-  COMMAND(token_make)                                                                                                  \
-  COMMAND(token_list)                                                                                                  \
+#define COMMANDS(COMMAND)                                                                          \
+  COMMAND(kernel_push)                                                                             \
+  COMMAND(kernel_sign)                                                                             \
+  COMMAND(kernel_list)                                                                             \
+  COMMAND(kernel_show)                                                                             \
+  COMMAND(kernel_builds)                                                                           \
+  COMMAND(kernel_hash)                                                                             \
+  COMMAND(space_expand)                                                                            \
+  COMMAND(space_count)                                                                             \
+  COMMAND(submit)                                                                                  \
+  COMMAND(jobs)                                                                                    \
+  COMMAND(show)                                                                                    \
+  COMMAND(audit)                                                                                   \
+  COMMAND(agents)                                                                                  \
+  COMMAND(agents_drain)                                                                            \
+  COMMAND(agents_resume)                                                                           \
+  COMMAND(environments)                                                                            \
+  COMMAND(publish)                                                                                 \
+  COMMAND(import)                                                                                  \
+  COMMAND(imports)                                                                                 \
+  COMMAND(releases)                                                                                \
+  COMMAND(channels)                                                                                \
+  COMMAND(promote)                                                                                 \
+  COMMAND(rollback)                                                                                \
+  COMMAND(sign)                                                                                    \
+  COMMAND(fetch)                                                                                   \
+  COMMAND(export)                                                                                  \
+  COMMAND(demand)                                                                                  \
+  COMMAND(campaign_revalidate)                                                                     \
+  COMMAND(compatible_list)                                                                         \
+  COMMAND(compatible_add)                                                                          \
+  COMMAND(compatible_remove)                                                                       \
+  COMMAND(gc)                                                                                      \
+  COMMAND(diff)                                                                                    \
+  COMMAND(key_new)                                                                                 \
+  COMMAND(key_show)                                                                                \
+  COMMAND(token_make)                                                                              \
+  COMMAND(token_list)                                                                              \
   COMMAND(token_revoke)
 
 /* Each command's file defines its table row, `const struct command_spec spec_NAME`. */

@@ -26,10 +26,11 @@ static int command_list(struct options *options) {
   return EXIT_OK;
 }
 
-static bool sides_read(const struct options *options, json_t **ret_asked, json_t **ret_served, struct error *error) {
+static bool sides_read(const struct options *options, json_t **ret_asked, json_t **ret_served,
+                       struct error *error) {
   if (!option_text(options, "asked") || !option_text(options, "served"))
-    return error_set(error,
-                     "say --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' --served '{\"rocm\": \"6.3.1\"}'");
+    return error_set(error, "say --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' "
+                            "--served '{\"rocm\": \"6.3.1\"}'");
   return cli_environment_of(options, "asked", ret_asked, error) &&
          cli_environment_of(options, "served", ret_served, error);
 }
@@ -42,8 +43,8 @@ static int command_add(struct options *options) {
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  cleanup_json json_t *body =
-      json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason", option_text(options, "reason"));
+  cleanup_json json_t *body = json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served,
+                                        "reason", option_text(options, "reason"));
   int code = cli_call(client, "POST", "/v1/compatibilities", body, &answer);
   if (code != EXIT_OK)
     return code;
@@ -84,12 +85,14 @@ static const struct option_spec add_options[] = {
      .type = OPTION_TEXT,
      .argument = "JSON|@FILE",
      .flag_only = true,
-     .help = "members that identify the environment of a deployment that finds no cache of its own"},
+     .help =
+         "members that identify the environment of a deployment that finds no cache of its own"},
     {.name = "served",
      .type = OPTION_TEXT,
      .argument = "JSON|@FILE",
      .flag_only = true,
-     .help = "the same members, with the values of the environment whose cache it is served instead"},
+     .help =
+         "the same members, with the values of the environment whose cache it is served instead"},
     {.name = "reason",
      .type = OPTION_TEXT,
      .argument = "TEXT",
@@ -112,9 +115,9 @@ const struct command_spec spec_compatible_add = {
     .name = "compatible add",
     .arguments = "",
     .summary = "declare that one environment's cache may serve another",
-    .description =
-        "Only deployments that fetch with --match compatible are served by it. arch, compute_units and partition "
-        "cannot be declared: a config of another GPU is never served.",
+    .description = "Only deployments that fetch with --match compatible are served by it. arch, "
+                   "compute_units and partition "
+                   "cannot be declared: a config of another GPU is never served.",
     .options = add_options,
     .n_options = ARRAY_LENGTH(add_options),
     .run = command_add,

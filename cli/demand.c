@@ -1,10 +1,12 @@
-/* wavetune demand: untuned keys that deployments ask for, and jobs for them. Memory: each command's own. */
+/* wavetune demand: untuned keys that deployments ask for, and jobs for them. Memory: each command's
+ * own. */
 #include "cli/cli.h"
 #include "common/program/table.h"
 
 static void demand_print(const json_t *items) {
-  const struct table_column columns[] = {{"kernel", false}, {"key", false},    {"tag", false},        {"misses", true},
-                                         {"hits", true},    {"saved s", true}, {"environment", false}};
+  const struct table_column columns[] = {{"kernel", false},     {"key", false}, {"tag", false},
+                                         {"misses", true},      {"hits", true}, {"saved s", true},
+                                         {"environment", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
@@ -28,8 +30,8 @@ static void queued_print(const json_t *items) {
   json_array_foreach (items, index, item) {
     cleanup_free char *key = json_dumps(json_object_get(item, "key"), JSON_COMPACT);
     const char *job = cli_member(item, "job"), *refused = cli_member(item, "refused");
-    printf("%s%s  %s %s%s%s\n", job[0] ? "job " : "refused", job, cli_member(item, "name"), key ? key : "",
-           refused[0] ? ": " : "", refused);
+    printf("%s%s  %s %s%s%s\n", job[0] ? "job " : "refused", job, cli_member(item, "name"),
+           key ? key : "", refused[0] ? ": " : "", refused);
   }
 }
 
@@ -38,7 +40,8 @@ static int command_demand(struct options *options) {
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  cleanup_json json_t *answer = NULL, *body = top ? json_pack("{s:I}", "top", (json_int_t)top) : NULL;
+  cleanup_json json_t *answer = NULL,
+                      *body = top ? json_pack("{s:I}", "top", (json_int_t)top) : NULL;
   int code = top ? cli_call(client, "POST", "/v1/demand/queue", body, &answer)
                  : cli_call(client, "GET", "/v1/demand?limit=1000", NULL, &answer);
   if (code != EXIT_OK)
@@ -51,7 +54,8 @@ static int command_demand(struct options *options) {
   else
     demand_print(items);
   if (!top && string_equal(cli_member(answer, "policy"), "off"))
-    fprintf(stderr, "wavetune: the server drops what deployments report; start it with --demand suggest to keep it\n");
+    fprintf(stderr, "wavetune: the server drops what deployments report; start it with --demand "
+                    "suggest to keep it\n");
   return EXIT_OK;
 }
 
@@ -71,10 +75,11 @@ const struct command_spec spec_demand = {
     .name = "demand",
     .arguments = "",
     .summary = "list untuned keys that deployments ask for, or queue jobs for them",
-    .description =
-        "Sorted by the GPU time that tuning would have saved: what deployments spent on tuning the key, and their "
-        "calls times the kernel's time times the share that its winners save on average. A job takes the "
-        "space of the kernel's newest done job.",
+    .description = "Sorted by the GPU time that tuning would have saved: what deployments spent on "
+                   "tuning the key, and their "
+                   "calls times the kernel's time times the share that its winners save on "
+                   "average. A job takes the "
+                   "space of the kernel's newest done job.",
     .options = demand_options,
     .n_options = ARRAY_LENGTH(demand_options),
     .run = command_demand,

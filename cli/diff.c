@@ -3,7 +3,8 @@
 #include "common/base/file.h"
 
 /* A release by digest from the server, or from a file (what fetch keeps as release.json). */
-static int release_load(struct http_client *client, const char *name, struct release **ret_release) {
+static int release_load(struct http_client *client, const char *name,
+                        struct release **ret_release) {
   struct error error;
   struct digest digest;
   if (!digest_parse(name, &digest)) {
@@ -42,19 +43,23 @@ static void scope_difference_add(json_t *diff, const char *name, json_t *from, j
 }
 
 /* Two releases with the same winners may still be for different places. */
-static void scope_differences_add(json_t *diff, const struct release *from, const struct release *to) {
+static void scope_differences_add(json_t *diff, const struct release *from,
+                                  const struct release *to) {
   scope_difference_add(diff, "environment", environment_to_json(&from->environment),
                        environment_to_json(&to->environment));
   scope_difference_add(diff, "tag", json_string(from->tag), json_string(to->tag));
-  scope_difference_add(diff, "regime", json_string(regime_name(from->regime)), json_string(regime_name(to->regime)));
+  scope_difference_add(diff, "regime", json_string(regime_name(from->regime)),
+                       json_string(regime_name(to->regime)));
 }
 
 static void scope_difference_print(const json_t *diff, const char *name) {
   const json_t *difference = json_object_get(diff, name);
   if (!difference)
     return;
-  cleanup_free char *from = json_dumps(json_object_get(difference, "from"), JSON_COMPACT | JSON_ENCODE_ANY);
-  cleanup_free char *to = json_dumps(json_object_get(difference, "to"), JSON_COMPACT | JSON_ENCODE_ANY);
+  cleanup_free char *from =
+      json_dumps(json_object_get(difference, "from"), JSON_COMPACT | JSON_ENCODE_ANY);
+  cleanup_free char *to =
+      json_dumps(json_object_get(difference, "to"), JSON_COMPACT | JSON_ENCODE_ANY);
   printf("~ %s\n    from %s\n    to   %s\n", name, from, to);
 }
 
@@ -88,8 +93,10 @@ static int command_diff(struct options *options) {
   changes_print(diff, "added", "+");
   changes_print(diff, "changed", "~");
   printf("%zu removed, %zu added, %zu changed, %" JSON_INTEGER_FORMAT " the same\n",
-         json_array_size(json_object_get(diff, "removed")), json_array_size(json_object_get(diff, "added")),
-         json_array_size(json_object_get(diff, "changed")), json_integer_value(json_object_get(diff, "same")));
+         json_array_size(json_object_get(diff, "removed")),
+         json_array_size(json_object_get(diff, "added")),
+         json_array_size(json_object_get(diff, "changed")),
+         json_integer_value(json_object_get(diff, "same")));
   return difference;
 }
 

@@ -1,5 +1,5 @@
-/* wavetune export: a release as the files of one format, rendered here from what was verified against its digest. Memory:
- * the command's own; one thread. */
+/* wavetune export: a release as the files of one format, rendered here from what was verified
+ * against its digest. Memory: the command's own; one thread. */
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
@@ -51,9 +51,10 @@ static int channel_read(struct export_from *from, const struct options *options,
   if (!cli_environment(options, &environment, &error))
     return cli_fail(EXIT_USAGE, &error);
   const char *regime = option_text(options, "regime");
-  cleanup_free char *query =
-      cli_query(environment, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
-  cleanup_free char *escaped = http_escape(name), *path = xasprintf("/v1/channels/%s%s", escaped, query);
+  cleanup_free char *query = cli_query(environment, "tag", option_text(options, "tag"),
+                                       cli_regime_member(regime), regime, NULL);
+  cleanup_free char *escaped = http_escape(name),
+                    *path = xasprintf("/v1/channels/%s%s", escaped, query);
   int code = cli_call(from->client, "GET", path, NULL, &answer);
   if (code != EXIT_OK)
     return code;
@@ -122,7 +123,8 @@ static bool target_resolve(const char *to, char **ret_path, struct error *error)
     return false;
   cleanup_free char *absolute = realpath(parent, NULL);
   if (!absolute || !*base || string_equal(base, ".") || string_equal(base, ".."))
-    return error_set(error, "cannot make the folder %s: %s", to, absolute ? "it has no name" : strerror(errno));
+    return error_set(error, "cannot make the folder %s: %s", to,
+                     absolute ? "it has no name" : strerror(errno));
   *ret_path = xasprintf("%s/%s", string_equal(absolute, "/") ? "" : absolute, base);
   return true;
 }
@@ -141,7 +143,8 @@ static bool folder_export(const struct cache_files *files, const char *to, struc
   return ok;
 }
 
-static void answer_print(const struct cache_files *files, const struct release *release, const char *to, bool as_json) {
+static void answer_print(const struct cache_files *files, const struct release *release,
+                         const char *to, bool as_json) {
   char text[DIGEST_TEXT_SIZE];
   digest_format(&release->digest, text);
   if (!as_json) {
@@ -155,16 +158,19 @@ static void answer_print(const struct cache_files *files, const struct release *
   }
   cleanup_json json_t *skipped = json_array(), *variables = json_object();
   for (size_t i = 0; i < files->n_skipped; i++)
-    ALWAYS(json_array_append_new(skipped, json_pack("{s:s, s:s?, s:s}", "name", files->skipped[i].name, "key",
-                                                    files->skipped[i].key, "reason", files->skipped[i].reason)) == 0);
+    ALWAYS(json_array_append_new(
+               skipped, json_pack("{s:s, s:s?, s:s}", "name", files->skipped[i].name, "key",
+                                  files->skipped[i].key, "reason", files->skipped[i].reason)) == 0);
   for (size_t i = 0; i < files->n_variables; i++) {
     const struct cache_variable *variable = &files->variables[i];
     cleanup_free char *path =
         variable->path ? xasprintf("%s%s%s", to, *variable->path ? "/" : "", variable->path) : NULL;
-    ALWAYS(json_object_set_new(variables, variable->name, json_string(path ? path : variable->literal)) == 0);
+    ALWAYS(json_object_set_new(variables, variable->name,
+                               json_string(path ? path : variable->literal)) == 0);
   }
-  cleanup_json json_t *answer = json_pack("{s:s, s:s, s:I, s:O, s:O}", "release", text, "to", to, "files",
-                                          (json_int_t)files->n, "skipped", skipped, "variables", variables);
+  cleanup_json json_t *answer =
+      json_pack("{s:s, s:s, s:I, s:O, s:O}", "release", text, "to", to, "files",
+                (json_int_t)files->n, "skipped", skipped, "variables", variables);
   cli_print_json(answer);
 }
 
@@ -172,7 +178,8 @@ static int export_write(const struct options *options, const struct export_from 
                         const struct cache_format *format, const struct identity *identity) {
   static const struct cache_source none = {0};
   const char *to = option_text(options, "to");
-  cleanup_http_source struct http_source *source = from->client ? http_source_new(from->client, 0) : NULL;
+  cleanup_http_source struct http_source *source =
+      from->client ? http_source_new(from->client, 0) : NULL;
   cleanup_cache_files struct cache_files files = {0};
   cleanup_free char *folder = NULL;
   struct error error;
@@ -204,11 +211,12 @@ static int command_export(struct options *options) {
   char *const *arguments;
   struct error error;
   if (options_arguments(options, &arguments) != 1 || !option_text(options, "to")) {
-    error_set(&error,
-              "say what and where to: wavetune export RELEASE|FILE|CHANNEL --format FORMAT --to FOLDER|FILE.tar");
+    error_set(&error, "say what and where to: wavetune export RELEASE|FILE|CHANNEL --format FORMAT "
+                      "--to FOLDER|FILE.tar");
     return cli_fail(EXIT_USAGE, &error);
   }
-  if (!formats_of_option(options, &formats, &n_formats, &error) || !identity_of_option(options, &identity, &error))
+  if (!formats_of_option(options, &formats, &n_formats, &error) ||
+      !identity_of_option(options, &identity, &error))
     return cli_fail(EXIT_USAGE, &error);
   if (!json_can_hold(option_text(options, "to"))) {
     error_set(&error, "--to %s is no UTF-8, which files of caches cannot name; export elsewhere",
@@ -245,9 +253,12 @@ const struct command_spec spec_export = {
     .name = "export",
     .arguments = "RELEASE|FILE|CHANNEL",
     .summary = "write a release as the files of one cache format",
-    .description = "A release by its digest, the release.json of one, or what a channel points at (--environment and "
-                   "--tag choose the entry). From a file it works without a server, for formats that need nothing but "
-                   "the winners. What the format cannot say is left out, and listed on stderr or with --json.",
+    .description =
+        "A release by its digest, the release.json of one, or what a channel points at "
+        "(--environment and "
+        "--tag choose the entry). From a file it works without a server, for formats that need "
+        "nothing but "
+        "the winners. What the format cannot say is left out, and listed on stderr or with --json.",
     .options = export_options,
     .n_options = ARRAY_LENGTH(export_options),
     .run = command_export,

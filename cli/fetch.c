@@ -1,5 +1,6 @@
-/* wavetune fetch: what a container's entrypoint calls. Brings the release that a channel names into a folder, rendered for
- * its tools, whole or not at all: asks, decides what has to be done, and tells what became of it. Memory and threads: fetch.h. */
+/* wavetune fetch: what a container's entrypoint calls. Brings the release that a channel names into
+ * a folder, rendered for its tools, whole or not at all: asks, decides what has to be done, and
+ * tells what became of it. Memory and threads: fetch.h. */
 #include <time.h>
 
 #include "cli/fetch.h"
@@ -34,8 +35,11 @@ static void fetch_release(struct fetch *fetch) {
 static bool get(struct fetch *fetch, const char *path, const char *if_none_match, size_t size_max,
                 struct http_response *ret, struct error *error) {
   int64_t begin_ns = clock_monotonic_ns(), left_ms = fetch->deadline_ms - begin_ns / 1000000;
-  struct http_request request = {
-      .method = "GET", .path = path, .if_none_match = if_none_match, .timeout_ms = left_ms, .response_max = size_max};
+  struct http_request request = {.method = "GET",
+                                 .path = path,
+                                 .if_none_match = if_none_match,
+                                 .timeout_ms = left_ms,
+                                 .response_max = size_max};
   if (left_ms <= 0)
     return error_of(error, ERROR_DEADLINE, "the time budget is used up");
   bool is_answered = http_send(fetch->client, &request, ret, error);
@@ -43,16 +47,18 @@ static bool get(struct fetch *fetch, const char *path, const char *if_none_match
   return is_answered;
 }
 
-static bool status_refused(const struct http_response *response, const char *what, struct error *error) {
+static bool status_refused(const struct http_response *response, const char *what,
+                           struct error *error) {
   cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
   const char *detail = cli_member(problem, "detail");
-  error_of(error, error_kind_of_http(response->status), "%s: the server answered %d%s%s", what, response->status,
-           detail[0] ? ": " : "", detail);
+  error_of(error, error_kind_of_http(response->status), "%s: the server answered %d%s%s", what,
+           response->status, detail[0] ? ": " : "", detail);
   http_error_name_request(response, error);
   return false;
 }
 
-/* The entity tag that may be asked with: of the same question, when what it came with is what current points at. */
+/* The entity tag that may be asked with: of the same question, when what it came with is what
+ * current points at. */
 static const char *known_etag(const struct fetch *fetch) {
   const struct kept *kept = &fetch->kept;
   bool is_known = kept->is_there && kept->has_entry && kept->is_believed &&
@@ -64,10 +70,10 @@ static const char *known_etag(const struct fetch *fetch) {
 
 /* Doing */
 
-/* The release's bytes from its folder, else from the server (*ret_is_new); believed. *ret_bytes is the caller's, also on
- * failure. */
-static bool bytes_get(struct fetch *fetch, const struct channel_entry *entry, const char *name, char **ret_bytes,
-                      size_t *ret_size, bool *ret_is_new, struct error *error) {
+/* The release's bytes from its folder, else from the server (*ret_is_new); believed. *ret_bytes is
+ * the caller's, also on failure. */
+static bool bytes_get(struct fetch *fetch, const struct channel_entry *entry, const char *name,
+                      char **ret_bytes, size_t *ret_size, bool *ret_is_new, struct error *error) {
   cleanup_http_response struct http_response response = {0};
   char text[DIGEST_TEXT_SIZE];
   *ret_is_new = !folder_release_read(fetch, name, ret_bytes, ret_size);
@@ -83,9 +89,10 @@ static bool bytes_get(struct fetch *fetch, const struct channel_entry *entry, co
   return bytes_believe(fetch, entry, *ret_bytes, *ret_size, error);
 }
 
-/* Writes below `staging` what is missing of the release that `entry` names, while it is read and rendered. */
-static bool release_install(struct fetch *fetch, const struct channel_entry *entry, const char *name,
-                            const char *staging, struct error *error) {
+/* Writes below `staging` what is missing of the release that `entry` names, while it is read and
+ * rendered. */
+static bool release_install(struct fetch *fetch, const struct channel_entry *entry,
+                            const char *name, const char *staging, struct error *error) {
   cleanup_free char *bytes = NULL;
   cleanup_release struct release *release = NULL;
   cleanup_file_stream struct file_stream *stream = NULL; /* ends before what it was lent */
@@ -112,7 +119,8 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
   cleanup_free char *staging = NULL;
   bool is_whole = renderings_read(fetch, name, false);
   if (!folder_stage(fetch, name, &staging, error) ||
-      !(is_whole ? renderings_are_useful(fetch, name, error) : release_install(fetch, entry, name, staging, error)))
+      !(is_whole ? renderings_are_useful(fetch, name, error)
+                 : release_install(fetch, entry, name, staging, error)))
     return false;
   int64_t begin_ns = clock_monotonic_ns();
   fetch->is_fresh = !is_whole || !string_equal(name, fetch->kept.name);
@@ -122,7 +130,8 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
   return ok;
 }
 
-/* The server says that nothing changed: true of the channel, while time goes on, and formats may be new here. */
+/* The server says that nothing changed: true of the channel, while time goes on, and formats may be
+ * new here. */
 static bool keep_current(struct fetch *fetch, struct error *error) {
   const struct kept *kept = &fetch->kept;
   if (!entry_is_current(&kept->entry, error))
@@ -133,7 +142,8 @@ static bool keep_current(struct fetch *fetch, struct error *error) {
   return renderings_are_useful(fetch, kept->name, error);
 }
 
-static bool take_new(struct fetch *fetch, const struct http_response *response, struct error *error) {
+static bool take_new(struct fetch *fetch, const struct http_response *response,
+                     struct error *error) {
   cleanup_channel_entry struct channel_entry entry = {0};
   cleanup_json json_t *json = NULL;
   if (!json_parse(response->body, response->size, &json, error))
@@ -143,7 +153,8 @@ static bool take_new(struct fetch *fetch, const struct http_response *response, 
   fetch->entry = TAKE(json);
   entry_note(fetch, &entry);
   ALWAYS(json_object_set_new(fetch->state, "question", json_string(fetch->question)) == 0 &&
-         json_object_set_new(fetch->state, "etag", json_string(response->etag ? response->etag : "")) == 0);
+         json_object_set_new(fetch->state, "etag",
+                             json_string(response->etag ? response->etag : "")) == 0);
   return install(fetch, &entry, error);
 }
 
@@ -165,13 +176,17 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
 /* Telling */
 
 /* Whether what is there may be used although the server's answer cannot be. */
-static bool is_kept(const struct fetch *fetch) { return fetch->kept.is_there && fetch->kept.is_believed; }
-
-static bool kept_is_expired(const struct fetch *fetch) {
-  return fetch->kept.has_entry && fetch->kept.entry.expires_s && fetch->kept.entry.expires_s <= time(NULL);
+static bool is_kept(const struct fetch *fetch) {
+  return fetch->kept.is_there && fetch->kept.is_believed;
 }
 
-/* What came and was not taken has a code of its own; of all else it is told what there is to start with. */
+static bool kept_is_expired(const struct fetch *fetch) {
+  return fetch->kept.has_entry && fetch->kept.entry.expires_s &&
+         fetch->kept.entry.expires_s <= time(NULL);
+}
+
+/* What came and was not taken has a code of its own; of all else it is told what there is to start
+ * with. */
 static int failure_code(const struct fetch *fetch, const struct error *error) {
   enum exit_code code = error_exit_code(error->kind);
   if (code != EXIT_UNREACHABLE && code != EXIT_REFUSED)
@@ -190,17 +205,20 @@ static void failure_tell(const struct fetch *fetch, const struct error *error) {
   if (!fetch->kept.is_there)
     fprintf(stderr, "wavetune: %s; there is no cache to fall back on\n", error->message);
   else if (!is_kept(fetch))
-    fprintf(stderr, "wavetune: %s; the cache that is there is not used: no trusted key signed it\n", error->message);
+    fprintf(stderr, "wavetune: %s; the cache that is there is not used: no trusted key signed it\n",
+            error->message);
   else if (kept_is_expired(fetch))
-    fprintf(stderr, "wavetune: %s; the last good cache is kept, which expired at %s\n", error->message,
-            time_text_format(fetch->kept.entry.expires_s, text));
+    fprintf(stderr, "wavetune: %s; the last good cache is kept, which expired at %s\n",
+            error->message, time_text_format(fetch->kept.entry.expires_s, text));
   else
     fprintf(stderr, "wavetune: %s; the last good cache is kept\n", error->message);
 }
 
 static void success_tell(const struct fetch *fetch) {
   if (fetch->keys.n == 0)
-    fputs("wavetune: nothing but digests was verified: name the publisher's key with --trusted-key\n", stderr);
+    fputs(
+        "wavetune: nothing but digests was verified: name the publisher's key with --trusted-key\n",
+        stderr);
   for (size_t i = 0; i < fetch->n_formats; i++) {
     const char *reason = cli_member(fetch->renderings[i].json, "reason");
     if (reason[0])
@@ -216,8 +234,9 @@ static json_t *formats_to_json(const struct fetch *fetch) {
     if (!rendering)
       continue;
     cleanup_free char *folder = xasprintf("%s/current/%s", fetch->absolute, name);
-    json_t *format = json_pack("{s:s, s:s, s:O, s:o}", "format", name, "folder", folder, "files",
-                               json_object_get(rendering, "files"), "skipped", renderings_skipped(fetch, i));
+    json_t *format =
+        json_pack("{s:s, s:s, s:O, s:o}", "format", name, "folder", folder, "files",
+                  json_object_get(rendering, "files"), "skipped", renderings_skipped(fetch, i));
     if (reason[0])
       ALWAYS(json_object_set_new(format, "reason", json_string(reason)) == 0);
     ALWAYS(json_array_append_new(formats, format) == 0);
@@ -234,14 +253,16 @@ static json_t *took_to_json(const struct fetch *fetch) {
 }
 
 static json_t *answer_make(const struct fetch *fetch, bool succeeded, const struct error *error) {
-  json_t *answer =
-      json_pack("{s:s, s:s+, s:o, s:o, s:o, s:o}", "outcome", outcome(fetch, succeeded), "folder", fetch->to,
-                "/current", "asked", environment_to_json(&fetch->asked), "formats", formats_to_json(fetch), "variables",
-                renderings_variables(fetch), "took_ms", took_to_json(fetch));
+  json_t *answer = json_pack(
+      "{s:s, s:s+, s:o, s:o, s:o, s:o}", "outcome", outcome(fetch, succeeded), "folder", fetch->to,
+      "/current", "asked", environment_to_json(&fetch->asked), "formats", formats_to_json(fetch),
+      "variables", renderings_variables(fetch), "took_ms", took_to_json(fetch));
   ALWAYS(answer != NULL);
   if (!succeeded)
     ALWAYS(json_object_set_new(answer, "reason", json_string(error->message)) == 0);
-  json_t *entry = succeeded ? fetch->entry : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json : NULL;
+  json_t *entry = succeeded                                 ? fetch->entry
+                  : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json
+                                                            : NULL;
   if (entry)
     ALWAYS(json_object_set(answer, "entry", entry) == 0);
   return answer;
@@ -259,7 +280,8 @@ static void variables_print(const json_t *variables) {
   }
 }
 
-static int answer_print(struct fetch *fetch, const struct options *options, bool succeeded, const struct error *error) {
+static int answer_print(struct fetch *fetch, const struct options *options, bool succeeded,
+                        const struct error *error) {
   bool as_json = option_flag(options, "json");
   if (succeeded) {
     success_tell(fetch);
@@ -280,7 +302,8 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
     cleanup_json json_t *answer = answer_make(fetch, succeeded, error);
     cli_print_json(answer);
   } else if (succeeded) {
-    printf("%s  %s/current  %s\n", outcome(fetch, true), fetch->to, cli_member(fetch->entry, "release"));
+    printf("%s  %s/current  %s\n", outcome(fetch, true), fetch->to,
+           cli_member(fetch->entry, "release"));
   }
   if (!succeeded)
     return failure_code(fetch, error);
@@ -289,19 +312,22 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
 
 /* Options */
 
-static bool match_of_option(const struct options *options, enum cache_rule *ret, struct error *error) {
+static bool match_of_option(const struct options *options, enum cache_rule *ret,
+                            struct error *error) {
   const char *text = option_text(options, "match");
-  return cache_rule_parse(text, ret) || error_set(error, "--match \"%.40s\" is no rule; it is " CACHE_RULES, text);
+  return cache_rule_parse(text, ret) ||
+         error_set(error, "--match \"%.40s\" is no rule; it is " CACHE_RULES, text);
 }
 
-static bool keys_of_option(const struct options *options, struct trusted_keys *keys, struct error *error) {
+static bool keys_of_option(const struct options *options, struct trusted_keys *keys,
+                           struct error *error) {
   const char *const *paths;
   size_t n = option_list(options, "trusted-key", &paths);
   return trusted_keys_add_all(keys, paths, n, error);
 }
 
-#define X(member, hardware)                                                                                            \
-  if (!asked->member && known->member)                                                                                 \
+#define X(member, hardware)                                                                        \
+  if (!asked->member && known->member)                                                             \
     asked->member = xstrdup(known->member);
 /* Members that were not given are the node's, then the image's. */
 static void environment_fill(struct environment *asked, const struct environment *known) {
@@ -311,7 +337,8 @@ static void environment_fill(struct environment *asked, const struct environment
 }
 #undef X
 
-static bool environment_ask(const struct options *options, struct fetch *fetch, struct error *error) {
+static bool environment_ask(const struct options *options, struct fetch *fetch,
+                            struct error *error) {
   cleanup_json json_t *given = NULL;
   if (!cli_environment(options, &given, error))
     return false;
@@ -324,8 +351,9 @@ static bool environment_ask(const struct options *options, struct fetch *fetch, 
     environment_fill(&fetch->asked, &node);
   }
   if (fetch->identity) {
-    struct environment image = {
-        .torch = fetch->identity->torch, .triton = fetch->identity->triton_version, .gpu = fetch->identity->gpu};
+    struct environment image = {.torch = fetch->identity->torch,
+                                .triton = fetch->identity->triton_version,
+                                .gpu = fetch->identity->gpu};
     environment_fill(&fetch->asked, &image);
   }
   return true;
@@ -336,16 +364,20 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
     return error_set(error, "say where to: --to FOLDER, a private, writable place");
   if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
       !regime_parse(option_text(options, "regime"), &fetch->regime, error) ||
-      !match_of_option(options, &fetch->match, error) || !keys_of_option(options, &fetch->keys, error) ||
-      !identity_of_option(options, &fetch->identity, error) || !environment_ask(options, fetch, error))
+      !match_of_option(options, &fetch->match, error) ||
+      !keys_of_option(options, &fetch->keys, error) ||
+      !identity_of_option(options, &fetch->identity, error) ||
+      !environment_ask(options, fetch, error))
     return false;
   fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
   cleanup_json json_t *environment = environment_to_json(&fetch->asked);
-  /* The default is what a server does by itself: one that does not know the rule yet goes by exact alone. */
-  cleanup_free char *query =
-      cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
-                fetch->match == CACHE_RULE_UNSTATED ? NULL : "match", cache_rule_name(fetch->match), NULL);
-  fetch->question = xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
+  /* The default is what a server does by itself: one that does not know the rule yet goes by exact
+   * alone. */
+  cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
+                                       fetch->match == CACHE_RULE_UNSTATED ? NULL : "match",
+                                       cache_rule_name(fetch->match), NULL);
+  fetch->question =
+      xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
   return true;
 }
 
@@ -390,13 +422,15 @@ static const struct option_spec fetch_options[] = {
      .type = OPTION_TEXT,
      .argument = "RULE",
      .default_text = "unstated",
-     .help =
-         "how far the rules go that may find a cache: exact, unstated (what the cache's environment does not state is "
-         "not compared), minor (ROCm's patch level may differ), compatible (what an operator declared)"},
+     .help = "how far the rules go that may find a cache: exact, unstated (what the cache's "
+             "environment does not state is "
+             "not compared), minor (ROCm's patch level may differ), compatible (what an operator "
+             "declared)"},
     {.name = "trusted-key",
      .type = OPTION_LIST,
      .argument = "FILE|FOLDER",
-     .help = "a publisher's public key, or a folder of *.pub: what none of them signed is refused; more of them in "
+     .help = "a publisher's public key, or a folder of *.pub: what none of them signed is refused; "
+             "more of them in "
              "WAVETUNE_TRUSTED_KEYS, separated by ':'"},
     OPTION_IDENTITY,
     {.name = "print-env",
@@ -421,15 +455,19 @@ const struct command_spec spec_fetch = {
     .name = "fetch",
     .arguments = "",
     .summary = "bring a channel's cache to this machine; for container entrypoints",
-    .description =
-        "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was away and the last good "
-        "cache was kept, with 6 when there is none at all, with 8 when the release has no winner that the formats "
-        "asked for can hold: trying again is no use then. What the server sent is refused with 10 (other bytes than "
-        "their "
-        "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a trusted key, or not what was "
-        "asked for) or 14 (cut short); what was there before is kept.\n"
-        "Members of the environment that are not given are read from this node's AMD GPUs and the image's identity. "
-        "Releases that were replaced are removed after an hour, but for the last one.",
+    .description = "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server "
+                   "was away and the last good "
+                   "cache was kept, with 6 when there is none at all, with 8 when the release has "
+                   "no winner that the formats "
+                   "asked for can hold: trying again is no use then. What the server sent is "
+                   "refused with 10 (other bytes than "
+                   "their "
+                   "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a "
+                   "trusted key, or not what was "
+                   "asked for) or 14 (cut short); what was there before is kept.\n"
+                   "Members of the environment that are not given are read from this node's AMD "
+                   "GPUs and the image's identity. "
+                   "Releases that were replaced are removed after an hour, but for the last one.",
     .options = fetch_options,
     .n_options = ARRAY_LENGTH(fetch_options),
     .run = command_fetch,

@@ -1,16 +1,21 @@
-/* What the parts of `wavetune fetch` share: fetch.c asks and tells, fetch_verify.c decides what is believed, fetch_render.c
- * renders a release for the formats asked for, fetch_folder.c keeps the folder.
+/* What the parts of `wavetune fetch` share: fetch.c asks and tells, fetch_verify.c decides what is
+ * believed, fetch_render.c renders a release for the formats asked for, fetch_folder.c keeps the
+ * folder.
  *
- *   TO/<64 hex digits>/      one folder for each release: release.json, entry.json (the channel entry that named it) and a
- *                            folder for each format; parts appear whole, by rename
+ *   TO/<64 hex digits>/      one folder for each release: release.json, entry.json (the channel
+ *                            entry that named it) and a folder for each format; parts appear whole,
+ *                            by rename
  *   TO/current               a symbolic link to one of them, swapped by rename
- *   TO/.fetch.json           the question, its entity tag, and the highest counter seen of each channel entry
+ *   TO/.fetch.json           the question, its entity tag, and the highest counter seen of each
+ *                            channel entry
  *   TO/.lock                 fetches take turns
  *
- * A start is never blocked for longer than the budget and never left without the cache it had. Folders that were replaced
- * are kept for an hour, for whoever still reads them, and the last one for longer.
+ * A start is never blocked for longer than the budget and never left without the cache it had.
+ * Folders that were replaced are kept for an hour, for whoever still reads them, and the last one
+ * for longer.
  *
- * Memory: struct fetch owns what it points to, but for what comes from the options. Threads: one. */
+ * Memory: struct fetch owns what it points to, but for what comes from the options.
+ * Threads: one. */
 #ifndef WAVETUNE_CLI_FETCH_H
 #define WAVETUNE_CLI_FETCH_H
 
@@ -24,7 +29,8 @@
 
 /* What a release's folder says of one format: FORMAT/.wavetune.json, written with it. */
 struct rendering {
-  json_t *json; /* {"files", "identity", "reason"?, "root", "skipped", "variables", "version"} or NULL: none there */
+  json_t *json; /* {"files", "identity", "reason"?, "root", "skipped", "variables", "version"} or
+                   NULL: none there */
 };
 
 /* What is there when the fetch begins. */
@@ -51,57 +57,67 @@ struct fetch {
   size_t n_formats;
   const struct cache_format **formats;
   struct environment asked; /* with what the node told */
-  char *question;           /* the path with its query: another one must not be answered by an old entity tag */
+  char *
+      question; /* the path with its query: another one must not be answered by an old entity tag */
   /* The folder */
   char *absolute; /* TO without links */
-  int disk;       /* TO, opened before anything new is written: syncfs tells what failed since then; -1: not yet */
-  json_t *state;  /* .fetch.json, an object */
+  int disk; /* TO, opened before anything new is written: syncfs tells what failed since then; -1:
+               not yet */
+  json_t *state; /* .fetch.json, an object */
   struct kept kept;
   /* What became of it */
-  struct rendering *renderings; /* n_formats of them, of the release that current names in the end */
+  struct rendering *renderings; /* n_formats of them, of the release that current names in the
+                                   end */
   json_t *entry;                /* the channel entry that was believed, as the server sent it */
   bool is_fresh;                /* something was written */
   int64_t took_ns[WORK_N];
 };
 
-/* fetch_verify.c: what is not believed is an error of the kind ERROR_TAMPERED, ERROR_REPLAYED, ERROR_EXPIRED or
- * ERROR_UNTRUSTED; what cannot be read is ERROR_INVALID. */
+/* fetch_verify.c: what is not believed is an error of the kind ERROR_TAMPERED, ERROR_REPLAYED,
+ * ERROR_EXPIRED or ERROR_UNTRUSTED; what cannot be read is ERROR_INVALID. */
 
-/* Whether an answer's entry may be acted on: signed by a trusted key where there are any, for what was asked, not expired,
- * not older than what was seen. */
-must_check bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret, struct error *error);
+/* Whether an answer's entry may be acted on: signed by a trusted key where there are any, for what
+ * was asked, not expired, not older than what was seen. */
+must_check bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
+                              struct error *error);
 
-/* The last test of it, and the only one that time alone may change: a kept entry is tested again. */
+/* The last test of it, and the only one that time alone may change: a kept entry is tested
+ * again. */
 must_check bool entry_is_current(const struct channel_entry *entry, struct error *error);
 
 /* Notes the counter in the state. */
 void entry_note(struct fetch *fetch, const struct channel_entry *entry);
 
 /* Whether a trusted key signed it, or none has to. */
-must_check bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry, struct error *error);
+must_check bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry,
+                                struct error *error);
 
 /* Whether the bytes are those that the entry names. */
-must_check bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
-                              struct error *error);
+must_check bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry,
+                              const char *bytes, size_t size, struct error *error);
 
-/* Reads bytes that are believed: whether they are a release, of the entry's environment, tag and regime. *bytes is taken, and NULL
- * then, when *ret_release is made, which is the caller's whatever is returned. */
-must_check bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes, size_t size,
-                                struct release **ret_release, struct error *error);
+/* Reads bytes that are believed: whether they are a release, of the entry's environment, tag and
+ * regime. *bytes is taken, and NULL then, when *ret_release is made, which is the caller's whatever
+ * is returned. */
+must_check bool release_believe(struct fetch *fetch, const struct channel_entry *entry,
+                                char **bytes, size_t size, struct release **ret_release,
+                                struct error *error);
 
 /* fetch_render.c */
 
-/* Reads what the release's folder says of the formats into fetch->renderings. With `any`, also renderings that were made
- * for another image or place: what is kept is better than nothing. True when all formats are there. */
+/* Reads what the release's folder says of the formats into fetch->renderings. With `any`, also
+ * renderings that were made for another image or place: what is kept is better than nothing. True
+ * when all formats are there. */
 bool renderings_read(struct fetch *fetch, const char *name, bool any);
 
 /* Whether at least one of the formats says anything of the release; else ERROR_UNUSABLE. */
-must_check bool renderings_are_useful(const struct fetch *fetch, const char *name, struct error *error);
+must_check bool renderings_are_useful(const struct fetch *fetch, const char *name,
+                                      struct error *error);
 
-/* Renders the formats that are missing into the stream, which has a folder for each. False when they are of no use, or when
- * what they need did not arrive. */
-must_check bool renderings_make(struct fetch *fetch, const struct release *release, const char *name,
-                                struct file_stream *stream, struct error *error);
+/* Renders the formats that are missing into the stream, which has a folder for each. False when
+ * they are of no use, or when what they need did not arrive. */
+must_check bool renderings_make(struct fetch *fetch, const struct release *release,
+                                const char *name, struct file_stream *stream, struct error *error);
 
 /* Winners that the rendering leaves out, [{"name", "key", "reason"}]; a new reference. */
 must_check json_t *renderings_skipped(const struct fetch *fetch, size_t index);
@@ -113,25 +129,31 @@ must_check json_t *renderings_variables(const struct fetch *fetch);
 
 /* fetch_folder.c */
 
-/* Makes the folder, takes its lock, reads what is there and removes what fetches that were killed left. */
+/* Makes the folder, takes its lock, reads what is there and removes what fetches that were killed
+ * left. */
 must_check bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error);
 
 void kept_release(struct kept *kept);
 
-/* Whether the release has a folder here. A link or a file in its place is not what a fetch made: it is not read as a release
- * and not written through, but replaced. */
+/* Whether the release has a folder here. A link or a file in its place is not what a fetch made: it
+ * is not read as a release and not written through, but replaced. */
 must_check bool folder_has_release(const struct fetch *fetch, const char *name);
 
 /* release.json of a release's folder, when it has the name's digest. *ret_bytes is the caller's. */
-must_check bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes, size_t *ret_size);
+must_check bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes,
+                                    size_t *ret_size);
 
 /* Where a release is put together: made here, moved into place by folder_publish. The caller's. */
-must_check bool folder_stage(struct fetch *fetch, const char *name, char **ret_staging, struct error *error);
+must_check bool folder_stage(struct fetch *fetch, const char *name, char **ret_staging,
+                             struct error *error);
 
-/* Moves what lies in `staging` and the entry into the release's folder, points current at it and writes the state. */
-must_check bool folder_publish(struct fetch *fetch, const char *name, const char *staging, struct error *error);
+/* Moves what lies in `staging` and the entry into the release's folder, points current at it and
+ * writes the state. */
+must_check bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
+                               struct error *error);
 
-/* Removes what fetches left behind that failed or were killed, while there is time; else a later one does. */
+/* Removes what fetches left behind that failed or were killed, while there is time; else a later
+ * one does. */
 void folder_tidy(const struct fetch *fetch);
 
 /* Removes releases that were replaced long ago. */

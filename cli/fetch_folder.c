@@ -1,9 +1,11 @@
-/* The folder that fetches keep: who writes, what is there, how something new gets into place, what is removed.
+/* The folder that fetches keep: who writes, what is there, how something new gets into place, what
+ * is removed.
  *
- * After a crash current is the old cache or the new one, whole: everything new is written, then the file system is synced
- * once, then the release's folder, current and the state are renamed into place. One syncfs costs what the files cost that
- * were written, not a wait for each (docs/measurements.md has both). Nothing is synced after it: a rename that is lost
- * leaves the old cache, which is whole.
+ * After a crash current is the old cache or the new one, whole: everything new is written, then the
+ * file system is synced once, then the release's folder, current and the state are renamed into
+ * place. One syncfs costs what the files cost that were written, not a wait for each
+ * (docs/measurements.md has both). Nothing is synced after it: a rename that is lost leaves the old
+ * cache, which is whole.
  *
  * Memory and threads: fetch.h. */
 #include <dirent.h>
@@ -40,7 +42,8 @@ static void current_read(const struct fetch *fetch, char name[RELEASE_NAME_SIZE]
 
 /* Removing */
 
-/* What a fetch left behind that was killed or gave up: half a folder, a link or a file that nobody renamed. */
+/* What a fetch left behind that was killed or gave up: half a folder, a link or a file that nobody
+ * renamed. */
 static bool is_leftover(const char *name) {
   return (name[0] == '.' && strspn(name + 1, HEX_DIGITS) == RELEASE_NAME_LENGTH &&
           name[1 + RELEASE_NAME_LENGTH] == '.') ||
@@ -49,7 +52,8 @@ static bool is_leftover(const char *name) {
 
 /* Links are removed, never followed; what cannot be removed is tried again by the next fetch. */
 static void entries_remove(const struct fetch *fetch,
-                           bool (*is_chosen)(const struct fetch *fetch, const char *name, const struct stat *status)) {
+                           bool (*is_chosen)(const struct fetch *fetch, const char *name,
+                                             const struct stat *status)) {
   DIR *folder = opendir(fetch->to);
   struct stat status;
   struct error ignored;
@@ -64,7 +68,8 @@ static void entries_remove(const struct fetch *fetch,
     closedir(folder);
 }
 
-static bool leftover_is_chosen(const struct fetch *fetch, const char *name, const struct stat *status) {
+static bool leftover_is_chosen(const struct fetch *fetch, const char *name,
+                               const struct stat *status) {
   (void)fetch, (void)status;
   return is_leftover(name);
 }
@@ -74,12 +79,14 @@ void folder_tidy(const struct fetch *fetch) {
     entries_remove(fetch, leftover_is_chosen);
 }
 
-static bool release_is_chosen(const struct fetch *fetch, const char *name, const struct stat *status) {
+static bool release_is_chosen(const struct fetch *fetch, const char *name,
+                              const struct stat *status) {
   char current[RELEASE_NAME_SIZE];
   if (!is_release_name(name) || !S_ISDIR(status->st_mode) || time(NULL) - status->st_mtime < KEEP_S)
     return false;
   current_read(fetch, current);
-  return current[0] && !string_equal(name, current) && !string_equal(name, cli_member(fetch->state, "previous"));
+  return current[0] && !string_equal(name, current) &&
+         !string_equal(name, cli_member(fetch->state, "previous"));
 }
 
 void folder_prune(const struct fetch *fetch) { entries_remove(fetch, release_is_chosen); }
@@ -108,7 +115,8 @@ bool folder_has_release(const struct fetch *fetch, const char *name) {
   return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* A channel entry belongs to the release's folder, so that it is always that of what current points at. */
+/* A channel entry belongs to the release's folder, so that it is always that of what current points
+ * at. */
 static void kept_entry_read(struct fetch *fetch) {
   struct kept *kept = &fetch->kept;
   cleanup_free char *path = xasprintf("%s/%s/entry.json", fetch->to, kept->name);
@@ -117,7 +125,8 @@ static void kept_entry_read(struct fetch *fetch) {
   kept->has_entry = kept->name[0] && folder_has_release(fetch, kept->name) &&
                     json_parse_file(path, STATE_MAX, &kept->entry_json, &ignored) &&
                     channel_entry_parse(kept->entry_json, &kept->entry, &ignored);
-  if (kept->has_entry && !string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name))
+  if (kept->has_entry &&
+      !string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name))
     kept->has_entry = false;
 }
 
@@ -136,23 +145,27 @@ static void kept_read(struct fetch *fetch) {
   current_read(fetch, fetch->kept.name);
   kept_entry_read(fetch);
   fetch->kept.is_believed =
-      fetch->keys.n == 0 || (fetch->kept.has_entry && entry_is_signed(fetch, &fetch->kept.entry, &ignored));
+      fetch->keys.n == 0 ||
+      (fetch->kept.has_entry && entry_is_signed(fetch, &fetch->kept.entry, &ignored));
 }
 
 static void state_read(struct fetch *fetch) {
   cleanup_free char *path = xasprintf("%s/.fetch.json", fetch->to);
-  cleanup_json json_t *state = NULL; /* the first fetch has none, and a damaged one is done without */
+  cleanup_json json_t *state =
+      NULL; /* the first fetch has none, and a damaged one is done without */
   struct error ignored;
   if (json_parse_file(path, STATE_MAX, &state, &ignored) && json_is_object(state))
     json_object_update(fetch->state, state);
 }
 
-bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes, size_t *ret_size) {
+bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes,
+                         size_t *ret_size) {
   cleanup_free char *path = xasprintf("%s/%s/release.json", fetch->to, name), *bytes = NULL;
   char text[DIGEST_TEXT_SIZE];
   struct error ignored;
   size_t size;
-  if (!folder_has_release(fetch, name) || !file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &ignored))
+  if (!folder_has_release(fetch, name) ||
+      !file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &ignored))
     return false;
   struct digest digest = digest_of(bytes, size);
   if (!string_equal(digest_format(&digest, text) + strlen("sha256:"), name))
@@ -169,8 +182,10 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   if (!is_made || !fetch->absolute)
     return is_made && error_set(error, "cannot look at %s: %s", fetch->to, strerror(errno));
   if (!json_can_hold(fetch->absolute))
-    return error_set(error, "%s lies at a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
-                     fetch->to);
+    return error_set(
+        error,
+        "%s lies at a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
+        fetch->to);
   if (!lock_take(fetch, ret_lock, error))
     return false;
   kept_read(fetch); /* again: who had the lock may have changed it */
@@ -204,11 +219,13 @@ static bool json_write(const char *path, const json_t *json, struct error *error
 }
 
 static bool move(const char *from, const char *to, struct error *error) {
-  return rename(from, to) == 0 || error_set(error, "cannot rename %s to %s: %s", from, to, strerror(errno));
+  return rename(from, to) == 0 ||
+         error_set(error, "cannot rename %s to %s: %s", from, to, strerror(errno));
 }
 
-/* syncfs waits as long as the disk likes, and cannot be interrupted: a child of this process waits for it, this one no
- * longer than the budget. The child keeps nothing open that somebody may wait for. */
+/* syncfs waits as long as the disk likes, and cannot be interrupted: a child of this process waits
+ * for it, this one no longer than the budget. The child keeps nothing open that somebody may wait
+ * for. */
 static bool disk_sync(const struct fetch *fetch, struct error *error) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0)
@@ -229,7 +246,8 @@ static bool disk_sync(const struct fetch *fetch, struct error *error) {
   struct pollfd waited = {.fd = done, .events = POLLIN};
   char byte;
   if (poll(&waited, 1, left_ms > 0 ? (int)left_ms : 0) == 0)
-    return error_set(error, "the disk of %s did not take the new cache within the budget", fetch->to);
+    return error_set(error, "the disk of %s did not take the new cache within the budget",
+                     fetch->to);
   bool ok = read(done, &byte, 1) == 1;
   waitpid(child, NULL, 0);
   return ok || error_set(error, "cannot sync %s; is its disk full or broken?", fetch->to);
@@ -250,13 +268,16 @@ static bool folder_exchange(const char *new, const char *old, struct error *erro
   return false;
 }
 
-/* Moves what is in the staging folder into the release's folder; all of it when that is not there. */
-static bool staging_move(const struct fetch *fetch, const char *name, const char *staging, struct error *error) {
+/* Moves what is in the staging folder into the release's folder; all of it when that is not
+ * there. */
+static bool staging_move(const struct fetch *fetch, const char *name, const char *staging,
+                         struct error *error) {
   cleanup_free char *final = xasprintf("%s/%s", fetch->to, name);
   struct error ignored;
   if (rename(staging, final) == 0)
     return true;
-  if (errno == ENOTDIR) { /* a link or a file; what is staged is whole, as that was not read as a release */
+  if (errno ==
+      ENOTDIR) { /* a link or a file; what is staged is whole, as that was not read as a release */
     bool is_replaced = folder_exchange(staging, final, error);
     (void)!folder_remove(staging, &ignored);
     return is_replaced;
@@ -273,13 +294,16 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
   }
   if (folder)
     closedir(folder);
-  (void)!folder_remove(staging, &ignored); /* what cannot be removed is tried again by the next fetch */
+  (void)!folder_remove(staging,
+                       &ignored); /* what cannot be removed is tried again by the next fetch */
   return ok;
 }
 
-/* Points TO/current at `name`: a new link renamed over the old one, so that a reader sees one or the other. */
+/* Points TO/current at `name`: a new link renamed over the old one, so that a reader sees one or
+ * the other. */
 static bool link_swap(const struct fetch *fetch, const char *name, struct error *error) {
-  cleanup_free char *current = xasprintf("%s/current", fetch->to), *temporary = temporary_path(fetch, "current");
+  cleanup_free char *current = xasprintf("%s/current", fetch->to),
+                    *temporary = temporary_path(fetch, "current");
   if (symlink(name, temporary) < 0 || rename(temporary, current) < 0) {
     int reason = errno;
     unlink(temporary);
@@ -298,13 +322,15 @@ static void previous_note(struct fetch *fetch, const char *name) {
   ALWAYS(json_object_set_new(fetch->state, "previous", json_string(before)) == 0);
 }
 
-bool folder_publish(struct fetch *fetch, const char *name, const char *staging, struct error *error) {
+bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
+                    struct error *error) {
   cleanup_free char *entry_path = xasprintf("%s/entry.json", staging);
   cleanup_free char *state_path = xasprintf("%s/.fetch.json", fetch->to);
   cleanup_free char *state_temporary = temporary_path(fetch, "fetch.json");
   bool is_current = string_equal(fetch->kept.name, name);
   previous_note(fetch, name);
-  return json_write(entry_path, fetch->entry, error) && json_write(state_temporary, fetch->state, error) &&
-         disk_sync(fetch, error) && staging_move(fetch, name, staging, error) &&
+  return json_write(entry_path, fetch->entry, error) &&
+         json_write(state_temporary, fetch->state, error) && disk_sync(fetch, error) &&
+         staging_move(fetch, name, staging, error) &&
          (is_current || link_swap(fetch, name, error)) && move(state_temporary, state_path, error);
 }

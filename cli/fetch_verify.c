@@ -1,13 +1,16 @@
-/* What of a server's answer is believed: signature, question, expiry, counter, digest. Nothing here writes a file.
+/* What of a server's answer is believed: signature, question, expiry, counter, digest. Nothing here
+ * writes a file.
  *
- * Who can change what a server sends can withhold a release, and no more: an entry that a trusted key did not sign, one for
- * another GPU, and one that is older than what was seen are refused, and so is a release with other bytes than its entry
- * names.
+ * Who can change what a server sends can withhold a release, and no more: an entry that a trusted
+ * key did not sign, one for another GPU, and one that is older than what was seen are refused, and
+ * so is a release with other bytes than its entry names.
  *
  * The counters that were seen stand in the state's "seen", the newest first:
- *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]}, cold without a regime
- * keys: those that were trusted then. What was seen without any says nothing once there are some (anybody could have sent
- * it), and so does what others signed; in between, while keys are rotated, it holds.
+ *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]},
+ *   cold without a regime
+ * keys: those that were trusted then. What was seen without any says nothing once there are some
+ * (anybody could have sent it), and so does what others signed; in between, while keys are rotated,
+ * it holds.
  *
  * Memory and threads: fetch.h. */
 #include <inttypes.h>
@@ -18,24 +21,29 @@
 
 #define SEEN_MAX 64
 
-bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry,
+                     struct error *error) {
   return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
 }
 
-static bool entry_answers(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+static bool entry_answers(const struct fetch *fetch, const struct channel_entry *entry,
+                          struct error *error) {
   if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag) ||
       entry->regime != fetch->regime) {
+    return error_of(error, ERROR_UNTRUSTED,
+                    "the server sent the entry of channel \"%.64s\" with tag \"%.64s\" and regime "
+                    "%s, which was not asked for",
+                    entry->channel, entry->tag, regime_name(entry->regime));
+  }
+  /* Whatever an operator declared, what a GPU is must be equal: no declaration can make another one
+   * of it. */
+  if (!cache_rules_serve(fetch->match, &fetch->asked, &entry->environment)) {
+    cleanup_free char *asked = environment_format(&fetch->asked),
+                      *served = environment_format(&entry->environment);
     return error_of(
         error, ERROR_UNTRUSTED,
-        "the server sent the entry of channel \"%.64s\" with tag \"%.64s\" and regime %s, which was not asked for",
-        entry->channel, entry->tag, regime_name(entry->regime));
-  }
-  /* Whatever an operator declared, what a GPU is must be equal: no declaration can make another one of it. */
-  if (!cache_rules_serve(fetch->match, &fetch->asked, &entry->environment)) {
-    cleanup_free char *asked = environment_format(&fetch->asked), *served = environment_format(&entry->environment);
-    return error_of(error, ERROR_UNTRUSTED,
-                    "the server sent an entry for another environment (%.200s) than was asked for (%.200s)", served,
-                    asked);
+        "the server sent an entry for another environment (%.200s) than was asked for (%.200s)",
+        served, asked);
   }
   return true;
 }
@@ -45,8 +53,9 @@ bool entry_is_current(const struct channel_entry *entry, struct error *error) {
   if (!entry->expires_s || entry->expires_s > time(NULL))
     return true;
   return error_of(error, ERROR_EXPIRED,
-                  "the entry %" PRId64 " of channel \"%s\" expired at %s; publish or sign a newer one", entry->counter,
-                  entry->channel, time_text_format(entry->expires_s, text));
+                  "the entry %" PRId64
+                  " of channel \"%s\" expired at %s; publish or sign a newer one",
+                  entry->counter, entry->channel, time_text_format(entry->expires_s, text));
 }
 
 static json_t *keys_to_json(const struct fetch *fetch) {
@@ -79,7 +88,8 @@ static bool is_of_same_entry(const json_t *seen, const struct channel_entry *ent
          json_equal(json_object_get(seen, "environment"), environment);
 }
 
-static bool entry_is_not_older(const struct fetch *fetch, const struct channel_entry *entry, struct error *error) {
+static bool entry_is_not_older(const struct fetch *fetch, const struct channel_entry *entry,
+                               struct error *error) {
   char release[DIGEST_TEXT_SIZE];
   size_t i;
   json_t *seen;
@@ -88,24 +98,29 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
     if (!is_of_same_entry(seen, entry) || !keys_hold(fetch, seen))
       continue;
     int64_t counter = json_integer_value(json_object_get(seen, "counter"));
-    bool is_other = entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
+    bool is_other =
+        entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
     if (entry->counter >= counter && !is_other)
       continue;
     return error_of(error, ERROR_REPLAYED,
                     "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
                     " was seen already; if the server was set up anew, remove %s/.fetch.json",
-                    entry->counter, entry->channel, is_other ? " with another release" : "", counter, fetch->to);
+                    entry->counter, entry->channel, is_other ? " with another release" : "",
+                    counter, fetch->to);
   }
   return true;
 }
 
-bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret, struct error *error) {
+bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
+                   struct error *error) {
   cleanup_channel_entry struct channel_entry entry = {0};
   int64_t begin_ns = clock_monotonic_ns();
   if (!channel_entry_parse(json, &entry, error))
     return error_prefix(error, "the server's channel entry: ");
   if (!entry_is_signed(fetch, &entry, error)) {
-    error_prefix(error, "the entry %" PRId64 " of channel \"%.64s\" is not trusted: ", entry.counter, entry.channel);
+    error_prefix(error,
+                 "the entry %" PRId64 " of channel \"%.64s\" is not trusted: ", entry.counter,
+                 entry.channel);
     return error_become(error, ERROR_UNTRUSTED);
   }
   if (!entry_answers(fetch, &entry, error) || !entry_is_current(&entry, error) ||
@@ -120,23 +135,25 @@ bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry
 void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
   json_t *seen = json_array(), *one;
   size_t i;
-  ALWAYS(json_array_append_new(seen, json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
-                                               "environment", environment_to_json(&entry->environment), "tag",
-                                               entry->tag, "regime", regime_name(entry->regime), "counter",
-                                               (json_int_t)entry->counter, "release", json_digest_text(&entry->release),
-                                               "keys", keys_to_json(fetch))) == 0);
+  ALWAYS(json_array_append_new(
+             seen, json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
+                             "environment", environment_to_json(&entry->environment), "tag",
+                             entry->tag, "regime", regime_name(entry->regime), "counter",
+                             (json_int_t)entry->counter, "release",
+                             json_digest_text(&entry->release), "keys", keys_to_json(fetch))) == 0);
   /* What was not verified replaces nothing that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
     bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
-    bool is_replaced = is_of_same_entry(one, entry) && keys_hold(fetch, one) && (fetch->keys.n > 0 || !was_verified);
+    bool is_replaced = is_of_same_entry(one, entry) && keys_hold(fetch, one) &&
+                       (fetch->keys.n > 0 || !was_verified);
     if (!is_replaced && json_array_size(seen) < SEEN_MAX)
       ALWAYS(json_array_append(seen, one) == 0);
   }
   ALWAYS(json_object_set_new(fetch->state, "seen", seen) == 0);
 }
 
-bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes, size_t size,
-                   struct error *error) {
+bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes,
+                   size_t size, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
   struct digest found = digest_of(bytes, size);
@@ -147,8 +164,8 @@ bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const
                   digest_format(&entry->release, text));
 }
 
-bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes, size_t size,
-                     struct release **ret_release, struct error *error) {
+bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes,
+                     size_t size, struct release **ret_release, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
   digest_format(&entry->release, text);
@@ -158,11 +175,12 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, cha
   const struct release *release = *ret_release;
   /* An entry that nobody signed may say of any release that it is for this GPU. */
   if (!environment_fits(&release->environment, &entry->environment) ||
-      !environment_fits(&entry->environment, &release->environment) || !string_equal(release->tag, entry->tag) ||
-      release->regime != entry->regime) {
+      !environment_fits(&entry->environment, &release->environment) ||
+      !string_equal(release->tag, entry->tag) || release->regime != entry->regime) {
     cleanup_free char *environment = environment_format(&release->environment);
     return error_of(error, ERROR_TAMPERED,
-                    "release %s is for another environment, tag or regime (%.200s, %.64s, %s) than its entry says",
+                    "release %s is for another environment, tag or regime (%.200s, %.64s, %s) than "
+                    "its entry says",
                     text, environment, release->tag, regime_name(release->regime));
   }
   return true;

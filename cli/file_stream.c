@@ -1,5 +1,5 @@
-/* Files written by a thread of their own. A ring of pieces goes from the caller to the thread; memory and threads:
- * file_stream.h. */
+/* Files written by a thread of their own. A ring of pieces goes from the caller to the thread;
+ * memory and threads: file_stream.h. */
 #include "cli/file_stream.h"
 
 #include <errno.h>
@@ -12,7 +12,8 @@
 #define FILE_STREAM_MAGIC 0x46535452u
 #define PIECES 16
 #define PIECE_SIZE ((size_t)64 << 10)
-#define DISK_BYTES ((size_t)1 << 20) /* handed to the disk at once; smaller files are left to who syncs */
+/* handed to the disk at once; smaller files are left to who syncs */
+#define DISK_BYTES ((size_t)1 << 20)
 #define FILE_MODE_DEFAULT 0644
 #define FOLDER_MODE_DEFAULT 0755
 
@@ -52,8 +53,10 @@ struct file_stream {
 
 /* The thread */
 
-/* Makes the folders of `path` that it does not share with `before`, the path that was written last. */
-static bool parents_make(int root, const char *path, const char *before, unsigned mode, struct error *error) {
+/* Makes the folders of `path` that it does not share with `before`, the path that was written
+ * last. */
+static bool parents_make(int root, const char *path, const char *before, unsigned mode,
+                         struct error *error) {
   for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
     size_t length = (size_t)(slash - path);
     if (before && strncmp(path, before, length + 1) == 0)
@@ -67,8 +70,8 @@ static bool parents_make(int root, const char *path, const char *before, unsigne
 
 /* Begins the way to the disk of what is not on it. */
 static void file_start(struct writer *writer) {
-  (void)!sync_file_range(writer->file, (off_t)writer->on_disk, (off_t)(writer->size - writer->on_disk),
-                         SYNC_FILE_RANGE_WRITE);
+  (void)!sync_file_range(writer->file, (off_t)writer->on_disk,
+                         (off_t)(writer->size - writer->on_disk), SYNC_FILE_RANGE_WRITE);
   writer->on_disk = writer->size;
 }
 
@@ -91,15 +94,18 @@ static bool file_begin(struct writer *writer, struct piece *piece, struct error 
   writer->size = writer->on_disk = 0;
   if (!parents_make(writer->root, writer->path, before, piece->folder_mode, error))
     return false;
-  writer->file = openat(writer->root, writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, piece->file_mode);
-  return writer->file >= 0 || error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
+  writer->file =
+      openat(writer->root, writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, piece->file_mode);
+  return writer->file >= 0 ||
+         error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
 }
 
-static bool bytes_write(const struct file_stream *stream, struct writer *writer, const char *bytes, size_t size,
-                        struct error *error) {
+static bool bytes_write(const struct file_stream *stream, struct writer *writer, const char *bytes,
+                        size_t size, struct error *error) {
   if (stream->deadline_ms && clock_monotonic_ms() >= stream->deadline_ms)
-    return error_set(error, "the time budget was used up while %s was written; give it more with --budget-ms",
-                     writer->path);
+    return error_set(
+        error, "the time budget was used up while %s was written; give it more with --budget-ms",
+        writer->path);
   if (!fd_write_all(writer->file, bytes, size))
     return error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
   writer->size += size;
@@ -109,8 +115,8 @@ static bool bytes_write(const struct file_stream *stream, struct writer *writer,
 }
 
 /* What is lent may be all of a large file, and a slow disk must not take it beyond the deadline. */
-static bool piece_write(const struct file_stream *stream, struct writer *writer, struct piece *piece,
-                        struct error *error) {
+static bool piece_write(const struct file_stream *stream, struct writer *writer,
+                        struct piece *piece, struct error *error) {
   const char *bytes = piece->lent ? piece->lent : piece->bytes;
   size_t left = piece->size;
   if (piece->path && !file_begin(writer, piece, error))
@@ -162,7 +168,8 @@ static void piece_submit(struct file_stream *stream) {
   pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Who finds all pieces filled waits until half of them are written: small files would change threads at each of them. */
+/* Who finds all pieces filled waits until half of them are written: small files would change
+ * threads at each of them. */
 static struct piece *piece_take(struct file_stream *stream) {
   pthread_mutex_lock(&stream->mutex);
   bool is_full = stream->n_filled - stream->n_written == PIECES;
@@ -178,12 +185,14 @@ static struct piece *piece_take(struct file_stream *stream) {
   return piece;
 }
 
-static void file_open(struct file_stream *stream, const struct cache_files *files, const char *path) {
+static void file_open(struct file_stream *stream, const struct cache_files *files,
+                      const char *path) {
   piece_submit(stream);
   struct piece *piece = piece_take(stream);
   piece->path = stream->below[0] ? xasprintf("%s/%s", stream->below, path) : xstrdup(path);
   piece->file_mode = files->file_mode ? files->file_mode : FILE_MODE_DEFAULT & ~stream->mask;
-  piece->folder_mode = files->folder_mode ? files->folder_mode : FOLDER_MODE_DEFAULT & ~stream->mask;
+  piece->folder_mode =
+      files->folder_mode ? files->folder_mode : FOLDER_MODE_DEFAULT & ~stream->mask;
 }
 
 static void stream_begin(void *context, const struct cache_files *files, const char *path) {
@@ -212,7 +221,8 @@ static void below_set(struct file_stream *stream, const char *below) {
   stream->below = xstrdup(below);
 }
 
-void file_stream_lend(struct file_stream *stream, const char *path, const char *bytes, size_t size) {
+void file_stream_lend(struct file_stream *stream, const char *path, const char *bytes,
+                      size_t size) {
   below_set(stream, "");
   file_open(stream, &(struct cache_files){0}, path);
   stream->filling->lent = bytes;
@@ -225,7 +235,8 @@ const struct cache_sink *file_stream_sink(struct file_stream *stream, const char
   return &stream->sink;
 }
 
-void file_stream_add(struct file_stream *stream, const char *below, const struct cache_files *files) {
+void file_stream_add(struct file_stream *stream, const char *below,
+                     const struct cache_files *files) {
   below_set(stream, below);
   for (size_t i = 0; i < files->n; i++) {
     file_open(stream, files, files->files[i].path);
@@ -233,19 +244,21 @@ void file_stream_add(struct file_stream *stream, const char *below, const struct
   }
 }
 
-bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream **ret_stream, struct error *error) {
+bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream **ret_stream,
+                     struct error *error) {
   cleanup_fd int root = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0)
     return error_set(error, "cannot open %s: %s", folder, strerror(errno));
   struct file_stream *stream = xcalloc(1, sizeof *stream);
-  *stream = (struct file_stream){.magic = FILE_STREAM_MAGIC,
-                                 .sink = {.context = stream, .begin = stream_begin, .put = stream_put},
-                                 .folder = xstrdup(folder),
-                                 .below = xstrdup(""),
-                                 .deadline_ms = deadline_ms,
-                                 .mutex = PTHREAD_MUTEX_INITIALIZER,
-                                 .changed = PTHREAD_COND_INITIALIZER,
-                                 .writer = {.root = root, .file = -1}};
+  *stream =
+      (struct file_stream){.magic = FILE_STREAM_MAGIC,
+                           .sink = {.context = stream, .begin = stream_begin, .put = stream_put},
+                           .folder = xstrdup(folder),
+                           .below = xstrdup(""),
+                           .deadline_ms = deadline_ms,
+                           .mutex = PTHREAD_MUTEX_INITIALIZER,
+                           .changed = PTHREAD_COND_INITIALIZER,
+                           .writer = {.root = root, .file = -1}};
   root = -1;
   stream->mask = umask(0);
   int reason = pthread_create(&stream->thread, NULL, pieces_write, stream);

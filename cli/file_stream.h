@@ -1,11 +1,12 @@
-/* Files that a thread writes while others are still downloaded, read and rendered: half of what writing costs is the
- * kernel's work for each page, and the disk begins before all is there.
+/* Files that a thread writes while others are still downloaded, read and rendered: half of what
+ * writing costs is the kernel's work for each page, and the disk begins before all is there.
  *
- * Bytes go through a few pieces of memory that are used again and again, so a cache of any size takes a megabyte.
- * Nothing is synced here, but large files begin their way to the disk at once: whoever syncs in the end waits less.
+ * Bytes go through a few pieces of memory that are used again and again, so a cache of any size
+ * takes a megabyte. Nothing is synced here, but large files begin their way to the disk at once:
+ * whoever syncs in the end waits less.
  *
- * Memory: texts and pieces are copied, what file_stream_lend is given is borrowed. Threads: one calls, one writes; the
- * process's umask is 0 while a stream lives. */
+ * Memory: texts and pieces are copied, what file_stream_lend is given is borrowed. Threads: one
+ * calls, one writes; the process's umask is 0 while a stream lives. */
 #ifndef WAVETUNE_CLI_FILE_STREAM_H
 #define WAVETUNE_CLI_FILE_STREAM_H
 
@@ -13,25 +14,29 @@
 
 struct file_stream;
 
-/* Below `folder`, which is there. Gives up when deadline_ms of the monotonic clock has passed; 0: never. *ret_stream may be
- * set, and is the caller's, whatever is returned. */
-must_check bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream **ret_stream,
-                                struct error *error);
+/* Below `folder`, which is there. Gives up when deadline_ms of the monotonic clock has passed; 0:
+ * never. *ret_stream may be set, and is the caller's, whatever is returned. */
+must_check bool file_stream_new(const char *folder, int64_t deadline_ms,
+                                struct file_stream **ret_stream, struct error *error);
 /* Gives up what is not written yet. */
 void file_stream_free(struct file_stream *stream);
 DEFINE_CLEANUP(struct file_stream *, cleanup_file_stream_free, file_stream_free)
 #define cleanup_file_stream __attribute__((cleanup(cleanup_file_stream_free)))
 
-/* One file with the modes of a cache that states none; the bytes stay where they are until the stream has ended. */
+/* One file with the modes of a cache that states none; the bytes stay where they are until the
+ * stream has ended. */
 void file_stream_lend(struct file_stream *stream, const char *path, const char *bytes, size_t size);
 
-/* Where a renderer may put the files that it begins: below `below` in the folder. Valid until it is asked for again. */
+/* Where a renderer may put the files that it begins: below `below` in the folder. Valid until it is
+ * asked for again. */
 const struct cache_sink *file_stream_sink(struct file_stream *stream, const char *below);
 
 /* What a cache holds, below `below`. */
-void file_stream_add(struct file_stream *stream, const char *below, const struct cache_files *files);
+void file_stream_add(struct file_stream *stream, const char *below,
+                     const struct cache_files *files);
 
-/* Waits until all is written; false with the first thing that went wrong. Nothing may be added after it. */
+/* Waits until all is written; false with the first thing that went wrong. Nothing may be added
+ * after it. */
 must_check bool file_stream_finish(struct file_stream *stream, struct error *error);
 
 #endif

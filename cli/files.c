@@ -21,18 +21,20 @@ bool files_write(const struct cache_files *files, const char *folder, struct err
 bool files_write_tar(const struct cache_files *files, const char *path, struct error *error) {
   size_t size;
   cleanup_free char *bytes = cache_files_tar(files, &size);
-  return file_write_atomically(path, bytes, size, 0644, error) || error_prefix(error, "cannot write %s: ", path);
+  return file_write_atomically(path, bytes, size, 0644, error) ||
+         error_prefix(error, "cannot write %s: ", path);
 }
 
-static bool is_among(const struct cache_format *format, const struct cache_format *const *formats, size_t n) {
+static bool is_among(const struct cache_format *format, const struct cache_format *const *formats,
+                     size_t n) {
   while (n)
     if (formats[--n] == format)
       return true;
   return false;
 }
 
-bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats, size_t *ret_n,
-                       struct error *error) {
+bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats,
+                       size_t *ret_n, struct error *error) {
   static const char *const standard[] = {"json"};
   const char *const *names;
   size_t n_names = option_list(options, "format", &names), n = 0;
@@ -40,7 +42,8 @@ bool formats_of_option(const struct options *options, const struct cache_format 
     names = standard;
     n_names = 1;
   }
-  cleanup_free const struct cache_format **formats = xcalloc(n_names, sizeof(struct cache_format *));
+  cleanup_free const struct cache_format **formats =
+      xcalloc(n_names, sizeof(struct cache_format *));
   for (size_t i = 0; i < n_names; i++) {
     const struct cache_format *format;
     if (!cache_format_find(names[i], &format, error))
@@ -53,7 +56,8 @@ bool formats_of_option(const struct options *options, const struct cache_format 
   return true;
 }
 
-bool identity_of_option(const struct options *options, struct identity **ret_identity, struct error *error) {
+bool identity_of_option(const struct options *options, struct identity **ret_identity,
+                        struct error *error) {
   const char *path = option_text(options, "identity");
   cleanup_json json_t *json = NULL;
   *ret_identity = NULL;

@@ -1,4 +1,5 @@
-/* Collects names first, then reads: what is wrong with a folder is said before anything of it is in memory. One thread. */
+/* Collects names first, then reads: what is wrong with a folder is said before anything of it is in
+ * memory. One thread. */
 #include "cli/import_files.h"
 
 #include <errno.h>
@@ -37,12 +38,14 @@ static bool names_add(struct names *names, const char *path, off_t size, struct 
   if (!name_is_printable(path))
     return error_set(error, "%s: the name holds control characters; rename it", path);
   if (names->n == IMPORT_FILES_MAX)
-    return error_set(error, "more than %d files; import them in parts, by naming folders below", IMPORT_FILES_MAX);
+    return error_set(error, "more than %d files; import them in parts, by naming folders below",
+                     IMPORT_FILES_MAX);
   if (size > (off_t)IMPORT_FILE_MAX)
     return error_set(error, "%s has more than %zu MiB", path, IMPORT_FILE_MAX >> 20);
   names->bytes += (size_t)size;
   if (names->bytes > IMPORT_BYTES_MAX)
-    return error_set(error, "more than %zu MiB of files; import them in parts, by naming folders below",
+    return error_set(error,
+                     "more than %zu MiB of files; import them in parts, by naming folders below",
                      IMPORT_BYTES_MAX >> 20);
   GROW(names->all, names->n, names->capacity);
   names->all[names->n++] = xstrdup(path);
@@ -69,12 +72,16 @@ static bool link_stays_inside(const char *path, const char *folder, struct error
   if (!target)
     return error_set(error, "%s is a link that leads nowhere; remove it", path);
   return is_below(target, folder) ||
-         error_set(error, "%s is a link that leads out of %s; name what it leads to instead", path, folder);
+         error_set(error, "%s is a link that leads out of %s; name what it leads to instead", path,
+                   folder);
 }
 
-static int entries_compare(const FTSENT **a, const FTSENT **b) { return strcmp((*a)->fts_name, (*b)->fts_name); }
+static int entries_compare(const FTSENT **a, const FTSENT **b) {
+  return strcmp((*a)->fts_name, (*b)->fts_name);
+}
 
-static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct names *names, struct error *error) {
+static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct names *names,
+                       struct error *error) {
   if (entry->fts_level > 0 && entry->fts_name[0] == '.') {
     (void)fts_set(tree, entry, FTS_SKIP);
     return true;
@@ -88,7 +95,8 @@ static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct name
   case FTS_SLNONE:
     return link_stays_inside(entry->fts_path, folder, error);
   case FTS_F:
-    return !ends_as_table(entry->fts_name) || names_add(names, entry->fts_path, entry->fts_statp->st_size, error);
+    return !ends_as_table(entry->fts_name) ||
+           names_add(names, entry->fts_path, entry->fts_statp->st_size, error);
   default:
     return true;
   }
@@ -104,14 +112,15 @@ static bool folder_collect(char *folder, struct names *names, struct error *erro
   for (FTSENT *entry; is_good && (entry = fts_read(tree));)
     is_good = entry_take(tree, entry, folder, names, error);
   fts_close(tree);
-  return is_good && (names->n > before || error_set(error,
-                                                    "%s holds no tables: no file that ends in .json, .csv or "
-                                                    ".best_config",
-                                                    folder));
+  return is_good &&
+         (names->n > before || error_set(error,
+                                         "%s holds no tables: no file that ends in .json, .csv or "
+                                         ".best_config",
+                                         folder));
 }
 
-/* The real folder of what was typed: itself, or the one that a file lies in. A file keeps its own name, even that of a
- * link: names of tables mean something. */
+/* The real folder of what was typed: itself, or the one that a file lies in. A file keeps its own
+ * name, even that of a link: names of tables mean something. */
 static char *folder_of(const char *path, bool is_folder) {
   cleanup_free char *copy = xstrdup(path);
   return realpath(is_folder ? path : dirname(copy), NULL);
@@ -135,11 +144,14 @@ static bool path_collect(const char *path, struct names *names, struct error *er
   if (is_folder)
     return folder_collect(folder, names, error);
   cleanup_free char *copy = xstrdup(path);
-  cleanup_free char *whole = xasprintf("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, basename(copy));
+  cleanup_free char *whole =
+      xasprintf("%s/%s", strcmp(folder, "/") == 0 ? "" : folder, basename(copy));
   return names_add(names, whole, status.st_size, error);
 }
 
-static int texts_compare(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int texts_compare(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 static bool names_are_distinct(struct names *names, struct error *error) {
   if (names->n)
@@ -173,7 +185,8 @@ void import_files_release(struct import_files *files) {
   *files = (struct import_files){0};
 }
 
-bool import_files_read(char *const *paths, size_t n_paths, struct import_files *ret, struct error *error) {
+bool import_files_read(char *const *paths, size_t n_paths, struct import_files *ret,
+                       struct error *error) {
   cleanup_import_files struct import_files files = {0};
   __attribute__((cleanup(names_release))) struct names names = {.into = &files};
   for (size_t i = 0; i < n_paths; i++)

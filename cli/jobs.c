@@ -14,10 +14,12 @@ struct follow {
 
 static bool is_over(const json_t *job) {
   const char *state = cli_member(job, "state");
-  return string_equal(state, "done") || string_equal(state, "failed") || string_equal(state, "cancelled");
+  return string_equal(state, "done") || string_equal(state, "failed") ||
+         string_equal(state, "cancelled");
 }
 
-/* GET that outlasts a server which is restarted: it is asked again until it was away for as long as patience lasts. */
+/* GET that outlasts a server which is restarted: it is asked again until it was away for as long as
+ * patience lasts. */
 static int follow_get(struct follow *follow, const char *path, json_t **ret_answer) {
   for (bool is_away = false;; is_away = true) {
     struct error error;
@@ -31,16 +33,19 @@ static int follow_get(struct follow *follow, const char *path, json_t **ret_answ
     if (error_exit_code(error.kind) != EXIT_UNREACHABLE || left_ms <= 0)
       return cli_failed(&error);
     if (!is_away)
-      fprintf(stderr, "wavetune: %s; trying again for %lld s\n", error.message, (long long)(left_ms + 999) / 1000);
+      fprintf(stderr, "wavetune: %s; trying again for %lld s\n", error.message,
+              (long long)(left_ms + 999) / 1000);
     usleep(TRY_AGAIN_US);
   }
 }
 
-int job_follow(struct http_client *client, const struct options *options, const char *job, json_t **ret_job) {
+int job_follow(struct http_client *client, const struct options *options, const char *job,
+               json_t **ret_job) {
   cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job);
   cleanup_free char *after = xstrdup("0"), *name = NULL;
-  struct follow follow = {
-      .client = client, .patience_ms = option_integer(options, "patience") * 1000, .answered_ms = clock_monotonic_ms()};
+  struct follow follow = {.client = client,
+                          .patience_ms = option_integer(options, "patience") * 1000,
+                          .answered_ms = clock_monotonic_ms()};
   for (;;) {
     cleanup_json json_t *summary = NULL;
     int code = follow_get(&follow, job_path, &summary);
@@ -48,9 +53,11 @@ int job_follow(struct http_client *client, const struct options *options, const 
       return code;
     if (!name) {
       name = xstrdup(cli_member(summary, "name"));
-      follow.progress = progress_start(stderr, name, (uint64_t)json_integer_value(json_object_get(summary, "configs")));
+      follow.progress = progress_start(
+          stderr, name, (uint64_t)json_integer_value(json_object_get(summary, "configs")));
     }
-    progress_show(&follow.progress, (uint64_t)json_integer_value(json_object_get(summary, "measured")),
+    progress_show(&follow.progress,
+                  (uint64_t)json_integer_value(json_object_get(summary, "measured")),
                   cli_member(summary, "stage"));
     if (is_over(summary)) {
       progress_end(&follow.progress);
@@ -85,8 +92,9 @@ static int command_jobs(struct options *options) {
   int code = cli_list_or_json(options, path, &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"job", true},    {"kernel", false},  {"key", false},    {"tag", false},
-                                         {"state", false}, {"measured", true}, {"configs", true}, {"by", false}};
+  const struct table_column columns[] = {{"job", true},     {"kernel", false}, {"key", false},
+                                         {"tag", false},    {"state", false},  {"measured", true},
+                                         {"configs", true}, {"by", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *job;
@@ -97,7 +105,8 @@ static int command_jobs(struct options *options) {
     table_cell(table, "%s", key ? key : "");
     table_cell(table, "%s", cli_member(job, "tag"));
     table_cell(table, "%s", cli_member(job, "state"));
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(job, "measured")));
+    table_cell(table, "%" JSON_INTEGER_FORMAT,
+               json_integer_value(json_object_get(job, "measured")));
     table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(job, "configs")));
     table_cell(table, "%s", cli_member(job, "submitted_by"));
   }
@@ -111,8 +120,16 @@ static const struct option_spec jobs_options[] = {
      .argument = "STATE",
      .flag_only = true,
      .help = "only those queued, running, done, failed or cancelled"},
-    {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .flag_only = true, .help = "only those of a tag"},
-    {.name = "kernel", .type = OPTION_TEXT, .argument = "HASH", .flag_only = true, .help = "only those of a kernel"},
+    {.name = "tag",
+     .type = OPTION_TEXT,
+     .argument = "TAG",
+     .flag_only = true,
+     .help = "only those of a tag"},
+    {.name = "kernel",
+     .type = OPTION_TEXT,
+     .argument = "HASH",
+     .flag_only = true,
+     .help = "only those of a kernel"},
     SERVER_OPTIONS,
 };
 

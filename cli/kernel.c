@@ -12,18 +12,21 @@ struct content {
   size_t size;
 };
 
-/* A request that names files: the server answers 409 with those that it misses, and they are uploaded. */
+/* A request that names files: the server answers 409 with those that it misses, and they are
+ * uploaded. */
 struct registration {
   const char *method, *path, *body;
   const char *what; /* is registered: for errors */
-  /* Finds a file. ERROR_MISSING: what is registered names no such file; ERROR_INVALID: it is not as it should be. */
-  bool (*find)(const void *owner, const struct digest *digest, struct content *ret, struct error *error);
+  /* Finds a file. ERROR_MISSING: what is registered names no such file; ERROR_INVALID: it is not as
+   * it should be. */
+  bool (*find)(const void *owner, const struct digest *digest, struct content *ret,
+               struct error *error);
   const void *owner;
 };
 
 /* Uploads one file. The bar is wiped before anything is said. */
-static int file_upload(struct http_client *client, const struct registration *registration, const char *wanted,
-                       struct progress *progress) {
+static int file_upload(struct http_client *client, const struct registration *registration,
+                       const char *wanted, struct progress *progress) {
   cleanup_free char *path = xasprintf("/v1/blobs/%s", wanted ? wanted : "(no digest)");
   cleanup_http_response struct http_response response = {0};
   struct digest digest;
@@ -32,7 +35,8 @@ static int file_upload(struct http_client *client, const struct registration *re
   bool is_found =
       wanted && digest_parse(wanted, &digest)
           ? registration->find(registration->owner, &digest, &content, &error)
-          : error_of(&error, ERROR_MISSING, "%s: the server misses a file without a digest", registration->what);
+          : error_of(&error, ERROR_MISSING, "%s: the server misses a file without a digest",
+                     registration->what);
   if (!is_found) {
     progress_end(progress);
     return error.kind == ERROR_INVALID ? cli_fail(EXIT_USAGE, &error) : cli_failed(&error);
@@ -51,19 +55,22 @@ static int file_upload(struct http_client *client, const struct registration *re
   return is_answered ? cli_refused(&response, wanted) : cli_fail(EXIT_UNREACHABLE, &error);
 }
 
-static int files_upload(struct http_client *client, const struct registration *registration, const json_t *missing) {
+static int files_upload(struct http_client *client, const struct registration *registration,
+                        const json_t *missing) {
   struct progress progress = progress_start(stderr, "files", json_array_size(missing));
   int code = EXIT_OK;
   for (size_t i = 0; code == EXIT_OK && i < json_array_size(missing); i++) {
     progress_show(&progress, i, "");
-    code = file_upload(client, registration, json_string_value(json_array_get(missing, i)), &progress);
+    code =
+        file_upload(client, registration, json_string_value(json_array_get(missing, i)), &progress);
   }
   if (code == EXIT_OK)
     progress_end(&progress);
   return code;
 }
 
-static int register_with_files(struct http_client *client, const struct registration *registration) {
+static int register_with_files(struct http_client *client,
+                               const struct registration *registration) {
   struct http_request request = {.method = registration->method,
                                  .path = registration->path,
                                  .body = registration->body,
@@ -93,7 +100,8 @@ static bool refuse_stranger(const struct digest *digest, const char *what, struc
                   digest_format(digest, text), what);
 }
 
-static bool source_find(const void *owner, const struct digest *digest, struct content *ret, struct error *error) {
+static bool source_find(const void *owner, const struct digest *digest, struct content *ret,
+                        struct error *error) {
   const struct kernel_folder *folder = owner;
   for (size_t i = 0; i < folder->n_files; i++) {
     const struct kernel_file *file = &folder->files[i];
@@ -124,12 +132,14 @@ static bool build_names(const struct build *build, const struct digest *digest) 
 }
 
 /* An object's bytes, which are what its name says. */
-static bool object_find(const void *owner, const struct digest *digest, struct content *ret, struct error *error) {
+static bool object_find(const void *owner, const struct digest *digest, struct content *ret,
+                        struct error *error) {
   const struct build_folder *folder = owner;
   char text[DIGEST_TEXT_SIZE];
   if (!build_names(folder->build, digest))
     return refuse_stranger(digest, "build", error);
-  cleanup_free char *path = xasprintf("%s/objects/%s", folder->path, strchr(digest_format(digest, text), ':') + 1);
+  cleanup_free char *path =
+      xasprintf("%s/objects/%s", folder->path, strchr(digest_format(digest, text), ':') + 1);
   cleanup_free char *bytes = NULL;
   size_t size;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
@@ -155,11 +165,16 @@ bool build_folder_is_whole(const struct build_folder *folder, struct error *erro
 
 static int build_push(struct http_client *client, const struct build_folder *folder) {
   char kernel[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
-  cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s", digest_format(&folder->build->kernel, kernel),
-                                      digest_format(&folder->build->digest, digest));
+  cleanup_free char *path =
+      xasprintf("/v1/kernels/%s/builds/%s", digest_format(&folder->build->kernel, kernel),
+                digest_format(&folder->build->digest, digest));
   cleanup_free char *body = json_canonical(folder->build->json);
-  struct registration registration = {
-      .method = "PUT", .path = path, .body = body, .what = folder->path, .find = object_find, .owner = folder};
+  struct registration registration = {.method = "PUT",
+                                      .path = path,
+                                      .body = body,
+                                      .what = folder->path,
+                                      .find = object_find,
+                                      .owner = folder};
   return register_with_files(client, &registration);
 }
 
@@ -209,8 +224,9 @@ bool push_load(const struct options *options, struct push *push, struct error *e
 
 static void build_print(const struct build *build, const char *name) {
   char digest[DIGEST_TEXT_SIZE];
-  printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest), name, build->arch,
-         build->triton, build->torch ? ", torch " : "", build->torch ? build->torch : "");
+  printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest), name,
+         build->arch, build->triton, build->torch ? ", torch " : "",
+         build->torch ? build->torch : "");
 }
 
 /* Who signs what is pushed, and for how long. */
@@ -220,28 +236,34 @@ struct signing {
 };
 
 /* Only with a key on the command line: what signs channels need not be what signs kernels. */
-static bool signing_read(const struct options *options, struct signing *signing, struct error *error) {
+static bool signing_read(const struct options *options, struct signing *signing,
+                         struct error *error) {
   const char *const *keys;
   if (!option_list(options, "sign-key", &keys))
-    return !option_text(options, "expires") || error_set(error, "--expires: nothing is signed; give --sign-key too");
-  return signers_of_keys(options, &signing->signers, error) && expires_of_option(options, &signing->expires_s, error);
+    return !option_text(options, "expires") ||
+           error_set(error, "--expires: nothing is signed; give --sign-key too");
+  return signers_of_keys(options, &signing->signers, error) &&
+         expires_of_option(options, &signing->expires_s, error);
 }
 
 static void signing_release(struct signing *signing) { signers_release(&signing->signers); }
 
-static int pushed_sign(struct http_client *client, const struct signing *signing, const struct signed_code *code) {
+static int pushed_sign(struct http_client *client, const struct signing *signing,
+                       const struct signed_code *code) {
   cleanup_json json_t *signatures = NULL;
   return code_sign_and_post(client, code, &signing->signers, signing->expires_s, &signatures);
 }
 
 /* Pushes and signs the builds of a kernel; adds their digests to `digests`. */
-static int builds_push(struct http_client *client, const struct push *push, const struct kernel *kernel,
-                       const struct signing *signing, bool as_json, json_t *digests) {
+static int builds_push(struct http_client *client, const struct push *push,
+                       const struct kernel *kernel, const struct signing *signing, bool as_json,
+                       json_t *digests) {
   for (size_t i = 0; i < push->n_builds; i++) {
     const struct build *build = push->builds[i].build;
     if (!digest_equal(&build->kernel, &kernel->hash))
       continue;
-    struct signed_code signed_build = {.kernel = kernel->hash, .is_build = true, .build = build->digest};
+    struct signed_code signed_build = {
+        .kernel = kernel->hash, .is_build = true, .build = build->digest};
     int code = build_push(client, &push->builds[i]);
     if (code == EXIT_OK)
       code = pushed_sign(client, signing, &signed_build);
@@ -254,7 +276,8 @@ static int builds_push(struct http_client *client, const struct push *push, cons
   return EXIT_OK;
 }
 
-/* With a build: the token may be a builder's, who cannot register kernels, and need not where a submitter did. */
+/* With a build: the token may be a builder's, who cannot register kernels, and need not where a
+ * submitter did. */
 static bool kernel_is_known(struct http_client *client, const struct kernel *kernel) {
   char hash[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/kernels/%s", digest_format(&kernel->hash, hash));
@@ -279,7 +302,9 @@ static int command_kernel_push(struct options *options) {
     const struct kernel *kernel = push.kernels[i]->kernel;
     cleanup_json json_t *builds = json_array();
     char hash[DIGEST_TEXT_SIZE];
-    int code = push.n_builds && kernel_is_known(client, kernel) ? EXIT_OK : kernel_push(client, push.kernels[i]);
+    int code = push.n_builds && kernel_is_known(client, kernel)
+                   ? EXIT_OK
+                   : kernel_push(client, push.kernels[i]);
     if (code == EXIT_OK)
       code = pushed_sign(client, &signing, &(struct signed_code){.kernel = kernel->hash});
     if (code != EXIT_OK)
@@ -289,8 +314,9 @@ static int command_kernel_push(struct options *options) {
     code = builds_push(client, &push, kernel, &signing, as_json, builds);
     if (code != EXIT_OK)
       return code;
-    json_array_append_new(answers, json_pack("{s:s, s:s, s:O}", "kernel", digest_format(&kernel->hash, hash), "name",
-                                             kernel->name, "builds", builds));
+    json_array_append_new(answers,
+                          json_pack("{s:s, s:s, s:O}", "kernel", digest_format(&kernel->hash, hash),
+                                    "name", kernel->name, "builds", builds));
   }
   if (as_json)
     cli_print_json(answers);
@@ -306,8 +332,8 @@ static int command_kernel_list(struct options *options) {
   json_t *item;
   json_array_foreach (items, index, item) {
     cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
-    printf("%s  %-7s %s%s%s\n", cli_member(item, "kernel"), cli_member(item, "language"), cli_member(item, "name"),
-           keys[0] ? "  signed by " : "", keys);
+    printf("%s  %-7s %s%s%s\n", cli_member(item, "kernel"), cli_member(item, "language"),
+           cli_member(item, "name"), keys[0] ? "  signed by " : "", keys);
   }
   return EXIT_OK;
 }
@@ -333,7 +359,8 @@ static int command_kernel_show(struct options *options) {
   json_t *signature;
   json_array_foreach (json_object_get(answer, "signatures"), index, signature) {
     const char *expires = cli_member(signature, "expires");
-    fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), expires[0] ? " until " : "", expires);
+    fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"),
+            expires[0] ? " until " : "", expires);
   }
   if (!option_flag(options, "json")) /* what is printed above is the manifest, and nothing else */
     fprintf(stderr, "registered %s%s%s\n", cli_member(answer, "created_at"),
@@ -369,7 +396,8 @@ static int command_kernel_builds(struct options *options) {
       const char *version = cli_member(toolchain, versions[i]);
       table_cell(table, "%s", version[0] ? version : "-");
     }
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "variants")));
+    table_cell(table, "%" JSON_INTEGER_FORMAT,
+               json_integer_value(json_object_get(item, "variants")));
     cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
     table_cell(table, "%s", cli_member(item, "created_at"));
     table_cell(table, "%s", cli_member(item, "made_by"));
@@ -408,7 +436,8 @@ static int command_kernel_hash(struct options *options) {
 }
 
 static const struct option_spec push_options[] = {
-    OPTION_BUILD("a build that `python3 -m wavetune pack` made of a pushed kernel; several times for several"),
+    OPTION_BUILD("a build that `python3 -m wavetune pack` made of a pushed kernel; several times "
+                 "for several"),
     {.name = "sign-key",
      .type = OPTION_LIST,
      .argument = "FILE",

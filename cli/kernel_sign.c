@@ -1,7 +1,8 @@
 /* wavetune kernel sign: signatures over kernels and builds, for agents that take nothing else.
  *
- * A folder's kernel is signed by the hash that is computed here of its files; by hash alone a kernel is signed only when a trusted
- * key signed it before. The server's word is never enough. Memory: the command's own. */
+ * A folder's kernel is signed by the hash that is computed here of its files; by hash alone a
+ * kernel is signed only when a trusted key signed it before. The server's word is never enough.
+ * Memory: the command's own. */
 #include <time.h>
 
 #include "cli/kernel.h"
@@ -10,12 +11,13 @@
 static char *signatures_path(const struct signed_code *code) {
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE];
   digest_format(&code->kernel, kernel);
-  return code->is_build ? xasprintf("/v1/kernels/%s/builds/%s/signatures", kernel, digest_format(&code->build, build))
+  return code->is_build ? xasprintf("/v1/kernels/%s/builds/%s/signatures", kernel,
+                                    digest_format(&code->build, build))
                         : xasprintf("/v1/kernels/%s/signatures", kernel);
 }
 
-int code_sign_and_post(struct http_client *client, const struct signed_code *code, const struct signers *signers,
-                       int64_t expires_s, json_t **ret_signatures) {
+int code_sign_and_post(struct http_client *client, const struct signed_code *code,
+                       const struct signers *signers, int64_t expires_s, json_t **ret_signatures) {
   cleanup_json json_t *signatures = json_array();
   cleanup_free char *path = signatures_path(code);
   char what[SIGNED_CODE_TEXT_SIZE], expires[TIME_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
@@ -34,7 +36,8 @@ int code_sign_and_post(struct http_client *client, const struct signed_code *cod
       return exit_code;
     json_decref(signatures);
     signatures = json_deep_copy(json_object_get(answer, "signatures"));
-    fprintf(stderr, "by       %s (%s)\n", digest_format(&signers->all[i].id, id), signers->paths[i]);
+    fprintf(stderr, "by       %s (%s)\n", digest_format(&signers->all[i].id, id),
+            signers->paths[i]);
   }
   *ret_signatures = TAKE(signatures);
   return EXIT_OK;
@@ -69,9 +72,10 @@ static int code_sign_one(const struct job *job, const struct signed_code *code, 
   int exit_code = code_sign_and_post(job->client, code, job->signers, expires_s, &signatures);
   if (exit_code != EXIT_OK)
     return exit_code;
-  json_array_append_new(job->answers, json_pack("{s:s, s:s*, s:O}", "kernel", digest_format(&code->kernel, kernel),
-                                                "build", code->is_build ? digest_format(&code->build, build) : NULL,
-                                                "signatures", signatures));
+  json_array_append_new(
+      job->answers, json_pack("{s:s, s:s*, s:O}", "kernel", digest_format(&code->kernel, kernel),
+                              "build", code->is_build ? digest_format(&code->build, build) : NULL,
+                              "signatures", signatures));
   if (!job->as_json)
     printf("%s  %zu signature%s\n", signed_code_format(code, what), json_array_size(signatures),
            json_array_size(signatures) == 1 ? "" : "s");
@@ -81,7 +85,8 @@ static int code_sign_one(const struct job *job, const struct signed_code *code, 
 /* Of folders: what lies on this machine. */
 static int folders_sign(const struct job *job, const struct push *push) {
   for (size_t i = 0; i < push->n_kernels; i++) {
-    int code = code_sign_one(job, &(struct signed_code){.kernel = push->kernels[i]->kernel->hash}, job->expires_s);
+    int code = code_sign_one(job, &(struct signed_code){.kernel = push->kernels[i]->kernel->hash},
+                             job->expires_s);
     if (code != EXIT_OK)
       return code;
   }
@@ -96,7 +101,8 @@ static int folders_sign(const struct job *job, const struct push *push) {
 }
 
 /* Signs what a trusted key signed, for as long as that said unless --expires says otherwise. */
-static int signed_sign(const struct job *job, const struct signed_code *code, const json_t *signatures) {
+static int signed_sign(const struct job *job, const struct signed_code *code,
+                       const json_t *signatures) {
   struct code_signature before;
   struct error error;
   if (!code_signature_find(code, signatures, job->trusted, time(NULL), &before, &error))
@@ -104,7 +110,8 @@ static int signed_sign(const struct job *job, const struct signed_code *code, co
   return code_sign_one(job, code, job->has_expiry ? job->expires_s : before.expires_s);
 }
 
-/* A kernel by its hash with those of its builds that a trusted key signed. The others are said, and left. */
+/* A kernel by its hash with those of its builds that a trusted key signed. The others are said, and
+ * left. */
 static int hash_sign(const struct job *job, const char *text) {
   cleanup_json json_t *kernel = NULL, *builds = NULL;
   struct signed_code code = {0};
@@ -113,7 +120,8 @@ static int hash_sign(const struct job *job, const char *text) {
     error_set(&error, "\"%.80s\" is no kernel's hash; `wavetune kernel list` prints them", text);
     return cli_fail(EXIT_USAGE, &error);
   }
-  cleanup_free char *path = xasprintf("/v1/kernels/%s", text), *list = xasprintf("/v1/kernels/%s/builds", text);
+  cleanup_free char *path = xasprintf("/v1/kernels/%s", text),
+                    *list = xasprintf("/v1/kernels/%s/builds", text);
   int exit_code = cli_call(job->client, "GET", path, NULL, &kernel);
   if (exit_code == EXIT_OK)
     exit_code = cli_list(job->client, list, &builds);
@@ -140,8 +148,8 @@ static int hash_sign(const struct job *job, const char *text) {
 static bool is_hash(const char *argument) { return string_starts(argument, "sha256:"); }
 
 /* What can be refused before anything is asked. */
-static bool sign_read(const struct options *options, struct signers *signers, struct trusted_keys *trusted,
-                      struct push *push, struct error *error) {
+static bool sign_read(const struct options *options, struct signers *signers,
+                      struct trusted_keys *trusted, struct push *push, struct error *error) {
   char *const *arguments;
   const char *const *paths, *const *builds;
   size_t n = options_arguments(options, &arguments), n_hashes = 0;
@@ -157,7 +165,9 @@ static bool sign_read(const struct options *options, struct signers *signers, st
       return false;
 
   if (!n_hashes && n_trusted)
-    return error_set(error, "--trusted-key says which kernels named by hash were signed before, and these are folders");
+    return error_set(
+        error,
+        "--trusted-key says which kernels named by hash were signed before, and these are folders");
   if (!n_hashes) {
     if (!push_load(options, push, error))
       return false;
@@ -168,8 +178,10 @@ static bool sign_read(const struct options *options, struct signers *signers, st
   }
   if (n_hashes < n || option_list(options, "build", &builds))
     return error_set(error, "name folders, with their builds, or hashes: one or the other");
-  return trusted->n || error_set(error, "what is named by its hash is signed only when a key signed it that you trust: "
-                                        "give --trusted-key, or sign the kernel's folder");
+  return trusted->n ||
+         error_set(error,
+                   "what is named by its hash is signed only when a key signed it that you trust: "
+                   "give --trusted-key, or sign the kernel's folder");
 }
 
 static int command_kernel_sign(struct options *options) {
@@ -184,7 +196,8 @@ static int command_kernel_sign(struct options *options) {
                     .as_json = option_flag(options, "json")};
   char *const *arguments;
   struct error error;
-  if (!sign_read(options, &signers, &trusted, &push, &error) || !expires_of_option(options, &job.expires_s, &error))
+  if (!sign_read(options, &signers, &trusted, &push, &error) ||
+      !expires_of_option(options, &job.expires_s, &error))
     return cli_fail(EXIT_USAGE, &error);
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
@@ -219,11 +232,13 @@ const struct command_spec spec_kernel_sign = {
     .name = "kernel sign",
     .arguments = "DIR[:VERSION]…|HASH…",
     .summary = "sign kernels and builds, for agents that take only what is signed",
-    .description =
-        "Of a folder the hash is computed of the files that lie there: look at them first. The kernel, and the "
-        "builds that --build names, must have been pushed. With --trusted-key registered kernels are named by "
-        "their hashes, and signed with those of their builds that such a key signed before: so a new key takes "
-        "over.",
+    .description = "Of a folder the hash is computed of the files that lie there: look at them "
+                   "first. The kernel, and the "
+                   "builds that --build names, must have been pushed. With --trusted-key "
+                   "registered kernels are named by "
+                   "their hashes, and signed with those of their builds that such a key signed "
+                   "before: so a new key takes "
+                   "over.",
     .options = sign_options,
     .n_options = ARRAY_LENGTH(sign_options),
     .run = command_kernel_sign,

@@ -1,9 +1,10 @@
-/* wavetune key new and show: Ed25519 keys that sign channels, as PEM files. Memory: each command's own. */
+/* wavetune key new and show: Ed25519 keys that sign channels, as PEM files. Memory: each command's
+ * own. */
 #include "cli/cli.h"
 #include "common/cache/signing_key.h"
 
-static bool path_of_arguments(const struct options *options, const char *example, const char **ret_path,
-                              struct error *error) {
+static bool path_of_arguments(const struct options *options, const char *example,
+                              const char **ret_path, struct error *error) {
   char *const *arguments;
   if (options_arguments(options, &arguments) != 1)
     return error_set(error, "name one file: %s", example);
@@ -11,14 +12,14 @@ static bool path_of_arguments(const struct options *options, const char *example
   return true;
 }
 
-static void key_print(const struct options *options, const struct signing_key *key, const char *path,
-                      const char *public_path) {
+static void key_print(const struct options *options, const struct signing_key *key,
+                      const char *path, const char *public_path) {
   char id[DIGEST_TEXT_SIZE];
   const char *kind = key->is_private ? "private" : "public";
   digest_format(&key->id, id);
   if (option_flag(options, "json")) {
-    cleanup_json json_t *document =
-        json_pack("{s:s, s:s, s:s, s:s*}", "key", id, "kind", kind, "file", path, "public", public_path);
+    cleanup_json json_t *document = json_pack("{s:s, s:s, s:s, s:s*}", "key", id, "kind", kind,
+                                              "file", path, "public", public_path);
     cli_print_json(document);
     return;
   }
@@ -55,7 +56,8 @@ static const struct option_spec key_options[] = {OPTION_JSON};
 const struct command_spec spec_key_new = {
     .name = "key new",
     .arguments = "FILE",
-    .summary = "make a key that signs channels: FILE, for the publisher alone, and FILE.pub, for deployments",
+    .summary = "make a key that signs channels: FILE, for the publisher alone, and FILE.pub, for "
+               "deployments",
     .options = key_options,
     .n_options = ARRAY_LENGTH(key_options),
     .run = command_key_new,

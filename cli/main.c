@@ -8,7 +8,8 @@ int main(int argc, char **argv) {
 #define X(name) spec_##name,
   const struct command_spec commands[] = {COMMANDS(X) INSPECT_COMMANDS(X)};
 #undef X
-  return commands_run("wavetune",
-                      "Tunes GPU kernels once for a whole cluster: submit jobs, publish releases, fetch caches.",
-                      commands, ARRAY_LENGTH(commands), argc, argv);
+  return commands_run(
+      "wavetune",
+      "Tunes GPU kernels once for a whole cluster: submit jobs, publish releases, fetch caches.",
+      commands, ARRAY_LENGTH(commands), argc, argv);
 }

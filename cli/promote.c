@@ -1,4 +1,5 @@
-/* wavetune promote, rollback and sign: what a channel points at, and who vouches for it. Memory: each command's own. */
+/* wavetune promote, rollback and sign: what a channel points at, and who vouches for it. Memory:
+ * each command's own. */
 #include "cli/channel.h"
 
 static void entry_print(const json_t *entry) {
@@ -22,11 +23,12 @@ static int change_and_print(struct http_client *client, const struct channel_cha
   return EXIT_OK;
 }
 
-static bool signing_read(const struct options *options, struct signers *ret_signers, struct channel_change *change,
-                         struct error *error) {
+static bool signing_read(const struct options *options, struct signers *ret_signers,
+                         struct channel_change *change, struct error *error) {
   change->signers = ret_signers;
   change->as_json = option_flag(options, "json");
-  return expires_of_option(options, &change->expires_s, error) && signers_of_option(options, ret_signers, error);
+  return expires_of_option(options, &change->expires_s, error) &&
+         signers_of_option(options, ret_signers, error);
 }
 
 static int command_promote(struct options *options) {
@@ -58,8 +60,8 @@ static int command_promote(struct options *options) {
 }
 
 /* The one channel that a command names. */
-static bool channel_of_arguments(const struct options *options, const char *example, const char **ret_channel,
-                                 struct error *error) {
+static bool channel_of_arguments(const struct options *options, const char *example,
+                                 const char **ret_channel, struct error *error) {
   char *const *arguments;
   if (options_arguments(options, &arguments) != 1)
     return error_set(error, "name a channel: %s", example);
@@ -67,8 +69,8 @@ static bool channel_of_arguments(const struct options *options, const char *exam
   return true;
 }
 
-/* What a channel's present release took over from: the newest entry before the first one with the present release, so that
- * rolling back twice goes back twice. `history` is newest first. */
+/* What a channel's present release took over from: the newest entry before the first one with the
+ * present release, so that rolling back twice goes back twice. `history` is newest first. */
 static const json_t *entry_before(const json_t *history, const char *present) {
   const json_t *before = NULL;
   size_t index;
@@ -85,15 +87,18 @@ static const json_t *entry_before(const json_t *history, const char *present) {
   return before;
 }
 
-/* Who signs a rollback signs that this channel served the release before: the history of a server that lies shows others. */
-static bool before_is_signed(const struct channel_entry *present, const json_t *before, const struct signers *signers,
-                             struct error *error) {
+/* Who signs a rollback signs that this channel served the release before: the history of a server
+ * that lies shows others. */
+static bool before_is_signed(const struct channel_entry *present, const json_t *before,
+                             const struct signers *signers, struct error *error) {
   cleanup_channel_entry struct channel_entry entry = {0};
   if (!channel_entry_parse(before, &entry, error))
     return error_prefix(error, "the server's channel entry is none: ");
-  return (string_equal(entry.channel, present->channel) && entry_is_signed_by_any(&entry, signers)) ||
+  return (string_equal(entry.channel, present->channel) &&
+          entry_is_signed_by_any(&entry, signers)) ||
          error_set(error,
-                   "that channel %s served %s before is the server's word alone: none of these keys signed that entry; "
+                   "that channel %s served %s before is the server's word alone: none of these "
+                   "keys signed that entry; "
                    "name the release: --to sha256:…",
                    present->channel, cli_member(before, "release"));
 }
@@ -103,8 +108,10 @@ static int release_before_get(struct http_client *client, const struct channel_p
   struct error error;
   char digest[DIGEST_TEXT_SIZE];
   const char *regime = regime_name(present->entry.regime);
-  cleanup_json json_t *environment = environment_to_json(&present->entry.environment), *history = NULL;
-  cleanup_free char *query = cli_query(environment, "tag", present->entry.tag, cli_regime_member(regime), regime, NULL),
+  cleanup_json json_t *environment = environment_to_json(&present->entry.environment),
+                      *history = NULL;
+  cleanup_free char *query = cli_query(environment, "tag", present->entry.tag,
+                                       cli_regime_member(regime), regime, NULL),
                     *escaped = http_escape(present->entry.channel),
                     *path = xasprintf("/v1/channels/%s/entries%s", escaped, query);
   int code = cli_list(client, path, &history);
@@ -112,8 +119,8 @@ static int release_before_get(struct http_client *client, const struct channel_p
     return code;
   const json_t *before = entry_before(history, digest_format(&present->entry.release, digest));
   if (!before) {
-    error_set(&error, "channel %s served nothing before %s; name the release: --to sha256:…", present->entry.channel,
-              digest);
+    error_set(&error, "channel %s served nothing before %s; name the release: --to sha256:…",
+              present->entry.channel, digest);
     return cli_fail(EXIT_FAILED, &error);
   }
   if (signers->n && !before_is_signed(&present->entry, before, signers, &error))
@@ -123,17 +130,22 @@ static int release_before_get(struct http_client *client, const struct channel_p
 }
 
 /* Whether a release is for the place that the channel's entry serves. */
-static bool release_is_of(const struct release *release, const struct channel_entry *entry, struct error *error) {
-  struct digest a = environment_digest(&release->environment), b = environment_digest(&entry->environment);
+static bool release_is_of(const struct release *release, const struct channel_entry *entry,
+                          struct error *error) {
+  struct digest a = environment_digest(&release->environment),
+                b = environment_digest(&entry->environment);
   cleanup_free char *environment = environment_format(&release->environment);
-  if (!string_equal(release->tag, entry->tag) || release->regime != entry->regime || !digest_equal(&a, &b))
-    return error_set(
-        error, "that release is for tag %.80s, regime %s, %.300s, and this entry of channel %s is for another place",
-        release->tag, regime_name(release->regime), environment, entry->channel);
+  if (!string_equal(release->tag, entry->tag) || release->regime != entry->regime ||
+      !digest_equal(&a, &b))
+    return error_set(error,
+                     "that release is for tag %.80s, regime %s, %.300s, and this entry of channel "
+                     "%s is for another place",
+                     release->tag, regime_name(release->regime), environment, entry->channel);
   return true;
 }
 
-static int rollback_with(struct http_client *client, const struct options *options, struct channel_change *change) {
+static int rollback_with(struct http_client *client, const struct options *options,
+                         struct channel_change *change) {
   struct error error;
   cleanup_present struct channel_present present = {0};
   cleanup_release struct release *release = NULL;
@@ -171,11 +183,13 @@ static int signature_post(struct http_client *client, const struct channel_entry
                           const struct channel_signature *signature, json_t **answer) {
   cleanup_json json_t *signatures = channel_signatures_to_json(signature, 1);
   cleanup_json json_t *body =
-      json_pack("{s:o, s:s, s:I, s:O}", "environment", environment_to_json(&entry->environment), "tag", entry->tag,
-                "counter", (json_int_t)entry->counter, "signature", json_array_get(signatures, 0));
+      json_pack("{s:o, s:s, s:I, s:O}", "environment", environment_to_json(&entry->environment),
+                "tag", entry->tag, "counter", (json_int_t)entry->counter, "signature",
+                json_array_get(signatures, 0));
   if (entry->regime != REGIME_COLD)
     json_object_set_new(body, "regime", json_string(regime_name(entry->regime)));
-  cleanup_free char *escaped = http_escape(entry->channel), *path = xasprintf("/v1/channels/%s/signatures", escaped);
+  cleanup_free char *escaped = http_escape(entry->channel),
+                    *path = xasprintf("/v1/channels/%s/signatures", escaped);
   json_decref(*answer);
   *answer = NULL;
   return cli_call(client, "POST", path, body, answer);
@@ -185,9 +199,10 @@ static int signature_post(struct http_client *client, const struct channel_entry
 static int signatures_add(struct http_client *client, const struct channel_entry *before,
                           const struct channel_entry *after, json_t **answer) {
   for (size_t i = 0; i < after->signatures.n; i++) {
-    bool is_there =
-        i < before->signatures.n && string_equal(before->signatures.all[i].text, after->signatures.all[i].text);
-    int code = is_there ? EXIT_OK : signature_post(client, after, &after->signatures.all[i], answer);
+    bool is_there = i < before->signatures.n &&
+                    string_equal(before->signatures.all[i].text, after->signatures.all[i].text);
+    int code =
+        is_there ? EXIT_OK : signature_post(client, after, &after->signatures.all[i], answer);
     if (code != EXIT_OK)
       return code;
   }
@@ -210,7 +225,8 @@ static int sign_with(struct http_client *client, const struct options *options, 
   struct channel_entry signed_entry = present.entry; /* borrows its texts */
   if (!release_is_of(release, &present.entry, &error) ||
       (trusted->n && !channel_entry_verify(&present.entry, trusted, &error)) ||
-      !entry_is_last_or_next(&signed_entry, signers, &error) || !entry_sign(&signed_entry, signers, &error)) {
+      !entry_is_last_or_next(&signed_entry, signers, &error) ||
+      !entry_sign(&signed_entry, signers, &error)) {
     error_prefix(&error, "%s: ", what);
     return cli_fail(EXIT_REFUSED, &error);
   }
@@ -221,7 +237,8 @@ static int sign_with(struct http_client *client, const struct options *options, 
     cli_print_json(answer ? answer : present.json);
   else
     printf("channel  %s, tag %s, counter %lld, %zu signature%s\n", channel, present.entry.tag,
-           (long long)present.entry.counter, signed_entry.signatures.n, signed_entry.signatures.n == 1 ? "" : "s");
+           (long long)present.entry.counter, signed_entry.signatures.n,
+           signed_entry.signatures.n == 1 ? "" : "s");
   return EXIT_OK;
 }
 
@@ -250,7 +267,8 @@ static const struct option_spec promote_options[] = {
      .type = OPTION_TEXT,
      .argument = "ETAG",
      .flag_only = true,
-     .help = "move only while the channel's entry still has this entity tag, which promote --json prints"},
+     .help = "move only while the channel's entry still has this entity tag, which promote --json "
+             "prints"},
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     OPTION_EXPIRES,
@@ -288,10 +306,11 @@ const struct command_spec spec_promote = {
     .name = "promote",
     .arguments = "RELEASE CHANNEL",
     .summary = "point a channel at a release",
-    .description =
-        "The release is downloaded and checked first. With a key the entry that the channel gets is signed: one "
-        "count more than what the server says is there, and with --follow than what you say. When somebody else moves "
-        "the channel in between, nothing is moved.",
+    .description = "The release is downloaded and checked first. With a key the entry that the "
+                   "channel gets is signed: one "
+                   "count more than what the server says is there, and with --follow than what you "
+                   "say. When somebody else moves "
+                   "the channel in between, nothing is moved.",
     .options = promote_options,
     .n_options = ARRAY_LENGTH(promote_options),
     .run = command_promote,
@@ -300,7 +319,8 @@ const struct command_spec spec_rollback = {
     .name = "rollback",
     .arguments = "CHANNEL",
     .summary = "point a channel at a release that it served before",
-    .description = "A higher counter with an older release, so that deployments take it. Signed as promote signs.",
+    .description = "A higher counter with an older release, so that deployments take it. Signed as "
+                   "promote signs.",
     .options = rollback_options,
     .n_options = ARRAY_LENGTH(rollback_options),
     .run = command_rollback,
@@ -309,10 +329,11 @@ const struct command_spec spec_sign = {
     .name = "sign",
     .arguments = "CHANNEL",
     .summary = "add a signature to what a channel has, so that a new key can take over",
-    .description =
-        "The entry stays as it is. The release that it names is downloaded and checked. See what is signed on stderr; "
-        "with --trusted-key the entry must have been signed before, and with --follow its counter is that one or the "
-        "next.",
+    .description = "The entry stays as it is. The release that it names is downloaded and checked. "
+                   "See what is signed on stderr; "
+                   "with --trusted-key the entry must have been signed before, and with --follow "
+                   "its counter is that one or the "
+                   "next.",
     .options = sign_options,
     .n_options = ARRAY_LENGTH(sign_options),
     .run = command_sign,

@@ -1,4 +1,5 @@
-/* wavetune releases and channels: what was published, and what deployments follow. Memory: each command's own. */
+/* wavetune releases and channels: what was published, and what deployments follow. Memory: each
+ * command's own. */
 #include "cli/cli.h"
 #include "common/program/table.h"
 
@@ -12,8 +13,9 @@ static int command_releases(struct options *options) {
   int code = cli_list_or_json(options, "/v1/releases", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"release", false}, {"made", false}, {"tag", false},
-                                         {"winners", true},  {"by", false},   {"environment", false}};
+  const struct table_column columns[] = {{"release", false}, {"made", false},
+                                         {"tag", false},     {"winners", true},
+                                         {"by", false},      {"environment", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
@@ -21,7 +23,8 @@ static int command_releases(struct options *options) {
     table_cell(table, "%s", cli_member(item, "release"));
     table_cell(table, "%s", cli_member(item, "created_at"));
     table_cell(table, "%s", cli_member(item, "tag"));
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "winners")));
+    table_cell(table, "%" JSON_INTEGER_FORMAT,
+               json_integer_value(json_object_get(item, "winners")));
     table_cell(table, "%s", cli_member(item, "made_by"));
     environment_cell(table, item);
   }
@@ -34,16 +37,17 @@ static int command_channels(struct options *options) {
   int code = cli_list_or_json(options, "/v1/channels", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"channel", false}, {"tag", false},        {"counter", true},
-                                         {"moved", false},   {"release", false},    {"signed", true},
-                                         {"expires", false}, {"environment", false}};
+  const struct table_column columns[] = {
+      {"channel", false}, {"tag", false},   {"counter", true},  {"moved", false},
+      {"release", false}, {"signed", true}, {"expires", false}, {"environment", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index;
   json_t *item;
   json_array_foreach (items, index, item) {
     table_cell(table, "%s", cli_member(item, "channel"));
     table_cell(table, "%s", cli_member(item, "tag"));
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "counter")));
+    table_cell(table, "%" JSON_INTEGER_FORMAT,
+               json_integer_value(json_object_get(item, "counter")));
     table_cell(table, "%s", cli_member(item, "updated_at"));
     table_cell(table, "%s", cli_member(item, "release"));
     table_cell(table, "%zu", json_array_size(json_object_get(item, "signatures")));

@@ -1,4 +1,5 @@
-/* The rows of a job's final as the server lists them, read into what a verdict is decided from. One thread. */
+/* The rows of a job's final as the server lists them, read into what a verdict is decided from. One
+ * thread. */
 #include "cli/samples.h"
 
 #include "cli/cli.h"
@@ -22,17 +23,21 @@ static double *numbers_of(const json_t *array) {
 }
 
 static bool is_of_final(const json_t *row) {
-  return string_equal(cli_member(row, "stage"), "final") && !json_is_true(json_object_get(row, "late"));
+  return string_equal(cli_member(row, "stage"), "final") &&
+         !json_is_true(json_object_get(row, "late"));
 }
 
-static bool is_correct(const json_t *row) { return string_equal(cli_member(row, "outcome"), "correct"); }
+static bool is_correct(const json_t *row) {
+  return string_equal(cli_member(row, "outcome"), "correct");
+}
 
 /* Whether the config failed in some process of the final: then it is no finalist. */
 static bool dropped_out(const json_t *measurements, json_int_t config) {
   size_t index;
   const json_t *row;
   json_array_foreach (measurements, index, row)
-    if (is_of_final(row) && !is_correct(row) && json_integer_value(json_object_get(row, "config")) == config)
+    if (is_of_final(row) && !is_correct(row) &&
+        json_integer_value(json_object_get(row, "config")) == config)
       return true;
   return false;
 }
@@ -45,8 +50,9 @@ static int64_t device_index(json_t *devices, const json_t *row) {
     if (string_equal(cli_member(known, "agent"), cli_member(row, "agent")) &&
         string_equal(cli_member(known, "device"), cli_member(row, "device")))
       return (int64_t)index;
-  ALWAYS(json_array_append_new(devices, json_pack("{s:s, s:s, s:b}", "agent", cli_member(row, "agent"), "device",
-                                                  cli_member(row, "device"), "quarantined", false)) == 0);
+  ALWAYS(json_array_append_new(
+             devices, json_pack("{s:s, s:s, s:b}", "agent", cli_member(row, "agent"), "device",
+                                cli_member(row, "device"), "quarantined", false)) == 0);
   return (int64_t)json_array_size(devices) - 1;
 }
 
@@ -56,14 +62,16 @@ int samples_load(struct http_client *client, const json_t *job, struct samples *
   int code = cli_list(client, path, &measurements);
   if (code != EXIT_OK)
     return code;
-  struct samples samples = {0, xcalloc(json_array_size(measurements), sizeof *samples.items), json_array()};
+  struct samples samples = {0, xcalloc(json_array_size(measurements), sizeof *samples.items),
+                            json_array()};
   size_t index;
   json_t *row;
   json_array_foreach (measurements, index, row) {
     if (!is_of_final(row) || !is_correct(row) ||
         dropped_out(measurements, json_integer_value(json_object_get(row, "config"))))
       continue;
-    const json_t *times = json_object_get(row, "samples_us"), *baselines = json_object_get(row, "baseline_us");
+    const json_t *times = json_object_get(row, "samples_us"),
+                 *baselines = json_object_get(row, "baseline_us");
     if (json_array_size(times) == 0 || json_array_size(times) != json_array_size(baselines))
       continue;
     samples.items[samples.n++] = (struct verdict_sample){
@@ -78,8 +86,9 @@ int samples_load(struct http_client *client, const json_t *job, struct samples *
         .device = device_index(samples.devices, row),
     };
     if (json_is_true(json_object_get(row, "quarantined")))
-      json_object_set_new(json_array_get(samples.devices, (size_t)samples.items[samples.n - 1].device), "quarantined",
-                          json_true());
+      json_object_set_new(
+          json_array_get(samples.devices, (size_t)samples.items[samples.n - 1].device),
+          "quarantined", json_true());
   }
   *ret = samples;
   return EXIT_OK;

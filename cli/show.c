@@ -1,5 +1,5 @@
-/* wavetune show: one job, its winner and how sure that is; --recompute decides again from the stored samples. Other views are in
- * show_devices.c and inspect/show_code.c. */
+/* wavetune show: one job, its winner and how sure that is; --recompute decides again from the
+ * stored samples. Other views are in show_devices.c and inspect/show_code.c. */
 #include "cli/cli.h"
 #include "cli/samples.h"
 #include "common/verdict/report.h"
@@ -21,7 +21,8 @@ static void job_parts_release(struct job_parts *parts) {
   key_release(&parts->key);
 }
 
-/* Reads what a job's summary names: the manifest from the server, space and key from the summary. */
+/* Reads what a job's summary names: the manifest from the server, space and key from the
+ * summary. */
 static int job_parts_load(struct http_client *client, const json_t *job, struct job_parts *ret) {
   cleanup_free char *path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
   cleanup_json json_t *answer = NULL;
@@ -31,19 +32,22 @@ static int job_parts_load(struct http_client *client, const json_t *job, struct 
     return code;
   if (!kernel_parse(json_object_get(answer, "manifest"), &ret->kernel, &error) ||
       !space_parse(json_object_get(job, "space"), &ret->space, &error) ||
-      !key_parse(json_object_get(job, "key"), (const char *const *)ret->kernel->key_names, ret->kernel->n_key_names,
-                 &ret->key, &error)) {
-    error_prefix(&error, "the server's job %s is not one this program understands: ", cli_member(job, "job"));
+      !key_parse(json_object_get(job, "key"), (const char *const *)ret->kernel->key_names,
+                 ret->kernel->n_key_names, &ret->key, &error)) {
+    error_prefix(&error, "the server's job %s is not one this program understands: ",
+                 cli_member(job, "job"));
     return cli_fail(EXIT_REFUSED, &error);
   }
   return EXIT_OK;
 }
 
 static void state_print(const json_t *job) {
-  printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"), cli_member(job, "state"));
+  printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"),
+         cli_member(job, "state"));
   if (string_equal(cli_member(job, "state"), "running"))
-    printf(" (%s, %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " configs measured)", cli_member(job, "stage"),
-           json_integer_value(json_object_get(job, "measured")), json_integer_value(json_object_get(job, "configs")));
+    printf(" (%s, %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " configs measured)",
+           cli_member(job, "stage"), json_integer_value(json_object_get(job, "measured")),
+           json_integer_value(json_object_get(job, "configs")));
   if (cli_member(job, "reason")[0])
     printf(": %s", cli_member(job, "reason"));
   putchar('\n');
@@ -59,7 +63,8 @@ static void baseline_print(const json_t *job) {
 }
 
 static struct report_counts counts_of(const json_t *job) {
-  double budget_seconds = json_number_value(json_object_get(json_object_get(job, "budget"), "device_seconds"));
+  double budget_seconds =
+      json_number_value(json_object_get(json_object_get(job, "budget"), "device_seconds"));
   return (struct report_counts){
       .configs = (uint64_t)json_integer_value(json_object_get(job, "configs")),
       .is_search = json_is_object(json_object_get(job, "search")),
@@ -82,7 +87,8 @@ static void distrust_print(const json_t *job) {
 }
 
 static void authors_print(const json_t *job) {
-  const char *submitted_by = cli_member(job, "submitted_by"), *cancelled_by = cli_member(job, "cancelled_by");
+  const char *submitted_by = cli_member(job, "submitted_by"),
+             *cancelled_by = cli_member(job, "cancelled_by");
   if (submitted_by[0])
     printf("submitted by %s at %s\n", submitted_by, cli_member(job, "created_at"));
   if (cancelled_by[0])
@@ -95,7 +101,8 @@ int job_print(struct http_client *client, const json_t *job) {
   authors_print(job);
   if (!json_is_object(winner)) {
     struct report_counts counts = counts_of(job);
-    if (string_equal(cli_member(job, "state"), "failed") || string_equal(cli_member(job, "state"), "cancelled"))
+    if (string_equal(cli_member(job, "state"), "failed") ||
+        string_equal(cli_member(job, "state"), "cancelled"))
       report_counts_print(&counts, stdout);
     return EXIT_OK;
   }
@@ -111,7 +118,8 @@ int job_print(struct http_client *client, const json_t *job) {
                           .space = parts.space,
                           .gpu_name = cli_member(environment, "gpu"),
                           .arch = cli_member(environment, "arch"),
-                          .baseline = (uint64_t)json_integer_value(json_object_get(job, "baseline")),
+                          .baseline =
+                              (uint64_t)json_integer_value(json_object_get(job, "baseline")),
                           .baseline_from = cli_member(job, "baseline_from"),
                           .counts = counts_of(job),
                           .verdict = json_object_get(winner, "verdict"),
@@ -128,12 +136,14 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
     return code;
   cleanup_verdict struct verdict verdict = {0};
   struct error error;
-  if (!verdict_decide(samples.items, samples.n, (uint64_t)json_integer_value(json_object_get(job, "baseline")),
+  if (!verdict_decide(samples.items, samples.n,
+                      (uint64_t)json_integer_value(json_object_get(job, "baseline")),
                       (uint64_t)json_integer_value(json_object_get(job, "seed")), &verdict, &error))
     return cli_fail(EXIT_FAILED, &error);
   cleanup_json json_t *again = verdict_to_json(&verdict);
   cleanup_free char *again_text = json_canonical(again);
-  cleanup_free char *stored_text = json_canonical(json_object_get(json_object_get(job, "winner"), "verdict"));
+  cleanup_free char *stored_text =
+      json_canonical(json_object_get(json_object_get(job, "winner"), "verdict"));
   bool is_same = string_equal(again_text, stored_text);
   if (as_json) {
     cleanup_json json_t *answer = json_pack("{s:b, s:O}", "same", is_same, "verdict", again);
@@ -141,8 +151,9 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
   } else if (is_same) {
     printf("recomputed from %zu stored measurements: the same verdict\n", samples.n);
   } else {
-    printf("recomputed from %zu stored measurements: ANOTHER verdict\nstored     %s\nrecomputed %s\n", samples.n,
-           stored_text, again_text);
+    printf(
+        "recomputed from %zu stored measurements: ANOTHER verdict\nstored     %s\nrecomputed %s\n",
+        samples.n, stored_text, again_text);
   }
   return is_same ? EXIT_OK : EXIT_FAILED;
 }
@@ -165,7 +176,8 @@ static bool view_of(const struct options *options, enum view *ret) {
 
 static int refuse_without_winner(const json_t *job, const char *what) {
   struct error error;
-  error_set(&error, "job %s has no winner to %s; it is %s", cli_member(job, "job"), what, cli_member(job, "state"));
+  error_set(&error, "job %s has no winner to %s; it is %s", cli_member(job, "job"), what,
+            cli_member(job, "state"));
   return cli_fail(EXIT_FAILED, &error);
 }
 

@@ -1,4 +1,5 @@
-/* wavetune show JOB --devices: what each device of a job's final says by itself, and which of them would choose otherwise.
+/* wavetune show JOB --devices: what each device of a job's final says by itself, and which of them
+ * would choose otherwise.
  *
  * Memory: the scope's. One thread. */
 #include "cli/cli.h"
@@ -21,7 +22,8 @@ static char *device_name(const json_t *agents, const json_t *device) {
   return xasprintf("%s %s", cli_member(device, "agent"), cli_member(device, "device"));
 }
 
-/* Names the devices: agents are free to share a name, so those that do get the start of their id. */
+/* Names the devices: agents are free to share a name, so those that do get the start of their
+ * id. */
 static void devices_name(json_t *devices, const json_t *agents) {
   size_t index, other_index;
   json_t *device, *other;
@@ -32,17 +34,19 @@ static void devices_name(json_t *devices, const json_t *agents) {
   cleanup_json json_t *named = json_deep_copy(devices);
   json_array_foreach (devices, index, device)
     json_array_foreach (named, other_index, other)
-      if (index != other_index && string_equal(cli_member(device, "name"), cli_member(other, "name"))) {
-        cleanup_free char *name =
-            xasprintf("%s (%.*s)", cli_member(other, "name"), ID_SHOWN, cli_member(device, "agent"));
+      if (index != other_index &&
+          string_equal(cli_member(device, "name"), cli_member(other, "name"))) {
+        cleanup_free char *name = xasprintf("%s (%.*s)", cli_member(other, "name"), ID_SHOWN,
+                                            cli_member(device, "agent"));
         json_object_set_new(device, "name", json_string(name));
         break;
       }
 }
 
 static json_t *finalist_json(const struct device_ratio *row) {
-  json_t *finalist = json_pack("{s:I, s:f, s:f, s:I}", "config", (json_int_t)row->config, "ratio", row->ratio,
-                               "median_us", row->median_us, "processes", (json_int_t)row->n_processes);
+  json_t *finalist =
+      json_pack("{s:I, s:f, s:f, s:I}", "config", (json_int_t)row->config, "ratio", row->ratio,
+                "median_us", row->median_us, "processes", (json_int_t)row->n_processes);
   ALWAYS(finalist != NULL);
   if (isfinite(row->upper)) {
     json_object_set_new(finalist, "lower", json_real(row->lower));
@@ -51,7 +55,8 @@ static json_t *finalist_json(const struct device_ratio *row) {
   return finalist;
 }
 
-/* Adds to each device its finalists, and as `prefers` the config that it would rather have than the winner, or null. */
+/* Adds to each device its finalists, and as `prefers` the config that it would rather have than the
+ * winner, or null. */
 static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
   size_t index, first = 0, end = 0;
   json_t *device;
@@ -59,8 +64,10 @@ static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
     json_t *finalists = json_array();
     for (first = end; end < ratios->n && ratios->rows[end].device == (int64_t)index; end++)
       json_array_append_new(finalists, finalist_json(&ratios->rows[end]));
-    const struct device_ratio *preferred = device_preference(ratios, &ratios->rows[first], end - first);
-    json_object_set_new(device, "prefers", preferred ? json_integer((json_int_t)preferred->config) : json_null());
+    const struct device_ratio *preferred =
+        device_preference(ratios, &ratios->rows[first], end - first);
+    json_object_set_new(device, "prefers",
+                        preferred ? json_integer((json_int_t)preferred->config) : json_null());
     json_object_set_new(device, "finalists", finalists);
   }
 }
@@ -70,7 +77,8 @@ static double number(const json_t *object, const char *member) {
 }
 
 static void finalist_cells(struct table *table, const json_t *finalist) {
-  table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(finalist, "config")));
+  table_cell(table, "%" JSON_INTEGER_FORMAT,
+             json_integer_value(json_object_get(finalist, "config")));
   table_cell(table, "%.2f", number(finalist, "median_us"));
   table_cell(table, "%.4f", number(finalist, "ratio"));
   if (json_object_get(finalist, "upper"))
@@ -81,9 +89,9 @@ static void finalist_cells(struct table *table, const json_t *finalist) {
 }
 
 static void table_of_devices(const json_t *devices, const json_t *winner) {
-  static const struct table_column columns[] = {{"", false},        {"device", false}, {"config", true},
-                                                {"time us", true},  {"ratio", true},   {"95 % interval", false},
-                                                {"processes", true}};
+  static const struct table_column columns[] = {
+      {"", false},     {"device", false},        {"config", true},   {"time us", true},
+      {"ratio", true}, {"95 % interval", false}, {"processes", true}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t i, j;
   const json_t *device, *finalist;
@@ -101,8 +109,8 @@ static void table_of_devices(const json_t *devices, const json_t *winner) {
 /* What is to be said of one device, if anything. Returns whether it would choose otherwise. */
 static bool device_remark(const json_t *device) {
   const char *name = cli_member(device, "name");
-  const json_t *prefers = json_object_get(device, "prefers"), *finalists = json_object_get(device, "finalists"),
-               *finalist;
+  const json_t *prefers = json_object_get(device, "prefers"),
+               *finalists = json_object_get(device, "finalists"), *finalist;
   size_t index;
   if (json_is_true(json_object_get(device, "quarantined")))
     printf("%s was drained: samples of it are quarantined\n", name);
@@ -129,7 +137,8 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
     puts("no device measured the winner (*) and another finalist near it in two processes:");
     puts("what a device does and what a process does cannot be told apart");
   } else if (!others) {
-    printf("no device is known to be more than %.0f %% faster with another config than the winner (*)\n",
+    printf("no device is known to be more than %.0f %% faster with another config than the winner "
+           "(*)\n",
            100 * (VERDICT_EQUIVALENCE - 1));
   }
 }
@@ -145,18 +154,22 @@ int job_print_devices(struct http_client *client, const json_t *job, bool as_jso
     code = cli_list(client, "/v1/agents", &agents);
   if (code != EXIT_OK)
     return code;
-  if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios, &error))
+  if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios,
+                         &error))
     return cli_fail(EXIT_FAILED, &error);
   if (ratios.n == 0) {
-    error_set(&error, "the samples of job %s are not stored any more; `wavetune show %s` prints its verdict",
-              cli_member(job, "job"), cli_member(job, "job"));
+    error_set(
+        &error,
+        "the samples of job %s are not stored any more; `wavetune show %s` prints its verdict",
+        cli_member(job, "job"), cli_member(job, "job"));
     return cli_fail(EXIT_FAILED, &error);
   }
   devices_name(samples.devices, agents);
   ratios_add(samples.devices, &ratios);
   if (as_json) {
-    cleanup_json json_t *answer = json_pack("{s:s, s:O, s:b, s:O}", "job", cli_member(job, "job"), "winner", winner,
-                                            "knows_processes", ratios.knows_processes, "devices", samples.devices);
+    cleanup_json json_t *answer =
+        json_pack("{s:s, s:O, s:b, s:O}", "job", cli_member(job, "job"), "winner", winner,
+                  "knows_processes", ratios.knows_processes, "devices", samples.devices);
     cli_print_json(answer);
   } else {
     devices_print(samples.devices, winner, ratios.knows_processes);

@@ -31,7 +31,8 @@ static struct held **bucket(struct http_source *source, const struct digest *dig
   return &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
 }
 
-static struct held *held_find(struct http_source *source, enum kind kind, const struct digest *digest) {
+static struct held *held_find(struct http_source *source, enum kind kind,
+                              const struct digest *digest) {
   struct held *held = *bucket(source, digest);
   while (held && (held->kind != kind || !digest_equal(&held->digest, digest)))
     held = held->next;
@@ -53,7 +54,8 @@ static bool fail(struct http_source *source, const struct error *error) {
 }
 
 /* A 200 answer in *ret; else false, and what is not just missing ends the source. */
-static bool get(struct http_source *source, const char *path, struct http_response *ret, struct error *error) {
+static bool get(struct http_source *source, const char *path, struct http_response *ret,
+                struct error *error) {
   struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
   int64_t begin_ns = clock_monotonic_ns();
   if (!http_source_is_whole(source, error))
@@ -71,7 +73,8 @@ static bool get(struct http_source *source, const char *path, struct http_respon
     return fail(source, error);
   if (ret->status == 200)
     return true;
-  error_of(error, error_kind_of_http(ret->status), "the server answered %d to %s", ret->status, path);
+  error_of(error, error_kind_of_http(ret->status), "the server answered %d to %s", ret->status,
+           path);
   http_error_name_request(ret, error);
   return error->kind == ERROR_MISSING ? false : fail(source, error);
 }
@@ -87,7 +90,8 @@ static bool tampered(struct http_source *source, const char *what, const struct 
   return fail(source, error);
 }
 
-static bool source_kernel(void *context, const struct digest *hash, const struct kernel **ret, struct error *error) {
+static bool source_kernel(void *context, const struct digest *hash, const struct kernel **ret,
+                          struct error *error) {
   struct http_source *source = context;
   char text[DIGEST_TEXT_SIZE];
   MAGIC_CHECK(source, SOURCE_MAGIC);
@@ -103,7 +107,8 @@ static bool source_kernel(void *context, const struct digest *hash, const struct
     if (!json_parse(response.body, response.size, &answer, &reason) ||
         !kernel_parse(json_object_get(answer, "manifest"), &kernel, &reason))
       return tampered(source, "kernel", hash, &reason, error);
-    held = held_add(source, (struct held){.kind = KIND_KERNEL, .digest = kernel->hash, .kernel = kernel});
+    held = held_add(source,
+                    (struct held){.kind = KIND_KERNEL, .digest = kernel->hash, .kernel = kernel});
     if (!digest_equal(&kernel->hash, hash))
       return tampered(source, "kernel", hash, NULL, error);
   }
@@ -119,16 +124,19 @@ static bool source_build(void *context, const struct kernel *kernel, const struc
   struct held *held = held_find(source, KIND_BUILD, digest);
   if (!held) {
     cleanup_free char *path =
-        xasprintf("/v1/kernels/%s/builds/%s", digest_format(&kernel->hash, kernel_text), digest_format(digest, text));
+        xasprintf("/v1/kernels/%s/builds/%s", digest_format(&kernel->hash, kernel_text),
+                  digest_format(digest, text));
     cleanup_http_response struct http_response response = {0};
     cleanup_json json_t *json = NULL;
     struct build *build = NULL;
     struct error reason;
     if (!get(source, path, &response, error))
       return false;
-    if (!json_parse(response.body, response.size, &json, &reason) || !build_parse(json, kernel, &build, &reason))
+    if (!json_parse(response.body, response.size, &json, &reason) ||
+        !build_parse(json, kernel, &build, &reason))
       return tampered(source, "build", digest, &reason, error);
-    held = held_add(source, (struct held){.kind = KIND_BUILD, .digest = build->digest, .build = build});
+    held = held_add(source,
+                    (struct held){.kind = KIND_BUILD, .digest = build->digest, .build = build});
     if (!digest_equal(&build->digest, digest))
       return tampered(source, "build", digest, NULL, error);
   }
@@ -136,8 +144,8 @@ static bool source_build(void *context, const struct kernel *kernel, const struc
   return true;
 }
 
-static bool source_blob(void *context, const struct digest *digest, const char **ret_bytes, size_t *ret_size,
-                        struct error *error) {
+static bool source_blob(void *context, const struct digest *digest, const char **ret_bytes,
+                        size_t *ret_size, struct error *error) {
   struct http_source *source = context;
   char text[DIGEST_TEXT_SIZE];
   MAGIC_CHECK(source, SOURCE_MAGIC);
@@ -150,8 +158,10 @@ static bool source_blob(void *context, const struct digest *digest, const char *
     struct digest found = digest_of(response.body, response.size);
     if (!digest_equal(&found, digest))
       return tampered(source, "blob", digest, NULL, error);
-    held = held_add(source,
-                    (struct held){.kind = KIND_BLOB, .digest = found, .bytes = response.body, .size = response.size});
+    held = held_add(source, (struct held){.kind = KIND_BLOB,
+                                          .digest = found,
+                                          .bytes = response.body,
+                                          .size = response.size});
     response.body = NULL;
   }
   *ret_bytes = held->bytes;
@@ -164,8 +174,8 @@ struct http_source *http_source_new(struct http_client *client, int64_t deadline
   source->magic = SOURCE_MAGIC;
   source->client = client;
   source->deadline_ms = deadline_ms;
-  source->interface =
-      (struct cache_source){.context = source, .kernel = source_kernel, .build = source_build, .blob = source_blob};
+  source->interface = (struct cache_source){
+      .context = source, .kernel = source_kernel, .build = source_build, .blob = source_blob};
   return source;
 }
 
@@ -185,7 +195,9 @@ void http_source_free(struct http_source *source) {
   free(source);
 }
 
-const struct cache_source *http_source_interface(struct http_source *source) { return &source->interface; }
+const struct cache_source *http_source_interface(struct http_source *source) {
+  return &source->interface;
+}
 
 bool http_source_is_whole(const struct http_source *source, struct error *error) {
   if (source->has_failed)

@@ -28,7 +28,8 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   const char *key_text = option_text(options, "key");
   if (is_file) {
     cleanup_json json_t *json = NULL;
-    if (!json_parse_file(arguments[0], 4 << 20, &json, error) || !space_parse(json, &ret->space, error))
+    if (!json_parse_file(arguments[0], 4 << 20, &json, error) ||
+        !space_parse(json, &ret->space, error))
       return false;
     return !key_text || key_parse_text(key_text, NULL, 0, &ret->key, error) ||
            error_prefix(error, "--key %s: ", key_text);
@@ -38,7 +39,8 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   ret->space = ret->folder->space;
   const struct kernel *kernel = ret->folder->kernel;
   return !key_text ||
-         key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names, &ret->key, error) ||
+         key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names,
+                        &ret->key, error) ||
          error_prefix(error, "--key %s: ", key_text);
 }
 
@@ -47,14 +49,15 @@ static int command_space_count(struct options *options) {
   struct error error;
   if (!subject_load(options, &subject, &error))
     return cli_fail(EXIT_USAGE, &error);
-  struct space_facts facts = {
-      .key = &subject.key, .gpu_name = option_text(options, "gpu-name"), .arch = option_text(options, "arch")};
+  struct space_facts facts = {.key = &subject.key,
+                              .gpu_name = option_text(options, "gpu-name"),
+                              .arch = option_text(options, "arch")};
   uint64_t count;
   if (!space_count(subject.space, &facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count, &error))
     return cli_fail(EXIT_USAGE, &error);
   if (option_flag(options, "json")) {
-    cleanup_json json_t *answer =
-        json_pack("{s:I, s:I}", "configs", (json_int_t)count, "raw", (json_int_t)subject.space->raw_count);
+    cleanup_json json_t *answer = json_pack("{s:I, s:I}", "configs", (json_int_t)count, "raw",
+                                            (json_int_t)subject.space->raw_count);
     cli_print_json(answer);
   } else {
     printf("%" PRIu64 " of %" PRIu64 " configs hold\n", count, subject.space->raw_count);
@@ -67,8 +70,9 @@ static int command_space_expand(struct options *options) {
   struct error error;
   if (!subject_load(options, &subject, &error))
     return cli_fail(EXIT_USAGE, &error);
-  struct space_facts facts = {
-      .key = &subject.key, .gpu_name = option_text(options, "gpu-name"), .arch = option_text(options, "arch")};
+  struct space_facts facts = {.key = &subject.key,
+                              .gpu_name = option_text(options, "gpu-name"),
+                              .arch = option_text(options, "arch")};
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(subject.space, &facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, &error))
     return cli_fail(EXIT_USAGE, &error);
@@ -94,9 +98,12 @@ static int command_space_expand(struct options *options) {
 
 /* clang-format off */
 #define OPTIONS_OF_A_POINT \
-    {.name = "key", .type = OPTION_TEXT, .argument = "NAME=VALUE,…", .help = "the key that conditions read", .flag_only = true}, \
-    {.name = "gpu-name", .type = OPTION_TEXT, .argument = "NAME", .help = "gpu_name for conditions", .flag_only = true}, \
-    {.name = "arch", .type = OPTION_TEXT, .argument = "ARCH", .help = "arch for conditions", .flag_only = true}
+    {.name = "key", .type = OPTION_TEXT, .argument = "NAME=VALUE,…", \
+     .help = "the key that conditions read", .flag_only = true}, \
+    {.name = "gpu-name", .type = OPTION_TEXT, .argument = "NAME", \
+     .help = "gpu_name for conditions", .flag_only = true}, \
+    {.name = "arch", .type = OPTION_TEXT, .argument = "ARCH", \
+     .help = "arch for conditions", .flag_only = true}
 /* clang-format on */
 static const struct option_spec count_options[] = {OPTIONS_OF_A_POINT, OPTION_JSON};
 static const struct option_spec expand_options[] = {

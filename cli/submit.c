@@ -12,14 +12,17 @@ static bool search_add(const struct options *options, json_t *job, struct error 
   if (!strategy && trials == 0)
     return true;
   if (!strategy || trials == 0)
-    return error_set(error, "--search STRATEGY and --trials N go together: a search ends when its trials are used");
-  json_object_set_new(job, "search", json_pack("{s:s, s:I}", "strategy", strategy, "trials", (json_int_t)trials));
+    return error_set(
+        error,
+        "--search STRATEGY and --trials N go together: a search ends when its trials are used");
+  json_object_set_new(job, "search",
+                      json_pack("{s:s, s:I}", "strategy", strategy, "trials", (json_int_t)trials));
   return true;
 }
 
 /* What all jobs of one call share; `key` is added to each. */
-static bool job_template(const struct options *options, const struct kernel_folder *folder, json_t **ret_job,
-                         struct error *error) {
+static bool job_template(const struct options *options, const struct kernel_folder *folder,
+                         json_t **ret_job, struct error *error) {
   cleanup_json json_t *environment = NULL;
   cleanup_json json_t *job = json_object();
   if (!cli_environment(options, &environment, error))
@@ -45,8 +48,8 @@ static bool job_template(const struct options *options, const struct kernel_fold
   return true;
 }
 
-static bool job_append(json_t *jobs, const json_t *template, const struct kernel *kernel, const char *key_text,
-                       const json_t *key_json, struct error *error) {
+static bool job_append(json_t *jobs, const json_t *template, const struct kernel *kernel,
+                       const char *key_text, const json_t *key_json, struct error *error) {
   cleanup_key struct key key = {0};
   const char *const *names = (const char *const *)kernel->key_names;
   bool is_parsed = key_text ? key_parse_text(key_text, names, kernel->n_key_names, &key, error)
@@ -60,8 +63,8 @@ static bool job_append(json_t *jobs, const json_t *template, const struct kernel
 }
 
 /* Keys from --key and from the lines of --keys FILE, each a JSON object. */
-static bool jobs_collect(const struct options *options, const struct kernel_folder *folder, json_t **ret_jobs,
-                         struct error *error) {
+static bool jobs_collect(const struct options *options, const struct kernel_folder *folder,
+                         json_t **ret_jobs, struct error *error) {
   cleanup_json json_t *template = NULL;
   cleanup_json json_t *jobs = json_array();
   if (!job_template(options, folder, &template, error))
@@ -84,13 +87,14 @@ static bool jobs_collect(const struct options *options, const struct kernel_fold
       if (line[strspn(line, " \t\r")] == '\0')
         continue;
       cleanup_json json_t *key = NULL;
-      if (!json_parse(line, strlen(line), &key, error) || !job_append(jobs, template, folder->kernel, NULL, key, error))
+      if (!json_parse(line, strlen(line), &key, error) ||
+          !job_append(jobs, template, folder->kernel, NULL, key, error))
         return error_prefix(error, "%s:%zu: ", file, line_number);
     }
   }
   if (json_array_size(jobs) == 0)
-    return error_set(error,
-                     "no key to tune for: give --key NAME=VALUE,… (several times for several jobs) or --keys FILE");
+    return error_set(error, "no key to tune for: give --key NAME=VALUE,… (several times for "
+                            "several jobs) or --keys FILE");
   *ret_jobs = TAKE(jobs);
   return true;
 }
@@ -119,7 +123,8 @@ static void answer_print(const json_t *answer) {
 
 /* A job that nobody can run yet waits in silence otherwise, and --wait with it. */
 static void unmatched_warn(const json_t *answer) {
-  const json_t *agents = json_object_get(answer, "agents"), *nearest = json_object_get(agents, "nearest");
+  const json_t *agents = json_object_get(answer, "agents"),
+               *nearest = json_object_get(agents, "nearest");
   bool is_waiting = string_equal(cli_member(answer, "state"), "queued");
   if (!is_waiting || json_integer_value(json_object_get(agents, "matching")) > 0)
     return;
@@ -127,17 +132,20 @@ static void unmatched_warn(const json_t *answer) {
   fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
   if (refusing) {
     fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but take only signed kernels: %s\n",
-            json_integer_value(json_object_get(refusing, "agents")), cli_member(refusing, "reason"));
+            json_integer_value(json_object_get(refusing, "agents")),
+            cli_member(refusing, "reason"));
     return;
   }
   if (json_is_object(nearest)) {
     cleanup_free char *differences = json_dumps(json_object_get(nearest, "differences"), 0);
-    fprintf(stderr, "; the nearest, %s, differs in %s", cli_member(nearest, "name"), differences ? differences : "");
+    fprintf(stderr, "; the nearest, %s, differs in %s", cli_member(nearest, "name"),
+            differences ? differences : "");
   }
   fprintf(stderr, "; it waits until one enrols\n");
 }
 
-static int jobs_await(struct http_client *client, const struct options *options, const json_t *answers) {
+static int jobs_await(struct http_client *client, const struct options *options,
+                      const json_t *answers) {
   bool as_json = option_flag(options, "json");
   cleanup_json json_t *finished = json_array();
   int worst = EXIT_OK;
@@ -169,7 +177,8 @@ static int command_submit(struct options *options) {
   }
   cleanup_kernel_folder struct kernel_folder *folder = NULL;
   cleanup_json json_t *jobs = NULL;
-  if (!kernel_folder_load(places[0], &folder, &error) || !jobs_collect(options, folder, &jobs, &error))
+  if (!kernel_folder_load(places[0], &folder, &error) ||
+      !jobs_collect(options, folder, &jobs, &error))
     return cli_fail(EXIT_USAGE, &error);
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
@@ -230,9 +239,11 @@ static const struct option_spec submit_options[] = {
      .min = 0,
      .max = 1000000000,
      .flag_only = true,
-     .help = "device-seconds for each job, its final included: opening the kernel, loading, checking and timing "
+     .help = "device-seconds for each job, its final included: opening the kernel, loading, "
+             "checking and timing "
              "configs, not "
-             "compiling; once a config was measured, the smallest final is too, even beyond it; 0 is no limit"},
+             "compiling; once a config was measured, the smallest final is too, even beyond it; 0 "
+             "is no limit"},
     {.name = "search",
      .type = OPTION_TEXT,
      .argument = "STRATEGY",
@@ -263,9 +274,10 @@ const struct command_spec spec_submit = {
     .name = "submit",
     .arguments = "DIR[:VERSION]",
     .summary = "queue tuning jobs for a kernel, one for each key",
-    .description =
-        "Registers the kernel first where the server does not know it. Submitting the same job again is free: the "
-        "server answers with the job it has. With --wait, exits with 1 when a job failed or was cancelled.",
+    .description = "Registers the kernel first where the server does not know it. Submitting the "
+                   "same job again is free: the "
+                   "server answers with the job it has. With --wait, exits with 1 when a job "
+                   "failed or was cancelled.",
     .options = submit_options,
     .n_options = ARRAY_LENGTH(submit_options),
     .run = command_submit,

@@ -7,7 +7,8 @@ static int command_token_make(struct options *options) {
   char *const *arguments;
   struct error error;
   if (options_arguments(options, &arguments) != 1) {
-    error_set(&error, "name the token after who it is for: wavetune token make ci --role submitter");
+    error_set(&error,
+              "name the token after who it is for: wavetune token make ci --role submitter");
     return cli_fail(EXIT_USAGE, &error);
   }
   cleanup_http_client struct http_client *client = cli_connect(options);
@@ -15,15 +16,16 @@ static int command_token_make(struct options *options) {
     return EXIT_USAGE;
   const char *environment_text = option_text(options, "environment");
   cleanup_json json_t *environment = NULL, *answer = NULL;
-  if (environment_text && !json_parse(environment_text, strlen(environment_text), &environment, &error)) {
+  if (environment_text &&
+      !json_parse(environment_text, strlen(environment_text), &environment, &error)) {
     error_prefix(&error, "--environment: ");
     return cli_fail(EXIT_USAGE, &error);
   }
-  cleanup_json json_t *body =
-      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", arguments[0], "role", option_text(options, "role"),
-                "expires", option_text(options, "expires"), "agent_name", option_text(options, "agent-name"),
-                "certificate", option_text(options, "certificate"), "environment", environment, "channels",
-                option_list_json(options, "channel"));
+  cleanup_json json_t *body = json_pack(
+      "{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", arguments[0], "role",
+      option_text(options, "role"), "expires", option_text(options, "expires"), "agent_name",
+      option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
+      "environment", environment, "channels", option_list_json(options, "channel"));
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
   int code = cli_call(client, "POST", "/v1/tokens", body, &answer);
@@ -32,7 +34,8 @@ static int command_token_make(struct options *options) {
   if (option_flag(options, "json"))
     cli_print_json(answer);
   else
-    printf("%s\n", cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
+    printf("%s\n",
+           cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
   return EXIT_OK;
 }
 
@@ -47,7 +50,8 @@ static int command_token_list(struct options *options) {
     const char *revoked = cli_member(item, "revoked_at"), *expires = cli_member(item, "expires_at");
     const char *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name");
     const json_t *uses = json_object_get(item, "uses_left");
-    printf("%-24s %-10s made %s", cli_member(item, "name"), cli_member(item, "role"), cli_member(item, "created_at"));
+    printf("%-24s %-10s made %s", cli_member(item, "name"), cli_member(item, "role"),
+           cli_member(item, "created_at"));
     if (cli_member(item, "made_by")[0])
       printf(" by %s", cli_member(item, "made_by"));
     if (agent[0])
@@ -96,13 +100,15 @@ static const struct option_spec make_options[] = {
      .type = OPTION_TEXT,
      .argument = "ROLE",
      .default_text = "reader",
-     .help = "what it is for, several with a comma between: reader, demand, cache-writer, submitter, builder, "
+     .help = "what it is for, several with a comma between: reader, demand, cache-writer, "
+             "submitter, builder, "
              "publisher, agent, enrol, operator or admin",
      .flag_only = true},
     {.name = "channel",
      .type = OPTION_LIST,
      .argument = "NAME",
-     .help = "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again for more",
+     .help = "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again "
+             "for more",
      .flag_only = true},
     {.name = "expires",
      .type = OPTION_TEXT,
@@ -124,7 +130,8 @@ static const struct option_spec make_options[] = {
     {.name = "certificate",
      .type = OPTION_TEXT,
      .argument = "NAME",
-     .help = "of the role agent: make no token; the client certificate with this name stands for it",
+     .help =
+         "of the role agent: make no token; the client certificate with this name stands for it",
      .flag_only = true},
     {.name = "environment",
      .type = OPTION_TEXT,

@@ -56,8 +56,8 @@ char *config_format(const json_t *config) {
 }
 
 /* The bytes of a blob, which are what its digest says. */
-static bool blob_read(const struct blob_reader *reader, const struct digest *digest, char **ret_bytes, size_t *ret_size,
-                      struct error *error) {
+static bool blob_read(const struct blob_reader *reader, const struct digest *digest,
+                      char **ret_bytes, size_t *ret_size, struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size = 0;
   char text[DIGEST_TEXT_SIZE];
@@ -65,18 +65,20 @@ static bool blob_read(const struct blob_reader *reader, const struct digest *dig
     return false;
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
-    return error_set(error, "its bytes are damaged: their digest is %s", digest_format(&actual, text));
+    return error_set(error, "its bytes are damaged: their digest is %s",
+                     digest_format(&actual, text));
   *ret_bytes = TAKE(bytes);
   *ret_size = size;
   return true;
 }
 
-static bool code_read(const struct reviewing *reviewing, const struct digest *digest, struct code_object **ret_code,
-                      struct error *error) {
+static bool code_read(const struct reviewing *reviewing, const struct digest *digest,
+                      struct code_object **ret_code, struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size;
   cleanup_code_object struct code_object *code = NULL;
-  if (!blob_read(reviewing->reader, digest, &bytes, &size, error) || !code_object_parse(bytes, size, &code, error))
+  if (!blob_read(reviewing->reader, digest, &bytes, &size, error) ||
+      !code_object_parse(bytes, size, &code, error))
     return false;
   if (!build_code_is_for(code, reviewing->review->arch, error))
     return false;
@@ -95,13 +97,16 @@ static const struct loaded *object_load(struct reviewing *reviewing, const struc
     loaded.refused = xstrdup(error.message);
   GROW(reviewing->loaded, reviewing->n_loaded, reviewing->capacity);
   reviewing->loaded[reviewing->n_loaded] = loaded;
-  ALWAYS(json_object_set_new(reviewing->index, text, json_integer((json_int_t)reviewing->n_loaded)) == 0);
+  ALWAYS(json_object_set_new(reviewing->index, text,
+                             json_integer((json_int_t)reviewing->n_loaded)) == 0);
   return &reviewing->loaded[reviewing->n_loaded++];
 }
 
-/* Whether one object can run; *ret_resources and *ret_waves (per EU) are set as far as it was understood. */
-static bool object_check(const struct reviewing *reviewing, const json_t *variant, const json_t *object,
-                         const struct code_object *code, struct code_resources *ret_resources, double *ret_waves,
+/* Whether one object can run; *ret_resources and *ret_waves (per EU) are set as far as it was
+ * understood. */
+static bool object_check(const struct reviewing *reviewing, const json_t *variant,
+                         const json_t *object, const struct code_object *code,
+                         struct code_resources *ret_resources, double *ret_waves,
                          struct error *error) {
   struct build_launch launch;
   const struct code_kernel *kernel;
@@ -109,13 +114,16 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
       !code_object_kernel(code, launch.name, &kernel, error))
     return false;
   *ret_resources = kernel->resources;
-  struct workgroup workgroup = {.threads = launch.warps * launch.warp_size,
-                                .registers = kernel->resources.vgprs,
-                                .lds_bytes = launch.shared_bytes +
-                                             (kernel->resources.lds_bytes > 0 ? kernel->resources.lds_bytes : 0)};
-  if (kernel->resources.workgroup_max != CODE_UNKNOWN && workgroup.threads > kernel->resources.workgroup_max)
-    return error_set(error, "it is launched with %" PRId64 " threads and was compiled for at most %" PRId64,
-                     workgroup.threads, kernel->resources.workgroup_max);
+  struct workgroup workgroup = {
+      .threads = launch.warps * launch.warp_size,
+      .registers = kernel->resources.vgprs,
+      .lds_bytes = launch.shared_bytes +
+                   (kernel->resources.lds_bytes > 0 ? kernel->resources.lds_bytes : 0)};
+  if (kernel->resources.workgroup_max != CODE_UNKNOWN &&
+      workgroup.threads > kernel->resources.workgroup_max)
+    return error_set(
+        error, "it is launched with %" PRId64 " threads and was compiled for at most %" PRId64,
+        workgroup.threads, kernel->resources.workgroup_max);
   if (reviewing->target && !workgroup_fits(reviewing->target, &workgroup, error))
     return error_prefix(error, "it ");
   if (reviewing->target)
@@ -141,7 +149,8 @@ static void files_check(struct reviewing *reviewing, const json_t *object, const
     if (is_digest)
       ALWAYS(json_object_set_new(reviewing->files, text, json_true()) == 0);
     if (!is_digest || !blob_read(reviewing->reader, &digest, &bytes, &size, &error))
-      review_find(&reviewing->review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "file \"%s\" of %s: %s", name, config,
+      review_find(&reviewing->review->findings, REVIEW_REFUSED, SOURCE_BUILDS,
+                  "file \"%s\" of %s: %s", name, config,
                   is_digest ? error.message : "its digest is no digest");
   }
 }
@@ -157,35 +166,40 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
   bool is_ok = json_get_digest(object, "", "digest", JSON_REQUIRED, &digest, &error);
   if (is_ok) {
     const struct loaded *loaded = object_load(reviewing, &digest);
-    is_ok = loaded->code ? object_check(reviewing, variant, object, loaded->code, &resources, &waves, &error)
-                         : error_set(&error, "%s", loaded->refused);
+    is_ok = loaded->code
+                ? object_check(reviewing, variant, object, loaded->code, &resources, &waves, &error)
+                : error_set(&error, "%s", loaded->refused);
   }
   if (!is_ok && review->n_refused++ < FINDINGS_MAX)
-    review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "the object of variant %zu, %s: %s", variant_index,
-                config, error.message);
+    review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS,
+                "the object of variant %zu, %s: %s", variant_index, config, error.message);
   review->n_spilling += code_resources_spills(&resources) > 0;
   review->resources[review->n_objects++] = resources;
   json_t *shared = json_object_get(json_object_get(object, "metadata"), "shared");
-  json_t *item = json_pack("{s:I, s:O?, s:O?, s:o, s:O?, s:o, s:o}", "variant", (json_int_t)variant_index, "config",
-                           json_object_get(object, "config"), "digest", json_object_get(object, "digest"), "resources",
-                           code_resources_to_json(&resources), "shared", json_is_integer(shared) ? shared : NULL,
-                           "waves_per_eu", waves > 0 ? json_real(waves) : json_null(), "refused",
-                           is_ok ? json_null() : json_string(error.message));
+  json_t *item = json_pack(
+      "{s:I, s:O?, s:O?, s:o, s:O?, s:o, s:o}", "variant", (json_int_t)variant_index, "config",
+      json_object_get(object, "config"), "digest", json_object_get(object, "digest"), "resources",
+      code_resources_to_json(&resources), "shared", json_is_integer(shared) ? shared : NULL,
+      "waves_per_eu", waves > 0 ? json_real(waves) : json_null(), "refused",
+      is_ok ? json_null() : json_string(error.message));
   ALWAYS(item && json_array_append_new(review->objects, item) == 0);
   files_check(reviewing, object, config);
 }
 
-static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **ret_variants, struct error *error) {
+static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **ret_variants,
+                      struct error *error) {
   json_t *toolchain = NULL;
   const char *arch = NULL, *triton = NULL;
   if (!json_is_object(json))
     return error_set(error, "a build must be an object");
   if (!json_get_string(json, "", "arch", JSON_REQUIRED, &arch, error) ||
-      !json_get_integer(json, "", "warp_size", JSON_REQUIRED, 1, 1024, &reviewing->warp_size, error) ||
+      !json_get_integer(json, "", "warp_size", JSON_REQUIRED, 1, 1024, &reviewing->warp_size,
+                        error) ||
       !json_get_object(json, "", "toolchain", JSON_OPTIONAL, &toolchain, error) ||
       !json_get_array(json, "", "variants", JSON_REQUIRED, ret_variants, error))
     return false;
-  if (toolchain && !json_get_string(toolchain, "/toolchain", "triton", JSON_OPTIONAL, &triton, error))
+  if (toolchain &&
+      !json_get_string(toolchain, "/toolchain", "triton", JSON_OPTIONAL, &triton, error))
     return false;
   size_t n = 0, i;
   json_t *variant;
@@ -200,12 +214,16 @@ static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **
   return true;
 }
 
-bool build_review_make(const json_t *json, const struct kernel *kernel, const struct blob_reader *reader,
-                       struct build_review **ret_review, struct error *error) {
+bool build_review_make(const json_t *json, const struct kernel *kernel,
+                       const struct blob_reader *reader, struct build_review **ret_review,
+                       struct error *error) {
   cleanup_build_review struct build_review *review = xcalloc(1, sizeof *review);
   review->objects = json_array();
-  __attribute__((cleanup(reviewing_release))) struct reviewing reviewing = {
-      .review = review, .kernel = kernel, .reader = reader, .index = json_object(), .files = json_object()};
+  __attribute__((cleanup(reviewing_release))) struct reviewing reviewing = {.review = review,
+                                                                            .kernel = kernel,
+                                                                            .reader = reader,
+                                                                            .index = json_object(),
+                                                                            .files = json_object()};
   json_t *variants = NULL, *variant, *object;
   size_t i, j;
   if (!head_read(json, &reviewing, &variants, error))
@@ -214,7 +232,8 @@ bool build_review_make(const json_t *json, const struct kernel *kernel, const st
   json_array_foreach (variants, i, variant) {
     struct error disagreement;
     if (kernel && !build_signature_agrees(kernel, variant, &disagreement))
-      review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "variant %zu: %s", i, disagreement.message);
+      review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "variant %zu: %s", i,
+                  disagreement.message);
     json_array_foreach (json_object_get(variant, "objects"), j, object)
       object_review(&reviewing, variant, i, object);
     review->n_failed += json_array_size(json_object_get(variant, "failed"));
@@ -227,7 +246,8 @@ bool build_review_make(const json_t *json, const struct kernel *kernel, const st
                 review->n_refused - FINDINGS_MAX);
   if (review->n_spilling)
     review_find(&review->findings, REVIEW_WARNING, SOURCE_AMD_GUIDE,
-                "%zu of %zu objects spill registers: they are measured last", review->n_spilling, review->n_objects);
+                "%zu of %zu objects spill registers: they are measured last", review->n_spilling,
+                review->n_objects);
   *ret_review = TAKE(review);
   return true;
 }

@@ -10,7 +10,8 @@ const char *review_severity_name(enum review_severity severity) {
   return names[severity];
 }
 
-/* Sentences quote what a stranger wrote: it must not drive a terminal. C1 controls are two bytes in UTF-8. */
+/* Sentences quote what a stranger wrote: it must not drive a terminal. C1 controls are two bytes in
+ * UTF-8. */
 static void make_plain(char *text) {
   for (unsigned char *c = (unsigned char *)text; *c; c++) {
     if (*c < ' ' || *c == 0x7f)
@@ -20,8 +21,8 @@ static void make_plain(char *text) {
   }
 }
 
-void review_find(struct review_findings *findings, enum review_severity severity, const char *source,
-                 const char *format, ...) {
+void review_find(struct review_findings *findings, enum review_severity severity,
+                 const char *source, const char *format, ...) {
   char *sentence = NULL;
   va_list arguments;
   va_start(arguments, format);
@@ -50,8 +51,8 @@ json_t *review_findings_to_json(const struct review_findings *findings) {
   json_t *array = json_array();
   for (size_t i = 0; i < findings->n; i++) {
     const struct review_finding *finding = &findings->items[i];
-    json_t *item = json_pack("{s:s, s:s, s:s}", "severity", review_severity_name(finding->severity), "sentence",
-                             finding->sentence, "source", finding->source);
+    json_t *item = json_pack("{s:s, s:s, s:s}", "severity", review_severity_name(finding->severity),
+                             "sentence", finding->sentence, "source", finding->source);
     ALWAYS(item && json_array_append_new(array, item) == 0);
   }
   return array;

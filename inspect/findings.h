@@ -1,4 +1,5 @@
-/* What reviews find: sentences for a person, each with how much it matters and where the rule comes from.
+/* What reviews find: sentences for a person, each with how much it matters and where the rule comes
+ * from.
  *
  * Memory: findings own their sentences; sources are static texts. Threads: plain value. */
 #ifndef WAVETUNE_INSPECT_FINDINGS_H
@@ -7,7 +8,8 @@
 #include "common/base/json.h"
 
 /* Documents and programs that rules come from. */
-#define SOURCE_AMD_GUIDE "AMD, MI300X workload optimization guide: Triton kernel performance optimization"
+#define SOURCE_AMD_GUIDE                                                                           \
+  "AMD, MI300X workload optimization guide: Triton kernel performance optimization"
 #define SOURCE_AMD_ISA "AMD, MI300X workload optimization guide: assembly analysis"
 #define SOURCE_AMD_IR "AMD, MI300X workload optimization guide: IR analysis"
 
@@ -30,8 +32,8 @@ struct review_findings {
 }; /* starts as {0} */
 
 /* The text is UTF-8; control characters in it become '?'. */
-void review_find(struct review_findings *findings, enum review_severity severity, const char *source,
-                 const char *format, ...) printf_like(4, 5);
+void review_find(struct review_findings *findings, enum review_severity severity,
+                 const char *source, const char *format, ...) printf_like(4, 5);
 void review_findings_release(struct review_findings *findings);
 
 size_t review_count(const struct review_findings *findings, enum review_severity severity);

@@ -8,10 +8,10 @@
 
 #include "common/program/cli.h"
 
-#define INSPECT_COMMANDS(COMMAND)                                                                                      \
-  COMMAND(kernel_check)                                                                                                \
-  COMMAND(occupancy)                                                                                                   \
-  COMMAND(utilization)                                                                                                 \
+#define INSPECT_COMMANDS(COMMAND)                                                                  \
+  COMMAND(kernel_check)                                                                            \
+  COMMAND(occupancy)                                                                               \
+  COMMAND(utilization)                                                                             \
   COMMAND(simulate)
 
 /* Each command's file defines its row of the table, `const struct command_spec spec_NAME`. */
@@ -21,6 +21,7 @@ INSPECT_COMMANDS(X)
 
 /* `show JOB --asm` or `--ttgir` (show_code.c): prints the winner's assembly or TTGIR; with as_json,
  * a review of it too. Returns an exit code; where that is not EXIT_OK it said why on stderr. */
-must_check int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm, bool as_json);
+must_check int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
+                                  bool as_json);
 
 #endif

@@ -1,7 +1,8 @@
-/* Blocks, dominators (Cooper, Harvey, Kennedy: "A simple, fast dominance algorithm") and natural loops.
+/* Blocks, dominators (Cooper, Harvey, Kennedy: "A simple, fast dominance algorithm") and natural
+ * loops.
  *
- * Blocks are numbered by address, and once more in reverse postorder of a walk from the first one; what the walk does
- * not reach belongs to no loop. Memory: see isa_flow.h. Threads: any. */
+ * Blocks are numbered by address, and once more in reverse postorder of a walk from the first one;
+ * what the walk does not reach belongs to no loop. Memory: see isa_flow.h. Threads: any. */
 #include "inspect/isa_flow.h"
 
 #define NONE (-1)
@@ -19,7 +20,8 @@ struct graph {
   size_t n_order;
   int *order;           /* blocks in reverse postorder */
   int *dominators;      /* of each place in the order: the place of its immediate dominator */
-  size_t *before_first; /* of each place: where its predecessors begin in `before`; one more at the end */
+  size_t *before_first; /* of each place: where its predecessors begin in `before`; one more at the
+                           end */
   int *before;          /* places in the order */
   int64_t steps;
 };
@@ -33,7 +35,8 @@ static void graph_release(struct graph *graph) {
 }
 
 /* The instruction at `address`, or n. */
-static size_t instruction_at(const struct isa_instruction *instructions, size_t n, uint64_t address) {
+static size_t instruction_at(const struct isa_instruction *instructions, size_t n,
+                             uint64_t address) {
   size_t low = 0, high = n;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -49,14 +52,18 @@ static bool goes_elsewhere(const struct isa_instruction *instruction) {
   return instruction->flow == ISA_BRANCH || instruction->flow == ISA_JUMP;
 }
 
-/* Blocks begin at targets of branches and behind what does not simply go on. *ret_block_of: of each instruction. */
-static void blocks_make(struct graph *graph, const struct isa_instruction *instructions, size_t n, int **ret_block_of) {
+/* Blocks begin at targets of branches and behind what does not simply go on. *ret_block_of: of each
+ * instruction. */
+static void blocks_make(struct graph *graph, const struct isa_instruction *instructions, size_t n,
+                        int **ret_block_of) {
   cleanup_free bool *leads = xcalloc(n, sizeof *leads);
   leads[0] = true;
   for (size_t i = 0; i < n; i++) {
     if (instructions[i].flow != ISA_NEXT && i + 1 < n)
       leads[i + 1] = true;
-    size_t target = goes_elsewhere(&instructions[i]) ? instruction_at(instructions, n, instructions[i].target) : n;
+    size_t target = goes_elsewhere(&instructions[i])
+                        ? instruction_at(instructions, n, instructions[i].target)
+                        : n;
     if (target < n)
       leads[target] = true;
   }
@@ -75,7 +82,9 @@ static void blocks_make(struct graph *graph, const struct isa_instruction *instr
       continue;
     if (i + 1 < n && (instructions[i].flow == ISA_NEXT || instructions[i].flow == ISA_BRANCH))
       block->successors[0] = block_of[i + 1];
-    size_t target = goes_elsewhere(&instructions[i]) ? instruction_at(instructions, n, instructions[i].target) : n;
+    size_t target = goes_elsewhere(&instructions[i])
+                        ? instruction_at(instructions, n, instructions[i].target)
+                        : n;
     if (target < n)
       block->successors[1] = block_of[target];
   }
@@ -180,10 +189,10 @@ static int outermost(struct graph *graph, const struct isa_flow_loops *loops, in
   return loop;
 }
 
-/* What flows into the loop's ways back, without its head: walked from behind. Loops inside were found before and are
- * taken whole. `heads` of loops, `loop_of` of places. */
-static void body_take(struct graph *graph, struct isa_flow_loops *loops, const int *heads, int *loop_of, int loop,
-                      int *stack, size_t depth) {
+/* What flows into the loop's ways back, without its head: walked from behind. Loops inside were
+ * found before and are taken whole. `heads` of loops, `loop_of` of places. */
+static void body_take(struct graph *graph, struct isa_flow_loops *loops, const int *heads,
+                      int *loop_of, int loop, int *stack, size_t depth) {
   while (depth && graph->steps < STEPS_MAX) {
     int place = stack[--depth], from = place;
     graph->steps++;
@@ -202,8 +211,8 @@ static void body_take(struct graph *graph, struct isa_flow_loops *loops, const i
 }
 
 /* Inner heads come later in the order than outer ones, so the places are walked from the last. */
-static void loops_make(struct graph *graph, const struct isa_instruction *instructions, int *loop_of,
-                       struct isa_flow_loops *loops) {
+static void loops_make(struct graph *graph, const struct isa_instruction *instructions,
+                       int *loop_of, struct isa_flow_loops *loops) {
   size_t capacity = 0, heads_capacity = 0;
   cleanup_free int *heads = NULL;
   cleanup_free int *stack = xcalloc(4 * graph->n_order + 4, sizeof *stack);
@@ -220,7 +229,8 @@ static void loops_make(struct graph *graph, const struct isa_instruction *instru
     int loop = (int)loops->n;
     heads[loops->n] = head;
     loops->loops[loops->n++] = (struct isa_flow_loop){
-        .head = instructions[graph->blocks[graph->order[head]].first].address, .parent = ISA_NO_LOOP};
+        .head = instructions[graph->blocks[graph->order[head]].first].address,
+        .parent = ISA_NO_LOOP};
     if (loop_of[head] == ISA_NO_LOOP)
       loop_of[head] = loop;
     body_take(graph, loops, heads, loop_of, loop, stack, depth);
@@ -244,9 +254,11 @@ bool isa_flow_find(const struct isa_instruction *instructions, size_t n, struct 
     loop_of[i] = ISA_NO_LOOP;
   loops_make(&graph, instructions, loop_of, &loops);
   if (graph.steps >= STEPS_MAX)
-    return error_set(error, "the branches of these %zu instructions are too tangled to find their loops", n);
+    return error_set(
+        error, "the branches of these %zu instructions are too tangled to find their loops", n);
   for (size_t i = loops.n; i-- > 0;)
-    loops.loops[i].depth = loops.loops[i].parent == ISA_NO_LOOP ? 1 : loops.loops[loops.loops[i].parent].depth + 1;
+    loops.loops[i].depth =
+        loops.loops[i].parent == ISA_NO_LOOP ? 1 : loops.loops[loops.loops[i].parent].depth + 1;
   loops.loop_of = xcalloc(n, sizeof *loops.loop_of);
   for (size_t i = 0; i < n; i++) {
     int place = graph.blocks[block_of[i]].order;

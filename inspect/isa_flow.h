@@ -1,8 +1,8 @@
 /* The loops of a function, from its branches.
  *
- * A loop is a set of blocks with one head that dominates them all and at least one way back to it. Cycles that are
- * entered at several places are no loops here: compilers make none on purpose.
- * The work is bounded: code too tangled to be decided within the bound is an error.
+ * A loop is a set of blocks with one head that dominates them all and at least one way back to it.
+ * Cycles that are entered at several places are no loops here: compilers make none on purpose. The
+ * work is bounded: code too tangled to be decided within the bound is an error.
  *
  * Memory: a flow owns its arrays. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_ISA_FLOW_H
@@ -26,8 +26,8 @@ struct isa_flow_loops {
 };
 
 /* `instructions` by rising address. */
-must_check bool isa_flow_find(const struct isa_instruction *instructions, size_t n, struct isa_flow_loops *ret,
-                              struct error *error);
+must_check bool isa_flow_find(const struct isa_instruction *instructions, size_t n,
+                              struct isa_flow_loops *ret, struct error *error);
 void isa_flow_release(struct isa_flow_loops *loops);
 #define cleanup_isa_flow __attribute__((cleanup(isa_flow_release)))
 

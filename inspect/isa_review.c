@@ -48,11 +48,12 @@ static int64_t sum(const int64_t widths[ISA_WIDTHS], int64_t bytes_min, int64_t 
 static int64_t sum_all(const int64_t widths[ISA_WIDTHS]) { return sum(widths, 0, INT64_MAX); }
 
 static int64_t memory_accesses(const struct isa_counts *counts) {
-  return sum_all(counts->global_loads) + sum_all(counts->global_stores) + sum_all(counts->lds_reads) +
-         sum_all(counts->lds_writes) + counts->atomics;
+  return sum_all(counts->global_loads) + sum_all(counts->global_stores) +
+         sum_all(counts->lds_reads) + sum_all(counts->lds_writes) + counts->atomics;
 }
 
-static void matrix_count(struct isa_function *function, const struct isa_instruction *instruction, bool is_in_loop) {
+static void matrix_count(struct isa_function *function, const struct isa_instruction *instruction,
+                         bool is_in_loop) {
   struct isa_matrix *matrix = NULL;
   for (size_t i = 0; i < function->n_matrix && !matrix; i++) {
     if (strlen(function->matrix[i].name) == instruction->name_length &&
@@ -82,8 +83,9 @@ static void choose_hot(struct isa_function *function) {
   for (size_t i = 0; i < function->n_loops; i++) {
     struct isa_loop *loop = &function->loops[i];
     int64_t matrix = loop->counts.matrix, accesses = memory_accesses(&loop->counts);
-    if (matrix + accesses > 0 && (!hot || matrix > hot->counts.matrix ||
-                                  (matrix == hot->counts.matrix && accesses > memory_accesses(&hot->counts))))
+    if (matrix + accesses > 0 &&
+        (!hot || matrix > hot->counts.matrix ||
+         (matrix == hot->counts.matrix && accesses > memory_accesses(&hot->counts))))
       hot = loop;
   }
   if (hot)
@@ -96,7 +98,8 @@ static char *widths_format(const int64_t widths[ISA_WIDTHS], int64_t bytes_below
   for (int i = ISA_WIDTHS - 1; i >= 0; i--) {
     if (!widths[i] || isa_width_bytes[i] >= bytes_below)
       continue;
-    char *longer = xasprintf("%s%s%" PRId64 " × %" PRId64, text, text[0] ? ", " : "", isa_width_bytes[i], widths[i]);
+    char *longer = xasprintf("%s%s%" PRId64 " × %" PRId64, text, text[0] ? ", " : "",
+                             isa_width_bytes[i], widths[i]);
     free(text);
     text = longer;
   }
@@ -104,28 +107,34 @@ static char *widths_format(const int64_t widths[ISA_WIDTHS], int64_t bytes_below
 }
 
 /* Says that some of `widths` are narrower than `bytes_wanted`, where they are. */
-static void find_narrow(struct review_findings *findings, enum review_severity severity, const char *where,
-                        const int64_t widths[ISA_WIDTHS], int64_t bytes_wanted, const char *what, const char *advice) {
+static void find_narrow(struct review_findings *findings, enum review_severity severity,
+                        const char *where, const int64_t widths[ISA_WIDTHS], int64_t bytes_wanted,
+                        const char *what, const char *advice) {
   int64_t narrow = sum(widths, 0, bytes_wanted - 1);
   if (!narrow)
     return;
   cleanup_free char *list = widths_format(widths, bytes_wanted);
   review_find(findings, severity, SOURCE_AMD_ISA,
-              "%s: %" PRId64 " of %" PRId64 " %s move less than %" PRId64 " bytes a lane (bytes × times: %s); %s",
+              "%s: %" PRId64 " of %" PRId64 " %s move less than %" PRId64
+              " bytes a lane (bytes × times: %s); %s",
               where, narrow, sum_all(widths), what, bytes_wanted, list, advice);
 }
 
 static void review_loop(struct review_findings *findings, const struct isa_loop *loop) {
   const struct isa_counts *counts = &loop->counts;
   enum review_severity severity = loop->is_hot ? REVIEW_WARNING : REVIEW_HINT;
-  cleanup_free char *where = xasprintf("%s at +0x%" PRIx64, loop->is_hot ? "the hot loop" : "the loop", loop->at);
+  cleanup_free char *where =
+      xasprintf("%s at +0x%" PRIx64, loop->is_hot ? "the hot loop" : "the loop", loop->at);
   find_narrow(findings, severity, where, counts->global_loads, 16, "global loads",
-              "dwordx4 is expected: make the fastest dimension contiguous and its alignment known (divisible by 16), "
+              "dwordx4 is expected: make the fastest dimension contiguous and its alignment known "
+              "(divisible by 16), "
               "and give each thread 16 bytes of it");
   find_narrow(findings, severity, where, counts->lds_reads, 8, "LDS reads",
-              "b128 or b64 is expected: the order in LDS is not the order in which the operand is read; store it "
+              "b128 or b64 is expected: the order in LDS is not the order in which the operand is "
+              "read; store it "
               "transposed, or try kpack 2");
-  find_narrow(findings, REVIEW_HINT, where, counts->lds_writes, 8, "LDS writes", "b128 or b64 is expected");
+  find_narrow(findings, REVIEW_HINT, where, counts->lds_writes, 8, "LDS writes",
+              "b128 or b64 is expected");
   if (counts->scratch_loads + counts->scratch_stores)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
                 "%s: %" PRId64 " loads from and %" PRId64
@@ -134,23 +143,28 @@ static void review_loop(struct review_findings *findings, const struct isa_loop 
                 where, counts->scratch_loads, counts->scratch_stores);
   if (counts->waits_for_loads && sum_all(counts->global_loads))
     review_find(findings, REVIEW_HINT, SOURCE_AMD_ISA,
-                "%s: %" PRId64 " of %" PRId64 " waits are a full stop for every global load in flight (vmcnt(0)); with "
+                "%s: %" PRId64 " of %" PRId64
+                " waits are a full stop for every global load in flight (vmcnt(0)); with "
                 "more stages some would stay in flight",
                 where, counts->waits_for_loads, counts->waits);
   if (counts->accvgpr_moves)
-    review_find(findings, loop->is_hot ? REVIEW_WARNING : REVIEW_HINT, SOURCE_AMD_ISA,
-                "%s: %" PRId64
-                " moves between VGPRs and AGPRs: registers are short, or the accumulator is converted in "
-                "the loop",
-                where, counts->accvgpr_moves);
+    review_find(
+        findings, loop->is_hot ? REVIEW_WARNING : REVIEW_HINT, SOURCE_AMD_ISA,
+        "%s: %" PRId64
+        " moves between VGPRs and AGPRs: registers are short, or the accumulator is converted in "
+        "the loop",
+        where, counts->accvgpr_moves);
   if (counts->flat)
-    review_find(findings, REVIEW_HINT, SOURCE_AMD_ISA,
-                "%s: %" PRId64 " flat accesses, which wait for LDS and global memory alike: the compiler does not know "
-                "that these pointers are global",
-                where, counts->flat);
+    review_find(
+        findings, REVIEW_HINT, SOURCE_AMD_ISA,
+        "%s: %" PRId64
+        " flat accesses, which wait for LDS and global memory alike: the compiler does not know "
+        "that these pointers are global",
+        where, counts->flat);
 }
 
-static void review_resources(struct review_findings *findings, const struct code_resources *resources) {
+static void review_resources(struct review_findings *findings,
+                             const struct code_resources *resources) {
   int64_t spills = code_resources_spills(resources);
   if (spills > 0 && resources->vgpr_spills != CODE_UNKNOWN)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_GUIDE,
@@ -160,8 +174,8 @@ static void review_resources(struct review_findings *findings, const struct code
                 resources->vgpr_spills, resources->sgpr_spills);
   else if (resources->scratch_bytes > 0)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%" PRId64
-                " bytes of scratch a lane and no spills: an array is indexed by what is not known when it is "
+                "%" PRId64 " bytes of scratch a lane and no spills: an array is indexed by what is "
+                "not known when it is "
                 "compiled",
                 resources->scratch_bytes);
 }
@@ -170,15 +184,17 @@ static void review_function(struct isa_function *function, const struct code_res
   struct review_findings *findings = &function->findings;
   for (size_t i = 0; i < function->n_loops; i++)
     review_loop(findings, &function->loops[i]);
-  find_narrow(findings, REVIEW_HINT, "the kernel", function->counts.global_stores, 8, "global stores",
-              "a last conversion of the layout through LDS would make them wider (no OPTIMIZE_EPILOGUE)");
+  find_narrow(
+      findings, REVIEW_HINT, "the kernel", function->counts.global_stores, 8, "global stores",
+      "a last conversion of the layout through LDS would make them wider (no OPTIMIZE_EPILOGUE)");
   for (size_t i = 0; i < function->n_matrix; i++) {
-    if (string_starts(function->matrix[i].name, "v_mfma_") && strstr(function->matrix[i].name, "_32x32x"))
-      review_find(
-          findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-          "%s is used; for a GEMM the 16x16 instructions are faster on MI300X (matrix_instr_nonkdim 16), for two "
-          "fused ones 32x32 may be",
-          function->matrix[i].name);
+    if (string_starts(function->matrix[i].name, "v_mfma_") &&
+        strstr(function->matrix[i].name, "_32x32x"))
+      review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                  "%s is used; for a GEMM the 16x16 instructions are faster on MI300X "
+                  "(matrix_instr_nonkdim 16), for two "
+                  "fused ones 32x32 may be",
+                  function->matrix[i].name);
   }
   if (resources)
     review_resources(findings, resources);
@@ -192,7 +208,8 @@ static bool function_make(struct isa_function *function, const struct reading *r
   function->n_loops = flow.n;
   function->loops = xcalloc(flow.n, sizeof *function->loops);
   for (size_t i = 0; i < flow.n; i++)
-    function->loops[i] = (struct isa_loop){.at = flow.loops[i].head - reading->start, .depth = flow.loops[i].depth};
+    function->loops[i] =
+        (struct isa_loop){.at = flow.loops[i].head - reading->start, .depth = flow.loops[i].depth};
   for (size_t i = 0; i < reading->n; i++) {
     const struct isa_instruction *instruction = &reading->instructions[i];
     int loop = flow.loop_of[i];
@@ -209,7 +226,8 @@ static bool function_make(struct isa_function *function, const struct reading *r
   return true;
 }
 
-static const struct code_resources *resources_of(const struct code_object *object, const char *name) {
+static const struct code_resources *resources_of(const struct code_object *object,
+                                                 const char *name) {
   for (size_t i = 0; object && i < object->n_kernels; i++) {
     if (string_equal(object->kernels[i].name, name))
       return &object->kernels[i].resources;
@@ -220,7 +238,8 @@ static const struct code_resources *resources_of(const struct code_object *objec
 static void reading_release(struct reading *reading) { free(reading->instructions); }
 
 /* The lines from behind a label to the next one. */
-static bool read_function(const char **line, struct reading *reading, size_t *instructions, struct error *error) {
+static bool read_function(const char **line, struct reading *reading, size_t *instructions,
+                          struct error *error) {
   const char *name;
   size_t length;
   uint64_t address;
@@ -229,9 +248,11 @@ static bool read_function(const char **line, struct reading *reading, size_t *in
     struct isa_instruction instruction;
     if (isa_decode(*line, &instruction)) {
       if (++*instructions > ISA_INSTRUCTIONS_MAX)
-        return error_set(error, "the disassembly has more than %d instructions", ISA_INSTRUCTIONS_MAX);
+        return error_set(error, "the disassembly has more than %d instructions",
+                         ISA_INSTRUCTIONS_MAX);
       if (reading->n && instruction.address <= reading->instructions[reading->n - 1].address)
-        return error_set(error, "the disassembly's addresses do not rise at %" PRIx64, instruction.address);
+        return error_set(error, "the disassembly's addresses do not rise at %" PRIx64,
+                         instruction.address);
       GROW(reading->instructions, reading->n, reading->capacity);
       reading->instructions[reading->n++] = instruction;
     }
@@ -241,8 +262,8 @@ static bool read_function(const char **line, struct reading *reading, size_t *in
   return true;
 }
 
-bool isa_review_make(const char *text, const struct code_object *object, struct isa_review **ret_review,
-                     struct error *error) {
+bool isa_review_make(const char *text, const struct code_object *object,
+                     struct isa_review **ret_review, struct error *error) {
   cleanup_isa_review struct isa_review *review = xcalloc(1, sizeof *review);
   __attribute__((cleanup(reading_release))) struct reading reading = {0};
   size_t capacity = 0, instructions = 0;
@@ -267,7 +288,9 @@ bool isa_review_make(const char *text, const struct code_object *object, struct 
       return false;
   }
   if (!instructions)
-    return error_set(error, "the text has no instructions of a named function, as `llvm-objdump -d` prints them");
+    return error_set(
+        error,
+        "the text has no instructions of a named function, as `llvm-objdump -d` prints them");
   *ret_review = TAKE(review);
   return true;
 }
@@ -295,25 +318,25 @@ const struct isa_function *isa_review_function(const struct isa_review *review, 
 }
 
 /* What is counted plainly: X(member, heading) */
-#define PLAIN_COUNTS(X)                                                                                                \
-  X(instructions, "instructions")                                                                                      \
-  X(matrix, "matrix instructions")                                                                                     \
-  X(flat, "flat accesses")                                                                                             \
-  X(to_lds, "loads into LDS")                                                                                          \
-  X(atomics, "atomics")                                                                                                \
-  X(scratch_loads, "scratch loads")                                                                                    \
-  X(scratch_stores, "scratch stores")                                                                                  \
-  X(accvgpr_moves, "AGPR moves")                                                                                       \
-  X(waits, "waits")                                                                                                    \
-  X(waits_for_loads, "vmcnt(0)")                                                                                       \
-  X(waits_for_lds, "lgkmcnt(0)")                                                                                       \
+#define PLAIN_COUNTS(X)                                                                            \
+  X(instructions, "instructions")                                                                  \
+  X(matrix, "matrix instructions")                                                                 \
+  X(flat, "flat accesses")                                                                         \
+  X(to_lds, "loads into LDS")                                                                      \
+  X(atomics, "atomics")                                                                            \
+  X(scratch_loads, "scratch loads")                                                                \
+  X(scratch_stores, "scratch stores")                                                              \
+  X(accvgpr_moves, "AGPR moves")                                                                   \
+  X(waits, "waits")                                                                                \
+  X(waits_for_loads, "vmcnt(0)")                                                                   \
+  X(waits_for_lds, "lgkmcnt(0)")                                                                   \
   X(barriers, "barriers")
 
 /* What is counted by width. */
-#define WIDTH_COUNTS(X)                                                                                                \
-  X(global_loads, "global loads")                                                                                      \
-  X(global_stores, "global stores")                                                                                    \
-  X(lds_reads, "LDS reads")                                                                                            \
+#define WIDTH_COUNTS(X)                                                                            \
+  X(global_loads, "global loads")                                                                  \
+  X(global_stores, "global stores")                                                                \
+  X(lds_reads, "LDS reads")                                                                        \
   X(lds_writes, "LDS writes")
 
 /* {"16": 2, "4": 8}: bytes a lane and how often. */
@@ -330,10 +353,12 @@ static json_t *widths_to_json(const int64_t widths[ISA_WIDTHS]) {
 
 static json_t *counts_to_json(const struct isa_counts *counts) {
   json_t *json = json_object();
-#define X(member, heading) ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
+#define X(member, heading)                                                                         \
+  ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
   PLAIN_COUNTS(X)
 #undef X
-#define X(member, heading) ALWAYS(json_object_set_new(json, #member, widths_to_json(counts->member)) == 0);
+#define X(member, heading)                                                                         \
+  ALWAYS(json_object_set_new(json, #member, widths_to_json(counts->member)) == 0);
   WIDTH_COUNTS(X)
 #undef X
   return json;
@@ -350,8 +375,8 @@ json_t *isa_function_to_json(const struct isa_function *function) {
            json_array_append_new(loops, item) == 0);
   }
   for (size_t i = 0; i < function->n_matrix; i++) {
-    json_t *item = json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count, "in_loops",
-                             (json_int_t)function->matrix[i].count_in_loops);
+    json_t *item = json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count,
+                             "in_loops", (json_int_t)function->matrix[i].count_in_loops);
     ALWAYS(item && json_object_set_new(matrix, function->matrix[i].name, item) == 0);
   }
   json_t *json = counts_to_json(&function->counts);
@@ -362,16 +387,16 @@ json_t *isa_function_to_json(const struct isa_function *function) {
 }
 
 static void counts_print(const struct isa_counts *counts, FILE *out) {
-#define X(member, heading)                                                                                             \
-  if (counts->member)                                                                                                  \
+#define X(member, heading)                                                                         \
+  if (counts->member)                                                                              \
     fprintf(out, "%s%" PRId64 " " heading, separator, counts->member), separator = ", ";
   const char *separator = "";
   PLAIN_COUNTS(X)
 #undef X
-#define X(member, heading)                                                                                             \
-  if (sum_all(counts->member)) {                                                                                       \
-    cleanup_free char *list = widths_format(counts->member, INT64_MAX);                                                \
-    fprintf(out, "\n    %-14s %s", heading, list);                                                                     \
+#define X(member, heading)                                                                         \
+  if (sum_all(counts->member)) {                                                                   \
+    cleanup_free char *list = widths_format(counts->member, INT64_MAX);                            \
+    fprintf(out, "\n    %-14s %s", heading, list);                                                 \
   }
   WIDTH_COUNTS(X)
 #undef X
@@ -382,13 +407,14 @@ void isa_function_print(const struct isa_function *function, FILE *out) {
   fputs("  instructions (accesses in bytes a lane × times)\n", out);
   for (size_t i = 0; i < function->n_loops; i++) {
     const struct isa_loop *loop = &function->loops[i];
-    fprintf(out, "  loop at +0x%" PRIx64 "%s, depth %d: ", loop->at, loop->is_hot ? " (hot)" : "", loop->depth);
+    fprintf(out, "  loop at +0x%" PRIx64 "%s, depth %d: ", loop->at, loop->is_hot ? " (hot)" : "",
+            loop->depth);
     counts_print(&loop->counts, out);
   }
   fprintf(out, "  %s: ", function->n_loops ? "all" : "no loop");
   counts_print(&function->counts, out);
   for (size_t i = 0; i < function->n_matrix; i++)
-    fprintf(out, "    %s × %" PRId64 ", in loops %" PRId64 "\n", function->matrix[i].name, function->matrix[i].count,
-            function->matrix[i].count_in_loops);
+    fprintf(out, "    %s × %" PRId64 ", in loops %" PRId64 "\n", function->matrix[i].name,
+            function->matrix[i].count, function->matrix[i].count_in_loops);
   review_findings_print(&function->findings, out);
 }

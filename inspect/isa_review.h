@@ -1,11 +1,13 @@
 /* What the instructions of an AMD GPU kernel tell about its speed: a review of llvm-objdump's text
  * (common/code/disassemble.h).
  *
- * Loops are natural loops (inspect/isa_flow.h); an instruction is counted in its innermost loop alone. The hot loop is
- * the one with the most matrix instructions; where none has any, the one with the most accesses to memory.
+ * Loops are natural loops (inspect/isa_flow.h); an instruction is counted in its innermost loop
+ * alone. The hot loop is the one with the most matrix instructions; where none has any, the one
+ * with the most accesses to memory.
  *
- * Expected in a hot loop (AMD, MI300X workload optimization guide: assembly analysis): global loads of 16 bytes a lane
- * (dwordx4), LDS accesses of 16 or 8 (b128, b64), no scratch, no full stop for loads in flight (vmcnt(0)).
+ * Expected in a hot loop (AMD, MI300X workload optimization guide: assembly analysis): global loads
+ * of 16 bytes a lane (dwordx4), LDS accesses of 16 or 8 (b128, b64), no scratch, no full stop for
+ * loads in flight (vmcnt(0)).
  *
  * Memory: a review owns everything. Threads: any; pure functions. */
 #ifndef WAVETUNE_INSPECT_ISA_REVIEW_H
@@ -16,15 +18,17 @@
 #include "inspect/findings.h"
 
 #define ISA_INSTRUCTIONS_MAX 1000000 /* of one text; more is an error */
-#define ISA_MATRIX_KINDS_MAX 64      /* different matrix instructions of a function that are told apart */
+/* different matrix instructions of a function that are told apart */
+#define ISA_MATRIX_KINDS_MAX 64
 
 struct isa_counts {
   int64_t instructions;
-  int64_t global_loads[ISA_WIDTHS], global_stores[ISA_WIDTHS]; /* global_, buffer_ and flat_ instructions */
-  int64_t lds_reads[ISA_WIDTHS], lds_writes[ISA_WIDTHS];       /* ds_read2_b64 counts as two of 8 bytes */
-  int64_t flat;                                                /* of the global ones: flat_ */
-  int64_t to_lds;                                              /* of the global loads: those that write LDS directly */
-  int64_t atomics;                                             /* on global memory */
+  int64_t global_loads[ISA_WIDTHS],
+      global_stores[ISA_WIDTHS]; /* global_, buffer_ and flat_ instructions */
+  int64_t lds_reads[ISA_WIDTHS], lds_writes[ISA_WIDTHS]; /* ds_read2_b64 counts as two of 8 bytes */
+  int64_t flat;                                          /* of the global ones: flat_ */
+  int64_t to_lds;  /* of the global loads: those that write LDS directly */
+  int64_t atomics; /* on global memory */
   int64_t scratch_loads, scratch_stores;
   int64_t matrix;                         /* MFMA and WMMA */
   int64_t accvgpr_moves;                  /* v_accvgpr_read, _write, _mov */
@@ -60,9 +64,10 @@ struct isa_review {
   struct isa_function *functions; /* every function of the text, in its order */
 };
 
-/* `object` (may be NULL) adds what its notes say of spills and scratch. A text without instructions is an error. */
-must_check bool isa_review_make(const char *text, const struct code_object *object, struct isa_review **ret_review,
-                                struct error *error);
+/* `object` (may be NULL) adds what its notes say of spills and scratch. A text without instructions
+ * is an error. */
+must_check bool isa_review_make(const char *text, const struct code_object *object,
+                                struct isa_review **ret_review, struct error *error);
 void isa_review_free(struct isa_review *review);
 DEFINE_CLEANUP(struct isa_review *, cleanup_isa_review_free, isa_review_free)
 #define cleanup_isa_review __attribute__((cleanup(cleanup_isa_review_free)))

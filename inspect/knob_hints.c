@@ -52,8 +52,8 @@ static const struct rule rules[] = {
      "Triton refuses it since 3.2, where 2 means what 0 meant before", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_EACH, REVIEW_HINT, "is_amd and triton == 0 and value == 0", NULL,
      "Triton refuses it since 3.2, where 2 means what 0 meant before", SOURCE_AMD_GUIDE},
-    {"num_stages", RULE_EACH, REVIEW_REFUSED, "value < 0", NULL, "there is no such number of stages",
-     SOURCE_TRITON_OPTIONS},
+    {"num_stages", RULE_EACH, REVIEW_REFUSED, "value < 0", NULL,
+     "there is no such number of stages", SOURCE_TRITON_OPTIONS},
     {"num_stages", RULE_MISSING, REVIEW_HINT, OLD_TRITON " and kind == 'gemm'", "value == 0",
      "before Triton 3.2 a kernel with one GEMM wants 0", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, NEW_TRITON " and kind == 'gemm'", "value == 2",
@@ -61,21 +61,27 @@ static const struct rule rules[] = {
     {"num_stages", RULE_MISSING, REVIEW_HINT, "is_amd and kind == 'fused'", "value == 1",
      "compute-bound kernels with two fused GEMMs want 1", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, NEW_TRITON " and kind == 'indirect'", "value == 3",
-     "loads whose addresses are loaded want 3, so that both are ahead of their use", SOURCE_AMD_GUIDE},
+     "loads whose addresses are loaded want 3, so that both are ahead of their use",
+     SOURCE_AMD_GUIDE},
     {"num_stages", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'fused'", NULL,
-     "1 is what compute-bound kernels with two fused GEMMs want; the space does not have it", SOURCE_AMD_GUIDE},
-    {"num_stages", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and (triton == 0 or triton >= 302) and kind == 'indirect'",
-     NULL, "3 is what loads whose addresses are loaded want; the space does not have it", SOURCE_AMD_GUIDE},
-    {"num_warps", RULE_EACH, REVIEW_REFUSED, "language == 'triton' and (value < 1 or next_pow2(value) != value)", NULL,
+     "1 is what compute-bound kernels with two fused GEMMs want; the space does not have it",
+     SOURCE_AMD_GUIDE},
+    {"num_stages", RULE_ABSENT, REVIEW_HINT,
+     TRITON_ON_AMD " and (triton == 0 or triton >= 302) and kind == 'indirect'", NULL,
+     "3 is what loads whose addresses are loaded want; the space does not have it",
+     SOURCE_AMD_GUIDE},
+    {"num_warps", RULE_EACH, REVIEW_REFUSED,
+     "language == 'triton' and (value < 1 or next_pow2(value) != value)", NULL,
      "num_warps must be a power of two", SOURCE_TRITON_OPTIONS},
     {"num_warps", RULE_EACH, REVIEW_REFUSED, "value * warp_size > 1024", NULL,
      "a workgroup has at most 1024 threads (16 waves of 64, 32 of 32)", SOURCE_TRITON_OPTIONS},
-    {"num_ctas", RULE_EACH, REVIEW_REFUSED, "'gfx9' in arch and (triton == 0 or triton >= 306) and value > 1", NULL,
+    {"num_ctas", RULE_EACH, REVIEW_REFUSED,
+     "'gfx9' in arch and (triton == 0 or triton >= 306) and value > 1", NULL,
      "gfx9 has no clusters of workgroups, and Triton refuses it since 3.6", SOURCE_TRITON_OPTIONS},
     {"num_ctas", RULE_EACH, REVIEW_HINT, "'gfx9' in arch and 0 < triton < 306 and value > 1", NULL,
      "gfx9 has no clusters of workgroups", SOURCE_TRITON_OPTIONS},
-    {"waves_per_eu", RULE_EACH, REVIEW_HINT, "is_amd and value > 8", NULL, "an EU holds at most 8 waves",
-     SOURCE_AMD_GUIDE},
+    {"waves_per_eu", RULE_EACH, REVIEW_HINT, "is_amd and value > 8", NULL,
+     "an EU holds at most 8 waves", SOURCE_AMD_GUIDE},
     {"matrix_instr_nonkdim", RULE_EACH, REVIEW_HINT, "value not in (0, 4, 16, 32)", NULL,
      "there are matrix instructions of 16x16 and 32x32 (and 4x4), 0 leaves the choice to Triton",
      SOURCE_TRITON_OPTIONS},
@@ -84,26 +90,31 @@ static const struct rule rules[] = {
     {"matrix_instr_nonkdim", RULE_MISSING, REVIEW_HINT, "is_amd and kind == 'fused'", "value == 32",
      "for two fused GEMMs 32x32 instructions may be faster", SOURCE_AMD_GUIDE},
     {"matrix_instr_nonkdim", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'gemm'", NULL,
-     "role \"option\", value 16: for a GEMM 16x16 instructions are faster on MI300X than 32x32", SOURCE_AMD_GUIDE},
+     "role \"option\", value 16: for a GEMM 16x16 instructions are faster on MI300X than 32x32",
+     SOURCE_AMD_GUIDE},
     {"matrix_instr_nonkdim", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and kind == 'fused'", NULL,
-     "role \"option\", value 32: for two fused GEMMs 32x32 instructions may be faster", SOURCE_AMD_GUIDE},
-    {"kpack", RULE_EACH, REVIEW_HINT, "value not in (1, 2)", NULL, "kpack is 1 or 2", SOURCE_TRITON_OPTIONS},
+     "role \"option\", value 32: for two fused GEMMs 32x32 instructions may be faster",
+     SOURCE_AMD_GUIDE},
+    {"kpack", RULE_EACH, REVIEW_HINT, "value not in (1, 2)", NULL, "kpack is 1 or 2",
+     SOURCE_TRITON_OPTIONS},
     {"kpack", RULE_EACH, REVIEW_REFUSED, "arch == 'gfx950' and triton == 304 and value != 1", NULL,
      "Triton 3.4 takes only 1 on gfx950", SOURCE_TRITON_OPTIONS},
-    {"kpack", RULE_EACH, REVIEW_HINT, "arch == 'gfx950' and (triton == 303 or triton > 304) and value != 1", NULL,
+    {"kpack", RULE_EACH, REVIEW_HINT,
+     "arch == 'gfx950' and (triton == 303 or triton > 304) and value != 1", NULL,
      "Triton makes it 1 on gfx950: these configs are measured twice", SOURCE_TRITON_OPTIONS},
-    {"kpack", RULE_MISSING, REVIEW_HINT, "is_amd and arch != 'gfx950' and kind == 'gemm'", "value == 2",
-     "for a GEMM 2 makes reads from LDS wider", SOURCE_AMD_GUIDE},
-    {"kpack", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and arch != 'gfx950' and kind == 'gemm'", NULL,
-     "role \"option\", value 2: for a GEMM it makes reads from LDS wider", SOURCE_AMD_GUIDE},
+    {"kpack", RULE_MISSING, REVIEW_HINT, "is_amd and arch != 'gfx950' and kind == 'gemm'",
+     "value == 2", "for a GEMM 2 makes reads from LDS wider", SOURCE_AMD_GUIDE},
+    {"kpack", RULE_ABSENT, REVIEW_HINT, TRITON_ON_AMD " and arch != 'gfx950' and kind == 'gemm'",
+     NULL, "role \"option\", value 2: for a GEMM it makes reads from LDS wider", SOURCE_AMD_GUIDE},
     {"OPTIMIZE_EPILOGUE", RULE_ABSENT, REVIEW_HINT,
      TRITON_ON_AMD " and kind == 'gemm' and triton < 306 and not atomic_add", NULL,
-     "role \"env\", value 1: takes away the last conversion of the result's layout, better for most GEMMs",
+     "role \"env\", value 1: takes away the last conversion of the result's layout, better for "
+     "most GEMMs",
      SOURCE_AMD_GUIDE},
-    {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_WARNING, "atomic_add and value not in (0, '0', '')", NULL,
-     "not for a kernel that ends in atomic_add", SOURCE_AMD_GUIDE},
-    {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_HINT, "triton >= 306 and value not in (0, '0', '')", NULL,
-     "Triton 3.6 does not read it, the pass always runs: these configs are measured twice",
+    {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_WARNING, "atomic_add and value not in (0, '0', '')",
+     NULL, "not for a kernel that ends in atomic_add", SOURCE_AMD_GUIDE},
+    {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_HINT, "triton >= 306 and value not in (0, '0', '')",
+     NULL, "Triton 3.6 does not read it, the pass always runs: these configs are measured twice",
      "Triton 3.6.0, compiler.py of its AMD back end"},
     {"*", RULE_EACH, REVIEW_REFUSED, "arange and (value < 1 or next_pow2(value) != value)", NULL,
      "tl.arange over it takes powers of two only", SOURCE_TRITON_LANGUAGE},
@@ -134,8 +145,9 @@ enum kernel_kind kernel_kind_guess(const struct kernel *kernel) {
     const char *word;
     enum kernel_kind kind;
   } words[] = {
-      {"paged", KIND_INDIRECT}, {"gather", KIND_INDIRECT}, {"embedding", KIND_INDIRECT}, {"attention", KIND_FUSED},
-      {"attn", KIND_FUSED},     {"flash", KIND_FUSED},     {"matmul", KIND_GEMM},        {"gemm", KIND_GEMM},
+      {"paged", KIND_INDIRECT},  {"gather", KIND_INDIRECT}, {"embedding", KIND_INDIRECT},
+      {"attention", KIND_FUSED}, {"attn", KIND_FUSED},      {"flash", KIND_FUSED},
+      {"matmul", KIND_GEMM},     {"gemm", KIND_GEMM},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
     if (strcasestr(kernel->name, words[i].word))
@@ -145,8 +157,9 @@ enum kernel_kind kernel_kind_guess(const struct kernel *kernel) {
   cleanup_expr struct expr *flops = NULL;
   struct error error;
   size_t read = 0;
-  bool is_bound = kernel->flops && expr_parse(kernel->flops, &flops, &error) &&
-                  expr_bind(flops, (const char *const *)kernel->key_names, kernel->n_key_names, &error);
+  bool is_bound =
+      kernel->flops && expr_parse(kernel->flops, &flops, &error) &&
+      expr_bind(flops, (const char *const *)kernel->key_names, kernel->n_key_names, &error);
   for (size_t i = 0; is_bound && i < kernel->n_key_names; i++)
     read += expr_reads(flops, i);
   return read >= 3 ? KIND_GEMM : KIND_ELEMENTWISE;
@@ -220,7 +233,8 @@ static void values_of_all(const struct space *space, struct values *values) {
   }
 }
 
-/* How a config's workgroup follows from the manifest. An expression that reads what only a device knows is left out. */
+/* How a config's workgroup follows from the manifest. An expression that reads what only a device
+ * knows is left out. */
 struct geometry {
   const struct gpu_target *target; /* NULL: not known */
   size_t n_names;
@@ -249,7 +263,8 @@ static void name_add(struct geometry *geometry, const char *name, struct value v
 static struct expr *expr_of(const struct geometry *geometry, const char *text) {
   cleanup_expr struct expr *expr = NULL;
   struct error error;
-  if (!text || !expr_parse(text, &expr, &error) || !expr_bind(expr, geometry->names, geometry->n_names, &error))
+  if (!text || !expr_parse(text, &expr, &error) ||
+      !expr_bind(expr, geometry->names, geometry->n_names, &error))
     return NULL;
   return TAKE(expr);
 }
@@ -264,7 +279,10 @@ static void geometry_make(const struct knob_question *question, struct geometry 
   name_add(geometry, "gpu_name", value_string(question->gpu_name ? question->gpu_name : ""));
   /* Of the archs that are not in the table only AMD's gfx9 run 64 lanes at once. */
   bool is_wide = question->arch && string_starts(question->arch, "gfx9");
-  name_add(geometry, "warp_size", value_int(geometry->target ? geometry->target->warp_size : is_wide ? 64 : 32));
+  name_add(geometry, "warp_size",
+           value_int(geometry->target ? geometry->target->warp_size
+                     : is_wide        ? 64
+                                      : 32));
   geometry->n_parameters_at = geometry->n_names;
   geometry->num_warps_at = SIZE_MAX;
   for (size_t i = 0; i < space->n_parameters; i++) {
@@ -280,7 +298,8 @@ static void geometry_make(const struct knob_question *question, struct geometry 
   }
 }
 
-/* Whether the config whose values are in the slots fits a compute unit, as far as the manifest tells. */
+/* Whether the config whose values are in the slots fits a compute unit, as far as the manifest
+ * tells. */
 static bool geometry_fits(const struct geometry *geometry, struct error *error) {
   struct workgroup workgroup = {.threads = 1};
   struct error ignored;
@@ -289,25 +308,31 @@ static bool geometry_fits(const struct geometry *geometry, struct error *error) 
     if (expr_eval_int(geometry->block[i], geometry->slots, 1, INT64_MAX, &extent, &ignored))
       workgroup.threads *= extent < 1 << 20 ? extent : 1 << 20;
   }
-  const struct value *num_warps = geometry->num_warps_at == SIZE_MAX ? NULL : &geometry->slots[geometry->num_warps_at];
+  const struct value *num_warps =
+      geometry->num_warps_at == SIZE_MAX ? NULL : &geometry->slots[geometry->num_warps_at];
   if (!geometry->n_block && num_warps && num_warps->type == VALUE_INT && num_warps->integer >= 1)
-    workgroup.threads = (num_warps->integer < 1 << 20 ? num_warps->integer : 1 << 20) * geometry->target->warp_size;
-  if (geometry->shared && expr_eval_int(geometry->shared, geometry->slots, 0, INT64_MAX, &extent, &ignored))
+    workgroup.threads =
+        (num_warps->integer < 1 << 20 ? num_warps->integer : 1 << 20) * geometry->target->warp_size;
+  if (geometry->shared &&
+      expr_eval_int(geometry->shared, geometry->slots, 0, INT64_MAX, &extent, &ignored))
     workgroup.lds_bytes = extent;
   return workgroup_fits(geometry->target, &workgroup, error);
 }
 
-/* Walks the configs that hold: which values they have, and which do not fit. *ret_walked: false when there are too many. */
-static bool configs_walk(const struct knob_question *question, struct geometry *geometry, struct values *values,
-                         bool *ret_walked, struct error *error) {
+/* Walks the configs that hold: which values they have, and which do not fit. *ret_walked: false
+ * when there are too many. */
+static bool configs_walk(const struct knob_question *question, struct geometry *geometry,
+                         struct values *values, bool *ret_walked, struct error *error) {
   const struct space *space = question->folder->space;
-  struct space_facts facts = {.key = question->key, .gpu_name = question->gpu_name, .arch = question->arch};
+  struct space_facts facts = {
+      .key = question->key, .gpu_name = question->gpu_name, .arch = question->arch};
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(space, &facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;
   uint64_t ordinal, n = 0;
   enum space_step step;
-  while ((step = space_iterator_next(iterator, &ordinal, error)) == SPACE_POINT && ++n <= KNOB_POINTS_MAX) {
+  while ((step = space_iterator_next(iterator, &ordinal, error)) == SPACE_POINT &&
+         ++n <= KNOB_POINTS_MAX) {
     struct value *config = geometry->slots + geometry->n_parameters_at;
     ALWAYS(space_config(space, ordinal, config));
     for (size_t i = 0; i < space->n_parameters; i++)
@@ -330,7 +355,8 @@ static bool holds(const char *when, const struct value facts[N_FACTS]) {
   struct value result;
   if (!expr_parse(when, &expr, &error) || !expr_bind(expr, fact_names, N_FACTS, &error))
     die("knob rule \"%s\": %s", when, error.message);
-  /* A value of another type than the rule expects (a string, None) makes it an error: then the rule does not hold. */
+  /* A value of another type than the rule expects (a string, None) makes it an error: then the rule
+   * does not hold. */
   return expr_eval(expr, facts, &result, &error) && value_is_true(result);
 }
 
@@ -347,11 +373,13 @@ static void rule_each(const struct rule *rule, const char *parameter, const stru
     list = longer;
   }
   if (list[0])
-    review_find(findings, rule->severity, rule->source, "%s = %s: %s", parameter, list, rule->sentence);
+    review_find(findings, rule->severity, rule->source, "%s = %s: %s", parameter, list,
+                rule->sentence);
 }
 
-static void rule_missing(const struct rule *rule, const char *parameter, const struct values *values,
-                         struct value facts[N_FACTS], struct review_findings *findings) {
+static void rule_missing(const struct rule *rule, const char *parameter,
+                         const struct values *values, struct value facts[N_FACTS],
+                         struct review_findings *findings) {
   if (!holds(rule->when, facts))
     return;
   for (size_t i = 0; i < values->n; i++) {
@@ -359,11 +387,13 @@ static void rule_missing(const struct rule *rule, const char *parameter, const s
     if (holds(rule->wanted, facts))
       return;
   }
-  review_find(findings, rule->severity, rule->source, "%s: %s; the space does not have it", parameter, rule->sentence);
+  review_find(findings, rule->severity, rule->source, "%s: %s; the space does not have it",
+              parameter, rule->sentence);
 }
 
-static void rule_run(const struct rule *rule, const struct knob_question *question, const struct values *values,
-                     struct value facts[N_FACTS], struct review_findings *findings) {
+static void rule_run(const struct rule *rule, const struct knob_question *question,
+                     const struct values *values, struct value facts[N_FACTS],
+                     struct review_findings *findings) {
   const struct space *space = question->folder->space;
   bool is_absent = true;
   for (size_t i = 0; i < space->n_parameters; i++) {
@@ -386,7 +416,8 @@ static void rule_run(const struct rule *rule, const struct knob_question *questi
     review_find(findings, rule->severity, rule->source, "%s: %s", rule->parameter, rule->sentence);
 }
 
-/* waves_per_eu asks the compiler to save registers until so many waves fit: worth it where few are too many. */
+/* waves_per_eu asks the compiler to save registers until so many waves fit: worth it where few are
+ * too many. */
 static void find_boundaries(const struct knob_question *question, const struct gpu_target *target,
                             const char *parameter, struct review_findings *findings) {
   size_t near = 0, known = 0;
@@ -401,7 +432,8 @@ static void find_boundaries(const struct knob_question *question, const struct g
     int64_t waves = occupancy_of(target, &wave).waves_per_eu_by_registers + 1;
     if (waves > target->waves_per_eu_max)
       continue;
-    int64_t boundary = target->registers_per_eu / waves / target->register_granule * target->register_granule;
+    int64_t boundary =
+        target->registers_per_eu / waves / target->register_granule * target->register_granule;
     int64_t above = registers - boundary;
     near += above <= OCCUPANCY_REGISTERS_NEAR;
     if (above < nearest) {
@@ -411,38 +443,42 @@ static void find_boundaries(const struct knob_question *question, const struct g
     }
   }
   if (near)
-    review_find(
-        findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-        "%s: useful for %zu of %zu objects, which are at most %d VGPRs above a boundary of occupancy (the nearest "
-        "has %" PRId64 " VGPRs, %" PRId64 " above the %" PRId64 " at which %" PRId64 " waves fit an EU)",
-        parameter, near, known, OCCUPANCY_REGISTERS_NEAR, nearest_registers, nearest, nearest_registers - nearest,
-        nearest_waves);
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "%s: useful for %zu of %zu objects, which are at most %d VGPRs above a boundary of "
+                "occupancy (the nearest "
+                "has %" PRId64 " VGPRs, %" PRId64 " above the %" PRId64 " at which %" PRId64
+                " waves fit an EU)",
+                parameter, near, known, OCCUPANCY_REGISTERS_NEAR, nearest_registers, nearest,
+                nearest_registers - nearest, nearest_waves);
   else if (known)
-    review_find(
-        findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-        "%s: none of %zu objects is at most %d VGPRs above a boundary of occupancy, so that values above 0 make it "
-        "spill or do nothing",
-        parameter, known, OCCUPANCY_REGISTERS_NEAR);
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "%s: none of %zu objects is at most %d VGPRs above a boundary of occupancy, so "
+                "that values above 0 make it "
+                "spill or do nothing",
+                parameter, known, OCCUPANCY_REGISTERS_NEAR);
   else
-    review_find(
-        findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-        "%s: useful only where registers limit the occupancy and are a few above a boundary; objects would tell "
-        "(check a build)",
-        parameter);
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "%s: useful only where registers limit the occupancy and are a few above a "
+                "boundary; objects would tell "
+                "(check a build)",
+                parameter);
 }
 
-bool knob_hints_find(const struct knob_question *question, struct review_findings *findings, struct error *error) {
+bool knob_hints_find(const struct knob_question *question, struct review_findings *findings,
+                     struct error *error) {
   const struct kernel_folder *folder = question->folder;
   const struct space *space = folder->space;
   __attribute__((cleanup(geometry_release))) struct geometry geometry = {0};
   cleanup_free struct values *values = xcalloc(space->n_parameters, sizeof *values);
   bool walked = false;
   geometry_make(question, &geometry);
-  if ((question->key || !folder->kernel->n_key_names) && !configs_walk(question, &geometry, values, &walked, error))
+  if ((question->key || !folder->kernel->n_key_names) &&
+      !configs_walk(question, &geometry, values, &walked, error))
     return false;
   if (!walked)
     values_of_all(space, values);
-  bool is_amd = geometry.target ? geometry.target->is_amd : question->arch && string_starts(question->arch, "gfx");
+  bool is_amd = geometry.target ? geometry.target->is_amd
+                                : question->arch && string_starts(question->arch, "gfx");
   struct value facts[N_FACTS] = {
       [FACT_KIND] = value_string(kernel_kind_name(question->kind)),
       [FACT_TRITON] = value_int(question->triton),
@@ -457,12 +493,14 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
   for (size_t i = 0; is_amd && i < space->n_parameters; i++) {
     bool is_asked = false;
     for (size_t j = 0; j < values[i].n; j++)
-      is_asked = is_asked || (values[i].values[j].type == VALUE_INT && values[i].values[j].integer > 0);
+      is_asked =
+          is_asked || (values[i].values[j].type == VALUE_INT && values[i].values[j].integer > 0);
     if (is_asked && geometry.target && strcasecmp(space->parameters[i].name, "waves_per_eu") == 0)
       find_boundaries(question, geometry.target, space->parameters[i].name, findings);
   }
   if (geometry.too_large)
-    review_find(findings, REVIEW_REFUSED, "limits of the arch", "%" PRIu64 " configs cannot run; the first: %s",
-                geometry.too_large, geometry.first);
+    review_find(findings, REVIEW_REFUSED, "limits of the arch",
+                "%" PRIu64 " configs cannot run; the first: %s", geometry.too_large,
+                geometry.first);
   return true;
 }

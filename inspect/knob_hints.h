@@ -1,11 +1,12 @@
-/* What AMD's guide and Triton's back ends say of the values in a space: those that cannot run are refused, others get a
- * hint, each with its source. Nothing here measures.
+/* What AMD's guide and Triton's back ends say of the values in a space: those that cannot run are
+ * refused, others get a hint, each with its source. Nothing here measures.
  *
- * The rules are a table (knob_hints.c): for each an expression that says when it holds, over the value and what is known
- * (kind of kernel, Triton's version, arch, the kernel's source). Beside the table: how near objects are to a boundary of
- * occupancy (waves_per_eu), and configs whose workgroup does not fit the arch.
- * A value counts only when some config that holds has it; where that cannot be told (no key given, or a space of more
- * than KNOB_POINTS_MAX configs), every value counts.
+ * The rules are a table (knob_hints.c): for each an expression that says when it holds, over the
+ * value and what is known (kind of kernel, Triton's version, arch, the kernel's source). Beside the
+ * table: how near objects are to a boundary of occupancy (waves_per_eu), and configs whose
+ * workgroup does not fit the arch. A value counts only when some config that holds has it; where
+ * that cannot be told (no key given, or a space of more than KNOB_POINTS_MAX configs), every value
+ * counts.
  *
  * Memory: everything is borrowed; findings are the caller's. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_KNOB_HINTS_H
@@ -18,10 +19,10 @@
 #define KNOB_POINTS_MAX 200000
 
 /* X(enumerator, name): what a kernel is, as far as the guide's advice differs. */
-#define KERNEL_KINDS(X)                                                                                                \
-  X(KIND_GEMM, "gemm")                                                                                                 \
-  X(KIND_FUSED, "fused")       /* two GEMMs in one loop: attention */                                                  \
-  X(KIND_INDIRECT, "indirect") /* loads whose addresses are loaded: paged attention, gathers */                        \
+#define KERNEL_KINDS(X)                                                                            \
+  X(KIND_GEMM, "gemm")                                                                             \
+  X(KIND_FUSED, "fused")       /* two GEMMs in one loop: attention */                              \
+  X(KIND_INDIRECT, "indirect") /* loads whose addresses are loaded: paged attention, gathers */    \
   X(KIND_ELEMENTWISE, "elementwise")
 enum kernel_kind {
 #define X(enumerator, name) enumerator,
@@ -30,7 +31,8 @@ enum kernel_kind {
 };
 const char *kernel_kind_name(enum kernel_kind kind);
 must_check bool kernel_kind_parse(const char *name, enum kernel_kind *ret);
-/* By the words in the kernel's name; else gemm when its flops multiply three members of the key, else elementwise. */
+/* By the words in the kernel's name; else gemm when its flops multiply three members of the key,
+ * else elementwise. */
 enum kernel_kind kernel_kind_guess(const struct kernel *kernel);
 
 /* "3.6.0", "3.3.1+git1": 306, 303; 0 when it is no version. */
@@ -48,7 +50,7 @@ struct knob_question {
 };
 
 /* Adds to *findings. False when the space's conditions cannot be evaluated for the key. */
-must_check bool knob_hints_find(const struct knob_question *question, struct review_findings *findings,
-                                struct error *error);
+must_check bool knob_hints_find(const struct knob_question *question,
+                                struct review_findings *findings, struct error *error);
 
 #endif

@@ -1,5 +1,6 @@
-/* wavetune occupancy: how many workgroups of a kernel a compute unit holds at once, what limits them, and how far the next
- * wave is; from numbers or from a code object. Memory: the scope's. One thread. */
+/* wavetune occupancy: how many workgroups of a kernel a compute unit holds at once, what limits
+ * them, and how far the next wave is; from numbers or from a code object. Memory: the scope's. One
+ * thread. */
 #include <inttypes.h>
 
 #include "common/base/file.h"
@@ -15,7 +16,8 @@ struct words {
   const char *waves, *workgroups, *unit, *eu, *lds;
 };
 static const struct words amd_words = {"waves", "workgroups", "CU", "EU", "LDS"};
-static const struct words nvidia_words = {"warps", "blocks", "multiprocessor", "quarter", "shared memory"};
+static const struct words nvidia_words = {"warps", "blocks", "multiprocessor", "quarter",
+                                          "shared memory"};
 
 /* What the command looks at. */
 struct subject {
@@ -49,8 +51,8 @@ static bool find_target(const char *arch, const struct gpu_target **ret, struct 
 }
 
 /* Threads from --threads or --warps; 0 when neither was given. */
-static bool threads_given(const struct options *options, const struct gpu_target *target, int64_t *ret,
-                          struct error *error) {
+static bool threads_given(const struct options *options, const struct gpu_target *target,
+                          int64_t *ret, struct error *error) {
   int64_t threads = option_integer(options, "threads"), warps = option_integer(options, "warps");
   if (threads && warps)
     return error_set(error, "give --threads or --warps, not both");
@@ -62,9 +64,10 @@ static bool subject_from_file(const struct options *options, const char *path, s
                               struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size;
-  if (option_text(options, "arch") || option_integer(options, "vgprs") || option_integer(options, "lds"))
-    return error_set(error,
-                     "a code object says --arch, --vgprs and --lds itself; --shared adds what the launch asks for");
+  if (option_text(options, "arch") || option_integer(options, "vgprs") ||
+      option_integer(options, "lds"))
+    return error_set(error, "a code object says --arch, --vgprs and --lds itself; --shared adds "
+                            "what the launch asks for");
   if (!file_read(path, CODE_BYTES_MAX, &bytes, &size, error))
     return false;
   if (!code_object_parse(bytes, size, &ret->object, error) ||
@@ -81,18 +84,22 @@ static bool subject_from_file(const struct options *options, const char *path, s
     ret->workgroup.threads = resources->workgroup_max;
   }
   if (ret->workgroup.threads == CODE_UNKNOWN)
-    return error_set(error, "%s does not say for how many threads %s was compiled; give --warps or --threads", path,
-                     ret->kernel->name);
+    return error_set(
+        error, "%s does not say for how many threads %s was compiled; give --warps or --threads",
+        path, ret->kernel->name);
   return true;
 }
 
-static bool subject_from_numbers(const struct options *options, struct subject *ret, struct error *error) {
+static bool subject_from_numbers(const struct options *options, struct subject *ret,
+                                 struct error *error) {
   const char *arch = option_text(options, "arch");
   if (option_text(options, "kernel") || option_integer(options, "shared"))
     return error_set(error, "--kernel and --shared belong to a code object, and none is named");
   if (!arch)
-    return error_set(error, "name a code object, or give --arch with --vgprs, --lds and --warps or --threads");
-  if (!find_target(arch, &ret->target, error) || !threads_given(options, ret->target, &ret->workgroup.threads, error))
+    return error_set(
+        error, "name a code object, or give --arch with --vgprs, --lds and --warps or --threads");
+  if (!find_target(arch, &ret->target, error) ||
+      !threads_given(options, ret->target, &ret->workgroup.threads, error))
     return false;
   if (ret->workgroup.threads == 0)
     return error_set(error, "give --warps or --threads: how large a workgroup is");
@@ -106,11 +113,14 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   size_t n = options_arguments(options, &arguments);
   if (n > 1)
     return error_set(error, "name one code object");
-  return n ? subject_from_file(options, arguments[0], ret, error) : subject_from_numbers(options, ret, error);
+  return n ? subject_from_file(options, arguments[0], ret, error)
+           : subject_from_numbers(options, ret, error);
 }
 
-/* The most registers with which more waves are there at once; 0 when fewer registers do not help. */
-static int64_t registers_for_more(const struct subject *subject, const struct occupancy *occupancy) {
+/* The most registers with which more waves are there at once; 0 when fewer registers do not
+ * help. */
+static int64_t registers_for_more(const struct subject *subject,
+                                  const struct occupancy *occupancy) {
   struct workgroup workgroup = subject->workgroup;
   while (--workgroup.registers > 0) {
     if (occupancy_of(subject->target, &workgroup).waves_per_eu > occupancy->waves_per_eu)
@@ -126,24 +136,29 @@ static int64_t waves_of(const struct subject *subject) {
 /* Workgroups a unit would hold if LDS were counted in the blocks that it is handed out in. */
 static int64_t workgroups_by_lds_blocks(const struct subject *subject) {
   const struct gpu_target *target = subject->target;
-  int64_t blocks = (subject->workgroup.lds_bytes + target->lds_granule_bytes - 1) / target->lds_granule_bytes;
+  int64_t blocks =
+      (subject->workgroup.lds_bytes + target->lds_granule_bytes - 1) / target->lds_granule_bytes;
   return target->lds_bytes_per_cu / (blocks * target->lds_granule_bytes);
 }
 
-static void advise_on_memory(const struct code_resources *resources, const struct gpu_target *target,
-                             struct review_findings *findings) {
+static void advise_on_memory(const struct code_resources *resources,
+                             const struct gpu_target *target, struct review_findings *findings) {
   if (resources->vgpr_spills > 0 || resources->sgpr_spills > 0)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
-                "%" PRId64 " registers are spilled; more waves with fewer registers will spill more",
+                "%" PRId64
+                " registers are spilled; more waves with fewer registers will spill more",
                 code_resources_spills(resources));
   else if (resources->scratch_bytes > 0)
-    review_find(findings, REVIEW_WARNING, target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
-                "%" PRId64 " bytes a thread lie in memory: registers that were spilled, or arrays that are indexed",
-                resources->scratch_bytes);
+    review_find(
+        findings, REVIEW_WARNING,
+        target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
+        "%" PRId64
+        " bytes a thread lie in memory: registers that were spilled, or arrays that are indexed",
+        resources->scratch_bytes);
 }
 
-static void advise(const struct subject *subject, const struct occupancy *occupancy, int64_t more_registers,
-                   struct review_findings *findings) {
+static void advise(const struct subject *subject, const struct occupancy *occupancy,
+                   int64_t more_registers, struct review_findings *findings) {
   const struct gpu_target *target = subject->target;
   int64_t registers = subject->workgroup.registers, fewer = registers - more_registers;
   if (target->is_amd && more_registers) {
@@ -157,7 +172,8 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
                   waves, registers, fewer);
     else
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                  "waves_per_eu=%" PRId64 " is no use: it helps a few registers above a boundary, and %" PRId64
+                  "waves_per_eu=%" PRId64
+                  " is no use: it helps a few registers above a boundary, and %" PRId64
                   " are %" PRId64 " above; the compiler would spill",
                   waves, registers, fewer);
   }
@@ -169,17 +185,20 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
                 "unit holds %" PRId64 " workgroups",
                 target->lds_granule_bytes, workgroups_by_lds_blocks(subject));
   if (target->is_amd && occupancy->limit == OCCUPANCY_LIMIT_LDS)
-    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE, "waves_per_eu is no use: LDS is what limits, not registers");
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "waves_per_eu is no use: LDS is what limits, not registers");
   if (subject->kernel)
     advise_on_memory(&subject->kernel->resources, target, findings);
 }
 
 static json_t *subject_to_json(const struct subject *subject) {
-  json_t *json = json_pack("{s:s, s:{s:I, s:I, s:I}}", "arch", subject->target->arch, "workgroup", "threads",
-                           (json_int_t)subject->workgroup.threads, "waves", (json_int_t)waves_of(subject), "lds_bytes",
-                           (json_int_t)subject->workgroup.lds_bytes);
+  json_t *json =
+      json_pack("{s:s, s:{s:I, s:I, s:I}}", "arch", subject->target->arch, "workgroup", "threads",
+                (json_int_t)subject->workgroup.threads, "waves", (json_int_t)waves_of(subject),
+                "lds_bytes", (json_int_t)subject->workgroup.lds_bytes);
   if (subject->workgroup.registers > 0)
-    json_object_set_new(json_object_get(json, "workgroup"), "vgprs", json_integer(subject->workgroup.registers));
+    json_object_set_new(json_object_get(json, "workgroup"), "vgprs",
+                        json_integer(subject->workgroup.registers));
   if (subject->kernel) {
     json_object_set_new(json, "kernel", json_string(subject->kernel->name));
     json_object_set_new(json, "resources", code_resources_to_json(&subject->kernel->resources));
@@ -187,18 +206,21 @@ static json_t *subject_to_json(const struct subject *subject) {
   return json;
 }
 
-static void print_json(const struct subject *subject, const struct occupancy *occupancy, int64_t more_registers,
-                       const struct review_findings *findings) {
+static void print_json(const struct subject *subject, const struct occupancy *occupancy,
+                       int64_t more_registers, const struct review_findings *findings) {
   cleanup_json json_t *json = subject_to_json(subject);
   json_object_set_new(json, "fits", json_true());
   json_object_set_new(json, "waves_per_eu", json_real(occupancy->waves_per_eu));
   json_object_set_new(json, "workgroups_per_cu", json_integer(occupancy->workgroups_per_cu));
-  json_object_set_new(json, "waves_per_eu_by_registers", json_integer(occupancy->waves_per_eu_by_registers));
+  json_object_set_new(json, "waves_per_eu_by_registers",
+                      json_integer(occupancy->waves_per_eu_by_registers));
   json_object_set_new(json, "workgroups_by_lds",
-                      occupancy->workgroups_by_lds == INT64_MAX ? json_null()
-                                                                : json_integer(occupancy->workgroups_by_lds));
+                      occupancy->workgroups_by_lds == INT64_MAX
+                          ? json_null()
+                          : json_integer(occupancy->workgroups_by_lds));
   json_object_set_new(json, "limit", json_string(occupancy_limit_name(occupancy->limit)));
-  json_object_set_new(json, "vgprs_for_more", more_registers ? json_integer(more_registers) : json_null());
+  json_object_set_new(json, "vgprs_for_more",
+                      more_registers ? json_integer(more_registers) : json_null());
   json_object_set_new(json, "advice", review_findings_to_json(findings));
   cli_print_json(json);
 }
@@ -216,8 +238,8 @@ static void print_subject(const struct subject *subject) {
   } else {
     printf("%s\n", subject->target->arch);
   }
-  printf("  %" PRId64 " threads (%" PRId64 " %s)%s, ", workgroup->threads, waves_of(subject), words->waves,
-         subject->is_threads_compiled_for ? ", the most it was compiled for" : "");
+  printf("  %" PRId64 " threads (%" PRId64 " %s)%s, ", workgroup->threads, waves_of(subject),
+         words->waves, subject->is_threads_compiled_for ? ", the most it was compiled for" : "");
   if (workgroup->registers > 0)
     printf("%" PRId64 " registers, ", workgroup->registers);
   printf("%" PRId64 " bytes of %s\n", workgroup->lds_bytes, words->lds);
@@ -227,37 +249,40 @@ static void print_limit(const struct subject *subject, const struct occupancy *o
   const struct words *words = words_of(subject);
   switch (occupancy->limit) {
   case OCCUPANCY_LIMIT_WAVES:
-    printf("  limited by the slots for %s and %s, not by registers or %s\n", words->waves, words->workgroups,
-           words->lds);
+    printf("  limited by the slots for %s and %s, not by registers or %s\n", words->waves,
+           words->workgroups, words->lds);
     return;
   case OCCUPANCY_LIMIT_REGISTERS:
-    printf("  limited by registers: those of %" PRId64 " %s per %s fit\n", occupancy->waves_per_eu_by_registers,
-           words->waves, words->eu);
+    printf("  limited by registers: those of %" PRId64 " %s per %s fit\n",
+           occupancy->waves_per_eu_by_registers, words->waves, words->eu);
     return;
   case OCCUPANCY_LIMIT_LDS:
-    printf("  limited by %s: a %s has %" PRId64 " bytes\n", words->lds, words->unit, subject->target->lds_bytes_per_cu);
+    printf("  limited by %s: a %s has %" PRId64 " bytes\n", words->lds, words->unit,
+           subject->target->lds_bytes_per_cu);
     return;
   }
 }
 
-static void print_text(const struct subject *subject, const struct occupancy *occupancy, int64_t more_registers,
-                       const struct review_findings *findings) {
+static void print_text(const struct subject *subject, const struct occupancy *occupancy,
+                       int64_t more_registers, const struct review_findings *findings) {
   const struct words *words = words_of(subject);
   print_subject(subject);
-  printf("  %" PRId64 " %s per %s, %g of %" PRId64 " %s per %s\n", occupancy->workgroups_per_cu, words->workgroups,
-         words->unit, occupancy->waves_per_eu, subject->target->waves_per_eu_max, words->waves, words->eu);
+  printf("  %" PRId64 " %s per %s, %g of %" PRId64 " %s per %s\n", occupancy->workgroups_per_cu,
+         words->workgroups, words->unit, occupancy->waves_per_eu, subject->target->waves_per_eu_max,
+         words->waves, words->eu);
   print_limit(subject, occupancy);
   if (more_registers) {
     struct workgroup smaller = subject->workgroup;
     smaller.registers = more_registers;
     printf("  with %" PRId64 " registers, %" PRId64 " fewer: %g %s per %s\n", more_registers,
-           subject->workgroup.registers - more_registers, occupancy_of(subject->target, &smaller).waves_per_eu,
-           words->waves, words->eu);
+           subject->workgroup.registers - more_registers,
+           occupancy_of(subject->target, &smaller).waves_per_eu, words->waves, words->eu);
   }
   review_findings_print(findings, stdout);
 }
 
-static int refuse(const struct options *options, const struct subject *subject, const struct error *reason) {
+static int refuse(const struct options *options, const struct subject *subject,
+                  const struct error *reason) {
   if (option_flag(options, "json")) {
     cleanup_json json_t *json = subject_to_json(subject);
     json_object_set_new(json, "fits", json_false());
@@ -291,17 +316,20 @@ static int command_occupancy(struct options *options) {
 
 /* clang-format off */
 static const struct option_spec occupancy_options[] = {
-    {.name = "arch", .type = OPTION_TEXT, .argument = "ARCH", .help = "gfx90a, gfx942, gfx950, sm_80 or sm_90", .flag_only = true},
+    {.name = "arch", .type = OPTION_TEXT, .argument = "ARCH",
+     .help = "gfx90a, gfx942, gfx950, sm_80 or sm_90", .flag_only = true},
     {.name = "vgprs", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 1024,
      .help = "registers a thread, AGPRs included (0: no limit by them)", .flag_only = true},
-    {.name = "lds", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0", .max = INT32_MAX,
-     .help = "LDS or shared memory a workgroup", .flag_only = true},
+    {.name = "lds", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0",
+     .max = INT32_MAX, .help = "LDS or shared memory a workgroup", .flag_only = true},
     {.name = "warps", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 1024,
      .help = "waves a workgroup (num_warps)", .flag_only = true},
     {.name = "threads", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 65536,
      .help = "threads a workgroup, instead of --warps", .flag_only = true},
-    {.name = "kernel", .type = OPTION_TEXT, .argument = "NAME", .help = "the kernel of FILE, where there are several", .flag_only = true},
-    {.name = "shared", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0", .max = INT32_MAX,
+    {.name = "kernel", .type = OPTION_TEXT, .argument = "NAME",
+     .help = "the kernel of FILE, where there are several", .flag_only = true},
+    {.name = "shared", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0",
+     .max = INT32_MAX,
      .help = "LDS that the launch adds to what FILE says (Triton's \"shared\")", .flag_only = true},
     OPTION_JSON,
 };
@@ -312,9 +340,11 @@ const struct command_spec spec_occupancy = {
     .arguments = "[FILE]",
     .summary = "how many workgroups of a kernel a compute unit holds, and what limits them",
     .description =
-        "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, LDS and size of a "
+        "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, LDS and size "
+        "of a "
         "workgroup are read from it. Without one, --arch, --vgprs, --lds and --warps say them.\n"
-        "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 registers, NVIDIA GPUs "
+        "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 registers, "
+        "NVIDIA GPUs "
         "by CUDA's occupancy calculator. Exits with 1 when the workgroup cannot run at all.",
     .options = occupancy_options,
     .n_options = ARRAY_LENGTH(occupancy_options),

@@ -1,8 +1,9 @@
-/* wavetune show JOB --asm|--ttgir: the code of a job's winner, as its build keeps it or as a disassembler reads it.
+/* wavetune show JOB --asm|--ttgir: the code of a job's winner, as its build keeps it or as a
+ * disassembler reads it.
  *
- * A job with a build: the object of the variant that the key chose, for the winner's config, and the texts beside it. A
- * job whose kernel agents compile themselves: the object that was stored with a measurement of the final.
- * Memory: the scope's. One thread. */
+ * A job with a build: the object of the variant that the key chose, for the winner's config, and
+ * the texts beside it. A job whose kernel agents compile themselves: the object that was stored
+ * with a measurement of the final. Memory: the scope's. One thread. */
 #include "common/builds/build.h"
 #include "common/code/disassemble.h"
 #include "inspect/inspect.h"
@@ -48,14 +49,15 @@ static int blob_get(struct http_client *client, const char *digest, struct found
   return EXIT_OK;
 }
 
-/* The entry of the winner's config in the variant that the job's key chooses; borrowed from the build. */
+/* The entry of the winner's config in the variant that the job's key chooses; borrowed from the
+ * build. */
 static bool build_object(const struct build *build, const struct kernel *kernel, const json_t *job,
                          const json_t **ret_object, struct error *error) {
   cleanup_key struct key key = {0};
   size_t variant, i;
   const json_t *object, *config = json_object_get(json_object_get(job, "winner"), "config_values");
-  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names, kernel->n_key_names, &key,
-                 error) ||
+  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
+                 kernel->n_key_names, &key, error) ||
       !build_variant(build, &key, &variant, error))
     return false;
   const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant);
@@ -89,7 +91,8 @@ static int build_load(struct http_client *client, const json_t *job, struct kern
 }
 
 /* The text that the build keeps under `name`; for asm, the object itself where it keeps none. */
-static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm, struct found *ret) {
+static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm,
+                         struct found *ret) {
   cleanup_kernel struct kernel *kernel = NULL;
   cleanup_build struct build *build = NULL;
   struct error error;
@@ -110,55 +113,66 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
 }
 
 /* The object that an agent stored with a measurement of the winner in the final. */
-static int find_in_winner(struct http_client *client, const json_t *job, bool wants_asm, struct found *ret) {
+static int find_in_winner(struct http_client *client, const json_t *job, bool wants_asm,
+                          struct found *ret) {
   const json_t *winner = json_object_get(job, "winner"), *row;
   struct error error;
   size_t i;
   if (!wants_asm) {
-    error_set(&error, "job %s has no build: only kernels in triton have TTGIR", cli_member(job, "job"));
+    error_set(&error, "job %s has no build: only kernels in triton have TTGIR",
+              cli_member(job, "job"));
     return refuse(&error);
   }
   json_array_foreach (json_object_get(winner, "resources"), i, row) {
-    if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) || !cli_member(row, "object")[0])
+    if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) ||
+        !cli_member(row, "object")[0])
       continue;
     ret->is_code = true;
     return blob_get(client, cli_member(row, "object"), ret);
   }
-  error_set(&error, "no agent stored the winner's code with its measurements of job %s", cli_member(job, "job"));
+  error_set(&error, "no agent stored the winner's code with its measurements of job %s",
+            cli_member(job, "job"));
   return refuse(&error);
 }
 
 /* Text from elsewhere must not drive a terminal. */
 static void text_print(const char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
-    putchar((text[i] >= 0 && text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f ? '?' : text[i]);
+    putchar((text[i] >= 0 && text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f
+                ? '?'
+                : text[i]);
   if (size && text[size - 1] != '\n')
     putchar('\n');
 }
 
-/* What is known of the text beside it: the review, or null where there is none (assembly as a compiler wrote it). */
+/* What is known of the text beside it: the review, or null where there is none (assembly as a
+ * compiler wrote it). */
 static json_t *review_json(const struct found *found, bool wants_asm) {
   struct error error;
   if (!wants_asm) {
     cleanup_ttgir_review struct ttgir_review *review = NULL;
-    return ttgir_review_make(found->bytes, found->size, &review, &error) ? ttgir_review_to_json(review) : json_null();
+    return ttgir_review_make(found->bytes, found->size, &review, &error)
+               ? ttgir_review_to_json(review)
+               : json_null();
   }
   cleanup_isa_review struct isa_review *review = NULL;
   if (!isa_review_make(found->bytes, NULL, &review, &error))
     return json_null();
   json_t *functions = json_object();
   for (size_t i = 0; i < review->n; i++)
-    ALWAYS(json_object_set_new(functions, review->functions[i].name, isa_function_to_json(&review->functions[i])) == 0);
+    ALWAYS(json_object_set_new(functions, review->functions[i].name,
+                               isa_function_to_json(&review->functions[i])) == 0);
   return functions;
 }
 
-int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm, bool as_json) {
+int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
+                       bool as_json) {
   __attribute__((cleanup(found_release))) struct found found = {0};
   const json_t *winner = json_object_get(job, "winner");
   struct error error;
   if (!json_is_object(winner)) {
-    error_set(&error, "job %s has no winner whose code could be shown; it is %s", cli_member(job, "job"),
-              cli_member(job, "state"));
+    error_set(&error, "job %s has no winner whose code could be shown; it is %s",
+              cli_member(job, "job"), cli_member(job, "state"));
     return refuse(&error);
   }
   int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
@@ -179,13 +193,15 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   }
   json_t *text = json_stringn(found.bytes, found.size);
   if (!text) {
-    error_set(&error, "%s is no UTF-8 text; without --json it is printed as far as it is text", found.digest);
+    error_set(&error, "%s is no UTF-8 text; without --json it is printed as far as it is text",
+              found.digest);
     return refuse(&error);
   }
   cleanup_json json_t *answer =
       json_pack("{s:s, s:O, s:O, s:s, s:b, s:o, s:o}", "job", cli_member(job, "job"), "config",
-                json_object_get(winner, "config"), "config_values", json_object_get(winner, "config_values"), "digest",
-                found.digest, "disassembled", found.is_code, "text", text, "review", review_json(&found, wants_asm));
+                json_object_get(winner, "config"), "config_values",
+                json_object_get(winner, "config_values"), "digest", found.digest, "disassembled",
+                found.is_code, "text", text, "review", review_json(&found, wants_asm));
   ALWAYS(answer != NULL);
   cli_print_json(answer);
   return EXIT_OK;

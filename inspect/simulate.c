@@ -1,5 +1,5 @@
-/* wavetune simulate: replays search strategies over stored measurements, beside what random draws would find. Nothing is
- * measured. Memory: each function frees what it makes. Threads: one. */
+/* wavetune simulate: replays search strategies over stored measurements, beside what random draws
+ * would find. Nothing is measured. Memory: each function frees what it makes. Threads: one. */
 #include "inspect/simulate.h"
 
 #include <math.h>
@@ -24,7 +24,8 @@ struct simulation {
   uint64_t counts[COUNTS_MAX];
 };
 
-/* What a config counts for: one that failed is as slow as the slowest that did not, so that a mean exists. */
+/* What a config counts for: one that failed is as slow as the slowest that did not, so that a mean
+ * exists. */
 static double ratio_of(const struct landscape *landscape, size_t place) {
   double ratio = landscape->configs[place].ratio;
   return ratio == INFINITY ? landscape->worst : ratio;
@@ -39,8 +40,9 @@ static int doubles_compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The expectation of random search in closed form: the least of t of n ratios drawn without replacement. With ratios in
- * rising order, none of the first i is drawn with probability C(n - i, t) / C(n, t). */
+/* The expectation of random search in closed form: the least of t of n ratios drawn without
+ * replacement. With ratios in rising order, none of the first i is drawn with probability C(n - i,
+ * t) / C(n, t). */
 static double random_expected(const struct landscape *landscape, uint64_t t) {
   cleanup_free double *ratios = xcalloc(landscape->n, sizeof *ratios);
   double expected = 0, none_before = 1;
@@ -64,7 +66,8 @@ static void counts_fill(struct simulation *simulation, uint64_t trials) {
 
 /* One search to its end: regrets[i] after counts[i] trials. */
 static bool search_replay(const struct simulation *simulation, const struct landscape *landscape,
-                          enum search_strategy strategy, uint64_t seed, double *regrets, struct error *error) {
+                          enum search_strategy strategy, uint64_t seed, double *regrets,
+                          struct error *error) {
   cleanup_search struct search *search = NULL;
   struct search_options options = {
       .strategy = strategy, .seed = seed, .trials = simulation->counts[simulation->n_counts - 1]};
@@ -86,11 +89,13 @@ static bool search_replay(const struct simulation *simulation, const struct land
 }
 
 static bool strategy_replay(const struct simulation *simulation, const struct landscape *landscape,
-                            enum search_strategy strategy, struct replayed *ret, struct error *error) {
+                            enum search_strategy strategy, struct replayed *ret,
+                            struct error *error) {
   *ret = (struct replayed){0};
   for (int64_t i = 0; i < simulation->repeat; i++) {
     double regrets[COUNTS_MAX];
-    if (!search_replay(simulation, landscape, strategy, simulation->seed + (uint64_t)i, regrets, error))
+    if (!search_replay(simulation, landscape, strategy, simulation->seed + (uint64_t)i, regrets,
+                       error))
       return false;
     for (size_t j = 0; j < simulation->n_counts; j++) {
       ret->mean[j] += regrets[j] / (double)simulation->repeat;
@@ -104,12 +109,16 @@ static void landscape_print(const struct simulation *simulation, const struct la
                             const struct replayed *replayed) {
   cleanup_free char *key = json_dumps(landscape->key, JSON_COMPACT);
   cleanup_free char *best = space_config_format(landscape->space, landscape->best);
-  printf("%s %s: %zu configs, %zu of them failed\nexhaustive best: %s at %.4f of the baseline's time\n\n",
-         landscape->kernel, key, landscape->n, landscape->n_failed, best, landscape->configs[landscape->best].ratio);
-  struct table_column columns[2 + 2 * SEARCH_STRATEGY_COUNT] = {{"trials", true}, {"random expects", true}};
+  printf("%s %s: %zu configs, %zu of them failed\nexhaustive best: %s at %.4f of the baseline's "
+         "time\n\n",
+         landscape->kernel, key, landscape->n, landscape->n_failed, best,
+         landscape->configs[landscape->best].ratio);
+  struct table_column columns[2 + 2 * SEARCH_STRATEGY_COUNT] = {{"trials", true},
+                                                                {"random expects", true}};
   size_t n_columns = 2;
   for (size_t i = 0; i < simulation->n_strategies; i++) {
-    columns[n_columns++] = (struct table_column){search_strategy_name(simulation->strategies[i]), true};
+    columns[n_columns++] =
+        (struct table_column){search_strategy_name(simulation->strategies[i]), true};
     columns[n_columns++] = (struct table_column){"worst", true};
   }
   cleanup_table struct table *table = table_new(columns, n_columns);
@@ -131,7 +140,8 @@ static json_t *reals_of(const double *numbers, size_t n) {
   return array;
 }
 
-static json_t *landscape_to_json(const struct simulation *simulation, const struct landscape *landscape,
+static json_t *landscape_to_json(const struct simulation *simulation,
+                                 const struct landscape *landscape,
                                  const struct replayed *replayed) {
   const struct measured_config *best = &landscape->configs[landscape->best];
   json_t *counts = json_array(), *expected = json_array(), *strategies = json_object();
@@ -141,16 +151,18 @@ static json_t *landscape_to_json(const struct simulation *simulation, const stru
   }
   for (size_t i = 0; i < simulation->n_strategies; i++)
     json_object_set_new(strategies, search_strategy_name(simulation->strategies[i]),
-                        json_pack("{s:o, s:o}", "mean", reals_of(replayed[i].mean, simulation->n_counts), "worst",
+                        json_pack("{s:o, s:o}", "mean",
+                                  reals_of(replayed[i].mean, simulation->n_counts), "worst",
                                   reals_of(replayed[i].worst, simulation->n_counts)));
-  return json_pack("{s:s, s:O, s:I, s:I, s:{s:I, s:O, s:f}, s:o, s:o, s:o}", "kernel", landscape->kernel, "key",
-                   landscape->key, "configs", (json_int_t)landscape->n, "failed", (json_int_t)landscape->n_failed,
-                   "best", "config", (json_int_t)best->config, "config_values", best->values, "ratio", best->ratio,
+  return json_pack("{s:s, s:O, s:I, s:I, s:{s:I, s:O, s:f}, s:o, s:o, s:o}", "kernel",
+                   landscape->kernel, "key", landscape->key, "configs", (json_int_t)landscape->n,
+                   "failed", (json_int_t)landscape->n_failed, "best", "config",
+                   (json_int_t)best->config, "config_values", best->values, "ratio", best->ratio,
                    "trials", counts, "random_expected", expected, "strategies", strategies);
 }
 
-static bool simulate(struct simulation *simulation, const struct landscapes *landscapes, json_t *ret_keys,
-                     struct error *error) {
+static bool simulate(struct simulation *simulation, const struct landscapes *landscapes,
+                     json_t *ret_keys, struct error *error) {
   for (size_t i = 0; i < landscapes->n; i++) {
     const struct landscape *landscape = &landscapes->all[i];
     struct replayed replayed[SEARCH_STRATEGY_COUNT];
@@ -199,9 +211,11 @@ static int job_read(struct http_client *client, const char *id, struct landscape
   json_t *row;
   json_array_foreach (rows, index, row) {
     int64_t config;
-    if (json_is_true(json_object_get(row, "late")) || json_is_true(json_object_get(row, "quarantined")))
+    if (json_is_true(json_object_get(row, "late")) ||
+        json_is_true(json_object_get(row, "quarantined")))
       continue;
-    if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1, &config, &error))
+    if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1,
+                          &config, &error))
       return job_refused(id, &error);
     cleanup_json json_t *values = space_config_to_json(space, (uint64_t)config);
     if (!landscape_add(landscape, (uint64_t)config, values, row, &error))
@@ -209,12 +223,14 @@ static int job_read(struct http_client *client, const char *id, struct landscape
   }
   if (landscape->n > 0)
     return EXIT_OK;
-  error_set(&error, "nothing of job %s was measured yet; `wavetune show %s` says how far it is", id, id);
+  error_set(&error, "nothing of job %s was measured yet; `wavetune show %s` says how far it is", id,
+            id);
   return cli_fail(EXIT_FAILED, &error);
 }
 
 /* --strategy: one, or all of them. */
-static bool strategies_read(const struct options *options, struct simulation *simulation, struct error *error) {
+static bool strategies_read(const struct options *options, struct simulation *simulation,
+                            struct error *error) {
   const char *name = option_text(options, "strategy");
   simulation->n_strategies = 1;
   if (name)
@@ -232,11 +248,14 @@ static int landscapes_load(const struct options *options, struct landscapes *lan
   const char *job = option_text(options, "job");
   size_t n = options_arguments(options, &arguments);
   if (n + (job != NULL) != 1) {
-    error_set(&error, "name one file that `wavetune-agent tune --samples FILE` wrote, or --job and a job's id");
+    error_set(
+        &error,
+        "name one file that `wavetune-agent tune --samples FILE` wrote, or --job and a job's id");
     return cli_fail(EXIT_USAGE, &error);
   }
   if (!job)
-    return landscapes_read(arguments[0], landscapes, &error) ? EXIT_OK : cli_fail(EXIT_USAGE, &error);
+    return landscapes_read(arguments[0], landscapes, &error) ? EXIT_OK
+                                                             : cli_fail(EXIT_USAGE, &error);
   cleanup_http_client struct http_client *client = cli_connect(options);
   return client ? job_read(client, job, landscapes) : EXIT_USAGE;
 }
@@ -256,8 +275,9 @@ static int command_simulate(struct options *options) {
   if (!landscapes_finish(&landscapes, &error) || !simulate(&simulation, &landscapes, keys, &error))
     return cli_fail(EXIT_FAILED, &error);
   if (keys) {
-    cleanup_json json_t *answer = json_pack("{s:I, s:I, s:O}", "repeat", (json_int_t)simulation.repeat, "seed",
-                                            (json_int_t)simulation.seed, "keys", keys);
+    cleanup_json json_t *answer =
+        json_pack("{s:I, s:I, s:O}", "repeat", (json_int_t)simulation.repeat, "seed",
+                  (json_int_t)simulation.seed, "keys", keys);
     cli_print_json(answer);
   }
   return EXIT_OK;
@@ -305,14 +325,17 @@ const struct command_spec spec_simulate = {
     .name = "simulate",
     .arguments = "FILE | --job ID",
     .summary = "replay search strategies over stored measurements",
-    .description =
-        "Replays how random search, coordinate descent and evolution would have gone over configs that were measured "
-        "already: how much slower than the best of all the best that they found is, after 1, 2, 4, … trials. FILE is "
-        "what "
-        "`wavetune-agent tune --samples FILE` wrote. \"random expects\" is what drawing configs at random comes to on "
-        "the average, computed and not sampled; a strategy must be below it. A config that failed counts as the "
-        "slowest "
-        "that did not; one that was not measured is not there.",
+    .description = "Replays how random search, coordinate descent and evolution would have gone "
+                   "over configs that were measured "
+                   "already: how much slower than the best of all the best that they found is, "
+                   "after 1, 2, 4, … trials. FILE is "
+                   "what "
+                   "`wavetune-agent tune --samples FILE` wrote. \"random expects\" is what drawing "
+                   "configs at random comes to on "
+                   "the average, computed and not sampled; a strategy must be below it. A config "
+                   "that failed counts as the "
+                   "slowest "
+                   "that did not; one that was not measured is not there.",
     .options = simulate_options,
     .n_options = ARRAY_LENGTH(simulate_options),
     .run = command_simulate,

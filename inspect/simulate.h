@@ -1,4 +1,5 @@
-/* What `wavetune simulate` replays: the measured configs of each (kernel, key). Private to simulate*.c.
+/* What `wavetune simulate` replays: the measured configs of each (kernel, key). Private to
+ * simulate*.c.
  *
  * Memory: landscapes own what they point at. Threads: one. */
 #ifndef WAVETUNE_INSPECT_SIMULATE_H
@@ -15,8 +16,8 @@ struct measured_config {
   double ratio;   /* their median; INFINITY when it has failed */
 };
 
-/* One (kernel, key) with what was measured of it. Configs that were not are not there: the space is the list of those
- * that were, in the order of their ordinals. */
+/* One (kernel, key) with what was measured of it. Configs that were not are not there: the space is
+ * the list of those that were, in the order of their ordinals. */
 struct landscape {
   char *kernel;
   json_t *key;
@@ -39,14 +40,17 @@ void landscapes_release(struct landscapes *landscapes);
 #define cleanup_landscapes __attribute__((cleanup(landscapes_release)))
 
 /* The landscape of a (kernel, key), which is made when it is new. */
-struct landscape *landscapes_get(struct landscapes *landscapes, const char *kernel, const json_t *key);
+struct landscape *landscapes_get(struct landscapes *landscapes, const char *kernel,
+                                 const json_t *key);
 
-/* Adds one measurement: a row of --samples or of a job, both of which have "outcome", "samples_us" and "baseline_us". */
-must_check bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *values, const json_t *row,
-                              struct error *error);
+/* Adds one measurement: a row of --samples or of a job, both of which have "outcome", "samples_us"
+ * and "baseline_us". */
+must_check bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *values,
+                              const json_t *row, struct error *error);
 
 /* Adds all lines of a file that `wavetune-agent tune --samples` wrote. */
-must_check bool landscapes_read(const char *path, struct landscapes *landscapes, struct error *error);
+must_check bool landscapes_read(const char *path, struct landscapes *landscapes,
+                                struct error *error);
 
 /* Once all rows were added. */
 must_check bool landscapes_finish(struct landscapes *landscapes, struct error *error);

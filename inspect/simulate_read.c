@@ -38,19 +38,21 @@ static size_t place_of(json_t **places, const char *name) {
   return place;
 }
 
-struct landscape *landscapes_get(struct landscapes *landscapes, const char *kernel, const json_t *key) {
+struct landscape *landscapes_get(struct landscapes *landscapes, const char *kernel,
+                                 const json_t *key) {
   cleanup_free char *key_text = json_canonical(key);
   cleanup_free char *name = xasprintf("%s %s", kernel, key_text);
   size_t place = place_of(&landscapes->places, name);
   if (place == landscapes->n) {
     GROW(landscapes->all, landscapes->n, landscapes->capacity);
-    landscapes->all[landscapes->n++] =
-        (struct landscape){.kernel = xstrdup(kernel), .key = json_incref((json_t *)key), .baseline = -1};
+    landscapes->all[landscapes->n++] = (struct landscape){
+        .kernel = xstrdup(kernel), .key = json_incref((json_t *)key), .baseline = -1};
   }
   return &landscapes->all[place];
 }
 
-static bool times_read(const json_t *row, const char *name, size_t *ret_n, double **ret_times, struct error *error) {
+static bool times_read(const json_t *row, const char *name, size_t *ret_n, double **ret_times,
+                       struct error *error) {
   json_t *array, *element;
   size_t i;
   if (!json_get_array(row, "", name, JSON_REQUIRED, &array, error))
@@ -78,13 +80,14 @@ static bool measured_config_get(struct landscape *landscape, uint64_t config, co
   *ret = &landscape->configs[place];
   return json_equal((*ret)->values, values) ||
          error_set(error,
-                   "config %s has other values than before: these are measurements of several spaces; keep those "
+                   "config %s has other values than before: these are measurements of several "
+                   "spaces; keep those "
                    "of one",
                    name);
 }
 
-bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *values, const json_t *row,
-                   struct error *error) {
+bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *values,
+                   const json_t *row, struct error *error) {
   struct measured_config *measured;
   enum outcome outcome;
   const char *outcome_text;
@@ -92,7 +95,8 @@ bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *v
     return false;
   if (!outcome_parse(outcome_text, &outcome)) {
     char shown[NAME_TEXT_SIZE];
-    return error_set(error, "\"%s\" is no outcome", name_cut(outcome_text, strlen(outcome_text), shown));
+    return error_set(error, "\"%s\" is no outcome",
+                     name_cut(outcome_text, strlen(outcome_text), shown));
   }
   double ratio = INFINITY;
   if (outcome == OUTCOME_CORRECT) {
@@ -117,7 +121,8 @@ bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *v
   return true;
 }
 
-static bool line_add(struct landscapes *landscapes, const char *line, size_t length, struct error *error) {
+static bool line_add(struct landscapes *landscapes, const char *line, size_t length,
+                     struct error *error) {
   cleanup_json json_t *row = NULL;
   const char *kernel;
   json_t *key, *values;
@@ -154,15 +159,17 @@ bool landscapes_read(const char *path, struct landscapes *landscapes, struct err
     if (!is_added) {
       error_prefix(error, "%s:%zu: ", path, number);
       size_t used = strlen(error->message);
-      snprintf(error->message + used, sizeof error->message - used,
-               "; each line must be a measurement as `wavetune-agent tune --samples FILE` writes it");
+      snprintf(
+          error->message + used, sizeof error->message - used,
+          "; each line must be a measurement as `wavetune-agent tune --samples FILE` writes it");
       return false;
     }
   }
   if (ferror(file))
     return error_set(error, "%s cannot be read: %s", path, strerror(errno));
   return landscapes->n > 0 ||
-         error_set(error, "%s is empty; `wavetune-agent tune --samples FILE` writes measurements", path);
+         error_set(error, "%s is empty; `wavetune-agent tune --samples FILE` writes measurements",
+                   path);
 }
 
 static int configs_compare(const void *a, const void *b) {
@@ -180,7 +187,8 @@ static double median_of(double *numbers, size_t n) {
   return n % 2 ? numbers[n / 2] : (numbers[n / 2 - 1] + numbers[n / 2]) / 2;
 }
 
-static bool space_of(const struct landscape *landscape, struct space **ret_space, struct error *error) {
+static bool space_of(const struct landscape *landscape, struct space **ret_space,
+                     struct error *error) {
   cleanup_json json_t *json = json_object();
   json_t *list = json_array();
   json_object_set_new(json, "configs", list);
@@ -207,7 +215,8 @@ static bool landscape_finish(struct landscape *landscape, struct error *error) {
     }
   }
   if (least == INFINITY)
-    return error_set(error, "no config was measured correctly, so that there is nothing to be found");
+    return error_set(error,
+                     "no config was measured correctly, so that there is nothing to be found");
   return space_of(landscape, &landscape->space, error);
 }
 

@@ -1,6 +1,7 @@
 /* Layouts as bits of lane and warp: parsing and comparing them.
  *
- * Memory: see ttgir_layout.h. Threads: any. Text from anybody: every number is bounded before it is used. */
+ * Memory: see ttgir_layout.h. Threads: any. Text from anybody: every number is bounded before it is
+ * used. */
 #include "inspect/ttgir_layout.h"
 
 #define BITS_MAX 12
@@ -17,7 +18,9 @@ struct distribution {
   struct bits lane, warp;
 };
 
-bool span_equal(struct span a, struct span b) { return a.length == b.length && memcmp(a.text, b.text, a.length) == 0; }
+bool span_equal(struct span a, struct span b) {
+  return a.length == b.length && memcmp(a.text, b.text, a.length) == 0;
+}
 
 static bool span_is(struct span span, const char *text) {
   return span.length == strlen(text) && memcmp(span.text, text, span.length) == 0;
@@ -98,7 +101,8 @@ struct span ttgir_layout_member(struct span layout, const char *name) {
     if (depth == 1 && begins && memcmp(layout.text + i, name, name_length) == 0 &&
         memcmp(layout.text + i + name_length, " = ", 3) == 0) {
       const char *value = layout.text + i + name_length + 3;
-      return (struct span){value, value_length(value, layout.length - (size_t)(value - layout.text))};
+      return (struct span){value,
+                           value_length(value, layout.length - (size_t)(value - layout.text))};
     }
   }
   return (struct span){0};
@@ -168,7 +172,8 @@ bool ttgir_tensor_parse(struct span text, struct ttgir_tensor *ret, const char *
   if (end < type.text + type.length && *end == ',') {
     const char *encoding = end + 1;
     encoding += encoding < type.text + type.length && *encoding == ' ';
-    tensor.encoding = (struct span){encoding, value_length(encoding, type.length - (size_t)(encoding - type.text))};
+    tensor.encoding = (struct span){
+        encoding, value_length(encoding, type.length - (size_t)(encoding - type.text))};
     end = encoding + tensor.encoding.length;
   }
   *ret = tensor;
@@ -176,9 +181,10 @@ bool ttgir_tensor_parse(struct span text, struct ttgir_tensor *ret, const char *
   return true;
 }
 
-/* The dimensions that `counts` threads (a power of two in each) are laid over, the fastest one first. */
-static bool bits_of_blocked(const int64_t *counts, const int64_t *unit, const int64_t *order, size_t n,
-                            const int64_t *shape, struct bits *bits) {
+/* The dimensions that `counts` threads (a power of two in each) are laid over, the fastest one
+ * first. */
+static bool bits_of_blocked(const int64_t *counts, const int64_t *unit, const int64_t *order,
+                            size_t n, const int64_t *shape, struct bits *bits) {
   for (size_t i = 0; i < n; i++) {
     int64_t d = order[i];
     for (int64_t step = 1; step < counts[d]; step *= 2) {
@@ -191,12 +197,15 @@ static bool bits_of_blocked(const int64_t *counts, const int64_t *unit, const in
   return true;
 }
 
-static bool blocked_distribution(struct span layout, const int64_t *shape, size_t n, struct distribution *ret) {
+static bool blocked_distribution(struct span layout, const int64_t *shape, size_t n,
+                                 struct distribution *ret) {
   static const char *const names[] = {"sizePerThread", "threadsPerWarp", "warpsPerCTA", "order"};
   int64_t lists[4][TTGIR_DIMENSIONS_MAX], warp_unit[TTGIR_DIMENSIONS_MAX];
   for (size_t i = 0; i < 4; i++) {
     size_t length = 0;
-    if (!ttgir_integers(ttgir_layout_member(layout, names[i]), lists[i], TTGIR_DIMENSIONS_MAX, &length) || length != n)
+    if (!ttgir_integers(ttgir_layout_member(layout, names[i]), lists[i], TTGIR_DIMENSIONS_MAX,
+                        &length) ||
+        length != n)
       return false;
     for (size_t d = 0; d < n; d++) {
       if (i < 3 ? lists[i][d] < 1 || lists[i][d] > 1 << 20 : lists[i][d] >= (int64_t)n)
@@ -218,7 +227,8 @@ static bool linear_bits(struct span list, size_t n, const int64_t *shape, struct
   while (at < list.length && list.text[at] == '[') {
     size_t length = value_length(list.text + at, list.length - at), n_values = 0;
     if (bits->n == BITS_MAX ||
-        !ttgir_integers((struct span){list.text + at, length}, bits->adds[bits->n], TTGIR_DIMENSIONS_MAX, &n_values) ||
+        !ttgir_integers((struct span){list.text + at, length}, bits->adds[bits->n],
+                        TTGIR_DIMENSIONS_MAX, &n_values) ||
         n_values != n)
       return false;
     for (size_t d = 0; d < n; d++)
@@ -238,9 +248,10 @@ static void bits_drop(struct bits *bits, size_t n_dimensions, size_t dimension) 
   }
 }
 
-static bool distribution_of(const struct ttgir_layouts *layouts, struct span encoding, const int64_t *shape, size_t n,
-                            int nesting, struct distribution *ret) {
-  struct span kind = ttgir_layout_kind(layouts, encoding), layout = ttgir_layout_resolve(layouts, encoding);
+static bool distribution_of(const struct ttgir_layouts *layouts, struct span encoding,
+                            const int64_t *shape, size_t n, int nesting, struct distribution *ret) {
+  struct span kind = ttgir_layout_kind(layouts, encoding),
+              layout = ttgir_layout_resolve(layouts, encoding);
   if (!kind.text || nesting > NESTING_MAX)
     return false;
   if (span_is(kind, "blocked"))
@@ -256,11 +267,13 @@ static bool distribution_of(const struct ttgir_layouts *layouts, struct span enc
   struct span dimension_text = ttgir_layout_member(layout, "dim");
   int64_t dimension, wider[TTGIR_DIMENSIONS_MAX];
   size_t at = 0;
-  if (!dimension_text.text || !take_number(dimension_text, &at, &dimension) || dimension > (int64_t)n)
+  if (!dimension_text.text || !take_number(dimension_text, &at, &dimension) ||
+      dimension > (int64_t)n)
     return false;
   for (size_t d = 0; d <= n; d++)
     wider[d] = d == (size_t)dimension ? 1 : shape[d - (d > (size_t)dimension)];
-  if (!distribution_of(layouts, ttgir_layout_member(layout, "parent"), wider, n + 1, nesting + 1, ret))
+  if (!distribution_of(layouts, ttgir_layout_member(layout, "parent"), wider, n + 1, nesting + 1,
+                       ret))
     return false;
   bits_drop(&ret->lane, n + 1, (size_t)dimension);
   bits_drop(&ret->warp, n + 1, (size_t)dimension);
@@ -268,17 +281,21 @@ static bool distribution_of(const struct ttgir_layouts *layouts, struct span enc
   return true;
 }
 
-int64_t ttgir_contiguous_bytes(const struct ttgir_layouts *layouts, const struct ttgir_tensor *tensor) {
+int64_t ttgir_contiguous_bytes(const struct ttgir_layouts *layouts,
+                               const struct ttgir_tensor *tensor) {
   struct span layout = ttgir_layout_resolve(layouts, tensor->encoding),
               kind = ttgir_layout_kind(layouts, tensor->encoding);
   int64_t each[TTGIR_DIMENSIONS_MAX], order[TTGIR_DIMENSIONS_MAX];
   size_t n = 0, n_order = 0;
   if (!kind.text || !span_is(kind, "blocked") ||
-      !ttgir_integers(ttgir_layout_member(layout, "sizePerThread"), each, TTGIR_DIMENSIONS_MAX, &n) ||
-      !ttgir_integers(ttgir_layout_member(layout, "order"), order, TTGIR_DIMENSIONS_MAX, &n_order) || n_order != n ||
-      n != tensor->n_dimensions || !n || order[0] >= (int64_t)n)
+      !ttgir_integers(ttgir_layout_member(layout, "sizePerThread"), each, TTGIR_DIMENSIONS_MAX,
+                      &n) ||
+      !ttgir_integers(ttgir_layout_member(layout, "order"), order, TTGIR_DIMENSIONS_MAX,
+                      &n_order) ||
+      n_order != n || n != tensor->n_dimensions || !n || order[0] >= (int64_t)n)
     return 0;
-  int64_t extent = tensor->shape[order[0]], elements = each[order[0]] < extent ? each[order[0]] : extent;
+  int64_t extent = tensor->shape[order[0]],
+          elements = each[order[0]] < extent ? each[order[0]] : extent;
   return elements > 1 << 20 ? 0 : elements * tensor->element_bytes;
 }
 
@@ -289,7 +306,8 @@ const char *ttgir_conversion_name(enum ttgir_conversion conversion) {
 
 enum agreement { AGREE, DIFFER, UNSURE /* elements that several threads hold */ };
 
-static enum agreement bits_compare(const struct bits *a, const struct bits *b, size_t n_dimensions) {
+static enum agreement bits_compare(const struct bits *a, const struct bits *b,
+                                   size_t n_dimensions) {
   enum agreement agreement = a->n == b->n ? AGREE : UNSURE;
   for (size_t i = 0; i < a->n && i < b->n; i++) {
     bool is_equal = true, a_is_zero = true, b_is_zero = true;
@@ -307,23 +325,28 @@ static enum agreement bits_compare(const struct bits *a, const struct bits *b, s
   return agreement;
 }
 
-static bool is_operand_of(const struct ttgir_layouts *layouts, struct span operand, struct span of) {
+static bool is_operand_of(const struct ttgir_layouts *layouts, struct span operand,
+                          struct span of) {
   struct span kind = ttgir_layout_kind(layouts, operand);
   if (!kind.text || !span_is(kind, "dot_op"))
     return false;
   struct span parent = ttgir_layout_member(ttgir_layout_resolve(layouts, operand), "parent");
-  return parent.text && span_equal(ttgir_layout_resolve(layouts, parent), ttgir_layout_resolve(layouts, of));
+  return parent.text &&
+         span_equal(ttgir_layout_resolve(layouts, parent), ttgir_layout_resolve(layouts, of));
 }
 
-enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layouts, const struct ttgir_tensor *from,
-                                              const struct ttgir_tensor *to, int64_t num_warps, const char **ret_why) {
+enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layouts,
+                                              const struct ttgir_tensor *from,
+                                              const struct ttgir_tensor *to, int64_t num_warps,
+                                              const char **ret_why) {
   struct span from_kind = ttgir_layout_kind(layouts, from->encoding),
               to_kind = ttgir_layout_kind(layouts, to->encoding);
   struct distribution a, b;
   *ret_why = "the text does not tell how these layouts are laid over threads";
   if (!from_kind.text || !to_kind.text)
     return TTGIR_MAY;
-  if (span_equal(ttgir_layout_resolve(layouts, from->encoding), ttgir_layout_resolve(layouts, to->encoding))) {
+  if (span_equal(ttgir_layout_resolve(layouts, from->encoding),
+                 ttgir_layout_resolve(layouts, to->encoding))) {
     *ret_why = "both layouts are the same";
     return TTGIR_REGISTERS;
   }
@@ -334,23 +357,27 @@ enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layout
     return to_lds ? TTGIR_TO_LDS : TTGIR_FROM_LDS;
   }
   if (distribution_of(layouts, from->encoding, from->shape, from->n_dimensions, 0, &a) &&
-      distribution_of(layouts, to->encoding, to->shape, to->n_dimensions, 0, &b) && a.n_dimensions == b.n_dimensions) {
+      distribution_of(layouts, to->encoding, to->shape, to->n_dimensions, 0, &b) &&
+      a.n_dimensions == b.n_dimensions) {
     enum agreement warps = bits_compare(&a.warp, &b.warp, a.n_dimensions),
                    lanes = bits_compare(&a.lane, &b.lane, a.n_dimensions);
     if (warps == DIFFER) {
       *ret_why = "elements change from warp to warp";
       return TTGIR_LDS;
     }
-    *ret_why = warps == AGREE && lanes == AGREE    ? "every thread keeps its elements"
-               : warps == AGREE && lanes == DIFFER ? "elements change lanes inside a warp: by shuffles, or through LDS"
-                                                   : "several threads hold the same elements";
+    *ret_why = warps == AGREE && lanes == AGREE ? "every thread keeps its elements"
+               : warps == AGREE && lanes == DIFFER
+                   ? "elements change lanes inside a warp: by shuffles, or through LDS"
+                   : "several threads hold the same elements";
     return warps == AGREE && lanes == AGREE ? TTGIR_REGISTERS : TTGIR_MAY;
   }
   if (is_operand_of(layouts, to->encoding, from->encoding)) {
-    *ret_why = "the result of one dot becomes the operand of another: in registers where the instructions' layouts fit";
+    *ret_why = "the result of one dot becomes the operand of another: in registers where the "
+               "instructions' layouts fit";
     return TTGIR_MAY;
   }
-  if (!span_equal(from_kind, to_kind) && !span_is(from_kind, "slice") && !span_is(to_kind, "slice") && num_warps != 1) {
+  if (!span_equal(from_kind, to_kind) && !span_is(from_kind, "slice") &&
+      !span_is(to_kind, "slice") && num_warps != 1) {
     *ret_why = "the layouts are of different kinds";
     return TTGIR_LDS;
   }

@@ -1,12 +1,14 @@
-/* Layouts of Triton's GPU dialect: which thread holds which element of a tensor, as far as their text tells, and whether
- * a conversion between two of them must pass through LDS.
+/* Layouts of Triton's GPU dialect: which thread holds which element of a tensor, as far as their
+ * text tells, and whether a conversion between two of them must pass through LDS.
  *
- * Blocked and linear layouts, and slices of them, are reduced to what each bit of the lane's and of the warp's number
- * adds to an element's index (Triton's linear layouts). A conversion in which both agree in the warps and in the lanes
- * moves data between registers of a thread only; one in which only lanes differ stays inside a warp, which newer Tritons
- * do by shuffles and older ones through LDS ("may"); one in which warps differ passes through LDS. Between layouts of
- * different kinds (blocked and MFMA) it does too. One to or from a layout of LDS is half a trip. What a text does not tell (the accumulator of one dot as the operand of
- * the next one, slices of MFMA layouts) is "may".
+ * Blocked and linear layouts, and slices of them, are reduced to what each bit of the lane's and of
+ * the warp's number adds to an element's index (Triton's linear layouts). A conversion in which
+ * both agree in the warps and in the lanes moves data between registers of a thread only; one in
+ * which only lanes differ stays inside a warp, which newer Tritons do by shuffles and older ones
+ * through LDS ("may"); one in which warps differ passes through LDS. Between layouts of different
+ * kinds (blocked and MFMA) it does too. One to or from a layout of LDS is half a trip. What a text
+ * does not tell (the accumulator of one dot as the operand of the next one, slices of MFMA layouts)
+ * is "may".
  *
  * Memory: texts are borrowed. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_TTGIR_LAYOUT_H
@@ -33,13 +35,15 @@ struct ttgir_layouts {
 
 /* The text that an encoding stands for: an alias's, or its own. */
 struct span ttgir_layout_resolve(const struct ttgir_layouts *layouts, struct span encoding);
-/* "blocked", "amd_mfma", "swizzled_shared", …; {NULL, 0} when it is no layout. Of an alias that the text does not define,
- * as in a part of a module, the name tells: Triton calls them #blocked, #linear, #shared and #mma (#mfma), with numbers. */
+/* "blocked", "amd_mfma", "swizzled_shared", …; {NULL, 0} when it is no layout. Of an alias that the
+ * text does not define, as in a part of a module, the name tells: Triton calls them #blocked,
+ * #linear, #shared and #mma (#mfma), with numbers. */
 struct span ttgir_layout_kind(const struct ttgir_layouts *layouts, struct span encoding);
 bool ttgir_layout_is_shared(const struct ttgir_layouts *layouts, struct span encoding); /* of LDS */
 /* Of what AMD's matrix instructions leave in registers. */
 bool ttgir_layout_is_mfma(const struct ttgir_layouts *layouts, struct span encoding);
-/* The text behind "name = " in a resolved layout, up to its comma or bracket; {NULL, 0} when it is not there. */
+/* The text behind "name = " in a resolved layout, up to its comma or bracket; {NULL, 0} when it is
+ * not there. */
 struct span ttgir_layout_member(struct span layout, const char *name);
 /* Up to `max` integers of "[1, 8]"; false when it is no such list. */
 bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n);
@@ -54,21 +58,26 @@ struct ttgir_tensor {
 /* The first tensor type in `text`; *ret_end is behind it. */
 bool ttgir_tensor_parse(struct span text, struct ttgir_tensor *ret, const char **ret_end);
 
-/* Bytes next to each other in memory that a thread holds, for a blocked layout (or a slice of one); 0: not told. */
-int64_t ttgir_contiguous_bytes(const struct ttgir_layouts *layouts, const struct ttgir_tensor *tensor);
+/* Bytes next to each other in memory that a thread holds, for a blocked layout (or a slice of one);
+ * 0: not told. */
+int64_t ttgir_contiguous_bytes(const struct ttgir_layouts *layouts,
+                               const struct ttgir_tensor *tensor);
 
 enum ttgir_conversion {
   TTGIR_REGISTERS,
   TTGIR_MAY,
   TTGIR_LDS,
-  TTGIR_TO_LDS,   /* to a layout of LDS: the first half of a trip (Tritons before 3.0; later ones say local_alloc) */
+  TTGIR_TO_LDS, /* to a layout of LDS: the first half of a trip (Tritons before 3.0; later ones say
+                   local_alloc) */
   TTGIR_FROM_LDS, /* from such a layout: the other half (later: local_load) */
   TTGIR_CONVERSIONS
 };
 /* "registers", "may", "lds", "to_lds", "from_lds" */
 const char *ttgir_conversion_name(enum ttgir_conversion conversion);
 /* *ret_why: a static text, how it was decided. */
-enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layouts, const struct ttgir_tensor *from,
-                                              const struct ttgir_tensor *to, int64_t num_warps, const char **ret_why);
+enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layouts,
+                                              const struct ttgir_tensor *from,
+                                              const struct ttgir_tensor *to, int64_t num_warps,
+                                              const char **ret_why);
 
 #endif

@@ -8,15 +8,19 @@
 #include "common/base/names.h"
 
 #define NESTING_MAX 256
-#define LAYOUT_BYTES_MAX 4096 /* of an alias, which many lines name: what is longer tells nothing */
+/* of an alias, which many lines name: what is longer tells nothing */
+#define LAYOUT_BYTES_MAX 4096
 
-#define LDS_VALUES_MAX 256 /* in LDS, that are known by name at one place; more count as if they had none */
+/* in LDS, that are known by name at one place; more count as if they had none */
+#define LDS_VALUES_MAX 256
 
-/* How often a kernel's tensors pass through LDS: what is written there and read from there again is one trip.
+/* How often a kernel's tensors pass through LDS: what is written there and read from there again is
+ * one trip.
  *
- * A read belongs to the write whose value it names. Where the text does not tell (a buffer that a loop passes on to its
- * next iteration, a transposed view), writes and reads of the same place, inside or outside of loops, are taken for the
- * two halves of as many trips as there are of the more frequent half. */
+ * A read belongs to the write whose value it names. Where the text does not tell (a buffer that a
+ * loop passes on to its next iteration, a transposed view), writes and reads of the same place,
+ * inside or outside of loops, are taken for the two halves of as many trips as there are of the
+ * more frequent half. */
 struct trips {
   size_t n;
   struct lds_value {
@@ -61,7 +65,8 @@ static void trips_count(struct trips *trips, int64_t *ret_outside, int64_t *ret_
   int64_t counts[2];
   trips_leave(trips, -1);
   for (int i = 0; i < 2; i++)
-    counts[i] = trips->whole[i] + (trips->writes[i] > trips->reads[i] ? trips->writes[i] : trips->reads[i]);
+    counts[i] =
+        trips->whole[i] + (trips->writes[i] > trips->reads[i] ? trips->writes[i] : trips->reads[i]);
   *ret_outside = counts[0];
   *ret_in_loops = counts[1];
 }
@@ -115,7 +120,8 @@ static struct span span_trim(struct span span) {
   return span;
 }
 
-/* "%x = ttg.convert_layout %y …", `"tt.reduce"(%x)`, "tt.return": the operation's name behind its dialect. */
+/* "%x = ttg.convert_layout %y …", `"tt.reduce"(%x)`, "tt.return": the operation's name behind its
+ * dialect. */
 static struct span operation_of(struct span text) {
   if (text.length && text.text[0] == '%') {
     text = span_behind(text, " = ");
@@ -137,17 +143,19 @@ static struct span operation_of(struct span text) {
 /* "%12": the value's name that a text begins with. */
 static struct span name_at(struct span text) {
   size_t length = 0;
-  while (length < text.length && (text.text[length] == '%' || text.text[length] == '_' || text.text[length] == '#' ||
-                                  (text.text[length] >= '0' && text.text[length] <= '9') ||
-                                  (text.text[length] >= 'a' && text.text[length] <= 'z') ||
-                                  (text.text[length] >= 'A' && text.text[length] <= 'Z')))
+  while (length < text.length &&
+         (text.text[length] == '%' || text.text[length] == '_' || text.text[length] == '#' ||
+          (text.text[length] >= '0' && text.text[length] <= '9') ||
+          (text.text[length] >= 'a' && text.text[length] <= 'z') ||
+          (text.text[length] >= 'A' && text.text[length] <= 'Z')))
     length++;
   return text.length && text.text[0] == '%' ? (struct span){text.text, length} : (struct span){0};
 }
 
 /* The `i`th value, from 0, that an operation is given; {NULL, 0}: none. */
 static struct span operand_of(struct line line, size_t i) {
-  const char *end = line.text.text + line.text.length, *at = line.operation.text + line.operation.length;
+  const char *end = line.text.text + line.text.length,
+             *at = line.operation.text + line.operation.length;
   for (; at < end && *at != ':'; at++) {
     if (*at == '%' && i-- == 0)
       return name_at((struct span){at, (size_t)(end - at)});
@@ -157,7 +165,8 @@ static struct span operand_of(struct line line, size_t i) {
 
 static struct line line_of(const char *text, size_t length, size_t number) {
   struct line line = {.text = span_trim((struct span){text, length}), .number = number};
-  /* What the line says ends where its place in the source begins; a place in the middle (an argument's) stays. */
+  /* What the line says ends where its place in the source begins; a place in the middle (an
+   * argument's) stays. */
   const char *location = NULL;
   for (size_t i = 0; i + 5 <= line.text.length; i++) {
     if (memcmp(line.text.text + i, " loc(", 5) == 0)
@@ -179,7 +188,8 @@ static void attribute_read(struct span text, const char *name, int64_t *ret) {
     value = span_behind(text, plain);
   int64_t number = 0;
   size_t digits = 0;
-  while (digits < value.length && digits < 15 && value.text[digits] >= '0' && value.text[digits] <= '9')
+  while (digits < value.length && digits < 15 && value.text[digits] >= '0' &&
+         value.text[digits] <= '9')
     number = number * 10 + (value.text[digits++] - '0');
   if (digits)
     *ret = number;
@@ -218,7 +228,9 @@ static bool braces_close(struct walk *walk, struct line line, struct error *erro
   if (!line.text.length || line.text.text[0] != '}')
     return true;
   if (walk->nesting == 0)
-    return walk->is_part || error_set(error, "line %zu of the module closes a brace that was not opened", line.number);
+    return walk->is_part ||
+           error_set(error, "line %zu of the module closes a brace that was not opened",
+                     line.number);
   walk->loop_depth -= walk->loops[--walk->nesting];
   trips_leave(&walk->trips, walk->nesting);
   return true;
@@ -228,9 +240,11 @@ static bool braces_open(struct walk *walk, struct line line, struct error *error
   if (!line.text.length || line.text.text[line.text.length - 1] != '{')
     return true;
   if (walk->nesting == NESTING_MAX)
-    return error_set(error, "line %zu of the module nests deeper than %d", line.number, NESTING_MAX);
+    return error_set(error, "line %zu of the module nests deeper than %d", line.number,
+                     NESTING_MAX);
   /* `} do {`: the second part of a while loop. */
-  bool is_loop = span_has(line.text, "scf.for ") || span_has(line.text, "scf.while ") || span_is(line.text, "} do {");
+  bool is_loop = span_has(line.text, "scf.for ") || span_has(line.text, "scf.while ") ||
+                 span_is(line.text, "} do {");
   walk->loops[walk->nesting++] = is_loop;
   walk->loop_depth += is_loop;
   return true;
@@ -246,18 +260,21 @@ static void convert_read(struct walk *walk, struct line line) {
     return;
   const char *why;
   struct ttgir_review *review = walk->review;
-  enum ttgir_conversion conversion = ttgir_conversion_decide(&walk->layouts, &from, &to, review->num_warps, &why);
+  enum ttgir_conversion conversion =
+      ttgir_conversion_decide(&walk->layouts, &from, &to, review->num_warps, &why);
   review->all.conversions[conversion]++;
   review->in_loops.conversions[conversion] += walk->loop_depth > 0;
   bool leaves_registers = conversion == TTGIR_LDS || conversion == TTGIR_TO_LDS;
-  walk->dot_results += leaves_registers && !walk->loop_depth && ttgir_layout_is_mfma(&walk->layouts, from.encoding);
+  walk->dot_results +=
+      leaves_registers && !walk->loop_depth && ttgir_layout_is_mfma(&walk->layouts, from.encoding);
   if (conversion == TTGIR_TO_LDS)
     trips_write(&walk->trips, line.result, walk->nesting, walk->loop_depth > 0);
   else if (conversion == TTGIR_FROM_LDS)
     trips_read(&walk->trips, operand_of(line, 0), walk->loop_depth > 0);
   if (review->n_converts < TTGIR_CONVERSIONS_MAX)
     review->converts[review->n_converts++] = (struct ttgir_convert){
-        line.number, walk->loop_depth, conversion, span_copy(from.encoding), span_copy(to.encoding), why};
+        line.number, walk->loop_depth, conversion, span_copy(from.encoding), span_copy(to.encoding),
+        why};
 }
 
 /* "amd_mfma version 3, 16x16x16": how the result's layout says the dot is done. */
@@ -291,7 +308,8 @@ static void dot_read(struct walk *walk, struct line line) {
   /* The result's type is the last one. */
   struct ttgir_tensor tensor = {0};
   const char *end = line.text.text;
-  while (ttgir_tensor_parse((struct span){end, line.text.length - (size_t)(end - line.text.text)}, &tensor, &end))
+  while (ttgir_tensor_parse((struct span){end, line.text.length - (size_t)(end - line.text.text)},
+                            &tensor, &end))
     continue;
   cleanup_free char *kind = dot_kind(walk, tensor.encoding);
   struct ttgir_review *review = walk->review;
@@ -326,10 +344,10 @@ static void load_read(struct walk *walk, struct line line) {
 
 static void operation_read(struct walk *walk, struct line line) {
   struct ttgir_review *review = walk->review;
-#define X(member, name, heading)                                                                                       \
-  if (span_is(line.operation, name)) {                                                                                 \
-    review->all.member++;                                                                                              \
-    review->in_loops.member += walk->loop_depth > 0;                                                                   \
+#define X(member, name, heading)                                                                   \
+  if (span_is(line.operation, name)) {                                                             \
+    review->all.member++;                                                                          \
+    review->in_loops.member += walk->loop_depth > 0;                                               \
   }
   TTGIR_COUNTS(X)
 #undef X
@@ -340,7 +358,8 @@ static void operation_read(struct walk *walk, struct line line) {
     trips_write(&walk->trips, operand_of(line, 1), walk->nesting, is_in_loop);
   else if (span_is(line.operation, "local_alloc") && operand_of(line, 0).text)
     trips_write(&walk->trips, line.result, walk->nesting, is_in_loop);
-  else if (span_is(line.operation, "async_copy_global_to_local") || span_is(line.operation, "buffer_load_to_local"))
+  else if (span_is(line.operation, "async_copy_global_to_local") ||
+           span_is(line.operation, "buffer_load_to_local"))
     trips_write(&walk->trips, (struct span){0}, walk->nesting, is_in_loop);
 
   if (span_is(line.operation, "convert_layout"))
@@ -350,11 +369,14 @@ static void operation_read(struct walk *walk, struct line line) {
     dot_read(walk, line);
   else if (span_is(line.operation, "load") || span_is(line.operation, "buffer_load"))
     load_read(walk, line);
-  else if (span_is(line.operation, "local_alloc") && walk->loop_depth && span_has(line.text, "local_alloc %"))
+  else if (span_is(line.operation, "local_alloc") && walk->loop_depth &&
+           span_has(line.text, "local_alloc %"))
     walk->filled_allocs++;
 }
 
-static bool is_module(struct span line) { return span_has(line, "module attributes {") || span_is(line, "module {"); }
+static bool is_module(struct span line) {
+  return span_has(line, "module attributes {") || span_is(line, "module {");
+}
 
 /* An operation of Triton's dialects over a tensor with a layout. */
 static bool is_of_dialect(struct line line) {
@@ -366,7 +388,8 @@ static bool is_of_dialect(struct line line) {
     if ((size_t)(line.operation.text - line.text.text) < length)
       continue;
     const char *begin = line.operation.text - length;
-    if (memcmp(begin, dialects[i], length) == 0 && (begin == line.text.text || begin[-1] == ' ' || begin[-1] == '"'))
+    if (memcmp(begin, dialects[i], length) == 0 &&
+        (begin == line.text.text || begin[-1] == ' ' || begin[-1] == '"'))
       return true;
   }
   return false;
@@ -380,7 +403,8 @@ static struct line line_next(const char **at, const char *end, size_t number) {
 }
 
 /* Whether there is a module, and whether there is an operation of the dialect. */
-static void text_scan(const char *text, size_t size, bool *ret_has_module, bool *ret_has_operation) {
+static void text_scan(const char *text, size_t size, bool *ret_has_module,
+                      bool *ret_has_operation) {
   const char *at = text, *end = text + size;
   *ret_has_module = *ret_has_operation = false;
   while (at < end && !*ret_has_module) {
@@ -420,35 +444,43 @@ static void find_conversions(const struct walk *walk) {
   struct review_findings *findings = &review->findings;
   const int64_t *in_loops = review->in_loops.conversions, *all = review->all.conversions;
   if (in_loops[TTGIR_LDS])
-    review_find(findings, REVIEW_WARNING, SOURCE_AMD_IR,
-                "%" PRId64 " conversions of layouts in loops pass through LDS: each writes a tensor there, waits and "
-                "reads it again",
-                in_loops[TTGIR_LDS]);
+    review_find(
+        findings, REVIEW_WARNING, SOURCE_AMD_IR,
+        "%" PRId64
+        " conversions of layouts in loops pass through LDS: each writes a tensor there, waits and "
+        "reads it again",
+        in_loops[TTGIR_LDS]);
   if (in_loops[TTGIR_MAY])
     review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
-                "%" PRId64 " conversions of layouts in loops may pass through LDS", in_loops[TTGIR_MAY]);
+                "%" PRId64 " conversions of layouts in loops may pass through LDS",
+                in_loops[TTGIR_MAY]);
   int64_t outside = all[TTGIR_LDS] - in_loops[TTGIR_LDS];
   if (outside)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%" PRId64 " conversions of layouts outside of loops pass through LDS", outside);
   if (walk->dot_results)
-    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%" PRId64 " results of matrix instructions pass through LDS outside of loops; one before the last "
-                "store is what OPTIMIZE_EPILOGUE takes away",
-                walk->dot_results);
+    review_find(
+        findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+        "%" PRId64
+        " results of matrix instructions pass through LDS outside of loops; one before the last "
+        "store is what OPTIMIZE_EPILOGUE takes away",
+        walk->dot_results);
 }
 
 static void find_dots(struct ttgir_review *review) {
   for (size_t i = 0; i < review->n_dots; i++) {
     const struct ttgir_dot *dot = &review->dots[i];
     if (string_equal(dot->kind, "blocked"))
-      review_find(&review->findings, REVIEW_WARNING, SOURCE_AMD_IR,
-                  "%" PRId64 " dots are done by plain multiply-adds, not by matrix instructions: their types or their "
-                  "shape (at least 16 in each dimension) have none",
-                  dot->count);
+      review_find(
+          &review->findings, REVIEW_WARNING, SOURCE_AMD_IR,
+          "%" PRId64
+          " dots are done by plain multiply-adds, not by matrix instructions: their types or their "
+          "shape (at least 16 in each dimension) have none",
+          dot->count);
     else if (string_starts(dot->kind, "amd_mfma") && strstr(dot->kind, ", 32x32"))
       review_find(&review->findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                  "dots use 32x32 instructions (%s); for a GEMM matrix_instr_nonkdim 16 is faster on MI300X, for two "
+                  "dots use 32x32 instructions (%s); for a GEMM matrix_instr_nonkdim 16 is faster "
+                  "on MI300X, for two "
                   "fused ones 32 may be",
                   dot->kind);
   }
@@ -459,24 +491,29 @@ static void find_all(const struct walk *walk) {
   find_conversions(walk);
   find_dots(review);
   if (walk->narrow_loads)
-    review_find(
-        &review->findings, REVIEW_WARNING, SOURCE_AMD_IR,
-        "%" PRId64 " of %" PRId64 " global loads in loops whose layout is told give a thread less than 16 bytes "
-        "next to each other (the least: %" PRId64 "): the compiler does not know of contiguity or alignment, or "
-        "the tile is too small for its threads",
-        walk->narrow_loads, walk->loads_of_known_width, walk->narrowest);
+    review_find(&review->findings, REVIEW_WARNING, SOURCE_AMD_IR,
+                "%" PRId64 " of %" PRId64
+                " global loads in loops whose layout is told give a thread less than 16 bytes "
+                "next to each other (the least: %" PRId64
+                "): the compiler does not know of contiguity or alignment, or "
+                "the tile is too small for its threads",
+                walk->narrow_loads, walk->loads_of_known_width, walk->narrowest);
   if (review->in_loops.transposes)
     review_find(&review->findings, REVIEW_HINT, SOURCE_AMD_IR,
-                "%" PRId64 " transposes in loops: data lies in memory in another order than it is used in",
+                "%" PRId64
+                " transposes in loops: data lies in memory in another order than it is used in",
                 review->in_loops.transposes);
   if (walk->filled_allocs)
-    review_find(&review->findings, REVIEW_HINT, SOURCE_AMD_IR,
-                "%" PRId64 " tensors are put into LDS and read in the same iteration: this loop is not pipelined "
-                "(num_stages)",
-                walk->filled_allocs);
+    review_find(
+        &review->findings, REVIEW_HINT, SOURCE_AMD_IR,
+        "%" PRId64
+        " tensors are put into LDS and read in the same iteration: this loop is not pipelined "
+        "(num_stages)",
+        walk->filled_allocs);
 }
 
-bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review, struct error *error) {
+bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review,
+                       struct error *error) {
   if (size > TTGIR_SIZE_MAX)
     return error_set(error, "the module has %zu bytes; at most %zu are read", size, TTGIR_SIZE_MAX);
   cleanup_ttgir_review struct ttgir_review *review = xcalloc(1, sizeof *review);
@@ -492,13 +529,15 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   if (!text_walk(walk, text, size, error))
     return false;
   if (!walk->is_part && (!has_module || (review->num_warps == TTGIR_UNKNOWN && !review->n_layouts)))
-    return error_set(error,
-                     "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a compiled kernel is), "
-                     "nor lines of one (operations as ttg.convert_layout, over tensors with layouts)");
+    return error_set(
+        error, "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a compiled "
+               "kernel is), "
+               "nor lines of one (operations as ttg.convert_layout, over tensors with layouts)");
   int64_t outside;
   trips_count(&walk->trips, &outside, &review->in_loops.lds_trips);
   review->in_loops.lds_trips += review->in_loops.conversions[TTGIR_LDS];
-  review->all.lds_trips = review->in_loops.lds_trips + outside + review->all.conversions[TTGIR_LDS] -
+  review->all.lds_trips = review->in_loops.lds_trips + outside +
+                          review->all.conversions[TTGIR_LDS] -
                           review->in_loops.conversions[TTGIR_LDS];
   find_all(walk);
   *ret_review = TAKE(review);
@@ -526,7 +565,8 @@ void ttgir_review_free(struct ttgir_review *review) {
 
 static json_t *counts_to_json(const struct ttgir_counts *counts) {
   json_t *json = json_object(), *conversions = json_object();
-#define X(member, name, heading) ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
+#define X(member, name, heading)                                                                   \
+  ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
   TTGIR_COUNTS(X)
 #undef X
   ALWAYS(json_object_set_new(json, "lds_trips", json_integer(counts->lds_trips)) == 0);
@@ -537,31 +577,36 @@ static json_t *counts_to_json(const struct ttgir_counts *counts) {
   return json;
 }
 
-static json_t *known(int64_t number) { return number == TTGIR_UNKNOWN ? json_null() : json_integer(number); }
+static json_t *known(int64_t number) {
+  return number == TTGIR_UNKNOWN ? json_null() : json_integer(number);
+}
 
 json_t *ttgir_review_to_json(const struct ttgir_review *review) {
   json_t *layouts = json_object(), *converts = json_array(), *dots = json_array();
   for (size_t i = 0; i < review->n_layouts; i++)
-    ALWAYS(json_object_set_new(layouts, review->layouts[i].name, json_string(review->layouts[i].text)) == 0);
+    ALWAYS(json_object_set_new(layouts, review->layouts[i].name,
+                               json_string(review->layouts[i].text)) == 0);
   for (size_t i = 0; i < review->n_converts; i++) {
     const struct ttgir_convert *convert = &review->converts[i];
-    json_t *item = json_pack("{s:I, s:i, s:s, s:s, s:s, s:s}", "line", (json_int_t)convert->line, "loop_depth",
-                             convert->loop_depth, "from", convert->from, "to", convert->to, "passes",
-                             ttgir_conversion_name(convert->conversion), "why", convert->why);
+    json_t *item =
+        json_pack("{s:I, s:i, s:s, s:s, s:s, s:s}", "line", (json_int_t)convert->line, "loop_depth",
+                  convert->loop_depth, "from", convert->from, "to", convert->to, "passes",
+                  ttgir_conversion_name(convert->conversion), "why", convert->why);
     ALWAYS(item && json_array_append_new(converts, item) == 0);
   }
   for (size_t i = 0; i < review->n_dots; i++) {
     const struct ttgir_dot *dot = &review->dots[i];
-    json_t *item = json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count, "in_loops",
-                             (json_int_t)dot->count_in_loops);
+    json_t *item = json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count,
+                             "in_loops", (json_int_t)dot->count_in_loops);
     ALWAYS(item && json_array_append_new(dots, item) == 0);
   }
-  json_t *json =
-      json_pack("{s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "target", review->target, "num_warps",
-                known(review->num_warps), "num_ctas", known(review->num_ctas), "threads_per_warp",
-                known(review->threads_per_warp), "shared", known(review->shared), "layouts", layouts, "all",
-                counts_to_json(&review->all), "in_loops", counts_to_json(&review->in_loops), "conversions", converts,
-                "dots", dots, "findings", review_findings_to_json(&review->findings));
+  json_t *json = json_pack("{s:s?, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "target",
+                           review->target, "num_warps", known(review->num_warps), "num_ctas",
+                           known(review->num_ctas), "threads_per_warp",
+                           known(review->threads_per_warp), "shared", known(review->shared),
+                           "layouts", layouts, "all", counts_to_json(&review->all), "in_loops",
+                           counts_to_json(&review->in_loops), "conversions", converts, "dots", dots,
+                           "findings", review_findings_to_json(&review->findings));
   ALWAYS(json != NULL);
   return json;
 }
@@ -584,31 +629,36 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
   const int64_t *all = review->all.conversions, *in_loops = review->in_loops.conversions;
   fprintf(out, "  trips through LDS (in loops): %" PRId64 " (%" PRId64 ")\n", review->all.lds_trips,
           review->in_loops.lds_trips);
-  static const char *const headings[] = {"registers only", "may be", "through LDS", "to LDS", "from LDS"};
-  static const enum ttgir_conversion order[] = {TTGIR_LDS, TTGIR_TO_LDS, TTGIR_FROM_LDS, TTGIR_MAY, TTGIR_REGISTERS};
+  static const char *const headings[] = {"registers only", "may be", "through LDS", "to LDS",
+                                         "from LDS"};
+  static const enum ttgir_conversion order[] = {TTGIR_LDS, TTGIR_TO_LDS, TTGIR_FROM_LDS, TTGIR_MAY,
+                                                TTGIR_REGISTERS};
   const char *separator = "  conversions of layouts (in loops): ";
   for (size_t i = 0; i < ARRAY_LENGTH(order); i++) {
     bool is_half = order[i] == TTGIR_TO_LDS || order[i] == TTGIR_FROM_LDS;
     if (is_half && !all[order[i]])
       continue;
-    fprintf(out, "%s%s %" PRId64 " (%" PRId64 ")", separator, headings[order[i]], all[order[i]], in_loops[order[i]]);
+    fprintf(out, "%s%s %" PRId64 " (%" PRId64 ")", separator, headings[order[i]], all[order[i]],
+            in_loops[order[i]]);
     separator = ", ";
   }
   fputc('\n', out);
   for (size_t i = 0; i < review->n_converts; i++) {
     const struct ttgir_convert *convert = &review->converts[i];
-    fprintf(out, "    line %zu%s: %s -> %s: %s, %s\n", convert->line, convert->loop_depth ? ", in a loop" : "",
-            convert->from, convert->to, ttgir_conversion_name(convert->conversion), convert->why);
+    fprintf(out, "    line %zu%s: %s -> %s: %s, %s\n", convert->line,
+            convert->loop_depth ? ", in a loop" : "", convert->from, convert->to,
+            ttgir_conversion_name(convert->conversion), convert->why);
   }
   for (size_t i = 0; i < review->n_dots; i++)
-    fprintf(out, "  dots             %s × %" PRId64 " (in loops %" PRId64 ")\n", review->dots[i].kind,
-            review->dots[i].count, review->dots[i].count_in_loops);
+    fprintf(out, "  dots             %s × %" PRId64 " (in loops %" PRId64 ")\n",
+            review->dots[i].kind, review->dots[i].count, review->dots[i].count_in_loops);
   separator = "";
   fputs("  operations (in loops): ", out);
-#define X(member, name, heading)                                                                                       \
-  if (review->all.member) {                                                                                            \
-    fprintf(out, "%s" heading " %" PRId64 " (%" PRId64 ")", separator, review->all.member, review->in_loops.member);   \
-    separator = ", ";                                                                                                  \
+#define X(member, name, heading)                                                                   \
+  if (review->all.member) {                                                                        \
+    fprintf(out, "%s" heading " %" PRId64 " (%" PRId64 ")", separator, review->all.member,         \
+            review->in_loops.member);                                                              \
+    separator = ", ";                                                                              \
   }
   TTGIR_COUNTS(X)
 #undef X

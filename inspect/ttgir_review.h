@@ -1,9 +1,11 @@
-/* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]), or of a part of one, tells about a kernel's speed:
- * trips through LDS, conversions of layouts, transposes, what is moved through LDS in loops, how dots are done.
+/* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]), or of a part of one, tells
+ * about a kernel's speed: trips through LDS, conversions of layouts, transposes, what is moved
+ * through LDS in loops, how dots are done.
  *
- * Operations are read line by line as Triton prints them; loops are scf.for and scf.while by their braces. Both names of
- * the dialect are known: ttg (since Triton 3.2) and triton_gpu. `ttg.shared` is stated by Tritons that print the module
- * after LDS was allotted; 3.6 does not, and a build's metadata has it.
+ * Operations are read line by line as Triton prints them; loops are scf.for and scf.while by their
+ * braces. Both names of the dialect are known: ttg (since Triton 3.2) and triton_gpu. `ttg.shared`
+ * is stated by Tritons that print the module after LDS was allotted; 3.6 does not, and a build's
+ * metadata has it.
  *
  * Memory: a review owns everything. Threads: any; pure functions. */
 #ifndef WAVETUNE_INSPECT_TTGIR_REVIEW_H
@@ -18,22 +20,22 @@
 #define TTGIR_DOTS_MAX 32         /* kinds of dots that are told apart */
 
 /* What is counted plainly: X(member, operation, heading). An operation's dialect is left aside. */
-#define TTGIR_COUNTS(X)                                                                                                \
-  X(transposes, "trans", "transposes")                                                                                 \
-  X(view_transposes, "memdesc_trans", "transposed views of LDS")                                                       \
-  X(thread_transposes, "in_thread_transpose", "transposes inside threads")                                             \
-  X(local_allocs, "local_alloc", "LDS allocations")                                                                    \
-  X(local_loads, "local_load", "loads from LDS")                                                                       \
-  X(local_stores, "local_store", "stores to LDS")                                                                      \
-  X(loads, "load", "global loads")                                                                                     \
-  X(buffer_loads, "buffer_load", "buffer loads")                                                                       \
-  X(stores, "store", "global stores")                                                                                  \
-  X(buffer_stores, "buffer_store", "buffer stores")                                                                    \
-  X(async_copies, "async_copy_global_to_local", "copies to LDS")                                                       \
-  X(buffer_copies, "buffer_load_to_local", "buffer copies to LDS")                                                     \
-  X(dots, "dot", "dots")                                                                                               \
-  X(scaled_dots, "dot_scaled", "scaled dots")                                                                          \
-  X(group_dots, "warp_group_dot", "warp group dots")                                                                   \
+#define TTGIR_COUNTS(X)                                                                            \
+  X(transposes, "trans", "transposes")                                                             \
+  X(view_transposes, "memdesc_trans", "transposed views of LDS")                                   \
+  X(thread_transposes, "in_thread_transpose", "transposes inside threads")                         \
+  X(local_allocs, "local_alloc", "LDS allocations")                                                \
+  X(local_loads, "local_load", "loads from LDS")                                                   \
+  X(local_stores, "local_store", "stores to LDS")                                                  \
+  X(loads, "load", "global loads")                                                                 \
+  X(buffer_loads, "buffer_load", "buffer loads")                                                   \
+  X(stores, "store", "global stores")                                                              \
+  X(buffer_stores, "buffer_store", "buffer stores")                                                \
+  X(async_copies, "async_copy_global_to_local", "copies to LDS")                                   \
+  X(buffer_copies, "buffer_load_to_local", "buffer copies to LDS")                                 \
+  X(dots, "dot", "dots")                                                                           \
+  X(scaled_dots, "dot_scaled", "scaled dots")                                                      \
+  X(group_dots, "warp_group_dot", "warp group dots")                                               \
   X(reductions, "reduce", "reductions")
 
 struct ttgir_counts {
@@ -41,7 +43,8 @@ struct ttgir_counts {
   TTGIR_COUNTS(X)
 #undef X
   int64_t conversions[TTGIR_CONVERSIONS];
-  int64_t lds_trips; /* tensors that are written to LDS and read from there again, by conversions or by name */
+  int64_t lds_trips; /* tensors that are written to LDS and read from there again, by conversions or
+                        by name */
 };
 
 struct ttgir_convert {
@@ -74,10 +77,13 @@ struct ttgir_review {
   struct review_findings findings;
 };
 
-/* Whether it is a module, or lines of one as guides print them: operations of the dialect over tensors with layouts. */
+/* Whether it is a module, or lines of one as guides print them: operations of the dialect over
+ * tensors with layouts. */
 bool ttgir_is(const char *text, size_t size);
-/* `text` of `size` bytes; what is neither is an error. In a part of a module braces may be missing. */
-must_check bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review, struct error *error);
+/* `text` of `size` bytes; what is neither is an error. In a part of a module braces may be
+ * missing. */
+must_check bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review,
+                                  struct error *error);
 void ttgir_review_free(struct ttgir_review *review);
 DEFINE_CLEANUP(struct ttgir_review *, cleanup_ttgir_review_free, ttgir_review_free)
 #define cleanup_ttgir_review __attribute__((cleanup(cleanup_ttgir_review_free)))

@@ -1,5 +1,5 @@
-/* wavetune utilization: how evenly a grid of workgroups fills a GPU, for one tile or several, and what AMD's guide says of
- * it. Memory: the scope's. One thread. */
+/* wavetune utilization: how evenly a grid of workgroups fills a GPU, for one tile or several, and
+ * what AMD's guide says of it. Memory: the scope's. One thread. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -11,24 +11,26 @@
 #include "common/program/table.h"
 #include "inspect/findings.h"
 
-/* The guide's numbers: a grid for an MI300X, bytes of a row of a tile, and of loads a compute unit that hide the memory's
- * latency. */
+/* The guide's numbers: a grid for an MI300X, bytes of a row of a tile, and of loads a compute unit
+ * that hide the memory's latency. */
 #define WORKGROUPS_WANTED 1024
 #define ROW_BYTES_WANTED 512
 #define IN_FLIGHT_MIN (16 << 10)
 #define IN_FLIGHT_MAX (32 << 10)
 
-/* Compute units by the name of the GPU: the part's, not the arch's, and of the whole GPU (partition SPX).
- * AMD: ROCm documentation, "Accelerator and GPU hardware specifications", and the data sheets of the parts (an MI250X is
- * two devices of 104 each). NVIDIA: the H100 and A100 architecture white papers, the data sheet of the H200. */
+/* Compute units by the name of the GPU: the part's, not the arch's, and of the whole GPU (partition
+ * SPX). AMD: ROCm documentation, "Accelerator and GPU hardware specifications", and the data sheets
+ * of the parts (an MI250X is two devices of 104 each). NVIDIA: the H100 and A100 architecture white
+ * papers, the data sheet of the H200. */
 static const struct {
   const char *name;
   int64_t compute_units;
   bool is_amd;
 } gpus[] = {
-    {"MI250X", 104, true},    {"MI300A", 228, true},     {"MI300X", 304, true}, {"MI308X", 80, true},
-    {"MI325X", 304, true},    {"MI350X", 256, true},     {"MI355X", 256, true}, {"A100", 108, false},
-    {"H100 SXM", 132, false}, {"H100 PCIe", 114, false}, {"H200", 132, false},
+    {"MI250X", 104, true},     {"MI300A", 228, true}, {"MI300X", 304, true},
+    {"MI308X", 80, true},      {"MI325X", 304, true}, {"MI350X", 256, true},
+    {"MI355X", 256, true},     {"A100", 108, false},  {"H100 SXM", 132, false},
+    {"H100 PCIe", 114, false}, {"H200", 132, false},
 };
 
 #define DIMENSIONS_MAX 3
@@ -51,16 +53,17 @@ struct row {
 };
 
 /* "4096,4096": `n_min` to `n_max` numbers from 1 to 2^31 - 1. */
-static bool sizes_parse(const char *option, const char *text, size_t n_min, size_t n_max, struct sizes *ret,
-                        struct error *error) {
+static bool sizes_parse(const char *option, const char *text, size_t n_min, size_t n_max,
+                        struct sizes *ret, struct error *error) {
   struct sizes sizes = {0};
   for (const char *at = text;; at++) {
     char *end;
     errno = 0;
     int64_t value = isdigit((unsigned char)*at) ? strtoll(at, &end, 10) : 0;
     if (value < 1 || value > INT32_MAX || errno || sizes.n == n_max || (*end && *end != ','))
-      return error_set(error, "--%s \"%s\": must be %zu to %zu numbers from 1 to %d with commas between", option, text,
-                       n_min, n_max, INT32_MAX);
+      return error_set(error,
+                       "--%s \"%s\": must be %zu to %zu numbers from 1 to %d with commas between",
+                       option, text, n_min, n_max, INT32_MAX);
     sizes.values[sizes.n++] = value;
     at = end;
     if (!*at)
@@ -88,7 +91,8 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
     return true;
   }
   char cut[NAME_TEXT_SIZE];
-  error_set(error, "the compute units of \"%s\" are not known, give --cus", name_cut(text, strlen(text), cut));
+  error_set(error, "the compute units of \"%s\" are not known, give --cus",
+            name_cut(text, strlen(text), cut));
   error_suggest(error, name, names, ARRAY_LENGTH(names));
   return false;
 }
@@ -102,13 +106,15 @@ static bool machine_load(const struct options *options, struct machine *ret, str
   return !gpu || gpu_find(gpu, ret, error);
 }
 
-static struct row row_of(const struct machine *machine, const char *tile_text, struct sizes tile, int64_t workgroups) {
-  return (struct row){tile_text, tile, workgroups,
-                      grid_utilization(workgroups, machine->compute_units, machine->workgroups_per_cu)};
+static struct row row_of(const struct machine *machine, const char *tile_text, struct sizes tile,
+                         int64_t workgroups) {
+  return (struct row){
+      tile_text, tile, workgroups,
+      grid_utilization(workgroups, machine->compute_units, machine->workgroups_per_cu)};
 }
 
-static bool rows_load(const struct options *options, const struct machine *machine, struct row **ret_rows,
-                      size_t *ret_n, struct error *error) {
+static bool rows_load(const struct options *options, const struct machine *machine,
+                      struct row **ret_rows, size_t *ret_n, struct error *error) {
   const char *output_text = option_text(options, "output"), *const * tiles;
   size_t n = option_list(options, "tile", &tiles);
   int64_t grid = option_integer(options, "grid");
@@ -135,29 +141,36 @@ static bool rows_load(const struct options *options, const struct machine *machi
   return true;
 }
 
-static void advise_row(const struct row *row, const struct machine *machine, int64_t element_bytes, int64_t inputs,
-                       struct review_findings *findings) {
+static void advise_row(const struct row *row, const struct machine *machine, int64_t element_bytes,
+                       int64_t inputs, struct review_findings *findings) {
   cleanup_free char *tile = row->tile_text ? xasprintf("tile %s: ", row->tile_text) : xstrdup("");
-  cleanup_free char *split = row->tile.n == 1 ? xstrdup("")
-                                              : xasprintf(", or split-K by %" PRId64 " in a GEMM",
-                                                          (WORKGROUPS_WANTED - 1) / row->workgroups + 1);
+  cleanup_free char *split = row->tile.n == 1
+                                 ? xstrdup("")
+                                 : xasprintf(", or split-K by %" PRId64 " in a GEMM",
+                                             (WORKGROUPS_WANTED - 1) / row->workgroups + 1);
   if (row->workgroups < WORKGROUPS_WANTED)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%s%" PRId64 " workgroups, at least %d keep an MI300X busy: smaller tiles%s", tile, row->workgroups,
-                WORKGROUPS_WANTED, split);
+                "%s%" PRId64 " workgroups, at least %d keep an MI300X busy: smaller tiles%s", tile,
+                row->workgroups, WORKGROUPS_WANTED, split);
   if (element_bytes && row->tile.n == 3 && row->tile.values[2] * element_bytes != ROW_BYTES_WANTED)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%sBLOCK_K %" PRId64 " is %" PRId64 " contiguous bytes of a row, %d are read best: BLOCK_K %" PRId64,
+                "%sBLOCK_K %" PRId64 " is %" PRId64
+                " contiguous bytes of a row, %d are read best: BLOCK_K %" PRId64,
                 tile, row->tile.values[2], row->tile.values[2] * element_bytes, ROW_BYTES_WANTED,
                 ROW_BYTES_WANTED / element_bytes);
-  int64_t in_flight = row->tile.n == 1 ? row->tile.values[0] * element_bytes * inputs * machine->workgroups_per_cu : 0;
+  int64_t in_flight =
+      row->tile.n == 1 ? row->tile.values[0] * element_bytes * inputs * machine->workgroups_per_cu
+                       : 0;
   if (in_flight && (in_flight < IN_FLIGHT_MIN || in_flight > IN_FLIGHT_MAX))
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%s%g KiB of loads are in flight in a compute unit, an elementwise kernel wants 16 to 32 KiB", tile,
-                (double)in_flight / 1024);
+                "%s%g KiB of loads are in flight in a compute unit, an elementwise kernel wants 16 "
+                "to 32 KiB",
+                tile, (double)in_flight / 1024);
 }
 
-static int64_t slots_of(const struct machine *machine) { return machine->compute_units * machine->workgroups_per_cu; }
+static int64_t slots_of(const struct machine *machine) {
+  return machine->compute_units * machine->workgroups_per_cu;
+}
 
 static void print_rows(const struct row *rows, size_t n, const struct machine *machine) {
   static const struct table_column columns[] = {
@@ -175,15 +188,17 @@ static void print_rows(const struct row *rows, size_t n, const struct machine *m
 
 static void print_json(const struct row *rows, size_t n, const struct machine *machine,
                        const struct review_findings *findings) {
-  cleanup_json json_t *json = json_pack("{s:I, s:I, s:[]}", "compute_units", (json_int_t)machine->compute_units,
-                                        "workgroups_per_cu", (json_int_t)machine->workgroups_per_cu, "grids");
+  cleanup_json json_t *json =
+      json_pack("{s:I, s:I, s:[]}", "compute_units", (json_int_t)machine->compute_units,
+                "workgroups_per_cu", (json_int_t)machine->workgroups_per_cu, "grids");
   for (size_t i = 0; i < n; i++) {
     json_t *tile = rows[i].tile_text ? json_array() : json_null();
     for (size_t j = 0; j < rows[i].tile.n; j++)
       json_array_append_new(tile, json_integer(rows[i].tile.values[j]));
     json_array_append_new(json_object_get(json, "grids"),
-                          json_pack("{s:o, s:I, s:f, s:f}", "tile", tile, "workgroups", (json_int_t)rows[i].workgroups,
-                                    "rounds", (double)rows[i].workgroups / (double)slots_of(machine), "used",
+                          json_pack("{s:o, s:I, s:f, s:f}", "tile", tile, "workgroups",
+                                    (json_int_t)rows[i].workgroups, "rounds",
+                                    (double)rows[i].workgroups / (double)slots_of(machine), "used",
                                     rows[i].used));
   }
   json_object_set_new(json, "advice", review_findings_to_json(findings));
@@ -195,7 +210,8 @@ static bool element_bytes_load(const struct options *options, int64_t *ret, stru
   const char *text = option_text(options, "dtype");
   enum dtype dtype;
   if (text && !dtype_parse(text, &dtype))
-    return error_set(error, "--dtype \"%s\" is not known; float16 and float32 are two that are", text);
+    return error_set(error, "--dtype \"%s\" is not known; float16 and float32 are two that are",
+                     text);
   *ret = text ? (int64_t)dtype_size(dtype) : 0;
   return true;
 }
@@ -206,8 +222,8 @@ static int command_utilization(struct options *options) {
   size_t n = 0;
   int64_t element_bytes;
   struct error error;
-  if (!element_bytes_load(options, &element_bytes, &error) || !machine_load(options, &machine, &error) ||
-      !rows_load(options, &machine, &rows, &n, &error))
+  if (!element_bytes_load(options, &element_bytes, &error) ||
+      !machine_load(options, &machine, &error) || !rows_load(options, &machine, &rows, &n, &error))
     return cli_fail(EXIT_USAGE, &error);
   struct review_findings findings = {0};
   for (size_t i = 0; i < n && !machine.is_nvidia; i++)
@@ -224,19 +240,23 @@ static int command_utilization(struct options *options) {
 
 /* clang-format off */
 static const struct option_spec utilization_options[] = {
-    {.name = "output", .type = OPTION_TEXT, .argument = "M,N|N", .help = "what the grid computes: rows and columns, or elements", .flag_only = true},
+    {.name = "output", .type = OPTION_TEXT, .argument = "M,N|N",
+     .help = "what the grid computes: rows and columns, or elements", .flag_only = true},
     {.name = "tile", .type = OPTION_LIST, .argument = "BM,BN[,BK]|B",
      .help = "what a workgroup computes of it", .flag_only = true},
     {.name = "grid", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = INT32_MAX,
      .help = "workgroups, instead of --output and --tile", .flag_only = true},
-    {.name = "gpu", .type = OPTION_TEXT, .argument = "NAME", .help = "MI300X, MI325X, MI355X, H100 SXM, …", .flag_only = true},
+    {.name = "gpu", .type = OPTION_TEXT, .argument = "NAME",
+     .help = "MI300X, MI325X, MI355X, H100 SXM, …", .flag_only = true},
     {.name = "cus", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 65536,
      .help = "compute units, instead of --gpu", .flag_only = true},
-    {.name = "occupancy", .type = OPTION_INTEGER, .argument = "N", .default_text = "1", .min = 1, .max = 1024,
+    {.name = "occupancy", .type = OPTION_INTEGER, .argument = "N", .default_text = "1",
+     .min = 1, .max = 1024,
      .help = "workgroups that a compute unit runs at once", .flag_only = true},
-    {.name = "dtype", .type = OPTION_TEXT, .argument = "DTYPE", .help = "of what is read (float16, …), for advice on widths", .flag_only = true},
-    {.name = "inputs", .type = OPTION_INTEGER, .argument = "N", .default_text = "1", .min = 1, .max = 64,
-     .help = "arrays that an elementwise kernel reads", .flag_only = true},
+    {.name = "dtype", .type = OPTION_TEXT, .argument = "DTYPE",
+     .help = "of what is read (float16, …), for advice on widths", .flag_only = true},
+    {.name = "inputs", .type = OPTION_INTEGER, .argument = "N", .default_text = "1",
+     .min = 1, .max = 64, .help = "arrays that an elementwise kernel reads", .flag_only = true},
     OPTION_JSON,
 };
 /* clang-format on */
@@ -245,9 +265,9 @@ const struct command_spec spec_utilization = {
     .name = "utilization",
     .arguments = "",
     .summary = "how evenly a grid of workgroups fills a GPU",
-    .description =
-        "Workgroups run in rounds of compute units times --occupancy. A last round that is not full leaves units "
-        "idle: used is w / ceil(w), with w the rounds.",
+    .description = "Workgroups run in rounds of compute units times --occupancy. A last round that "
+                   "is not full leaves units "
+                   "idle: used is w / ceil(w), with w the rounds.",
     .options = utilization_options,
     .n_options = ARRAY_LENGTH(utilization_options),
     .run = command_utilization,

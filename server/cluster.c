@@ -58,11 +58,11 @@ static bool user_find(struct cluster *cluster, const char *user, struct error *e
     return true;
   const struct passwd *entry = getpwnam(user);
   if (!entry || entry->pw_uid == 0)
-    return error_set(
-        error,
-        "PostgreSQL does not run as root, and there is no other user \"%.64s\": give --user NAME, or run this "
-        "as a normal user",
-        user);
+    return error_set(error,
+                     "PostgreSQL does not run as root, and there is no other user \"%.64s\": give "
+                     "--user NAME, or run this "
+                     "as a normal user",
+                     user);
   cluster->uid = entry->pw_uid;
   cluster->gid = entry->pw_gid;
   cluster->user = xstrdup(entry->pw_name);
@@ -70,9 +70,11 @@ static bool user_find(struct cluster *cluster, const char *user, struct error *e
   return true;
 }
 
-/* In the child: becomes the user for good. The death signal is set last: changing the user clears it. */
+/* In the child: becomes the user for good. The death signal is set last: changing the user clears
+ * it. */
 static bool child_prepare(const struct cluster *cluster, int death_signal, pid_t parent) {
-  if (cluster->changes_user && (setgroups(0, NULL) < 0 || setgid(cluster->gid) < 0 || setuid(cluster->uid) < 0))
+  if (cluster->changes_user &&
+      (setgroups(0, NULL) < 0 || setgid(cluster->gid) < 0 || setuid(cluster->uid) < 0))
     return false;
   if (cluster->changes_user)
     setenv("HOME", cluster->home, 1);
@@ -111,7 +113,8 @@ static int child_wait(pid_t pid) {
 static bool user_may_enter(const struct cluster *cluster, const char *path) {
   pid_t pid = fork();
   if (pid == 0)
-    _exit(setgroups(0, NULL) == 0 && setgid(cluster->gid) == 0 && setuid(cluster->uid) == 0 && access(path, X_OK) == 0
+    _exit(setgroups(0, NULL) == 0 && setgid(cluster->gid) == 0 && setuid(cluster->uid) == 0 &&
+                  access(path, X_OK) == 0
               ? 0
               : 1);
   return pid > 0 && child_wait(pid) == 0;
@@ -123,11 +126,11 @@ static bool parents_check(const struct cluster *cluster, struct error *error) {
     if (slash)
       *slash = '\0';
     if (!user_may_enter(cluster, path))
-      return error_set(
-          error,
-          "the user %s, as whom PostgreSQL runs, may not enter %s: run \"chmod o+x %s\", or give --folder a "
-          "place that everybody may enter, such as /var/lib/wavetune-dev",
-          cluster->user, path, path);
+      return error_set(error,
+                       "the user %s, as whom PostgreSQL runs, may not enter %s: run \"chmod o+x "
+                       "%s\", or give --folder a "
+                       "place that everybody may enter, such as /var/lib/wavetune-dev",
+                       cluster->user, path, path);
     if (!slash)
       break;
     *slash = '/';
@@ -139,7 +142,8 @@ static bool folder_own(const struct cluster *cluster, const char *path, struct e
   if (!folder_make(path, 0700, error))
     return false;
   if (cluster->changes_user && chown(path, cluster->uid, cluster->gid) < 0)
-    return error_set(error, "cannot give %s to the user %s: %s", path, cluster->user, strerror(errno));
+    return error_set(error, "cannot give %s to the user %s: %s", path, cluster->user,
+                     strerror(errno));
   return true;
 }
 
@@ -151,21 +155,25 @@ static bool folder_lock(struct cluster *cluster, struct error *error) {
     return error_set(error, "cannot make %s: %s", path, strerror(errno));
   if (flock(cluster->lock_fd, LOCK_EX | LOCK_NB) < 0)
     return error_set(error,
-                     "another \"wavetune-server dev\" runs in %s: use that one, stop it, or give another --folder",
+                     "another \"wavetune-server dev\" runs in %s: use that one, stop it, or give "
+                     "another --folder",
                      cluster->folder);
   return true;
 }
 
 static bool folders_make(struct cluster *cluster, struct error *error) {
-  if (!folder_make(cluster->folder, 0755, error) || !parents_check(cluster, error) || !folder_lock(cluster, error))
+  if (!folder_make(cluster->folder, 0755, error) || !parents_check(cluster, error) ||
+      !folder_lock(cluster, error))
     return false;
   cluster->log_fd = open(cluster->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (cluster->log_fd < 0)
     return error_set(error, "cannot write %s: %s", cluster->log, strerror(errno));
   /* A comma would divide the list of socket folders. */
-  if (strlen(cluster->run) + sizeof SOCKET_NAME - 1 > SOCKET_PATH_MAX || strpbrk(cluster->run, ",\"")) {
+  if (strlen(cluster->run) + sizeof SOCKET_NAME - 1 > SOCKET_PATH_MAX ||
+      strpbrk(cluster->run, ",\"")) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
-    bool is_usable = !cluster->changes_user && runtime && strlen(runtime) < 64 && access(runtime, W_OK) == 0;
+    bool is_usable =
+        !cluster->changes_user && runtime && strlen(runtime) < 64 && access(runtime, W_OK) == 0;
     free(cluster->run);
     cluster->run = xasprintf("%s/wavetune-XXXXXX", is_usable ? runtime : "/tmp");
     if (!mkdtemp(cluster->run))
@@ -184,7 +192,8 @@ static long data_version(const struct cluster *cluster) {
 }
 
 static bool folder_has_programs(const char *folder) {
-  cleanup_free char *initdb = xasprintf("%s/initdb", folder), *postgres = xasprintf("%s/postgres", folder);
+  cleanup_free char *initdb = xasprintf("%s/initdb", folder),
+                    *postgres = xasprintf("%s/postgres", folder);
   return access(initdb, X_OK) == 0 && access(postgres, X_OK) == 0;
 }
 
@@ -243,11 +252,13 @@ static bool programs_find(struct cluster *cluster, const char *bin, struct error
     return true;
   if (wanted)
     return error_set(error,
-                     "%s was made by PostgreSQL %ld, whose programs are not on this machine: install them, or give "
+                     "%s was made by PostgreSQL %ld, whose programs are not on this machine: "
+                     "install them, or give "
                      "another --folder",
                      cluster->data, wanted);
   return error_set(error,
-                   "PostgreSQL's programs (initdb and postgres, version 14 or newer) were not found%s%.200s: install "
+                   "PostgreSQL's programs (initdb and postgres, version 14 or newer) were not "
+                   "found%s%.200s: install "
                    "the package \"postgresql\", or name their folder with --postgres-bin",
                    bin ? " in " : "", bin ? bin : "");
 }
@@ -265,16 +276,27 @@ static char *log_last_line(const struct cluster *cluster) {
   return xstrndup(start ? start + 1 : text, 300);
 }
 
-/* Into a folder of another name first, so that an interrupted initdb leaves nothing that looks like a cluster. */
+/* Into a folder of another name first, so that an interrupted initdb leaves nothing that looks like
+ * a cluster. */
 static bool data_make(struct cluster *cluster, struct error *error) {
   if (data_version(cluster))
     return true;
-  cleanup_free char *fresh = xasprintf("%s.new", cluster->data), *initdb = xasprintf("%s/initdb", cluster->bin);
+  cleanup_free char *fresh = xasprintf("%s.new", cluster->data),
+                    *initdb = xasprintf("%s/initdb", cluster->bin);
   if (!folder_remove(fresh, error) || !folder_own(cluster, fresh, error))
     return false;
-  char *arguments[] = {
-      initdb,          (char *)"-D", fresh,          (char *)"-U",         (char *)"postgres",          (char *)"-A",
-      (char *)"trust", (char *)"-E", (char *)"UTF8", (char *)"--locale=C", (char *)"--no-instructions", NULL};
+  char *arguments[] = {initdb,
+                       (char *)"-D",
+                       fresh,
+                       (char *)"-U",
+                       (char *)"postgres",
+                       (char *)"-A",
+                       (char *)"trust",
+                       (char *)"-E",
+                       (char *)"UTF8",
+                       (char *)"--locale=C",
+                       (char *)"--no-instructions",
+                       NULL};
   pid_t pid = child_start(cluster, arguments, SIGTERM);
   if (pid < 0)
     return error_set(error, "cannot start initdb: %s", strerror(errno));
@@ -287,7 +309,8 @@ static bool data_make(struct cluster *cluster, struct error *error) {
   return true;
 }
 
-/* A PostgreSQL whose server was killed is stopping now, by its death signal; one that somebody else started is not. */
+/* A PostgreSQL whose server was killed is stopping now, by its death signal; one that somebody else
+ * started is not. */
 static bool leftover_wait(const struct cluster *cluster, struct error *error) {
   cleanup_free char *path = xasprintf("%s/postmaster.pid", cluster->data);
   int64_t until_ms = clock_monotonic_ms() + LEFTOVER_TIMEOUT_MS;
@@ -303,8 +326,10 @@ static bool leftover_wait(const struct cluster *cluster, struct error *error) {
     if (file_read(name_path, 64, &name, &size, &unread) && !string_starts(name, "postgres"))
       return true;
     if (clock_monotonic_ms() >= until_ms)
-      return error_set(error, "another PostgreSQL (process %ld) runs on %s: stop it (kill -INT %ld) and try again", pid,
-                       cluster->data, pid);
+      return error_set(
+          error,
+          "another PostgreSQL (process %ld) runs on %s: stop it (kill -INT %ld) and try again", pid,
+          cluster->data, pid);
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
   }
 }
@@ -347,16 +372,17 @@ static bool postgres_start(struct cluster *cluster, struct error *error) {
   return true;
 }
 
-bool cluster_start(const char *folder, const char *bin, const char *user, struct cluster **ret_cluster,
-                   struct error *error) {
+bool cluster_start(const char *folder, const char *bin, const char *user,
+                   struct cluster **ret_cluster, struct error *error) {
   struct cluster *cluster = xcalloc(1, sizeof *cluster);
   cluster->lock_fd = cluster->log_fd = -1;
   cluster->folder = xstrdup(folder);
   cluster->data = xasprintf("%s/data", folder);
   cluster->run = xasprintf("%s/run", folder);
   cluster->log = xasprintf("%s/postgres.log", folder);
-  if (!user_find(cluster, user, error) || !folders_make(cluster, error) || !programs_find(cluster, bin, error) ||
-      !leftover_wait(cluster, error) || !data_make(cluster, error) || !postgres_start(cluster, error)) {
+  if (!user_find(cluster, user, error) || !folders_make(cluster, error) ||
+      !programs_find(cluster, bin, error) || !leftover_wait(cluster, error) ||
+      !data_make(cluster, error) || !postgres_start(cluster, error)) {
     cluster_stop(cluster);
     return false;
   }
@@ -371,7 +397,8 @@ void cluster_stop(struct cluster *cluster) {
     if (!is_told) /* fast shutdown: ends connections and writes a checkpoint */
       is_told = kill(cluster->pid, SIGINT) == 0;
     if (!is_urged && clock_monotonic_ms() >= until_ms) {
-      log_warning("dev: PostgreSQL does not stop; it is ended without a checkpoint and will recover at its next start");
+      log_warning("dev: PostgreSQL does not stop; it is ended without a checkpoint and will "
+                  "recover at its next start");
       is_urged = kill(cluster->pid, SIGQUIT) == 0;
     }
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);

@@ -73,7 +73,8 @@ bool serve_options(const struct options *options, const char *database, struct s
   return true;
 }
 
-enum exit_code migrate_database(const char *database, const char *serve_role, int *ret_applied, struct error *error) {
+enum exit_code migrate_database(const char *database, const char *serve_role, int *ret_applied,
+                                struct error *error) {
   cleanup_migrations struct migrations *migrations = NULL;
   enum exit_code code = EXIT_OK;
   int64_t version;
@@ -81,8 +82,10 @@ enum exit_code migrate_database(const char *database, const char *serve_role, in
     return EXIT_USAGE;
   struct db *db = db_new(database, "wavetune-server migrate");
   if (!migrate_version(db, &version, error))
-    code = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE : EXIT_FAILED;
-  else if (!migrate(db, migrations, ret_applied, error) || (serve_role && !migrate_grant(db, serve_role, error)))
+    code = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE
+                                                                             : EXIT_FAILED;
+  else if (!migrate(db, migrations, ret_applied, error) ||
+           (serve_role && !migrate_grant(db, serve_role, error)))
     code = EXIT_FAILED;
   db_free(db);
   return code;
@@ -95,6 +98,6 @@ char *server_url(const struct server *server) {
   if (string_equal(address, "::"))
     address = "::1";
   bool is_six = strchr(address, ':') != NULL;
-  return xasprintf("http%s://%s%s%s:%d", server_has_tls(server) ? "s" : "", is_six ? "[" : "", address,
-                   is_six ? "]" : "", server_port(server));
+  return xasprintf("http%s://%s%s%s:%d", server_has_tls(server) ? "s" : "", is_six ? "[" : "",
+                   address, is_six ? "]" : "", server_port(server));
 }

@@ -1,4 +1,5 @@
-/* Counters of the process, a cache line each so that threads do not slow one another. Any thread. */
+/* Counters of the process, a cache line each so that threads do not slow one another. Any
+ * thread. */
 #include <stdatomic.h>
 
 #include "server/counters.h"

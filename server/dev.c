@@ -1,4 +1,5 @@
-/* `wavetune-server dev`: a server with a PostgreSQL of its own in a folder, for one machine. Main thread. */
+/* `wavetune-server dev`: a server with a PostgreSQL of its own in a folder, for one machine. Main
+ * thread. */
 #include <errno.h>
 #include <limits.h>
 #include <signal.h>
@@ -20,10 +21,12 @@ static char *folder_default(void) {
   const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
   if (data && *data == '/')
     return xasprintf("%s/wavetune/dev", data);
-  return home && *home == '/' ? xasprintf("%s/.local/share/wavetune/dev", home) : xstrdup("./wavetune-dev");
+  return home && *home == '/' ? xasprintf("%s/.local/share/wavetune/dev", home)
+                              : xstrdup("./wavetune-dev");
 }
 
-/* Absolute and without links, so that what PostgreSQL is told does not depend on where it stands. */
+/* Absolute and without links, so that what PostgreSQL is told does not depend on where it
+ * stands. */
 static bool folder_resolve(const char *given, char **ret_folder, struct error *error) {
   cleanup_free char *folder = given ? xstrdup(given) : folder_default();
   char resolved[PATH_MAX];
@@ -35,7 +38,8 @@ static bool folder_resolve(const char *given, char **ret_folder, struct error *e
   return true;
 }
 
-static bool token_look_up(struct db *db, const char *token, bool *ret_is_live, struct error *error) {
+static bool token_look_up(struct db *db, const char *token, bool *ret_is_live,
+                          struct error *error) {
   struct digest digest = digest_of(token, strlen(token));
   struct auth_token found;
   size_t n;
@@ -46,7 +50,8 @@ static bool token_look_up(struct db *db, const char *token, bool *ret_is_live, s
 }
 
 /* The token in DIR/token as long as it is live; else a new one, which takes its place. */
-static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_TEXT_SIZE], struct error *error) {
+static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_TEXT_SIZE],
+                              struct error *error) {
   cleanup_free char *text = NULL;
   size_t size;
   struct error unread;
@@ -63,14 +68,16 @@ static bool token_ensure_with(struct db *db, const char *path, char token[TOKEN_
   token_request_init(&request);
   request.name = TOKEN_NAME;
   request.role = "admin";
-  if ((!tokens_revoke(db, TOKEN_NAME, true, &author_command_line, error) && error->kind != ERROR_MISSING) ||
+  if ((!tokens_revoke(db, TOKEN_NAME, true, &author_command_line, error) &&
+       error->kind != ERROR_MISSING) ||
       !tokens_make(db, &request, &author_command_line, token, error))
     return false;
   cleanup_free char *line = xasprintf("%s\n", token);
   return file_write_atomically(path, line, strlen(line), 0600, error);
 }
 
-static bool token_ensure(const char *database, const char *folder, char token[TOKEN_TEXT_SIZE], struct error *error) {
+static bool token_ensure(const char *database, const char *folder, char token[TOKEN_TEXT_SIZE],
+                         struct error *error) {
   cleanup_free char *path = xasprintf("%s/token", folder);
   struct db *db = db_new(database, "wavetune-server dev");
   bool is_good = token_ensure_with(db, path, token, error);
@@ -78,10 +85,11 @@ static bool token_ensure(const char *database, const char *folder, char token[TO
   return is_good;
 }
 
-static void ready_print(bool as_json, const char *url, const char *token, const char *folder, const char *database) {
+static void ready_print(bool as_json, const char *url, const char *token, const char *folder,
+                        const char *database) {
   if (as_json) {
-    cleanup_json json_t *line =
-        json_pack("{s:s, s:s, s:s, s:s}", "url", url, "token", token, "folder", folder, "database", database);
+    cleanup_json json_t *line = json_pack("{s:s, s:s, s:s, s:s}", "url", url, "token", token,
+                                          "folder", folder, "database", database);
     json_dumpf(line, stdout, JSON_COMPACT);
     putchar('\n');
   } else {
@@ -91,15 +99,18 @@ static void ready_print(bool as_json, const char *url, const char *token, const 
 }
 
 /* Serves until a signal comes or PostgreSQL ends. */
-static int serve(const struct options *options, struct cluster *cluster, const char *folder, struct error *error) {
+static int serve(const struct options *options, struct cluster *cluster, const char *folder,
+                 struct error *error) {
   cleanup_free char *maintenance = cluster_conninfo(cluster, "postgres");
   cleanup_free char *database = cluster_conninfo(cluster, "wavetune");
   struct server_options server_options;
   char token[TOKEN_TEXT_SIZE];
   struct server *server;
   int applied, ended_by = 0;
-  if (!serve_options(options, database, &server_options, error) || !database_ensure(maintenance, error) ||
-      migrate_database(database, NULL, &applied, error) != EXIT_OK || !token_ensure(database, folder, token, error) ||
+  if (!serve_options(options, database, &server_options, error) ||
+      !database_ensure(maintenance, error) ||
+      migrate_database(database, NULL, &applied, error) != EXIT_OK ||
+      !token_ensure(database, folder, token, error) ||
       !server_start(&server_options, &server, error))
     return EXIT_USAGE;
   cleanup_free char *url = server_url(server);
@@ -110,7 +121,8 @@ static int serve(const struct options *options, struct cluster *cluster, const c
   server_stop(server);
   if (ended_by != SIGCHLD)
     return EXIT_OK;
-  error_set(error, "PostgreSQL ended by itself; %s says why. Start again: the data is kept", cluster_log_path(cluster));
+  error_set(error, "PostgreSQL ended by itself; %s says why. Start again: the data is kept",
+            cluster_log_path(cluster));
   return EXIT_INTERNAL;
 }
 
@@ -121,7 +133,8 @@ int dev_run(struct options *options) {
   int code = EXIT_USAGE;
   signals_block(SIGCHLD);
   if (folder_resolve(option_text(options, "folder"), &folder, &error) &&
-      cluster_start(folder, option_text(options, "postgres-bin"), option_text(options, "user"), &cluster, &error)) {
+      cluster_start(folder, option_text(options, "postgres-bin"), option_text(options, "user"),
+                    &cluster, &error)) {
     code = serve(options, cluster, folder, &error);
     cluster_stop(cluster);
   }

@@ -1,4 +1,5 @@
-/* The list of all records of the server: what /openapi.json has schemas of, and what a test holds against the database.
+/* The list of all records of the server: what /openapi.json has schemas of, and what a test holds
+ * against the database.
  *
  * Threads: static tables. */
 #ifndef WAVETUNE_SERVER_RECORDS_H
@@ -6,8 +7,9 @@
 
 #include "common/record/record.h"
 
-/* RECORD_OF(variable, table): the table whose columns the record's are, or several with spaces between; "" where a
- * column is of none. tests/system/test_records.py holds them against the database. */
+/* RECORD_OF(variable, table): the table whose columns the record's are, or several with spaces
+ * between; "" where a column is of none. tests/system/test_records.py holds them against the
+ * database. */
 /* clang-format off */
 #define SERVER_RECORDS(RECORD_OF) \
   RECORD_OF(audit_entry_record, "audit") \
@@ -88,7 +90,8 @@ extern const struct server_record server_records[]; /* ends with one whose recor
 #define SCHEMA_BY_ID "{\"$ref\": \"#/components/schemas/ById\"}"
 #define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
 #define SCHEMA_ROLE "{\"$ref\": \"#/components/schemas/Role\"}"
-#define SCHEMA_DIGESTS "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"
+#define SCHEMA_DIGESTS                                                                             \
+  "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"
 #define SCHEMA_RANGES "{\"$ref\": \"#/components/schemas/Ranges\"}"
 
 #endif

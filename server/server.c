@@ -1,4 +1,5 @@
-/* Starts and stops the coordinator: daemon, workers, housekeeper. One thread starts and stops; the parts are theirs. */
+/* Starts and stops the coordinator: daemon, workers, housekeeper. One thread starts and stops; the
+ * parts are theirs. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -25,7 +26,8 @@
 #define NOT_READY_EVERY_MS 60000
 /* Looking whether the database is there must not take long when it hangs. */
 #define READY_LOOK_MS 5000
-/* A server that PostgreSQL has not answered for so long is not ready: the housekeeper alone asks every second. */
+/* A server that PostgreSQL has not answered for so long is not ready: the housekeeper alone asks
+ * every second. */
 #define READY_STALE_MS 10000
 /* How long requests that run may go on when the server stops. */
 #define STOP_GRACE_S 3
@@ -38,16 +40,20 @@
 static bool options_check(const struct server_options *options, struct error *error) {
   if (!options->listen || !options->database)
     return error_set(error, "the server needs an address to listen on and a database");
-  if (options->workers < 1 || options->workers > 256 || options->event_threads < 1 || options->event_threads > 64)
-    return error_set(error, "%d workers and %d event threads: it must be 1 to 256 and 1 to 64", options->workers,
-                     options->event_threads);
-  if (options->lease_ms < 100 || options->heartbeat_ms < 100 || options->poll_ms < 10 || options->queue_max < 1)
-    return error_set(error, "lease and heartbeat must be at least 100 ms, the poll 10 ms and the queue 1 long");
+  if (options->workers < 1 || options->workers > 256 || options->event_threads < 1 ||
+      options->event_threads > 64)
+    return error_set(error, "%d workers and %d event threads: it must be 1 to 256 and 1 to 64",
+                     options->workers, options->event_threads);
+  if (options->lease_ms < 100 || options->heartbeat_ms < 100 || options->poll_ms < 10 ||
+      options->queue_max < 1)
+    return error_set(
+        error, "lease and heartbeat must be at least 100 ms, the poll 10 ms and the queue 1 long");
   return true;
 }
 
-/* Says why the server is not ready at once, and again every minute: in a log that is otherwise empty a server without its
- * database would look healthy. The reason names the database's address, which is for the log only. */
+/* Says why the server is not ready at once, and again every minute: in a log that is otherwise
+ * empty a server without its database would look healthy. The reason names the database's address,
+ * which is for the log only. */
 static void ready_set(struct server *server, const char *why_not) {
   bool was_ready = atomic_exchange(&server->is_ready, why_not == NULL);
   int64_t now_ms = clock_monotonic_ms();
@@ -65,8 +71,8 @@ static void ready_set(struct server *server, const char *why_not) {
   log_warning("server: not ready: %s", why_not);
 }
 
-/* As `serve --migrate` promises, when the database is there. One that refuses is tried again, but not every second: a
- * migration may run for minutes before it fails. */
+/* As `serve --migrate` promises, when the database is there. One that refuses is tried again, but
+ * not every second: a migration may run for minutes before it fails. */
 static bool missing_apply(struct worker *worker, struct error *error) {
   struct server *server = worker->server;
   int applied;
@@ -99,14 +105,16 @@ static void ready_check(struct worker *worker) {
       !version_ask(worker, &version, &error)) {
     ready_set(server, error.message);
   } else if (version != known) {
-    cleanup_free char *why =
-        xasprintf(version < known
-                      ? "the database has schema version %lld, this program needs %lld: run \"wavetune-server migrate\""
-                      : "the database has schema version %lld, this program knows %lld: install the newer "
-                        "wavetune-server",
-                  (long long)version, (long long)known);
+    cleanup_free char *why = xasprintf(
+        version < known
+            ? "the database has schema version %lld, this program needs %lld: run "
+              "\"wavetune-server migrate\""
+            : "the database has schema version %lld, this program knows %lld: install the newer "
+              "wavetune-server",
+        (long long)version, (long long)known);
     ready_set(server, why);
-  } else if (!atomic_load(&server->has_lease_secret) && !tokens_secret(worker->db, server->lease_secret, &error)) {
+  } else if (!atomic_load(&server->has_lease_secret) &&
+             !tokens_secret(worker->db, server->lease_secret, &error)) {
     ready_set(server, error.message);
   } else {
     atomic_store(&server->has_lease_secret, true);
@@ -134,8 +142,9 @@ static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
     int64_t every_ms; /* 0: it paces itself */
-  } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0}, {agents_look_up, 0},   {agents_housekeep, 1000},
-                {leases_housekeep, 0},    {demand_housekeep, 0},   {fetches_housekeep, 0}};
+  } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0}, {agents_look_up, 0},
+                {agents_housekeep, 1000}, {leases_housekeep, 0},   {demand_housekeep, 0},
+                {fetches_housekeep, 0}};
   int64_t due_ms[ARRAY_LENGTH(duties)] = {0};
   struct worker_thread *thread = context;
   struct worker *worker = &thread->worker;
@@ -168,8 +177,8 @@ static void *housekeep_main(void *context) {
   return NULL;
 }
 
-static bool thread_start(struct server *server, struct worker_thread *thread, int index, void *(*run)(void *),
-                         struct error *error) {
+static bool thread_start(struct server *server, struct worker_thread *thread, int index,
+                         void *(*run)(void *), struct error *error) {
   thread->worker = (struct worker){.server = server, .index = index};
   thread->worker.db = db_new(server->options.database, "wavetune-server");
   db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
@@ -187,7 +196,8 @@ static bool threads_start(struct server *server, struct error *error) {
       return false;
     server->n_workers++;
   }
-  server->housekeeper_runs = thread_start(server, &server->housekeeper, server->options.workers, housekeep_main, error);
+  server->housekeeper_runs =
+      thread_start(server, &server->housekeeper, server->options.workers, housekeep_main, error);
   return server->housekeeper_runs;
 }
 
@@ -215,7 +225,8 @@ static struct server *server_new(const struct server_options *options) {
   return server;
 }
 
-static bool publisher_keys_read(struct server *server, const struct server_options *options, struct error *error) {
+static bool publisher_keys_read(struct server *server, const struct server_options *options,
+                                struct error *error) {
   for (size_t i = 0; i < options->n_publisher_keys; i++)
     if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
       return error_prefix(error, "--publisher-key: ");
@@ -223,15 +234,21 @@ static bool publisher_keys_read(struct server *server, const struct server_optio
   return true;
 }
 
-static bool clients_read(struct server *server, const struct server_options *options, struct error *error) {
-  const struct tls_files files = {options->tls_certificate, options->tls_key, options->tls_client_ca};
-  server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL; /* the caller's */
+static bool clients_read(struct server *server, const struct server_options *options,
+                         struct error *error) {
+  const struct tls_files files = {options->tls_certificate, options->tls_key,
+                                  options->tls_client_ca};
+  server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca =
+      NULL; /* the caller's */
   server->options.trusted_proxies = NULL;
-  if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies, &server->trusted_proxies, error))
+  if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies,
+                      &server->trusted_proxies, error))
     return error_prefix(error, "--trusted-proxy: ");
   if (files.client_ca && !files.certificate && !server->trusted_proxies.n)
-    return error_set(error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that passes "
-                            "clients' certificates on");
+    return error_set(
+        error,
+        "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that passes "
+        "clients' certificates on");
   return tls_new(&files, &server->tls, error);
 }
 
@@ -257,7 +274,8 @@ static void server_free(struct server *server) {
   free(server);
 }
 
-bool server_start(const struct server_options *options, struct server **ret_server, struct error *error) {
+bool server_start(const struct server_options *options, struct server **ret_server,
+                  struct error *error) {
   cleanup_migrations struct migrations *migrations = NULL;
   if (!options_check(options, error) || !migrations_load(&migrations, error))
     return false;
@@ -269,8 +287,10 @@ bool server_start(const struct server_options *options, struct server **ret_serv
     server_stop(server);
     return false;
   }
-  if (!server_has_tls(server) && !string_starts(options->listen, "127.") && !string_equal(options->listen, "::1"))
-    log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands before it; "
+  if (!server_has_tls(server) && !string_starts(options->listen, "127.") &&
+      !string_equal(options->listen, "::1"))
+    log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands "
+                "before it; "
                 "--tls-certificate "
                 "encrypts them",
                 options->listen);
@@ -278,7 +298,8 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   return true;
 }
 
-/* Waits for what the thread does until `until`, by CLOCK_REALTIME; what asks the database for longer fails then. */
+/* Waits for what the thread does until `until`, by CLOCK_REALTIME; what asks the database for
+ * longer fails then. */
 static void thread_join(struct worker_thread *thread, const struct timespec *until) {
   if (pthread_timedjoin_np(thread->thread, NULL, until)) {
     db_stop(thread->worker.db);
@@ -302,8 +323,9 @@ static void threads_join(struct server *server) {
     thread_join(&server->housekeeper, &until);
 }
 
-/* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended connection. After queue_stop
- * no request is suspended anew for longer than its own refusal; the drain and the joined workers answer the others. */
+/* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended
+ * connection. After queue_stop no request is suspended anew for longer than its own refusal; the
+ * drain and the joined workers answer the others. */
 void server_stop(struct server *server) {
   MAGIC_CHECK(server, SERVER_MAGIC);
   if (server->daemon)
@@ -326,15 +348,22 @@ void server_reload(struct server *server) {
   if (server->tls)
     tls_reload(server->tls);
   else
-    log_info("server: SIGHUP: there are no files of --tls-certificate, --tls-key or --tls-client-ca to read again");
+    log_info("server: SIGHUP: there are no files of --tls-certificate, --tls-key or "
+             "--tls-client-ca to read again");
 }
 
 bool server_has_tls(const struct server *server) { return server->tls && tls_serves(server->tls); }
 int server_port(const struct server *server) { return daemon_port(server->daemon); }
-const struct server_options *server_options(const struct server *server) { return &server->options; }
-const struct trusted_keys *server_publisher_keys(const struct server *server) { return &server->publisher_keys; }
+const struct server_options *server_options(const struct server *server) {
+  return &server->options;
+}
+const struct trusted_keys *server_publisher_keys(const struct server *server) {
+  return &server->publisher_keys;
+}
 const uint8_t *server_lease_secret(const struct server *server) {
   return atomic_load(&server->has_lease_secret) ? server->lease_secret : NULL;
 }
 struct agent_table *server_agents(struct server *server) { return server->agents; }
-void server_set_live_agents(struct server *server, size_t n) { atomic_store(&server->n_live_agents, n); }
+void server_set_live_agents(struct server *server, size_t n) {
+  atomic_store(&server->n_live_agents, n);
+}

@@ -1,8 +1,9 @@
 /* The coordinator as a whole: its configuration, its shared state, its threads.
  *
- * Threads: `event_threads` of libmicrohttpd (parse, authorise, answer from memory), `workers` database workers (each with
- * its own connection, running handlers), one housekeeper (expiry, heartbeats, polls). They meet in queues only.
- * Memory: a server owns everything; started by server_start, ended by server_stop. */
+ * Threads: `event_threads` of libmicrohttpd (parse, authorise, answer from memory), `workers`
+ * database workers (each with its own connection, running handlers), one housekeeper (expiry,
+ * heartbeats, polls). They meet in queues only. Memory: a server owns everything; started by
+ * server_start, ended by server_stop. */
 #ifndef WAVETUNE_SERVER_SERVER_H
 #define WAVETUNE_SERVER_SERVER_H
 
@@ -15,27 +16,31 @@ enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
 enum request_log { REQUEST_LOG_OFF, REQUEST_LOG_ERRORS, REQUEST_LOG_ALL };
 
 struct server_options {
-  /* Files of public keys, and folders with them: whose signatures move channels. Read by server_start and not kept. */
+  /* Files of public keys, and folders with them: whose signatures move channels. Read by
+   * server_start and not kept. */
   size_t n_publisher_keys;
   const char *const *publisher_keys;
 
   /* PEM files, read again when they change; NULL: none. See http/tls.h. */
   const char *tls_certificate, *tls_key, *tls_client_ca;
-  /* Addresses and networks of proxies whose headers about their clients are believed. Read by server_start and not kept. */
+  /* Addresses and networks of proxies whose headers about their clients are believed. Read by
+   * server_start and not kept. */
   size_t n_trusted_proxies;
   const char *const *trusted_proxies;
 
-  const char *listen;          /* "127.0.0.1" */
-  int port;                    /* 0: any free one; server_port tells */
-  const char *database;        /* libpq connection string */
-  bool migrate;                /* applies missing migrations when the database is there, and is not ready before */
-  int workers;                 /* database workers, default 4 */
+  const char *listen;   /* "127.0.0.1" */
+  int port;             /* 0: any free one; server_port tells */
+  const char *database; /* libpq connection string */
+  bool migrate; /* applies missing migrations when the database is there, and is not ready before */
+  int workers;  /* database workers, default 4 */
   int64_t database_timeout_ms; /* what the database may take for a request, default 30000 */
   int event_threads;           /* default 2 */
   int64_t lease_ms;            /* default 30000 */
-  int64_t lease_target_ms;     /* predicted device time of the configs in a screen lease, default 10000 */
+  int64_t lease_target_ms;     /* predicted device time of the configs in a screen lease, default
+                                  10000 */
   int64_t heartbeat_ms;        /* default 5000 */
-  int64_t poll_ms;             /* how often parked requests look again although nobody woke them, default 1000 */
+  int64_t poll_ms; /* how often parked requests look again although nobody woke them, default
+                      1000 */
   enum demand_policy demand;
   int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
   bool require_enrolment;  /* agents have tokens of their own; others are refused */
@@ -45,7 +50,9 @@ struct server_options {
 };
 
 /* After this long without a heartbeat an agent is lost. Slack for the flush. */
-static inline int64_t agent_live_ms(const struct server_options *options) { return 3 * options->heartbeat_ms + 2000; }
+static inline int64_t agent_live_ms(const struct server_options *options) {
+  return 3 * options->heartbeat_ms + 2000;
+}
 
 struct server;
 
@@ -66,7 +73,8 @@ struct worker {
   struct lease_clock lease_clock; /* the housekeeper's */
 };
 
-must_check bool server_start(const struct server_options *options, struct server **ret_server, struct error *error);
+must_check bool server_start(const struct server_options *options, struct server **ret_server,
+                             struct error *error);
 /* Stops accepting, answers every parked and queued request (503), joins the threads, frees. */
 void server_stop(struct server *server);
 /* Reads the files of --tls-… again; logs what came of it. */
@@ -75,15 +83,18 @@ int server_port(const struct server *server);
 bool server_has_tls(const struct server *server);
 const struct server_options *server_options(const struct server *server);
 
-/* Whether the schema is the one that this program knows and the database answered lately: what /readyz says. Any thread. */
+/* Whether the schema is the one that this program knows and the database answered lately: what
+ * /readyz says. Any thread. */
 bool server_is_ready(const struct server *server);
 
-/* The secret of the ids of leases (lease/lease_id.h) and of agents with certificates (http/tokens.h), of SERVER_SECRET_SIZE
- * bytes; NULL until it was read, which is before the server is ready. */
+/* The secret of the ids of leases (lease/lease_id.h) and of agents with certificates
+ * (http/tokens.h), of SERVER_SECRET_SIZE bytes; NULL until it was read, which is before the server
+ * is ready. */
 #define SERVER_SECRET_SIZE 32
 const uint8_t *server_lease_secret(const struct server *server);
 
-/* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only after the start. */
+/* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only
+ * after the start. */
 struct trusted_keys;
 const struct trusted_keys *server_publisher_keys(const struct server *server);
 
@@ -93,7 +104,8 @@ struct agent_table *server_agents(struct server *server);
 /* What /metrics says of how many agents live, whichever servers they beat at. */
 void server_set_live_agents(struct server *server, size_t n);
 
-/* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first. Any thread. */
+/* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first.
+ * Any thread. */
 void park_wake(struct server *server, const char *key, size_t most);
 
 #endif

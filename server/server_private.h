@@ -1,4 +1,5 @@
-/* What the parts of the server share behind server.h. Handlers of jobs, leases and releases do not need it. */
+/* What the parts of the server share behind server.h. Handlers of jobs, leases and releases do not
+ * need it. */
 #ifndef WAVETUNE_SERVER_SERVER_PRIVATE_H
 #define WAVETUNE_SERVER_SERVER_PRIVATE_H
 
@@ -52,7 +53,8 @@ struct server {
   bool is_stopping;
   int64_t started_ms;
   struct migrations *migrations;
-  bool is_migrated; /* by this process, where options.migrate asks for it; the housekeeper's, as are the next three */
+  bool is_migrated; /* by this process, where options.migrate asks for it; the housekeeper's, as are
+                       the next three */
   int64_t migrate_at_ms;          /* no sooner is it tried again */
   char not_ready[NOT_READY_SIZE]; /* why, as it was logged last */
   int64_t not_ready_said_ms;

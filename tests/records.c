@@ -1,7 +1,8 @@
 /* What tests/system/test_records.py holds against each other: the server's records, and a database.
  *
  *   records                   all records of the server, as JSON
- *   records round CONNINFO    what comes back of a record with fields of every type, and of one that is empty
+ *   records round CONNINFO    what comes back of a record with fields of every type, and of one
+ *                             that is empty
  *   records quoted CONNINFO   a statement with quotes; a parameter that occurs twice
  *   records unbound|twice|unknown CONNINFO   mistakes in binding, which abort
  *
@@ -11,16 +12,17 @@
 #include "tests/every_type.h"
 #include "tests/records.sql.h"
 
-static const char *const type_names[] = {"bool",   "integer", "id",      "number", "text",    "time",
-                                         "enum",   "digest",  "json",    "custom", "numbers", "texts",
-                                         "ranges", "record",  "records", "map"};
+static const char *const type_names[] = {
+    "bool", "integer", "id",      "number", "text",   "time",   "enum",    "digest",
+    "json", "custom",  "numbers", "texts",  "ranges", "record", "records", "map"};
 
 static json_t *field_describe(const struct field *field) {
   bool has_json = !(field->flags & FIELD_NO_JSON);
-  json_t *json = json_pack("{s:s, s:s, s:b, s:b, s:b, s:b, s:b}", "name", field->name, "type", type_names[field->type],
-                           "json", has_json, "required", !!(field->flags & (FIELD_REQUIRED | FIELD_STATED)), "answer",
-                           !!(field->flags & FIELD_ANSWER), "omitted", !!(field->flags & FIELD_OMITTED), "not_null",
-                           !!(field->flags & FIELD_NOT_NULL));
+  json_t *json = json_pack(
+      "{s:s, s:s, s:b, s:b, s:b, s:b, s:b}", "name", field->name, "type", type_names[field->type],
+      "json", has_json, "required", !!(field->flags & (FIELD_REQUIRED | FIELD_STATED)), "answer",
+      !!(field->flags & FIELD_ANSWER), "omitted", !!(field->flags & FIELD_OMITTED), "not_null",
+      !!(field->flags & FIELD_NOT_NULL));
   if (!(field->flags & FIELD_NO_COLUMN))
     json_object_set_new(json, "column", json_string(field_column(field)));
   if (field->type == FIELD_ENUM) {
@@ -44,8 +46,8 @@ static int records_list(void) {
     json_t *fields = json_array();
     for (size_t i = 0; i < each->record->n; i++)
       json_array_append_new(fields, field_describe(&each->record->fields[i]));
-    json_array_append_new(
-        all, json_pack("{s:s?, s:s, s:o}", "name", each->record->name, "table", each->table, "fields", fields));
+    json_array_append_new(all, json_pack("{s:s?, s:s, s:o}", "name", each->record->name, "table",
+                                         each->table, "fields", fields));
   }
   return json_dumpf(all, stdout, JSON_INDENT(1));
 }
@@ -110,8 +112,8 @@ static bool quoted_run(struct db *db, const char *mode, struct error *error) {
     bind_text(&parameters, "y", "y");
   if (!db_run(db, &sql_records_quoted, &parameters, &rows, error))
     return false;
-  printf("%s|%s|%s|%s\n", db_get(rows, 0, "text"), db_get(rows, 0, "q:no"), db_get(rows, 0, "twice"),
-         db_get(rows, 0, "one"));
+  printf("%s|%s|%s|%s\n", db_get(rows, 0, "text"), db_get(rows, 0, "q:no"),
+         db_get(rows, 0, "twice"), db_get(rows, 0, "one"));
   return true;
 }
 
@@ -123,7 +125,8 @@ int main(int argc, char **argv) {
 
   struct error error;
   struct db *db = db_new(argv[2], "records");
-  bool is_good = strcmp(argv[1], "round") == 0 ? records_round(db, &error) : quoted_run(db, argv[1], &error);
+  bool is_good =
+      strcmp(argv[1], "round") == 0 ? records_round(db, &error) : quoted_run(db, argv[1], &error);
   if (!is_good)
     fprintf(stderr, "%s\n", error.message);
   db_free(db);

@@ -1,12 +1,15 @@
-/* HIP for AMD GPUs by clang: needs no ROCm on the machine, only clang and lld. Memory and threads: see compiler.h. */
+/* HIP for AMD GPUs by clang: needs no ROCm on the machine, only clang and lld. Memory and threads:
+ * see compiler.h. */
 #include "agent/compile/compiler.h"
 #include "common/program/command.h"
 
 #define CLANG_MAJOR_MIN 19
-#define ROCM_CLANG_MAJOR_MIN 17 /* the first that knows gfx942; ROCm numbers its own clang ahead of its release */
+/* the first that knows gfx942; ROCm numbers its own clang ahead of its release */
+#define ROCM_CLANG_MAJOR_MIN 17
 
-/* No headers and no device library: the prelude stands for both. Without -fuse-cuid=none the object holds a name that
- * depends on the command line, and without --no-gpu-bundle-output it is wrapped by a program of another package. */
+/* No headers and no device library: the prelude stands for both. Without -fuse-cuid=none the object
+ * holds a name that depends on the command line, and without --no-gpu-bundle-output it is wrapped
+ * by a program of another package. */
 static const char *const clang_flags[] = {
     "-x",
     "hip",
@@ -37,10 +40,12 @@ static void clang_command_make(const struct compiler *compiler, const struct com
     settings_add(arguments, xstrdup(last[i]));
 }
 
-static const struct compiler_kind clang_kind = {".co",       "wavetune.launch.hip", "object.co", "invalid target ID",
+static const struct compiler_kind clang_kind = {".co",       "wavetune.launch.hip",
+                                                "object.co", "invalid target ID",
                                                 clang_flags, clang_command_make};
 
-static bool clang_try(const char *path, int major_min, struct compiler **ret_compiler, struct error *error) {
+static bool clang_try(const char *path, int major_min, struct compiler **ret_compiler,
+                      struct error *error) {
   cleanup_free char *macros = NULL, *linker = NULL;
   int major = 0;
   if (!compiler_macros(path, "-w", &macros, error))
@@ -49,10 +54,12 @@ static bool clang_try(const char *path, int major_min, struct compiler **ret_com
   compiler->identity = compiler_name_of(macros, &major);
   if (!compiler->identity || !string_starts(compiler->identity, "clang ") || major < major_min)
     return error_set(error, "%s is %s, not clang %d or later", path,
-                     compiler->identity ? compiler->identity : "no compiler that is known", major_min);
+                     compiler->identity ? compiler->identity : "no compiler that is known",
+                     major_min);
   if (!compiler_program(path, "lld", &linker, error))
     return error_set(error,
-                     "%s finds no lld, which links its objects; install the lld of its version (Debian: apt install "
+                     "%s finds no lld, which links its objects; install the lld of its version "
+                     "(Debian: apt install "
                      "lld-19)",
                      path);
   compiler_depends_on_program(compiler, path);
@@ -82,8 +89,8 @@ bool clang_open(const char *path, struct compiler **ret_compiler, struct error *
     has_reason = true;
   }
   if (!has_reason)
-    return error_set(error,
-                     "there is no clang-19 or later in $PATH; install one (Debian: apt install clang-19 lld-19)");
+    return error_set(error, "there is no clang-19 or later in $PATH; install one (Debian: apt "
+                            "install clang-19 lld-19)");
   *error = reason;
   return false;
 }

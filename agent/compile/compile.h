@@ -1,18 +1,22 @@
-/* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in bounded processes.
+/* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in
+ * bounded processes.
  *
- * Which compiler: a kernel in c, and every reference, by the system's; a kernel in hip by its arch: gfx… with what
- * $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a clang or of hiprtc's library), else hiprtc of ROCm 6 or later
- * where that is installed, else clang 19 to 22, else ROCm's clang; sm_… with NVRTC. The runtime compilers are libraries
- * that one process a compile loads (`wavetune-agent rtc`), so that they are confined and killed like any other.
- * A source in hip comes after the prelude (prelude.hip says which words it may use) and before a declaration of its
- * entry with the types of the manifest's arguments: one that disagrees does not compile.
- * An object is cached under what it was made of: digest of sources, defines, flags, compiler and its version. Beside it
- * lies the digest of its own bytes; one that has other bytes is compiled anew. Compilers run as
- * child processes with limits on time, memory and output, in a scratch folder of their own, in a sandbox in which they
- * see the kernel's sources and the toolchain, no network and nothing else of the machine. A compile that fails is an
- * outcome, not an error: its log's first lines say why.
+ * Which compiler: a kernel in c, and every reference, by the system's; a kernel in hip by its arch:
+ * gfx… with what $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a clang or of hiprtc's
+ * library), else hiprtc of ROCm 6 or later where that is installed, else clang 19 to 22, else
+ * ROCm's clang; sm_… with NVRTC. The runtime compilers are libraries that one process a compile
+ * loads (`wavetune-agent rtc`), so that they are confined and killed like any other. A source in
+ * hip comes after the prelude (prelude.hip says which words it may use) and before a declaration of
+ * its entry with the types of the manifest's arguments: one that disagrees does not compile. An
+ * object is cached under what it was made of: digest of sources, defines, flags, compiler and its
+ * version. Beside it lies the digest of its own bytes; one that has other bytes is compiled anew.
+ * Compilers run as child processes with limits on time, memory and output, in a scratch folder of
+ * their own, in a sandbox in which they see the kernel's sources and the toolchain, no network and
+ * nothing else of the machine. A compile that fails is an outcome, not an error: its log's first
+ * lines say why.
  *
- * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and wait from any. */
+ * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and
+ * wait from any. */
 #ifndef WAVETUNE_AGENT_COMPILE_COMPILE_H
 #define WAVETUNE_AGENT_COMPILE_COMPILE_H
 
@@ -22,16 +26,18 @@
 
 struct compile_pool;
 
-/* `cache` is a private folder for objects, which is pruned first and as it grows (objects.h); `processes` compilers run
- * at most at once (0: CPUs online). */
-must_check bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
-                                 struct error *error);
+/* `cache` is a private folder for objects, which is pruned first and as it grows (objects.h);
+ * `processes` compilers run at most at once (0: CPUs online). */
+must_check bool compile_pool_new(const char *cache, unsigned processes,
+                                 struct compile_pool **ret_pool, struct error *error);
 /* Before the first compile: what compilers run as, and in. Borrowed. */
 void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody);
-void compile_pool_free(struct compile_pool *pool);                            /* ends running compilers */
-void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms); /* of one compile; default 60,000 */
+void compile_pool_free(struct compile_pool *pool); /* ends running compilers */
+void compile_pool_set_timeout(struct compile_pool *pool,
+                              int64_t timeout_ms); /* of one compile; default 60,000 */
 
-void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max); /* of all objects; default 4 GiB */
+void compile_pool_set_cache_bytes(struct compile_pool *pool,
+                                  uint64_t bytes_max); /* of all objects; default 4 GiB */
 
 struct compile_request {
   const struct kernel *kernel;
@@ -48,26 +54,30 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
 
 struct compile_result {
   bool ok;
-  /* !ok only: ERROR_INVALID with what the compiler says first; ERROR_DEADLINE: the compiler did not end in time;
-   * ERROR_UNAVAILABLE: not what was compiled is to blame (no compiler, no room on the disk, the agent ends). */
+  /* !ok only: ERROR_INVALID with what the compiler says first; ERROR_DEADLINE: the compiler did not
+   * end in time; ERROR_UNAVAILABLE: not what was compiled is to blame (no compiler, no room on the
+   * disk, the agent ends). */
   struct error error;
-  char *object;                    /* path of the object, ok only */
-  struct digest digest;            /* of its bytes when it was compiled, ok only: whoever loads it checks them */
-  int64_t compile_ms;              /* 0 when it was cached */
+  char *object;         /* path of the object, ok only */
+  struct digest digest; /* of its bytes when it was compiled, ok only: whoever loads it checks
+                           them */
+  int64_t compile_ms;   /* 0 when it was cached */
   struct code_resources resources; /* of the kernel's entry, GPU objects only; unknown else */
 };
 
 /* Whether a ticket's compile has ended; waits at most timeout_ms for it. */
 bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t timeout_ms);
 
-/* Gives a ticket back. A compile that nobody has a ticket of any more, and that has not begun, does not begin. */
+/* Gives a ticket back. A compile that nobody has a ticket of any more, and that has not begun, does
+ * not begin. */
 void compile_pool_drop(struct compile_pool *pool, uint64_t ticket);
 
 /* Waits for a ticket; each ticket is taken or dropped once. */
 struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket);
 void compile_result_release(struct compile_result *result);
 
-/* "gcc 12.2.0": the system C compiler's name and version, for the cpu back end's environment. Owned by the caller. */
+/* "gcc 12.2.0": the system C compiler's name and version, for the cpu back end's environment. Owned
+ * by the caller. */
 must_check bool compiler_identity(char **ret_identity, struct error *error);
 
 #endif

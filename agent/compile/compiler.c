@@ -22,7 +22,8 @@ static void readable_add(struct compiler *compiler, const char *folder, const ch
   settings_add(&compiler->readable, xasprintf("%s%s", folder, below));
 }
 
-/* The folder of a program or library; of a program in …/bin what it needs of its installation too. */
+/* The folder of a program or library; of a program in …/bin what it needs of its installation
+ * too. */
 static void readable_add_of(struct compiler *compiler, const char *path) {
   static const char *const parts[] = {"/lib", "/lib64", "/libexec"};
   const char *end = strrchr(path, '/');
@@ -38,7 +39,8 @@ static void readable_add_of(struct compiler *compiler, const char *path) {
     readable_add(compiler, folder, parts[i]);
 }
 
-/* /opt/rocm is a link to /opt/rocm-6.4.1: the pattern finds both, and a rule is about what a link leads to. */
+/* /opt/rocm is a link to /opt/rocm-6.4.1: the pattern finds both, and a rule is about what a link
+ * leads to. */
 static void readable_add_matching(struct compiler *compiler, const char *pattern) {
   glob_t found;
   if (glob(pattern, 0, NULL, &found) == 0) {
@@ -59,8 +61,9 @@ static void file_depends_on(struct compiler *compiler, const char *path) {
   struct stat status = {0};
   if (real && stat(real, &status) < 0)
     status = (struct stat){0};
-  cleanup_free char *text = xasprintf("%s %lld %lld.%09ld", real ? real : path, (long long)status.st_size,
-                                      (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
+  cleanup_free char *text =
+      xasprintf("%s %lld %lld.%09ld", real ? real : path, (long long)status.st_size,
+                (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
   compiler_depends_on(compiler, text);
 }
 
@@ -74,7 +77,8 @@ void compiler_depends_on_files(struct compiler *compiler, const char *pattern) {
 }
 
 void compiler_depends_on_program(struct compiler *compiler, const char *path) {
-  /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; one without loader runs. */
+  /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; one
+   * without loader runs. */
   char *const environment[] = {(char[]){"LD_TRACE_LOADED_OBJECTS=1"}, NULL};
   char *const arguments[] = {(char *)(uintptr_t)path, (char[]){"--version"}, NULL};
   cleanup_free char *list = NULL;
@@ -128,7 +132,8 @@ void compiler_free(struct compiler *compiler) {
   free(compiler);
 }
 
-bool compiler_ask(char *const *arguments, char *const *environment, char **ret_output, struct error *error) {
+bool compiler_ask(char *const *arguments, char *const *environment, char **ret_output,
+                  struct error *error) {
   struct command command = {
       .arguments = arguments,
       .environment = environment,
@@ -151,7 +156,8 @@ bool compiler_ask(char *const *arguments, char *const *environment, char **ret_o
   return true;
 }
 
-bool compiler_program(const char *path, const char *program, char **ret_program, struct error *error) {
+bool compiler_program(const char *path, const char *program, char **ret_program,
+                      struct error *error) {
   cleanup_free char *question = xasprintf("--print-prog-name=%s", program), *answer = NULL;
   char *const arguments[] = {(char *)(uintptr_t)path, question, NULL};
   char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, NULL};
@@ -165,16 +171,19 @@ bool compiler_program(const char *path, const char *program, char **ret_program,
 }
 
 bool compiler_macros(const char *path, const char *flag, char **ret_text, struct error *error) {
-  char *const arguments[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)flag, (char[]){"-dM"},       (char[]){"-E"},
-                             (char[]){"-x"},          (char[]){"c"},           (char[]){"/dev/null"}, NULL};
-  char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, (char[]){"LC_ALL=C"}, NULL};
+  char *const arguments[] = {
+      (char *)(uintptr_t)path, (char *)(uintptr_t)flag, (char[]){"-dM"},       (char[]){"-E"},
+      (char[]){"-x"},          (char[]){"c"},           (char[]){"/dev/null"}, NULL};
+  char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, (char[]){"LC_ALL=C"},
+                               NULL};
   return compiler_ask(arguments, environment, ret_text, error) || error_prefix(error, "%s: ", path);
 }
 
 /* What `--version` prints has no fixed form, so the macros that name a compiler are asked. */
 char *compiler_name_of(const char *macros, int *ret_major) {
   static const char *const compilers[][4] = {
-      {"clang", "#define __clang_major__ ", "#define __clang_minor__ ", "#define __clang_patchlevel__ "},
+      {"clang", "#define __clang_major__ ", "#define __clang_minor__ ",
+       "#define __clang_patchlevel__ "},
       {"gcc", "#define __GNUC__ ", "#define __GNUC_MINOR__ ", "#define __GNUC_PATCHLEVEL__ "},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(compilers); i++) {

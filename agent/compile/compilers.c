@@ -45,17 +45,20 @@ static bool amd_open(struct compiler **ret_compiler, struct error *error) {
                                                  : clang_open(wanted, ret_compiler, error);
     return opened || error_prefix(error, "$WAVETUNE_HIP_COMPILER is %.200s: ", wanted);
   }
-  if (hiprtc_open(NULL, ret_compiler, &hiprtc_error) || clang_open(NULL, ret_compiler, &clang_error))
+  if (hiprtc_open(NULL, ret_compiler, &hiprtc_error) ||
+      clang_open(NULL, ret_compiler, &clang_error))
     return true;
-  return error_set(error, "this machine cannot compile HIP for AMD: %.200s; and %.200s", hiprtc_error.message,
-                   clang_error.message);
+  return error_set(error, "this machine cannot compile HIP for AMD: %.200s; and %.200s",
+                   hiprtc_error.message, clang_error.message);
 }
 
 static bool nvidia_open(struct compiler **ret_compiler, struct error *error) {
   const char *wanted = getenv("WAVETUNE_NVRTC");
   if (wanted && *wanted)
-    return nvrtc_open(wanted, ret_compiler, error) || error_prefix(error, "$WAVETUNE_NVRTC is %.200s: ", wanted);
-  return nvrtc_open(NULL, ret_compiler, error) || error_prefix(error, "this machine cannot compile HIP for NVIDIA: ");
+    return nvrtc_open(wanted, ret_compiler, error) ||
+           error_prefix(error, "$WAVETUNE_NVRTC is %.200s: ", wanted);
+  return nvrtc_open(NULL, ret_compiler, error) ||
+         error_prefix(error, "this machine cannot compile HIP for NVIDIA: ");
 }
 
 static bool found_use(struct compilers *compilers, struct found *found,
@@ -84,14 +87,16 @@ bool compilers_find(struct compilers *compilers, const struct compile_request *r
   }
   if (language != LANGUAGE_HIP)
     return error_set(error,
-                     "this agent does not compile %s; such kernels come as builds (wavetune kernel push --build)",
+                     "this agent does not compile %s; such kernels come as builds (wavetune kernel "
+                     "push --build)",
                      language_name(language));
   if (string_starts(arch, "gfx"))
     return found_use(compilers, &compilers->amd, amd_open, ret_compiler, error);
   if (string_starts(arch, "sm_"))
     return found_use(compilers, &compilers->nvidia, nvidia_open, ret_compiler, error);
-  return error_set(error,
-                   "a kernel in hip is compiled for gfx… or sm_…, not for \"%.40s\"; lease it to an agent with "
-                   "such a GPU",
-                   arch);
+  return error_set(
+      error,
+      "a kernel in hip is compiled for gfx… or sm_…, not for \"%.40s\"; lease it to an agent with "
+      "such a GPU",
+      arch);
 }

@@ -12,8 +12,8 @@ struct compilers;
 must_check bool compilers_new(struct compilers **ret_compilers, struct error *error);
 void compilers_free(struct compilers *compilers);
 
-/* The compiler of a request. False when this machine has none: the error says what to install. What was not found is
- * not looked for again. */
+/* The compiler of a request. False when this machine has none: the error says what to install. What
+ * was not found is not looked for again. */
 must_check bool compilers_find(struct compilers *compilers, const struct compile_request *request,
                                const struct compiler **ret_compiler, struct error *error);
 

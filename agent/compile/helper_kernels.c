@@ -1,10 +1,12 @@
-/* The agent's own kernels, compiled like any other by the pool. Memory and threads: see helper_kernels.h. */
+/* The agent's own kernels, compiled like any other by the pool. Memory and threads: see
+ * helper_kernels.h. */
 #include "agent/compile/helper_kernels.h"
 
 #include "common/base/file.h"
 #include "common/base/log.h"
 
-/* The s_nops are the waves' own: none may fetch again before the invalidation has come to its cache. */
+/* The s_nops are the waves' own: none may fetch again before the invalidation has come to its
+ * cache. */
 static const char instruction_flush_source[] =
     "extern \"C\" __global__ __launch_bounds__(64) void " INSTRUCTION_FLUSH_ENTRY "() {\n"
     "  asm volatile(\"s_icache_inv\\n\"\n"
@@ -16,7 +18,8 @@ static const char instruction_flush_source[] =
 
 /* Four words of a thread at once: what it waits for is memory. */
 const char fingerprint_kernel[] =
-    "static __device__ __forceinline__ void word_add(uint64_t word, uint64_t index, uint64_t &sum, uint64_t &product) "
+    "static __device__ __forceinline__ void word_add(uint64_t word, uint64_t index, uint64_t &sum, "
+    "uint64_t &product) "
     "{\n"
     "  uint64_t z = word + (index + 1) * 0x9e3779b97f4a7c15u;\n"
     "  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;\n"
@@ -33,7 +36,8 @@ const char fingerprint_kernel[] =
     "  uint64_t n = size / 8, step = (uint64_t)gridDim.x * 256, sum = 0, product = 0;\n"
     "  uint64_t i = (uint64_t)blockIdx.x * 256 + threadIdx.x;\n"
     "  for (; i + 3 * step < n; i += 4 * step) {\n"
-    "    uint64_t a = words[i], b = words[i + step], c = words[i + 2 * step], d = words[i + 3 * step];\n"
+    "    uint64_t a = words[i], b = words[i + step], c = words[i + 2 * step], d = words[i + 3 * "
+    "step];\n"
     "    word_add(a, i, sum, product);\n"
     "    word_add(b, i + step, sum, product);\n"
     "    word_add(c, i + 2 * step, sum, product);\n"
@@ -77,14 +81,17 @@ static const struct {
   const char *targets; /* what their names begin with */
   const char *without; /* what it means when there is none */
 } helpers[HELPER_COUNT] = {
-    [HELPER_INSTRUCTION_FLUSH] = {"instruction_flush", INSTRUCTION_FLUSH_ENTRY, instruction_flush_source, 0, NULL,
-                                  "gfx", "cold measurements leave the instruction caches warm"},
-    [HELPER_FINGERPRINT] = {"fingerprint", FINGERPRINT_ENTRY, fingerprint_kernel, ARRAY_LENGTH(fingerprint_arguments),
-                            fingerprint_arguments, "", "outputs are copied to the host to be compared"},
+    [HELPER_INSTRUCTION_FLUSH] = {"instruction_flush", INSTRUCTION_FLUSH_ENTRY,
+                                  instruction_flush_source, 0, NULL, "gfx",
+                                  "cold measurements leave the instruction caches warm"},
+    [HELPER_FINGERPRINT] = {"fingerprint", FINGERPRINT_ENTRY, fingerprint_kernel,
+                            ARRAY_LENGTH(fingerprint_arguments), fingerprint_arguments, "",
+                            "outputs are copied to the host to be compared"},
 };
 
-static struct compile_result compile_in(struct compile_pool *pool, enum helper_kernel helper, const char *folder,
-                                        const char *file_name, const char *arch, const struct space *space) {
+static struct compile_result compile_in(struct compile_pool *pool, enum helper_kernel helper,
+                                        const char *folder, const char *file_name, const char *arch,
+                                        const struct space *space) {
   const char *text = helpers[helper].source;
   struct source file = {.path = (char *)file_name, .digest = digest_of(text, strlen(text))};
   struct kernel kernel = {
@@ -97,19 +104,25 @@ static struct compile_result compile_in(struct compile_pool *pool, enum helper_k
       .sources = &file,
   };
   struct key no_key = {0};
-  struct compile_request request = {
-      .kernel = &kernel, .key = &no_key, .space = space, .sources = folder, .gpu_name = "", .arch = arch};
+  struct compile_request request = {.kernel = &kernel,
+                                    .key = &no_key,
+                                    .space = space,
+                                    .sources = folder,
+                                    .gpu_name = "",
+                                    .arch = arch};
   return compile_pool_wait(pool, compile_pool_submit(pool, &request));
 }
 
-static bool compile_with_source(struct compile_pool *pool, enum helper_kernel helper, const char *folder,
-                                const char *arch, struct compile_result *ret_result, struct error *error) {
+static bool compile_with_source(struct compile_pool *pool, enum helper_kernel helper,
+                                const char *folder, const char *arch,
+                                struct compile_result *ret_result, struct error *error) {
   const char *text = helpers[helper].source;
   cleanup_free char *name = xasprintf("%s.hip", helpers[helper].name);
   cleanup_free char *path = xasprintf("%s/%s", folder, name);
   cleanup_json json_t *one_config = json_pack("{s:{s:[i]}}", "parameters", "NONE", 0);
   struct space *space;
-  if (!file_write_atomically(path, text, strlen(text), 0600, error) || !space_parse(one_config, &space, error))
+  if (!file_write_atomically(path, text, strlen(text), 0600, error) ||
+      !space_parse(one_config, &space, error))
     return false;
   *ret_result = compile_in(pool, helper, folder, name, arch, space);
   space_free(space);
@@ -136,7 +149,8 @@ bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, 
     *ret_object = (struct helper_object){0};
     return true;
   }
-  bool was_asked = compile_helper(pool, helper, arch, &result, error), is_there = was_asked && result.ok;
+  bool was_asked = compile_helper(pool, helper, arch, &result, error),
+       is_there = was_asked && result.ok;
   if (was_asked && !is_there)
     *error = result.error;
   if (is_there)

@@ -1,11 +1,14 @@
-/* The agent's own kernels, which it runs beside those that it tunes. They are compiled on the node, like any kernel, because
- * their code is the target's own; a device does without one that does not compile there.
+/* The agent's own kernels, which it runs beside those that it tunes. They are compiled on the node,
+ * like any kernel, because their code is the target's own; a device does without one that does not
+ * compile there.
  *
- * Instruction flush (AMD): empties the instruction caches, so that a cold measurement fetches its code too. As in
- * ROCm/triton's do_bench every wave executes s_icache_inv and waits 16 s_nop for it; the device launches
- * INSTRUCTION_FLUSH_GROUPS_PER_CU workgroups of one wave for each compute unit (agent/device/gpu_timing.c).
+ * Instruction flush (AMD): empties the instruction caches, so that a cold measurement fetches its
+ * code too. As in ROCm/triton's do_bench every wave executes s_icache_inv and waits 16 s_nop for
+ * it; the device launches INSTRUCTION_FLUSH_GROUPS_PER_CU workgroups of one wave for each compute
+ * unit (agent/device/gpu_timing.c).
  *
- * Fingerprint: agent/device/fingerprint.h of `bytes`, which is 8-byte aligned, in workgroups of FINGERPRINT_THREADS threads:
+ * Fingerprint: agent/device/fingerprint.h of `bytes`, which is 8-byte aligned, in workgroups of
+ * FINGERPRINT_THREADS threads:
  *   FINGERPRINT_ENTRY(const unsigned char *bytes, uint64_t size, uint64_t *parts)
  * Workgroup k leaves the sum of its words in parts[2 k] and their product in parts[2 k + 1]
  * (agent/device/gpu_fingerprint.c).
@@ -30,10 +33,12 @@ struct helper_object {
 
 enum helper_kernel { HELPER_INSTRUCTION_FLUSH, HELPER_FINGERPRINT, HELPER_COUNT };
 
-/* The helper's object for `arch` in the pool's folder, compiled when it is not there yet: then it waits for the
- * compiler, a second at most by experience. The path is NULL where the target has no use for it. False: there is none; the error says
- * what is done without it, and why. The pool's folder is pruned: ask again for each lease. */
-must_check bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
-                                     struct helper_object *ret_object, struct error *error);
+/* The helper's object for `arch` in the pool's folder, compiled when it is not there yet: then it
+ * waits for the compiler, a second at most by experience. The path is NULL where the target has no
+ * use for it. False: there is none; the error says what is done without it, and why. The pool's
+ * folder is pruned: ask again for each lease. */
+must_check bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper,
+                                     const char *arch, struct helper_object *ret_object,
+                                     struct error *error);
 
 #endif

@@ -22,8 +22,8 @@
 
 static bool mentions(const char *text, const char *name, size_t length) {
   for (const char *at = text; (at = memmem(at, strlen(at), name, length)); at++)
-    if ((at == text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_')) && !isalnum((unsigned char)at[length]) &&
-        at[length] != '_')
+    if ((at == text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_')) &&
+        !isalnum((unsigned char)at[length]) && at[length] != '_')
       return true;
   return false;
 }
@@ -33,8 +33,10 @@ static void used_spread(const struct settings *defines, bool *used) {
   for (bool spreads = true; spreads;) {
     spreads = false;
     for (size_t i = 0; i < defines->n * defines->n; i++) {
-      const char *value = strchr(defines->texts[i / defines->n], '='), *name = defines->texts[i % defines->n];
-      if (!used[i / defines->n] || used[i % defines->n] || !mentions(value, name, strcspn(name, "=")))
+      const char *value = strchr(defines->texts[i / defines->n], '='),
+                 *name = defines->texts[i % defines->n];
+      if (!used[i / defines->n] || used[i % defines->n] ||
+          !mentions(value, name, strcspn(name, "=")))
         continue;
       used[i % defines->n] = spreads = true;
     }
@@ -42,8 +44,8 @@ static void used_spread(const struct settings *defines, bool *used) {
 }
 
 /* Takes out the definitions that cannot change the object. */
-static bool defines_reduce(const struct kernel *kernel, const char *sources, struct settings *defines,
-                           struct error *error) {
+static bool defines_reduce(const struct kernel *kernel, const char *sources,
+                           struct settings *defines, struct error *error) {
   bool used[SPACE_PARAMETERS_MAX + 256] = {false};
   ALWAYS(defines->n <= ARRAY_LENGTH(used));
   for (size_t i = 0; i < kernel->n_sources; i++) {
@@ -76,7 +78,8 @@ static void digest_text(struct digest_stream *stream, const char *text) {
   digest_stream_add(stream, text, strlen(text) + 1);
 }
 
-static struct digest job_digest(const struct compile_request *request, const struct compile_job *job) {
+static struct digest job_digest(const struct compile_request *request,
+                                const struct compile_job *job) {
   const struct compiler *compiler = job->compiler;
   struct digest_stream *stream = digest_stream_new();
   digest_text(stream, compiler->identity);
@@ -101,19 +104,24 @@ static struct digest job_digest(const struct compile_request *request, const str
   return digest_stream_finish(stream);
 }
 
-/* Features after a colon ("gfx942:sramecc+:xnack-") are left aside: an object without them runs with any. */
+/* Features after a colon ("gfx942:sramecc+:xnack-") are left aside: an object without them runs
+ * with any. */
 static bool arch_read(const char *text, char **ret_arch, struct error *error) {
   size_t length = strcspn(text, ":");
   for (size_t i = 0; i < length; i++) {
     if (!isalnum((unsigned char)text[i]) && text[i] != '_' && text[i] != '-')
-      return error_set(error, "\"%.40s\" is not the name of a GPU's architecture, such as gfx942 or sm_90", text);
+      return error_set(error,
+                       "\"%.40s\" is not the name of a GPU's architecture, such as gfx942 or sm_90",
+                       text);
   }
   *ret_arch = xstrndup(text, length);
   return true;
 }
 
-/* For what and with which files a GPU's language is compiled, and what is looked for in the object. */
-static bool device_job_fill(const struct compile_request *request, struct compile_job *job, struct error *error) {
+/* For what and with which files a GPU's language is compiled, and what is looked for in the
+ * object. */
+static bool device_job_fill(const struct compile_request *request, struct compile_job *job,
+                            struct error *error) {
   if (!arch_read(request->arch, &job->arch, error))
     return false;
   job->entry = xstrdup(request->kernel->entry);
@@ -128,10 +136,11 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
     return error_set(error, "the kernel %s has no reference", kernel->name);
   job.sources = realpath(request->sources, NULL);
   if (!job.sources)
-    return error_of(error, ERROR_UNAVAILABLE, "cannot find the kernel's sources in %s: %s", request->sources,
-                    strerror(errno));
-  if (!request->is_reference && (!settings_of_config(request, &job.defines, &job.environment, error) ||
-                                 !defines_reduce(kernel, job.sources, &job.defines, error)))
+    return error_of(error, ERROR_UNAVAILABLE, "cannot find the kernel's sources in %s: %s",
+                    request->sources, strerror(errno));
+  if (!request->is_reference &&
+      (!settings_of_config(request, &job.defines, &job.environment, error) ||
+       !defines_reduce(kernel, job.sources, &job.defines, error)))
     return false;
   for (size_t i = 0; i < kernel->n_sources; i++)
     settings_add(&job.files, xstrdup(kernel->sources[i].path));
@@ -162,7 +171,8 @@ void compile_job_release(struct compile_job *job) {
   *job = (struct compile_job){0};
 }
 
-/* The first line that tells of an error, else the first line, without the folder's name and in plain ASCII. */
+/* The first line that tells of an error, else the first line, without the folder's name and in
+ * plain ASCII. */
 static char *detail_of(const char *output, const char *sources) {
   const char *best = NULL;
   for (const char *line = output; *line; line += strcspn(line, "\n"), line += *line == '\n') {
@@ -200,11 +210,12 @@ static bool is_of_the_machine(const struct command_result *result) {
 }
 
 /* Why a compiler that ran left no object. */
-static bool ran_refuse(const struct compile_job *job, const struct command_result *ran, int64_t timeout_ms,
-                       struct error *error) {
+static bool ran_refuse(const struct compile_job *job, const struct command_result *ran,
+                       int64_t timeout_ms, struct error *error) {
   const char *refusal = job->compiler->kind->arch_refusal;
   if (refusal && strstr(ran->output, refusal))
-    return error_of(error, ERROR_UNAVAILABLE, "%s does not know the architecture %s; install a newer one",
+    return error_of(error, ERROR_UNAVAILABLE,
+                    "%s does not know the architecture %s; install a newer one",
                     job->compiler->identity, job->arch);
 
   enum error_kind kind = ran->stopped || is_of_the_machine(ran) ? ERROR_UNAVAILABLE
@@ -221,15 +232,19 @@ static bool ran_refuse(const struct compile_job *job, const struct command_resul
   if (WIFSIGNALED(ran->status))
     return error_of(error, kind, "the compiler was ended by signal %d (%s)", WTERMSIG(ran->status),
                     strsignal(WTERMSIG(ran->status)));
-  return error_of(error, kind, "the compiler exited with status %d and said nothing", WEXITSTATUS(ran->status));
+  return error_of(error, kind, "the compiler exited with status %d and said nothing",
+                  WEXITSTATUS(ran->status));
 }
 
-static char *digest_path(const char *object) { return xasprintf("%s" OBJECT_DIGEST_SUFFIX, object); }
+static char *digest_path(const char *object) {
+  return xasprintf("%s" OBJECT_DIGEST_SUFFIX, object);
+}
 
-/* Writes the bytes that were checked and not what lies in the scratch folder, which whatever the compiler started may hold
- * open still. Nothing is synced: after a crash of the machine the digest tells what is not whole. */
-static bool object_publish(const char *bytes, size_t size, const char *object, const struct digest *digest,
-                           struct error *error) {
+/* Writes the bytes that were checked and not what lies in the scratch folder, which whatever the
+ * compiler started may hold open still. Nothing is synced: after a crash of the machine the digest
+ * tells what is not whole. */
+static bool object_publish(const char *bytes, size_t size, const char *object,
+                           const struct digest *digest, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   cleanup_free char *path = digest_path(object);
   digest_format(digest, text);
@@ -238,9 +253,10 @@ static bool object_publish(const char *bytes, size_t size, const char *object, c
          error_prefix(error, "cannot put the object into the cache: ");
 }
 
-/* Reads an object, and what a GPU's says of the kernel's entry; of other objects nothing is known. */
-static bool object_read(const struct compile_job *job, const char *object, char **ret_bytes, size_t *ret_size,
-                        struct compile_result *result, struct error *error) {
+/* Reads an object, and what a GPU's says of the kernel's entry; of other objects nothing is
+ * known. */
+static bool object_read(const struct compile_job *job, const char *object, char **ret_bytes,
+                        size_t *ret_size, struct compile_result *result, struct error *error) {
   cleanup_free char *bytes = NULL;
   cleanup_code_object struct code_object *code = NULL;
   const struct code_kernel *kernel;
@@ -254,7 +270,8 @@ static bool object_read(const struct compile_job *job, const char *object, char 
       (job->entry && !code_object_parse(bytes, size, &code, error)))
     return error_prefix(error, "the compiler's object cannot be read: ");
   if (job->entry && !code_object_kernel(code, job->entry, &kernel, error))
-    return error_prefix(error, "the source defines no `extern \"C\" __global__` function %s: ", job->entry);
+    return error_prefix(
+        error, "the source defines no `extern \"C\" __global__` function %s: ", job->entry);
   if (job->entry)
     result->resources = kernel->resources;
   result->digest = digest_of(bytes, size);
@@ -264,7 +281,8 @@ static bool object_read(const struct compile_job *job, const char *object, char 
 }
 
 /* The config's environment comes first: of two settings of one name getenv finds the first. */
-static void environment_make(const struct compile_job *job, const char *scratch, struct settings *environment) {
+static void environment_make(const struct compile_job *job, const char *scratch,
+                             struct settings *environment) {
   for (size_t i = 0; i < job->environment.n; i++)
     settings_add(environment, xstrdup(job->environment.texts[i]));
   settings_add(environment, xstrdup("PATH=/usr/local/bin:/usr/bin:/bin"));
@@ -273,8 +291,8 @@ static void environment_make(const struct compile_job *job, const char *scratch,
   settings_add(environment, xasprintf("TMPDIR=%s", scratch));
 }
 
-static bool compile_sandbox(const struct compile_job *job, const char *scratch, struct sandbox **ret_sandbox,
-                            struct error *error) {
+static bool compile_sandbox(const struct compile_job *job, const char *scratch,
+                            struct sandbox **ret_sandbox, struct error *error) {
   const struct settings *shared = &job->compiler->readable;
   cleanup_free const char **readable = xcalloc(shared->n + 2, sizeof *readable);
   for (size_t i = 0; i < shared->n; i++)
@@ -285,9 +303,10 @@ static bool compile_sandbox(const struct compile_job *job, const char *scratch, 
 }
 
 /* Copies a source to another folder, where it and the folders on its way are the user's. */
-static bool source_copy(const char *from_folder, const char *file, const char *folder, const struct custody *custody,
-                        struct error *error) {
-  cleanup_free char *from = xasprintf("%s/%s", from_folder, file), *to = xasprintf("%s/%s", folder, file);
+static bool source_copy(const char *from_folder, const char *file, const char *folder,
+                        const struct custody *custody, struct error *error) {
+  cleanup_free char *from = xasprintf("%s/%s", from_folder, file),
+                    *to = xasprintf("%s/%s", folder, file);
   cleanup_free char *bytes = NULL;
   size_t size;
   for (char *slash = to + strlen(folder); slash; slash = strchr(slash + 1, '/')) {
@@ -301,9 +320,11 @@ static bool source_copy(const char *from_folder, const char *file, const char *f
          file_write_unsynced(to, bytes, size, 0600, error) && custody_give(custody, to, error);
 }
 
-/* The scratch folder itself comes last: until then nobody but this program reaches what is in it. */
-static bool scratch_give(const struct compile_job *job, const char *scratch, const char *sources_from,
-                         const struct custody *custody, struct error *error) {
+/* The scratch folder itself comes last: until then nobody but this program reaches what is in
+ * it. */
+static bool scratch_give(const struct compile_job *job, const char *scratch,
+                         const char *sources_from, const struct custody *custody,
+                         struct error *error) {
   cleanup_free char *text_path = xasprintf("%s/%s", scratch, job->compiler->kind->text_name);
   for (size_t i = 0; i < job->files.n; i++) {
     if (!source_copy(sources_from, job->files.texts[i], job->sources, custody, error))
@@ -312,10 +333,11 @@ static bool scratch_give(const struct compile_job *job, const char *scratch, con
   return custody_give(custody, text_path, error) && custody_give(custody, scratch, error);
 }
 
-/* `sources_from`: of what the compiler, which is another user's, finds copies in job->sources; or NULL. */
-static bool compile_in(const struct compile_job *job, const char *scratch, const char *sources_from, const char *object,
-                       const struct custody *custody, int64_t timeout_ms, int stop_fd, struct compile_result *result,
-                       struct error *error) {
+/* `sources_from`: of what the compiler, which is another user's, finds copies in job->sources; or
+ * NULL. */
+static bool compile_in(const struct compile_job *job, const char *scratch, const char *sources_from,
+                       const char *object, const struct custody *custody, int64_t timeout_ms,
+                       int stop_fd, struct compile_result *result, struct error *error) {
   const struct compiler_kind *kind = job->compiler->kind;
   cleanup_free char *text_path = xasprintf("%s/%s", scratch, kind->text_name);
   cleanup_sandbox struct sandbox *sandbox = NULL;
@@ -351,17 +373,20 @@ static bool compile_in(const struct compile_job *job, const char *scratch, const
   if (!has_run)
     return error_become(error, ERROR_UNAVAILABLE);
 
-  cleanup_free char *output = ran.output, *bytes = NULL, *object_path = xasprintf("%s/%s", scratch, kind->object_name);
+  cleanup_free char *output = ran.output, *bytes = NULL,
+                    *object_path = xasprintf("%s/%s", scratch, kind->object_name);
   size_t size;
   /* At least 1: 0 says that nothing had to be compiled. */
   result->compile_ms = clock_monotonic_ms() - start + 1;
   if (!ran.succeeded)
     return ran_refuse(job, &ran, timeout_ms, error);
   return object_read(job, object_path, &bytes, &size, result, error) &&
-         (object_publish(bytes, size, object, &result->digest, error) || error_become(error, ERROR_UNAVAILABLE));
+         (object_publish(bytes, size, object, &result->digest, error) ||
+          error_become(error, ERROR_UNAVAILABLE));
 }
 
-static bool scratch_make(const char *object, bool is_anothers, char **ret_scratch, struct error *error) {
+static bool scratch_make(const char *object, bool is_anothers, char **ret_scratch,
+                         struct error *error) {
   char suffix[17];
   if (is_anothers)
     return folder_make_temporary(ret_scratch, error);
@@ -373,8 +398,9 @@ static bool scratch_make(const char *object, bool is_anothers, char **ret_scratc
   return true;
 }
 
-struct compile_result compile_job_run(const struct compile_job *job, const char *object, const struct custody *custody,
-                                      int64_t timeout_ms, int stop_fd) {
+struct compile_result compile_job_run(const struct compile_job *job, const char *object,
+                                      const struct custody *custody, int64_t timeout_ms,
+                                      int stop_fd) {
   struct compile_result result = {.resources = code_resources_unknown};
   bool is_anothers = custody && custody->has_user;
   cleanup_free char *scratch = NULL, *copies = NULL;
@@ -386,8 +412,8 @@ struct compile_result compile_job_run(const struct compile_job *job, const char 
   }
   if (is_anothers)
     there.sources = copies = xasprintf("%s/sources", scratch);
-  result.ok = compile_in(&there, scratch, is_anothers ? job->sources : NULL, object, custody, timeout_ms, stop_fd,
-                         &result, &result.error);
+  result.ok = compile_in(&there, scratch, is_anothers ? job->sources : NULL, object, custody,
+                         timeout_ms, stop_fd, &result, &result.error);
   if (!folder_remove(scratch, &error)) {
     result.ok = false;
     result.error = error;
@@ -398,7 +424,8 @@ struct compile_result compile_job_run(const struct compile_job *job, const char 
   return result;
 }
 
-bool compile_job_find(const struct compile_job *job, const char *object, struct compile_result *ret_result) {
+bool compile_job_find(const struct compile_job *job, const char *object,
+                      struct compile_result *ret_result) {
   struct compile_result result = {.ok = true};
   cleanup_free char *bytes = NULL, *path = digest_path(object), *text = NULL;
   struct digest compiled;
@@ -407,10 +434,12 @@ bool compile_job_find(const struct compile_job *job, const char *object, struct 
   if (access(object, R_OK) < 0 || !object_read(job, object, &bytes, &size, &result, &error))
     return false;
 
-  bool is_known = file_read(path, DIGEST_TEXT_SIZE, &text, &text_size, &error) && digest_parse(text, &compiled);
+  bool is_known =
+      file_read(path, DIGEST_TEXT_SIZE, &text, &text_size, &error) && digest_parse(text, &compiled);
   if (!is_known || !digest_equal(&compiled, &result.digest)) {
     log_warning("compile: %s is compiled anew: %s", object,
-                is_known ? "its bytes are not those that were compiled" : "there is no digest of what was compiled");
+                is_known ? "its bytes are not those that were compiled"
+                         : "there is no digest of what was compiled");
     return false;
   }
   result.object = xstrdup(object);

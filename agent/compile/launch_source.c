@@ -32,9 +32,12 @@ char *launch_source(const struct kernel *kernel) {
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
-  fprintf(out, "#include \"%s\"\n#include <stdint.h>\nvoid %s(", kernel->sources[0].path, kernel->entry);
+  fprintf(out, "#include \"%s\"\n#include <stdint.h>\nvoid %s(", kernel->sources[0].path,
+          kernel->entry);
   parameter_types_write(out, kernel, "");
-  fprintf(out, ");\nvoid wavetune_launch(void **arguments);\nvoid wavetune_launch(void **arguments) {\n  %s(",
+  fprintf(out,
+          ");\nvoid wavetune_launch(void **arguments);\nvoid wavetune_launch(void **arguments) {\n "
+          " %s(",
           kernel->entry);
   values_write(out, kernel, "");
   fputs(");\n  (void)arguments;\n}\n", out);
@@ -56,7 +59,8 @@ char *reference_source(const struct kernel *kernel) {
     fputs(");\n", out);
   }
   fputs("double wavetune_reference(int argument, int64_t index, void **arguments);\n"
-        "double wavetune_reference(int argument, int64_t index, void **arguments) {\n  switch (argument) {\n",
+        "double wavetune_reference(int argument, int64_t index, void **arguments) {\n  switch "
+        "(argument) {\n",
         out);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     if (!kernel->arguments[i].reference_entry)
@@ -80,7 +84,8 @@ char *device_source(const struct kernel *kernel, const struct settings *defines)
     int length = (int)strcspn(defines->texts[i], "=");
     fprintf(out, "#define %.*s %s\n", length, defines->texts[i], defines->texts[i] + length + 1);
   }
-  fprintf(out, "#include \"%s\"\nextern \"C\" __global__ void %s(", kernel->sources[0].path, kernel->entry);
+  fprintf(out, "#include \"%s\"\nextern \"C\" __global__ void %s(", kernel->sources[0].path,
+          kernel->entry);
   parameter_types_write(out, kernel, "");
   fputs(");\n", out);
   ALWAYS(fclose(out) == 0);
@@ -137,12 +142,13 @@ void settings_release(struct settings *settings) {
   *settings = (struct settings){0};
 }
 
-static bool manifest_defines_add(const struct kernel *kernel, const struct scope *scope, struct settings *defines,
-                                 struct error *error) {
+static bool manifest_defines_add(const struct kernel *kernel, const struct scope *scope,
+                                 struct settings *defines, struct error *error) {
   for (size_t i = 0; i < kernel->n_defines; i++) {
     cleanup_expr struct expr *expr = NULL;
     struct value value;
-    if (!expr_parse(kernel->defines[i].value, &expr, error) || !expr_bind(expr, scope->names, scope->n, error) ||
+    if (!expr_parse(kernel->defines[i].value, &expr, error) ||
+        !expr_bind(expr, scope->names, scope->n, error) ||
         !expr_eval(expr, scope->values, &value, error))
       return error_prefix(error, "the define %s: ", kernel->defines[i].name);
     char *text = define_format(kernel->defines[i].name, value);
@@ -199,15 +205,18 @@ static bool variable_is_allowed(const char *name) {
   return true;
 }
 
-static bool variable_add(const char *name, struct value value, struct settings *environment, struct error *error) {
+static bool variable_add(const char *name, struct value value, struct settings *environment,
+                         struct error *error) {
   if (!variable_is_allowed(name))
-    return error_set(error,
-                     "the parameter %s of role env would change which compiler runs or what it reads; leave it "
-                     "out of the space",
-                     name);
+    return error_set(
+        error,
+        "the parameter %s of role env would change which compiler runs or what it reads; leave it "
+        "out of the space",
+        name);
   if (value.type == VALUE_NONE)
     return true;
-  cleanup_free char *text = value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0") : value_format(value, false);
+  cleanup_free char *text =
+      value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0") : value_format(value, false);
   settings_add(environment, xasprintf("%s=%s", name, text));
   return true;
 }
@@ -220,35 +229,41 @@ static char *option_format(const char *name, struct value value) {
   return define_format(capitals, value);
 }
 
-/* Compilers take the last of two definitions of one name, or none: neither is what the space says. */
+/* Compilers take the last of two definitions of one name, or none: neither is what the space
+ * says. */
 static bool defines_differ(const struct settings *defines, struct error *error) {
   for (size_t i = 0; i < defines->n; i++) {
     size_t length = strcspn(defines->texts[i], "=") + 1;
     for (size_t k = 0; k < i; k++) {
       if (strncmp(defines->texts[i], defines->texts[k], length) == 0)
-        return error_set(error, "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
-                         (int)length - 1, defines->texts[i]);
+        return error_set(
+            error,
+            "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
+            (int)length - 1, defines->texts[i]);
     }
   }
   return true;
 }
 
-bool settings_of_config(const struct compile_request *request, struct settings *defines, struct settings *environment,
-                        struct error *error) {
+bool settings_of_config(const struct compile_request *request, struct settings *defines,
+                        struct settings *environment, struct error *error) {
   const struct space *space = request->space;
   struct scope scope = {0};
   struct value values[SPACE_PARAMETERS_MAX];
   if (!space_config(space, request->config, values))
     return error_set(error, "config %llu is outside of the space, which has %llu points",
                      (unsigned long long)request->config, (unsigned long long)space->raw_count);
-  if (!key_scope_add(request->key, &scope, error) || !space_scope_add(space, request->config, &scope, error) ||
-      !scope_add(&scope, "gpu_name", value_string(request->gpu_name ? request->gpu_name : ""), error) ||
+  if (!key_scope_add(request->key, &scope, error) ||
+      !space_scope_add(space, request->config, &scope, error) ||
+      !scope_add(&scope, "gpu_name", value_string(request->gpu_name ? request->gpu_name : ""),
+                 error) ||
       !scope_add(&scope, "arch", value_string(request->arch ? request->arch : ""), error))
     return false;
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     cleanup_free char *text = NULL;
-    if (parameter->role == ROLE_ENV && !variable_add(parameter->name, values[i], environment, error))
+    if (parameter->role == ROLE_ENV &&
+        !variable_add(parameter->name, values[i], environment, error))
       return false;
     if (parameter->role == ROLE_CONSTEXPR)
       text = define_format(parameter->name, values[i]);
@@ -257,5 +272,6 @@ bool settings_of_config(const struct compile_request *request, struct settings *
     if (text)
       settings_add(defines, TAKE(text));
   }
-  return manifest_defines_add(request->kernel, &scope, defines, error) && defines_differ(defines, error);
+  return manifest_defines_add(request->kernel, &scope, defines, error) &&
+         defines_differ(defines, error);
 }

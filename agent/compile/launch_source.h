@@ -1,10 +1,11 @@
-/* What the compiler is given beside a kernel's own source: definitions, and C text that joins the kernel to the worker.
+/* What the compiler is given beside a kernel's own source: definitions, and C text that joins the
+ * kernel to the worker.
  *
- * A kernel's text includes its first source, declares the prototype that follows from the manifest's arguments (a
- * source that disagrees does not compile) and defines
+ * A kernel's text includes its first source, declares the prototype that follows from the
+ * manifest's arguments (a source that disagrees does not compile) and defines
  *   void wavetune_launch(void **arguments);
- * arguments[i] points to the storage of argument i, as for a GPU launch: of a buffer to a pointer variable, of a scalar
- * to the value. A reference's text does the same and defines
+ * arguments[i] points to the storage of argument i, as for a GPU launch: of a buffer to a pointer
+ * variable, of a scalar to the value. A reference's text does the same and defines
  *   double wavetune_reference(int argument, int64_t index, void **arguments);
  * which computes element `index` of the output that is argument number `argument`.
  *
@@ -17,11 +18,13 @@
 must_check char *launch_source(const struct kernel *kernel);
 must_check char *reference_source(const struct kernel *kernel);
 
-/* What follows -D for a value: 64, 1 for True, 0 for False, a string as it is when it is an identifier and else as a C
- * string. NULL for None: such a name is not defined. Owned by the caller. */
+/* What follows -D for a value: 64, 1 for True, 0 for False, a string as it is when it is an
+ * identifier and else as a C string. NULL for None: such a name is not defined. Owned by the
+ * caller. */
 must_check char *define_format(const char *name, struct value value);
 
-/* A definition or an environment variable of a compile: "NAME=VALUE" strings, each owned by the list. */
+/* A definition or an environment variable of a compile: "NAME=VALUE" strings, each owned by the
+ * list. */
 struct settings {
   size_t n, capacity;
   char **texts;
@@ -30,16 +33,17 @@ void settings_add(struct settings *settings, char *text); /* takes it */
 void settings_release(struct settings *settings);
 #define cleanup_settings __attribute__((cleanup(settings_release)))
 
-/* A kernel's text in hip: the prelude (prelude.hip: what such a source may use), the definitions, the first source and
- * the prototype. In the text and not on the command line, because what the prelude and a runtime compiler's own headers
- * call their parameters would be replaced too. */
+/* A kernel's text in hip: the prelude (prelude.hip: what such a source may use), the definitions,
+ * the first source and the prototype. In the text and not on the command line, because what the
+ * prelude and a runtime compiler's own headers call their parameters would be replaced too. */
 must_check char *device_source(const struct kernel *kernel, const struct settings *defines);
 extern const char compile_prelude[]; /* prelude.hip, which the build turns into C */
 
-/* The definitions (parameters of role constexpr under their names, those of role option under their names in capitals,
- * so that waves_per_eu is WAVES_PER_EU; then the manifest's `defines`, evaluated over key, config, gpu_name and arch)
- * and the environment variables (parameters of role env) of the request's config. A variable that would change which
- * compiler runs, or with what, is refused. */
+/* The definitions (parameters of role constexpr under their names, those of role option under their
+ * names in capitals, so that waves_per_eu is WAVES_PER_EU; then the manifest's `defines`, evaluated
+ * over key, config, gpu_name and arch) and the environment variables (parameters of role env) of
+ * the request's config. A variable that would change which compiler runs, or with what, is
+ * refused. */
 must_check bool settings_of_config(const struct compile_request *request, struct settings *defines,
                                    struct settings *environment, struct error *error);
 

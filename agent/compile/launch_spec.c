@@ -3,7 +3,8 @@
 
 #include "common/kernel/kernel.h"
 
-#define THREADS_MAX (1 << 20) /* what a target can run is decided later: that is an outcome, this a wrong message */
+/* what a target can run is decided later: that is an outcome, this a wrong message */
+#define THREADS_MAX (1 << 20)
 #define SHARED_BYTES_MAX INT32_MAX
 #define CLUSTER_MAX 16
 
@@ -49,7 +50,8 @@ static bool arguments_read(const json_t *json, struct launch_spec *spec, struct 
   if (!arguments)
     return true;
   if (json_array_size(arguments) > KERNEL_ARGUMENTS_MAX)
-    return error_at(error, "/arguments", "at most %d arguments can be passed", KERNEL_ARGUMENTS_MAX);
+    return error_at(error, "/arguments", "at most %d arguments can be passed",
+                    KERNEL_ARGUMENTS_MAX);
   spec->arguments = xcalloc(KERNEL_ARGUMENTS_MAX, sizeof *spec->arguments);
   json_array_foreach (arguments, i, item) {
     if (!json_is_string(item))
@@ -60,16 +62,22 @@ static bool arguments_read(const json_t *json, struct launch_spec *spec, struct 
 }
 
 static bool spec_read(const json_t *json, struct launch_spec *spec, struct error *error) {
-  static const char *const members[] = {"entry",       "arguments", "scratch",   "threads", "shared_bytes",
-                                        "cooperative", "cluster",   "resources", NULL};
+  static const char *const members[] = {"entry",   "arguments",    "scratch",
+                                        "threads", "shared_bytes", "cooperative",
+                                        "cluster", "resources",    NULL};
   const char *entry = NULL;
   json_t *resources = NULL;
   if (!json_only_members(json, "", members, error) ||
-      !json_get_string(json, "", "entry", JSON_OPTIONAL, &entry, error) || !arguments_read(json, spec, error) ||
-      !json_get_integer(json, "", "scratch", JSON_OPTIONAL, 0, LAUNCH_SCRATCH_MAX, &spec->n_scratch, error) ||
-      !json_get_integer(json, "", "threads", JSON_OPTIONAL, 0, THREADS_MAX, &spec->threads, error) ||
-      !json_get_integer(json, "", "shared_bytes", JSON_OPTIONAL, 0, SHARED_BYTES_MAX, &spec->shared_bytes, error) ||
-      !json_get_integer(json, "", "cluster", JSON_OPTIONAL, 1, CLUSTER_MAX, &spec->cluster, error) ||
+      !json_get_string(json, "", "entry", JSON_OPTIONAL, &entry, error) ||
+      !arguments_read(json, spec, error) ||
+      !json_get_integer(json, "", "scratch", JSON_OPTIONAL, 0, LAUNCH_SCRATCH_MAX, &spec->n_scratch,
+                        error) ||
+      !json_get_integer(json, "", "threads", JSON_OPTIONAL, 0, THREADS_MAX, &spec->threads,
+                        error) ||
+      !json_get_integer(json, "", "shared_bytes", JSON_OPTIONAL, 0, SHARED_BYTES_MAX,
+                        &spec->shared_bytes, error) ||
+      !json_get_integer(json, "", "cluster", JSON_OPTIONAL, 1, CLUSTER_MAX, &spec->cluster,
+                        error) ||
       !json_get_bool(json, "", "cooperative", JSON_OPTIONAL, &spec->cooperative, error) ||
       !json_get_object(json, "", "resources", JSON_OPTIONAL, &resources, error))
     return false;

@@ -1,10 +1,13 @@
-/* How a compiled object is launched, as far as the object and not the manifest says it: what the supervisor learns from
- * a build or a compile and tells the worker, and what the worker makes of it together with the manifest.
+/* How a compiled object is launched, as far as the object and not the manifest says it: what the
+ * supervisor learns from a build or a compile and tells the worker, and what the worker makes of it
+ * together with the manifest.
  *
  * JSON, all members optional:
  *   {"entry": "matmul_kernel",           the symbol; absent: the manifest's entry
- *    "arguments": ["a_ptr", "b_ptr"],    manifest arguments that are passed, in order; absent: all (others were compiled in)
- *    "scratch": 2,                       null pointers after them (Triton's global and profile scratch)
+ *    "arguments": ["a_ptr", "b_ptr"],    manifest arguments that are passed, in order; absent: all
+ *                                        (others were compiled in)
+ *    "scratch": 2,                       null pointers after them (Triton's global and profile
+ *                                        scratch)
  *    "threads": 256,                     of a workgroup, where the manifest states no block
  *    "shared_bytes": 8192,               dynamic, where the manifest states none
  *    "cooperative": false, "cluster": 1,
@@ -31,7 +34,8 @@ struct launch_spec {
 
 struct launch_spec launch_spec_default(void);
 must_check json_t *launch_spec_to_json(const struct launch_spec *spec);
-must_check bool launch_spec_from_json(const json_t *json, struct launch_spec *ret, struct error *error);
+must_check bool launch_spec_from_json(const json_t *json, struct launch_spec *ret,
+                                      struct error *error);
 void launch_spec_release(struct launch_spec *spec);
 #define cleanup_launch_spec __attribute__((cleanup(launch_spec_release)))
 

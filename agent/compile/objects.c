@@ -1,5 +1,6 @@
-/* Least recently used objects. An object's last access time is set when it is used, because a file system may not keep
- * it; its modification time stays that of the compile. Memory and threads: as the header says. */
+/* Least recently used objects. An object's last access time is set when it is used, because a file
+ * system may not keep it; its modification time stays that of the compile. Memory and threads: as
+ * the header says. */
 #include "agent/compile/objects.h"
 
 #include <dirent.h>
@@ -39,7 +40,8 @@ static void scratch_remove(const char *path) {
     log_warning("compile: %s", error.message);
 }
 
-static void objects_list(const char *folder, int64_t before_s, struct objects *objects, uint64_t *ret_bytes) {
+static void objects_list(const char *folder, int64_t before_s, struct objects *objects,
+                         uint64_t *ret_bytes) {
   DIR *entries = opendir(folder);
   for (struct dirent *entry; entries && (entry = readdir(entries));) {
     struct stat status;

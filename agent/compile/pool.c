@@ -1,9 +1,10 @@
-/* The compile pool: threads that each run one compiler at a time, a queue, and jobs shared by equal content.
+/* The compile pool: threads that each run one compiler at a time, a queue, and jobs shared by equal
+ * content.
  *
- * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the pool, so that the
- * same failure is not compiled again; one that succeeded lies on disk and is forgotten with its last ticket, and so is
- * one that is not wanted any more. Threads:
- * submit and wait from any; everything below `mutex` is guarded by it. */
+ * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the
+ * pool, so that the same failure is not compiled again; one that succeeded lies on disk and is
+ * forgotten with its last ticket, and so is one that is not wanted any more. Threads: submit and
+ * wait from any; everything below `mutex` is guarded by it. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -51,7 +52,8 @@ struct compile_pool {
   pthread_cond_t queued, done;
   bool stopping;
   int64_t timeout_ms;
-  uint64_t cache_bytes_max, unpruned_bytes; /* the latter: of objects compiled since the folder was pruned */
+  uint64_t cache_bytes_max,
+      unpruned_bytes; /* the latter: of objects compiled since the folder was pruned */
   uint64_t next_ticket;
   struct job *queue_first, *queue_last;
   struct job *jobs[BUCKETS];
@@ -63,7 +65,9 @@ void compile_result_release(struct compile_result *result) {
   *result = (struct compile_result){0};
 }
 
-static size_t bucket_of(const struct digest *digest) { return (digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS; }
+static size_t bucket_of(const struct digest *digest) {
+  return (digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS;
+}
 
 static void job_free(struct job *job) {
   compile_job_release(&job->compile);
@@ -72,7 +76,8 @@ static void job_free(struct job *job) {
   free(job);
 }
 
-/* Keeps what a finished job is found by. Failures stay, and a year of them must not hold all their sources. */
+/* Keeps what a finished job is found by. Failures stay, and a year of them must not hold all their
+ * sources. */
 static void job_lighten(struct job *job) {
   struct digest digest = job->compile.digest;
   compile_job_release(&job->compile);
@@ -112,7 +117,8 @@ static bool is_prune_due(struct compile_pool *pool, const char *object) {
   return pool->unpruned_bytes > pool->cache_bytes_max / PRUNES_OF_A_CACHE;
 }
 
-/* With the mutex, so that nobody finds an object that is about to go. What somebody has a ticket of is in use. */
+/* With the mutex, so that nobody finds an object that is about to go. What somebody has a ticket of
+ * is in use. */
 static void pool_prune(struct compile_pool *pool) {
   pool->unpruned_bytes = 0;
   for (size_t i = 0; i < BUCKETS; i++) {
@@ -160,12 +166,14 @@ static void *compile_thread(void *context) {
   return NULL;
 }
 
-bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool, struct error *error) {
+bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool **ret_pool,
+                      struct error *error) {
   struct compilers *compilers;
   if (!folder_make(cache, 0700, error) || !compilers_new(&compilers, error))
     return false;
   if (!sandbox_confines_files())
-    log_warning("compile: Landlock is not there; compilers and kernels run with rlimits and %s, but could read this "
+    log_warning("compile: Landlock is not there; compilers and kernels run with rlimits and %s, "
+                "but could read this "
                 "machine's files (--require-sandbox=landlock refuses that)",
                 sandbox_kind());
   long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -238,7 +246,9 @@ void compile_pool_free(struct compile_pool *pool) {
   free(pool);
 }
 
-void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody) { pool->custody = custody; }
+void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody) {
+  pool->custody = custody;
+}
 
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
   pthread_mutex_lock(&pool->mutex);
@@ -252,7 +262,8 @@ void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max)
   pthread_mutex_unlock(&pool->mutex);
 }
 
-/* The job of a request's content: one that is there already, or a new one, queued unless its object is in the cache. */
+/* The job of a request's content: one that is there already, or a new one, queued unless its object
+ * is in the cache. */
 static struct job *job_for(struct compile_pool *pool, struct compile_job *compile) {
   size_t bucket = bucket_of(&compile->digest);
   for (struct job *job = pool->jobs[bucket]; job; job = job->next_in_bucket) {
@@ -263,8 +274,9 @@ static struct job *job_for(struct compile_pool *pool, struct compile_job *compil
   }
   char text[DIGEST_TEXT_SIZE];
   struct job *job = xcalloc(1, sizeof *job);
-  job->object = xasprintf("%s/%s%s", pool->cache, digest_format(&compile->digest, text) + strlen("sha256:"),
-                          compile->compiler->kind->suffix);
+  job->object =
+      xasprintf("%s/%s%s", pool->cache, digest_format(&compile->digest, text) + strlen("sha256:"),
+                compile->compiler->kind->suffix);
   job->compile = *compile;
   job->is_shared = true;
   job->next_in_bucket = pool->jobs[bucket];
@@ -288,9 +300,9 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   struct compile_job compile;
   const struct compiler *compiler;
   struct error error;
-  bool prepared =
-      (compilers_find(pool->compilers, request, &compiler, &error) || error_become(&error, ERROR_UNAVAILABLE)) &&
-      compile_job_prepare(compiler, request, &compile, &error);
+  bool prepared = (compilers_find(pool->compilers, request, &compiler, &error) ||
+                   error_become(&error, ERROR_UNAVAILABLE)) &&
+                  compile_job_prepare(compiler, request, &compile, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
   pthread_mutex_lock(&pool->mutex);
   if (prepared) {
@@ -298,7 +310,8 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   } else {
     ticket->job = xcalloc(1, sizeof *ticket->job);
     ticket->job->state = JOB_DONE;
-    ticket->job->result = (struct compile_result){.error = error, .resources = code_resources_unknown};
+    ticket->job->result =
+        (struct compile_result){.error = error, .resources = code_resources_unknown};
   }
   ticket->job->tickets++;
   uint64_t id = ticket->id = pool->next_ticket++;

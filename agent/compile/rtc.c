@@ -1,5 +1,6 @@
-/* HIP by a runtime compiler: hiprtc of ROCm for AMD, NVRTC of CUDA for NVIDIA. The library is found, asked and used by
- * processes of this same program (rtc.h). Memory and threads: see compiler.h. */
+/* HIP by a runtime compiler: hiprtc of ROCm for AMD, NVRTC of CUDA for NVIDIA. The library is
+ * found, asked and used by processes of this same program (rtc.h). Memory and threads: see
+ * compiler.h. */
 #include "agent/compile/rtc.h"
 
 #include "agent/compile/compiler.h"
@@ -9,8 +10,9 @@
 static const char *const hiprtc_flags[] = {"-std=c++17", "-O3", "-w", "-fuse-cuid=none", NULL};
 static const char *const nvrtc_flags[] = {"--std=c++17", "--disable-warnings", NULL};
 
-static void rtc_command_make(const struct compiler *compiler, const struct compile_job *job, const char *symbols,
-                             const char *arch_option, struct settings *arguments, struct settings *environment) {
+static void rtc_command_make(const struct compiler *compiler, const struct compile_job *job,
+                             const char *symbols, const char *arch_option,
+                             struct settings *arguments, struct settings *environment) {
   const char *const first[] = {PROGRAM,
                                "rtc",
                                "compile",
@@ -27,15 +29,18 @@ static void rtc_command_make(const struct compiler *compiler, const struct compi
   settings_add(arguments, xasprintf("%s=%s", arch_option, job->arch));
   for (size_t i = 0; compiler->kind->flags[i]; i++)
     settings_add(arguments, xstrdup(compiler->kind->flags[i]));
-  /* It loads more libraries, which lie beside it; this program's own may lie where only the variable says. */
+  /* It loads more libraries, which lie beside it; this program's own may lie where only the
+   * variable says. */
   const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
-  settings_add(environment, xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0, compiler->path,
-                                      more ? ":" : "", more ? more : ""));
+  settings_add(environment,
+               xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0,
+                         compiler->path, more ? ":" : "", more ? more : ""));
 }
 
 static void hiprtc_command_make(const struct compiler *compiler, const struct compile_job *job,
                                 struct settings *arguments, struct settings *environment) {
-  /* The library below hiprtc keeps what it compiled in the user's home; the pool's cache is enough. */
+  /* The library below hiprtc keeps what it compiled in the user's home; the pool's cache is
+   * enough. */
   settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
   rtc_command_make(compiler, job, "hiprtc", "--offload-arch", arguments, environment);
 }
@@ -45,15 +50,19 @@ static void nvrtc_command_make(const struct compiler *compiler, const struct com
   rtc_command_make(compiler, job, "nvrtc", "--gpu-architecture", arguments, environment);
 }
 
-static const struct compiler_kind hiprtc_kind = {".co",        "wavetune.launch.hip", "object.co", "invalid target ID",
+static const struct compiler_kind hiprtc_kind = {".co",        "wavetune.launch.hip",
+                                                 "object.co",  "invalid target ID",
                                                  hiprtc_flags, hiprtc_command_make};
-static const struct compiler_kind nvrtc_kind = {
-    ".co", "wavetune.launch.hip", "object.co", "invalid value for --gpu-architecture", nvrtc_flags, nvrtc_command_make};
+static const struct compiler_kind nvrtc_kind = {".co",       "wavetune.launch.hip",
+                                                "object.co", "invalid value for --gpu-architecture",
+                                                nvrtc_flags, nvrtc_command_make};
 
 /* Opens the first of `libraries` that loads; it answers with two lines. */
-static bool rtc_open(const struct compiler_kind *kind, const char *symbols, const struct settings *libraries,
-                     struct compiler **ret_compiler, struct error *error) {
-  /* What is loaded once there is something to compile: all of clang, and the language's own words. */
+static bool rtc_open(const struct compiler_kind *kind, const char *symbols,
+                     const struct settings *libraries, struct compiler **ret_compiler,
+                     struct error *error) {
+  /* What is loaded once there is something to compile: all of clang, and the language's own
+   * words. */
   static const char *const neighbours[] = {"libamd_comgr.so*", "lib*rtc-builtins*.so*"};
   cleanup_settings struct settings arguments = {0}, environment = {0};
   cleanup_free char *answer = NULL;
@@ -86,7 +95,8 @@ static bool rtc_open(const struct compiler_kind *kind, const char *symbols, cons
   return true;
 }
 
-static void libraries_add(struct settings *libraries, const char *folder, const char *const *names) {
+static void libraries_add(struct settings *libraries, const char *folder,
+                          const char *const *names) {
   for (size_t i = 0; names[i]; i++)
     settings_add(libraries, xasprintf("%s%s", folder, names[i]));
 }
@@ -127,6 +137,7 @@ bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *
   if (rtc_open(&nvrtc_kind, "nvrtc", &libraries, ret_compiler, error))
     return true;
   return path ? false
-              : error_set(error, "there is no NVRTC (libnvrtc.so.13 or .12); install CUDA 12 or later, or name the "
+              : error_set(error, "there is no NVRTC (libnvrtc.so.13 or .12); install CUDA 12 or "
+                                 "later, or name the "
                                  "library in $WAVETUNE_NVRTC");
 }

@@ -1,4 +1,5 @@
-/* The process that runs a runtime compiler. What it says goes to stderr, for the log of the compile.
+/* The process that runs a runtime compiler. What it says goes to stderr, for the log of the
+ * compile.
  *
  * Memory: freed when it ends. Threads: one. */
 #include "agent/compile/rtc.h"
@@ -19,12 +20,13 @@
 
 typedef struct rtc_program *rtc_program;
 
-/* hiprtc's and NVRTC's functions have the same names and types but for how they begin, and for the last two. */
+/* hiprtc's and NVRTC's functions have the same names and types but for how they begin, and for the
+ * last two. */
 struct rtc_library {
   void *handle;
   int (*version)(int *major, int *minor);
-  int (*create)(rtc_program *ret, const char *source, const char *name, int n, const char *const *headers,
-                const char *const *names);
+  int (*create)(rtc_program *ret, const char *source, const char *name, int n,
+                const char *const *headers, const char *const *names);
   int (*compile)(rtc_program program, int n, const char *const *options);
   int (*log_size)(rtc_program program, size_t *ret);
   int (*log)(rtc_program program, char *text);
@@ -40,7 +42,8 @@ static void *function_find(void *handle, const char *symbols, const char *name, 
   return function;
 }
 
-static bool library_load(const char *symbols, const char *path, struct rtc_library *ret, struct error *error) {
+static bool library_load(const char *symbols, const char *path, struct rtc_library *ret,
+                         struct error *error) {
   struct rtc_library library = {.handle = dlopen(path, RTLD_NOW | RTLD_LOCAL)};
   if (!library.handle)
     return error_set(error, "%s", dlerror());
@@ -53,7 +56,8 @@ static bool library_load(const char *symbols, const char *path, struct rtc_libra
   *(void **)&library.reason = function_find(library.handle, symbols, "GetErrorString", &found);
   *(void **)&library.code_size =
       function_find(library.handle, symbols, is_cuda ? "GetCUBINSize" : "GetCodeSize", &found);
-  *(void **)&library.code = function_find(library.handle, symbols, is_cuda ? "GetCUBIN" : "GetCode", &found);
+  *(void **)&library.code =
+      function_find(library.handle, symbols, is_cuda ? "GetCUBIN" : "GetCode", &found);
   if (!found)
     return error_set(error, "%s is not a library of %s", path, symbols);
   *ret = library;
@@ -61,7 +65,8 @@ static bool library_load(const char *symbols, const char *path, struct rtc_libra
 }
 
 /* "hiprtc 6.4.43484" by the HIP runtime's version where the library has it, else "nvrtc 13.0". */
-static bool identity_print(const char *symbols, const struct rtc_library *library, struct error *error) {
+static bool identity_print(const char *symbols, const struct rtc_library *library,
+                           struct error *error) {
   int major = 0, minor = 0, hip = 0;
   int (*hip_version)(int *);
   struct link_map *map;
@@ -69,11 +74,13 @@ static bool identity_print(const char *symbols, const struct rtc_library *librar
     return error_set(error, "%s", dlerror());
   *(void **)&hip_version = dlsym(library->handle, "hipRuntimeGetVersion");
   if (hip_version && hip_version(&hip) == 0 && HIP_VERSION_MAJOR(hip) < ROCM_MAJOR_MIN)
-    return error_set(error, "%s is of ROCm %d, whose hiprtc does not know gfx942; install ROCm 6 or later", map->l_name,
-                     HIP_VERSION_MAJOR(hip));
+    return error_set(error,
+                     "%s is of ROCm %d, whose hiprtc does not know gfx942; install ROCm 6 or later",
+                     map->l_name, HIP_VERSION_MAJOR(hip));
   int result = library->version(&major, &minor);
   if (result != 0)
-    return error_set(error, "%s does not say its version: %s", map->l_name, library->reason(result));
+    return error_set(error, "%s does not say its version: %s", map->l_name,
+                     library->reason(result));
   cleanup_free char *path = realpath(map->l_name, NULL);
   printf("%s\n", path ? path : map->l_name);
   if (hip)
@@ -92,7 +99,8 @@ static int find(const char *symbols, char **paths) {
   struct rtc_library library;
   struct error error = {0};
   for (; *paths; paths++) {
-    if (library_load(symbols, *paths, &library, &error) && identity_print(symbols, &library, &error))
+    if (library_load(symbols, *paths, &library, &error) &&
+        identity_print(symbols, &library, &error))
       return 0;
   }
   return machine_failed(&error);
@@ -115,13 +123,13 @@ struct compile_order {
   char **files, **options;
 };
 
-static int compile_text(const struct rtc_library *library, const struct compile_order *order, const char *text,
-                        const char *const *files) {
+static int compile_text(const struct rtc_library *library, const struct compile_order *order,
+                        const char *text, const char *const *files) {
   rtc_program program;
   struct error error;
   size_t size;
-  int result =
-      library->create(&program, text, order->text, (int)order->n_files, files, (const char *const *)order->files);
+  int result = library->create(&program, text, order->text, (int)order->n_files, files,
+                               (const char *const *)order->files);
   if (result != 0) {
     error_set(&error, "%s takes no program: %s", order->library, library->reason(result));
     return machine_failed(&error);
@@ -139,7 +147,8 @@ static int compile_text(const struct rtc_library *library, const struct compile_
   cleanup_fd int fd = open(order->object, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if ((result = library->code(program, bytes)) == 0 && fd >= 0 && fd_write_all(fd, bytes, size))
     return 0;
-  error_set(&error, "cannot write the code: %s", result ? library->reason(result) : strerror(errno));
+  error_set(&error, "cannot write the code: %s",
+            result ? library->reason(result) : strerror(errno));
   return machine_failed(&error);
 }
 

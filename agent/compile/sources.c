@@ -32,8 +32,8 @@ static bool sources_are_whole(const char *folder, const struct kernel *kernel) {
   return true;
 }
 
-static bool source_write(const char *folder, const struct source *source, const struct source_reader *reader,
-                         struct error *error) {
+static bool source_write(const char *folder, const struct source *source,
+                         const struct source_reader *reader, struct error *error) {
   cleanup_free char *path = xasprintf("%s/%s", folder, source->path);
   cleanup_free char *copy = xstrdup(path);
   cleanup_free char *bytes = NULL;
@@ -42,12 +42,14 @@ static bool source_write(const char *folder, const struct source *source, const 
     return false;
   struct digest digest = digest_of(bytes, size);
   if (!digest_equal(&digest, &source->digest))
-    return error_set(error, "the file %s of the kernel is not the one that its manifest names", source->path);
-  return folder_make(dirname(copy), 0700, error) && file_write_atomically(path, bytes, size, 0600, error);
+    return error_set(error, "the file %s of the kernel is not the one that its manifest names",
+                     source->path);
+  return folder_make(dirname(copy), 0700, error) &&
+         file_write_atomically(path, bytes, size, 0600, error);
 }
 
-static bool sources_write(const char *folder, const struct kernel *kernel, const struct source_reader *reader,
-                          struct error *error) {
+static bool sources_write(const char *folder, const struct kernel *kernel,
+                          const struct source_reader *reader, struct error *error) {
   if (!folder_make(folder, 0700, error))
     return false;
   for (size_t i = 0; i < sources_count(kernel); i++) {
@@ -57,8 +59,8 @@ static bool sources_write(const char *folder, const struct kernel *kernel, const
   return true;
 }
 
-bool sources_prepare(const char *root, const struct kernel *kernel, const struct source_reader *reader,
-                     char **ret_folder, struct error *error) {
+bool sources_prepare(const char *root, const struct kernel *kernel,
+                     const struct source_reader *reader, char **ret_folder, struct error *error) {
   char digest[DIGEST_TEXT_SIZE], suffix[17];
   random_hex(suffix, 8);
   digest_format(&kernel->hash, digest);

@@ -1,5 +1,5 @@
-/* A kernel's source files on this machine: ROOT/<hash of the manifest>/<path>, each with the digest that the manifest
- * states, all of them or none.
+/* A kernel's source files on this machine: ROOT/<hash of the manifest>/<path>, each with the digest
+ * that the manifest states, all of them or none.
  *
  * Memory: the path is the caller's. Threads: any. */
 #ifndef WAVETUNE_AGENT_COMPILE_SOURCES_H
@@ -9,12 +9,15 @@
 
 struct source_reader {
   /* Gets a file's bytes, owned by the caller; they are checked against the digest. */
-  bool (*read)(void *context, const struct source *source, char **ret_bytes, size_t *ret_size, struct error *error);
+  bool (*read)(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
+               struct error *error);
   void *context;
 };
 
-/* Makes sure that the files are there, reads what is missing or damaged, and returns their folder. */
-must_check bool sources_prepare(const char *root, const struct kernel *kernel, const struct source_reader *reader,
-                                char **ret_folder, struct error *error);
+/* Makes sure that the files are there, reads what is missing or damaged, and returns their
+ * folder. */
+must_check bool sources_prepare(const char *root, const struct kernel *kernel,
+                                const struct source_reader *reader, char **ret_folder,
+                                struct error *error);
 
 #endif

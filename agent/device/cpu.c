@@ -1,4 +1,5 @@
-/* The CPU back end: buffers between canaries and guard pages, shared objects, a monotonic clock around calls.
+/* The CPU back end: buffers between canaries and guard pages, shared objects, a monotonic clock
+ * around calls.
  *
  * Memory: see device.h. Threads: one thread to a device; a launch runs on the caller's. */
 #include "agent/device/cpu.h"
@@ -24,7 +25,8 @@ struct cpu_device {
   int64_t empty_ns;                   /* of two readings of the clock; -1: not measured yet */
 };
 
-/* mapping: guard page | canary page | the buffer, then canary bytes to the page's end and a page more | guard page */
+/* mapping: guard page | canary page | the buffer, then canary bytes to the page's end and a page
+ * more | guard page */
 struct cpu_buffer {
   struct device_buffer base;
   unsigned char *mapping;
@@ -46,10 +48,11 @@ static bool cpu_probe(json_t **ret_devices, struct error *error) {
   environment.arch = xstrdup(facts.machine);
   environment.partition = xstrdup("");
   environment.compute_units = facts.cpus;
-  *ret_devices = json_pack("[{s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I}}]", "backend", "cpu", "device", "cpu0", "name",
-                           facts.model, "environment", environment_to_json(&environment), "facts", "cpus",
-                           (json_int_t)facts.cpus, "l2_bytes", (json_int_t)facts.l2_bytes, "llc_bytes",
-                           (json_int_t)facts.llc_bytes, "memory_bytes", (json_int_t)facts.memory_bytes);
+  *ret_devices = json_pack(
+      "[{s:s, s:s, s:s, s:o, s:{s:I, s:I, s:I, s:I}}]", "backend", "cpu", "device", "cpu0", "name",
+      facts.model, "environment", environment_to_json(&environment), "facts", "cpus",
+      (json_int_t)facts.cpus, "l2_bytes", (json_int_t)facts.l2_bytes, "llc_bytes",
+      (json_int_t)facts.llc_bytes, "memory_bytes", (json_int_t)facts.memory_bytes);
   if (!*ret_devices)
     return error_set(error, "the CPU's model name is not UTF-8");
   return true;
@@ -67,8 +70,8 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.compute_units = facts.cpus;
   device->base.warp_size = 1;
   device->base.cache_bytes = facts.llc_bytes;
-  device->base.displacement_bytes =
-      device_displacement(facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX);
+  device->base.displacement_bytes = device_displacement(
+      facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX);
   device->empty_ns = -1;
   device->base.memory_bytes = cpu_memory_free();
   device->page = (size_t)sysconf(_SC_PAGESIZE);
@@ -93,8 +96,8 @@ static void cpu_close(struct device *base) {
 }
 
 /* The bytes before and after a buffer that nobody may write. */
-static void canaries(const struct cpu_device *device, struct cpu_buffer *buffer, unsigned char *ret_starts[2],
-                     size_t ret_sizes[2]) {
+static void canaries(const struct cpu_device *device, struct cpu_buffer *buffer,
+                     unsigned char *ret_starts[2], size_t ret_sizes[2]) {
   unsigned char *end = (unsigned char *)buffer->base.address + buffer->base.size;
   ret_starts[0] = buffer->mapping + device->page;
   ret_sizes[0] = device->page;
@@ -102,14 +105,17 @@ static void canaries(const struct cpu_device *device, struct cpu_buffer *buffer,
   ret_sizes[1] = (size_t)(buffer->mapping + buffer->mapping_size - device->page - end);
 }
 
-static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer, struct error *error) {
+static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer,
+                           struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
   size_t page = device->page, padded, mapping_size;
   if (__builtin_add_overflow(size, page - 1, &padded) ||
       __builtin_add_overflow(padded / page * page, 4 * page, &mapping_size))
     return error_set(error, "a buffer of %zu bytes is too large", size);
-  unsigned char *mapping = mmap(NULL, mapping_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED || mprotect(mapping + page, mapping_size - 2 * page, PROT_READ | PROT_WRITE) < 0) {
+  unsigned char *mapping =
+      mmap(NULL, mapping_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED ||
+      mprotect(mapping + page, mapping_size - 2 * page, PROT_READ | PROT_WRITE) < 0) {
     int reason = errno;
     if (mapping != MAP_FAILED)
       munmap(mapping, mapping_size);
@@ -126,7 +132,8 @@ static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffe
   return true;
 }
 
-static bool cpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, struct error *error) {
+static bool cpu_buffer_intact(struct device *base, struct device_buffer *base_buffer,
+                              struct error *error) {
   struct cpu_buffer *buffer = (struct cpu_buffer *)base_buffer;
   unsigned char *starts[2];
   size_t sizes[2];
@@ -138,21 +145,23 @@ static bool cpu_buffer_intact(struct device *base, struct device_buffer *base_bu
         continue;
       ptrdiff_t offset = starts[i] + k - (unsigned char *)base_buffer->address;
       if (intact)
-        intact = error_set(error, "a byte outside of the buffer was written, at offset %td of %zu", offset,
-                           base_buffer->size);
+        intact = error_set(error, "a byte outside of the buffer was written, at offset %td of %zu",
+                           offset, base_buffer->size);
       starts[i][k] = CANARY;
     }
   }
   return intact;
 }
 
-static bool cpu_copy(struct device *device, void *to, const void *from, size_t size, struct error *error) {
+static bool cpu_copy(struct device *device, void *to, const void *from, size_t size,
+                     struct error *error) {
   (void)device, (void)error;
   memcpy(to, from, size);
   return true;
 }
 
-static bool cpu_fill(struct device *device, void *to, uint32_t word, size_t size, struct error *error) {
+static bool cpu_fill(struct device *device, void *to, uint32_t word, size_t size,
+                     struct error *error) {
   (void)device, (void)error;
   uint32_t *words = to;
   size_t count = size / sizeof word;
@@ -181,7 +190,8 @@ static bool cpu_module_load(struct device *device, const char *object, const cha
   void *launch = dlsym(handle, "wavetune_launch");
   if (!launch) {
     dlclose(handle);
-    return error_set(error, "cannot load %s: its object has no wavetune_launch; compile it again", entry);
+    return error_set(error, "cannot load %s: its object has no wavetune_launch; compile it again",
+                     entry);
   }
   struct device_module *module = xmalloc(sizeof *module);
   module->object = handle;
@@ -196,7 +206,8 @@ static void cpu_module_unload(struct device *device, struct device_module *modul
   free(module);
 }
 
-static bool cpu_launch(struct device *device, const struct device_launch *launch, struct error *error) {
+static bool cpu_launch(struct device *device, const struct device_launch *launch,
+                       struct error *error) {
   (void)device, (void)error;
   launch->module->launch(launch->arguments);
   return true;
@@ -215,7 +226,8 @@ static bool cpu_sentinel(struct device *device, struct error *error) {
 
 static bool cpu_displace(struct device *base, struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
-  if (!device->displacement && !cpu_buffer_new(base, base->displacement_bytes, &device->displacement, error))
+  if (!device->displacement &&
+      !cpu_buffer_new(base, base->displacement_bytes, &device->displacement, error))
     return false;
   ALWAYS(device->displacement != NULL);
   volatile unsigned char *bytes = device->displacement->address;
@@ -230,11 +242,13 @@ static inline int64_t clock_raw_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Restores what the call changed. It happens after the call, so that by the copy's next turn it has left the caches. */
+/* Restores what the call changed. It happens after the call, so that by the copy's next turn it has
+ * left the caches. */
 static void rotation_restore(const struct device_rotation *rotation) {
   for (size_t i = 0; i < rotation->n_operands; i++)
     if (rotation->operands[i].pristine)
-      memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine, rotation->operands[i].size);
+      memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
+             rotation->operands[i].size);
 }
 
 static int by_value(const void *a, const void *b) {
@@ -280,7 +294,8 @@ static void sample_take(const struct cpu_device *device, struct device_timing *t
   timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
 }
 
-static bool cpu_time(struct device *base, struct device_timing *timings, size_t n, struct error *error) {
+static bool cpu_time(struct device *base, struct device_timing *timings, size_t n,
+                     struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
   if (device->empty_ns < 0)
     empty_calibrate(device);

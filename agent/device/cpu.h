@@ -1,7 +1,7 @@
 /* The CPU back end: a kernel is a shared object, a launch a call in this process, on one thread.
  *
- * Objects export `void wavetune_launch(void **arguments)` (agent/compile/launch_source.h). A kernel that faults ends
- * the process: that is why workers are disposable. */
+ * Objects export `void wavetune_launch(void **arguments)` (agent/compile/launch_source.h). A kernel
+ * that faults ends the process: that is why workers are disposable. */
 #ifndef WAVETUNE_AGENT_DEVICE_CPU_H
 #define WAVETUNE_AGENT_DEVICE_CPU_H
 
@@ -22,7 +22,8 @@ void cpu_facts_read(struct cpu_facts *ret_facts);
 void cpu_facts_release(struct cpu_facts *facts);
 #define cleanup_cpu_facts __attribute__((cleanup(cpu_facts_release)))
 
-/* What a new process can have of this machine's memory, and of its control group's; 0 when nothing tells. */
+/* What a new process can have of this machine's memory, and of its control group's; 0 when nothing
+ * tells. */
 size_t cpu_memory_free(void);
 
 /* The clock of the CPU that the caller runs on, in MHz; 0 when the machine does not tell. */

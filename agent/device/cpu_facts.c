@@ -1,4 +1,5 @@
-/* What the kernel's files tell of this machine's CPUs. Memory: facts own their strings. Threads: any. */
+/* What the kernel's files tell of this machine's CPUs. Memory: facts own their strings. Threads:
+ * any. */
 #include "agent/device/cpu.h"
 
 #include <sched.h>
@@ -6,7 +7,8 @@
 
 #define LLC_BYTES_GUESS ((size_t)32 << 20)
 
-/* The first "NAME : VALUE" of /proc/cpuinfo, of processor `cpu` or later; NULL when there is none. */
+/* The first "NAME : VALUE" of /proc/cpuinfo, of processor `cpu` or later; NULL when there is
+ * none. */
 static char *cpuinfo_value(const char *name, int cpu) {
   cleanup_file FILE *file = fopen("/proc/cpuinfo", "re");
   char line[4096];
@@ -22,7 +24,8 @@ static char *cpuinfo_value(const char *name, int cpu) {
     value[strcspn(value, "\n")] = '\0';
     if (name_length == 9 && strncmp(line, "processor", 9) == 0)
       processor = atoi(value);
-    if (processor >= cpu && name_length == strlen(name) && strncmp(line, name, name_length) == 0 && *value)
+    if (processor >= cpu && name_length == strlen(name) && strncmp(line, name, name_length) == 0 &&
+        *value)
       return xstrndup(value, 200);
   }
   return NULL;
@@ -37,7 +40,8 @@ static bool line_read(const char *path, char *line, int size) {
   return true;
 }
 
-/* sysfs tells the cache that one core reaches; on a CPU with several last-level caches getconf tells their sum. */
+/* sysfs tells the cache that one core reaches; on a CPU with several last-level caches getconf
+ * tells their sum. */
 static void caches_read(struct cpu_facts *facts) {
   int level_max = 0;
   for (int index = 0; index < 16; index++) {
@@ -47,7 +51,8 @@ static void caches_read(struct cpu_facts *facts) {
     int sizes[] = {sizeof type, sizeof level_text, sizeof size_text};
     bool known = true;
     for (size_t i = 0; i < ARRAY_LENGTH(members) && known; i++) {
-      snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, members[i]);
+      snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index,
+               members[i]);
       known = line_read(path, texts[i], sizes[i]);
     }
     if (!known || string_equal(type, "Instruction"))
@@ -79,7 +84,8 @@ void cpu_facts_read(struct cpu_facts *ret_facts) {
     facts.model = cpuinfo_value("Model", 0);
   if (!facts.model)
     facts.model = xstrdup(name.machine);
-  long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES),
+       page = sysconf(_SC_PAGESIZE);
   facts.cpus = cpus > 0 ? cpus : 1;
   facts.memory_bytes = pages > 0 ? (int64_t)pages * page : 0;
   caches_read(&facts);
@@ -112,7 +118,8 @@ size_t cpu_memory_free(void) {
   if (!line_find("/proc/self/cgroup", "0::", line, sizeof line))
     return free_bytes;
   cleanup_free char *path = xasprintf("/sys/fs/cgroup%s/memory.max", line);
-  if (!line_read(path, line, sizeof line) || (limit = (size_t)strtoull(line, NULL, 10)) == 0) /* "max": none */
+  if (!line_read(path, line, sizeof line) ||
+      (limit = (size_t)strtoull(line, NULL, 10)) == 0) /* "max": none */
     return free_bytes;
   return free_bytes && free_bytes < limit ? free_bytes : limit;
 }
@@ -120,7 +127,8 @@ size_t cpu_memory_free(void) {
 double cpu_clock_mhz(void) {
   int cpu = sched_getcpu();
   char path[96], text[32];
-  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq", cpu < 0 ? 0 : cpu);
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq",
+           cpu < 0 ? 0 : cpu);
   if (line_read(path, text, sizeof text) && atof(text) > 0)
     return atof(text) / 1000;
   cleanup_free char *mhz = cpuinfo_value("cpu MHz", cpu < 0 ? 0 : cpu);

@@ -49,7 +49,8 @@ static void cuda_error_words(int code, const char **ret_name, const char **ret_w
 static bool cuda_load(struct error *error) {
   static const char *const names[] = {"libcuda.so.1", NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, symbol, is_optional, parameters) {symbol, offsetof(struct cuda_calls, member), is_optional},
+#define X(member, symbol, is_optional, parameters)                                                 \
+  {symbol, offsetof(struct cuda_calls, member), is_optional},
       CUDA_CALLS(X)
 #undef X
   };
@@ -94,7 +95,9 @@ static void cuda_device_leave(int ordinal) {
   cuda.context_release(device);
 }
 
-static int cuda_memory_info(size_t *ret_free, size_t *ret_total) { return cuda.memory_info(ret_free, ret_total); }
+static int cuda_memory_info(size_t *ret_free, size_t *ret_total) {
+  return cuda.memory_info(ret_free, ret_total);
+}
 
 static int cuda_memory_new(void **ret_address, size_t size) {
   uint64_t address = 0;
@@ -105,7 +108,9 @@ static int cuda_memory_new(void **ret_address, size_t size) {
 
 static int cuda_memory_free(void *address) { return cuda.memory_free((uintptr_t)address); }
 
-static int cuda_host_memory_new(void **ret_address, size_t size) { return cuda.host_memory_new(ret_address, size, 0); }
+static int cuda_host_memory_new(void **ret_address, size_t size) {
+  return cuda.host_memory_new(ret_address, size, 0);
+}
 static int cuda_host_memory_free(void *address) { return cuda.host_memory_free(address); }
 
 static int cuda_upload(void *to, const void *from, size_t size, void *stream) {
@@ -128,14 +133,20 @@ static int cuda_fill_words(void *to, uint32_t value, size_t count, void *stream)
   return cuda.fill_words((uintptr_t)to, value, count, stream);
 }
 
-static int cuda_stream_new(void **ret_stream) { return cuda.stream_new(ret_stream, CU_STREAM_NON_BLOCKING); }
+static int cuda_stream_new(void **ret_stream) {
+  return cuda.stream_new(ret_stream, CU_STREAM_NON_BLOCKING);
+}
 static int cuda_stream_free(void *stream) { return cuda.stream_free(stream); }
 static int cuda_stream_wait(void *stream) { return cuda.stream_wait(stream); }
 static int cuda_event_new(void **ret_event) { return cuda.event_new(ret_event, CU_EVENT_DEFAULT); }
 static int cuda_event_free(void *event) { return cuda.event_free(event); }
 static int cuda_event_record(void *event, void *stream) { return cuda.event_record(event, stream); }
-static int cuda_event_elapsed(float *ret_ms, void *start, void *end) { return cuda.event_elapsed(ret_ms, start, end); }
-static int cuda_module_new(void **ret_module, const void *image) { return cuda.module_new(ret_module, image); }
+static int cuda_event_elapsed(float *ret_ms, void *start, void *end) {
+  return cuda.event_elapsed(ret_ms, start, end);
+}
+static int cuda_module_new(void **ret_module, const void *image) {
+  return cuda.module_new(ret_module, image);
+}
 static int cuda_module_free(void *module) { return cuda.module_free(module); }
 
 static int cuda_function_find(void **ret_function, void *module, const char *name) {
@@ -144,13 +155,18 @@ static int cuda_function_find(void **ret_function, void *module, const char *nam
 
 /* As Triton does, much of it is preferred to L1. */
 static int cuda_shared_allow(void *function, uint32_t bytes) {
-  int code = bytes > SHARED_LARGE_BYTES ? cuda.function_cache_set(function, CU_FUNC_CACHE_PREFER_SHARED) : 0;
+  int code = bytes > SHARED_LARGE_BYTES
+                 ? cuda.function_cache_set(function, CU_FUNC_CACHE_PREFER_SHARED)
+                 : 0;
   return code ? code
-              : cuda.function_attribute_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+              : cuda.function_attribute_set(
+                    function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
 }
 
-/* A cooperative launch or one in clusters. As Triton launches them, clusters are spread over the multiprocessors. */
-static int cuda_launch_ex(void *function, const struct device_geometry *geometry, void *stream, void **arguments) {
+/* A cooperative launch or one in clusters. As Triton launches them, clusters are spread over the
+ * multiprocessors. */
+static int cuda_launch_ex(void *function, const struct device_geometry *geometry, void *stream,
+                          void **arguments) {
   struct cuda_launch_attribute attributes[3] = {0};
   struct cuda_launch_config config = {
       .grid = {geometry->grid[0], geometry->grid[1], geometry->grid[2]},
@@ -176,18 +192,21 @@ static int cuda_launch_ex(void *function, const struct device_geometry *geometry
     attribute[1].value.scheduling = CU_CLUSTER_SCHEDULING_POLICY_SPREAD;
   }
   if (geometry->cluster > CLUSTER_PORTABLE_MAX) {
-    int code = cuda.function_attribute_set(function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    int code = cuda.function_attribute_set(function,
+                                           CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
     if (code != 0)
       return code;
   }
   return cuda.launch_ex(&config, function, arguments, NULL);
 }
 
-static int cuda_launch(void *function, const struct device_geometry *geometry, void *stream, void **arguments) {
+static int cuda_launch(void *function, const struct device_geometry *geometry, void *stream,
+                       void **arguments) {
   if (geometry->cooperative || geometry->cluster > 1)
     return cuda_launch_ex(function, geometry, stream, arguments);
-  return cuda.launch(function, geometry->grid[0], geometry->grid[1], geometry->grid[2], geometry->block[0],
-                     geometry->block[1], geometry->block[2], geometry->shared_bytes, stream, arguments, NULL);
+  return cuda.launch(function, geometry->grid[0], geometry->grid[1], geometry->grid[2],
+                     geometry->block[0], geometry->block[1], geometry->block[2],
+                     geometry->shared_bytes, stream, arguments, NULL);
 }
 
 /* 64 steps of i * 1664525 + 1013904223, by the driver's own compiler. */
@@ -258,7 +277,9 @@ static const struct gpu_api cuda_api = {
     .conditions = cuda_conditions,
 };
 
-static bool cuda_probe(json_t **ret_devices, struct error *error) { return gpu_probe(&cuda_api, ret_devices, error); }
+static bool cuda_probe(json_t **ret_devices, struct error *error) {
+  return gpu_probe(&cuda_api, ret_devices, error);
+}
 
 static bool cuda_open(const char *name, struct device **ret_device, struct error *error) {
   return gpu_open(&cuda_api, name, ret_device, error);

@@ -30,9 +30,11 @@ static json_t *facts_more(int device, size_t memory_bytes, const char *pci) {
   cleanup_free char *driver = nvml_driver_version();
   fact_set(facts, "memory_bytes", (int64_t)memory_bytes);
   fact_set(facts, "l2_bytes", attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE));
-  fact_set(facts, "shared_bytes", attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
+  fact_set(facts, "shared_bytes",
+           attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN));
   fact_set(facts, "clock_max_mhz", attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000);
-  fact_set(facts, "memory_clock_max_mhz", attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000);
+  fact_set(facts, "memory_clock_max_mhz",
+           attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000);
   ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
   if (driver)
     ALWAYS(json_object_set_new(facts, "driver", json_string(driver)) == 0);
@@ -50,8 +52,8 @@ bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *err
   int device, version = 0;
   size_t memory_bytes = 0;
   if (cuda.device_get(&device, ordinal) != 0 || cuda.device_name(name, sizeof name, device) != 0 ||
-      cuda.device_pci(pci, sizeof pci, device) != 0 || cuda.device_memory(&memory_bytes, device) != 0 ||
-      cuda.driver_version(&version) != 0)
+      cuda.device_pci(pci, sizeof pci, device) != 0 ||
+      cuda.device_memory(&memory_bytes, device) != 0 || cuda.driver_version(&version) != 0)
     return error_set(error, "the CUDA driver does not describe the GPU; `nvidia-smi` may tell why");
   int major = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   int minor = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
@@ -63,7 +65,8 @@ bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *err
                       .compute_units = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)},
       .warp_size = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE),
       .cache_bytes = (size_t)attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE),
-      .shared_bytes = (uint32_t)attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+      .shared_bytes =
+          (uint32_t)attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
       .pci = xstrdup(pci),
       .facts = facts_more(device, memory_bytes, pci),
   };

@@ -19,8 +19,8 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
     if (back_ends[i]->probe(&devices, &reason))
       ALWAYS(json_array_extend(all, devices) == 0);
     else
-      ALWAYS(json_array_append_new(
-                 absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend, "reason", reason.message)) == 0);
+      ALWAYS(json_array_append_new(absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend,
+                                                     "reason", reason.message)) == 0);
   }
   if (!json_array_size(all)) {
     const json_t *last = json_array_get(absent, json_array_size(absent) - 1);
@@ -35,7 +35,8 @@ bool device_open(const char *name, struct device **ret_device, struct error *err
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
     if (string_starts(name, back_ends[i]->backend))
       return back_ends[i]->open(name, ret_device, error);
-  return error_set(error, "no device %s on this machine; `wavetune-agent probe` lists those there are", name);
+  return error_set(
+      error, "no device %s on this machine; `wavetune-agent probe` lists those there are", name);
 }
 
 bool device_is_host(const char *name) {

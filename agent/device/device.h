@@ -1,14 +1,17 @@
-/* The seam between measuring and a device's runtime: one table of functions a back end, and nothing else.
+/* The seam between measuring and a device's runtime: one table of functions a back end, and nothing
+ * else.
  *
- * A back end opens devices, allocates buffers on them, loads compiled objects and launches and times them. Callers use
- * the table through device->ops and never ask which back end it is. The CPU back end (cpu.c) loads shared objects; a
- * GPU back end loads code objects through its runtime, which it opens with dlopen.
+ * A back end opens devices, allocates buffers on them, loads compiled objects and launches and
+ * times them. Callers use the table through device->ops and never ask which back end it is. The CPU
+ * back end (cpu.c) loads shared objects; a GPU back end loads code objects through its runtime,
+ * which it opens with dlopen.
  *
- * Work is given in order, as on a GPU's stream: launches and copies may still run when the call returns, and what went
- * wrong with them may be told by a later call; synchronize() ends both. time() waits for what it timed.
+ * Work is given in order, as on a GPU's stream: launches and copies may still run when the call
+ * returns, and what went wrong with them may be told by a later call; synchronize() ends both.
+ * time() waits for what it timed.
  *
- * Memory: buffers and modules belong to the caller, who frees them before the device is closed. Threads: one thread to
- * a device. */
+ * Memory: buffers and modules belong to the caller, who frees them before the device is closed.
+ * Threads: one thread to a device. */
 #ifndef WAVETUNE_AGENT_DEVICE_DEVICE_H
 #define WAVETUNE_AGENT_DEVICE_DEVICE_H
 
@@ -24,15 +27,16 @@ struct device {
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
   size_t cache_bytes;    /* last-level data cache that one launch can use */
-  /* What has to be touched until nothing of before is in a data cache: of the target's row in common/code/gpu_target.h
-   * (512 MiB on gfx942), else twice cache_bytes. */
+  /* What has to be touched until nothing of before is in a data cache: of the target's row in
+   * common/code/gpu_target.h (512 MiB on gfx942), else twice cache_bytes. */
   size_t displacement_bytes;
   size_t memory_bytes;  /* free for buffers when it was opened; 0: not known */
   bool has_fingerprint; /* fingerprint() may be called */
 };
 
-/* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned. Before it and after it
- * lie canary bytes, and where the device can, pages that fault when touched. */
+/* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned.
+ * Before it and after it lie canary bytes, and where the device can, pages that fault when
+ * touched. */
 struct device_buffer {
   void *address;
   size_t size;
@@ -40,26 +44,27 @@ struct device_buffer {
 
 struct device_module; /* a loaded object with one entry point */
 
-/* A launch's grid in workgroups and block in threads; all zero where a launch is one call (language c). A grid with a
- * zero extent is not launched at all. */
+/* A launch's grid in workgroups and block in threads; all zero where a launch is one call (language
+ * c). A grid with a zero extent is not launched at all. */
 struct device_geometry {
   uint32_t grid[3], block[3];
-  uint32_t shared_bytes; /* dynamic LDS or shared memory; the back end opts in where a runtime demands it */
+  uint32_t shared_bytes; /* dynamic LDS or shared memory; the back end opts in where a runtime
+                            demands it */
   uint32_t cluster;      /* workgroups of a cluster along x; 0 and 1: none */
   bool cooperative;      /* all workgroups at once, so that they may wait for one another */
 };
 
-/* One call: arguments[i] points to the storage of argument i (of a buffer: a variable with its address; of a scalar:
- * the value), which is read when the launch is given. */
+/* One call: arguments[i] points to the storage of argument i (of a buffer: a variable with its
+ * address; of a scalar: the value), which is read when the launch is given. */
 struct device_launch {
   struct device_module *module;
   struct device_geometry geometry;
   void **arguments;
 };
 
-/* A buffer argument that moves from call to call, so that no call finds its operands in a cache: call k of all uses
- * copy k % n_copies, at base + copy * stride. Where `pristine` is not NULL the kernel changes what it reads: the copy
- * is restored from there after each call. */
+/* A buffer argument that moves from call to call, so that no call finds its operands in a cache:
+ * call k of all uses copy k % n_copies, at base + copy * stride. Where `pristine` is not NULL the
+ * kernel changes what it reads: the copy is restored from there after each call. */
 struct device_operand {
   void **pointer; /* the argument's storage */
   char *base;
@@ -71,12 +76,15 @@ struct device_rotation {
   size_t n_operands;
   struct device_operand *operands;
   size_t n_copies;
-  size_t next;             /* the copy that the next call uses; advanced by time() */
-  bool displace;           /* displace the caches before each sample: the operands are too large to be copied */
-  bool flush_instructions; /* flush the instruction caches before each sample; instruction_flush_set was called */
+  size_t next;   /* the copy that the next call uses; advanced by time() */
+  bool displace; /* displace the caches before each sample: the operands are too large to be
+                    copied */
+  bool flush_instructions; /* flush the instruction caches before each sample; instruction_flush_set
+                              was called */
 };
 
-/* Whether something is done before each sample that only the sample's first call sees: then it has one call. */
+/* Whether something is done before each sample that only the sample's first call sees: then it has
+ * one call. */
 static inline bool rotation_prepares(const struct device_rotation *rotation) {
   return rotation->displace || rotation->flush_instructions;
 }
@@ -93,12 +101,13 @@ static inline bool rotation_restores(const struct device_rotation *rotation) {
 static inline void rotation_step(struct device_rotation *rotation) {
   size_t copy = rotation->next;
   for (size_t i = 0; i < rotation->n_operands; i++)
-    *rotation->operands[i].pointer = rotation->operands[i].base + copy * rotation->operands[i].stride;
+    *rotation->operands[i].pointer =
+        rotation->operands[i].base + copy * rotation->operands[i].stride;
   rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
 }
 
-/* One sample: `calls` calls one directly after the other. `us` is T - t: what the interval of an empty sample with the
- * same preparations (displacing, flushing, head start) lasts is taken off. */
+/* One sample: `calls` calls one directly after the other. `us` is T - t: what the interval of an
+ * empty sample with the same preparations (displacing, flushing, head start) lasts is taken off. */
 struct device_timing {
   struct device_launch launch;
   struct device_rotation *rotation;
@@ -110,36 +119,45 @@ struct device_ops {
   const char *backend; /* "cpu" */
   const char *timer;   /* what time() reads: stored with every sample */
 
-  /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new reference). False:
-   * there are none, and the error is the sentence that says why. */
+  /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new
+   * reference). False: there are none, and the error is the sentence that says why. */
   must_check bool (*probe)(json_t **ret_devices, struct error *error);
   must_check bool (*open)(const char *name, struct device **ret_device, struct error *error);
   void (*close)(struct device *device);
 
-  must_check bool (*buffer_new)(struct device *device, size_t size, struct device_buffer **ret_buffer,
-                                struct error *error);
+  must_check bool (*buffer_new)(struct device *device, size_t size,
+                                struct device_buffer **ret_buffer, struct error *error);
   void (*buffer_free)(struct device *device, struct device_buffer *buffer);
-  /* Whether the canary bytes around a buffer are as they were; the error says where not. Restores them. */
-  must_check bool (*buffer_intact)(struct device *device, struct device_buffer *buffer, struct error *error);
+  /* Whether the canary bytes around a buffer are as they were; the error says where not. Restores
+   * them. */
+  must_check bool (*buffer_intact)(struct device *device, struct device_buffer *buffer,
+                                   struct error *error);
   /* Host to device, device to host, device to device. */
-  must_check bool (*upload)(struct device *device, void *to, const void *bytes, size_t size, struct error *error);
-  must_check bool (*download)(struct device *device, void *bytes, const void *from, size_t size, struct error *error);
-  must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size, struct error *error);
-  /* Repeats `word` over `size` bytes of the device's memory; `to` is 4-byte aligned, the last word may be cut. */
-  must_check bool (*fill)(struct device *device, void *to, uint32_t word, size_t size, struct error *error);
-  /* Lets fingerprint() run the object of agent/compile/helper_kernels.h, once it has passed a trial; a second call is free,
-   * and does not try again what failed. NULL: memory is the host's own, which can look at it. */
-  must_check bool (*fingerprint_set)(struct device *device, const char *object, struct error *error);
+  must_check bool (*upload)(struct device *device, void *to, const void *bytes, size_t size,
+                            struct error *error);
+  must_check bool (*download)(struct device *device, void *bytes, const void *from, size_t size,
+                              struct error *error);
+  must_check bool (*copy)(struct device *device, void *to, const void *from, size_t size,
+                          struct error *error);
+  /* Repeats `word` over `size` bytes of the device's memory; `to` is 4-byte aligned, the last word
+   * may be cut. */
+  must_check bool (*fill)(struct device *device, void *to, uint32_t word, size_t size,
+                          struct error *error);
+  /* Lets fingerprint() run the object of agent/compile/helper_kernels.h, once it has passed a
+   * trial; a second call is free, and does not try again what failed. NULL: memory is the host's
+   * own, which can look at it. */
+  must_check bool (*fingerprint_set)(struct device *device, const char *object,
+                                     struct error *error);
   /* Of `size` bytes at `address`, which is 8-byte aligned; waits for it. */
   must_check bool (*fingerprint)(struct device *device, const void *address, size_t size,
                                  struct fingerprint *ret_fingerprint, struct error *error);
-  /* Memory of the host from and to which the device copies fast (pinned, where there is enough of that). It is not
-   * cleared. Never NULL. */
+  /* Memory of the host from and to which the device copies fast (pinned, where there is enough of
+   * that). It is not cleared. Never NULL. */
   must_check void *(*host_buffer_new)(struct device *device, size_t size);
   void (*host_buffer_free)(struct device *device, void *buffer);
 
-  /* Runs work whose result is known and looks at it: what a device has to pass before it is trusted, and trusted again
-   * after a fault. */
+  /* Runs work whose result is known and looks at it: what a device has to pass before it is
+   * trusted, and trusted again after a fault. */
   must_check bool (*sentinel)(struct device *device, struct error *error);
 
   /* Loads a compiled object and finds `entry` in it. */
@@ -147,34 +165,39 @@ struct device_ops {
                                  struct device_module **ret_module, struct error *error);
   void (*module_unload)(struct device *device, struct device_module *module);
 
-  must_check bool (*launch)(struct device *device, const struct device_launch *launch, struct error *error);
+  must_check bool (*launch)(struct device *device, const struct device_launch *launch,
+                            struct error *error);
   must_check bool (*synchronize)(struct device *device, struct error *error);
 
-  /* Takes the samples in order, back to back, and waits once, for the last: the more are given at once, the less each
-   * costs. Of a rotation that restores, each call is timed on its own and the sample is the mean; of any other, one
-   * interval around all calls is divided. */
-  must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n, struct error *error);
+  /* Takes the samples in order, back to back, and waits once, for the last: the more are given at
+   * once, the less each costs. Of a rotation that restores, each call is timed on its own and the
+   * sample is the mean; of any other, one interval around all calls is divided. */
+  must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n,
+                          struct error *error);
   /* Puts other data into all data caches. */
   must_check bool (*displace)(struct device *device, struct error *error);
-  /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction caches; a second call
-   * is free. NULL: the device cannot (only AMD's can). */
-  must_check bool (*instruction_flush_set)(struct device *device, const char *object, struct error *error);
+  /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction
+   * caches; a second call is free. NULL: the device cannot (only AMD's can). */
+  must_check bool (*instruction_flush_set)(struct device *device, const char *object,
+                                           struct error *error);
   bool is_host;        /* kernels run in this process: they could hold its clock */
-  bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known at once */
+  bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known
+                          at once */
   /* The core clock now, in MHz; 0 when it is not known. Cheap enough for one a round. */
   double (*clock_mhz)(struct device *device);
-  /* The state in which it measures, as provenance: {"clock_mhz", "memory_clock_mhz", "power_w", "temperature_c",
-   * "processes": those of others that use it, "throttle", "overhead_us": what was taken off the last intervals}, known
-   * members only (a new reference). */
+  /* The state in which it measures, as provenance: {"clock_mhz", "memory_clock_mhz", "power_w",
+   * "temperature_c", "processes": those of others that use it, "throttle", "overhead_us": what was
+   * taken off the last intervals}, known members only (a new reference). */
   must_check json_t *(*conditions)(struct device *device);
 };
 
-/* Every device of every back end of this machine, GPUs first. A back end without runtime or GPU has none, which is no
- * error; *ret_absent (a new reference) is an array of {"backend", "reason"} that says why. */
+/* Every device of every back end of this machine, GPUs first. A back end without runtime or GPU has
+ * none, which is no error; *ret_absent (a new reference) is an array of {"backend", "reason"} that
+ * says why. */
 must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error);
 
-/* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not probed hides all others from
- * the runtime: it can open none of them. */
+/* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not
+ * probed hides all others from the runtime: it can open none of them. */
 must_check bool device_open(const char *name, struct device **ret_device, struct error *error);
 /* Whether kernels for the device of that name run in the process that opens it. */
 bool device_is_host(const char *name);
@@ -182,12 +205,12 @@ static inline void device_close(struct device *device) { device->ops->close(devi
 DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)
 #define cleanup_device __attribute__((cleanup(cleanup_device_close)))
 
-/* For back ends: $WAVETUNE_DISPLACEMENT_BYTES where it is set, else `bytes`. Whether a size displaces the caches shows
- * when a larger one changes nothing. */
+/* For back ends: $WAVETUNE_DISPLACEMENT_BYTES where it is set, else `bytes`. Whether a size
+ * displaces the caches shows when a larger one changes nothing. */
 size_t device_displacement(size_t bytes);
 
-/* For back ends: memory of the host, in large pages where it is large: touching it first costs less, and so does walking
- * it in strides. Freed by free(). Never NULL. */
+/* For back ends: memory of the host, in large pages where it is large: touching it first costs
+ * less, and so does walking it in strides. Freed by free(). Never NULL. */
 must_check void *host_memory_new(size_t size);
 
 #endif

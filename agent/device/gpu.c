@@ -1,5 +1,5 @@
-/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches. Samples are in
- * gpu_timing.c.
+/* The device_ops of GPUs, over the calls of a runtime: memory between canaries, modules, launches.
+ * Samples are in gpu_timing.c.
  *
  * Memory: see device.h. Threads: one thread to a device. */
 #include "agent/device/gpu_device.h"
@@ -12,7 +12,8 @@
 #define CANARY_BYTES ((size_t)64 << 10) /* before and after a buffer: a few rows of a matrix */
 #define ALIGNMENT ((size_t)4096)
 #define OBJECT_BYTES_MAX ((size_t)256 << 20)
-#define DISPLACEMENT_GUESS ((size_t)512 << 20) /* of a target that no table has: enough for the largest known */
+/* of a target that no table has: enough for the largest known */
+#define DISPLACEMENT_GUESS ((size_t)512 << 20)
 #define HOST_BUFFER_UNIT ((size_t)64 << 10)
 #define HOST_BUFFER_BYTES_MAX ((size_t)512 << 20) /* a larger one is not pinned */
 #define HOST_BUFFERS_BYTES_MAX ((size_t)2 << 30)
@@ -56,9 +57,9 @@ bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *er
       error_prefix(error, "%s: ", name);
       continue;
     }
-    json_t *device =
-        json_pack("{s:s, s:s, s:s, s:o, s:O}", "backend", api->ops->backend, "device", name, "name",
-                  facts.environment.gpu, "environment", environment_to_json(&facts.environment), "facts", facts.facts);
+    json_t *device = json_pack("{s:s, s:s, s:s, s:o, s:O}", "backend", api->ops->backend, "device",
+                               name, "name", facts.environment.gpu, "environment",
+                               environment_to_json(&facts.environment), "facts", facts.facts);
     if (!device) {
       log_warning("device: %s is left out: its name is not UTF-8", name);
       error_set(error, "%s: its name is not UTF-8", name);
@@ -81,16 +82,19 @@ static size_t displacement_of(const struct gpu_facts *facts) {
   return is_told ? 2 * facts->cache_bytes : DISPLACEMENT_GUESS;
 }
 
-bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_device, struct error *error) {
+bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_device,
+              struct error *error) {
   cleanup_gpu_facts struct gpu_facts facts = {0};
   size_t free_bytes, total_bytes;
   int ordinal;
   void *stream;
   if (!gpu_start_for(api, name, &ordinal, error))
     return false;
-  if (!api->facts_read(ordinal, &facts, error) || !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
+  if (!api->facts_read(ordinal, &facts, error) ||
+      !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
     return error_prefix(error, "%s: ", name);
-  if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error, "asking the GPU for its free memory") ||
+  if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error,
+                 "asking the GPU for its free memory") ||
       !gpu_check(api, api->stream_new(&stream), error, "making a stream on the GPU")) {
     api->device_leave(ordinal);
     return error_prefix(error, "%s: ", name);
@@ -135,40 +139,50 @@ void gpu_close(struct device *base) {
 bool gpu_synchronize(struct device *base, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   device->busy_until_ns = 0;
-  return gpu_check(device->api, device->api->stream_wait(device->stream), error, "waiting for the GPU");
+  return gpu_check(device->api, device->api->stream_wait(device->stream), error,
+                   "waiting for the GPU");
 }
 
 /* Host memory is the caller's again when these return. */
-bool gpu_upload(struct device *base, void *to, const void *bytes, size_t size, struct error *error) {
+bool gpu_upload(struct device *base, void *to, const void *bytes, size_t size,
+                struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
-  return size == 0 ||
-         (gpu_check(device->api, device->api->upload(to, bytes, size, device->stream), error, "copying to the GPU") &&
-          gpu_synchronize(base, error));
+  return size == 0 || (gpu_check(device->api, device->api->upload(to, bytes, size, device->stream),
+                                 error, "copying to the GPU") &&
+                       gpu_synchronize(base, error));
 }
 
-bool gpu_download(struct device *base, void *bytes, const void *from, size_t size, struct error *error) {
+bool gpu_download(struct device *base, void *bytes, const void *from, size_t size,
+                  struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
-  return size == 0 || (gpu_check(device->api, device->api->download(bytes, from, size, device->stream), error,
-                                 "copying from the GPU") &&
-                       gpu_synchronize(base, error));
+  return size == 0 ||
+         (gpu_check(device->api, device->api->download(bytes, from, size, device->stream), error,
+                    "copying from the GPU") &&
+          gpu_synchronize(base, error));
 }
 
 bool gpu_copy(struct device *base, void *to, const void *from, size_t size, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
-  return size == 0 ||
-         gpu_check(device->api, device->api->copy(to, from, size, device->stream), error, "copying on the GPU");
+  return size == 0 || gpu_check(device->api, device->api->copy(to, from, size, device->stream),
+                                error, "copying on the GPU");
 }
 
-static bool fill_bytes(struct gpu_device *device, void *to, uint8_t value, size_t size, struct error *error) {
-  return gpu_check(device->api, device->api->fill_bytes(to, value, size, device->stream), error, "filling GPU memory");
+static bool fill_bytes(struct gpu_device *device, void *to, uint8_t value, size_t size,
+                       struct error *error) {
+  return gpu_check(device->api, device->api->fill_bytes(to, value, size, device->stream), error,
+                   "filling GPU memory");
 }
 
-bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error) {
-  return gpu_check(device->api, device->api->fill_words(to, value, count, device->stream), error, "filling GPU memory");
+bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
+                    struct error *error) {
+  return gpu_check(device->api, device->api->fill_words(to, value, count, device->stream), error,
+                   "filling GPU memory");
 }
 
-bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory, struct error *error) {
-  return gpu_check(device->api, device->api->memory_new(ret_memory, size), error, "allocating GPU memory") ||
+bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,
+                    struct error *error) {
+  return gpu_check(device->api, device->api->memory_new(ret_memory, size), error,
+                   "allocating GPU memory") ||
          error_prefix(error, "of %zu bytes: ", size);
 }
 
@@ -213,7 +227,8 @@ static struct host_buffer *host_buffer_find(struct gpu_device *device, size_t si
   struct host_buffer *best = NULL;
   for (size_t i = 0; i < device->n_host_buffers; i++) {
     struct host_buffer *buffer = &device->host_buffers[i];
-    if (!buffer->is_used && buffer->size >= size && buffer->size / 2 <= size && (!best || buffer->size < best->size))
+    if (!buffer->is_used && buffer->size >= size && buffer->size / 2 <= size &&
+        (!best || buffer->size < best->size))
       best = buffer;
   }
   return best;
@@ -233,7 +248,8 @@ void *gpu_host_buffer_new(struct device *base, size_t size) {
   }
   if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX)
     host_buffers_prune(device);
-  if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX || device->api->host_memory_new(&address, size) != 0)
+  if (device->host_buffers_bytes + size > HOST_BUFFERS_BYTES_MAX ||
+      device->api->host_memory_new(&address, size) != 0)
     return host_memory_new(size);
   GROW(device->host_buffers, device->n_host_buffers, device->host_buffers_capacity);
   device->host_buffers[device->n_host_buffers++] = (struct host_buffer){address, size, true};
@@ -256,9 +272,12 @@ static char *canaries_after(const struct gpu_buffer *buffer) {
   return (char *)buffer->base.address + buffer->base.size;
 }
 
-static char *canaries_before(const struct gpu_buffer *buffer) { return (char *)buffer->base.address - CANARY_BYTES; }
+static char *canaries_before(const struct gpu_buffer *buffer) {
+  return (char *)buffer->base.address - CANARY_BYTES;
+}
 
-bool gpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer, struct error *error) {
+bool gpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer,
+                    struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   size_t total;
   void *memory;
@@ -285,18 +304,21 @@ void gpu_buffer_free(struct device *base, struct device_buffer *base_buffer) {
 }
 
 /* Both sides of a buffer, with one wait. */
-static bool canaries_download(struct gpu_device *device, char *const starts[2], struct error *error) {
+static bool canaries_download(struct gpu_device *device, char *const starts[2],
+                              struct error *error) {
   if (!device->canaries_host)
     device->canaries_host = gpu_host_buffer_new(&device->base, 2 * CANARY_BYTES);
   for (size_t i = 0; i < 2; i++) {
-    int code = device->api->download(device->canaries_host + i * CANARY_BYTES, starts[i], CANARY_BYTES, device->stream);
+    int code = device->api->download(device->canaries_host + i * CANARY_BYTES, starts[i],
+                                     CANARY_BYTES, device->stream);
     if (!gpu_check(device->api, code, error, "copying from the GPU"))
       return false;
   }
   return gpu_synchronize(&device->base, error);
 }
 
-bool gpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, struct error *error) {
+bool gpu_buffer_intact(struct device *base, struct device_buffer *base_buffer,
+                       struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   struct gpu_buffer *buffer = (struct gpu_buffer *)base_buffer;
   char *starts[2] = {canaries_before(buffer), canaries_after(buffer)};
@@ -322,7 +344,8 @@ bool gpu_buffer_intact(struct device *base, struct device_buffer *base_buffer, s
   return intact;
 }
 
-static bool module_find(struct gpu_device *device, struct device_module *module, struct error *error) {
+static bool module_find(struct gpu_device *device, struct device_module *module,
+                        struct error *error) {
   const struct gpu_api *api = device->api;
   if (!gpu_check(api, api->module_new(&module->module, module->image), error, "loading the object"))
     return error_prefix(error, "cannot load %s: ", module->entry);
@@ -333,8 +356,8 @@ static bool module_find(struct gpu_device *device, struct device_module *module,
 }
 
 /* Takes the image over. */
-static bool module_load(struct gpu_device *device, char *image, const char *entry, struct device_module **ret_module,
-                        struct error *error) {
+static bool module_load(struct gpu_device *device, char *image, const char *entry,
+                        struct device_module **ret_module, struct error *error) {
   struct device_module *module = xcalloc(1, sizeof *module);
   module->image = image;
   module->entry = xstrdup(entry);
@@ -346,8 +369,8 @@ static bool module_load(struct gpu_device *device, char *image, const char *entr
   return true;
 }
 
-bool gpu_module_load(struct device *base, const char *object, const char *entry, struct device_module **ret_module,
-                     struct error *error) {
+bool gpu_module_load(struct device *base, const char *object, const char *entry,
+                     struct device_module **ret_module, struct error *error) {
   cleanup_free char *image = NULL;
   size_t size;
   if (!file_read(object, OBJECT_BYTES_MAX, &image, &size, error))
@@ -359,7 +382,8 @@ bool gpu_module_load(struct device *base, const char *object, const char *entry,
 
 void gpu_module_unload(struct device *base, struct device_module *module) {
   const struct gpu_device *device = (const struct gpu_device *)base;
-  /* What was launched may run still, and not every runtime waits for it. After a fault both calls fail. */
+  /* What was launched may run still, and not every runtime waits for it. After a fault both calls
+   * fail. */
   if (module->module) {
     device->api->stream_wait(device->stream);
     device->api->module_free(module->module);
@@ -373,14 +397,16 @@ static bool geometry_accept(const struct gpu_device *device, struct device_modul
                             const struct device_geometry *geometry, struct error *error) {
   const struct gpu_api *api = device->api;
   if (geometry->cluster > 1 && api->no_clusters)
-    return error_set(error, "%s cannot be launched in clusters of %u: %s", module->entry, geometry->cluster,
-                     api->no_clusters);
+    return error_set(error, "%s cannot be launched in clusters of %u: %s", module->entry,
+                     geometry->cluster, api->no_clusters);
   if (geometry->shared_bytes <= module->shared_allowed || !api->shared_allow)
     return true;
   if (device->facts.shared_bytes && geometry->shared_bytes > device->facts.shared_bytes)
-    return error_set(error, "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most", module->entry,
-                     geometry->shared_bytes, device->facts.shared_bytes);
-  if (!gpu_check(api, api->shared_allow(module->function, geometry->shared_bytes), error, "asking for shared memory"))
+    return error_set(error,
+                     "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most",
+                     module->entry, geometry->shared_bytes, device->facts.shared_bytes);
+  if (!gpu_check(api, api->shared_allow(module->function, geometry->shared_bytes), error,
+                 "asking for shared memory"))
     return error_prefix(error, "%s wants %u bytes: ", module->entry, geometry->shared_bytes);
   module->shared_allowed = geometry->shared_bytes;
   return true;
@@ -400,9 +426,9 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
     return false;
   int code = device->api->launch(module->function, geometry, device->stream, launch->arguments);
   return gpu_check(device->api, code, error, "the launch") ||
-         error_prefix(error, "%s with grid %u,%u,%u, block %u,%u,%u and %u bytes: ", module->entry, geometry->grid[0],
-                      geometry->grid[1], geometry->grid[2], geometry->block[0], geometry->block[1], geometry->block[2],
-                      geometry->shared_bytes);
+         error_prefix(error, "%s with grid %u,%u,%u, block %u,%u,%u and %u bytes: ", module->entry,
+                      geometry->grid[0], geometry->grid[1], geometry->grid[2], geometry->block[0],
+                      geometry->block[1], geometry->block[2], geometry->shared_bytes);
 }
 
 uint32_t sentinel_value(uint32_t i) {
@@ -411,7 +437,8 @@ uint32_t sentinel_value(uint32_t i) {
   return i;
 }
 
-/* Fills one half, copies it to the other and reads that. Runtimes do both with kernels of their own. */
+/* Fills one half, copies it to the other and reads that. Runtimes do both with kernels of their
+ * own. */
 static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t value, uint32_t *found,
                           struct error *error) {
   size_t half = SENTINEL_BYTES / 2, count = half / sizeof(uint32_t);
@@ -421,22 +448,27 @@ static bool sentinel_fill(struct gpu_device *device, char *memory, uint32_t valu
     return false;
   for (size_t i = 0; i < count; i++)
     if (found[i] != value)
-      return error_set(error, "word %zu that was filled with %08x and copied holds %08x", i, value, found[i]);
+      return error_set(error, "word %zu that was filled with %08x and copied holds %08x", i, value,
+                       found[i]);
   return true;
 }
 
-static bool sentinel_launch(struct gpu_device *device, struct device_module *module, char *memory, uint32_t *found,
-                            struct error *error) {
+static bool sentinel_launch(struct gpu_device *device, struct device_module *module, char *memory,
+                            uint32_t *found, struct error *error) {
   void *address = memory;
   void *arguments[] = {&address};
   struct device_launch launch = {
-      module, {.grid = {SENTINEL_VALUES / SENTINEL_BLOCK, 1, 1}, .block = {SENTINEL_BLOCK, 1, 1}}, arguments};
-  if (!gpu_fill_words(device, memory, 0, SENTINEL_VALUES, error) || !gpu_launch(&device->base, &launch, error) ||
+      module,
+      {.grid = {SENTINEL_VALUES / SENTINEL_BLOCK, 1, 1}, .block = {SENTINEL_BLOCK, 1, 1}},
+      arguments};
+  if (!gpu_fill_words(device, memory, 0, SENTINEL_VALUES, error) ||
+      !gpu_launch(&device->base, &launch, error) ||
       !gpu_download(&device->base, found, memory, SENTINEL_VALUES * sizeof(uint32_t), error))
     return false;
   for (uint32_t i = 0; i < SENTINEL_VALUES; i++)
     if (found[i] != sentinel_value(i))
-      return error_set(error, "thread %u computed %08x instead of %08x", i, found[i], sentinel_value(i));
+      return error_set(error, "thread %u computed %08x instead of %08x", i, found[i],
+                       sentinel_value(i));
   return true;
 }
 

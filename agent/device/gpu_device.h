@@ -1,5 +1,5 @@
-/* What the files of the GPU back ends share: gpu_runtime.c (how a runtime starts), gpu.c (memory, modules, launches),
- * gpu_fingerprint.c and gpu_timing.c (preparations, samples).
+/* What the files of the GPU back ends share: gpu_runtime.c (how a runtime starts), gpu.c (memory,
+ * modules, launches), gpu_fingerprint.c and gpu_timing.c (preparations, samples).
  *
  * Memory: a device owns what its members point to. Threads: one thread to a device. */
 #ifndef WAVETUNE_AGENT_DEVICE_GPU_DEVICE_H
@@ -64,12 +64,16 @@ bool gpu_check(const struct gpu_api *api, int code, struct error *error, const c
 
 /* Starts the runtime for all GPUs that it sees. */
 must_check bool gpu_start(const struct gpu_api *api, struct error *error);
-/* Starts the runtime for the one GPU that is `name` where it is started for all; *ret_ordinal is its number now. A
- * process that has started a runtime for all, or for this GPU, goes on so; for another GPU it cannot. */
-must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal, struct error *error);
+/* Starts the runtime for the one GPU that is `name` where it is started for all; *ret_ordinal is
+ * its number now. A process that has started a runtime for all, or for this GPU, goes on so; for
+ * another GPU it cannot. */
+must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal,
+                              struct error *error);
 
-must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count, struct error *error);
-must_check bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory, struct error *error);
+must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
+                               struct error *error);
+must_check bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,
+                               struct error *error);
 
 /* Give back what gpu_fingerprint.c and gpu_timing.c made. */
 void gpu_fingerprint_release(struct gpu_device *device);

@@ -1,18 +1,21 @@
-/* Fingerprints of a GPU's memory, by the kernel of agent/compile/helper_kernels.h: what comes over the bus is a part for
- * each workgroup.
+/* Fingerprints of a GPU's memory, by the kernel of agent/compile/helper_kernels.h: what comes over
+ * the bus is a part for each workgroup.
  *
  * Memory: see gpu_device.h. Threads: one thread to a device. */
 #include "agent/compile/helper_kernels.h"
 #include "agent/device/gpu_device.h"
 #include "common/base/rng.h"
 
-#define GROUPS_PER_CU 8       /* FINGERPRINT_THREADS times that is what a compute unit holds, or nearly */
-#define BYTES_PER_GROUP 32768 /* fewer groups than that many bytes each are not worth more parts */
-#define TRIAL_BYTES 1000003   /* odd, so that the last word is not a whole one */
+/* FINGERPRINT_THREADS times that is what a compute unit holds, or nearly */
+#define GROUPS_PER_CU 8
+/* fewer groups than that many bytes each are not worth more parts */
+#define BYTES_PER_GROUP 32768
+#define TRIAL_BYTES 1000003 /* odd, so that the last word is not a whole one */
 #define PART_BYTES sizeof(struct fingerprint)
 
 static uint32_t groups_max(const struct gpu_device *device) {
-  return (uint32_t)(device->base.compute_units > 0 ? device->base.compute_units : 1) * GROUPS_PER_CU;
+  return (uint32_t)(device->base.compute_units > 0 ? device->base.compute_units : 1) *
+         GROUPS_PER_CU;
 }
 
 static uint32_t groups_for(const struct gpu_device *device, size_t size) {
@@ -20,14 +23,15 @@ static uint32_t groups_for(const struct gpu_device *device, size_t size) {
   return (uint32_t)(wanted < 1 ? 1 : wanted < most ? wanted : most);
 }
 
-bool gpu_fingerprint(struct device *base, const void *address, size_t size, struct fingerprint *ret_fingerprint,
-                     struct error *error) {
+bool gpu_fingerprint(struct device *base, const void *address, size_t size,
+                     struct fingerprint *ret_fingerprint, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   uint32_t groups = groups_for(device, size);
   uint64_t bytes = size;
   void *arguments[] = {&address, &bytes, &device->parts};
-  struct device_launch launch = {
-      device->fingerprint, {.grid = {groups, 1, 1}, .block = {FINGERPRINT_THREADS, 1, 1}}, arguments};
+  struct device_launch launch = {device->fingerprint,
+                                 {.grid = {groups, 1, 1}, .block = {FINGERPRINT_THREADS, 1, 1}},
+                                 arguments};
   if (!gpu_launch(base, &launch, error) ||
       !gpu_download(base, device->parts_host, device->parts, groups * PART_BYTES, error))
     return false;

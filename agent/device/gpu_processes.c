@@ -1,5 +1,5 @@
-/* Which processes on a GPU are this agent's own: workers are kept, each with a context of its own. Memory: none kept.
- * Threads: any. */
+/* Which processes on a GPU are this agent's own: workers are kept, each with a context of its own.
+ * Memory: none kept. Threads: any. */
 #include "agent/device/gpu.h"
 
 #include <dirent.h>
@@ -7,7 +7,8 @@
 #define STAT_MAX 512
 #define NAME_MAX_LENGTH 64
 
-/* Name and parent of a process; false when it is not there. The name stands in brackets and may hold some. */
+/* Name and parent of a process; false when it is not there. The name stands in brackets and may
+ * hold some. */
 static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_parent) {
   char path[64], line[STAT_MAX];
   snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
@@ -15,7 +16,8 @@ static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_paren
   if (!file || !fgets(line, sizeof line, file))
     return false;
   char *begin = strchr(line, '('), *end = strrchr(line, ')');
-  if (!begin || !end || end - begin >= NAME_MAX_LENGTH || sscanf(end + 1, " %*c %d", ret_parent) != 1)
+  if (!begin || !end || end - begin >= NAME_MAX_LENGTH ||
+      sscanf(end + 1, " %*c %d", ret_parent) != 1)
     return false;
   *end = '\0';
   snprintf(name, NAME_MAX_LENGTH, "%s", begin + 1);
@@ -25,8 +27,9 @@ static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_paren
 static bool is_sibling(int64_t pid) {
   char name[NAME_MAX_LENGTH], own_name[NAME_MAX_LENGTH];
   int parent, own_parent;
-  return pid != getpid() && process_read(pid, name, &parent) && process_read(getpid(), own_name, &own_parent) &&
-         parent == own_parent && string_equal(name, own_name);
+  return pid != getpid() && process_read(pid, name, &parent) &&
+         process_read(getpid(), own_name, &own_parent) && parent == own_parent &&
+         string_equal(name, own_name);
 }
 
 bool gpu_process_is_own(int64_t pid) { return pid == getpid() || is_sibling(pid); }

@@ -5,8 +5,9 @@
 #include "common/node/kfd.h"
 #include "common/node/node.h"
 
-/* hipDeviceAttribute_t, by the runtime's major version: the enum was renumbered before. In 5, 6 and 7 those used here
- * are the same (headers of 5.2.3, 6.2 and 7.1); an unknown version is asked for none of them. */
+/* hipDeviceAttribute_t, by the runtime's major version: the enum was renumbered before. In 5, 6 and
+ * 7 those used here are the same (headers of 5.2.3, 6.2 and 7.1); an unknown version is asked for
+ * none of them. */
 struct hip_attributes {
   int major;
   int compute_units, warp_size, threads_max, lds_bytes, l2_bytes, clock_khz, memory_clock_khz;
@@ -32,7 +33,8 @@ static int64_t attribute(int device, int name) {
 
 char *hip_rocm_version(const char *rocm_folder, int runtime_version) {
   char *installed = rocm_version_read(rocm_folder);
-  return installed ? installed : xasprintf("%d.%d", runtime_version / 10000000, runtime_version / 100000 % 100);
+  return installed ? installed
+                   : xasprintf("%d.%d", runtime_version / 10000000, runtime_version / 100000 % 100);
 }
 
 static void fact_set(json_t *facts, const char *name, int64_t value) {
@@ -40,8 +42,8 @@ static void fact_set(json_t *facts, const char *name, int64_t value) {
     ALWAYS(json_object_set_new(facts, name, json_integer(value)) == 0);
 }
 
-static json_t *facts_more(int device, const struct hip_attributes *known, const struct kfd_node *node, const char *pci,
-                          int runtime_version) {
+static json_t *facts_more(int device, const struct hip_attributes *known,
+                          const struct kfd_node *node, const char *pci, int runtime_version) {
   json_t *facts = json_object();
   size_t memory_bytes = 0;
   bool is_told = hip.device_memory(&memory_bytes, device) == 0;
@@ -55,7 +57,8 @@ static json_t *facts_more(int device, const struct hip_attributes *known, const 
   fact_set(facts, "xccs", node->xccs);
   fact_set(facts, "gpu_id", node->gpu_id);
   fact_set(facts, "clock_max_mhz", node->clock_max_mhz);
-  fact_set(facts, "memory_clock_max_mhz", known ? attribute(device, known->memory_clock_khz) / 1000 : 0);
+  fact_set(facts, "memory_clock_max_mhz",
+           known ? attribute(device, known->memory_clock_khz) / 1000 : 0);
   fact_set(facts, "threads_max", known ? attribute(device, known->threads_max) : 0);
   ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
   return facts;
@@ -83,18 +86,22 @@ bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *erro
   struct kfd_node node = {0};
   struct error no_node;
   const char *arch = getenv("WAVETUNE_ARCH");
-  if (hip.device_get(&device, ordinal) != 0 || hip.device_name(name, sizeof name, device) != 0 || !name[0] ||
-      hip.device_pci(pci, sizeof pci, device) != 0 || hip.runtime_version(&version) != 0)
+  if (hip.device_get(&device, ordinal) != 0 || hip.device_name(name, sizeof name, device) != 0 ||
+      !name[0] || hip.device_pci(pci, sizeof pci, device) != 0 ||
+      hip.runtime_version(&version) != 0)
     return error_set(error, "the HIP runtime does not describe the GPU; `rocminfo` may tell why");
   if (!kfd_node_find(kfd_topology_folder(), pci, &node, &no_node) && !(arch && *arch))
     return error_set(error,
-                     "what kind of GPU the %s is is not known: %s; show the container /sys, or name the gfx target in "
+                     "what kind of GPU the %s is is not known: %s; show the container /sys, or "
+                     "name the gfx target in "
                      "WAVETUNE_ARCH",
                      name, no_node.message);
   const struct hip_attributes *known = attributes_find(version);
   node_complete(device, known, &node);
   if (node.compute_units < 1)
-    return error_set(error, "how many compute units the GPU (%s) has is not known; show the container /sys", name);
+    return error_set(
+        error, "how many compute units the GPU (%s) has is not known; show the container /sys",
+        name);
   *ret_facts = (struct gpu_facts){
       .environment = {.rocm = hip_rocm_version(rocm_folder(), version),
                       .gpu = xstrdup(name),
@@ -128,8 +135,8 @@ json_t *hip_conditions(const struct gpu_facts *facts) {
   int64_t gpu_id = json_integer_value(json_object_get(facts->facts, "gpu_id"));
   size_t n, own;
   if (gpu_id && kfd_processes(KFD_PROCESSES, gpu_id, gpu_process_is_own, &n, &own))
-    ALWAYS(json_object_set_new(
-               conditions, "processes",
-               json_integer((json_int_t)gpu_processes_others(n, own, own ? 0 : gpu_process_siblings()))) == 0);
+    ALWAYS(json_object_set_new(conditions, "processes",
+                               json_integer((json_int_t)gpu_processes_others(
+                                   n, own, own ? 0 : gpu_process_siblings()))) == 0);
   return conditions;
 }

@@ -1,8 +1,9 @@
-/* What NVIDIA's management library tells of a GPU's state: clocks, power, temperature, who else uses it.
+/* What NVIDIA's management library tells of a GPU's state: clocks, power, temperature, who else
+ * uses it.
  *
- * Prototypes and structs are those of nvml.h of CUDA 12.9; nvmlReturn_t is int, a device handle a pointer. The library comes with the
- * driver but not into every container: without it nothing is known, which is no error.
- * Memory: static; the library stays open. Threads: one. */
+ * Prototypes and structs are those of nvml.h of CUDA 12.9; nvmlReturn_t is int, a device handle a
+ * pointer. The library comes with the driver but not into every container: without it nothing is
+ * known, which is no error. Memory: static; the library stays open. Threads: one. */
 #include "agent/device/nvml.h"
 
 #define NVML_CLOCK_SM 1
@@ -18,15 +19,16 @@ struct nvml_process { /* nvmlProcessInfo_t of the _v3 call */
 };
 
 /* X(member, symbol, is_optional, parameters) */
-#define NVML_CALLS(X)                                                                                                  \
-  X(init, "nvmlInit_v2", false, (void))                                                                                \
-  X(driver_version, "nvmlSystemGetDriverVersion", false, (char *version, unsigned size))                               \
-  X(find, "nvmlDeviceGetHandleByPciBusId_v2", false, (const char *pci, void **device))                                 \
-  X(clock, "nvmlDeviceGetClockInfo", false, (void *device, int type, unsigned *mhz))                                   \
-  X(power, "nvmlDeviceGetPowerUsage", false, (void *device, unsigned *milliwatts))                                     \
-  X(temperature, "nvmlDeviceGetTemperature", false, (void *device, int sensor, unsigned *celsius))                     \
-  X(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", true, (void *device, unsigned long long *reasons))          \
-  X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", true,                                                        \
+#define NVML_CALLS(X)                                                                              \
+  X(init, "nvmlInit_v2", false, (void))                                                            \
+  X(driver_version, "nvmlSystemGetDriverVersion", false, (char *version, unsigned size))           \
+  X(find, "nvmlDeviceGetHandleByPciBusId_v2", false, (const char *pci, void **device))             \
+  X(clock, "nvmlDeviceGetClockInfo", false, (void *device, int type, unsigned *mhz))               \
+  X(power, "nvmlDeviceGetPowerUsage", false, (void *device, unsigned *milliwatts))                 \
+  X(temperature, "nvmlDeviceGetTemperature", false, (void *device, int sensor, unsigned *celsius)) \
+  X(throttle, "nvmlDeviceGetCurrentClocksThrottleReasons", true,                                   \
+    (void *device, unsigned long long *reasons))                                                   \
+  X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", true,                                    \
     (void *device, unsigned *count, struct nvml_process *processes))
 
 struct nvml_calls {
@@ -40,20 +42,23 @@ static struct nvml_calls nvml;
 static bool nvml_load(void) {
   static const char *const names[] = {"libnvidia-ml.so.1", NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, symbol, is_optional, parameters) {symbol, offsetof(struct nvml_calls, member), is_optional},
+#define X(member, symbol, is_optional, parameters)                                                 \
+  {symbol, offsetof(struct nvml_calls, member), is_optional},
       NVML_CALLS(X)
 #undef X
   };
   static enum { UNTRIED, ABSENT, LOADED } state;
   struct error ignored;
   if (state == UNTRIED) {
-    bool loaded = gpu_library_load("NVIDIA management library", names, symbols, ARRAY_LENGTH(symbols), &nvml, &ignored);
+    bool loaded = gpu_library_load("NVIDIA management library", names, symbols,
+                                   ARRAY_LENGTH(symbols), &nvml, &ignored);
     state = loaded && nvml.init() == 0 ? LOADED : ABSENT;
   }
   return state == LOADED;
 }
 
-/* The handle of the last GPU that was asked for is kept: a process measures on one, and asks it once a round. */
+/* The handle of the last GPU that was asked for is kept: a process measures on one, and asks it
+ * once a round. */
 static void *device_find(const char *pci) {
   static char *last_pci;
   static void *last;
@@ -68,7 +73,9 @@ static void *device_find(const char *pci) {
 
 char *nvml_driver_version(void) {
   char version[96] = "";
-  return nvml_load() && nvml.driver_version(version, sizeof version) == 0 && version[0] ? xstrdup(version) : NULL;
+  return nvml_load() && nvml.driver_version(version, sizeof version) == 0 && version[0]
+             ? xstrdup(version)
+             : NULL;
 }
 
 double nvml_clock_mhz(const char *pci) {
@@ -81,7 +88,8 @@ static void member_set(json_t *conditions, const char *name, json_t *taken) {
   ALWAYS(json_object_set_new(conditions, name, taken) == 0);
 }
 
-/* nvmlClocksThrottleReason… of nvml.h. Idle and clocks that were set by an administrator are no throttling. */
+/* nvmlClocksThrottleReason… of nvml.h. Idle and clocks that were set by an administrator are no
+ * throttling. */
 static json_t *throttle_reasons(unsigned long long reasons) {
   static const struct {
     unsigned long long bit;
@@ -108,8 +116,9 @@ static void processes_set(void *device, json_t *conditions) {
     return;
   for (unsigned i = 0; code == 0 && i < n; i++)
     own += gpu_process_is_own(processes[i].pid);
-  member_set(conditions, "processes",
-             json_integer((json_int_t)gpu_processes_others(n, own, own ? 0 : gpu_process_siblings())));
+  member_set(
+      conditions, "processes",
+      json_integer((json_int_t)gpu_processes_others(n, own, own ? 0 : gpu_process_siblings())));
 }
 
 json_t *nvml_conditions(const char *pci) {

@@ -1,5 +1,5 @@
-/* Objects of a build for the configs of a lease. Memory: build_objects and build_code own what they hold. Threads: any, one
- * to a build_code. */
+/* Objects of a build for the configs of a lease. Memory: build_objects and build_code own what they
+ * hold. Threads: any, one to a build_code. */
 #include "agent/lease/builds.h"
 
 #include "agent/compile/objects.h"
@@ -16,7 +16,8 @@ void lease_object_release(struct lease_object *object) {
   *object = (struct lease_object){0};
 }
 
-/* One config's entry in a variant, and what does not depend on the key of the object that it names. */
+/* One config's entry in a variant, and what does not depend on the key of the object that it
+ * names. */
 struct entry {
   const json_t *json; /* in "objects" or "failed" */
   bool is_read;
@@ -55,22 +56,25 @@ static bool bytes_have_digest(const char *bytes, size_t size, const struct diges
 }
 
 /* Gets a blob's bytes from the folder, else from the reader; it lies in the folder then. */
-static bool blob_prepare(const struct build_code *code, const struct source *source, char **ret_path, char **ret_bytes,
-                         size_t *ret_size, struct error *error) {
+static bool blob_prepare(const struct build_code *code, const struct source *source,
+                         char **ret_path, char **ret_bytes, size_t *ret_size, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   struct error ignored;
   cleanup_free char *bytes = NULL, *stale = NULL;
   size_t size;
   digest_format(&source->digest, text);
   cleanup_free char *path = xasprintf("%s/blob-%s.co", code->folder, text + strlen("sha256:"));
-  if (file_read(path, BLOB_MAX, &stale, &size, &ignored) && bytes_have_digest(stale, size, &source->digest)) {
+  if (file_read(path, BLOB_MAX, &stale, &size, &ignored) &&
+      bytes_have_digest(stale, size, &source->digest)) {
     object_touch(path);
     bytes = TAKE(stale);
   } else if (!code->reader.read(code->reader.context, source, &bytes, &size, error)) {
     return false;
   } else if (!bytes_have_digest(bytes, size, &source->digest)) {
-    return error_set(error, "%s is not the blob %s that the build names; push the build again", source->path, text);
-  } else if (!folder_make(code->folder, 0700, error) || !file_write_unsynced(path, bytes, size, 0600, error)) {
+    return error_set(error, "%s is not the blob %s that the build names; push the build again",
+                     source->path, text);
+  } else if (!folder_make(code->folder, 0700, error) ||
+             !file_write_unsynced(path, bytes, size, 0600, error)) {
     return false;
   }
   *ret_path = TAKE(path);
@@ -85,7 +89,8 @@ static const json_t *compiled_in(const struct variant *variant, const struct arg
   return json_object_get(json_object_get(variant->json, "constexprs"), argument->name);
 }
 
-static void arguments_pass(const struct kernel *kernel, const struct variant *variant, struct launch_spec *spec) {
+static void arguments_pass(const struct kernel *kernel, const struct variant *variant,
+                           struct launch_spec *spec) {
   spec->arguments = xcalloc(kernel->n_arguments ? kernel->n_arguments : 1, sizeof *spec->arguments);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     if (!compiled_in(variant, &kernel->arguments[i]))
@@ -94,18 +99,20 @@ static void arguments_pass(const struct kernel *kernel, const struct variant *va
 }
 
 static bool is_value(const json_t *constant, int64_t value) {
-  return json_is_boolean(constant)   ? json_is_true(constant) == (value != 0)
-         : json_is_integer(constant) ? json_integer_value(constant) == value
-                                     : json_is_real(constant) && json_real_value(constant) == (double)value;
+  return json_is_boolean(constant) ? json_is_true(constant) == (value != 0)
+         : json_is_integer(constant)
+             ? json_integer_value(constant) == value
+             : json_is_real(constant) && json_real_value(constant) == (double)value;
 }
 
-/* Whether the code is right for the value that a scalar has for this key and config: it was compiled in, or is passed in
- * fewer bits than the manifest has. The variant's `when` need not say so. */
-static bool scalar_agrees(const struct preparing *preparing, const struct argument *argument, const struct scope *scope,
-                          struct error *error) {
+/* Whether the code is right for the value that a scalar has for this key and config: it was
+ * compiled in, or is passed in fewer bits than the manifest has. The variant's `when` need not say
+ * so. */
+static bool scalar_agrees(const struct preparing *preparing, const struct argument *argument,
+                          const struct scope *scope, struct error *error) {
   const json_t *constant = compiled_in(preparing->variant, argument);
-  const char *type =
-      json_string_value(json_object_get(json_object_get(preparing->variant->json, "signature"), argument->name));
+  const char *type = json_string_value(
+      json_object_get(json_object_get(preparing->variant->json, "signature"), argument->name));
   enum dtype dtype = argument->dtype;
   bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
   int64_t value;
@@ -115,11 +122,15 @@ static bool scalar_agrees(const struct preparing *preparing, const struct argume
     return false;
   if (constant && !is_value(constant, value)) {
     cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
-    return error_set(error, "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
-                     argument->name, text, (long long)value);
+    return error_set(
+        error,
+        "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
+        argument->name, text, (long long)value);
   }
   return constant || scalar_fits(dtype, value) ||
-         error_set(error, "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again for this key",
+         error_set(error,
+                   "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again for "
+                   "this key",
                    argument->name, type, (long long)value);
 }
 
@@ -139,18 +150,22 @@ static bool scalars_agree(const struct preparing *preparing, uint64_t config, st
   return true;
 }
 
-/* What a launch passes must be what the code takes: a kernel that is given fewer or other arguments reads what lies
- * behind them. False: the object cannot be used, and the error says why. */
-static bool object_understand(const struct build_code *code, const struct variant *variant, const json_t *entry,
-                              const char *bytes, size_t size, struct launch_spec *spec, struct error *error) {
+/* What a launch passes must be what the code takes: a kernel that is given fewer or other arguments
+ * reads what lies behind them. False: the object cannot be used, and the error says why. */
+static bool object_understand(const struct build_code *code, const struct variant *variant,
+                              const json_t *entry, const char *bytes, size_t size,
+                              struct launch_spec *spec, struct error *error) {
   cleanup_code_object struct code_object *object = NULL;
   const struct code_kernel *kernel;
   struct build_launch launch;
-  if (!build_launch_read(entry, code->warp_size, &launch, error) || !code_object_parse(bytes, size, &object, error) ||
-      !build_code_is_for(object, code->arch, error) || !code_object_kernel(object, launch.name, &kernel, error) ||
+  if (!build_launch_read(entry, code->warp_size, &launch, error) ||
+      !code_object_parse(bytes, size, &object, error) ||
+      !build_code_is_for(object, code->arch, error) ||
+      !code_object_kernel(object, launch.name, &kernel, error) ||
       !build_code_agrees(code->kernel, variant->json, &launch, kernel, error))
     return false;
-  _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX, "a launch has room for a build's scratch pointers");
+  _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX,
+                 "a launch has room for a build's scratch pointers");
   spec->entry = xstrdup(launch.name);
   spec->threads = launch.warps * launch.warp_size;
   spec->shared_bytes = launch.shared_bytes;
@@ -175,8 +190,8 @@ static void object_cannot_be_used(struct lease_object *object, const struct erro
 }
 
 /* False when the blob cannot be had; everything else is an outcome of the config. */
-static bool entry_read(const struct build_code *code, const struct variant *variant, struct entry *entry,
-                       const char *config, struct error *error) {
+static bool entry_read(const struct build_code *code, const struct variant *variant,
+                       struct entry *entry, const char *config, struct error *error) {
   cleanup_free char *name = xasprintf("the object of config %s", config), *bytes = NULL;
   const char *failure = json_string_value(json_object_get(entry->json, "error"));
   struct lease_object *object = &entry->object;
@@ -191,7 +206,8 @@ static bool entry_read(const struct build_code *code, const struct variant *vari
       return false;
     object->digest = source.digest;
     object->launch = launch_spec_default();
-    object->is_ok = object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
+    object->is_ok =
+        object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
     if (!object->is_ok)
       object_cannot_be_used(object, &reason);
   }
@@ -213,15 +229,17 @@ static struct lease_object object_copy(const struct lease_object *object) {
   return copy;
 }
 
-static bool object_prepare(const struct preparing *preparing, uint64_t config, struct lease_object *object,
-                           struct error *error) {
+static bool object_prepare(const struct preparing *preparing, uint64_t config,
+                           struct lease_object *object, struct error *error) {
   const struct variant *variant = preparing->variant;
   cleanup_json json_t *values = space_config_to_json(preparing->request->space, config);
   cleanup_free char *text = json_canonical(values);
   const json_t *index = json_object_get(variant->by_config, text);
   struct error reason;
   if (!index) {
-    object_fail(object, xasprintf("the build has no object of %s: pack the kernel again with this config", text));
+    object_fail(
+        object,
+        xasprintf("the build has no object of %s: pack the kernel again with this config", text));
     return true;
   }
   struct entry *entry = &variant->entries[json_integer_value(index)];
@@ -240,7 +258,8 @@ static int by_config(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-static bool configs_prepare(const struct preparing *preparing, struct build_objects *objects, struct error *error) {
+static bool configs_prepare(const struct preparing *preparing, struct build_objects *objects,
+                            struct error *error) {
   const struct build_request *request = preparing->request;
   objects->all = xcalloc(request->n ? request->n : 1, sizeof *objects->all);
   for (size_t i = 0; i < request->n; i++)
@@ -267,13 +286,14 @@ static void entries_add(struct variant *variant, const char *member) {
     cleanup_free char *text = json_canonical(json_object_get(json, "config"));
     GROW(variant->entries, variant->n, variant->capacity);
     variant->entries[variant->n] = (struct entry){.json = json};
-    ALWAYS(json_object_set_new(variant->by_config, text, json_integer((json_int_t)variant->n++)) == 0);
+    ALWAYS(json_object_set_new(variant->by_config, text, json_integer((json_int_t)variant->n++)) ==
+           0);
   }
 }
 
 /* The variant for the key, its entries listed. */
-static bool variant_open(struct build_code *code, const struct key *key, struct variant **ret_variant,
-                         struct error *error) {
+static bool variant_open(struct build_code *code, const struct key *key,
+                         struct variant **ret_variant, struct error *error) {
   size_t index;
   if (!build_variant(code->build, key, &index, error))
     return false;
@@ -293,13 +313,15 @@ static bool variant_open(struct build_code *code, const struct key *key, struct 
   return true;
 }
 
-bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel, const char *arch,
-                    const struct source_reader *reader, struct build_code **ret_code, struct error *error) {
+bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel,
+                    const char *arch, const struct source_reader *reader,
+                    struct build_code **ret_code, struct error *error) {
   cleanup_build struct build *build = NULL;
   if (!build_parse(json, kernel, &build, error))
     return false;
   if (!string_equal(build->arch, arch))
-    return error_set(error, "the build is for %s and this device is %s; pack the kernel for it", build->arch, arch);
+    return error_set(error, "the build is for %s and this device is %s; pack the kernel for it",
+                     build->arch, arch);
   struct build_code *code = xcalloc(1, sizeof *code);
   *code = (struct build_code){
       .folder = xstrdup(folder),
@@ -345,9 +367,9 @@ bool build_code_objects(struct build_code *code, const struct build_request *req
   return true;
 }
 
-bool build_objects_prepare(const char *folder, const json_t *json, const struct build_request *request,
-                           const struct source_reader *reader, struct build_objects **ret_objects,
-                           struct error *error) {
+bool build_objects_prepare(const char *folder, const json_t *json,
+                           const struct build_request *request, const struct source_reader *reader,
+                           struct build_objects **ret_objects, struct error *error) {
   cleanup_build_code struct build_code *code = NULL;
   return build_code_new(folder, json, request->kernel, request->arch, reader, &code, error) &&
          build_code_objects(code, request, ret_objects, error);
@@ -360,9 +382,11 @@ void build_objects_free(struct build_objects *objects) {
   free(objects);
 }
 
-const struct lease_object *build_objects_find(const struct build_objects *objects, uint64_t config) {
+const struct lease_object *build_objects_find(const struct build_objects *objects,
+                                              uint64_t config) {
   struct config_object wanted = {.config = config};
-  const struct config_object *found = bsearch(&wanted, objects->all, objects->n, sizeof wanted, by_config);
+  const struct config_object *found =
+      bsearch(&wanted, objects->all, objects->n, sizeof wanted, by_config);
   ALWAYS(found != NULL);
   return &found->object;
 }
@@ -372,10 +396,11 @@ bool build_folder_read(const char *folder, json_t **ret_json, struct error *erro
   return json_parse_file(path, BUILD_SIZE_MAX, ret_json, error);
 }
 
-bool build_folder_blob(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
-                       struct error *error) {
+bool build_folder_blob(void *context, const struct source *source, char **ret_bytes,
+                       size_t *ret_size, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   digest_format(&source->digest, text);
-  cleanup_free char *path = xasprintf("%s/objects/%s", (const char *)context, text + strlen("sha256:"));
+  cleanup_free char *path =
+      xasprintf("%s/objects/%s", (const char *)context, text + strlen("sha256:"));
   return file_read(path, BLOB_MAX, ret_bytes, ret_size, error);
 }

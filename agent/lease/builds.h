@@ -1,9 +1,10 @@
-/* A build's objects on this machine: for each config of a lease the code that is loaded and how it is launched, or why
- * there is none. docs/builds.md is what a build is.
+/* A build's objects on this machine: for each config of a lease the code that is loaded and how it
+ * is launched, or why there is none. docs/builds.md is what a build is.
  *
- * The variant is chosen by the key, configs are matched by value. Objects lie in FOLDER/blob-<digest>.co, each fetched
- * once and checked against its digest whenever a build is opened that needs it.
- * Memory: build_objects own everything. Threads: any; several may share a folder, a build_code belongs to one. */
+ * The variant is chosen by the key, configs are matched by value. Objects lie in
+ * FOLDER/blob-<digest>.co, each fetched once and checked against its digest whenever a build is
+ * opened that needs it. Memory: build_objects own everything. Threads: any; several may share a
+ * folder, a build_code belongs to one. */
 #ifndef WAVETUNE_AGENT_LEASE_BUILDS_H
 #define WAVETUNE_AGENT_LEASE_BUILDS_H
 
@@ -43,34 +44,38 @@ struct build_request {
   const uint64_t *configs; /* any order, the same one several times if need be */
 };
 
-/* A build opened for many keys: code is fetched, checked and understood once for each config of a variant, when the first
- * key needs it. `json` is the build; `reader` gets a blob by its digest and is called until the end. Borrows the kernel.
- * False when the build is not for this kernel or arch. */
+/* A build opened for many keys: code is fetched, checked and understood once for each config of a
+ * variant, when the first key needs it. `json` is the build; `reader` gets a blob by its digest and
+ * is called until the end. Borrows the kernel. False when the build is not for this kernel or
+ * arch. */
 struct build_code;
-must_check bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel, const char *arch,
-                               const struct source_reader *reader, struct build_code **ret_code, struct error *error);
+must_check bool build_code_new(const char *folder, const json_t *json, const struct kernel *kernel,
+                               const char *arch, const struct source_reader *reader,
+                               struct build_code **ret_code, struct error *error);
 void build_code_free(struct build_code *code);
 DEFINE_CLEANUP(struct build_code *, cleanup_build_code_free, build_code_free)
 #define cleanup_build_code __attribute__((cleanup(cleanup_build_code_free)))
 
-/* The objects of one key; the request's kernel and arch are those of `code`. A config without an object is no error: its
- * outcome is compile. False when the build has no variant for this key, or a blob cannot be had. */
+/* The objects of one key; the request's kernel and arch are those of `code`. A config without an
+ * object is no error: its outcome is compile. False when the build has no variant for this key, or
+ * a blob cannot be had. */
 must_check bool build_code_objects(struct build_code *code, const struct build_request *request,
                                    struct build_objects **ret_objects, struct error *error);
 
 /* Both for a single key. */
-must_check bool build_objects_prepare(const char *folder, const json_t *json, const struct build_request *request,
-                                      const struct source_reader *reader, struct build_objects **ret_objects,
-                                      struct error *error);
+must_check bool build_objects_prepare(const char *folder, const json_t *json,
+                                      const struct build_request *request,
+                                      const struct source_reader *reader,
+                                      struct build_objects **ret_objects, struct error *error);
 void build_objects_free(struct build_objects *objects);
 
 /* Of a config that was among the request's. */
 const struct lease_object *build_objects_find(const struct build_objects *objects, uint64_t config);
 
-/* The folder that `pack` writes: its build.json (a new reference), and a reader of its objects, whose context is the
- * folder's path. */
+/* The folder that `pack` writes: its build.json (a new reference), and a reader of its objects,
+ * whose context is the folder's path. */
 must_check bool build_folder_read(const char *folder, json_t **ret_json, struct error *error);
-bool build_folder_blob(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
-                       struct error *error);
+bool build_folder_blob(void *context, const struct source *source, char **ret_bytes,
+                       size_t *ret_size, struct error *error);
 
 #endif

@@ -30,11 +30,13 @@ char **debug_agent_environment(const char *library, const char *folder) {
   environment[0] = xasprintf("HSA_TOOLS_LIB=%s", library);
   environment[1] = xstrdup("HSA_ENABLE_DEBUG=1");
   environment[2] =
-      xasprintf("ROCM_DEBUG_AGENT_OPTIONS=--all --output=%s/debug-agent.txt --save-code-objects=%s", folder, folder);
+      xasprintf("ROCM_DEBUG_AGENT_OPTIONS=--all --output=%s/debug-agent.txt --save-code-objects=%s",
+                folder, folder);
   /* What was compiled before must not stand in for what is loaded now. */
   environment[3] = xstrdup("AMD_COMGR_CACHE=0");
-  /* An allocation is not a part of a larger one, in which a write behind its end would stay unseen. Its companion in AMD's
-   * guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's allocator, which no worker has. */
+  /* An allocation is not a part of a larger one, in which a write behind its end would stay unseen.
+   * Its companion in AMD's guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's
+   * allocator, which no worker has. */
   environment[4] = xstrdup("HSA_DISABLE_FRAGMENT_ALLOCATOR=1");
   environment[5] = xasprintf("WAVETUNE_WORKER_WRITES=%s", folder);
   return environment;
@@ -57,13 +59,15 @@ char *debug_agent_summary(const char *text) {
   size_t n_faulted = 0;
   for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL) {
     size_t length = strcspn(line, "\n");
-    const char *found = string_starts(line, "wave_") ? memmem(line, length, stopped, strlen(stopped)) : NULL;
+    const char *found =
+        string_starts(line, "wave_") ? memmem(line, length, stopped, strlen(stopped)) : NULL;
     if (!found)
       continue;
     n_faulted++;
     if (!reason) {
       size_t reason_length = strcspn(found + strlen(stopped), ")\n");
-      reason = xstrndup(found + strlen(stopped), reason_length < REASON_MAX ? reason_length : REASON_MAX);
+      reason = xstrndup(found + strlen(stopped),
+                        reason_length < REASON_MAX ? reason_length : REASON_MAX);
       pc = text_after(line, "pc=", " \n", REASON_MAX);
       /* Up to the next wave: with --all, waves that run have disassemblies too. */
       const char *next = strstr(line, "\nwave_");
@@ -75,7 +79,7 @@ char *debug_agent_summary(const char *text) {
     return NULL;
   if (!n_faulted)
     return xasprintf("queue error %s", queue);
-  return xasprintf("%zu wave%s stopped by %s, the first at pc %s%s%s%s%s", n_faulted, n_faulted > 1 ? "s" : "", reason,
-                   pc ? pc : "unknown", function ? " in " : "", function ? function : "", queue ? "; queue error " : "",
-                   queue ? queue : "");
+  return xasprintf("%zu wave%s stopped by %s, the first at pc %s%s%s%s%s", n_faulted,
+                   n_faulted > 1 ? "s" : "", reason, pc ? pc : "unknown", function ? " in " : "",
+                   function ? function : "", queue ? "; queue error " : "", queue ? queue : "");
 }

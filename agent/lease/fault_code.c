@@ -1,5 +1,5 @@
-/* From ROCdebug-agent's words and the code objects that it saved to a few lines of assembly. What it prints and how it
- * names files: "ROCR Debug Agent user guide" and its sources.
+/* From ROCdebug-agent's words and the code objects that it saved to a few lines of assembly. What
+ * it prints and how it names files: "ROCR Debug Agent user guide" and its sources.
  *
  * Memory and threads: see the header. */
 #include "agent/lease/fault_code.h"
@@ -42,8 +42,9 @@ bool fault_place_find(const char *printed, struct fault_place *ret_place, struct
   uint64_t at, base;
   for (; wave; wave = line_next(wave)) {
     size_t length = strcspn(wave, "\n");
-    pc =
-        string_starts(wave, "wave_") && behind(wave, length, "(stopped, reason: ") ? behind(wave, length, "pc=") : NULL;
+    pc = string_starts(wave, "wave_") && behind(wave, length, "(stopped, reason: ")
+             ? behind(wave, length, "pc=")
+             : NULL;
     if (pc)
       break;
   }
@@ -51,14 +52,16 @@ bool fault_place_find(const char *printed, struct fault_place *ret_place, struct
     return error_set(error, "the debug agent names no wave that stopped and its pc");
 
   /* Until the next wave begins. */
-  for (const char *line = line_next(wave); line && !string_starts(line, "wave_"); line = line_next(line)) {
+  for (const char *line = line_next(wave); line && !string_starts(line, "wave_");
+       line = line_next(line)) {
     size_t length = strcspn(line, "\n");
     uri = uri ? uri : behind(line, length, "    code object: ");
     loaded = loaded ? loaded : behind(line, length, "    loaded at: [");
   }
   size_t uri_length = uri ? strcspn(uri, "\n") : 0;
   if (!uri_length || uri_length > URI_MAX || !loaded || !take_address(loaded, &base) || base > at)
-    return error_set(error, "the debug agent does not say which code object pc 0x%" PRIx64 " is in", at);
+    return error_set(error, "the debug agent does not say which code object pc 0x%" PRIx64 " is in",
+                     at);
 
   char *file = xstrndup(uri, uri_length);
   for (char *c = file; *c; c++)
@@ -90,9 +93,10 @@ static char *instruction_text(const struct isa_instruction *instruction) {
   return name_plain(instruction->name, length < TEXT_MAX ? length : TEXT_MAX);
 }
 
-bool fault_code_window(const char *disassembly, uint64_t address, char **ret_window, char **ret_sentence,
-                       struct error *error) {
-  /* The last instructions that were passed, in a ring; an access that is longer ago is kept beside it. */
+bool fault_code_window(const char *disassembly, uint64_t address, char **ret_window,
+                       char **ret_sentence, struct error *error) {
+  /* The last instructions that were passed, in a ring; an access that is longer ago is kept beside
+   * it. */
   struct isa_instruction passed[FAULT_CODE_BEFORE], instruction, access = {0};
   size_t n = 0, length = 0;
   const char *function = NULL, *label, *line = disassembly;
@@ -113,7 +117,8 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
   if (!line || !function)
     return error_set(error, "its disassembly has no instruction at 0x%" PRIx64, address);
 
-  cleanup_free char *name = name_plain(function, strcspn(function, ">\n")), *here = instruction_text(&instruction);
+  cleanup_free char *name = name_plain(function, strcspn(function, ">\n")),
+                    *here = instruction_text(&instruction);
   char *window = NULL;
   size_t size;
   FILE *out = open_memstream(&window, &size);
@@ -124,33 +129,40 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
     fprintf(out, "    +0x%-6" PRIx64 " %s\n", passed[i % FAULT_CODE_BEFORE].address - begin, text);
   }
   size_t n_after = 0;
-  for (; line && n_after < FAULT_CODE_AFTER && !isa_decode_label(line, &label, &length, &label_address);
+  for (; line && n_after < FAULT_CODE_AFTER &&
+         !isa_decode_label(line, &label, &length, &label_address);
        line = line_next(line)) {
     struct isa_instruction next;
     if (!isa_decode(line, &next))
       continue;
     cleanup_free char *text = instruction_text(&next);
-    fprintf(out, "%s+0x%-6" PRIx64 " %s\n", n_after++ ? "    " : " => ", next.address - begin, text);
+    fprintf(out, "%s+0x%-6" PRIx64 " %s\n", n_after++ ? "    " : " => ", next.address - begin,
+            text);
   }
   fclose(out);
 
   cleanup_free char *accessed = access.name ? instruction_text(&access) : NULL;
-  *ret_sentence = accessed ? xasprintf("it had come to `%s` (%s+0x%" PRIx64 "), behind `%s` (+0x%" PRIx64 ")", here,
-                                       name, address - begin, accessed, access.address - begin)
-                           : xasprintf("it had come to `%s` (%s+0x%" PRIx64 "), behind no access to memory", here, name,
-                                       address - begin);
+  *ret_sentence =
+      accessed ? xasprintf("it had come to `%s` (%s+0x%" PRIx64 "), behind `%s` (+0x%" PRIx64 ")",
+                           here, name, address - begin, accessed, access.address - begin)
+               : xasprintf("it had come to `%s` (%s+0x%" PRIx64 "), behind no access to memory",
+                           here, name, address - begin);
   *ret_window = window;
   return true;
 }
 
-static bool window_keep(const char *printed, const char *folder, char **ret_sentence, struct error *error) {
+static bool window_keep(const char *printed, const char *folder, char **ret_sentence,
+                        struct error *error) {
   struct fault_place place;
   size_t size;
   if (!fault_place_find(printed, &place, error))
     return false;
-  cleanup_free char *file = place.file, *path = xasprintf("%s/%s", folder, file), *bytes = NULL, *text = NULL;
-  cleanup_free char *window = NULL, *sentence = NULL, *kept = xasprintf("%s/disassembly.txt", folder);
-  if (!file_read(path, OBJECT_MAX, &bytes, &size, error) || !disassemble(bytes, size, &text, error) ||
+  cleanup_free char *file = place.file, *path = xasprintf("%s/%s", folder, file), *bytes = NULL,
+                    *text = NULL;
+  cleanup_free char *window = NULL, *sentence = NULL,
+                    *kept = xasprintf("%s/disassembly.txt", folder);
+  if (!file_read(path, OBJECT_MAX, &bytes, &size, error) ||
+      !disassemble(bytes, size, &text, error) ||
       !fault_code_window(text, place.address, &window, &sentence, error) ||
       !file_write_atomically(kept, window, strlen(window), 0600, error))
     return false;
@@ -161,5 +173,7 @@ static bool window_keep(const char *printed, const char *folder, char **ret_sent
 char *fault_code_keep(const char *printed, const char *folder) {
   char *sentence;
   struct error error;
-  return window_keep(printed, folder, &sentence, &error) ? sentence : xasprintf("not disassembled: %s", error.message);
+  return window_keep(printed, folder, &sentence, &error)
+             ? sentence
+             : xasprintf("not disassembled: %s", error.message);
 }

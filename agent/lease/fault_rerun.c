@@ -1,5 +1,6 @@
-/* Runs a config that killed its worker once more, alone, under ROCdebug-agent, and says what that printed. What it
- * printed, the code objects that were loaded and the instructions around the fault stay in a folder of the config.
+/* Runs a config that killed its worker once more, alone, under ROCdebug-agent, and says what that
+ * printed. What it printed, the code objects that were loaded and the instructions around the fault
+ * stay in a folder of the config.
  *
  * Memory: see the header. Threads: the executor's. */
 #include <dirent.h>
@@ -12,7 +13,8 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 
-#define RERUNS_MAX 8 /* of an executor: a space may be full of configs that fault, and one tells most */
+/* of an executor: a space may be full of configs that fault, and one tells most */
+#define RERUNS_MAX 8
 #define PRINTED_MAX ((size_t)16 << 20)
 #define FILES_MAX 1024 /* that a rerun may leave */
 
@@ -23,8 +25,8 @@ static void environment_free(char **environment) {
 }
 
 /* Until the worker has died, or has answered. False: it could not be asked. */
-static bool config_run(struct execution *execution, struct work *work, struct worker_client *worker, int reference,
-                       struct error *error) {
+static bool config_run(struct execution *execution, struct work *work, struct worker_client *worker,
+                       int reference, struct error *error) {
   struct worker_end end;
   cleanup_json json_t *open = open_request(execution), *opened = NULL;
   if (!worker_ask_with(worker, open, reference, error))
@@ -33,14 +35,15 @@ static bool config_run(struct execution *execution, struct work *work, struct wo
       !json_is_true(json_object_get(opened, "opened")))
     return true;
   static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
-  cleanup_json json_t *measure =
-      measure_request(&(struct race_request){.works = &work, .n = 1, .terms = &once, .is_serial = true});
+  cleanup_json json_t *measure = measure_request(
+      &(struct race_request){.works = &work, .n = 1, .terms = &once, .is_serial = true});
   if (!worker_ask_with(worker, measure, -1, error))
     return false;
   for (bool goes_on = true; goes_on;) {
     cleanup_json json_t *answer = NULL;
-    goes_on = worker_next(worker, execution_stopped, execution, NULL, &answer, &end) == WORKER_ANSWER &&
-              !json_is_true(json_object_get(answer, "done"));
+    goes_on =
+        worker_next(worker, execution_stopped, execution, NULL, &answer, &end) == WORKER_ANSWER &&
+        !json_is_true(json_object_get(answer, "done"));
   }
   return true;
 }
@@ -67,7 +70,8 @@ static bool files_take(const char *from, const char *folder, struct error *error
     size_t size;
     if (lstat(path, &status) < 0 || !S_ISREG(status.st_mode))
       continue;
-    if (!file_read(path, PRINTED_MAX, &bytes, &size, &reason) || !file_write_unsynced(kept, bytes, size, 0600, &reason))
+    if (!file_read(path, PRINTED_MAX, &bytes, &size, &reason) ||
+        !file_write_unsynced(kept, bytes, size, 0600, &reason))
       log_warning("lease: what a debug agent wrote is lost: %s", reason.message);
   }
   if (entries)
@@ -75,9 +79,10 @@ static bool files_take(const char *from, const char *folder, struct error *error
   return folder_remove(from, error);
 }
 
-/* Runs the config; what the debug agent says of it is in `folder` then. Workers of another user write elsewhere. */
-static bool rerun_into(struct execution *execution, struct work *work, const char *library, const char *folder,
-                       struct error *error) {
+/* Runs the config; what the debug agent says of it is in `folder` then. Workers of another user
+ * write elsewhere. */
+static bool rerun_into(struct execution *execution, struct work *work, const char *library,
+                       const char *folder, struct error *error) {
   struct executor *executor = execution->executor;
   const struct custody *custody = spawner_custody(executor->spawner);
   struct worker_client *worker, *reference = NULL;
@@ -92,7 +97,8 @@ static bool rerun_into(struct execution *execution, struct work *work, const cha
     return false;
   }
   char **environment = debug_agent_environment(library, theirs ? theirs : folder);
-  bool started = worker_start_under(executor->spawner, environment, executor->limits, &worker, error);
+  bool started =
+      worker_start_under(executor->spawner, environment, executor->limits, &worker, error);
   environment_free(environment);
 
   bool ran = started && reference_start(execution, &reference, &socket, error) &&
@@ -116,8 +122,8 @@ char *fault_rerun(struct execution *execution, struct work *work) {
     return NULL;
   executor->n_reruns++;
   digest_format(&execution->lease->kernel->hash, hash);
-  cleanup_free char *folder =
-      xasprintf("%s/%.12s-%llu", executor->faults, hash + strlen("sha256:"), (unsigned long long)work->config);
+  cleanup_free char *folder = xasprintf("%s/%.12s-%llu", executor->faults, hash + strlen("sha256:"),
+                                        (unsigned long long)work->config);
   if (!folder_remove(folder, &error) || !folder_make(folder, 0700, &error))
     return xasprintf("nothing can be kept: %s", error.message);
   if (!rerun_into(execution, work, library, folder, &error))

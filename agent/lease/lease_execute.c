@@ -1,4 +1,5 @@
-/* One lease on one device, from its configs to its measurements. See lease_execute.h for memory and threads. */
+/* One lease on one device, from its configs to its measurements. See lease_execute.h for memory and
+ * threads. */
 #include "agent/lease/lease_execution.h"
 
 #define BATCH_LEAST 16 /* enough to race while the others are compiled */
@@ -7,9 +8,10 @@ json_t *executor_spent_to_json(const struct executor_spent *spent) {
   const struct {
     const char *name;
     int64_t us;
-  } parts[] = {{"start", spent->start_us},       {"reference", spent->reference_us}, {"inputs", spent->inputs_us},
-               {"baseline", spent->baseline_us}, {"load", spent->load_us},           {"check", spent->check_us},
-               {"warm_up", spent->warm_up_us},   {"timing", spent->timing_us}};
+  } parts[] = {{"start", spent->start_us},     {"reference", spent->reference_us},
+               {"inputs", spent->inputs_us},   {"baseline", spent->baseline_us},
+               {"load", spent->load_us},       {"check", spent->check_us},
+               {"warm_up", spent->warm_up_us}, {"timing", spent->timing_us}};
   json_t *json = json_object();
   for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
     ALWAYS(json_object_set_new(json, parts[i].name, json_real((double)parts[i].us * 1e-6)) == 0);
@@ -19,20 +21,22 @@ json_t *executor_spent_to_json(const struct executor_spent *spent) {
 /* The configs of a screen that have not raced yet. */
 struct queue {
   size_t next; /* of the order of trial */
-  /* Those whose registers spill to memory come last: they seldom win, and a budget may end before. */
+  /* Those whose registers spill to memory come last: they seldom win, and a budget may end
+   * before. */
   size_t n_later, next_later;
   struct work **later;
 };
 
 static bool is_ours(const struct execution *execution, struct work *work) {
   const struct lease_hooks *hooks = execution->hooks;
-  bool was_given =
-      execution->lease->stage == STAGE_SCREEN && hooks->is_ours && !hooks->is_ours(hooks->context, work->config);
+  bool was_given = execution->lease->stage == STAGE_SCREEN && hooks->is_ours &&
+                   !hooks->is_ours(hooks->context, work->config);
   work->is_over = work->is_over || was_given;
   return !was_given;
 }
 
-/* Takes the next one's object, and adds it to the batch unless that says that it comes later, or never. */
+/* Takes the next one's object, and adds it to the batch unless that says that it comes later, or
+ * never. */
 static enum step queue_next(struct execution *execution, struct queue *queue, struct heat *batch) {
   struct work *work = execution->order[queue->next++];
   if (!is_ours(execution, work))
@@ -50,7 +54,8 @@ static enum step queue_next(struct execution *execution, struct queue *queue, st
 }
 
 /* The next batch: as many as there are objects for, but at least so many that it is worth it. */
-static enum step batch_fill(struct execution *execution, struct queue *queue, struct heat *batch, size_t most) {
+static enum step batch_fill(struct execution *execution, struct queue *queue, struct heat *batch,
+                            size_t most) {
   while (batch->n < most && queue->next < execution->n) {
     if (batch->n >= BATCH_LEAST && !object_is_there(execution, execution->order[queue->next]))
       return STEP_ON;
@@ -66,7 +71,8 @@ static enum step batch_fill(struct execution *execution, struct queue *queue, st
   return STEP_ON;
 }
 
-static enum step batches_run(struct execution *execution, struct queue *queue, const struct race_terms *terms) {
+static enum step batches_run(struct execution *execution, struct queue *queue,
+                             const struct race_terms *terms) {
   struct work *works[SCREEN_BATCH];
   int64_t per_worker = execution->executor->configs_per_worker;
   size_t most = per_worker < SCREEN_BATCH ? (size_t)per_worker : SCREEN_BATCH;
@@ -90,7 +96,9 @@ static enum step screen(struct execution *execution) {
   cleanup_free struct work **later = xcalloc(execution->n + 1, sizeof *later);
   struct queue queue = {.later = later};
   enum step step = executor->compiles_first || is_halving ? object_take_all(execution) : STEP_ON;
-  return step == STEP_ON ? batches_run(execution, &queue, is_halving ? &executor->halving : &executor->screen) : step;
+  return step == STEP_ON
+             ? batches_run(execution, &queue, is_halving ? &executor->halving : &executor->screen)
+             : step;
 }
 
 static enum step final(struct execution *execution) {
@@ -122,12 +130,15 @@ static enum lease_end end_of(enum step step) {
   }
 }
 
-enum lease_end lease_execute(struct executor *executor, const struct lease *lease, const struct lease_hooks *hooks,
-                             struct error *error) {
-  ALWAYS(executor->screen.rounds_max > 0 && executor->halving.rounds_max > 0 && executor->final.rounds_max > 0 &&
-         executor->configs_per_worker > 0);
-  struct execution execution = {
-      .executor = executor, .lease = lease, .hooks = hooks, .error = error, .best_ratio = lease->best_ratio};
+enum lease_end lease_execute(struct executor *executor, const struct lease *lease,
+                             const struct lease_hooks *hooks, struct error *error) {
+  ALWAYS(executor->screen.rounds_max > 0 && executor->halving.rounds_max > 0 &&
+         executor->final.rounds_max > 0 && executor->configs_per_worker > 0);
+  struct execution execution = {.executor = executor,
+                                .lease = lease,
+                                .hooks = hooks,
+                                .error = error,
+                                .best_ratio = lease->best_ratio};
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
   executor->opening_us = 0;
   execution_list(&execution);

@@ -1,14 +1,18 @@
-/* Racing configs in a worker until each has its outcome, whoever dies meanwhile. Memory and threads: lease_execution.h. */
+/* Racing configs in a worker until each has its outcome, whoever dies meanwhile. Memory and
+ * threads: lease_execution.h. */
 #include "agent/lease/lease_execution.h"
 #include "common/verdict/budget.h"
 
-#define DEATHS_TOGETHER 2 /* of workers that died of none of the configs: then each of them is tried by itself */
-#define DEATHS_ALONE 2    /* with a config that is alone in a worker of its own: then it is to blame */
+/* of workers that died of none of the configs: then each of them is tried by itself */
+#define DEATHS_TOGETHER 2
+/* with a config that is alone in a worker of its own: then it is to blame */
+#define DEATHS_ALONE 2
 
 /* What the configs of a lease that is bounded may spend: less by what opening the kernel took. */
 static int64_t configs_us(const struct execution *execution) {
   const struct lease *lease = execution->lease;
-  return lease->budget_us ? budget_configs_us(lease->device_us, lease->budget_us, execution->executor->opening_us)
+  return lease->budget_us ? budget_configs_us(lease->device_us, lease->budget_us,
+                                              execution->executor->opening_us)
                           : lease->device_us;
 }
 
@@ -67,7 +71,8 @@ static bool race_ask(struct execution *execution, const struct heat *heat) {
 static enum step answer_take(struct execution *execution, const struct heat *heat, json_t *answer,
                              struct heat_end *ended) {
   const json_t *config = json_object_get(answer, "config");
-  struct work *work = json_is_integer(config) ? heat_find(heat, (uint64_t)json_integer_value(config)) : NULL;
+  struct work *work =
+      json_is_integer(config) ? heat_find(heat, (uint64_t)json_integer_value(config)) : NULL;
   if (!work || work->answer)
     return STEP_ON;
   bool is_correct = answer_is_correct(answer);
@@ -79,8 +84,8 @@ static enum step answer_take(struct execution *execution, const struct heat *hea
 }
 
 static enum step measuring_failed(struct execution *execution, const char *reason) {
-  error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device, execution->lease->kernel->name,
-            reason);
+  error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device,
+            execution->lease->kernel->name, reason);
   return STEP_FAILED;
 }
 
@@ -100,8 +105,8 @@ static void spent_add(struct execution *execution, const json_t *done) {
   }
 }
 
-enum step heat_answer(struct execution *execution, const struct heat *heat, json_t *answer, struct heat_end *ended,
-                      bool *ret_is_over) {
+enum step heat_answer(struct execution *execution, const struct heat *heat, json_t *answer,
+                      struct heat_end *ended, bool *ret_is_over) {
   const char *reason = json_string_value(json_object_get(answer, "error"));
   const char *wrong = json_string_value(json_object_get(answer, "baseline_wrong"));
   *ret_is_over = true;
@@ -119,12 +124,13 @@ enum step heat_answer(struct execution *execution, const struct heat *heat, json
 }
 
 /* Takes what the worker says until it is done or has ended. */
-static enum step race_wait(struct execution *execution, const struct heat *heat, struct heat_end *ended) {
+static enum step race_wait(struct execution *execution, const struct heat *heat,
+                           struct heat_end *ended) {
   struct executor *executor = execution->executor;
   for (;;) {
     cleanup_json json_t *answer = NULL;
-    ended->event =
-        worker_next(execution->worker->client, execution_stopped, execution, &executor->current, &answer, &ended->end);
+    ended->event = worker_next(execution->worker->client, execution_stopped, execution,
+                               &executor->current, &answer, &ended->end);
     bool is_over;
     if (ended->event == WORKER_STOPPED)
       return STEP_STOPPED;
@@ -137,7 +143,8 @@ static enum step race_wait(struct execution *execution, const struct heat *heat,
 }
 
 /* One race in the worker that is ready. */
-static enum step heat_race(struct execution *execution, const struct heat *heat, struct heat_end *ended) {
+static enum step heat_race(struct execution *execution, const struct heat *heat,
+                           struct heat_end *ended) {
   *ended = (struct heat_end){.event = WORKER_ANSWER};
   enum step step = workers_settle(execution);
   if (step != STEP_ON)
@@ -154,7 +161,8 @@ static enum step heat_race(struct execution *execution, const struct heat *heat,
   return step;
 }
 
-enum step heat_finish(struct execution *execution, const struct heat *heat, const struct heat_end *ended) {
+enum step heat_finish(struct execution *execution, const struct heat *heat,
+                      const struct heat_end *ended) {
   enum step step = STEP_ON;
   bool is_short = false;
   for (size_t i = 0; i < heat->n && step == STEP_ON; i++) {
@@ -168,16 +176,19 @@ enum step heat_finish(struct execution *execution, const struct heat *heat, cons
   return step == STEP_ON && is_short ? STEP_SPENT : step;
 }
 
-static enum step blame(struct execution *execution, struct work *work, const struct heat_end *ended) {
+static enum step blame(struct execution *execution, struct work *work,
+                       const struct heat_end *ended) {
   cleanup_free char *told = ended->event == WORKER_CRASHED ? fault_rerun(execution, work) : NULL;
   cleanup_free char *detail =
       xasprintf("%s%s%s", ended->end.detail, told ? "; run again alone: " : "", told ? told : "");
   return hand_on_failure(execution, work, end_outcome(ended->event), detail, ended->end.turn_us);
 }
 
-/* The worker died: its culprit is out. What the others of a final measured beside it is dropped, so that all that is
- * handed on comes from one process. That the baseline ran when it died blames nobody, also where it is among them. */
-static enum step heat_died(struct execution *execution, struct heat *heat, const struct heat_end *ended) {
+/* The worker died: its culprit is out. What the others of a final measured beside it is dropped, so
+ * that all that is handed on comes from one process. That the baseline ran when it died blames
+ * nobody, also where it is among them. */
+static enum step heat_died(struct execution *execution, struct heat *heat,
+                           const struct heat_end *ended) {
   bool is_baselines = ended->end.config == execution->lease->baseline;
   struct work *culprit = is_baselines ? NULL : heat_find(heat, ended->end.config);
   answers_drop(heat);
@@ -190,9 +201,12 @@ static enum step heat_died(struct execution *execution, struct heat *heat, const
   return STEP_ON;
 }
 
-/* Races one config by itself until it is known whether workers die of it. Of a final a correct one is not over then. */
-static enum step race_alone(struct execution *execution, const struct heat *heat, struct work *work) {
-  struct heat alone = {.n = 1, .works = &work, .terms = heat->terms, .is_final = heat->is_final, .is_serial = true};
+/* Races one config by itself until it is known whether workers die of it. Of a final a correct one
+ * is not over then. */
+static enum step race_alone(struct execution *execution, const struct heat *heat,
+                            struct work *work) {
+  struct heat alone = {
+      .n = 1, .works = &work, .terms = heat->terms, .is_final = heat->is_final, .is_serial = true};
   for (int deaths = 0;;) {
     enum step step = race_ready(execution, false);
     if (step != STEP_ON)
@@ -217,8 +231,9 @@ static enum step race_alone(struct execution *execution, const struct heat *heat
   }
 }
 
-/* Workers die in nobody's turn, or while the baseline runs, which had worked when each of them opened it: something that a
- * config left in the process may be the reason, and nothing tells which. */
+/* Workers die in nobody's turn, or while the baseline runs, which had worked when each of them
+ * opened it: something that a config left in the process may be the reason, and nothing tells
+ * which. */
 static enum step heat_isolate(struct execution *execution, struct heat *heat) {
   size_t n = heat->n;
   for (size_t i = 0; i < n; i++) {
@@ -231,7 +246,8 @@ static enum step heat_isolate(struct execution *execution, struct heat *heat) {
   if (heat->n < n)
     return STEP_ON;
   error_set(execution->error,
-            "%s cannot measure %s: workers die beside all finalists together and beside none of them alone",
+            "%s cannot measure %s: workers die beside all finalists together and beside none of "
+            "them alone",
             execution->executor->device, execution->lease->kernel->name);
   return STEP_FAILED;
 }
@@ -249,7 +265,8 @@ static enum step heat_step(struct execution *execution, struct heat *heat) {
     step = heat_race(execution, heat, &ended);
   if (step != STEP_ON)
     return step;
-  return ended.event == WORKER_ANSWER ? heat_finish(execution, heat, &ended) : heat_died(execution, heat, &ended);
+  return ended.event == WORKER_ANSWER ? heat_finish(execution, heat, &ended)
+                                      : heat_died(execution, heat, &ended);
 }
 
 enum step heat_run(struct execution *execution, struct heat *heat) {

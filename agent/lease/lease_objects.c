@@ -1,5 +1,5 @@
-/* Where a lease's objects come from: the compile pool, ahead of the measurement, or the build it names.
- * Memory and threads: lease_execution.h. */
+/* Where a lease's objects come from: the compile pool, ahead of the measurement, or the build it
+ * names. Memory and threads: lease_execution.h. */
 #include "agent/lease/lease_execution.h"
 #include "agent/measure/launch.h"
 #include "common/base/log.h"
@@ -9,13 +9,15 @@
 #define COMPILE_POLL_MS 50
 
 /* A device as far as a plan reads it. */
-static struct device device_facts(const struct executor *executor, const struct gpu_target *target) {
-  return (struct device){
-      .arch = (char *)executor->arch, .compute_units = executor->compute_units, .warp_size = target->warp_size};
+static struct device device_facts(const struct executor *executor,
+                                  const struct gpu_target *target) {
+  return (struct device){.arch = (char *)executor->arch,
+                         .compute_units = executor->compute_units,
+                         .warp_size = target->warp_size};
 }
 
-static bool is_planned(const struct execution *execution, const struct work *work, const struct device *device,
-                       struct launch_plan *ret_plan) {
+static bool is_planned(const struct execution *execution, const struct work *work,
+                       const struct device *device, struct launch_plan *ret_plan) {
   const struct lease *lease = execution->lease;
   struct scope scope = {0};
   struct error ignored;
@@ -23,7 +25,8 @@ static bool is_planned(const struct execution *execution, const struct work *wor
          scope_add(&scope, "gpu_name", value_string(execution->executor->gpu_name), &ignored) &&
          scope_add(&scope, "arch", value_string(device->arch), &ignored) &&
          space_scope_add(lease->space, work->config, &scope, &ignored) &&
-         launch_plan_make(device, lease->kernel, &work->object->launch, &scope, ret_plan, &ignored) == OUTCOME_CORRECT;
+         launch_plan_make(device, lease->kernel, &work->object->launch, &scope, ret_plan,
+                          &ignored) == OUTCOME_CORRECT;
 }
 
 /* What speaks for a config before it ever ran. */
@@ -38,15 +41,16 @@ static void facts_learn(const struct execution *execution, struct work *work) {
   if (!target)
     return;
   struct device device = device_facts(execution->executor, target);
-  struct launch_plan plan = {
-      .geometry = {.block = {(uint32_t)launch->threads, 1, 1}, .shared_bytes = (uint32_t)launch->shared_bytes}};
+  struct launch_plan plan = {.geometry = {.block = {(uint32_t)launch->threads, 1, 1},
+                                          .shared_bytes = (uint32_t)launch->shared_bytes}};
   if (is_planned(execution, work, &device, &plan))
     work->utilization = launch_utilization(&device, &plan);
   const uint32_t *block = plan.geometry.block;
   struct workgroup workgroup = {
       .threads = (int64_t)block[0] * block[1] * block[2],
       .registers = resources->vgprs > 0 ? resources->vgprs : 0,
-      .lds_bytes = plan.geometry.shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
+      .lds_bytes =
+          plan.geometry.shared_bytes + (resources->lds_bytes > 0 ? resources->lds_bytes : 0),
   };
   if (workgroup.threads > 0 && workgroup_fits(target, &workgroup, &ignored))
     work->occupancy = (int64_t)occupancy_of(target, &workgroup).waves_per_eu;
@@ -54,7 +58,8 @@ static void facts_learn(const struct execution *execution, struct work *work) {
 
 int works_compare(const void *a, const void *b) {
   const struct work *one = *(struct work *const *)a, *other = *(struct work *const *)b;
-  bool spills = !one->is_likely && one->spills > 0, other_spills = !other->is_likely && other->spills > 0;
+  bool spills = !one->is_likely && one->spills > 0,
+       other_spills = !other->is_likely && other->spills > 0;
   if (one->is_likely != other->is_likely)
     return one->is_likely ? -1 : 1;
   if (spills != other_spills)
@@ -75,7 +80,8 @@ static struct work *work_find(const struct execution *execution, uint64_t config
     else
       high = middle;
   }
-  return low < execution->n && execution->works[low].config == config ? &execution->works[low] : NULL;
+  return low < execution->n && execution->works[low].config == config ? &execution->works[low]
+                                                                      : NULL;
 }
 
 static void places_set(struct execution *execution) {
@@ -184,8 +190,10 @@ static struct lease_object object_of_compile(struct compile_result *result) {
   return object;
 }
 
-/* Waits for a compile, unless the lease is stopped meanwhile; the ticket is given back in any case. */
-static enum step compile_wait(struct execution *execution, uint64_t ticket, struct lease_object *ret_object) {
+/* Waits for a compile, unless the lease is stopped meanwhile; the ticket is given back in any
+ * case. */
+static enum step compile_wait(struct execution *execution, uint64_t ticket,
+                              struct lease_object *ret_object) {
   struct compile_pool *pool = execution->executor->pool;
   while (!compile_pool_is_done(pool, ticket, COMPILE_POLL_MS)) {
     if (execution_stopped(execution)) {
@@ -225,7 +233,8 @@ enum step object_take(struct execution *execution, struct work *work) {
   size_t ahead = work->place + 1 + (size_t)execution->executor->compile_window;
   if (work->object)
     return STEP_ON;
-  works_submit(execution, ahead < execution->n && !execution->executor->compiles_first ? ahead : execution->n);
+  works_submit(execution,
+               ahead < execution->n && !execution->executor->compiles_first ? ahead : execution->n);
   enum step step = work_take(execution, work);
   if (step == STEP_ON)
     facts_learn(execution, work);
@@ -233,21 +242,22 @@ enum step object_take(struct execution *execution, struct work *work) {
 }
 
 bool object_is_there(struct execution *execution, const struct work *work) {
-  return work->object ||
-         (work->place < execution->n_submitted && compile_pool_is_done(execution->executor->pool, work->ticket, 0));
+  return work->object || (work->place < execution->n_submitted &&
+                          compile_pool_is_done(execution->executor->pool, work->ticket, 0));
 }
 
 enum step object_take_all(struct execution *execution) {
   for (size_t i = 0; i < execution->n; i++) {
-    enum step step = execution_stopped(execution) ? STEP_STOPPED : object_take(execution, execution->order[i]);
+    enum step step =
+        execution_stopped(execution) ? STEP_STOPPED : object_take(execution, execution->order[i]);
     if (step != STEP_ON)
       return step;
   }
   return STEP_ON;
 }
 
-/* The object is asked for again when the pool's folder was pruned, and with each lease where it could not be had: what
- * fails for good costs no second compile (pool.c). */
+/* The object is asked for again when the pool's folder was pruned, and with each lease where it
+ * could not be had: what fails for good costs no second compile (pool.c). */
 static void helper_take(struct execution *execution, enum helper_kernel helper) {
   struct executor *executor = execution->executor;
   struct helper_object *object = &executor->helpers[helper];
@@ -262,7 +272,8 @@ static void helper_take(struct execution *execution, enum helper_kernel helper) 
   execution->helpers[helper] = object->path ? object : NULL;
 }
 
-/* Without the flush a cold measurement finds its code in the instruction caches; its conditions say so. */
+/* Without the flush a cold measurement finds its code in the instruction caches; its conditions say
+ * so. */
 static void helpers_take(struct execution *execution) {
   if (!execution->executor->is_gpu)
     return;
@@ -288,7 +299,8 @@ enum step object_take_baseline(struct execution *execution) {
   if (!baseline->object->is_ok)
     return end_with_baseline(execution, baseline->object->outcome, baseline->object->detail);
   if (has_reference && !execution->reference.is_ok) {
-    cleanup_free char *detail = xasprintf("the reference does not compile: %s", execution->reference.detail);
+    cleanup_free char *detail =
+        xasprintf("the reference does not compile: %s", execution->reference.detail);
     return end_with_baseline(execution, execution->reference.outcome, detail);
   }
   return STEP_ON;

@@ -10,13 +10,17 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
   struct lease_terms terms;
   if (!json_get_string(json, "", "lease", JSON_REQUIRED, &terms.id, error) ||
       !json_get_integer(json, "", "epoch", JSON_REQUIRED, 0, INT64_MAX, &terms.epoch, error) ||
-      !json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX, &terms.expires_in_ms, error) ||
-      !json_get_integer(json, "", "renew_every_ms", JSON_REQUIRED, 1, LEASE_MS_MAX, &terms.renew_every_ms, error))
+      !json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
+                        &terms.expires_in_ms, error) ||
+      !json_get_integer(json, "", "renew_every_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
+                        &terms.renew_every_ms, error))
     return false;
   /* It becomes a part of paths. */
-  size_t length = strspn(terms.id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+  size_t length =
+      strspn(terms.id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
   if (length == 0 || length > LEASE_ID_LENGTH_MAX || terms.id[length] || terms.id[0] == '.')
-    return error_at(error, "/lease", "the lease's id is not 1 to %d of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"",
+    return error_at(error, "/lease",
+                    "the lease's id is not 1 to %d of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"",
                     LEASE_ID_LENGTH_MAX);
   *ret = terms;
   return true;
@@ -34,11 +38,14 @@ static bool build_fits(const struct lease *lease, struct error *error) {
   const char *language = language_name(lease->kernel->language);
   if (lease->kernel->language == LANGUAGE_TRITON)
     return lease->has_build ||
-           error_at(error, "/build", "a kernel in %s needs a build, and the lease names none", language);
-  return !lease->has_build || error_at(error, "/build", "a kernel in %s has no builds: agents compile it", language);
+           error_at(error, "/build", "a kernel in %s needs a build, and the lease names none",
+                    language);
+  return !lease->has_build ||
+         error_at(error, "/build", "a kernel in %s has no builds: agents compile it", language);
 }
 
-static bool kernel_read(const struct lease_grant *grant, bool is_gpu, struct lease *lease, struct error *error) {
+static bool kernel_read(const struct lease_grant *grant, bool is_gpu, struct lease *lease,
+                        struct error *error) {
   if (!kernel_parse(grant->manifest, &lease->kernel, error))
     return error_pointer_prefix(error, "/manifest");
   if (!language_fits(lease->kernel->language, is_gpu, error))
@@ -47,8 +54,8 @@ static bool kernel_read(const struct lease_grant *grant, bool is_gpu, struct lea
     return false;
   if (!digest_equal(&grant->kernel, &lease->kernel->hash))
     return error_at(error, "/manifest", "the manifest is not the kernel's: its digest differs");
-  if (!key_parse(grant->key, (const char *const *)lease->kernel->key_names, lease->kernel->n_key_names, &lease->key,
-                 error))
+  if (!key_parse(grant->key, (const char *const *)lease->kernel->key_names,
+                 lease->kernel->n_key_names, &lease->key, error))
     return error_pointer_prefix(error, "/key");
   if (!space_parse(grant->space, &lease->space, error))
     return error_pointer_prefix(error, "/space");
@@ -60,7 +67,8 @@ static bool configs_check(const struct lease *lease, struct error *error) {
   for (size_t i = 0; i < lease->configs.n; i++) {
     const struct config_range *range = &lease->configs.ranges[i];
     if (range->first >= raw_count || range->count > raw_count - range->first)
-      return error_at(error, "/configs", "the space has %llu points and no config %llu", (unsigned long long)raw_count,
+      return error_at(error, "/configs", "the space has %llu points and no config %llu",
+                      (unsigned long long)raw_count,
                       (unsigned long long)(range->first + range->count - 1));
   }
   if (lease->configs.n == 0)
@@ -68,8 +76,8 @@ static bool configs_check(const struct lease *lease, struct error *error) {
   if (config_ranges_count(&lease->configs) > LEASE_CONFIGS_MAX)
     return error_at(error, "/configs", "a lease of more than %u configs", LEASE_CONFIGS_MAX);
   if (lease->baseline >= raw_count)
-    return error_at(error, "/baseline", "the space has %llu points and no config %llu", (unsigned long long)raw_count,
-                    (unsigned long long)lease->baseline);
+    return error_at(error, "/baseline", "the space has %llu points and no config %llu",
+                    (unsigned long long)raw_count, (unsigned long long)lease->baseline);
   return true;
 }
 
@@ -85,7 +93,8 @@ static bool likely_read(const json_t *likely, struct lease *lease, struct error 
   lease->likely = xcalloc(json_array_size(likely) + 1, sizeof *lease->likely);
   json_array_foreach (likely, i, item) {
     if (!json_is_integer(item) || json_integer_value(item) < 0)
-      return error_at(error, json_pointer_index(at, sizeof at, "/likely", i), "a config's ordinal is an integer >= 0");
+      return error_at(error, json_pointer_index(at, sizeof at, "/likely", i),
+                      "a config's ordinal is an integer >= 0");
     lease->likely[lease->n_likely++] = (uint64_t)json_integer_value(item);
   }
   return true;
@@ -94,7 +103,8 @@ static bool likely_read(const json_t *likely, struct lease *lease, struct error 
 /* 0: no bound. One that is spent leaves one round, to hand the lease back in order. */
 static int64_t bound_of(int64_t us) { return us == FIELD_NONE ? 0 : us > 0 ? us : 1; }
 
-static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lease, struct error *error) {
+static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lease,
+                       struct error *error) {
   lease->id = TAKE(grant->lease);
   lease->job = xasprintf("%lld", (long long)grant->job);
   lease->epoch = grant->epoch;
@@ -122,8 +132,8 @@ bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error
   struct lease_grant grant;
   record_init(&lease_grant_record, &grant);
   grant.regime = REGIME_COLD; /* of servers that know no other */
-  bool ok =
-      record_read_answer(&lease_grant_record, json, "", &grant, error) && lease_fill(&grant, is_gpu, &lease, error);
+  bool ok = record_read_answer(&lease_grant_record, json, "", &grant, error) &&
+            lease_fill(&grant, is_gpu, &lease, error);
   record_release(&lease_grant_record, &grant);
   if (!ok) {
     lease_release(&lease);

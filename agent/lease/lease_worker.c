@@ -1,5 +1,5 @@
-/* The workers of an executor: which one a lease gets, opening the lease in it, and trusting the device.
- * Memory and threads: lease_execution.h. */
+/* The workers of an executor: which one a lease gets, opening the lease in it, and trusting the
+ * device. Memory and threads: lease_execution.h. */
 #include <errno.h>
 #include <math.h>
 #include <sys/socket.h>
@@ -7,9 +7,11 @@
 
 #include "agent/lease/lease_execution.h"
 
-#define OPEN_ATTEMPTS 2 /* a worker may die for a reason of the node's, too: out of memory, a device that resets */
+/* a worker may die for a reason of the node's, too: out of memory, a device that resets */
+#define OPEN_ATTEMPTS 2
 #define SENTINEL_ATTEMPTS 3
-#define SENTINEL_WAIT_MS 1000 /* a driver needs a moment to end what a killed process left running */
+/* a driver needs a moment to end what a killed process left running */
+#define SENTINEL_WAIT_MS 1000
 #define PAUSE_STEP_MS 50
 
 bool execution_stopped(void *context) {
@@ -57,7 +59,8 @@ void executor_drop_workers(struct executor *executor) {
   helpers_forget(executor);
 }
 
-static bool worker_begin(struct executor *executor, struct executor_worker *worker, struct error *error) {
+static bool worker_begin(struct executor *executor, struct executor_worker *worker,
+                         struct error *error) {
   int64_t began_ns = clock_monotonic_ns();
   bool began = worker_start(executor->spawner, executor->limits, &worker->client, error);
   executor->spent.start_us += (clock_monotonic_ns() - began_ns) / 1000;
@@ -68,7 +71,8 @@ static json_t *sentinel_request(const struct executor *executor) {
   return json_pack("{s:s, s:s}", "do", "sentinel", "device", executor->device);
 }
 
-bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context), void *context, struct error *error) {
+bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context), void *context,
+                       struct error *error) {
   cleanup_json json_t *request = sentinel_request(executor), *answer = NULL;
   struct executor_worker worker = {0};
   struct worker_end end;
@@ -81,7 +85,8 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
   bool passed = json_is_true(json_object_get(answer, "passed"));
   const char *reason = json_string_value(json_object_get(answer, "error"));
   if (event != WORKER_ANSWER)
-    return error_set(error, "%s does not pass its sentinel: the worker was %s", executor->device, end.detail);
+    return error_set(error, "%s does not pass its sentinel: the worker was %s", executor->device,
+                     end.detail);
   return passed || error_set(error, "%s does not pass its sentinel: %s", executor->device,
                              reason ? reason : "the worker did not say why");
 }
@@ -98,11 +103,14 @@ void executor_start_workers(struct executor *executor, size_t n) {
   }
 }
 
-/* Waits for what the worker was asked. One that died, or whose answer lacks the member, is dropped. */
-static enum step answer_expect(struct execution *execution, struct executor_worker *worker, const char *member) {
+/* Waits for what the worker was asked. One that died, or whose answer lacks the member, is
+ * dropped. */
+static enum step answer_expect(struct execution *execution, struct executor_worker *worker,
+                               const char *member) {
   cleanup_json json_t *answer = NULL;
   struct worker_end end;
-  enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
+  enum worker_event event =
+      worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
   if (event != WORKER_ANSWER || !json_is_true(json_object_get(answer, member)))
     worker_end(worker);
   return event == WORKER_STOPPED ? STEP_STOPPED : STEP_ON;
@@ -140,8 +148,9 @@ static const char *helper_add(json_t *objects, const struct helper_object *helpe
 
 static json_t *config_request(const struct work *work, json_t *objects) {
   object_add(objects, work->object->path, &work->object->digest);
-  json_t *request = json_pack("{s:I, s:s, s:o}", "config", (json_int_t)work->config, "object", work->object->path,
-                              "launch", launch_spec_to_json(&work->object->launch));
+  json_t *request =
+      json_pack("{s:I, s:s, s:o}", "config", (json_int_t)work->config, "object", work->object->path,
+                "launch", launch_spec_to_json(&work->object->launch));
   ALWAYS(request != NULL);
   return request;
 }
@@ -151,26 +160,28 @@ json_t *open_request(const struct execution *execution) {
   json_t *objects = json_object(), *baseline = config_request(&execution->baseline, objects);
   const char *flush = helper_add(objects, execution->helpers[HELPER_INSTRUCTION_FLUSH]);
   const char *fingerprint = helper_add(objects, execution->helpers[HELPER_FINGERPRINT]);
-  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open", "device",
-                   execution->executor->device, "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
-                   lease->space->json, "seed", (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path != NULL, "instruction_flush", flush, "fingerprint", fingerprint,
-                   "baseline", baseline, "objects", objects);
+  return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open",
+                   "device", execution->executor->device, "kernel", lease->kernel->json, "key",
+                   key_to_json(&lease->key), "space", lease->space->json, "seed",
+                   (json_int_t)lease->seed, "regime", lease->regime, "reference",
+                   execution->reference.path != NULL, "instruction_flush", flush, "fingerprint",
+                   fingerprint, "baseline", baseline, "objects", objects);
 }
 
 static json_t *reference_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
   json_t *objects = json_object();
   object_add(objects, execution->reference.path, &execution->reference.digest);
-  return json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s, s:o}", "do", "reference", "kernel",
-                   lease->kernel->json, "key", key_to_json(&lease->key), "space", lease->space->json, "seed",
-                   (json_int_t)lease->seed, "gpu_name", execution->executor->gpu_name, "arch",
-                   execution->executor->arch, "config", (json_int_t)execution->baseline.config, "reference_object",
+  return json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s, s:o}", "do", "reference",
+                   "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
+                   lease->space->json, "seed", (json_int_t)lease->seed, "gpu_name",
+                   execution->executor->gpu_name, "arch", execution->executor->arch, "config",
+                   (json_int_t)execution->baseline.config, "reference_object",
                    execution->reference.path, "objects", objects);
 }
 
-bool reference_start(struct execution *execution, struct worker_client **ret_reference, int *ret_socket,
-                     struct error *error) {
+bool reference_start(struct execution *execution, struct worker_client **ret_reference,
+                     int *ret_socket, struct error *error) {
   cleanup_json json_t *request = NULL;
   struct worker_client *reference;
   int ends[2];
@@ -196,22 +207,25 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
 
 json_t *measure_request(const struct race_request *request) {
   const struct race_terms *terms = request->terms;
-  int64_t rounds_min = terms->rounds_min < terms->rounds_max ? terms->rounds_min : terms->rounds_max;
+  int64_t rounds_min =
+      terms->rounds_min < terms->rounds_max ? terms->rounds_min : terms->rounds_max;
   json_t *configs = json_array(), *objects = json_object();
   for (size_t i = 0; i < request->n; i++)
     ALWAYS(json_array_append_new(configs, config_request(request->works[i], objects)) == 0);
-  json_t *json =
-      json_pack("{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs", configs,
-                "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max, "margin",
-                isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision", terms->precision,
-                "device_us", request->device_us > 0 ? json_integer(request->device_us) : json_null(), "best_ratio",
-                request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial", request->is_serial,
-                "whole", request->is_whole, "objects", objects);
+  json_t *json = json_pack(
+      "{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs",
+      configs, "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max,
+      "margin", isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision",
+      terms->precision, "device_us",
+      request->device_us > 0 ? json_integer(request->device_us) : json_null(), "best_ratio",
+      request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial",
+      request->is_serial, "whole", request->is_whole, "objects", objects);
   ALWAYS(json != NULL);
   return json;
 }
 
-/* What `open` was answered. The baseline that worked in an earlier worker of this lease is not to blame any more. */
+/* What `open` was answered. The baseline that worked in an earlier worker of this lease is not to
+ * blame any more. */
 static enum step open_answered(struct execution *execution, const json_t *answer) {
   if (json_is_true(json_object_get(answer, "opened"))) {
     execution->baseline_worked = true;
@@ -224,20 +238,24 @@ static enum step open_answered(struct execution *execution, const json_t *answer
   if (is_baseline && detail && !execution->baseline_worked)
     return end_with_baseline(execution, outcome, detail);
   const char *what = reason ? reason : detail ? detail : "the worker did not say why";
-  error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device, execution->lease->kernel->name,
-            what);
+  error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device,
+            execution->lease->kernel->name, what);
   return STEP_FAILED;
 }
 
 static enum step device_unfit(struct execution *execution, const char *reason) {
   execution->executor->is_suspect = true;
-  error_set(execution->error, "%s is not trusted any more, nothing is measured on it before it passes its sentinel: %s",
-            execution->executor->device, reason);
+  error_set(
+      execution->error,
+      "%s is not trusted any more, nothing is measured on it before it passes its sentinel: %s",
+      execution->executor->device, reason);
   return STEP_FAILED;
 }
 
-/* Workers died while they opened the lease. On a GPU, when it was no config's turn, the device may be the reason. */
-static enum step open_died(struct execution *execution, enum worker_event event, const struct worker_end *end) {
+/* Workers died while they opened the lease. On a GPU, when it was no config's turn, the device may
+ * be the reason. */
+static enum step open_died(struct execution *execution, enum worker_event event,
+                           const struct worker_end *end) {
   struct executor *executor = execution->executor;
   struct error reason;
   if (executor->is_gpu && (execution->baseline_worked || end->config == WORKER_CONFIG_NONE) &&
@@ -245,7 +263,8 @@ static enum step open_died(struct execution *execution, enum worker_event event,
     return execution_stopped(execution) ? STEP_STOPPED : device_unfit(execution, reason.message);
   if (!execution->baseline_worked)
     return end_with_baseline(execution, end_outcome(event), end->detail);
-  error_set(execution->error, "%s does not work any more, though it did at the start of the lease: a worker was %s",
+  error_set(execution->error,
+            "%s does not work any more, though it did at the start of the lease: a worker was %s",
             executor->device, end->detail);
   return STEP_FAILED;
 }
@@ -288,7 +307,8 @@ static bool is_used_up(const struct executor *executor, const struct executor_wo
   return worker->configs >= executor->configs_per_worker || worker->n_seen >= EXECUTOR_SEEN_MAX;
 }
 
-/* On the CPU a kernel is code in the worker's process: what it leaves there is another kernel's no business. */
+/* On the CPU a kernel is code in the worker's process: what it leaves there is another kernel's no
+ * business. */
 static bool is_anothers(const struct execution *execution, const struct executor_worker *worker) {
   return !execution->executor->is_gpu && worker->n_seen > 0 &&
          !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
@@ -303,12 +323,13 @@ static struct executor_worker *worker_for_screen(struct executor *executor, cons
   return &executor->workers[0];
 }
 
-static bool is_fresh_for(const struct executor *executor, const struct executor_worker *worker, uint64_t job) {
+static bool is_fresh_for(const struct executor *executor, const struct executor_worker *worker,
+                         uint64_t job) {
   return worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job);
 }
 
-/* One that lives and has not seen the job, that of the screens (of other jobs, then) last; else a place for a new one: an
- * empty one, else of who was used longest ago. */
+/* One that lives and has not seen the job, that of the screens (of other jobs, then) last; else a
+ * place for a new one: an empty one, else of who was used longest ago. */
 static struct executor_worker *worker_for_final(struct executor *executor, uint64_t job) {
   struct executor_worker *empty = NULL, *oldest = NULL;
   for (size_t i = 1; i < EXECUTOR_WORKERS; i++) {
@@ -344,8 +365,8 @@ static enum step others_close(struct execution *execution, const struct executor
   return step;
 }
 
-/* An attempt to open the kernel, which began then. What a process takes to open the device is no job's:
- * it serves many. Where there is no answer, nothing says how much that was. */
+/* An attempt to open the kernel, which began then. What a process takes to open the device is no
+ * job's: it serves many. Where there is no answer, nothing says how much that was. */
 static void open_spent_add(struct executor *executor, int64_t began_ns, const json_t *answer) {
   int64_t device_us = answer_spent_us(answer, "device_us");
   int64_t opening_us = (clock_monotonic_ns() - began_ns) / 1000 - device_us;
@@ -356,9 +377,10 @@ static void open_spent_add(struct executor *executor, int64_t began_ns, const js
   executor->spent.baseline_us += answer_spent_us(answer, "baseline_us");
 }
 
-/* The process of the reference ended while the lease was opened. What it says itself is no fault of its: it cannot be loaded,
- * or there is no memory for its inputs. */
-static enum step reference_lost(struct execution *execution, struct executor_worker *worker, bool is_last) {
+/* The process of the reference ended while the lease was opened. What it says itself is no fault of
+ * its: it cannot be loaded, or there is no memory for its inputs. */
+static enum step reference_lost(struct execution *execution, struct executor_worker *worker,
+                                bool is_last) {
   bool has_said;
   cleanup_free char *reason = worker_epitaph(worker->reference, &has_said);
   reference_end(worker);
@@ -368,13 +390,14 @@ static enum step reference_lost(struct execution *execution, struct executor_wor
     cleanup_free char *detail = xasprintf("the reference: %s", reason);
     return end_with_baseline(execution, OUTCOME_RUNTIME, detail);
   }
-  error_set(execution->error, "%s cannot measure %s: %s%s", execution->executor->device, execution->lease->kernel->name,
-            has_said ? "" : "the reference: ", reason);
+  error_set(execution->error, "%s cannot measure %s: %s%s", execution->executor->device,
+            execution->lease->kernel->name, has_said ? "" : "the reference: ", reason);
   return STEP_FAILED;
 }
 
 /* Opens the lease in execution->worker, which is started when it is not there. */
-static enum step worker_open(struct execution *execution, const json_t *request, const char *text, uint64_t job) {
+static enum step worker_open(struct execution *execution, const json_t *request, const char *text,
+                             uint64_t job) {
   struct executor_worker *worker = execution->worker;
   for (int deaths = 0, refusals = 0, losses = 0;;) {
     if (worker_settle(execution, worker) != STEP_ON)
@@ -393,10 +416,13 @@ static enum step worker_open(struct execution *execution, const json_t *request,
     free(TAKE(worker->opened));
     int64_t began_ns = clock_monotonic_ns();
     if (!worker_ask_with(worker->client, request, socket, execution->error)) {
-      helpers_forget(execution->executor); /* one of them may be what was changed: the pool looks at it again */
+      helpers_forget(
+          execution
+              ->executor); /* one of them may be what was changed: the pool looks at it again */
       return STEP_FAILED;
     }
-    enum worker_event event = worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
+    enum worker_event event =
+        worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
     bool is_refused = json_is_false(json_object_get(answer, "passed"));
     if (!is_refused) /* the device did not come so far */
       open_spent_add(execution->executor, began_ns, answer);
@@ -432,7 +458,8 @@ enum step worker_ready(struct execution *execution, bool fresh) {
   cleanup_json json_t *request = open_request(execution);
   cleanup_free char *text = json_dumps(request, JSON_COMPACT);
   uint64_t job = job_hash(execution->lease);
-  struct executor_worker *worker = fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
+  struct executor_worker *worker =
+      fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
   execution->worker = worker;
   if (worker->client && (is_used_up(executor, worker) || is_anothers(execution, worker)))
     worker_end(worker);

@@ -5,7 +5,8 @@
 #include <math.h>
 
 bool dtype_is_floating(enum dtype dtype) {
-  return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16 || dtype == DTYPE_FLOAT32 || dtype == DTYPE_FLOAT64;
+  return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16 || dtype == DTYPE_FLOAT32 ||
+         dtype == DTYPE_FLOAT64;
 }
 
 static float bfloat16_get(uint16_t bits) {
@@ -15,7 +16,8 @@ static float bfloat16_get(uint16_t bits) {
   return value;
 }
 
-/* To nearest, ties to even. By way of float: what was halfway for a double is rounded twice, which inputs can bear. */
+/* To nearest, ties to even. By way of float: what was halfway for a double is rounded twice, which
+ * inputs can bear. */
 static uint16_t bfloat16_of(float value) {
   uint32_t wide;
   memcpy(&wide, &value, sizeof wide);
@@ -105,7 +107,8 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
   die("element_set: dtype %d", dtype);
 }
 
-/* Quiet NaNs with a payload; the second differs so that a kernel that writes the first on purpose is not blamed. */
+/* Quiet NaNs with a payload; the second differs so that a kernel that writes the first on purpose
+ * is not blamed. */
 uint32_t element_mark(enum dtype dtype, int mark) {
   switch (dtype) {
   case DTYPE_FLOAT16:
@@ -129,16 +132,17 @@ static uint64_t mark_of(enum dtype dtype, int mark) {
 
 bool element_is_marked(enum dtype dtype, const void *bytes, int64_t index, int mark) {
   uint64_t expected = mark_of(dtype, mark); /* its first bytes: machines here are little-endian */
-  return memcmp((const char *)bytes + (size_t)index * dtype_size(dtype), &expected, dtype_size(dtype)) == 0;
+  return memcmp((const char *)bytes + (size_t)index * dtype_size(dtype), &expected,
+                dtype_size(dtype)) == 0;
 }
 
 /* No branch in the loops, so that compilers vectorise them. */
-#define DEFINE_ANY(name, type, condition)                                                                              \
-  static bool name(const type *values, int64_t n, type bound) {                                                        \
-    type found = 0;                                                                                                    \
-    for (int64_t i = 0; i < n; i++)                                                                                    \
-      found |= (condition);                                                                                            \
-    return found != 0;                                                                                                 \
+#define DEFINE_ANY(name, type, condition)                                                          \
+  static bool name(const type *values, int64_t n, type bound) {                                    \
+    type found = 0;                                                                                \
+    for (int64_t i = 0; i < n; i++)                                                                \
+      found |= (condition);                                                                        \
+    return found != 0;                                                                             \
   }
 DEFINE_ANY(any_above_16, int16_t, (values[i] & INT16_MAX) > bound)
 DEFINE_ANY(any_above_32, int32_t, (values[i] & INT32_MAX) > bound)
@@ -177,25 +181,25 @@ bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, in
   die("elements_are_suspect: dtype %d", dtype);
 }
 
-#define DEFINE_UNWRITTEN(name, type)                                                                                   \
-  static int64_t name(const type *values, const type *again, int64_t begin, int64_t end, type mark, type other,        \
-                      int64_t *ret_first) {                                                                            \
-    int64_t n = 0;                                                                                                     \
-    for (int64_t i = end - 1; i >= begin; i--) {                                                                       \
-      if (values[i] == mark && again[i] == other) {                                                                    \
-        n++;                                                                                                           \
-        *ret_first = i;                                                                                                \
-      }                                                                                                                \
-    }                                                                                                                  \
-    return n;                                                                                                          \
+#define DEFINE_UNWRITTEN(name, type)                                                               \
+  static int64_t name(const type *values, const type *again, int64_t begin, int64_t end,           \
+                      type mark, type other, int64_t *ret_first) {                                 \
+    int64_t n = 0;                                                                                 \
+    for (int64_t i = end - 1; i >= begin; i--) {                                                   \
+      if (values[i] == mark && again[i] == other) {                                                \
+        n++;                                                                                       \
+        *ret_first = i;                                                                            \
+      }                                                                                            \
+    }                                                                                              \
+    return n;                                                                                      \
   }
 DEFINE_UNWRITTEN(unwritten_8, uint8_t)
 DEFINE_UNWRITTEN(unwritten_16, uint16_t)
 DEFINE_UNWRITTEN(unwritten_32, uint32_t)
 DEFINE_UNWRITTEN(unwritten_64, uint64_t)
 
-int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first, int64_t n,
-                           int64_t *ret_first) {
+int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first,
+                           int64_t n, int64_t *ret_first) {
   uint64_t mark = mark_of(dtype, 0), other = mark_of(dtype, 1);
   switch (dtype_size(dtype)) {
   case 1:
@@ -211,16 +215,18 @@ int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *agai
 
 #define NEAR_BLOCK 1024 /* elements */
 
-/* No branch: a block of which none is far is passed over at memory's speed. NaN and infinity are far. */
-#define DEFINE_NEAR(name, type, magnitude, largest)                                                                    \
-  static bool name(const type *a, const type *b, int64_t n, type atol, type rtol) {                                    \
-    int found = 0;                                                                                                     \
-    for (int64_t i = 0; i < n; i++) {                                                                                  \
-      type difference = magnitude(a[i] - b[i]);                                                                        \
-      int is_near = difference <= atol + rtol * magnitude(a[i]), is_finite = difference <= (largest);                  \
-      found |= !(is_near & is_finite);                                                                                 \
-    }                                                                                                                  \
-    return !found;                                                                                                     \
+/* No branch: a block of which none is far is passed over at memory's speed. NaN and infinity are
+ * far. */
+#define DEFINE_NEAR(name, type, magnitude, largest)                                                \
+  static bool name(const type *a, const type *b, int64_t n, type atol, type rtol) {                \
+    int found = 0;                                                                                 \
+    for (int64_t i = 0; i < n; i++) {                                                              \
+      type difference = magnitude(a[i] - b[i]);                                                    \
+      int is_near = difference <= atol + rtol * magnitude(a[i]),                                   \
+          is_finite = difference <= (largest);                                                     \
+      found |= !(is_near & is_finite);                                                             \
+    }                                                                                              \
+    return !found;                                                                                 \
   }
 DEFINE_NEAR(floats_are_near, float, fabsf, FLT_MAX)
 DEFINE_NEAR(doubles_are_near, double, fabs, DBL_MAX)
@@ -242,17 +248,20 @@ static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
   }
 }
 
-static bool halves_are_near(enum dtype dtype, const void *a, const void *b, int64_t n, float atol, float rtol) {
+static bool halves_are_near(enum dtype dtype, const void *a, const void *b, int64_t n, float atol,
+                            float rtol) {
   float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
   if (dtype == DTYPE_FLOAT16 && (any_above_16(a, n, 0x7bff) || any_above_16(b, n, 0x7bff)))
     return false;
-  void (*widen)(const uint16_t *, int64_t, float *) = dtype == DTYPE_FLOAT16 ? float16_widen : bfloat16_widen;
+  void (*widen)(const uint16_t *, int64_t, float *) =
+      dtype == DTYPE_FLOAT16 ? float16_widen : bfloat16_widen;
   widen(a, n, wide_a);
   widen(b, n, wide_b);
   return floats_are_near(wide_a, wide_b, n, atol, rtol);
 }
 
-static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_t n, double atol, double rtol) {
+static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_t n, double atol,
+                          double rtol) {
   if (memcmp(a, b, (size_t)n * dtype_size(dtype)) == 0)
     return true;
   switch (dtype) {
@@ -268,7 +277,8 @@ static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_
   }
 }
 
-static bool is_far(enum dtype dtype, const void *a, const void *b, int64_t i, double atol, double rtol) {
+static bool is_far(enum dtype dtype, const void *a, const void *b, int64_t i, double atol,
+                   double rtol) {
   double left = element_get(dtype, a, i), right = element_get(dtype, b, i);
   if (isnan(left) || isnan(right))
     return isnan(left) != isnan(right);
@@ -277,8 +287,8 @@ static bool is_far(enum dtype dtype, const void *a, const void *b, int64_t i, do
   return fabs(left - right) > atol + rtol * fabs(left);
 }
 
-int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n, double atol,
-                     double rtol) {
+int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n,
+                     double atol, double rtol) {
   size_t size = dtype_size(dtype);
   for (int64_t at = first, block; at < first + n; at += block) {
     block = first + n - at < NEAR_BLOCK ? first + n - at : NEAR_BLOCK;

@@ -1,9 +1,9 @@
-/* One element of a buffer: its value as a double; and many at once: which of them may not have been written, which of two
- * buffers' differ.
+/* One element of a buffer: its value as a double; and many at once: which of them may not have been
+ * written, which of two buffers' differ.
  *
- * Outputs are filled with one of two 32-bit words, which fit every dtype: floats become NaNs that no arithmetic makes,
- * others a byte that is tried twice with different values.
- * Memory: none. Threads: any. */
+ * Outputs are filled with one of two 32-bit words, which fit every dtype: floats become NaNs that
+ * no arithmetic makes, others a byte that is tried twice with different values. Memory: none.
+ * Threads: any. */
 #ifndef WAVETUNE_AGENT_MEASURE_ELEMENT_H
 #define WAVETUNE_AGENT_MEASURE_ELEMENT_H
 
@@ -19,18 +19,19 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value);
 uint32_t element_mark(enum dtype dtype, int mark);
 bool element_is_marked(enum dtype dtype, const void *bytes, int64_t index, int mark);
 
-/* Whether one of `n` elements from `first` on is NaN or, of an integer type, holds mark 0; for infinities true may be
- * said too. As fast as memory. */
+/* Whether one of `n` elements from `first` on is NaN or, of an integer type, holds mark 0; for
+ * infinities true may be said too. As fast as memory. */
 bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, int64_t n);
 
-/* Counts those of `n` elements from `first` on that hold mark 0 in `bytes` and mark 1 in `again`. */
-int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first, int64_t n,
-                           int64_t *ret_first_unwritten);
+/* Counts those of `n` elements from `first` on that hold mark 0 in `bytes` and mark 1 in
+ * `again`. */
+int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first,
+                           int64_t n, int64_t *ret_first_unwritten);
 
-/* The first of `n` elements from `first` on in which `a` and `b` differ by more than atol + rtol * |a|, or of which one is
- * NaN, or infinite, and the other is not the same; -1: none. As fast as memory where both hold the same, or float32 or
- * float64 that are near. */
-int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n, double atol,
-                     double rtol);
+/* The first of `n` elements from `first` on in which `a` and `b` differ by more than atol + rtol *
+ * |a|, or of which one is NaN, or infinite, and the other is not the same; -1: none. As fast as
+ * memory where both hold the same, or float32 or float64 that are near. */
+int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n,
+                     double atol, double rtol);
 
 #endif

@@ -7,7 +7,8 @@
 #include "agent/measure/team.h"
 #include "common/base/rng.h"
 
-/* Box and Muller, "A note on the generation of random normal deviates", 1958: two deviates from two uniforms. */
+/* Box and Muller, "A note on the generation of random normal deviates", 1958: two deviates from two
+ * uniforms. */
 static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, void *bytes) {
   for (int64_t i = 0; i < elements; i += 2) {
     double radius = sqrt(-2 * log(1 - rng_unit(rng))), angle = 2 * M_PI * rng_unit(rng);
@@ -29,7 +30,8 @@ static int64_t index_modulus(enum dtype dtype) {
   else if (dtype == DTYPE_FLOAT32)
     bits = 24;
   else if (dtype_size(dtype) < 8)
-    bits = 8 * (int)dtype_size(dtype) - (dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32);
+    bits = 8 * (int)dtype_size(dtype) -
+           (dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32);
   return (int64_t)1 << bits;
 }
 
@@ -42,13 +44,13 @@ struct filling {
 };
 
 /* Picks for each of `n` elements one of the first block's. */
-#define DEFINE_PICK(name, type)                                                                                        \
-  static void name(struct rng *rng, const type *block, int64_t n, type *elements) {                                    \
-    for (int64_t i = 0; i < n; i += 4) {                                                                               \
-      uint64_t bits = rng_next(rng);                                                                                   \
-      for (int64_t k = 0; k < 4 && i + k < n; k++)                                                                     \
-        elements[i + k] = block[bits >> 16 * k & (INPUTS_BLOCK - 1)];                                                  \
-    }                                                                                                                  \
+#define DEFINE_PICK(name, type)                                                                    \
+  static void name(struct rng *rng, const type *block, int64_t n, type *elements) {                \
+    for (int64_t i = 0; i < n; i += 4) {                                                           \
+      uint64_t bits = rng_next(rng);                                                               \
+      for (int64_t k = 0; k < 4 && i + k < n; k++)                                                 \
+        elements[i + k] = block[bits >> 16 * k & (INPUTS_BLOCK - 1)];                              \
+    }                                                                                              \
   }
 _Static_assert(INPUTS_BLOCK == 1 << 16, "a pick takes 16 bits");
 DEFINE_PICK(pick_8, uint8_t)
@@ -56,7 +58,8 @@ DEFINE_PICK(pick_16, uint16_t)
 DEFINE_PICK(pick_32, uint32_t)
 DEFINE_PICK(pick_64, uint64_t)
 
-static void normal_pick(enum dtype dtype, struct rng *rng, const char *block, int64_t n, char *elements) {
+static void normal_pick(enum dtype dtype, struct rng *rng, const char *block, int64_t n,
+                        char *elements) {
   switch (dtype_size(dtype)) {
   case 1:
     pick_8(rng, (const uint8_t *)block, n, (uint8_t *)elements);
@@ -105,7 +108,8 @@ static void bytes_repeat(char *bytes, size_t period, size_t size) {
     memcpy(bytes + at, bytes, size - at < period ? size - at : period);
 }
 
-void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements, uint64_t seed, void *bytes) {
+void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
+                 uint64_t seed, void *bytes) {
   size_t element = dtype_size(argument->dtype);
   if (argument->fill.kind == FILL_ZEROS || elements == 0) {
     memset(bytes, 0, (size_t)elements * element);

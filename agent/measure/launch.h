@@ -1,9 +1,10 @@
-/* What a launch of one config is: its geometry, its arguments, and whether the device can run it at all.
+/* What a launch of one config is: its geometry, its arguments, and whether the device can run it at
+ * all.
  *
- * The block comes from the manifest, else from the object's spec; with the dynamic memory and what the object needs
- * that gives the occupancy, which the grid's expressions may read. A grid counts programs: where the object runs in
- * clusters, a program is a cluster and its workgroups lie along x.
- * Memory: none. Threads: pure functions. */
+ * The block comes from the manifest, else from the object's spec; with the dynamic memory and what
+ * the object needs that gives the occupancy, which the grid's expressions may read. A grid counts
+ * programs: where the object runs in clusters, a program is a cluster and its workgroups lie along
+ * x. Memory: none. Threads: pure functions. */
 #ifndef WAVETUNE_AGENT_MEASURE_LAUNCH_H
 #define WAVETUNE_AGENT_MEASURE_LAUNCH_H
 
@@ -17,19 +18,21 @@ struct launch_plan {
   int64_t occupancy;               /* workgroups that a compute unit holds; CODE_UNKNOWN */
   int64_t lds_bytes;               /* of a workgroup, static and dynamic; CODE_UNKNOWN */
   size_t n_arguments;
-  size_t arguments[KERNEL_ARGUMENTS_MAX]; /* indices of the manifest's, in the order in which they are passed */
+  size_t arguments[KERNEL_ARGUMENTS_MAX]; /* indices of the manifest's, in the order in which they
+                                             are passed */
   size_t n_scratch;                       /* null pointers after them */
 };
 
-/* `scope` holds key, config, gpu_name and arch; the facts of launches are added to it. OUTCOME_CORRECT: *ret says how to
- * launch. OUTCOME_CONSTRAINTS: the device cannot run it, OUTCOME_RUNTIME: manifest and object do not go together; the
- * error says why. */
+/* `scope` holds key, config, gpu_name and arch; the facts of launches are added to it.
+ * OUTCOME_CORRECT: *ret says how to launch. OUTCOME_CONSTRAINTS: the device cannot run it,
+ * OUTCOME_RUNTIME: manifest and object do not go together; the error says why. */
 must_check enum outcome launch_plan_make(const struct device *device, const struct kernel *kernel,
-                                         const struct launch_spec *spec, struct scope *scope, struct launch_plan *ret,
-                                         struct error *error);
+                                         const struct launch_spec *spec, struct scope *scope,
+                                         struct launch_plan *ret, struct error *error);
 
-/* The share of the last round's slots that the plan's workgroups fill (grid_utilization of common/code/occupancy.h, with one
- * workgroup for each compute unit where the occupancy is not known); 0 in language c. Reads arch and compute_units. */
+/* The share of the last round's slots that the plan's workgroups fill (grid_utilization of
+ * common/code/occupancy.h, with one workgroup for each compute unit where the occupancy is not
+ * known); 0 in language c. Reads arch and compute_units. */
 double launch_utilization(const struct device *device, const struct launch_plan *plan);
 
 #endif

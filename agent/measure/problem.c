@@ -1,4 +1,5 @@
-/* Buffers, rotation and scalars of a kernel with a key on a device. Memory: see problem.h. Threads: one. */
+/* Buffers, rotation and scalars of a kernel with a key on a device. Memory: see problem.h. Threads:
+ * one. */
 #include "agent/measure/problem.h"
 
 #include "agent/device/cpu.h"
@@ -16,28 +17,34 @@ static bool scope_fill(const struct problem *problem, struct scope *scope, struc
          scope_add(scope, "arch", value_string(problem->device->arch), error);
 }
 
-static bool buffer_new(struct problem *problem, size_t size, struct device_buffer **ret_buffer, struct error *error) {
+static bool buffer_new(struct problem *problem, size_t size, struct device_buffer **ret_buffer,
+                       struct error *error) {
   return problem->device->ops->buffer_new(problem->device, size, ret_buffer, error);
 }
 
-static bool memory_suffices(const char *whose, size_t needed, size_t there_is, struct error *error) {
+static bool memory_suffices(const char *whose, size_t needed, size_t there_is,
+                            struct error *error) {
   if (!there_is || needed <= there_is)
     return true;
-  return error_set(error, "its buffers need %.2f GiB of %smemory and %.2f GiB are free; choose a smaller key",
-                   (double)needed / (1 << 30), whose, (double)there_is / (1 << 30));
+  return error_set(
+      error, "its buffers need %.2f GiB of %smemory and %.2f GiB are free; choose a smaller key",
+      (double)needed / (1 << 30), whose, (double)there_is / (1 << 30));
 }
 
-/* Copies of small operands lie close together, so that they fill the cache and not only its sets at page starts. */
+/* Copies of small operands lie close together, so that they fill the cache and not only its sets at
+ * page starts. */
 static size_t stride_of(size_t bytes) {
   size_t unit = bytes < PAGE ? CACHE_LINE : PAGE;
   return (bytes + unit - 1) / unit * unit;
 }
 
-/* Chooses how a cold regime is reached where `taken` bytes of the device's memory are used already, and returns how many
- * more it takes. */
-static size_t rotation_choose(struct problem *problem, const struct problem_options *options, size_t taken) {
+/* Chooses how a cold regime is reached where `taken` bytes of the device's memory are used already,
+ * and returns how many more it takes. */
+static size_t rotation_choose(struct problem *problem, const struct problem_options *options,
+                              size_t taken) {
   struct device_rotation *rotation = &problem->rotation;
-  size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes, total = 0;
+  size_t memory = problem->device->memory_bytes, displacement = problem->device->displacement_bytes,
+         total = 0;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     total += stride_of(problem->operands[i].bytes);
   rotation->n_copies = 1;
@@ -52,10 +59,11 @@ static size_t rotation_choose(struct problem *problem, const struct problem_opti
   return rotation->displace ? displacement : needed * total;
 }
 
-/* The config is not in scope: buffers are made once and shared by all configs. Their sizes are known before any is made:
- * a process that takes more than there is would be killed, and the baseline would be blamed. */
-static bool operands_size(struct problem *problem, const struct scope *scope, const struct problem_options *options,
-                          struct error *error) {
+/* The config is not in scope: buffers are made once and shared by all configs. Their sizes are
+ * known before any is made: a process that takes more than there is would be killed, and the
+ * baseline would be blamed. */
+static bool operands_size(struct problem *problem, const struct scope *scope,
+                          const struct problem_options *options, struct error *error) {
   size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     const struct argument *argument = &problem->kernel->arguments[i];
@@ -65,7 +73,8 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
     if (!argument_elements(argument, scope, &operand->elements, error))
       return false;
     operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
-    /* The checked one and what it is restored from; given, written, or both; the first that was written. */
+    /* The checked one and what it is restored from; given, written, or both; the first that was
+     * written. */
     size_t n = argument->access == ACCESS_READWRITE ? 2 : 1;
     bool is_held = argument->reference_entry && problem->reference;
     on_device += n * operand->bytes;
@@ -73,7 +82,8 @@ static bool operands_size(struct problem *problem, const struct scope *scope, co
   }
   bool is_on_host = problem->kernel->language == LANGUAGE_C; /* it runs in the host's memory */
   on_device += rotation_choose(problem, options, on_device + (is_on_host ? on_host : 0));
-  size_t host_needed = is_on_host ? on_device + on_host : on_host, host_free = is_on_host ? memory : cpu_memory_free();
+  size_t host_needed = is_on_host ? on_device + on_host : on_host,
+         host_free = is_on_host ? memory : cpu_memory_free();
   if ((!is_on_host && !memory_suffices("the device's ", on_device, memory, error)) ||
       !memory_suffices(is_on_host ? "" : "the host's ", host_needed, host_free, error))
     return false;
@@ -103,17 +113,21 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
   }
   operand->given = host_buffer_new(problem, operand->bytes);
   inputs_fill(argument, i, operand->elements, seed, operand->given);
-  if (!ops->upload(problem->device, operand->checked->address, operand->given, operand->bytes, error))
+  if (!ops->upload(problem->device, operand->checked->address, operand->given, operand->bytes,
+                   error))
     return false;
   if (argument->access == ACCESS_READ)
     return !problem->device->has_fingerprint ||
-           ops->fingerprint(problem->device, operand->checked->address, operand->bytes, &operand->filled, error);
+           ops->fingerprint(problem->device, operand->checked->address, operand->bytes,
+                            &operand->filled, error);
   return buffer_new(problem, operand->bytes, &operand->pristine, error) &&
-         ops->copy(problem->device, operand->pristine->address, operand->checked->address, operand->bytes, error);
+         ops->copy(problem->device, operand->pristine->address, operand->checked->address,
+                   operand->bytes, error);
 }
 
 /* Copies of a copy, twice as many each time: small operands have a hundred thousand of them. */
-static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies, struct error *error) {
+static bool copies_new(struct problem *problem, struct operand *operand, size_t n_copies,
+                       struct error *error) {
   const struct device_ops *ops = problem->device->ops;
   size_t stride = stride_of(operand->bytes);
   if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
@@ -139,7 +153,8 @@ static bool rotation_new(struct problem *problem, struct error *error) {
     if (!operand->checked)
       continue;
     if (rotation->n_copies > 1 && !copies_new(problem, operand, rotation->n_copies, error))
-      return error_prefix(error, "cold copies of argument \"%s\": ", problem->kernel->arguments[i].name);
+      return error_prefix(error,
+                          "cold copies of argument \"%s\": ", problem->kernel->arguments[i].name);
     rotation->operands[rotation->n_operands++] = (struct device_operand){
         .pointer = &problem->pointers[i],
         .base = operand->copies ? operand->copies->address : operand->checked->address,
@@ -156,8 +171,8 @@ static bool config_scope_fill(const struct problem *problem, uint64_t config, st
   return scope_fill(problem, scope, error) && space_scope_add(problem->space, config, scope, error);
 }
 
-static bool scalars_evaluate(const struct problem *problem, const struct scope *scope, uint64_t *scalars,
-                             struct error *error) {
+static bool scalars_evaluate(const struct problem *problem, const struct scope *scope,
+                             uint64_t *scalars, struct error *error) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     if (!problem->kernel->arguments[i].is_buffer &&
         !scalar_store(&problem->kernel->arguments[i], scope, &scalars[i], error))
@@ -170,19 +185,22 @@ static void expectations_compute(struct problem *problem, uint64_t seed) {
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     problem->host_pointers[i] = operand->given ? operand->given : operand->room;
-    problem->host_arguments[i] = problem->kernel->arguments[i].is_buffer ? (void *)&problem->host_pointers[i]
-                                                                         : (void *)&problem->host_scalars[i];
+    problem->host_arguments[i] = problem->kernel->arguments[i].is_buffer
+                                     ? (void *)&problem->host_pointers[i]
+                                     : (void *)&problem->host_scalars[i];
   }
   for (size_t i = 0; i < problem->kernel->n_arguments && problem->reference; i++)
     if (problem->kernel->arguments[i].reference_entry)
-      expectation_compute(problem->reference, i, problem->operands[i].elements, problem->kernel->reference.samples,
-                          seed, problem->host_arguments, &problem->operands[i].expected);
+      expectation_compute(problem->reference, i, problem->operands[i].elements,
+                          problem->kernel->reference.samples, seed, problem->host_arguments,
+                          &problem->operands[i].expected);
 }
 
 static bool instruction_flush_set(struct device *device, const char *object, struct error *error) {
   if (!device->ops->instruction_flush_set)
-    return error_set(error, "the back end %s cannot flush instruction caches; leave \"instruction_flush\" out",
-                     device->ops->backend);
+    return error_set(
+        error, "the back end %s cannot flush instruction caches; leave \"instruction_flush\" out",
+        device->ops->backend);
   return device->ops->instruction_flush_set(device, object, error);
 }
 
@@ -193,11 +211,13 @@ static void fingerprint_set(struct device *device, const char *object) {
     log_warning("device: outputs are copied to the host to be compared: %s", error.message);
 }
 
-bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key, const struct space *space,
-                 struct reference *reference, const struct problem_options *options, struct problem **ret_problem,
+bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key,
+                 const struct space *space, struct reference *reference,
+                 const struct problem_options *options, struct problem **ret_problem,
                  struct error *error) {
   cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
-  *problem = (struct problem){.device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
+  *problem = (struct problem){
+      .device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
   struct scope scope = {0}, baseline_scope = {0};
   if (options->is_cold && options->instruction_flush &&
       !instruction_flush_set(device, options->instruction_flush, error))
@@ -210,7 +230,8 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
     if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
       return false;
   if (!config_scope_fill(problem, options->baseline, &baseline_scope, error) ||
-      !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) || !rotation_new(problem, error))
+      !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) ||
+      !rotation_new(problem, error))
     return false;
   int64_t start = clock_monotonic_ns();
   expectations_compute(problem, options->seed);
@@ -243,25 +264,29 @@ static void candidate_bind(struct problem *problem, struct candidate *candidate)
   for (size_t i = 0; i < plan->n_arguments; i++) {
     size_t k = plan->arguments[i];
     bool is_buffer = problem->kernel->arguments[k].is_buffer;
-    candidate->arguments[i] = is_buffer ? (void *)&problem->pointers[k] : (void *)&candidate->scalars[k];
+    candidate->arguments[i] =
+        is_buffer ? (void *)&problem->pointers[k] : (void *)&candidate->scalars[k];
   }
   for (size_t i = 0; i < plan->n_scratch; i++)
     candidate->arguments[plan->n_arguments + i] = (void *)&candidate->scratch;
 }
 
 enum outcome candidate_load(struct problem *problem, uint64_t config, const char *object,
-                            const struct launch_spec *spec, struct candidate **ret_candidate, struct error *error) {
+                            const struct launch_spec *spec, struct candidate **ret_candidate,
+                            struct error *error) {
   struct scope scope = {0};
   cleanup_free struct candidate *candidate = xcalloc(1, sizeof *candidate);
   candidate->config = config;
   if (!config_scope_fill(problem, config, &scope, error) ||
       !scalars_evaluate(problem, &scope, candidate->scalars, error))
     return OUTCOME_RUNTIME;
-  enum outcome outcome = launch_plan_make(problem->device, problem->kernel, spec, &scope, &candidate->plan, error);
+  enum outcome outcome =
+      launch_plan_make(problem->device, problem->kernel, spec, &scope, &candidate->plan, error);
   if (outcome != OUTCOME_CORRECT)
     return outcome;
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
-  if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module, error)) {
+  if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module,
+                                         error)) {
     problem_ask_device(problem, false);
     return OUTCOME_RUNTIME;
   }
@@ -286,8 +311,9 @@ void candidate_free(struct problem *problem, struct candidate *candidate) {
 }
 
 struct device_launch candidate_launch(struct candidate *candidate) {
-  return (struct device_launch){
-      .module = candidate->module, .geometry = candidate->plan.geometry, .arguments = candidate->arguments};
+  return (struct device_launch){.module = candidate->module,
+                                .geometry = candidate->plan.geometry,
+                                .arguments = candidate->arguments};
 }
 
 void problem_ask_device(struct problem *problem, bool was_launched) {
@@ -307,9 +333,11 @@ bool problem_reset(struct problem *problem, int mark, struct error *error) {
       continue;
     void *to = problem->pointers[i] = operand->checked->address;
     if (argument->access == ACCESS_WRITE
-            ? !ops->fill(problem->device, to, element_mark(argument->dtype, mark), operand->bytes, error)
+            ? !ops->fill(problem->device, to, element_mark(argument->dtype, mark), operand->bytes,
+                         error)
             : argument->access == ACCESS_READWRITE &&
-                  !ops->copy(problem->device, to, operand->pristine->address, operand->bytes, error))
+                  !ops->copy(problem->device, to, operand->pristine->address, operand->bytes,
+                             error))
       return false;
   }
   return true;

@@ -1,5 +1,5 @@
-/* Running a race: who is sampled when, who is told, when it ends. What the samples say is race_statistics.c's.
- * Memory: see race.h. Threads: one. */
+/* Running a race: who is sampled when, who is told, when it ends. What the samples say is
+ * race_statistics.c's. Memory: see race.h. Threads: one. */
 #include "agent/measure/race.h"
 
 #include <math.h>
@@ -41,7 +41,9 @@ static void take(const struct running *running, uint64_t config) {
   running->listener->take(running->listener->context, config);
 }
 
-static bool is_over(const struct running *running) { return running->problem->is_spoiled || running->is_unheard; }
+static bool is_over(const struct running *running) {
+  return running->problem->is_spoiled || running->is_unheard;
+}
 
 static bool is_budget_spent(struct running *running) {
   running->race->device_ns = clock_monotonic_ns() - running->start_ns;
@@ -112,8 +114,8 @@ static bool baseline_time(struct running *running, struct device_timing *timing)
   return !running->problem->is_spoiled;
 }
 
-/* In the order of trial: those behind are compared with the best of those before. Once the budget is spent the rest
- * leaves. */
+/* In the order of trial: those behind are compared with the best of those before. Once the budget
+ * is spent the rest leaves. */
 static void warm_up_all(struct running *running) {
   double best_us = running->baseline->estimate_us;
   if (running->limits->best_ratio > 0)
@@ -199,8 +201,9 @@ static void block_time_one_by_one(struct running *running, struct block *block) 
 
 static void block_run(struct running *running, struct block *block) {
   for (size_t k = 0; k < block->n; k++)
-    block->timings[k] = timed_sample(
-        running->problem, block->places[k] == ORDER_BASELINE ? running->baseline : &running->configs[block->places[k]]);
+    block->timings[k] = timed_sample(running->problem, block->places[k] == ORDER_BASELINE
+                                                           ? running->baseline
+                                                           : &running->configs[block->places[k]]);
   if (!block_time_at_once(running, block) && !is_over(running))
     block_time_one_by_one(running, block);
   for (size_t k = 0; k < block->n && !is_over(running); k++) {
@@ -215,17 +218,20 @@ static void block_run(struct running *running, struct block *block) {
 static void round_pair(struct running *running, int64_t spent_ns) {
   double total_us = 0;
   qsort(running->baselines, running->n_baselines, sizeof *running->baselines, compare_doubles);
-  double baseline_us =
-      (running->baselines[(running->n_baselines - 1) / 2] + running->baselines[running->n_baselines / 2]) / 2;
+  double baseline_us = (running->baselines[(running->n_baselines - 1) / 2] +
+                        running->baselines[running->n_baselines / 2]) /
+                       2;
   for (size_t i = 0; i < running->n; i++)
     if (running->is_in[i])
-      total_us += running->configs[i].samples_us[running->race->n_rounds] * running->configs[i].calls;
+      total_us +=
+          running->configs[i].samples_us[running->race->n_rounds] * running->configs[i].calls;
   for (size_t i = 0; i < running->n; i++) {
     struct timed *timed = &running->configs[i];
     if (!running->is_in[i])
       continue;
     timed->baseline_us[timed->n - 1] = fmax(baseline_us, VERDICT_US_MIN);
-    timed->device_ns += (int64_t)((double)spent_ns * timed->samples_us[timed->n - 1] * timed->calls / total_us);
+    timed->device_ns +=
+        (int64_t)((double)spent_ns * timed->samples_us[timed->n - 1] * timed->calls / total_us);
   }
 }
 
@@ -240,14 +246,16 @@ static void round_run(struct running *running) {
   else
     race_order_draw(&running->order, &running->rng, running->is_in, running->n);
   running->n_baselines = 0;
-  for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running); begin = order->ends[b++]) {
+  for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running);
+       begin = order->ends[b++]) {
     struct block block = {.n = order->ends[b] - begin, .places = order->places + begin};
     block_run(running, &block);
   }
   if (is_over(running))
     return;
   round_pair(running, clock_monotonic_ns() - start);
-  running->clocks[race->n_rounds++] = running->problem->device->ops->clock_mhz(running->problem->device);
+  running->clocks[race->n_rounds++] =
+      running->problem->device->ops->clock_mhz(running->problem->device);
   clock_look(running);
 }
 

@@ -1,23 +1,27 @@
 /* A race: configs timed against one another in rounds until it is decided which of them can win.
  *
- * A round (race_order.h) is a randomised complete block: every config still in is sampled once, in random order, and amid
- * at most RACE_BLOCK of them the baseline, at least RACE_BASELINES times in all. Sample i of every config is from round i,
- * so that index i pairs across configs too; baseline_us[i] is the median of the baseline's samples of that round: a single
- * slow one would make all that are paired with it look fast, and of the few samples of a screen the median cannot undo it.
- * A block is given to the device at once and read once, unless the device is synchronous or the race serial: then each
- * sample is given alone, in a turn of its own.
+ * A round (race_order.h) is a randomised complete block: every config still in is sampled once, in
+ * random order, and amid at most RACE_BLOCK of them the baseline, at least RACE_BASELINES times in
+ * all. Sample i of every config is from round i, so that index i pairs across configs too;
+ * baseline_us[i] is the median of the baseline's samples of that round: a single slow one would
+ * make all that are paired with it look fast, and of the few samples of a screen the median cannot
+ * undo it. A block is given to the device at once and read once, unless the device is synchronous
+ * or the race serial: then each sample is given alone, in a turn of its own.
  *
  * After each round configs are judged (race_statistics.h). A config
- * - is far, and leaves after the first round, when it took more than RACE_FAR times the best of that round, and had done so
- *   when it was warmed up too: one slow sample can be the machine's;
+ * - is far, and leaves after the first round, when it took more than RACE_FAR times the best of
+ *   that round, and had done so when it was warmed up too: one slow sample can be the machine's;
  * - is behind, and leaves, when the lower bound of its ratio to the best is above 1 + margin;
- * - is decided when its interval lies below 1 + margin, or is narrower than precision to either side.
- * The race ends when every config in it is decided, at rounds_max, or with the round that spends the budget; a budget that
- * is spent before the first round still gives one to those that are warmed up then. A race that is to be whole takes
- * rounds_min rounds of every config in any case.
- * `best_ratio` is a runner that is not here: the least ratio to the baseline that other leases or batches saw.
+ * - is decided when its interval lies below 1 + margin, or is narrower than precision to either
+ *   side.
+ * The race ends when every config in it is decided, at rounds_max, or with the round that spends
+ * the budget; a budget that is spent before the first round still gives one to those that are
+ * warmed up then. A race that is to be whole takes rounds_min rounds of every config in any case.
+ * `best_ratio` is a runner that is not here: the least ratio to the baseline that other leases or
+ * batches saw.
  *
- * Rounds in which the clock was below RACE_CLOCK of its median are rejected: they are dropped from all configs at the end.
+ * Rounds in which the clock was below RACE_CLOCK of its median are rejected: they are dropped from
+ * all configs at the end.
  *
  * Memory: a timed config owns its arrays. Threads: one. */
 #ifndef WAVETUNE_AGENT_MEASURE_RACE_H
@@ -25,9 +29,10 @@
 
 #include "agent/measure/problem.h"
 
-/* A sample lasts at least so long: a shorter kernel is called several times in it. A call's time varies by half a microsecond
- * or so whatever it does (softmax on an H200: docs/measurements.md), and what surrounds a sample takes longer than 20 us: in
- * samples of so long a kernel of 5 us varied by 4 %. */
+/* A sample lasts at least so long: a shorter kernel is called several times in it. A call's time
+ * varies by half a microsecond or so whatever it does (softmax on an H200: docs/measurements.md),
+ * and what surrounds a sample takes longer than 20 us: in samples of so long a kernel of 5 us
+ * varied by 4 %. */
 #define SAMPLE_US 60
 #define SLOW_US 20 /* from here on a single call tells whether a config is far behind */
 #define RACE_BLOCK 8
@@ -41,8 +46,8 @@
 struct race_limits {
   size_t rounds_min; /* before a config that is not far may leave; >= 1 */
   size_t rounds_max;
-  double margin;     /* >= 0; INFINITY: none leaves */
-  double precision;  /* of the logarithm of a ratio: 0.01 is 1 %; 0: rounds_max rounds in any case */
+  double margin;    /* >= 0; INFINITY: none leaves */
+  double precision; /* of the logarithm of a ratio: 0.01 is 1 %; 0: rounds_max rounds in any case */
   int64_t device_us; /* that may be spent, warm-up included; 0: no bound */
   double best_ratio; /* 0: none known */
   bool is_serial;
@@ -50,7 +55,14 @@ struct race_limits {
 };
 
 /* Why sampling ended. */
-enum race_end { RACE_END_FAR, RACE_END_BEHIND, RACE_END_DECIDED, RACE_END_ROUNDS, RACE_END_BUDGET, RACE_END_FAILED };
+enum race_end {
+  RACE_END_FAR,
+  RACE_END_BEHIND,
+  RACE_END_DECIDED,
+  RACE_END_ROUNDS,
+  RACE_END_BUDGET,
+  RACE_END_FAILED
+};
 const char *race_end_name(enum race_end end); /* "far", "behind", … */
 
 struct timed {
@@ -75,23 +87,26 @@ struct race {
   bool is_over_budget;
 };
 
-/* Who is told of a race. `take`: before a config, the baseline or a block (RACE_NOBODY) runs, so that a hang has a
- * culprit. `left`: as soon as a config's sampling has ended, for every config exactly once, unless the problem was spoiled
- * for it by another; may be NULL. A config that leaves early is told with the rounds that count so far. */
+/* Who is told of a race. `take`: before a config, the baseline or a block (RACE_NOBODY) runs, so
+ * that a hang has a culprit. `left`: as soon as a config's sampling has ended, for every config
+ * exactly once, unless the problem was spoiled for it by another; may be NULL. A config that leaves
+ * early is told with the rounds that count so far. */
 struct race_listener {
   void *context;
   void (*take)(void *context, uint64_t config);
-  bool (*left)(void *context, struct timed *timed); /* false: nobody listens any more, the race ends */
+  bool (*left)(void *context,
+               struct timed *timed); /* false: nobody listens any more, the race ends */
 };
 
-/* Runs a config for at least warm_up_us, but once only where that shows that it is slower than `enough_us` a call (0: no
- * such bound), and learns how many calls make a sample. */
-must_check bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us, double enough_us,
-                              struct error *error);
+/* Runs a config for at least warm_up_us, but once only where that shows that it is slower than
+ * `enough_us` a call (0: no such bound), and learns how many calls make a sample. */
+must_check bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us,
+                              double enough_us, struct error *error);
 
-/* Races the n configs, loaded, checked, in the order in which they are tried first. `baseline` was warmed up. Ends when the
- * problem is spoiled: whose turn it was is told, and nothing is told of those whose samples are then not complete. A block
- * that the device refuses without being spoiled by it is run again one by one, so that who was refused is known. */
+/* Races the n configs, loaded, checked, in the order in which they are tried first. `baseline` was
+ * warmed up. Ends when the problem is spoiled: whose turn it was is told, and nothing is told of
+ * those whose samples are then not complete. A block that the device refuses without being spoiled
+ * by it is run again one by one, so that who was refused is known. */
 void race_run(struct problem *problem, struct timed *baseline, struct timed *configs, size_t n,
               const struct race_limits *limits, uint64_t seed, const struct race_listener *listener,
               struct race *ret_race);

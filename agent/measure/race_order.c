@@ -50,12 +50,14 @@ static bool block_has_config(const size_t *places, size_t begin, size_t end, con
 }
 
 void race_order_reverse(struct race_order *order, const bool *is_in) {
-  size_t n_blocks = order->n_blocks, n_places = n_blocks ? order->ends[n_blocks - 1] : 0, end = 0, n_with = 0;
+  size_t n_blocks = order->n_blocks, n_places = n_blocks ? order->ends[n_blocks - 1] : 0, end = 0,
+         n_with = 0;
   cleanup_free size_t *places = xmemdup(order->places, n_places * sizeof *places);
   cleanup_free size_t *ends = xmemdup(order->ends, n_blocks * sizeof *ends);
   for (size_t block = 0; block < n_blocks; block++)
     n_with += block_has_config(places, block ? ends[block - 1] : 0, ends[block], is_in);
-  size_t n_spare = n_with < RACE_BASELINES ? RACE_BASELINES - n_with : 0; /* blocks of the baseline alone */
+  size_t n_spare =
+      n_with < RACE_BASELINES ? RACE_BASELINES - n_with : 0; /* blocks of the baseline alone */
   order->n_blocks = 0;
   for (size_t block = n_blocks; block-- > 0;) {
     size_t begin = block ? ends[block - 1] : 0;

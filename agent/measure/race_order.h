@@ -1,9 +1,10 @@
 /* The order of a round: blocks of at most RACE_BLOCK configs, each with one sample of the baseline.
  *
- * Round 2k is drawn: the configs in random order, cut into blocks of like size, and the baseline at a random place of each.
- * Round 2k + 1 is round 2k in reverse, so that each config comes as often before its baseline as behind it, and
- * what changes steadily meanwhile falls on all alike; who has left since is left out, and a block with nobody else. A round
- * has at least RACE_BASELINES blocks, if need be of the baseline alone.
+ * Round 2k is drawn: the configs in random order, cut into blocks of like size, and the baseline at
+ * a random place of each. Round 2k + 1 is round 2k in reverse, so that each config comes as often
+ * before its baseline as behind it, and what changes steadily meanwhile falls on all alike; who has
+ * left since is left out, and a block with nobody else. A round has at least RACE_BASELINES blocks,
+ * if need be of the baseline alone.
  *
  * Memory: an order owns its arrays. Threads: pure functions. */
 #ifndef WAVETUNE_AGENT_MEASURE_RACE_ORDER_H

@@ -17,9 +17,12 @@ static void sort(double *values, size_t n) { qsort(values, n, sizeof *values, co
 
 /* Of sorted values; n >= 1. */
 static double median_lower(const double *values, size_t n) { return values[(n - 1) / 2]; }
-static double median(const double *values, size_t n) { return (median_lower(values, n) + values[n / 2]) / 2; }
+static double median(const double *values, size_t n) {
+  return (median_lower(values, n) + values[n / 2]) / 2;
+}
 
-/* Turns `values` into their absolute deviations from `center`, sorted, and returns the median of those. */
+/* Turns `values` into their absolute deviations from `center`, sorted, and returns the median of
+ * those. */
 static double deviations_median(double *values, size_t n, double center) {
   for (size_t i = 0; i < n; i++)
     values[i] = fabs(values[i] - center);
@@ -37,7 +40,8 @@ double race_spread_sigma(const struct race_spread *spread) {
 
 static void spread_add(struct race_spread *spread, const struct timed *const *in, size_t n) {
   size_t round = in[0]->n - 1, m = n + 1;
-  cleanup_free double *scratch = xcalloc(m, sizeof *scratch), *differences = xcalloc(m, sizeof *differences);
+  cleanup_free double *scratch = xcalloc(m, sizeof *scratch),
+                      *differences = xcalloc(m, sizeof *differences);
   differences[n] = log(in[0]->baseline_us[round] / in[0]->baseline_us[round - 1]);
   for (size_t i = 0; i < n; i++)
     differences[i] = log(in[i]->samples_us[round] / in[i]->samples_us[round - 1]);
@@ -56,7 +60,8 @@ struct leader {
   double log_ratio;          /* to the baseline */
 };
 
-static struct leader leader_find(const struct timed *const *in, size_t n, double best_ratio, double *scratch) {
+static struct leader leader_find(const struct timed *const *in, size_t n, double best_ratio,
+                                 double *scratch) {
   struct leader leader = {NULL, best_ratio > 0 ? log(best_ratio) : INFINITY};
   for (size_t i = 0; i < n; i++) {
     for (size_t r = 0; r < in[i]->n; r++)
@@ -79,29 +84,36 @@ struct distance {
   double half; /* width of its interval */
 };
 
-static struct distance distance_to(const struct leader *leader, const struct timed *timed, double sigma,
-                                   double *scratch) {
+static struct distance distance_to(const struct leader *leader, const struct timed *timed,
+                                   double sigma, double *scratch) {
   size_t n = timed->n;
   for (size_t r = 0; r < n; r++)
-    scratch[r] = leader->timed ? log(timed->samples_us[r] / leader->timed->samples_us[r])
-                               : log(timed->samples_us[r] / timed->baseline_us[r]) - leader->log_ratio;
+    scratch[r] = leader->timed
+                     ? log(timed->samples_us[r] / leader->timed->samples_us[r])
+                     : log(timed->samples_us[r] / timed->baseline_us[r]) - leader->log_ratio;
   sort(scratch, n);
   struct distance distance = {median_lower(scratch, n), median(scratch, n), 0};
   double freedom = (double)n - 1;
-  double own = MAD_TO_SIGMA * deviations_median(scratch, n, distance.median) * sqrt((double)n / freedom);
-  double variance = (RACE_PRIOR_ROUNDS * 2 * sigma * sigma + freedom * own * own) / (RACE_PRIOR_ROUNDS + freedom);
-  double rounding = rounding_variance(timed) + (leader->timed ? rounding_variance(leader->timed) : 0);
+  double own =
+      MAD_TO_SIGMA * deviations_median(scratch, n, distance.median) * sqrt((double)n / freedom);
+  double variance =
+      (RACE_PRIOR_ROUNDS * 2 * sigma * sigma + freedom * own * own) / (RACE_PRIOR_ROUNDS + freedom);
+  double rounding =
+      rounding_variance(timed) + (leader->timed ? rounding_variance(leader->timed) : 0);
   distance.half = RACE_Z * MEDIAN_ERROR * sqrt(fmax(variance, rounding) / (double)n);
   return distance;
 }
 
-static enum race_standing standing_of(const struct distance *distance, const struct race_limits *limits) {
+static enum race_standing standing_of(const struct distance *distance,
+                                      const struct race_limits *limits) {
   double margin = log1p(limits->margin);
   if (distance->lower_median - distance->half > margin)
     return STANDING_BEHIND;
   /* Without a margin no side of it decides. */
   bool is_within = isfinite(margin) && distance->median + distance->half <= margin;
-  return limits->precision > 0 && (is_within || distance->half < limits->precision) ? STANDING_DECIDED : STANDING_OPEN;
+  return limits->precision > 0 && (is_within || distance->half < limits->precision)
+             ? STANDING_DECIDED
+             : STANDING_OPEN;
 }
 
 static double first_us(const struct timed *timed) {
@@ -109,7 +121,8 @@ static double first_us(const struct timed *timed) {
   return timed->estimate_us > 0 && timed->estimate_us < sample_us ? timed->estimate_us : sample_us;
 }
 
-static void far_find(const struct timed *const *in, size_t n, double best_ratio, enum race_standing *standings) {
+static void far_find(const struct timed *const *in, size_t n, double best_ratio,
+                     enum race_standing *standings) {
   double best_us = INFINITY;
   for (size_t i = 0; i < n; i++)
     best_us = fmin(best_us, in[i]->samples_us[0]);
@@ -120,8 +133,8 @@ static void far_find(const struct timed *const *in, size_t n, double best_ratio,
   }
 }
 
-void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n, const struct race_limits *limits,
-                enum race_standing *standings) {
+void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n,
+                const struct race_limits *limits, enum race_standing *standings) {
   for (size_t i = 0; i < n; i++)
     standings[i] = STANDING_OPEN;
   if (!n || (!isfinite(limits->margin) && limits->precision <= 0))

@@ -1,24 +1,30 @@
-/* What the samples of a race say so far: who leaves, who needs no more rounds. Pure: no device, no clock.
+/* What the samples of a race say so far: who leaves, who needs no more rounds. Pure: no device, no
+ * clock.
  *
  * x[i][r] is the logarithm of config i's sample in round r, b[r] that of the baseline's.
- * - The best is the config with the least median over r of x - b, or `best_ratio` where that is less.
- * - The distance of i to the best j is the median over r of d[r] = x[i][r] - x[j][r] (against `best_ratio`: of
- *   x[i][r] - b[r] - log best_ratio): paired in a round, so that what slows a whole round down cancels.
- * - Few rounds tell little of one config's own spread, so most of it is pooled. Between neighbouring rounds each config and
- *   the baseline differ by u = x[i][r] - x[i][r - 1]; what is left of u after its median over all m of them is
- *   their noise alone, of variance 2 (1 - 1/m) s^2. So s = 1.4826 * median |u - median u| / sqrt(2 (1 - 1/m)), over all
- *   rounds and configs. The median absolute deviation over 0.6745 is the standard deviation of a normal distribution, and
- *   spikes in less than half of the samples do not move it far (Rousseeuw and Croux, "Alternatives to the median absolute
- *   deviation", 1993). Differences need no estimate of each config's centre, which two or three rounds do not give.
- * - A config noisier than the others shows in t = 1.4826 * median |d - median d| * sqrt(n / (n - 1)), its own spread in n
- *   rounds. The variance of its d is moderated as in Smyth, "Linear models and empirical Bayes methods for assessing
- *   differential expression", 2004, with RACE_PRIOR_ROUNDS degrees of freedom for what is pooled:
- *   v = (RACE_PRIOR_ROUNDS * 2 s^2 + (n - 1) t^2) / (RACE_PRIOR_ROUNDS + n - 1), but not less than what the timer's resolution
- *   leaves in both samples: (RACE_RESOLUTION_US / interval)^2 / 12 each, the variance of rounding.
- * - The standard error of a median of n normal values is sqrt(pi / 2) * sqrt(v / n), 1.2533 times that of the mean; the
- *   interval is the distance -+ RACE_Z of it.
- * - Spikes only make samples slower. To be behind, a config must be so by the lower median of d, the lesser of the middle
- *   two: one slow sample of two does not send the best away.
+ * - The best is the config with the least median over r of x - b, or `best_ratio` where that is
+ *   less.
+ * - The distance of i to the best j is the median over r of d[r] = x[i][r] - x[j][r] (against
+ *   `best_ratio`: of x[i][r] - b[r] - log best_ratio): paired in a round, so that what slows a
+ *   whole round down cancels.
+ * - Few rounds tell little of one config's own spread, so most of it is pooled. Between
+ *   neighbouring rounds each config and the baseline differ by u = x[i][r] - x[i][r - 1]; what is
+ *   left of u after its median over all m of them is their noise alone, of variance 2 (1 - 1/m)
+ *   s^2. So s = 1.4826 * median |u - median u| / sqrt(2 (1 - 1/m)), over all rounds and configs.
+ *   The median absolute deviation over 0.6745 is the standard deviation of a normal distribution,
+ *   and spikes in less than half of the samples do not move it far (Rousseeuw and Croux,
+ *   "Alternatives to the median absolute deviation", 1993). Differences need no estimate of each
+ *   config's centre, which two or three rounds do not give.
+ * - A config noisier than the others shows in t = 1.4826 * median |d - median d| * sqrt(n / (n -
+ *   1)), its own spread in n rounds. The variance of its d is moderated as in Smyth, "Linear models
+ *   and empirical Bayes methods for assessing differential expression", 2004, with
+ *   RACE_PRIOR_ROUNDS degrees of freedom for what is pooled: v = (RACE_PRIOR_ROUNDS * 2 s^2 + (n -
+ *   1) t^2) / (RACE_PRIOR_ROUNDS + n - 1), but not less than what the timer's resolution leaves in
+ *   both samples: (RACE_RESOLUTION_US / interval)^2 / 12 each, the variance of rounding.
+ * - The standard error of a median of n normal values is sqrt(pi / 2) * sqrt(v / n), 1.2533 times
+ *   that of the mean; the interval is the distance -+ RACE_Z of it.
+ * - Spikes only make samples slower. To be behind, a config must be so by the lower median of d,
+ *   the lesser of the middle two: one slow sample of two does not send the best away.
  *
  * Memory: a spread owns its array. Threads: pure functions. */
 #ifndef WAVETUNE_AGENT_MEASURE_RACE_STATISTICS_H
@@ -26,13 +32,16 @@
 
 #include "agent/measure/race.h"
 
-#define RACE_Z 3.0 /* half width of an interval in standard errors: many configs are judged many times */
+/* half width of an interval in standard errors: many configs are judged many times */
+#define RACE_Z 3.0
 #define RACE_PRIOR_ROUNDS 10
-#define RACE_RESOLUTION_US 0.5 /* of events, as CUDA's runtime documents it for cudaEventElapsedTime */
+/* of events, as CUDA's runtime documents it for cudaEventElapsedTime */
+#define RACE_RESOLUTION_US 0.5
 
 enum race_standing { STANDING_OPEN, STANDING_DECIDED, STANDING_FAR, STANDING_BEHIND };
 
-/* What is left of the differences between neighbouring rounds, scaled to the noise of one sample. */
+/* What is left of the differences between neighbouring rounds, scaled to the noise of one
+ * sample. */
 struct race_spread {
   size_t n, capacity;
   double *residuals; /* absolute */
@@ -40,10 +49,10 @@ struct race_spread {
 void race_spread_release(struct race_spread *spread);
 #define cleanup_race_spread __attribute__((cleanup(race_spread_release)))
 
-/* Adds a round that ended to the spread, where it is not the first, and says how each of the `n` configs still in stands.
- * All have the same number of samples, at least one. */
-void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n, const struct race_limits *limits,
-                enum race_standing *standings);
+/* Adds a round that ended to the spread, where it is not the first, and says how each of the `n`
+ * configs still in stands. All have the same number of samples, at least one. */
+void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n,
+                const struct race_limits *limits, enum race_standing *standings);
 
 /* s of above; 0 before the second round. */
 double race_spread_sigma(const struct race_spread *spread);

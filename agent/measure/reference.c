@@ -1,4 +1,5 @@
-/* References: a shared object of the host, or a socket to a process that has one, and the elements that it is asked for.
+/* References: a shared object of the host, or a socket to a process that has one, and the elements
+ * that it is asked for.
  *
  * Memory: see reference.h. Threads: one. */
 #include "agent/measure/reference.h"
@@ -29,7 +30,8 @@ struct reference_host {
   uint64_t scalars[KERNEL_ARGUMENTS_MAX];
 };
 
-/* A buffer's size in bytes is added up, so that too large a key is refused before any memory is taken. */
+/* A buffer's size in bytes is added up, so that too large a key is refused before any memory is
+ * taken. */
 static bool buffers_size(const struct kernel *kernel, const struct scope *scope, int64_t *elements,
                          struct error *error) {
   size_t bytes = 0, there_is = cpu_memory_free();
@@ -41,23 +43,27 @@ static bool buffers_size(const struct kernel *kernel, const struct scope *scope,
   }
   return !there_is || bytes <= there_is ||
          error_set(error,
-                   "its buffers need %.2f GiB of memory for the reference and %.2f GiB are free; choose a smaller key",
+                   "its buffers need %.2f GiB of memory for the reference and %.2f GiB are free; "
+                   "choose a smaller key",
                    (double)bytes / (1 << 30), (double)there_is / (1 << 30));
 }
 
-static bool scopes_fill(const struct key *key, const struct space *space, uint64_t config, const char *gpu_name,
-                        const char *arch, struct scope *shared, struct scope *of_config, struct error *error) {
+static bool scopes_fill(const struct key *key, const struct space *space, uint64_t config,
+                        const char *gpu_name, const char *arch, struct scope *shared,
+                        struct scope *of_config, struct error *error) {
   struct scope *const scopes[] = {shared, of_config};
   for (size_t i = 0; i < ARRAY_LENGTH(scopes); i++) {
-    if (!key_scope_add(key, scopes[i], error) || !scope_add(scopes[i], "gpu_name", value_string(gpu_name), error) ||
+    if (!key_scope_add(key, scopes[i], error) ||
+        !scope_add(scopes[i], "gpu_name", value_string(gpu_name), error) ||
         !scope_add(scopes[i], "arch", value_string(arch), error))
       return false;
   }
   return space_scope_add(space, config, of_config, error);
 }
 
-bool reference_host_new(const struct kernel *kernel, const struct key *key, const struct space *space, uint64_t config,
-                        const char *gpu_name, const char *arch, uint64_t seed, struct reference_host **ret_host,
+bool reference_host_new(const struct kernel *kernel, const struct key *key,
+                        const struct space *space, uint64_t config, const char *gpu_name,
+                        const char *arch, uint64_t seed, struct reference_host **ret_host,
                         struct error *error) {
   struct scope shared = {0}, of_config = {0};
   int64_t elements[KERNEL_ARGUMENTS_MAX] = {0};
@@ -68,7 +74,8 @@ bool reference_host_new(const struct kernel *kernel, const struct key *key, cons
   host->n = kernel->n_arguments;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
-    host->arguments[i] = argument->is_buffer ? (void *)&host->pointers[i] : (void *)&host->scalars[i];
+    host->arguments[i] =
+        argument->is_buffer ? (void *)&host->pointers[i] : (void *)&host->scalars[i];
     if (!argument->is_buffer && !scalar_store(argument, &of_config, &host->scalars[i], error)) {
       reference_host_free(host);
       return false;
@@ -96,7 +103,8 @@ bool reference_load(const char *object, struct reference **ret_reference, struct
   void *element = dlsym(handle, "wavetune_reference");
   if (!element) {
     dlclose(handle);
-    return error_set(error, "cannot load the reference: its object has no wavetune_reference; compile it again");
+    return error_set(
+        error, "cannot load the reference: its object has no wavetune_reference; compile it again");
   }
   struct reference *reference = xcalloc(1, sizeof *reference);
   reference->socket = -1;
@@ -140,13 +148,15 @@ static void samples_compute(void *context, size_t item) {
   const struct sampling *sampling = context;
   size_t end = (item + 1) * SAMPLES_AT_ONCE;
   for (size_t i = item * SAMPLES_AT_ONCE; i < end && i < sampling->n; i++)
-    sampling->values[i] =
-        sampling->reference->element((int)sampling->argument, sampling->indices[i], sampling->arguments);
+    sampling->values[i] = sampling->reference->element((int)sampling->argument,
+                                                       sampling->indices[i], sampling->arguments);
 }
 
 static void elements_compute(const struct sampling *sampling) {
-  /* Twice as many as fill and compare: a reference may take a hundred times as long, and no device is at work yet. */
-  team_run(2 * team_size(), (sampling->n + SAMPLES_AT_ONCE - 1) / SAMPLES_AT_ONCE, samples_compute, (void *)sampling);
+  /* Twice as many as fill and compare: a reference may take a hundred times as long, and no device
+   * is at work yet. */
+  team_run(2 * team_size(), (sampling->n + SAMPLES_AT_ONCE - 1) / SAMPLES_AT_ONCE, samples_compute,
+           (void *)sampling);
 }
 
 /* What is asked through a socket: this, then the indices. The answer: as many values. */
@@ -193,30 +203,37 @@ static void elements_get(struct reference *reference, const struct sampling *sam
     sampling->values[i] = NAN;
 }
 
-double reference_element(struct reference *reference, size_t argument, int64_t index, void **arguments) {
+double reference_element(struct reference *reference, size_t argument, int64_t index,
+                         void **arguments) {
   double value;
   struct sampling sampling = {reference, argument, 1, arguments, &index, &value};
   elements_get(reference, &sampling);
   return value;
 }
 
-void reference_serve(const struct reference *reference, const struct reference_host *host, int socket) {
+void reference_serve(const struct reference *reference, const struct reference_host *host,
+                     int socket) {
   struct question question;
   int64_t indices[QUESTION_MAX];
   double values[QUESTION_MAX];
   while (bytes_receive(socket, &question, sizeof question) && question.n <= QUESTION_MAX &&
-         question.argument < KERNEL_ARGUMENTS_MAX && bytes_receive(socket, indices, question.n * sizeof *indices)) {
-    struct sampling sampling = {reference, question.argument, question.n, (void **)host->arguments, indices, values};
+         question.argument < KERNEL_ARGUMENTS_MAX &&
+         bytes_receive(socket, indices, question.n * sizeof *indices)) {
+    struct sampling sampling = {
+        reference, question.argument, question.n, (void **)host->arguments, indices, values};
     elements_compute(&sampling);
     if (!bytes_send(socket, values, question.n * sizeof *values))
       return;
   }
 }
 
-void expectation_compute(struct reference *reference, size_t argument, int64_t elements, int64_t samples, uint64_t seed,
-                         void **arguments, struct expectation *ret_expectation) {
+void expectation_compute(struct reference *reference, size_t argument, int64_t elements,
+                         int64_t samples, uint64_t seed, void **arguments,
+                         struct expectation *ret_expectation) {
   bool is_all = samples == 0 || elements <= samples || elements <= 2 * REFERENCE_EDGE;
-  size_t n = (size_t)(is_all ? elements : samples > 2 * REFERENCE_EDGE ? samples : 2 * REFERENCE_EDGE);
+  size_t n = (size_t)(is_all                         ? elements
+                      : samples > 2 * REFERENCE_EDGE ? samples
+                                                     : 2 * REFERENCE_EDGE);
   struct expectation expectation = {n, xcalloc(n, sizeof(int64_t)), xcalloc(n, sizeof(double))};
   struct rng rng = rng_seeded(seed ^ (0xe7037ed1a0b428dbu * (argument + 1)));
   for (size_t i = 0; i < n; i++) {
@@ -226,10 +243,12 @@ void expectation_compute(struct reference *reference, size_t argument, int64_t e
     else if (k < 2 * REFERENCE_EDGE)
       expectation.indices[i] = elements - 2 * REFERENCE_EDGE + k;
     else
-      expectation.indices[i] = REFERENCE_EDGE + (int64_t)rng_below(&rng, (uint64_t)(elements - 2 * REFERENCE_EDGE));
+      expectation.indices[i] =
+          REFERENCE_EDGE + (int64_t)rng_below(&rng, (uint64_t)(elements - 2 * REFERENCE_EDGE));
   }
   qsort(expectation.indices, n, sizeof *expectation.indices, by_index);
-  struct sampling sampling = {reference, argument, n, arguments, expectation.indices, expectation.values};
+  struct sampling sampling = {reference,           argument,          n, arguments,
+                              expectation.indices, expectation.values};
   elements_get(reference, &sampling);
   *ret_expectation = expectation;
 }

@@ -9,7 +9,8 @@ static void scalar_range(enum dtype dtype, int64_t *min, int64_t *max) {
   if (dtype_is_floating(dtype)) {
     *max = (int64_t)1 << 53;
     *min = -*max;
-  } else if (dtype == DTYPE_BOOL || dtype == DTYPE_UINT8 || dtype == DTYPE_UINT16 || dtype == DTYPE_UINT32) {
+  } else if (dtype == DTYPE_BOOL || dtype == DTYPE_UINT8 || dtype == DTYPE_UINT16 ||
+             dtype == DTYPE_UINT32) {
     *min = 0;
     *max = dtype == DTYPE_BOOL ? 1 : ((int64_t)1 << 8 * dtype_size(dtype)) - 1;
   } else if (dtype == DTYPE_UINT64) {
@@ -26,21 +27,27 @@ bool scalar_fits(enum dtype dtype, int64_t value) {
   return value >= min && value <= max;
 }
 
-bool scalar_evaluate(const struct argument *argument, const struct scope *scope, int64_t *ret, struct error *error) {
+bool scalar_evaluate(const struct argument *argument, const struct scope *scope, int64_t *ret,
+                     struct error *error) {
   cleanup_expr struct expr *expr = NULL;
   struct value value;
-  if (!expr_parse(argument->value, &expr, error) || !expr_bind(expr, scope->names, scope->n, error) ||
+  if (!expr_parse(argument->value, &expr, error) ||
+      !expr_bind(expr, scope->names, scope->n, error) ||
       !expr_eval(expr, scope->values, &value, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
-  int64_t integer = value.type == VALUE_BOOL ? value.boolean : value.type == VALUE_INT ? value.integer : 0;
-  if ((value.type != VALUE_BOOL && value.type != VALUE_INT) || !scalar_fits(argument->dtype, integer))
-    return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name, argument->value,
-                     dtype_name(argument->dtype));
+  int64_t integer = value.type == VALUE_BOOL  ? value.boolean
+                    : value.type == VALUE_INT ? value.integer
+                                              : 0;
+  if ((value.type != VALUE_BOOL && value.type != VALUE_INT) ||
+      !scalar_fits(argument->dtype, integer))
+    return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name,
+                     argument->value, dtype_name(argument->dtype));
   *ret = integer;
   return true;
 }
 
-/* Written as the argument's type: candidates and problems come from malloc, which has no type of its own. */
+/* Written as the argument's type: candidates and problems come from malloc, which has no type of
+ * its own. */
 bool scalar_store(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
                   struct error *error) {
   int64_t integer;

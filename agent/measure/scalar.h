@@ -10,11 +10,11 @@
 bool scalar_fits(enum dtype dtype, int64_t value);
 
 /* Refuses what is no integer (or bool), and what the argument's type cannot hold. */
-must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope, int64_t *ret,
-                                struct error *error);
+must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
+                                int64_t *ret, struct error *error);
 
 /* The same, written as the argument's type; the rest of *ret_scalar is zero. */
-must_check bool scalar_store(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
-                             struct error *error);
+must_check bool scalar_store(const struct argument *argument, const struct scope *scope,
+                             uint64_t *ret_scalar, struct error *error);
 
 #endif

@@ -1,9 +1,10 @@
-/* One table of settings; each is a pattern of files under /proc or /sys with the value that they should hold. The clock
- * limit of an AMD GPU is set by amd-smi or rocm-smi and only read from a file; HIP_FORCE_DEV_KERNARG is a variable of the
- * process.
+/* One table of settings; each is a pattern of files under /proc or /sys with the value that they
+ * should hold. The clock limit of an AMD GPU is set by amd-smi or rocm-smi and only read from a
+ * file; HIP_FORCE_DEV_KERNARG is a variable of the process.
  *
- * That a GPU has no clock limit is known once `set` has asked it: reading tells nothing, and lists of models would be wrong
- * with the next firmware. What was answered is kept in /run until the next start of the machine, as the settings are.
+ * That a GPU has no clock limit is known once `set` has asked it: reading tells nothing, and lists
+ * of models would be wrong with the next firmware. What was answered is kept in /run until the next
+ * start of the machine, as the settings are.
  *
  * Memory and threads: see the header. */
 #include "agent/node/machine_settings.h"
@@ -17,9 +18,11 @@
 
 #define VALUE_MAX 256
 #define SAVED_MAX ((size_t)4 << 20)
-#define CLOCK_MHZ 1900 /* AMD's MI300X tuning guide: steady under load, below what the power limit forces */
+/* AMD's MI300X tuning guide: steady under load, below what the power limit forces */
+#define CLOCK_MHZ 1900
 #define CLOCK_TEXT "1900"
-#define UNSUPPORTED "/run/wavetune-agent/unsupported-settings.json" /* {"/sys/…": "0x74a2", …}: files, PCI device ids */
+/* {"/sys/…": "0x74a2", …}: files, PCI device ids */
+#define UNSUPPORTED "/run/wavetune-agent/unsupported-settings.json"
 
 struct setting {
   const char *name, *should, *why;
@@ -32,13 +35,14 @@ static const struct setting settings[] = {
     {
         .name = "HIP_FORCE_DEV_KERNARG",
         .should = "1",
-        .why =
-            "kernel arguments lie in device memory, which starts a kernel 2 to 3 us sooner; workers set it themselves",
+        .why = "kernel arguments lie in device memory, which starts a kernel 2 to 3 us sooner; "
+               "workers set it themselves",
     },
     {
         .name = "perf_determinism",
         .should = "perf_determinism at " CLOCK_TEXT " MHz",
-        .why = "the core clock keeps below what the power limit forces, so that runs are comparable",
+        .why =
+            "the core clock keeps below what the power limit forces, so that runs are comparable",
         .pattern = "/sys/class/drm/card*/device/power_dpm_force_performance_level",
         .value = "perf_determinism",
         .is_clock_limit = true,
@@ -46,7 +50,8 @@ static const struct setting settings[] = {
     {
         .name = "numa_balancing",
         .should = "0",
-        .why = "the kernel's page migration faults stop the GPU's host threads for a while at a time",
+        .why =
+            "the kernel's page migration faults stop the GPU's host threads for a while at a time",
         .pattern = "/proc/sys/kernel/numa_balancing",
         .value = "0",
     },
@@ -60,7 +65,8 @@ static const struct setting settings[] = {
     {
         .name = "cpu_idle_state_1",
         .should = "1 (disabled)",
-        .why = "waking from an idle state delays launches and the end of waits; what `cpupower idle-set -d 1` does",
+        .why = "waking from an idle state delays launches and the end of waits; what `cpupower "
+               "idle-set -d 1` does",
         .pattern = "/sys/devices/system/cpu/cpu[0-9]*/cpuidle/state1/disable",
         .value = "1",
     },
@@ -93,7 +99,8 @@ static bool card_is_amd(const char *path) {
   return value_read_beside(path, "vendor", vendor) && string_equal(vendor, "0x1002");
 }
 
-/* The PCI address of the card whose file this is: the name of the folder that /sys/class/drm/card1/device leads to. */
+/* The PCI address of the card whose file this is: the name of the folder that
+ * /sys/class/drm/card1/device leads to. */
 static char *card_address(const char *path) {
   cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
   cleanup_free char *real = realpath(folder, NULL);
@@ -134,12 +141,14 @@ static struct files files_of(const char *root, const struct setting *setting) {
   return files_find(root, setting->pattern, setting->is_clock_limit);
 }
 
-/* Of which GPUs `set` learned that they have no clock limit; {} when none did or when it was never run. */
+/* Of which GPUs `set` learned that they have no clock limit; {} when none did or when it was never
+ * run. */
 static json_t *unsupported_read(const char *root) {
   cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root), *text = NULL;
   struct error ignored;
   size_t size;
-  json_t *known = file_read(path, SAVED_MAX, &text, &size, &ignored) ? json_loadb(text, size, 0, NULL) : NULL;
+  json_t *known =
+      file_read(path, SAVED_MAX, &text, &size, &ignored) ? json_loadb(text, size, 0, NULL) : NULL;
   return known ? known : json_object();
 }
 
@@ -171,12 +180,14 @@ static struct setting_finding files_check(const char *root, const struct setting
     finding.is = xasprintf("no %s", setting->is_clock_limit ? "AMD GPU here" : setting->pattern);
   } else if (n_other) {
     finding.state = SETTING_DIFFERS;
-    finding.is = files.n > 1 ? xasprintf("%s (%zu of %zu)", other, n_other, files.n) : xstrdup(other);
+    finding.is =
+        files.n > 1 ? xasprintf("%s (%zu of %zu)", other, n_other, files.n) : xstrdup(other);
   } else if (n_unsupported == files.n) {
     finding.state = SETTING_UNSUPPORTED;
     finding.is = xasprintf("not supported by %s", files.n > 1 ? "these GPUs" : "this GPU");
   } else if (n_unsupported) {
-    finding.is = xasprintf("%s (%zu of %zu GPUs do not support it)", setting->value, n_unsupported, files.n);
+    finding.is =
+        xasprintf("%s (%zu of %zu GPUs do not support it)", setting->value, n_unsupported, files.n);
   } else {
     finding.is = xstrdup(setting->value);
   }
@@ -194,8 +205,8 @@ static struct setting_finding variable_check(const char *root, const struct sett
 }
 
 void machine_settings_check(const char *root, struct settings_findings *ret_findings) {
-  struct settings_findings findings = {.n = ARRAY_LENGTH(settings),
-                                       .all = xcalloc(ARRAY_LENGTH(settings), sizeof *findings.all)};
+  struct settings_findings findings = {
+      .n = ARRAY_LENGTH(settings), .all = xcalloc(ARRAY_LENGTH(settings), sizeof *findings.all)};
   for (size_t i = 0; i < findings.n; i++) {
     const struct setting *setting = &settings[i];
     findings.all[i] = setting->pattern ? files_check(root, setting) : variable_check(root, setting);
@@ -232,7 +243,8 @@ static json_t *differing_read(const char *root) {
     cleanup_files struct files files = files_of(root, &settings[i]);
     for (size_t k = 0; k < files.n; k++) {
       if (value_read(files.paths[k], value) && !string_equal(value, settings[i].value))
-        ALWAYS(json_object_set_new(files_json, files.paths[k] + strlen(root), json_string(value)) == 0);
+        ALWAYS(json_object_set_new(files_json, files.paths[k] + strlen(root), json_string(value)) ==
+               0);
     }
   }
   return files_json;
@@ -270,8 +282,9 @@ static struct setting_change tally_result(const struct tally *tally, const char 
   if (tally->n_refused) {
     free(change.why);
     change.result = CHANGE_REFUSED;
-    change.why = tally->n_refused > 1 ? xasprintf("%s (and %zu more)", tally->first.message, tally->n_refused - 1)
-                                      : xstrdup(tally->first.message);
+    change.why = tally->n_refused > 1
+                     ? xasprintf("%s (and %zu more)", tally->first.message, tally->n_refused - 1)
+                     : xstrdup(tally->first.message);
   } else if (tally->n_changed) {
     change.result = CHANGE_DONE;
     if (tally->n_unsupported) {
@@ -286,7 +299,8 @@ static struct setting_change tally_result(const struct tally *tally, const char 
   return change;
 }
 
-static void files_set(const struct setting *setting, const struct files *files, struct tally *tally) {
+static void files_set(const struct setting *setting, const struct files *files,
+                      struct tally *tally) {
   char value[VALUE_MAX];
   struct error error;
   for (size_t i = 0; i < files->n; i++) {
@@ -299,9 +313,10 @@ static void files_set(const struct setting *setting, const struct files *files, 
   }
 }
 
-/* Limits the clock of every GPU that has no such limit yet. `unsupported` gets those that cannot have one. */
-static void limits_set(const char *root, const struct setting *setting, const struct files *files, json_t *unsupported,
-                       struct tally *tally) {
+/* Limits the clock of every GPU that has no such limit yet. `unsupported` gets those that cannot
+ * have one. */
+static void limits_set(const char *root, const struct setting *setting, const struct files *files,
+                       json_t *unsupported, struct tally *tally) {
   cleanup_smi struct smi smi = smi_find();
   cleanup_json json_t *differing = json_object();
   enum smi_answer answer = SMI_FAILED;
@@ -321,14 +336,16 @@ static void limits_set(const char *root, const struct setting *setting, const st
     if (smi.path && (smi.is_for_each || !was_asked))
       answer = smi_limit_set(&smi, address, CLOCK_MHZ, &error);
     else if (!smi.path)
-      error_set(&error, "the GPU's clock limit is set by amd-smi or rocm-smi, and neither is in $PATH or "
-                        "/opt/rocm/bin; install amd-smi-lib");
+      error_set(&error,
+                "the GPU's clock limit is set by amd-smi or rocm-smi, and neither is in $PATH or "
+                "/opt/rocm/bin; install amd-smi-lib");
     was_asked = true;
 
     /* The tools end with 0 also where they were refused, so what came of it is looked at. */
     bool holds = value_read(path, value) && string_equal(value, setting->value);
     if (answer == SMI_UNSUPPORTED) {
-      /* A driver that took the mode though the firmware refused the limit would look as if there were one. */
+      /* A driver that took the mode though the firmware refused the limit would look as if there
+       * were one. */
       struct error ignored;
       if (holds)
         (void)!value_write(path, json_string_value(before), &ignored);
@@ -352,8 +369,10 @@ static bool unsupported_write(const char *root, const json_t *unsupported, struc
   cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
   cleanup_free char *text = json_canonical(unsupported);
   if (!json_object_size(unsupported))
-    return unlink(path) == 0 || errno == ENOENT || error_set(error, "cannot remove %s: %s", path, strerror(errno));
-  return folder_make(folder, 0755, error) && file_write_atomically(path, text, strlen(text), 0644, error);
+    return unlink(path) == 0 || errno == ENOENT ||
+           error_set(error, "cannot remove %s: %s", path, strerror(errno));
+  return folder_make(folder, 0755, error) &&
+         file_write_atomically(path, text, strlen(text), 0644, error);
 }
 
 static struct setting_change setting_set(const char *root, const struct setting *setting) {
@@ -382,8 +401,10 @@ static struct setting_change variable_set(const char *root, const struct setting
   enum setting_state state = finding.state;
   free(finding.is);
   if (state == SETTING_DIFFERS)
-    return (struct setting_change){setting->name, CHANGE_DONE, xstrdup("by the shell that evaluates what is printed")};
-  return (struct setting_change){setting->name, state == SETTING_GOOD ? CHANGE_ALREADY : CHANGE_ABSENT, xstrdup("")};
+    return (struct setting_change){setting->name, CHANGE_DONE,
+                                   xstrdup("by the shell that evaluates what is printed")};
+  return (struct setting_change){
+      setting->name, state == SETTING_GOOD ? CHANGE_ALREADY : CHANGE_ABSENT, xstrdup("")};
 }
 
 bool machine_settings_set(const char *root, const char *saved, struct settings_changes *ret_changes,
@@ -397,7 +418,8 @@ bool machine_settings_set(const char *root, const char *saved, struct settings_c
   struct settings_changes changes = {.n = ARRAY_LENGTH(settings),
                                      .all = xcalloc(ARRAY_LENGTH(settings), sizeof *changes.all)};
   for (size_t i = 0; i < changes.n; i++)
-    changes.all[i] = settings[i].pattern ? setting_set(root, &settings[i]) : variable_set(root, &settings[i]);
+    changes.all[i] =
+        settings[i].pattern ? setting_set(root, &settings[i]) : variable_set(root, &settings[i]);
   *ret_changes = changes;
   return true;
 }
@@ -421,24 +443,27 @@ static bool saved_read(const char *saved, json_t **ret_files, struct error *erro
   cleanup_json json_t *files = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
   bool is_whole = json_is_object(files);
   json_object_foreach (files, path, value)
-    is_whole = is_whole && path[0] == '/' && !strstr(path, "/../") && setting_of(path) && json_is_string(value);
+    is_whole = is_whole && path[0] == '/' && !strstr(path, "/../") && setting_of(path) &&
+               json_is_string(value);
   if (!is_whole)
-    return error_set(error, "%s does not hold settings that `env set` saved; look at it and remove it", saved);
+    return error_set(
+        error, "%s does not hold settings that `env set` saved; look at it and remove it", saved);
   *ret_files = TAKE(files);
   return true;
 }
 
-/* Puts `before` back into one file. The tool lifts a limit first; where it cannot, the driver does when the file is
- * written. */
-static void file_reset(const struct setting *setting, const struct smi *smi, const char *file, const char *before,
-                       struct tally *tally) {
+/* Puts `before` back into one file. The tool lifts a limit first; where it cannot, the driver does
+ * when the file is written. */
+static void file_reset(const struct setting *setting, const struct smi *smi, const char *file,
+                       const char *before, struct tally *tally) {
   char value[VALUE_MAX];
   struct error error, ignored;
   if (!value_read(file, value) || string_equal(value, before))
     return;
   if (setting->is_clock_limit && smi->path && string_equal(value, setting->value)) {
     cleanup_free char *address = card_address(file);
-    if (smi_limit_lift(smi, address, &ignored) == SMI_DONE && value_read(file, value) && string_equal(value, before)) {
+    if (smi_limit_lift(smi, address, &ignored) == SMI_DONE && value_read(file, value) &&
+        string_equal(value, before)) {
       tally->n_changed++;
       return;
     }
@@ -449,7 +474,8 @@ static void file_reset(const struct setting *setting, const struct smi *smi, con
     tally_refuse(tally, &error);
 }
 
-static struct setting_change setting_reset(const char *root, const struct setting *setting, json_t *files) {
+static struct setting_change setting_reset(const char *root, const struct setting *setting,
+                                           json_t *files) {
   cleanup_smi struct smi smi = setting->is_clock_limit ? smi_find() : (struct smi){0};
   struct tally tally = {0};
   const char *path;
@@ -464,8 +490,8 @@ static struct setting_change setting_reset(const char *root, const struct settin
   return tally_result(&tally, setting->name);
 }
 
-bool machine_settings_reset(const char *root, const char *saved, struct settings_changes *ret_changes,
-                            struct error *error) {
+bool machine_settings_reset(const char *root, const char *saved,
+                            struct settings_changes *ret_changes, struct error *error) {
   cleanup_json json_t *files = NULL;
   if (access(saved, F_OK) != 0) {
     *ret_changes = (struct settings_changes){0};

@@ -1,9 +1,10 @@
-/* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh looks at them: what each is,
- * what it should be and why; setting them with what was there kept, and putting that back.
+/* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh looks
+ * at them: what each is, what it should be and why; setting them with what was there kept, and
+ * putting that back.
  *
- * Checking only reads. Setting writes what was there to a file first and never writes over such a file, so that what is
- * put back is what was there before the first set.
- * A root folder other than "" stands in for / (tests). Memory: findings own their texts. Threads: one at a time. */
+ * Checking only reads. Setting writes what was there to a file first and never writes over such a
+ * file, so that what is put back is what was there before the first set. A root folder other than
+ * "" stands in for / (tests). Memory: findings own their texts. Threads: one at a time. */
 #ifndef WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 #define WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 
@@ -12,8 +13,9 @@
 enum setting_state {
   SETTING_GOOD,
   SETTING_DIFFERS,
-  SETTING_ABSENT,      /* this machine does not have it: no AMD GPU, a guest without frequency control */
-  SETTING_UNSUPPORTED, /* `set` was told that this GPU does not have it (MI308X, MI350X: no clock limit) */
+  SETTING_ABSENT, /* this machine does not have it: no AMD GPU, a guest without frequency control */
+  SETTING_UNSUPPORTED, /* `set` was told that this GPU does not have it (MI308X, MI350X: no clock
+                          limit) */
 };
 
 struct setting_finding {
@@ -32,7 +34,8 @@ void machine_settings_check(const char *root, struct settings_findings *ret_find
 void settings_findings_release(struct settings_findings *findings);
 #define cleanup_settings_findings __attribute__((cleanup(settings_findings_release)))
 
-/* The names of those that differ, as provenance of measurements: ["cpu_governor"] (a new reference). */
+/* The names of those that differ, as provenance of measurements: ["cpu_governor"] (a new
+ * reference). */
 must_check json_t *settings_findings_differing(const struct settings_findings *findings);
 
 enum change_result {
@@ -58,14 +61,15 @@ bool settings_changes_failed(const struct settings_changes *changes); /* whether
 void settings_changes_release(struct settings_changes *changes);
 #define cleanup_settings_changes __attribute__((cleanup(settings_changes_release)))
 
-/* Sets what differs, each setting whatever became of the others, keeping what was there in the file `saved`; reset puts it
- * back. False only when that file cannot be written: then nothing was set. */
-must_check bool machine_settings_set(const char *root, const char *saved, struct settings_changes *ret_changes,
-                                     struct error *error);
+/* Sets what differs, each setting whatever became of the others, keeping what was there in the file
+ * `saved`; reset puts it back. False only when that file cannot be written: then nothing was
+ * set. */
+must_check bool machine_settings_set(const char *root, const char *saved,
+                                     struct settings_changes *ret_changes, struct error *error);
 
-/* Puts back what `saved` holds, and removes it unless something was refused: then reset can be run again. No changes
- * (n == 0): there is no such file. False when it cannot be read or removed. */
-must_check bool machine_settings_reset(const char *root, const char *saved, struct settings_changes *ret_changes,
-                                       struct error *error);
+/* Puts back what `saved` holds, and removes it unless something was refused: then reset can be run
+ * again. No changes (n == 0): there is no such file. False when it cannot be read or removed. */
+must_check bool machine_settings_reset(const char *root, const char *saved,
+                                       struct settings_changes *ret_changes, struct error *error);
 
 #endif

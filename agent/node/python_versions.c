@@ -1,4 +1,5 @@
-/* Asks an interpreter in a process of its own, for a bounded time. Memory: see the header. Threads: any. */
+/* Asks an interpreter in a process of its own, for a bounded time. Memory: see the header. Threads:
+ * any. */
 #include "agent/node/python_versions.h"
 
 #include "common/base/json.h"
@@ -7,29 +8,34 @@
 #define PYTHON_MS 20000
 #define VERSION_MAX 200
 
-/* Looks where `import` would look, but for the current folder: what lies there by chance is not what is installed. */
+/* Looks where `import` would look, but for the current folder: what lies there by chance is not
+ * what is installed. */
 static const char question[] =
     "import importlib.util as u, json, os, re, sys\n"
     "sys.path = [p for p in sys.path if p]\n"
     "def text(package, name):\n"
     "    spec = u.find_spec(package)\n"
     "    if spec is None or not spec.origin: return None\n"
-    "    try: return open(os.path.join(os.path.dirname(spec.origin), name), encoding='utf-8').read()\n"
+    "    try: return open(os.path.join(os.path.dirname(spec.origin), name), "
+    "encoding='utf-8').read()\n"
     "    except OSError: return None\n"
     "def value(source, name):\n"
-    "    found = source and re.search(r'^' + name + r\"(?:\\s*:[^=\\n]*)?\\s*=\\s*['\\\"]([^'\\\"]+)['\\\"]\", source, "
+    "    found = source and re.search(r'^' + name + "
+    "r\"(?:\\s*:[^=\\n]*)?\\s*=\\s*['\\\"]([^'\\\"]+)['\\\"]\", source, "
     "re.M)\n"
     "    return found.group(1) if found else None\n"
     "torch, triton = text('torch', 'version.py'), text('triton', '__init__.py')\n"
     "print(json.dumps({'torch': value(torch, '__version__'), 'hip': value(torch, 'hip'),\n"
     "                  'triton': value(triton, '__version__')}))\n";
 
-static bool answer_read(const char *interpreter, const char *output, struct python_versions *ret, struct error *error) {
+static bool answer_read(const char *interpreter, const char *output, struct python_versions *ret,
+                        struct error *error) {
   static const char *const members[] = {"torch", "hip", "triton", NULL};
   cleanup_json json_t *answer = json_loads(output, 0, NULL);
   struct error ignored;
   if (!answer || !json_is_object(answer) || !json_only_members(answer, "", members, &ignored))
-    return error_set(error, "%s did not say which torch and triton it has: %.120s", interpreter, output);
+    return error_set(error, "%s did not say which torch and triton it has: %.120s", interpreter,
+                     output);
   char **texts[] = {&ret->torch, &ret->torch_hip, &ret->triton};
   for (size_t i = 0; members[i]; i++) {
     const char *text = json_string_value(json_object_get(answer, members[i]));
@@ -38,13 +44,16 @@ static bool answer_read(const char *interpreter, const char *output, struct pyth
   return true;
 }
 
-bool python_versions_ask(const char *interpreter, struct python_versions *ret_versions, struct error *error) {
+bool python_versions_ask(const char *interpreter, struct python_versions *ret_versions,
+                         struct error *error) {
   cleanup_free char *path = NULL;
   struct error ignored;
   if (strchr(interpreter, '/'))
     path = xstrdup(interpreter);
   else if (!program_find(interpreter, &path, &ignored))
-    return error_set(error, "there is no `%.100s` in $PATH; give the path of the Python interpreter", interpreter);
+    return error_set(error,
+                     "there is no `%.100s` in $PATH; give the path of the Python interpreter",
+                     interpreter);
   char *const arguments[] = {path, (char[]){"-c"}, (char *)(uintptr_t)question, NULL};
   struct command command = {.arguments = arguments,
                             .environment = environ,

@@ -1,7 +1,7 @@
 /* Running amd-smi and rocm-smi, and telling from their words why a limit was not set.
  *
- * Neither's exit status can be trusted for that: rocm-smi ends with 0 where it was refused, amd-smi does by version.
- * Memory and threads: see the header. */
+ * Neither's exit status can be trusted for that: rocm-smi ends with 0 where it was refused, amd-smi
+ * does by version. Memory and threads: see the header. */
 #include "agent/node/smi.h"
 
 #include <strings.h>
@@ -40,7 +40,8 @@ static char *said(const char *output) {
     at += strspn(at, " \t\r\n");
     size_t n = strcspn(at, "\r\n");
     if (n && at[0] != '=') {
-      int written = snprintf(line + length, SAID_MAX + 1 - length, "%s%.*s", length ? "; " : "", (int)n, at);
+      int written =
+          snprintf(line + length, SAID_MAX + 1 - length, "%s%.*s", length ? "; " : "", (int)n, at);
       length = length + (size_t)written < SAID_MAX ? length + (size_t)written : SAID_MAX;
     }
     at += n;
@@ -49,8 +50,9 @@ static char *said(const char *output) {
 }
 
 static enum smi_answer smi_run(const struct smi *smi, char *const *arguments, struct error *error) {
-  char *const environment[] = {(char[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
-                               (char[]){"LC_ALL=C"}, NULL};
+  char *const environment[] = {
+      (char[]){"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+      (char[]){"LC_ALL=C"}, NULL};
   struct command command = {.arguments = arguments,
                             .environment = environment,
                             .timeout_ms = SMI_MS,
@@ -64,7 +66,8 @@ static enum smi_answer smi_run(const struct smi *smi, char *const *arguments, st
     return SMI_FAILED;
   cleanup_free char *output = result.output, *words = said(output);
   /* amd-smi: AMDSMI_STATUS_NOT_SUPPORTED; rocm-smi: "…, Not supported on the given system". */
-  bool is_unsupported = strcasestr(output, "NOT_SUPPORTED") || strcasestr(output, "not supported on the");
+  bool is_unsupported =
+      strcasestr(output, "NOT_SUPPORTED") || strcasestr(output, "not supported on the");
   if (result.succeeded && !is_unsupported)
     return SMI_DONE;
   error_set(error, "`%s %s` %s: %s", smi->path, arguments[1],
@@ -75,18 +78,22 @@ static enum smi_answer smi_run(const struct smi *smi, char *const *arguments, st
   return is_unsupported ? SMI_UNSUPPORTED : SMI_FAILED;
 }
 
-enum smi_answer smi_limit_set(const struct smi *smi, const char *pci_address, int clock_mhz, struct error *error) {
+enum smi_answer smi_limit_set(const struct smi *smi, const char *pci_address, int clock_mhz,
+                              struct error *error) {
   cleanup_free char *clock = xasprintf("%d", clock_mhz), *address = xstrdup(pci_address);
   char *const for_each[] = {
-      smi->path, (char[]){"set"}, (char[]){"--gpu"}, address, (char[]){"--perf-determinism"}, clock, NULL};
+      smi->path, (char[]){"set"}, (char[]){"--gpu"}, address, (char[]){"--perf-determinism"}, clock,
+      NULL};
   char *const for_all[] = {smi->path, (char[]){"--setperfdeterminism"}, clock, NULL};
   return smi_run(smi, smi->is_for_each ? for_each : for_all, error);
 }
 
-enum smi_answer smi_limit_lift(const struct smi *smi, const char *pci_address, struct error *error) {
+enum smi_answer smi_limit_lift(const struct smi *smi, const char *pci_address,
+                               struct error *error) {
   cleanup_free char *address = xstrdup(pci_address);
-  char *const for_each[] = {smi->path, (char[]){"reset"}, (char[]){"--gpu"}, address, (char[]){"--perf-determinism"},
-                            NULL};
+  char *const for_each[] = {
+      smi->path, (char[]){"reset"}, (char[]){"--gpu"}, address, (char[]){"--perf-determinism"},
+      NULL};
   char *const for_all[] = {smi->path, (char[]){"--resetperfdeterminism"}, NULL};
   return smi_run(smi, smi->is_for_each ? for_each : for_all, error);
 }

@@ -1,8 +1,9 @@
 /* `run`: what the threads of a working agent share.
  *
- * Threads: the main one starts workers (supervise.h); the keeper enrols, keeps heartbeats and renews leases (keeper.c);
- * each device has one that leases and measures (device_thread.c); one posts what lies in the spool (poster.c).
- * Memory: the agent owns all of it until every thread has ended. `mutex` guards `id`, the counters and the waits. */
+ * Threads: the main one starts workers (supervise.h); the keeper enrols, keeps heartbeats and
+ * renews leases (keeper.c); each device has one that leases and measures (device_thread.c); one
+ * posts what lies in the spool (poster.c). Memory: the agent owns all of it until every thread has
+ * ended. `mutex` guards `id`, the counters and the waits. */
 #ifndef WAVETUNE_AGENT_RUN_AGENT_H
 #define WAVETUNE_AGENT_RUN_AGENT_H
 
@@ -52,11 +53,12 @@ struct agent {
   struct spool *spool;
   struct held_table *held;
   struct http_client *keeper_client, *poster_client;
-  /* The poster's own: digests of the compiled code that the server has, and how often in a row it could not be brought
-   * there. */
+  /* The poster's own: digests of the compiled code that the server has, and how often in a row it
+   * could not be brought there. */
   json_t *stored;
   int object_failures;
-  /* own_token.c; NULL: it has none. `before`: the one that it replaces, until it was used. The main thread's. */
+  /* own_token.c; NULL: it has none. `before`: the one that it replaces, until it was used. The main
+   * thread's. */
   char *own_token, *own_token_before;
   bool is_newcomer;     /* the token of the options does not let an agent work: it enrols first */
   int64_t rotate_at_ms; /* clock_monotonic_ms when own_token is to be replaced; 0: never */
@@ -76,25 +78,29 @@ struct agent {
   int64_t worked_ms;  /* clock_monotonic_ms when a device last had a lease */
 };
 
-/* Any thread. agent_stop ends the agent in order: workers are stopped, leases handed back, the spool posted. */
+/* Any thread. agent_stop ends the agent in order: workers are stopped, leases handed back, the
+ * spool posted. */
 void agent_stop(struct agent *agent);
 bool agent_is_stopping(struct agent *agent);
 
-/* Sleeps for timeout_ms: less when *until gets true (it is set back) or, where `until` is NULL, when the agent stops. */
+/* Sleeps for timeout_ms: less when *until gets true (it is set back) or, where `until` is NULL,
+ * when the agent stops. */
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until);
 /* Sets one of the flags above and wakes who waits for it. */
 void agent_signal(struct agent *agent, bool *flag);
 /* The agent's id now, owned by the caller; NULL when it is not enrolled. */
 char *agent_id(struct agent *agent);
 
-/* keeper.c: enrols; false when the server refuses for good (*ret_code says how to end). Then keeps on until all other
- * threads have ended. */
+/* keeper.c: enrols; false when the server refuses for good (*ret_code says how to end). Then keeps
+ * on until all other threads have ended. */
 must_check bool agent_enrol(struct agent *agent, int *ret_code);
 void agent_keep(struct agent *agent);
 
-/* own_token.c. Before anything is posted: finds out which of its tokens the server knows, and waits until it can. */
+/* own_token.c. Before anything is posted: finds out which of its tokens the server knows, and waits
+ * until it can. */
 void own_token_choose(struct agent *agent);
-/* Has it on the disk and lets all clients send it; false: nothing changed. Begin: the first. Replace: the former stays. */
+/* Has it on the disk and lets all clients send it; false: nothing changed. Begin: the first.
+ * Replace: the former stays. */
 must_check bool own_token_begin(struct agent *agent, const char *token, struct error *error);
 must_check bool own_token_replace(struct agent *agent, const char *token, struct error *error);
 /* The server took it: the former one is forgotten. */
@@ -108,7 +114,8 @@ void boot_forget(struct agent *agent);
 /* device_thread.c; `context` is a struct device_thread. */
 void *device_thread_run(void *context);
 
-/* poster.c: posts what an earlier process left, then (as a thread; `context` is the agent) what comes. */
+/* poster.c: posts what an earlier process left, then (as a thread; `context` is the agent) what
+ * comes. */
 void agent_post_left(struct agent *agent);
 void *poster_run(void *context);
 

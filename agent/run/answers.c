@@ -3,9 +3,11 @@
 
 #include "agent/lease/lease_read.h"
 
-#define ROTATE_LEAST_MS 500 /* a token that is replaced all the time would be all that the agent does */
+/* a token that is replaced all the time would be all that the agent does */
+#define ROTATE_LEAST_MS 500
 
-static bool answer_read(const struct record *record, const json_t *json, void *answer, struct error *error) {
+static bool answer_read(const struct record *record, const json_t *json, void *answer,
+                        struct error *error) {
   if (record_read_answer(record, json, "", answer, error))
     return true;
   record_release(record, answer);
@@ -42,13 +44,16 @@ bool beaten_read(const json_t *json, struct beaten *ret, struct error *error) {
 }
 
 void enrolled_release(struct enrolled *enrolled) { record_release(&agent_answer_record, enrolled); }
-void rotated_release(struct rotated *rotated) { record_release(&agent_token_answer_record, rotated); }
+void rotated_release(struct rotated *rotated) {
+  record_release(&agent_token_answer_record, rotated);
+}
 
 /* Servers that give nothing away have no `configs`. */
 bool renewed_read(const json_t *json, struct renewed *ret, struct error *error) {
   struct renewed renewed = {0};
   json_t *configs = NULL;
-  if (!json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX, &renewed.expires_in_ms, error) ||
+  if (!json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
+                        &renewed.expires_in_ms, error) ||
       !json_get_array(json, "", "configs", JSON_OPTIONAL, &configs, error))
     return false;
   renewed.is_limited = configs != NULL;

@@ -1,7 +1,8 @@
-/* What a server's answers to an agent say. A server may be broken, or another program: what is read here is of the right
- * types and inside of its ranges, and all else is refused with a sentence.
+/* What a server's answers to an agent say. A server may be broken, or another program: what is read
+ * here is of the right types and inside of its ranges, and all else is refused with a sentence.
  *
- * The JSON may be NULL or no object. What was read is the caller's to release. Threads: pure functions. */
+ * The JSON may be NULL or no object. What was read is the caller's to release. Threads: pure
+ * functions. */
 #ifndef WAVETUNE_AGENT_RUN_ANSWERS_H
 #define WAVETUNE_AGENT_RUN_ANSWERS_H
 

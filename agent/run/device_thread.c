@@ -1,4 +1,5 @@
-/* One device's thread: asks for a lease, gets the kernel's sources, executes the lease, spools what it yields. */
+/* One device's thread: asks for a lease, gets the kernel's sources, executes the lease, spools what
+ * it yields. */
 #include <time.h>
 
 #include "agent/compile/sources.h"
@@ -15,9 +16,11 @@
 #define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
-#define EMPTY_LEAST_MS 20 /* after a lease of which nothing was measured, as it had ended or all of it was given away */
+/* after a lease of which nothing was measured, as it had ended or all of it was given away */
+#define EMPTY_LEAST_MS 20
 #define EMPTY_MOST_MS 10000
-#define FAILED_LEAST_MS 1000 /* after a lease that could not be executed: another agent may be able to */
+/* after a lease that could not be executed: another agent may be able to */
+#define FAILED_LEAST_MS 1000
 #define FAILED_MOST_MS 60000
 #define QUARANTINE_LEAST_MS 1000
 #define QUARANTINE_MOST_MS 60000
@@ -32,7 +35,8 @@ struct working {
 static bool working_stopped(void *context) {
   const struct working *working = context;
   struct agent *agent = working->thread->agent;
-  return agent_is_stopping(agent) || !held_is_alive(agent->held, working->terms->id, working->terms->epoch);
+  return agent_is_stopping(agent) ||
+         !held_is_alive(agent->held, working->terms->id, working->terms->epoch);
 }
 
 static bool working_is_ours(void *context, uint64_t config) {
@@ -40,15 +44,18 @@ static bool working_is_ours(void *context, uint64_t config) {
   return held_has(working->thread->agent->held, working->terms->id, working->terms->epoch, config);
 }
 
-/* `object`: the file of the code that a measurement names; NULL: none. Each record says what opening the
- * kernel took in the lease so far: the server counts the most, whichever of them it gets first. */
-static bool record_append(const struct working *working, const char *member, json_t *taken, const char *object) {
+/* `object`: the file of the code that a measurement names; NULL: none. Each record says what
+ * opening the kernel took in the lease so far: the server counts the most, whichever of them it
+ * gets first. */
+static bool record_append(const struct working *working, const char *member, json_t *taken,
+                          const char *object) {
   const struct lease_terms *terms = working->terms;
   int64_t opening_us = working->thread->executor.opening_us;
   struct error error;
   uint64_t number;
-  cleanup_json json_t *record = json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch",
-                                          (json_int_t)terms->epoch, member, taken, "object_path", object);
+  cleanup_json json_t *record =
+      json_pack("{s:s, s:I, s:o, s:s*}", "lease", terms->id, "epoch", (json_int_t)terms->epoch,
+                member, taken, "object_path", object);
   if (opening_us)
     json_object_set_new(record, "opening_us", json_integer(opening_us));
   bool ok = spool_append(working->thread->agent->spool, record, &number, &error);
@@ -57,9 +64,10 @@ static bool record_append(const struct working *working, const char *member, jso
   return ok;
 }
 
-/* The code of a final is kept: the measurement names it, and the poster brings it to the server, as the device would wait
- * here. */
-static bool working_measured(void *context, const struct lease *lease, const struct measurement *measurement,
+/* The code of a final is kept: the measurement names it, and the poster brings it to the server, as
+ * the device would wait here. */
+static bool working_measured(void *context, const struct lease *lease,
+                             const struct measurement *measurement,
                              const struct lease_object *object) {
   struct working *working = context;
   bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && object;
@@ -69,8 +77,8 @@ static bool working_measured(void *context, const struct lease *lease, const str
 }
 
 /* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */
-static bool bytes_get(struct working *working, const char *path, const char *what, char **ret_bytes, size_t *ret_size,
-                      struct error *error) {
+static bool bytes_get(struct working *working, const char *path, const char *what, char **ret_bytes,
+                      size_t *ret_size, struct error *error) {
   struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
   while (!working_stopped(working)) {
     cleanup_http_response struct http_response response = {0};
@@ -87,13 +95,14 @@ static bool bytes_get(struct working *working, const char *path, const char *wha
         return false;
     }
     log_warning("lease: lease=%s waits for %s: %s", working->terms->id, what, error->message);
-    agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s), NULL);
+    agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s),
+               NULL);
   }
   return error_set(error, "the lease ended before %s was there", what);
 }
 
-static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
-                      struct error *error) {
+static bool blob_read(void *context, const struct source *source, char **ret_bytes,
+                      size_t *ret_size, struct error *error) {
   char digest[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest_format(&source->digest, digest));
   cleanup_free char *what = xasprintf("the kernel's file %s", source->path);
@@ -108,10 +117,12 @@ static bool build_get(struct working *working, const struct lease *lease, struct
   size_t size;
   if (thread->build && digest_equal(&thread->build_digest, &lease->build))
     return true;
-  cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s", digest_format(&lease->kernel->hash, kernel),
-                                      digest_format(&lease->build, build));
+  cleanup_free char *path =
+      xasprintf("/v1/kernels/%s/builds/%s", digest_format(&lease->kernel->hash, kernel),
+                digest_format(&lease->build, build));
   json_t *json;
-  if (!bytes_get(working, path, "the kernel's build", &bytes, &size, error) || !json_parse(bytes, size, &json, error))
+  if (!bytes_get(working, path, "the kernel's build", &bytes, &size, error) ||
+      !json_parse(bytes, size, &json, error))
     return false;
   json_decref(thread->build);
   thread->build = json;
@@ -144,20 +155,23 @@ static bool lease_objects_get(struct working *working, struct lease *lease, stru
          build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
 }
 
-/* Whether keys that this agent trusts signed what the lease is to compile and load. The server is not believed: the hash was
- * computed here of the manifest that came with the lease, and names every source and the reference by its digest; the
- * build's digest is held against its bytes before they are read. So this is asked before anything else is fetched. */
-static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys, struct lease *lease,
-                            struct error *error) {
+/* Whether keys that this agent trusts signed what the lease is to compile and load. The server is
+ * not believed: the hash was computed here of the manifest that came with the lease, and names
+ * every source and the reference by its digest; the build's digest is held against its bytes before
+ * they are read. So this is asked before anything else is fetched. */
+static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
+                            struct lease *lease, struct error *error) {
   struct signed_code kernel = {.kernel = lease->kernel->hash};
-  struct signed_code build = {.kernel = lease->kernel->hash, .is_build = true, .build = lease->build};
+  struct signed_code build = {
+      .kernel = lease->kernel->hash, .is_build = true, .build = lease->build};
   struct code_signature by;
   int64_t now_s = time(NULL);
   if (!code_signature_find(&kernel, json_object_get(json, "signatures"), keys, now_s, &by, error))
     return false;
   lease->kernel_key = by.key;
   if (lease->has_build) {
-    if (!code_signature_find(&build, json_object_get(json, "build_signatures"), keys, now_s, &by, error))
+    if (!code_signature_find(&build, json_object_get(json, "build_signatures"), keys, now_s, &by,
+                             error))
       return false;
     lease->build_key = by.key;
   }
@@ -165,15 +179,16 @@ static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
   return true;
 }
 
-static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret, struct error *error) {
+static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret,
+                          struct error *error) {
   struct lease lease = {0};
   cleanup_free char *root = xasprintf("%s/kernels", working->thread->agent->state);
   struct source_reader reader = {blob_read, working};
   const struct trusted_keys *trusted = &working->thread->agent->trusted;
   if (!lease_read(json, working->thread->executor.is_gpu, &lease, error))
     return false;
-  bool is_trusted =
-      !trusted->n || lease_is_signed(json, trusted, &lease, error) || error_become(error, ERROR_UNTRUSTED);
+  bool is_trusted = !trusted->n || lease_is_signed(json, trusted, &lease, error) ||
+                    error_become(error, ERROR_UNTRUSTED);
   if (!is_trusted || (trusted->n && !kernel_space_is_plain(lease.kernel, lease.space, error)) ||
       !sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
       (lease.has_build && !lease_objects_get(working, &lease, error))) {
@@ -186,11 +201,13 @@ static bool lease_prepare(struct working *working, const json_t *json, struct le
 
 static enum lease_end lease_work(struct working *working, const json_t *json, struct error *error) {
   struct lease lease = {0};
-  struct lease_hooks hooks = {
-      .context = working, .measured = working_measured, .stopped = working_stopped, .is_ours = working_is_ours};
-  /* While the sources come and compile. With four workers to each device, four H200s of one host had their first job
-   * screened after 4.2 s and one of them alone after 1.6 s: several begin with fewer, as they have one another's for
-   * finals. */
+  struct lease_hooks hooks = {.context = working,
+                              .measured = working_measured,
+                              .stopped = working_stopped,
+                              .is_ours = working_is_ours};
+  /* While the sources come and compile. With four workers to each device, four H200s of one host
+   * had their first job screened after 4.2 s and one of them alone after 1.6 s: several begin with
+   * fewer, as they have one another's for finals. */
   size_t devices = working->thread->agent->n_threads;
   if (working->thread->executor.is_gpu)
     executor_start_workers(&working->thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
@@ -199,23 +216,26 @@ static enum lease_end lease_work(struct working *working, const json_t *json, st
   working->thread->preparing_ms += clock_monotonic_ms() - began_ms;
   if (!is_prepared)
     return LEASE_FAILED;
-  log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s", lease.id,
-           (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
-           (unsigned long long)config_ranges_count(&lease.configs), working->thread->executor.device);
+  log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s",
+           lease.id, (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
+           (unsigned long long)config_ranges_count(&lease.configs),
+           working->thread->executor.device);
   enum lease_end end = lease_execute(&working->thread->executor, &lease, &hooks, error);
   lease_release(&lease);
   return end;
 }
 
-/* Says in the spool how the lease ended, so that the server hears of it after its last measurement. */
+/* Says in the spool how the lease ended, so that the server hears of it after its last
+ * measurement. */
 static bool end_append(struct working *working, enum lease_end end, const struct error *error) {
   struct agent *agent = working->thread->agent;
   if (end == LEASE_DONE)
     return record_append(working, "done", json_true(), NULL);
-  const char *reason = end == LEASE_FAILED        ? error->message
-                       : end == LEASE_SPENT       ? RELEASE_REASON_SPENT
-                       : agent_is_stopping(agent) ? "the agent ends"
-                                                  : "the agent could not renew it in time or store what it measured";
+  const char *reason = end == LEASE_FAILED  ? error->message
+                       : end == LEASE_SPENT ? RELEASE_REASON_SPENT
+                       : agent_is_stopping(agent)
+                           ? "the agent ends"
+                           : "the agent could not renew it in time or store what it measured";
   bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
   cleanup_free char *told = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
   return record_append(working, "release", words_to_json(told), NULL);
@@ -225,8 +245,10 @@ static const char *end_name(enum lease_end end) {
   return end == LEASE_DONE ? "done" : end == LEASE_SPENT ? "spent" : "stopped";
 }
 
-/* Whether the lease was executed, or ended for no fault of this device. *ret_n_measured: configs, in either case. */
-static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms, size_t *ret_n_measured) {
+/* Whether the lease was executed, or ended for no fault of this device. *ret_n_measured: configs,
+ * in either case. */
+static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms,
+                          size_t *ret_n_measured) {
   struct agent *agent = thread->agent;
   struct lease_terms terms;
   struct error error;
@@ -247,10 +269,11 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   thread->executor.opening_us = 0; /* this lease may end before it is executed */
   enum lease_end end = lease_work(&working, json, &error);
   if (end == LEASE_FAILED)
-    log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch, error.message);
+    log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch,
+              error.message);
   else
-    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end_name(end), terms.id, (long long)terms.epoch,
-             working.n_measured);
+    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end_name(end), terms.id,
+             (long long)terms.epoch, working.n_measured);
   *ret_n_measured = working.n_measured;
   bool is_told = end_append(&working, end, &error);
   held_end(agent->held, terms.id, terms.epoch);
@@ -260,7 +283,9 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   return is_told && end != LEASE_FAILED;
 }
 
-static int64_t idle_exit_ms(const struct agent *agent) { return option_integer(agent->options, "idle-exit") * 1000; }
+static int64_t idle_exit_ms(const struct agent *agent) {
+  return option_integer(agent->options, "idle-exit") * 1000;
+}
 
 static void leases_count(struct agent *agent, int change) {
   pthread_mutex_lock(&agent->mutex);
@@ -272,7 +297,8 @@ static void leases_count(struct agent *agent, int change) {
 /* Ends an agent that was told to end after so long without work. */
 static void idle_end(struct agent *agent, int64_t now_ms) {
   pthread_mutex_lock(&agent->mutex);
-  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) && now_ms - agent->worked_ms >= idle_exit_ms(agent);
+  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) &&
+                 now_ms - agent->worked_ms >= idle_exit_ms(agent);
   pthread_mutex_unlock(&agent->mutex);
   if (!is_idle || !spool_is_empty(agent->spool))
     return;
@@ -290,11 +316,13 @@ static void device_idle(struct device_thread *thread, int64_t began_ms) {
     agent_wait(agent, IDLE_LEAST_MS - (now_ms - began_ms), NULL);
 }
 
-static struct server_answer lease_ask(struct device_thread *thread, const char *id, const char *nonce) {
+static struct server_answer lease_ask(struct device_thread *thread, const char *id,
+                                      const char *nonce) {
   int64_t idle_s = idle_exit_ms(thread->agent) / 1000;
   int64_t wait_s = idle_s && idle_s < LEASE_WAIT_S ? idle_s : LEASE_WAIT_S;
-  cleanup_json json_t *body = json_pack("{s:s, s:s, s:s, s:I}", "agent", id, "device", thread->executor.device, "nonce",
-                                        nonce, "wait", (json_int_t)wait_s);
+  cleanup_json json_t *body =
+      json_pack("{s:s, s:s, s:s, s:I}", "agent", id, "device", thread->executor.device, "nonce",
+                nonce, "wait", (json_int_t)wait_s);
   return server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
 }
 
@@ -307,18 +335,21 @@ static void device_quarantine(struct device_thread *thread) {
   struct error error;
   for (int tries = 1; !agent_is_stopping(agent); tries++) {
     if (executor_sentinel(&thread->executor, device_stopped, agent, &error)) {
-      log_info("device: %s passed its sentinel at try %d; it works again", thread->executor.device, tries);
+      log_info("device: %s passed its sentinel at try %d; it works again", thread->executor.device,
+               tries);
       thread->executor.is_suspect = false;
       return;
     }
-    log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries, error.message);
+    log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries,
+              error.message);
     idle_end(agent, clock_monotonic_ms());
     agent_wait(agent, backoff_next_ms(&backoff, 0), NULL);
   }
 }
 
 struct asking {
-  char nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
+  char
+      nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
   struct backoff backoff, failed, empty;
 };
 
@@ -374,9 +405,11 @@ static void times_log(const struct device_thread *thread, int64_t began_ms) {
   json_object_foreach (spent, name, seconds)
     fprintf(out, " %s=%.2f", name, json_real_value(seconds));
   ALWAYS(fclose(out) == 0);
-  log_info("device: %s ends after %.2f s and %lld leases; seconds that it spent: asking=%.2f preparing=%.2f%s",
-           thread->executor.device, (double)(clock_monotonic_ms() - began_ms) / 1000, (long long)thread->n_leases,
-           (double)thread->asking_ms / 1000, (double)thread->preparing_ms / 1000, text);
+  log_info("device: %s ends after %.2f s and %lld leases; seconds that it spent: asking=%.2f "
+           "preparing=%.2f%s",
+           thread->executor.device, (double)(clock_monotonic_ms() - began_ms) / 1000,
+           (long long)thread->n_leases, (double)thread->asking_ms / 1000,
+           (double)thread->preparing_ms / 1000, text);
 }
 
 void *device_thread_run(void *context) {

@@ -6,7 +6,8 @@
 
 #define MARGIN_MAX_MS 2000 /* to kill a worker and be sure of it */
 #define RETRY_MS 500       /* a renewal that failed is tried again so soon */
-#define RENEW_LEAST_MS 20  /* whatever the server asks for: two or three renewals of the shortest lease that there is */
+/* whatever the server asks for: two or three renewals of the shortest lease that there is */
+#define RENEW_LEAST_MS 20
 #define NO_CONFIG UINT64_MAX
 
 struct held {
@@ -76,7 +77,8 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
   config_ranges_release(&held->configs);
   *held = (struct held){
       .epoch = grant->epoch,
-      .renew_every_ms = grant->renew_every_ms > RENEW_LEAST_MS ? grant->renew_every_ms : RENEW_LEAST_MS,
+      .renew_every_ms =
+          grant->renew_every_ms > RENEW_LEAST_MS ? grant->renew_every_ms : RENEW_LEAST_MS,
       .current = grant->current,
   };
   snprintf(held->lease, sizeof held->lease, "%s", grant->lease);
@@ -100,7 +102,8 @@ void held_lose(struct held_table *table, const char *lease, int64_t epoch) {
   pthread_mutex_unlock(&table->mutex);
 }
 
-void held_limit(struct held_table *table, const char *lease, int64_t epoch, struct config_ranges *taken) {
+void held_limit(struct held_table *table, const char *lease, int64_t epoch,
+                struct config_ranges *taken) {
   pthread_mutex_lock(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held) {
@@ -116,7 +119,8 @@ void held_limit(struct held_table *table, const char *lease, int64_t epoch, stru
 
 static bool ranges_have(const struct config_ranges *ranges, uint64_t config) {
   for (size_t i = 0; i < ranges->n; i++) {
-    if (config >= ranges->ranges[i].first && config - ranges->ranges[i].first < ranges->ranges[i].count)
+    if (config >= ranges->ranges[i].first &&
+        config - ranges->ranges[i].first < ranges->ranges[i].count)
       return true;
   }
   return false;
@@ -176,13 +180,15 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
         .left_ms = first->expires_ms - now_ms,
     };
     memcpy(ret_due->lease, first->lease, sizeof first->lease);
-    first->renew_ms = now_ms + (RETRY_MS < first->renew_every_ms ? RETRY_MS : first->renew_every_ms);
+    first->renew_ms =
+        now_ms + (RETRY_MS < first->renew_every_ms ? RETRY_MS : first->renew_every_ms);
   }
   pthread_mutex_unlock(&table->mutex);
   return is_due;
 }
 
-void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms, int64_t expires_in_ms) {
+void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms,
+                  int64_t expires_in_ms) {
   pthread_mutex_lock(&table->mutex);
   struct held *held = held_find(table, lease, epoch);
   if (held)

@@ -1,7 +1,8 @@
-/* The leases that this agent holds: from the grant until the server has taken the last of their results.
+/* The leases that this agent holds: from the grant until the server has taken the last of their
+ * results.
  *
- * A lease is renewed in time, also while its results wait for the server, and given up on this side before the server
- * may give it to another: held_is_alive turns false a margin before it expires.
+ * A lease is renewed in time, also while its results wait for the server, and given up on this side
+ * before the server may give it to another: held_is_alive turns false a margin before it expires.
  * Memory: the table owns its entries; an entry lives until held_drop. Threads: any. */
 #ifndef WAVETUNE_AGENT_RUN_HELD_H
 #define WAVETUNE_AGENT_RUN_HELD_H
@@ -31,8 +32,10 @@ void held_add(struct held_table *table, const struct held_grant *grant);
 bool held_is_alive(struct held_table *table, const char *lease, int64_t epoch);
 /* The server said that it is not ours any more. */
 void held_lose(struct held_table *table, const char *lease, int64_t epoch);
-/* The server said which configs remain the lease's: the others were given to an idle device. Takes the ranges. */
-void held_limit(struct held_table *table, const char *lease, int64_t epoch, struct config_ranges *taken);
+/* The server said which configs remain the lease's: the others were given to an idle device. Takes
+ * the ranges. */
+void held_limit(struct held_table *table, const char *lease, int64_t epoch,
+                struct config_ranges *taken);
 /* Whether a config is still the lease's, as far as the server has said. */
 bool held_has(struct held_table *table, const char *lease, int64_t epoch, uint64_t config);
 /* Nothing is measured for it any more; its results may still wait. */
@@ -46,9 +49,10 @@ struct held_due {
   uint64_t config; /* UINT64_MAX: none */
   int64_t left_ms; /* until it expires */
 };
-/* The lease to renew next. True: now, *ret_due says which (and it is not due again for a moment). False: none yet;
- * *ret_wait_ms is how long none will be, INT64_MAX when there is none. */
+/* The lease to renew next. True: now, *ret_due says which (and it is not due again for a moment).
+ * False: none yet; *ret_wait_ms is how long none will be, INT64_MAX when there is none. */
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms);
-void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms, int64_t expires_in_ms);
+void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms,
+                  int64_t expires_in_ms);
 
 #endif

@@ -20,8 +20,8 @@ struct keeper {
   struct rng rng;
 };
 
-/* What tells this machine from others, as well as that can be known: the machine's id and the host's name, or the name alone
- * where there is no id, as in many containers. */
+/* What tells this machine from others, as well as that can be known: the machine's id and the
+ * host's name, or the name alone where there is no id, as in many containers. */
 static char *machine_digest(void) {
   struct error ignored;
   char host[256] = "", text[DIGEST_TEXT_SIZE];
@@ -30,7 +30,8 @@ static char *machine_digest(void) {
   if (gethostname(host, sizeof host - 1) < 0)
     host[0] = '\0';
   bool has_id = file_read("/etc/machine-id", MACHINE_ID_MAX, &id, &size, &ignored);
-  cleanup_free char *both = xasprintf("%.*s\n%s", has_id ? (int)strcspn(id, "\n") : 0, has_id ? id : "", host);
+  cleanup_free char *both =
+      xasprintf("%.*s\n%s", has_id ? (int)strcspn(id, "\n") : 0, has_id ? id : "", host);
   struct digest digest = digest_of(both, strlen(both));
   return xstrdup(digest_format(&digest, text));
 }
@@ -58,7 +59,8 @@ static json_t *enrol_body(struct agent *agent) {
     enrolment.trusted_keys.all = xcalloc(agent->trusted.n, sizeof(char *));
   for (size_t i = 0; i < agent->trusted.n; i++) {
     char text[DIGEST_TEXT_SIZE];
-    enrolment.trusted_keys.all[enrolment.trusted_keys.n++] = xstrdup(digest_format(&agent->trusted.all[i].id, text));
+    enrolment.trusted_keys.all[enrolment.trusted_keys.n++] =
+        xstrdup(digest_format(&agent->trusted.all[i].id, text));
   }
   json_t *body = record_write(&enrolment_record, &enrolment);
   record_release(&enrolment_record, &enrolment);
@@ -93,25 +95,29 @@ static void answer_refuse(struct server_answer *answer, const char *what) {
 /* One try. */
 static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_enrolled) {
   cleanup_json json_t *body = enrol_body(agent);
-  struct server_answer answer = server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
+  struct server_answer answer =
+      server_ask(agent->keeper_client, "POST", "/v1/agents", body, REQUEST_MS);
   if (answer_is(&answer, ERROR_INVALID) && agent->trusted.n &&
       string_equal(json_string_value(json_object_get(answer.json, "pointer")), "/trusted_keys"))
-    error_prefix(&answer.error,
-                 "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
-                 "here; upgrade it: ");
+    error_prefix(
+        &answer.error,
+        "the server keeps no signatures of kernels, so that with --trusted-key there is no work "
+        "here; upgrade it: ");
   if (answer.is_ok && !enrolled_read(answer.json, ret_enrolled, &answer.error))
     answer_refuse(&answer, "POST /v1/agents");
-  if (answer.is_ok && ret_enrolled->token && !own_token_begin(agent, ret_enrolled->token, &answer.error)) {
+  if (answer.is_ok && ret_enrolled->token &&
+      !own_token_begin(agent, ret_enrolled->token, &answer.error)) {
     answer.is_ok = false;
-    error_become(&answer.error, ERROR_UNAVAILABLE); /* the same boot nonce again is the same agent */
+    error_become(&answer.error,
+                 ERROR_UNAVAILABLE); /* the same boot nonce again is the same agent */
     error_prefix(&answer.error, "cannot keep the agent's token: ");
   }
   if (answer.is_ok) {
     rotation_plan(agent, ret_enrolled->rotate_in_ms);
     id_keep(agent, ret_enrolled->agent);
     boot_forget(agent);
-    log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolled->agent, agent->name,
-             agent->n_threads, (long long)ret_enrolled->reclaimed);
+    log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolled->agent,
+             agent->name, agent->n_threads, (long long)ret_enrolled->reclaimed);
   }
   return answer;
 }
@@ -196,7 +202,9 @@ static void token_ended(struct keeper *keeper, const struct error *error) {
     keeper->heartbeat_ms = agent->rotate_at_ms;
     return;
   }
-  log_error("agent: its own token has ended, and so does this process; the next one enrols anew: %s", error->message);
+  log_error(
+      "agent: its own token has ended, and so does this process; the next one enrols anew: %s",
+      error->message);
   agent->code = (int)error_exit_code(error->kind);
   agent_stop(agent);
 }
@@ -214,11 +222,13 @@ static void heartbeat_send(struct keeper *keeper) {
     own_token_worked(agent);
     keeper->every_ms = beaten.heartbeat_every_ms;
     if (beaten.is_draining != keeper->is_draining)
-      log_info("agent: %s", beaten.is_draining ? "drained: it gets no more leases" : "no longer drained");
+      log_info("agent: %s",
+               beaten.is_draining ? "drained: it gets no more leases" : "no longer drained");
     keeper->is_draining = beaten.is_draining;
   } else if (answer_is(&answer, ERROR_MISSING)) {
     agent_signal(agent, &agent->must_enrol);
-  } else if (answer_is(&answer, ERROR_UNAUTHENTICATED) && agent->own_token && !agent_is_stopping(agent)) {
+  } else if (answer_is(&answer, ERROR_UNAUTHENTICATED) && agent->own_token &&
+             !agent_is_stopping(agent)) {
     token_ended(keeper, &answer.error);
   } else {
     log_warning("agent: no heartbeat: %s", answer.error.message);
@@ -227,13 +237,16 @@ static void heartbeat_send(struct keeper *keeper) {
 
 static void lease_renew(struct agent *agent, const struct held_due *due) {
   int64_t timeout_ms = due->left_ms / 3;
-  timeout_ms = timeout_ms < RENEW_LEAST_MS ? RENEW_LEAST_MS : timeout_ms > RENEW_MOST_MS ? RENEW_MOST_MS : timeout_ms;
+  timeout_ms = timeout_ms < RENEW_LEAST_MS  ? RENEW_LEAST_MS
+               : timeout_ms > RENEW_MOST_MS ? RENEW_MOST_MS
+                                            : timeout_ms;
   cleanup_free char *path = xasprintf("/v1/leases/%s/renew", due->lease);
   cleanup_json json_t *body =
       json_pack("{s:I, s:o}", "epoch", (json_int_t)due->epoch, "config",
                 due->config == UINT64_MAX ? json_null() : json_integer((json_int_t)due->config));
   int64_t asked_ms = held_clock_ms();
-  cleanup_server_answer struct server_answer answer = server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
   struct renewed renewed;
   if (answer.is_ok && !renewed_read(answer.json, &renewed, &answer.error))
     answer_refuse(&answer, path);
@@ -242,11 +255,12 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
     if (renewed.is_limited)
       held_limit(agent->held, due->lease, due->epoch, &renewed.configs);
   } else if (answer_is(&answer, ERROR_CONFLICT) || answer_is(&answer, ERROR_MISSING)) {
-    log_warning("lease: lost lease=%s epoch=%lld: %s", due->lease, (long long)due->epoch, answer.error.message);
+    log_warning("lease: lost lease=%s epoch=%lld: %s", due->lease, (long long)due->epoch,
+                answer.error.message);
     held_lose(agent->held, due->lease, due->epoch);
   } else {
-    log_warning("lease: not renewed, it expires in %lld ms: lease=%s: %s", (long long)due->left_ms, due->lease,
-                answer.error.message);
+    log_warning("lease: not renewed, it expires in %lld ms: lease=%s: %s", (long long)due->left_ms,
+                due->lease, answer.error.message);
   }
 }
 
@@ -268,7 +282,8 @@ void agent_keep(struct agent *agent) {
       heartbeat_send(&keeper);
     }
     token_rotate(&keeper, now_ms);
-    /* One at a time: a server that is slow, or wants renewals all the time, keeps nothing else waiting. */
+    /* One at a time: a server that is slow, or wants renewals all the time, keeps nothing else
+     * waiting. */
     if (held_next_due(agent->held, &due, &wait_ms)) {
       lease_renew(agent, &due);
       continue;

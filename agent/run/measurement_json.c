@@ -5,7 +5,8 @@ json_t *words_to_json(const char *text) {
   size_t size = strlen(text);
   if (size > MEASUREMENT_DETAIL_MAX) {
     size = MEASUREMENT_DETAIL_MAX;
-    while (((unsigned char)text[size] & 0xc0) == 0x80 && size > 0) /* not in the middle of a letter */
+    while (((unsigned char)text[size] & 0xc0) == 0x80 &&
+           size > 0) /* not in the middle of a letter */
       size--;
   }
   json_t *json = json_stringn(text, size);
@@ -19,18 +20,20 @@ json_t *words_to_json(const char *text) {
   return json_string(copy);
 }
 
-static void key_note(json_t *conditions, const char *member, bool is_verified, const struct digest *key) {
+static void key_note(json_t *conditions, const char *member, bool is_verified,
+                     const struct digest *key) {
   json_object_del(conditions, member);
   if (is_verified)
     ALWAYS(json_object_set_new(conditions, member, json_digest_text(key)) == 0);
 }
 
-/* What the worker says, which may run a stranger's code, and the keys that were verified here. A new reference; NULL where
- * nothing is known. */
+/* What the worker says, which may run a stranger's code, and the keys that were verified here. A
+ * new reference; NULL where nothing is known. */
 static json_t *conditions_of(const struct lease *lease, const struct measurement *measurement) {
   if (!measurement->conditions && !lease->is_signed)
     return NULL;
-  json_t *conditions = measurement->conditions ? json_copy((json_t *)measurement->conditions) : json_object();
+  json_t *conditions =
+      measurement->conditions ? json_copy((json_t *)measurement->conditions) : json_object();
   ALWAYS(conditions != NULL);
   key_note(conditions, "kernel_key", lease->is_signed, &lease->kernel_key);
   key_note(conditions, "build_key", lease->is_signed && lease->has_build, &lease->build_key);

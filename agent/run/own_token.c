@@ -1,9 +1,11 @@
-/* The agent's own token, which it gets when it enrols with an enrolment token and replaces before it ends.
+/* The agent's own token, which it gets when it enrols with an enrolment token and replaces before
+ * it ends.
  *
- * STATE/token holds it in a line. While it is being replaced there are two lines, the new one first: the server lets the old
- * one end only when the new one was used, and both are on the disk before that. So it does not matter where the process
- * dies. STATE/boot is the boot nonce of an enrolment that was not answered yet: with the same nonce it costs no second use.
- * Threads: the main one, and the keeper, which is the same. Memory: the agent owns the texts. */
+ * STATE/token holds it in a line. While it is being replaced there are two lines, the new one
+ * first: the server lets the old one end only when the new one was used, and both are on the disk
+ * before that. So it does not matter where the process dies. STATE/boot is the boot nonce of an
+ * enrolment that was not answered yet: with the same nonce it costs no second use. Threads: the
+ * main one, and the keeper, which is the same. Memory: the agent owns the texts. */
 #include "agent/run/agent.h"
 #include "agent/run/answers.h"
 #include "common/base/file.h"
@@ -23,12 +25,14 @@ static void clients_set(struct agent *agent, const char *token) {
     http_client_set_token(agent->threads[i].client, token);
 }
 
-static bool state_write(struct agent *agent, const char *name, const char *text, struct error *error) {
+static bool state_write(struct agent *agent, const char *name, const char *text,
+                        struct error *error) {
   cleanup_free char *path = xasprintf("%s/%s", agent->state, name);
   return file_write_atomically(path, text, strlen(text), 0600, error);
 }
 
-static bool tokens_write(struct agent *agent, const char *token, const char *before, struct error *error) {
+static bool tokens_write(struct agent *agent, const char *token, const char *before,
+                         struct error *error) {
   cleanup_free char *text = xasprintf("%s\n%s%s", token, before ? before : "", before ? "\n" : "");
   return state_write(agent, "token", text, error);
 }
@@ -99,7 +103,8 @@ static void tokens_read(struct agent *agent) {
 }
 
 /* Asks for something that every agent may read. False: why not, by its kind. */
-static bool token_try(struct agent *agent, const char *token, int64_t *ret_retry_after_s, struct error *error) {
+static bool token_try(struct agent *agent, const char *token, int64_t *ret_retry_after_s,
+                      struct error *error) {
   clients_set(agent, token);
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "GET", "/v1/kernels?limit=1", NULL, REQUEST_MS);
@@ -158,7 +163,8 @@ void boot_keep(struct agent *agent) {
   }
   cleanup_free char *line = xasprintf("%s\n", agent->boot);
   if (!state_write(agent, "boot", line, &error))
-    log_warning("agent: an enrolment whose answer is lost would be another agent: %s", error.message);
+    log_warning("agent: an enrolment whose answer is lost would be another agent: %s",
+                error.message);
 }
 
 void boot_forget(struct agent *agent) {

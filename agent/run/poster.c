@@ -1,10 +1,11 @@
-/* Posting the spool: measurements, ends and hand-backs of leases, in the order in which they were recorded.
+/* Posting the spool: measurements, ends and hand-backs of leases, in the order in which they were
+ * recorded.
  *
  * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why", and
- * "opening_us" where a kernel was opened for it: what that took so far. Its number is the measurement's
- * seq. Code that a measurement names ("object", which lies in the record's "object_path") is brought to
- * the server before it. Nothing is forgotten before the server has answered; what it refuses for good
- * goes to STATE/refused.jsonl. Threads: one at a time posts. */
+ * "opening_us" where a kernel was opened for it: what that took so far. Its number is the
+ * measurement's seq. Code that a measurement names ("object", which lies in the record's
+ * "object_path") is brought to the server before it. Nothing is forgotten before the server has
+ * answered; what it refuses for good goes to STATE/refused.jsonl. Threads: one at a time posts. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -37,13 +38,18 @@ struct group {
 
 enum post { POST_OK, POST_LATER };
 
-/* Whether what is refused so may be taken another time: the server is away or busy, or does not know the token (yet). */
+/* Whether what is refused so may be taken another time: the server is away or busy, or does not
+ * know the token (yet). */
 static bool is_for_later(enum error_kind kind) {
   return error_is_retryable(kind) || kind == ERROR_UNAUTHENTICATED || kind == ERROR_FORBIDDEN;
 }
 
-static const char *record_lease(const json_t *record) { return json_string_value(json_object_get(record, "lease")); }
-static int64_t record_epoch(const json_t *record) { return json_integer_value(json_object_get(record, "epoch")); }
+static const char *record_lease(const json_t *record) {
+  return json_string_value(json_object_get(record, "lease"));
+}
+static int64_t record_epoch(const json_t *record) {
+  return json_integer_value(json_object_get(record, "epoch"));
+}
 
 static void refused_keep(struct agent *agent, const json_t *record, const struct error *reason) {
   cleanup_free char *path = xasprintf("%s/refused.jsonl", agent->state);
@@ -52,8 +58,8 @@ static void refused_keep(struct agent *agent, const json_t *record, const struct
   cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (fd < 0 || !fd_write_all(fd, bytes, strlen(bytes)) || fsync(fd) < 0)
     log_error("poster: cannot keep a refused record in %s: %s", path, strerror(errno));
-  log_error("poster: the server refuses a result of lease=%s epoch=%lld; it is kept in %s: %s", record_lease(record),
-            (long long)record_epoch(record), path, reason->message);
+  log_error("poster: the server refuses a result of lease=%s epoch=%lld; it is kept in %s: %s",
+            record_lease(record), (long long)record_epoch(record), path, reason->message);
 }
 
 /* What opening the kernel took, as the record says; 0: it says nothing. */
@@ -61,9 +67,11 @@ static json_int_t record_opening_us(const json_t *record) {
   return json_integer_value(json_object_get(record, "opening_us"));
 }
 
-static json_t *results_body(const struct batch *batch, const struct group *group, size_t from, size_t n, bool done) {
+static json_t *results_body(const struct batch *batch, const struct group *group, size_t from,
+                            size_t n, bool done) {
   json_t *measurements = json_array();
-  json_int_t opening_us = done ? record_opening_us(batch->records[group->indices[group->n]].json) : 0;
+  json_int_t opening_us =
+      done ? record_opening_us(batch->records[group->indices[group->n]].json) : 0;
   for (size_t i = from; i < from + n; i++) {
     const struct spool_record *record = &batch->records[group->indices[i]];
     if (record_opening_us(record->json) > opening_us)
@@ -72,7 +80,8 @@ static json_t *results_body(const struct batch *batch, const struct group *group
     json_object_set_new(measurement, "seq", json_integer((json_int_t)record->number));
     json_array_append(measurements, measurement);
   }
-  json_t *body = json_pack("{s:I, s:o}", "epoch", (json_int_t)group->epoch, "measurements", measurements);
+  json_t *body =
+      json_pack("{s:I, s:o}", "epoch", (json_int_t)group->epoch, "measurements", measurements);
   if (done)
     json_object_set_new(body, "done", json_true());
   if (opening_us)
@@ -82,17 +91,20 @@ static json_t *results_body(const struct batch *batch, const struct group *group
 
 /* The server has another holder for the lease, or none: what came late is stored as evidence. */
 static void lease_lost(struct agent *agent, const struct group *group, size_t n) {
-  log_warning("lease: lost lease=%s epoch=%lld; %zu late results were kept as evidence", group->lease,
-              (long long)group->epoch, n);
+  log_warning("lease: lost lease=%s epoch=%lld; %zu late results were kept as evidence",
+              group->lease, (long long)group->epoch, n);
   held_lose(agent->held, group->lease, group->epoch);
 }
 
-/* Posts measurements [from, from + n) of a group. What is refused as a whole is split until the bad one is alone. */
-static enum post results_post(struct agent *agent, const struct batch *batch, const struct group *group, size_t from,
-                              size_t n, bool done, int64_t *ret_retry_after_s) {
+/* Posts measurements [from, from + n) of a group. What is refused as a whole is split until the bad
+ * one is alone. */
+static enum post results_post(struct agent *agent, const struct batch *batch,
+                              const struct group *group, size_t from, size_t n, bool done,
+                              int64_t *ret_retry_after_s) {
   cleanup_free char *path = xasprintf("/v1/leases/%s/results", group->lease);
   cleanup_json json_t *body = results_body(batch, group, from, n, done);
-  cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
   if (answer.is_ok)
     return POST_OK;
   if (is_for_later(answer.error.kind)) {
@@ -112,7 +124,9 @@ static enum post results_post(struct agent *agent, const struct batch *batch, co
 
   if (n > 1) {
     enum post post = results_post(agent, batch, group, from, n / 2, false, ret_retry_after_s);
-    return post == POST_OK ? results_post(agent, batch, group, from + n / 2, n - n / 2, done, ret_retry_after_s) : post;
+    return post == POST_OK
+               ? results_post(agent, batch, group, from + n / 2, n - n / 2, done, ret_retry_after_s)
+               : post;
   }
   if (n == 1) {
     refused_keep(agent, batch->records[group->indices[from]].json, &answer.error);
@@ -123,14 +137,17 @@ static enum post results_post(struct agent *agent, const struct batch *batch, co
   return POST_OK;
 }
 
-static enum post release_post(struct agent *agent, const struct spool_record *record, int64_t *ret_retry_after_s) {
+static enum post release_post(struct agent *agent, const struct spool_record *record,
+                              int64_t *ret_retry_after_s) {
   const char *lease = record_lease(record->json);
   cleanup_free char *path = xasprintf("/v1/leases/%s/release", lease);
-  cleanup_json json_t *body = json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record->json), "reason",
-                                        json_object_get(record->json, "release"));
+  cleanup_json json_t *body =
+      json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record->json), "reason",
+                json_object_get(record->json, "release"));
   if (record_opening_us(record->json))
     json_object_set_new(body, "opening_us", json_integer(record_opening_us(record->json)));
-  cleanup_server_answer struct server_answer answer = server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
   if (!answer.is_ok && is_for_later(answer.error.kind)) {
     *ret_retry_after_s = answer.retry_after_s;
     return POST_LATER;
@@ -147,7 +164,8 @@ static struct group group_from(const struct batch *batch, size_t first) {
   struct group group = {.lease = record_lease(record), .epoch = record_epoch(record)};
   for (size_t i = first; i < batch->n && !group.done; i++) {
     record = batch->records[i].json;
-    if (batch->is_posted[i] || record_epoch(record) != group.epoch || !string_equal(record_lease(record), group.lease))
+    if (batch->is_posted[i] || record_epoch(record) != group.epoch ||
+        !string_equal(record_lease(record), group.lease))
       continue;
     if (json_object_get(record, "release"))
       break;
@@ -160,7 +178,8 @@ static struct group group_from(const struct batch *batch, size_t first) {
   return group;
 }
 
-static enum post group_post(struct agent *agent, struct batch *batch, size_t first, int64_t *ret_retry_after_s) {
+static enum post group_post(struct agent *agent, struct batch *batch, size_t first,
+                            int64_t *ret_retry_after_s) {
   struct group group = group_from(batch, first);
   enum post post = results_post(agent, batch, &group, 0, group.n, group.done, ret_retry_after_s);
   if (post != POST_OK)
@@ -189,7 +208,8 @@ static enum post batch_post(struct agent *agent, struct batch *batch, int64_t *r
 }
 
 /* Brings code to the server, once. */
-static bool object_put(struct agent *agent, const char *path, const char *digest_text, struct error *error) {
+static bool object_put(struct agent *agent, const char *path, const char *digest_text,
+                       struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t size;
   char text[DIGEST_TEXT_SIZE];
@@ -211,7 +231,8 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
   if (!http_send(agent->poster_client, &request, &response, error))
     return false;
   if (response.status != 200 && response.status != 201) {
-    error_of(error, server_error_kind(&response), "the server answered %d to PUT %s", response.status, target);
+    error_of(error, server_error_kind(&response), "the server answered %d to PUT %s",
+             response.status, target);
     http_error_name_request(&response, error);
     return false;
   }
@@ -219,8 +240,8 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
   return true;
 }
 
-/* Brings the code of a batch's measurements. A server that is away is waited for, as results do. One that takes results and,
- * OBJECT_ATTEMPTS times, no code gets them without. */
+/* Brings the code of a batch's measurements. A server that is away is waited for, as results do.
+ * One that takes results and, OBJECT_ATTEMPTS times, no code gets them without. */
 static enum post objects_post(struct agent *agent, struct batch *batch) {
   bool is_refused = false;
   for (size_t i = 0; i < batch->n; i++) {
@@ -241,8 +262,8 @@ static enum post objects_post(struct agent *agent, struct batch *batch) {
         log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
         return POST_LATER;
       }
-      log_warning("poster: results of lease=%s go without their compiled code: %s", record_lease(record),
-                  error.message);
+      log_warning("poster: results of lease=%s go without their compiled code: %s",
+                  record_lease(record), error.message);
     }
     json_object_del(measurement, "object");
   }
@@ -279,7 +300,8 @@ void agent_post_left(struct agent *agent) {
   int64_t retry_after_s;
   bool more;
   if (!spool_is_empty(agent->spool))
-    log_info("poster: results of an earlier run wait in the spool; they are posted before anything else");
+    log_info("poster: results of an earlier run wait in the spool; they are posted before anything "
+             "else");
   while (!spool_is_empty(agent->spool) && !agent_is_stopping(agent)) {
     if (spool_post(agent, &more, &retry_after_s) == POST_OK)
       backoff_reset(&backoff);
@@ -295,7 +317,8 @@ static bool devices_are_done(struct agent *agent) {
   return are_done;
 }
 
-/* The devices have ended: what is left in the spool is posted within a moment, or by the next run. */
+/* The devices have ended: what is left in the spool is posted within a moment, or by the next
+ * run. */
 static void post_last_words(struct agent *agent) {
   int64_t until_ms = clock_monotonic_ms() + LAST_WORDS_MS, retry_after_s;
   bool more;

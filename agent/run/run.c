@@ -1,4 +1,5 @@
-/* `run`: an agent that works for a server until it is told to end. Starts and ends the threads of agent.h. */
+/* `run`: an agent that works for a server until it is told to end. Starts and ends the threads of
+ * agent.h. */
 #include <time.h>
 
 #include "agent/commands.h"
@@ -15,7 +16,8 @@ void agent_stop(struct agent *agent) {
   agent->stopping = agent->must_post = agent->must_renew = true;
   for (size_t i = 0; i < agent->n_threads; i++)
     http_client_cancel(agent->threads[i].client);
-  /* As long as nothing was measured there is nothing to say. Later these two have the last words. */
+  /* As long as nothing was measured there is nothing to say. Later these two have the last
+   * words. */
   if (!agent->is_working && agent->keeper_client)
     http_client_cancel(agent->keeper_client);
   if (!agent->is_working && agent->poster_client)
@@ -62,7 +64,8 @@ char *agent_id(struct agent *agent) {
 
 static void agent_init(struct agent *agent, const struct options *options) {
   pthread_condattr_t monotonic;
-  *agent = (struct agent){.magic = AGENT_MAGIC, .options = options, .worked_ms = clock_monotonic_ms()};
+  *agent =
+      (struct agent){.magic = AGENT_MAGIC, .options = options, .worked_ms = clock_monotonic_ms()};
   pthread_condattr_init(&monotonic);
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&agent->mutex, NULL);
@@ -147,22 +150,26 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
   /* Whoever sets it to nothing by mistake must not get an agent that runs everything. */
   for (size_t i = 0; !agent->trusted.n && i < ARRAY_LENGTH(variables); i++)
     if (getenv(variables[i]))
-      return error_set(error, "%s is set and names no key; name a file or a folder, or unset it", variables[i]);
+      return error_set(error, "%s is set and names no key; name a file or a folder, or unset it",
+                       variables[i]);
   for (size_t i = 0; i < agent->trusted.n; i++) {
     char id[DIGEST_TEXT_SIZE];
-    log_info("agent: takes only what is signed: trusts key=%s", digest_format(&agent->trusted.all[i].id, id));
+    log_info("agent: takes only what is signed: trusts key=%s",
+             digest_format(&agent->trusted.all[i].id, id));
   }
   return true;
 }
 
 /* What needs no server. */
 static bool agent_prepare(struct agent *agent, struct error *error) {
-  const char *state = option_text(agent->options, "state"), *name = option_text(agent->options, "name");
+  const char *state = option_text(agent->options, "state"),
+             *name = option_text(agent->options, "name");
   if (!option_text(agent->options, "url"))
     return error_set(error, "give the server's URL with --url or WAVETUNE_URL");
   if (!trusted_prepare(agent, error))
     return false;
-  if (!client_new(agent, &agent->poster_client, error) || !client_new(agent, &agent->keeper_client, error))
+  if (!client_new(agent, &agent->poster_client, error) ||
+      !client_new(agent, &agent->keeper_client, error))
     return false;
   agent->state = state ? xstrdup(state) : state_folder_default();
   agent->faults = xasprintf("%s/faults", agent->state);
@@ -171,7 +178,8 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
          spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
 }
 
-static bool device_is_asked_for(const struct agent *agent, const struct device_seen *device, bool has_gpu) {
+static bool device_is_asked_for(const struct agent *agent, const struct device_seen *device,
+                                bool has_gpu) {
   const char *const *names;
   size_t n = option_list(agent->options, "device", &names);
   for (size_t i = 0; i < n; i++) {
@@ -192,7 +200,8 @@ static bool devices_are_known(const struct agent *agent, struct error *error) {
   return devices_find(&agent->devices, NULL, &device, error);
 }
 
-/* One thread to a device. A CPU beside GPUs is left out unless it is named: it has the GPUs to feed. */
+/* One thread to a device. A CPU beside GPUs is left out unless it is named: it has the GPUs to
+ * feed. */
 static bool threads_prepare(struct agent *agent, struct error *error) {
   bool has_gpu = false;
   if (!devices_are_known(agent, error))
@@ -207,7 +216,8 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     if (!device_is_asked_for(agent, device, has_gpu))
       continue;
     threads[n] = (struct device_thread){.agent = agent, .device = device};
-    threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool, device, agent->faults);
+    threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool,
+                                        device, agent->faults);
     ok = client_new(agent, &threads[n].client, error);
     n += ok;
   }
@@ -250,8 +260,10 @@ static int run_work(struct supervisor *supervisor, void *context) {
       !custody_make(agent->options, supervisor->spawner, LOG_LEVEL_INFO, &agent->cgroups, &error))
     return command_failed("run", EXIT_USAGE, &error);
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
-  if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices, &error) ||
-      !pool_make(agent->options, objects, spawner_custody(supervisor->spawner), &agent->pool, &error))
+  if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices,
+                   &error) ||
+      !pool_make(agent->options, objects, spawner_custody(supervisor->spawner), &agent->pool,
+                 &error))
     return command_failed("run", EXIT_FAILED, &error);
   cleanup_free char *absent = devices_absent(&agent->devices);
   if (absent[0])
@@ -260,7 +272,8 @@ static int run_work(struct supervisor *supervisor, void *context) {
     return command_failed("run", EXIT_USAGE, &error);
   id_read(agent);
   own_token_choose(agent);
-  /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would come late. */
+  /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would
+   * come late. */
   if (!agent->is_newcomer)
     agent_post_left(agent);
   boot_keep(agent);
@@ -290,23 +303,29 @@ static int run_run(struct options *options) {
 static const struct option_spec run_options[] = {
     {"url", OPTION_TEXT, "URL", NULL, 0, 0, "the server, like https://tuning.example", false},
     {"token", OPTION_TEXT, "TOKEN", NULL, 0, 0,
-     "an enrolment token, or one with the role agent; better in WAVETUNE_TOKEN", false, .is_secret = true},
+     "an enrolment token, or one with the role agent; better in WAVETUNE_TOKEN", false,
+     .is_secret = true},
     OPTION_INSECURE_HTTP,
     OPTION_CLIENT_CERTIFICATE,
     OPTION_CLIENT_KEY,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, of a user "
+     "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, of "
+     "a user "
      "~/.local/state/…",
      false},
-    {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "what people call this agent; default: the host's name", false},
-    {"device", OPTION_LIST, "NAME", NULL, 0, 0, "work on this device only; default: all GPUs, else the CPU", false},
+    {"name", OPTION_TEXT, "NAME", NULL, 0, 0,
+     "what people call this agent; default: the host's name", false},
+    {"device", OPTION_LIST, "NAME", NULL, 0, 0,
+     "work on this device only; default: all GPUs, else the CPU", false},
     {"trusted-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0,
-     "a public key, or a folder of *.pub: compile and load only kernels and builds that one of them signed; more of "
+     "a public key, or a folder of *.pub: compile and load only kernels and builds that one of "
+     "them signed; more of "
      "them "
      "in WAVETUNE_TRUSTED_KEYS, separated by ':'",
      false},
     OPTION_PYTHON,
-    {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400, "end after so long without work; 0: never", false},
+    {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400,
+     "end after so long without work; 0: never", false},
     MEASURE_OPTIONS,
 };
 
@@ -314,10 +333,11 @@ const struct command_spec run_command = {
     .name = "run",
     .arguments = "",
     .summary = "work for a server: lease, compile, measure, post",
-    .description =
-        "Works until SIGTERM or SIGINT, then hands its leases back; a second signal ends it at once. What was "
-        "measured lies on the disk before it is posted: a server that is away, or an agent that dies, loses "
-        "nothing.",
+    .description = "Works until SIGTERM or SIGINT, then hands its leases back; a second signal "
+                   "ends it at once. What was "
+                   "measured lies on the disk before it is posted: a server that is away, or an "
+                   "agent that dies, loses "
+                   "nothing.",
     .options = run_options,
     .n_options = ARRAY_LENGTH(run_options),
     .run = run_run,

@@ -29,10 +29,12 @@ enum error_kind server_error_kind(const struct http_response *response) {
   return kind_of(response->status, problem);
 }
 
-struct server_answer server_answer_read(const char *method, const char *path, const struct http_response *response) {
+struct server_answer server_answer_read(const char *method, const char *path,
+                                        const struct http_response *response) {
   struct server_answer answer = {.retry_after_s = response->retry_after_s};
   bool is_success = response->status >= 200 && response->status < 300;
-  bool is_json = !response->size || json_parse(response->body, response->size, &answer.json, &answer.error);
+  bool is_json =
+      !response->size || json_parse(response->body, response->size, &answer.json, &answer.error);
   if (!is_json)
     answer.json = NULL;
   if (is_success && !is_json) {
@@ -49,8 +51,8 @@ struct server_answer server_answer_read(const char *method, const char *path, co
   const char *pointer = json_string_value(json_object_get(answer.json, "pointer"));
   bool is_redirect = response->status >= 300 && response->status < 400;
 
-  error_of_at(&answer.error, kind, pointer && pointer[0] == '/' ? pointer : "", "the server answered %d to %s %s: %s",
-              response->status, method, path,
+  error_of_at(&answer.error, kind, pointer && pointer[0] == '/' ? pointer : "",
+              "the server answered %d to %s %s: %s", response->status, method, path,
               detail        ? detail
               : is_redirect ? "redirects are not followed, so give the URL that it leads to"
                             : "it did not say why");
@@ -58,8 +60,8 @@ struct server_answer server_answer_read(const char *method, const char *path, co
   return answer;
 }
 
-struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
-                                int64_t timeout_ms) {
+struct server_answer server_ask(struct http_client *client, const char *method, const char *path,
+                                const json_t *body, int64_t timeout_ms) {
   struct server_answer answer = {0};
   cleanup_free char *text = body ? json_canonical(body) : NULL;
   struct http_request request = {.method = method,
@@ -77,8 +79,10 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
 struct backoff backoff_new(int64_t least_ms, int64_t most_ms) {
   char random[17];
   random_hex(random, 8);
-  return (struct backoff){
-      .least_ms = least_ms, .most_ms = most_ms, .base_ms = least_ms, .rng = rng_seeded(strtoull(random, NULL, 16))};
+  return (struct backoff){.least_ms = least_ms,
+                          .most_ms = most_ms,
+                          .base_ms = least_ms,
+                          .rng = rng_seeded(strtoull(random, NULL, 16))};
 }
 
 int64_t backoff_next_ms(struct backoff *backoff, int64_t retry_after_s) {

@@ -1,4 +1,5 @@
-/* What the agent's threads share to talk with the server: one request with its answer judged, and waiting between tries.
+/* What the agent's threads share to talk with the server: one request with its answer judged, and
+ * waiting between tries.
  *
  * Memory: answers are the caller's. Threads: a client and a back-off belong to one thread each. */
 #ifndef WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
@@ -31,23 +32,26 @@ must_check static inline bool answer_is_for_later(const struct server_answer *an
  * server's) what its status says. */
 must_check enum error_kind server_error_kind(const struct http_response *response);
 
-/* What an answer to a request means. Whatever the server sends is ok or an error with a sentence. A lease that was
- * granted to another is ERROR_MISSING, as one that is not there; what is missing and no server of ours says so is
- * ERROR_UNAVAILABLE: it is a proxy's answer whose server is away. */
-struct server_answer server_answer_read(const char *method, const char *path, const struct http_response *response);
+/* What an answer to a request means. Whatever the server sends is ok or an error with a sentence. A
+ * lease that was granted to another is ERROR_MISSING, as one that is not there; what is missing and
+ * no server of ours says so is ERROR_UNAVAILABLE: it is a proxy's answer whose server is away. */
+struct server_answer server_answer_read(const char *method, const char *path,
+                                        const struct http_response *response);
 
 /* Sends `body` (may be NULL) and reads the answer. */
-struct server_answer server_ask(struct http_client *client, const char *method, const char *path, const json_t *body,
-                                int64_t timeout_ms);
+struct server_answer server_ask(struct http_client *client, const char *method, const char *path,
+                                const json_t *body, int64_t timeout_ms);
 
-/* Exponential back-off with jitter: agents that lost one server together must not come back together. */
+/* Exponential back-off with jitter: agents that lost one server together must not come back
+ * together. */
 struct backoff {
   int64_t least_ms, most_ms;
   int64_t base_ms;
   struct rng rng;
 };
 struct backoff backoff_new(int64_t least_ms, int64_t most_ms);
-int64_t backoff_next_ms(struct backoff *backoff, int64_t retry_after_s); /* never less than Retry-After asked for */
+int64_t backoff_next_ms(struct backoff *backoff,
+                        int64_t retry_after_s); /* never less than Retry-After asked for */
 void backoff_reset(struct backoff *backoff);
 
 #endif

@@ -1,5 +1,5 @@
-/* The spool of records that wait for the server. Owns its file descriptors; append from any thread, the rest from one:
- * `mutex` guards the positions. */
+/* The spool of records that wait for the server. Owns its file descriptors; append from any thread,
+ * the rest from one: `mutex` guards the positions. */
 #include "agent/run/spool.h"
 
 #include <errno.h>
@@ -38,7 +38,8 @@ struct spool {
   bool woken;
 };
 
-static void check_of(const struct record_header *header, const char *text, uint8_t check[CHECK_SIZE]) {
+static void check_of(const struct record_header *header, const char *text,
+                     uint8_t check[CHECK_SIZE]) {
   struct digest_stream *stream = digest_stream_new();
   digest_stream_add(stream, header, offsetof(struct record_header, check));
   digest_stream_add(stream, text, header->length);
@@ -61,12 +62,15 @@ static bool read_at(int fd, void *bytes, size_t size, uint64_t offset) {
   return true;
 }
 
-/* Reads the record at `offset` of a file that ends at `end`; false when there is no whole, sound one. */
-static bool record_read(int fd, uint64_t offset, uint64_t end, struct record_header *ret_header, char **ret_text) {
+/* Reads the record at `offset` of a file that ends at `end`; false when there is no whole, sound
+ * one. */
+static bool record_read(int fd, uint64_t offset, uint64_t end, struct record_header *ret_header,
+                        char **ret_text) {
   struct record_header header;
   if (end - offset < sizeof header || !read_at(fd, &header, sizeof header, offset))
     return false;
-  if (header.magic != RECORD_MAGIC || header.length > SPOOL_RECORD_MAX || header.length > end - offset - sizeof header)
+  if (header.magic != RECORD_MAGIC || header.length > SPOOL_RECORD_MAX ||
+      header.length > end - offset - sizeof header)
     return false;
   cleanup_free char *text = xmalloc((size_t)header.length + 1);
   uint8_t check[CHECK_SIZE];
@@ -100,8 +104,9 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
       spool->next_number = header.number + 1;
   }
   if (at < size) {
-    log_warning("spool: %s ends in %llu bytes of a record that was not written to its end; they are dropped", path,
-                (unsigned long long)(size - at));
+    log_warning("spool: %s ends in %llu bytes of a record that was not written to its end; they "
+                "are dropped",
+                path, (unsigned long long)(size - at));
     if (ftruncate(spool->fd, (off_t)at) < 0)
       return error_set(error, "cannot drop the torn end of %s: %s", path, strerror(errno));
   }
@@ -122,10 +127,11 @@ static bool acknowledged_read(const char *path, uint64_t *ret_number, struct err
   errno = 0;
   unsigned long long number = strtoull(text, &rest, 10);
   if (errno || rest == text || !string_equal(rest, "\n"))
-    return error_set(error,
-                     "%s does not hold a record number; remove it, and what the server has already is posted "
-                     "again, which does no harm",
-                     path);
+    return error_set(
+        error,
+        "%s does not hold a record number; remove it, and what the server has already is posted "
+        "again, which does no harm",
+        path);
   *ret_number = number;
   return true;
 }
@@ -135,15 +141,18 @@ static bool folder_lock(const char *folder, int *ret_fd, struct error *error) {
   cleanup_free char *path = xasprintf("%s/lock", folder);
   cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0)
-    return error_set(error, "cannot open %s: %s; give another folder with --state", path, strerror(errno));
+    return error_set(error, "cannot open %s: %s; give another folder with --state", path,
+                     strerror(errno));
   if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-    return error_set(error, "another agent works in %s; give this one another folder with --state", folder);
+    return error_set(error, "another agent works in %s; give this one another folder with --state",
+                     folder);
   *ret_fd = fd;
   fd = -1;
   return true;
 }
 
-bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool, struct error *error) {
+bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool,
+                struct error *error) {
   int lock_fd = -1;
   if (!folder_lock(folder, &lock_fd, error))
     return false;
@@ -201,13 +210,16 @@ static bool write_at(int fd, const void *bytes, size_t size, uint64_t offset) {
   return true;
 }
 
-bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_number, struct error *error) {
+bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_number,
+                  struct error *error) {
   cleanup_free char *text = json_canonical(record);
   size_t length = strlen(text);
   if (length > SPOOL_RECORD_MAX)
-    return error_set(error, "a record of %zu bytes is larger than the spool's limit of %u", length, SPOOL_RECORD_MAX);
+    return error_set(error, "a record of %zu bytes is larger than the spool's limit of %u", length,
+                     SPOOL_RECORD_MAX);
   pthread_mutex_lock(&spool->mutex);
-  struct record_header header = {.magic = RECORD_MAGIC, .length = (uint32_t)length, .number = spool->next_number};
+  struct record_header header = {
+      .magic = RECORD_MAGIC, .length = (uint32_t)length, .number = spool->next_number};
   check_of(&header, text, header.check);
   bool written = write_at(spool->fd, &header, sizeof header, spool->end) &&
                  write_at(spool->fd, text, length, spool->end + sizeof header);
@@ -224,15 +236,16 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
   return written;
 }
 
-static bool record_parse(const struct record_header *header, const char *text, struct spool_record *ret,
-                         struct error *error) {
+static bool record_parse(const struct record_header *header, const char *text,
+                         struct spool_record *ret, struct error *error) {
   if (!json_parse(text, header->length, &ret->json, error))
     return error_prefix(error, "record %llu of the spool: ", (unsigned long long)header->number);
   ret->number = header->number;
   return true;
 }
 
-bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, size_t *ret_n, struct error *error) {
+bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, size_t *ret_n,
+                struct error *error) {
   pthread_mutex_lock(&spool->mutex);
   uint64_t at = spool->first, end = spool->end;
   bool is_synced = spool->synced_end >= end;
@@ -245,7 +258,8 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
     struct record_header header;
     cleanup_free char *text = NULL;
     ok = record_read(spool->fd, at, end, &header, &text) ||
-         error_set(error, "the spool's record at byte %llu cannot be read back", (unsigned long long)at);
+         error_set(error, "the spool's record at byte %llu cannot be read back",
+                   (unsigned long long)at);
     ok = ok && record_parse(&header, text, &records[n], error);
     if (ok) {
       at += sizeof header + header.length;
@@ -263,15 +277,17 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
   return true;
 }
 
-/* Where the record behind that with `number` begins. Without the mutex: records that are there do not change. */
-static bool first_after(const struct spool *spool, uint64_t number, uint64_t end, uint64_t *ret_first,
-                        struct error *error) {
+/* Where the record behind that with `number` begins. Without the mutex: records that are there do
+ * not change. */
+static bool first_after(const struct spool *spool, uint64_t number, uint64_t end,
+                        uint64_t *ret_first, struct error *error) {
   uint64_t first = spool->first;
   while (first < end) {
     struct record_header header;
     cleanup_free char *text = NULL;
     if (!record_read(spool->fd, first, end, &header, &text))
-      return error_set(error, "the spool's record at byte %llu cannot be read back", (unsigned long long)first);
+      return error_set(error, "the spool's record at byte %llu cannot be read back",
+                       (unsigned long long)first);
     if (header.number > number)
       break;
     first += sizeof header + header.length;
@@ -285,16 +301,18 @@ static bool bytes_copy(int from, uint64_t at, size_t size, int to, uint64_t to_a
   return read_at(from, bytes, size, at) && write_at(to, bytes, size, to_at);
 }
 
-/* Goes on with a file that holds only what is not acknowledged: a busy agent always has something that is not. Devices
- * append meanwhile, and none of them waits for the disk: what comes during the sync is copied after it. Called by the
- * thread that peeks, which syncs that before anybody gets it. */
+/* Goes on with a file that holds only what is not acknowledged: a busy agent always has something
+ * that is not. Devices append meanwhile, and none of them waits for the disk: what comes during the
+ * sync is copied after it. Called by the thread that peeks, which syncs that before anybody gets
+ * it. */
 static bool spool_shorten(struct spool *spool, uint64_t end, struct error *error) {
   cleanup_free char *path = xasprintf("%s.new", spool->path);
   cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   uint64_t size = end - spool->first;
   bool ok = fd >= 0 && bytes_copy(spool->fd, spool->first, (size_t)size, fd, 0) && fsync(fd) == 0;
   pthread_mutex_lock(&spool->mutex);
-  ok = ok && bytes_copy(spool->fd, end, (size_t)(spool->end - end), fd, size) && rename(path, spool->path) == 0;
+  ok = ok && bytes_copy(spool->fd, end, (size_t)(spool->end - end), fd, size) &&
+       rename(path, spool->path) == 0;
   if (ok) {
     int before = spool->fd;
     spool->fd = fd;
@@ -324,10 +342,11 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   spool->acknowledged = number;
   spool->first = first;
   pthread_mutex_unlock(&spool->mutex);
-  /* The numbers go on from the acknowledged one, which is on the disk by now. What is copied is never more than what
-   * goes. */
+  /* The numbers go on from the acknowledged one, which is on the disk by now. What is copied is
+   * never more than what goes. */
   struct error reason;
-  if (ok && first > spool->shorten_at && end - first <= first && !spool_shorten(spool, end, &reason))
+  if (ok && first > spool->shorten_at && end - first <= first &&
+      !spool_shorten(spool, end, &reason))
     log_warning("spool: it keeps what the server has: %s", reason.message);
   return ok;
 }

@@ -1,9 +1,11 @@
-/* The spool: what the agent learned and the server has not acknowledged yet, in an append-only file.
+/* The spool: what the agent learned and the server has not acknowledged yet, in an append-only
+ * file.
  *
- * FOLDER/spool holds records: a header (magic, length, number, check) and a JSON text. Numbers only grow, also over
- * restarts and when the file is shortened; a measurement's number is its `seq`. FOLDER/spool.acknowledged holds the last
- * number that the server took; all below it is done. A tail that a crash tore is dropped when the spool is opened. What
- * a reader gets is on the disk (fdatasync) before it is handed out, so nothing is posted that a crash could take back.
+ * FOLDER/spool holds records: a header (magic, length, number, check) and a JSON text. Numbers only
+ * grow, also over restarts and when the file is shortened; a measurement's number is its `seq`.
+ * FOLDER/spool.acknowledged holds the last number that the server took; all below it is done. A
+ * tail that a crash tore is dropped when the spool is opened. What a reader gets is on the disk
+ * (fdatasync) before it is handed out, so nothing is posted that a crash could take back.
  * FOLDER/lock is held while the spool is open: two agents on one folder would mix their numbers.
  *
  * Memory: owns its files. Threads: append from any, peek and acknowledge from one. */
@@ -17,27 +19,32 @@
 
 struct spool;
 
-/* `shorten_at`: acknowledged records leave the file when they have more than so many bytes, and at least half of it. */
-must_check bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool, struct error *error);
+/* `shorten_at`: acknowledged records leave the file when they have more than so many bytes, and at
+ * least half of it. */
+must_check bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool,
+                           struct error *error);
 void spool_close(struct spool *spool);
 
-/* Appends a record and gives its number (from 1). False when the disk refuses; the file is then as it was before. */
-must_check bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_number, struct error *error);
+/* Appends a record and gives its number (from 1). False when the disk refuses; the file is then as
+ * it was before. */
+must_check bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_number,
+                             struct error *error);
 
 struct spool_record {
   uint64_t number;
   json_t *json;
 };
 
-/* The oldest records that are not acknowledged, at most `most`, in order; the caller decrefs them. They stay until they
- * are acknowledged. False when the disk cannot sync or read them. */
-must_check bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, size_t *ret_n,
-                           struct error *error);
+/* The oldest records that are not acknowledged, at most `most`, in order; the caller decrefs them.
+ * They stay until they are acknowledged. False when the disk cannot sync or read them. */
+must_check bool spool_peek(struct spool *spool, struct spool_record *records, size_t most,
+                           size_t *ret_n, struct error *error);
 
 /* All up to and including `number` is the server's now. */
 must_check bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error);
 
-/* Whether nothing waits, and waiting (at most timeout_ms) until something does. spool_wake ends a wait. */
+/* Whether nothing waits, and waiting (at most timeout_ms) until something does. spool_wake ends a
+ * wait. */
 bool spool_is_empty(struct spool *spool);
 void spool_wait(struct spool *spool, int64_t timeout_ms);
 void spool_wake(struct spool *spool);

@@ -7,7 +7,8 @@
 
 #define PIECE_CONFIGS 1024 /* of a screen that are compiled and raced as one lease */
 
-struct space_facts campaign_space_facts(const struct campaign *campaign, const struct key_tuning *key) {
+struct space_facts campaign_space_facts(const struct campaign *campaign,
+                                        const struct key_tuning *key) {
   return (struct space_facts){
       .key = &key->key,
       .gpu_name = campaign->device->environment.gpu,
@@ -27,27 +28,31 @@ static void campaign_break(struct campaign *campaign, const struct error *error)
 /* Tells of the keys that have ended, as far as none before them is open. */
 static void keys_tell(struct campaign *campaign) {
   progress_end(&campaign->progress);
-  for (; campaign->n_told < campaign->n && campaign->keys[campaign->n_told].is_ended; campaign->n_told++)
+  for (; campaign->n_told < campaign->n && campaign->keys[campaign->n_told].is_ended;
+       campaign->n_told++)
     campaign->ended(campaign, &campaign->keys[campaign->n_told], campaign->context);
 }
 
 /* Leases */
 
-static bool campaign_measured(void *context, const struct lease *lease, const struct measurement *measurement,
+static bool campaign_measured(void *context, const struct lease *lease,
+                              const struct measurement *measurement,
                               const struct lease_object *object) {
   struct campaign *campaign = context;
   (void)object;
   MAGIC_CHECK(campaign, CAMPAIGN_MAGIC);
   struct key_tuning *key = &campaign->keys[campaign->current];
   struct error error;
-  if (campaign->samples && !samples_file_add(campaign->samples, campaign->device->name, lease, measurement, &error)) {
+  if (campaign->samples &&
+      !samples_file_add(campaign->samples, campaign->device->name, lease, measurement, &error)) {
     campaign_break(campaign, &error);
     return false;
   }
   if (!key_tuning_take(key, lease, measurement))
     return false;
-  cleanup_free char *note =
-      campaign->n > 1 ? xasprintf("key %zu of %zu", campaign->current + 1, campaign->n) : xstrdup("");
+  cleanup_free char *note = campaign->n > 1
+                                ? xasprintf("key %zu of %zu", campaign->current + 1, campaign->n)
+                                : xstrdup("");
   progress_show(&campaign->progress, ++campaign->done, note);
   return true;
 }
@@ -80,7 +85,8 @@ static struct config_ranges ranges_of(const uint64_t *configs, size_t n) {
   return ranges;
 }
 
-static void lease_ended(struct campaign *campaign, struct key_tuning *key, enum lease_end end, struct error *error) {
+static void lease_ended(struct campaign *campaign, struct key_tuning *key, enum lease_end end,
+                        struct error *error) {
   if (campaign->is_broken || end == LEASE_DONE || end == LEASE_SPENT)
     return;
   if (end == LEASE_STOPPED && campaign_stopped(campaign)) {
@@ -95,7 +101,8 @@ static void lease_ended(struct campaign *campaign, struct key_tuning *key, enum 
 }
 
 /* Measures a piece of a key. False: the key, or the campaign, has come to its end with it. */
-static bool piece_run(struct campaign *campaign, struct key_tuning *key, const struct piece *piece) {
+static bool piece_run(struct campaign *campaign, struct key_tuning *key,
+                      const struct piece *piece) {
   static char nothing[] = "";
   cleanup_config_ranges struct config_ranges configs = ranges_of(piece->configs, piece->n);
   cleanup_free uint64_t *likely = xmemdup(piece->configs, piece->n * sizeof *piece->configs);
@@ -119,7 +126,8 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
       .budget_us = piece->device_us,
       .objects = key->objects,
   };
-  struct lease_hooks hooks = {.context = campaign, .measured = campaign_measured, .stopped = campaign_stopped};
+  struct lease_hooks hooks = {
+      .context = campaign, .measured = campaign_measured, .stopped = campaign_stopped};
   struct error error;
   int64_t began_ns = clock_monotonic_ns();
   campaign->current = (size_t)(key - campaign->keys);
@@ -137,16 +145,18 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key, const s
   return !campaign->is_broken && !key->is_ended;
 }
 
-/* Whether the budget leaves the key's screen and halving device time; *ret_us is what a lease may spend, 0: no bound. */
-static bool screen_left(const struct campaign *campaign, const struct key_tuning *key, int64_t *ret_us) {
+/* Whether the budget leaves the key's screen and halving device time; *ret_us is what a lease may
+ * spend, 0: no bound. */
+static bool screen_left(const struct campaign *campaign, const struct key_tuning *key,
+                        int64_t *ret_us) {
   struct budget budget = key_tuning_budget(key, &campaign->terms);
   int64_t left_us = budget_screen_left_us(&budget, campaign->terms.processes);
   *ret_us = left_us == BUDGET_UNBOUNDED ? 0 : left_us;
   return left_us > 0;
 }
 
-static bool piece_screen(struct campaign *campaign, struct key_tuning *key, const uint64_t *configs, size_t n,
-                         size_t n_likely) {
+static bool piece_screen(struct campaign *campaign, struct key_tuning *key, const uint64_t *configs,
+                         size_t n, size_t n_likely) {
   const struct key_config *best = key_tuning_best(key);
   struct piece piece = {
       .stage = STAGE_SCREEN,
@@ -160,7 +170,8 @@ static bool piece_screen(struct campaign *campaign, struct key_tuning *key, cons
   return !key->is_spent && piece_run(campaign, key, &piece) && !key->is_spent;
 }
 
-/* Gets the objects of all the key's configs that are listed, and of the baseline, where they come from a build. */
+/* Gets the objects of all the key's configs that are listed, and of the baseline, where they come
+ * from a build. */
 static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
   cleanup_free uint64_t *configs = xcalloc(key->n + 1, sizeof *configs);
   size_t n = 0;
@@ -220,12 +231,14 @@ static void screen_whole(struct campaign *campaign, struct key_tuning *key) {
   }
 }
 
-static bool search_begin(const struct campaign *campaign, struct key_tuning *key, struct search **ret_search) {
+static bool search_begin(const struct campaign *campaign, struct key_tuning *key,
+                         struct search **ret_search) {
   struct space_facts facts = campaign_space_facts(campaign, key);
   uint64_t warm_starts[WARM_STARTS_MAX];
   size_t n = warm_starts_of(campaign, key, warm_starts);
   struct error error;
-  if (key_tuning_search(key, campaign->folder->space, &facts, &campaign->terms, warm_starts, n, ret_search, &error))
+  if (key_tuning_search(key, campaign->folder->space, &facts, &campaign->terms, warm_starts, n,
+                        ret_search, &error))
     return true;
   key_tuning_fail(key, &error);
   return false;
@@ -258,7 +271,8 @@ static void screened(struct campaign *campaign, struct key_tuning *key) {
   key_tuning_next(key, &campaign->terms, STAGE_SCREEN, &step);
   if (step.kind == CAMPAIGN_HALVING) {
     struct piece piece = {.stage = STAGE_HALVING, .n = step.n_configs, .configs = step.configs};
-    (void)screen_left(campaign, key, &piece.device_us); /* there is some: the campaign would not halve without */
+    (void)screen_left(campaign, key,
+                      &piece.device_us); /* there is some: the campaign would not halve without */
     if (!piece_run(campaign, key, &piece))
       return;
     campaign_step_release(&step);
@@ -278,9 +292,10 @@ static void finalists_all(struct key_tuning *key) {
   key->n_finalists = key->n_racing;
 }
 
-/* Measures the finalists that are left in one more process; shares what is left of the budget with the processes to
- * come. */
-static void final(struct campaign *campaign, struct key_tuning *key, int64_t process, int64_t processes) {
+/* Measures the finalists that are left in one more process; shares what is left of the budget with
+ * the processes to come. */
+static void final(struct campaign *campaign, struct key_tuning *key, int64_t process,
+                  int64_t processes) {
   struct budget budget = key_tuning_budget(key, &campaign->terms);
   size_t n = 0;
   for (size_t i = 0; i < key->n_racing; i++)

@@ -1,12 +1,13 @@
-/* `tune`'s campaigns: the keys of one kernel tuned on one device, stage by stage over all keys. What follows a key's stage
- * is decided by common/campaign/; here it is measured.
+/* `tune`'s campaigns: the keys of one kernel tuned on one device, stage by stage over all keys.
+ * What follows a key's stage is decided by common/campaign/; here it is measured.
  *
- * Screens of all keys, one after the other in the worker that screens; each begins with what won for the nearest keys
- * before. Then the halvings, then the finals process by process: each process measures the finalists of every key, so that
- * keys share what a process costs and each key's processes are apart in time. A key that fails does not end the others.
+ * Screens of all keys, one after the other in the worker that screens; each begins with what won
+ * for the nearest keys before. Then the halvings, then the finals process by process: each process
+ * measures the finalists of every key, so that keys share what a process costs and each key's
+ * processes are apart in time. A key that fails does not end the others.
  *
- * Memory: a campaign borrows what it is given; keys own what they learn (agent/tune/key_tuning.h). Threads: the supervisor's
- * working one. */
+ * Memory: a campaign borrows what it is given; keys own what they learn (agent/tune/key_tuning.h).
+ * Threads: the supervisor's working one. */
 #ifndef WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 #define WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 
@@ -46,10 +47,11 @@ struct campaign {
 };
 
 /* What conditions may read beside parameters, for one of its keys. */
-struct space_facts campaign_space_facts(const struct campaign *campaign, const struct key_tuning *key);
+struct space_facts campaign_space_facts(const struct campaign *campaign,
+                                        const struct key_tuning *key);
 
-/* False when it could not go on: stopped, a device that is not trusted any more, a full disk. What was not decided has
- * that as its failure. */
+/* False when it could not go on: stopped, a device that is not trusted any more, a full disk. What
+ * was not decided has that as its failure. */
 must_check bool campaign_run(struct campaign *campaign, struct error *error);
 
 /* The most processes that the finals of a key took. */

@@ -1,4 +1,5 @@
-/* One key of a campaign: lists its configs, keeps what is measured, decides. Memory and threads: the header. */
+/* One key of a campaign: lists its configs, keeps what is measured, decides. Memory and threads:
+ * the header. */
 #include "agent/tune/key_tuning.h"
 
 #include <math.h>
@@ -40,13 +41,14 @@ static void config_append(struct key_tuning *tuning, uint64_t config) {
 
 static bool default_is_excluded(struct error *error) {
   return error_at(error, "/default",
-                  "the default config is excluded by a condition for this key; every measurement is compared with it, "
+                  "the default config is excluded by a condition for this key; every measurement "
+                  "is compared with it, "
                   "so choose one that holds");
 }
 
 static bool nothing_holds(struct error *error) {
-  return error_set(error,
-                   "no point of the space fulfils its conditions for this key; loosen a condition or add values");
+  return error_set(error, "no point of the space fulfils its conditions for this key; loosen a "
+                          "condition or add values");
 }
 
 static int by_config(const void *a, const void *b) {
@@ -57,21 +59,23 @@ static int by_config(const void *a, const void *b) {
 struct key_config *key_tuning_find(const struct key_tuning *tuning, uint64_t config) {
   struct key_config wanted = {.config = config};
   size_t from = tuning->sorted_from;
-  return tuning->n == from
-             ? NULL
-             : bsearch(&wanted, tuning->configs + from, tuning->n - from, sizeof *tuning->configs, by_config);
+  return tuning->n == from ? NULL
+                           : bsearch(&wanted, tuning->configs + from, tuning->n - from,
+                                     sizeof *tuning->configs, by_config);
 }
 
 static bool keep_only(struct key_tuning *tuning, int64_t only, struct error *error) {
   if (!key_tuning_find(tuning, (uint64_t)only))
-    return error_set(error, "config %lld of --only is no point of the space that holds for this key", (long long)only);
+    return error_set(error,
+                     "config %lld of --only is no point of the space that holds for this key",
+                     (long long)only);
   tuning->configs[0] = (struct key_config){.config = (uint64_t)only};
   tuning->n = 1;
   return true;
 }
 
-bool key_tuning_list(struct key_tuning *tuning, const struct space *space, const struct space_facts *facts,
-                     int64_t only, struct error *error) {
+bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
+                     const struct space_facts *facts, int64_t only, struct error *error) {
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   enum space_step step;
   uint64_t config;
@@ -79,10 +83,11 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space, const
     return false;
   while ((step = space_iterator_next(iterator, &config, error)) == SPACE_POINT) {
     if (tuning->n == KEY_CONFIGS_MAX)
-      return error_set(error,
-                       "more than %u points of the space hold; narrow it with conditions or search it with "
-                       "--search",
-                       KEY_CONFIGS_MAX);
+      return error_set(
+          error,
+          "more than %u points of the space hold; narrow it with conditions or search it with "
+          "--search",
+          KEY_CONFIGS_MAX);
     config_append(tuning, config);
   }
   if (step == SPACE_ERROR)
@@ -95,13 +100,14 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space, const
   return only < 0 || keep_only(tuning, only, error);
 }
 
-bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space, const struct space_facts *facts,
-                              struct error *error) {
+bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
+                              const struct space_facts *facts, struct error *error) {
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   bool holds = false;
   tuning->baseline = space->default_ordinal;
   if (space->has_default)
-    return space_holds(space, facts, space->default_ordinal, &holds, error) && (holds || default_is_excluded(error));
+    return space_holds(space, facts, space->default_ordinal, &holds, error) &&
+           (holds || default_is_excluded(error));
   if (!space_iterator_new(space, facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;
   enum space_step step = space_iterator_next(iterator, &tuning->baseline, error);
@@ -125,7 +131,8 @@ void key_tuning_all_added(struct key_tuning *tuning) {
 
 static int64_t known(int64_t value) { return value == FIELD_NONE ? 0 : value; }
 
-static void final_take(struct key_tuning *tuning, int64_t process, const struct measurement *measurement) {
+static void final_take(struct key_tuning *tuning, int64_t process,
+                       const struct measurement *measurement) {
   struct verdict_sample sample = {.config = (uint64_t)measurement->config, .process = process};
   if (measurement->outcome == OUTCOME_CORRECT) {
     size_t n = measurement->samples_us.n, size = n * sizeof(double);
@@ -136,8 +143,9 @@ static void final_take(struct key_tuning *tuning, int64_t process, const struct 
     sample.lds_bytes = known(measurement->lds_bytes);
     sample.vgprs = known(measurement->vgprs);
     GROW(tuning->codes, tuning->n_codes, tuning->codes_capacity);
-    tuning->codes[tuning->n_codes++] = (struct key_code){sample.config, measurement->vgprs, measurement->spills,
-                                                         measurement->lds_bytes, measurement->occupancy};
+    tuning->codes[tuning->n_codes++] =
+        (struct key_code){sample.config, measurement->vgprs, measurement->spills,
+                          measurement->lds_bytes, measurement->occupancy};
   }
   GROW(tuning->finals, tuning->n_finals, tuning->finals_capacity);
   tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
@@ -147,10 +155,11 @@ static void final_take(struct key_tuning *tuning, int64_t process, const struct 
 static void race_take(struct key_tuning *tuning, struct key_config *config, enum stage stage,
                       const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
-  struct campaign_candidate candidate = {.config = (uint64_t)measurement->config, .lease = tuning->n_leases};
+  struct campaign_candidate candidate = {.config = (uint64_t)measurement->config,
+                                         .lease = tuning->n_leases};
   if (is_right) {
-    candidate.ratio =
-        verdict_paired_ratio(measurement->samples_us.all, measurement->baseline_us.all, measurement->samples_us.n);
+    candidate.ratio = verdict_paired_ratio(measurement->samples_us.all,
+                                           measurement->baseline_us.all, measurement->samples_us.n);
     candidate.left_early = measurement_left_early(measurement);
   }
   if (stage == STAGE_HALVING && is_right) {
@@ -166,17 +175,20 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
   }
 }
 
-static void failure_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
+static void failure_take(struct key_tuning *tuning, const struct lease *lease,
+                         const struct measurement *measurement) {
   char **example = &tuning->examples[measurement->outcome];
   if (!*example) {
     cleanup_free char *values = space_config_format(lease->space, (uint64_t)measurement->config);
     *example = xasprintf("%s: %s", values, measurement->detail);
   }
   if (lease->stage == STAGE_FINAL && !tuning->finalist_failure)
-    tuning->finalist_failure = xstrdup(measurement->detail ? measurement->detail : "no reason was stated");
+    tuning->finalist_failure =
+        xstrdup(measurement->detail ? measurement->detail : "no reason was stated");
 }
 
-bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease, const struct measurement *measurement) {
+bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
+                     const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
   tuning->device_us += known(measurement->device_us);
   tuning->final_us += lease->stage == STAGE_FINAL ? known(measurement->device_us) : 0;
@@ -222,8 +234,8 @@ const struct key_config *key_tuning_best(const struct key_tuning *tuning) {
   return best;
 }
 
-size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before, size_t n_before,
-                              uint64_t ret[WARM_STARTS_MAX]) {
+size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before,
+                              size_t n_before, uint64_t ret[WARM_STARTS_MAX]) {
   cleanup_free struct known_winner *winners = xcalloc(n_before + 1, sizeof *winners);
   size_t n = 0;
   for (size_t i = n_before; i-- > 0;) { /* the newest first */
@@ -234,24 +246,28 @@ size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_
   return warm_starts_choose(&tuning->key, winners, n, ret);
 }
 
-bool key_tuning_search(const struct key_tuning *tuning, const struct space *space, const struct space_facts *facts,
-                       const struct campaign_terms *terms, const uint64_t *warm_starts, size_t n_warm_starts,
+bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
+                       const struct space_facts *facts, const struct campaign_terms *terms,
+                       const uint64_t *warm_starts, size_t n_warm_starts,
                        struct search **ret_search, struct error *error) {
   uint64_t first[SEARCH_FIRST_MAX];
-  size_t n_first =
-      search_first(tuning->baseline, space->has_default, space->default_ordinal, warm_starts, n_warm_starts, first);
-  struct search_options options = {terms->strategy, (uint64_t)terms->seed, terms->trials, n_first, first};
+  size_t n_first = search_first(tuning->baseline, space->has_default, space->default_ordinal,
+                                warm_starts, n_warm_starts, first);
+  struct search_options options = {terms->strategy, (uint64_t)terms->seed, terms->trials, n_first,
+                                   first};
   return search_new(space, facts, &options, ret_search, error);
 }
 
-void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch, size_t n) {
+void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch,
+                     size_t n) {
   for (size_t i = 0; i < n; i++) {
     const struct key_config *config = key_tuning_find(tuning, batch[i]);
     search_tell(search, batch[i], config->is_screened ? config->ratio : INFINITY);
   }
 }
 
-struct budget key_tuning_budget(const struct key_tuning *tuning, const struct campaign_terms *terms) {
+struct budget key_tuning_budget(const struct key_tuning *tuning,
+                                const struct campaign_terms *terms) {
   return (struct budget){
       .total_us = terms->budget_us,
       .spent_us = tuning->device_us,
@@ -270,8 +286,8 @@ static const char *example_of(const struct key_tuning *tuning) {
   return example;
 }
 
-void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms, enum stage stage,
-                     struct campaign_step *ret_step) {
+void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms,
+                     enum stage stage, struct campaign_step *ret_step) {
   cleanup_free struct campaign_candidate *candidates = xcalloc(tuning->n + 1, sizeof *candidates);
   struct campaign_facts facts = {
       .baseline = tuning->baseline, /* the default where there is one */
@@ -296,8 +312,8 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
   for (size_t i = 0; i < tuning->n; i++) {
     const struct key_config *config = &tuning->configs[i];
     if (config->is_screened)
-      candidates[facts.screen.n++] =
-          (struct campaign_candidate){config->config, config->ratio, config->left_early, config->lease};
+      candidates[facts.screen.n++] = (struct campaign_candidate){config->config, config->ratio,
+                                                                 config->left_early, config->lease};
   }
   campaign_next(&facts, ret_step);
 }
@@ -328,8 +344,8 @@ bool key_tuning_dropped_out(const struct key_tuning *tuning, uint64_t config) {
 void key_tuning_fail(struct key_tuning *tuning, const struct error *error) {
   uint64_t winner = tuning->verdict.winner;
   tuning->is_ended = true;
-  if (tuning->is_decided &&
-      ((winner == tuning->baseline && tuning->baseline_failure) || key_tuning_dropped_out(tuning, winner))) {
+  if (tuning->is_decided && ((winner == tuning->baseline && tuning->baseline_failure) ||
+                             key_tuning_dropped_out(tuning, winner))) {
     verdict_release(&tuning->verdict);
     tuning->is_decided = false;
   }

@@ -1,5 +1,6 @@
-/* What `tune` knows of one key: its configs with what became of them, the samples of its finals, its verdict; and the
- * facts that this says to the key's campaign (common/campaign/campaign.h), which decides.
+/* What `tune` knows of one key: its configs with what became of them, the samples of its finals,
+ * its verdict; and the facts that this says to the key's campaign (common/campaign/campaign.h),
+ * which decides.
  *
  * Memory: a key_tuning owns what it holds. Threads: one. */
 #ifndef WAVETUNE_AGENT_TUNE_KEY_TUNING_H
@@ -27,7 +28,8 @@ struct campaign_terms {
 struct key_config {
   uint64_t config;
   bool is_measured;
-  enum outcome outcome; /* is_measured only: what failed has failed, unless it was correct in a later stage */
+  enum outcome outcome; /* is_measured only: what failed has failed, unless it was correct in a
+                           later stage */
   enum stage stage;     /* that `outcome` is of */
   bool is_screened;     /* correct in the screen; then the rest is of it */
   bool left_early;      /* its race */
@@ -47,7 +49,8 @@ struct key_tuning {
   uint64_t baseline;
   size_t n, capacity;
   struct key_config *configs; /* from the place `sorted_from` on in rising order */
-  size_t sorted_from;         /* a search adds its batches behind what it asked for before; 0 once it has ended */
+  size_t sorted_from; /* a search adds its batches behind what it asked for before; 0 once it has
+                         ended */
   struct build_objects *objects;
   int64_t n_leases; /* that have begun: what was measured in the same one raced together */
   int64_t screen_outcomes[OUTCOME_COUNT];
@@ -76,9 +79,10 @@ struct key_tuning {
 
 void key_tuning_release(struct key_tuning *tuning);
 
-/* Lists the configs that hold, and chooses the baseline: the default, else the first. `only` >= 0: that config alone. */
-must_check bool key_tuning_list(struct key_tuning *tuning, const struct space *space, const struct space_facts *facts,
-                                int64_t only, struct error *error);
+/* Lists the configs that hold, and chooses the baseline: the default, else the first. `only` >= 0:
+ * that config alone. */
+must_check bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
+                                const struct space_facts *facts, int64_t only, struct error *error);
 
 /* The baseline alone, for a space that is searched. */
 must_check bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
@@ -88,12 +92,13 @@ must_check bool key_tuning_find_baseline(struct key_tuning *tuning, const struct
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n);
 void key_tuning_all_added(struct key_tuning *tuning);
 
-/* Of a config that is listed; while a search adds batches, of the last one. NULL: it is not there. */
+/* Of a config that is listed; while a search adds batches, of the last one. NULL: it is not
+ * there. */
 must_check struct key_config *key_tuning_find(const struct key_tuning *tuning, uint64_t config);
 
 /* The warm-start configs of a key: the best ones so far of the keys before it. Returns how many. */
-size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before, size_t n_before,
-                              uint64_t ret[WARM_STARTS_MAX]);
+size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before,
+                              size_t n_before, uint64_t ret[WARM_STARTS_MAX]);
 
 /* Keeps what a measurement says. False: the baseline does not work, so nothing can be compared. */
 must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
@@ -104,20 +109,24 @@ void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t open
 
 /* The search of the key's screen, and what a batch that it asked for came to. */
 must_check bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
-                                  const struct space_facts *facts, const struct campaign_terms *terms,
-                                  const uint64_t *warm_starts, size_t n_warm_starts, struct search **ret_search,
+                                  const struct space_facts *facts,
+                                  const struct campaign_terms *terms, const uint64_t *warm_starts,
+                                  size_t n_warm_starts, struct search **ret_search,
                                   struct error *error);
-void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch, size_t n);
+void key_tuning_tell(const struct key_tuning *tuning, struct search *search, const uint64_t *batch,
+                     size_t n);
 
-/* The config that was correct in the screen with the least ratio of those that stayed in their race; NULL: there is none. */
+/* The config that was correct in the screen with the least ratio of those that stayed in their
+ * race; NULL: there is none. */
 must_check const struct key_config *key_tuning_best(const struct key_tuning *tuning);
 
 /* What was spent of the budget. */
-struct budget key_tuning_budget(const struct key_tuning *tuning, const struct campaign_terms *terms);
+struct budget key_tuning_budget(const struct key_tuning *tuning,
+                                const struct campaign_terms *terms);
 
 /* Asks the key's campaign what follows after a stage. */
-void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms, enum stage stage,
-                     struct campaign_step *ret_step);
+void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms,
+                     enum stage stage, struct campaign_step *ret_step);
 
 /* The key as the step has it: takes over its verdict, and what its final measures next. */
 void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step);

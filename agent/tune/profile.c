@@ -43,13 +43,16 @@ static bool profiler_find(const char *name, char **ret_path) {
 static bool profiler_arguments(const char *folder, struct words *arguments, struct error *error) {
   cleanup_free char *path = NULL;
   if (profiler_find("rocprofv3", &path)) {
-    const char *const words[] = {path, "--kernel-trace", "--stats", "--output-format", "csv", "-d", folder, "--"};
+    const char *const words[] = {path, "--kernel-trace", "--stats", "--output-format", "csv",
+                                 "-d", folder,           "--"};
     for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
       words_add(arguments, words[i]);
     return true;
   }
   if (!profiler_find("rocprof", &path))
-    return error_set(error, "there is no rocprofv3 and no rocprof in $PATH or /opt/rocm/bin; install rocprofiler-sdk");
+    return error_set(
+        error,
+        "there is no rocprofv3 and no rocprof in $PATH or /opt/rocm/bin; install rocprofiler-sdk");
   words_add(arguments, path);
   words_add(arguments, "--stats");
   words_add(arguments, "-o");
@@ -57,8 +60,8 @@ static bool profiler_arguments(const char *folder, struct words *arguments, stru
   return true;
 }
 
-static bool tune_arguments(const struct options *options, const char *device, uint64_t config, struct words *arguments,
-                           struct error *error) {
+static bool tune_arguments(const struct options *options, const char *device, uint64_t config,
+                           struct words *arguments, struct error *error) {
   static const char *const kept[] = {"key", "build", "regime", "state", "python", "worker-user"};
   char program[PATH_MAX];
   char *const *places;
@@ -82,8 +85,8 @@ static bool tune_arguments(const struct options *options, const char *device, ui
   return true;
 }
 
-/* This process's own, and first the folder in which workers may write what the profiler in them has seen. The array is the
- * caller's, what it points to is borrowed. */
+/* This process's own, and first the folder in which workers may write what the profiler in them has
+ * seen. The array is the caller's, what it points to is borrowed. */
 static char **environment_make(char *writes) {
   size_t n = 0;
   while (environ[n])
@@ -94,12 +97,14 @@ static char **environment_make(char *writes) {
   return environment;
 }
 
-bool profile_config(const struct options *options, const struct custody *custody, const char *device, uint64_t config,
-                    const char *folder, struct error *error) {
-  /* The profiler and the agent in it are this user's; what the profiler has in their workers is the workers'. */
+bool profile_config(const struct options *options, const struct custody *custody,
+                    const char *device, uint64_t config, const char *folder, struct error *error) {
+  /* The profiler and the agent in it are this user's; what the profiler has in their workers is the
+   * workers'. */
   const struct custody bounds = {.cgroups = custody->cgroups};
   __attribute__((cleanup(words_release))) struct words arguments = {0};
-  if (!profiler_arguments(folder, &arguments, error) || !tune_arguments(options, device, config, &arguments, error) ||
+  if (!profiler_arguments(folder, &arguments, error) ||
+      !tune_arguments(options, device, config, &arguments, error) ||
       !folder_make(folder, 0755, error) || !custody_give(custody, folder, error))
     return false;
   cleanup_free char *path = realpath(folder, NULL);
@@ -107,22 +112,23 @@ bool profile_config(const struct options *options, const struct custody *custody
     return error_set(error, "cannot use %s: %s", folder, strerror(errno));
   cleanup_free char *writes = xasprintf("WAVETUNE_WORKER_WRITES=%s", path);
   cleanup_free char **environment = environment_make(writes);
-  struct command command = {.arguments = arguments.texts,
-                            .environment = environment,
-                            .timeout_ms = PROFILE_MS,
-                            .cpu_seconds_max = UINT64_MAX,
-                            .memory_bytes_max =
-                                UINT64_MAX, /* GPU runtimes reserve more addresses than there is memory */
-                            .file_bytes_max = UINT64_MAX,
-                            .output_max = 4096,
-                            .custody = &bounds,
-                            .stop_fd = -1};
+  struct command command = {
+      .arguments = arguments.texts,
+      .environment = environment,
+      .timeout_ms = PROFILE_MS,
+      .cpu_seconds_max = UINT64_MAX,
+      .memory_bytes_max = UINT64_MAX, /* GPU runtimes reserve more addresses than there is memory */
+      .file_bytes_max = UINT64_MAX,
+      .output_max = 4096,
+      .custody = &bounds,
+      .stop_fd = -1};
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;
   cleanup_free char *output = result.output;
   if (result.succeeded)
     return true;
-  return error_set(error, "%s did not profile config %llu: %.400s", arguments.texts[0], (unsigned long long)config,
+  return error_set(error, "%s did not profile config %llu: %.400s", arguments.texts[0],
+                   (unsigned long long)config,
                    result.timed_out ? "it did not end in time" : output);
 }

@@ -1,6 +1,8 @@
-/* `tune`: one key or a campaign of many on one device of this machine, without a server: screens, finals, verdicts.
+/* `tune`: one key or a campaign of many on one device of this machine, without a server: screens,
+ * finals, verdicts.
  *
- * Memory: a tuning owns what it learns until the command ends. Threads: the supervisor's working thread. */
+ * Memory: a tuning owns what it learns until the command ends. Threads: the supervisor's working
+ * thread. */
 #include <math.h>
 
 #include "agent/commands.h"
@@ -61,8 +63,8 @@ static void tuning_release(struct tuning *tuning) {
 
 /* Reading */
 
-static bool file_of_folder(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
-                           struct error *error) {
+static bool file_of_folder(void *context, const struct source *source, char **ret_bytes,
+                           size_t *ret_size, struct error *error) {
   const struct kernel_folder *folder = context;
   for (size_t i = 0; i < folder->n_files; i++) {
     const struct kernel_file *file = &folder->files[i];
@@ -89,8 +91,8 @@ static bool device_choose(struct tuning *tuning, struct error *error) {
     fits = language_fits(language, device_is_gpu(*device), &reason);
   }
   cleanup_free char *absent = devices_absent(&tuning->devices);
-  return fits || error_set(error, "%s cannot be tuned on %s: %s%s%s", tuning->folder->kernel->name, (*device)->name,
-                           reason.message, absent[0] ? "; " : "", absent);
+  return fits || error_set(error, "%s cannot be tuned on %s: %s%s%s", tuning->folder->kernel->name,
+                           (*device)->name, reason.message, absent[0] ? "; " : "", absent);
 }
 
 static bool build_choose(struct tuning *tuning, struct error *error) {
@@ -99,12 +101,13 @@ static bool build_choose(struct tuning *tuning, struct error *error) {
   bool is_needed = kernel->language == LANGUAGE_TRITON;
   if (is_needed && !folder)
     return error_set(error,
-                     "%s is compiled ahead of time: pack it for this key with `python3 -m wavetune pack` and give "
+                     "%s is compiled ahead of time: pack it for this key with `python3 -m wavetune "
+                     "pack` and give "
                      "the folder that this writes with --build",
                      kernel->name);
   if (!is_needed && folder)
-    return error_set(error, "%s is in %s, which is compiled here: it takes no --build", kernel->name,
-                     language_name(kernel->language));
+    return error_set(error, "%s is in %s, which is compiled here: it takes no --build",
+                     kernel->name, language_name(kernel->language));
   return !folder || build_folder_read(folder, &tuning->build, error);
 }
 
@@ -115,13 +118,16 @@ static bool budget_read(const struct options *options, int64_t *ret_us, struct e
     return true;
   double seconds = strtod(text, &end);
   if (end == text || *end || !(seconds >= BUDGET_LEAST_US * 1e-6) || seconds > BUDGET_SECONDS_MAX)
-    return error_set(error, "--budget must be a number of seconds from %g, which any final takes, to %g, not \"%.40s\"",
-                     BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX, text);
+    return error_set(
+        error,
+        "--budget must be a number of seconds from %g, which any final takes, to %g, not \"%.40s\"",
+        BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX, text);
   *ret_us = (int64_t)ceil(seconds * 1e6);
   return true;
 }
 
-static bool search_read(const struct options *options, struct campaign_terms *terms, struct error *error) {
+static bool search_read(const struct options *options, struct campaign_terms *terms,
+                        struct error *error) {
   const char *name = option_text(options, "search");
   terms->is_search = name != NULL;
   terms->trials = (uint64_t)option_integer(options, "trials");
@@ -129,7 +135,8 @@ static bool search_read(const struct options *options, struct campaign_terms *te
          error_set(error, "--search must be random, descent or evolution, not \"%.40s\"", name);
 }
 
-static bool terms_read(const struct options *options, struct campaign_terms *terms, struct error *error) {
+static bool terms_read(const struct options *options, struct campaign_terms *terms,
+                       struct error *error) {
   *terms = (struct campaign_terms){
       .processes = option_integer(options, "processes"),
       .finalists = (size_t)option_integer(options, "finalists"),
@@ -144,11 +151,14 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
   if (!terms->is_exhaustive && option_integer(options, "margin"))
     return error_set(error, "--margin says who leaves --exhaustive: give both, or neither");
   if (terms->is_exhaustive && (terms->is_search || terms->budget_us))
-    return error_set(error, "--exhaustive measures every config to the end: it takes neither --search nor --budget");
+    return error_set(
+        error,
+        "--exhaustive measures every config to the end: it takes neither --search nor --budget");
   if (terms->is_search && option_integer(options, "only") >= 0)
     return error_set(error, "--only measures one config: it takes no --search");
   return !option_text(options, "profile") || !option_text(options, "keys") ||
-         error_set(error, "--profile runs the winner of one key: give that with --key, without --keys");
+         error_set(error,
+                   "--profile runs the winner of one key: give that with --key, without --keys");
 }
 
 static char *job_text(const struct kernel *kernel, const struct key *key) {
@@ -168,7 +178,8 @@ static bool key_list(const struct tuning *tuning, struct key_tuning *key, struct
     return false;
   return !campaign->terms.is_exhaustive || key->n <= CAMPAIGN_EXHAUSTIVE_MAX ||
          error_set(error,
-                   "%zu points of the space hold, and --exhaustive measures at most %u; narrow the space with "
+                   "%zu points of the space hold, and --exhaustive measures at most %u; narrow the "
+                   "space with "
                    "conditions",
                    key->n, CAMPAIGN_EXHAUSTIVE_MAX);
 }
@@ -188,8 +199,8 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
   return true;
 }
 
-/* The keys of --key, and of the file of --keys: one on each line, NAME=VALUE,… as --key takes it or a JSON object; `#`
- * begins a comment. */
+/* The keys of --key, and of the file of --keys: one on each line, NAME=VALUE,… as --key takes it or
+ * a JSON object; `#` begins a comment. */
 struct reading {
   const struct kernel_folder *folder;
   size_t n, capacity;
@@ -197,15 +208,18 @@ struct reading {
   json_t *seen; /* digests of the keys so far, with the numbers of their lines; 0: of --key */
 };
 
-static bool key_parse_line(const char *text, const struct kernel *kernel, struct key *ret, struct error *error) {
+static bool key_parse_line(const char *text, const struct kernel *kernel, struct key *ret,
+                           struct error *error) {
   const char *const *names = (const char *const *)kernel->key_names;
   cleanup_json json_t *json = NULL;
   if (*text != '{')
     return key_parse_text(text, names, kernel->n_key_names, ret, error);
-  return json_parse(text, strlen(text), &json, error) && key_parse(json, names, kernel->n_key_names, ret, error);
+  return json_parse(text, strlen(text), &json, error) &&
+         key_parse(json, names, kernel->n_key_names, ret, error);
 }
 
-static bool key_is_new(struct reading *reading, const struct key *key, size_t line, struct error *error) {
+static bool key_is_new(struct reading *reading, const struct key *key, size_t line,
+                       struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   struct digest digest = key_digest(key);
   const json_t *before = json_object_get(reading->seen, digest_format(&digest, text));
@@ -214,7 +228,8 @@ static bool key_is_new(struct reading *reading, const struct key *key, size_t li
     return true;
   }
   json_int_t number = json_integer_value(before);
-  return number ? error_set(error, "this key stands in line %lld already; leave one out", (long long)number)
+  return number ? error_set(error, "this key stands in line %lld already; leave one out",
+                            (long long)number)
                 : error_set(error, "this key is that of --key; leave one out");
 }
 
@@ -222,7 +237,8 @@ static bool key_add(struct reading *reading, const char *text, size_t line, stru
   const struct kernel_folder *folder = reading->folder;
   cleanup_key struct key key = {0};
   if (!key_parse_line(text, folder->kernel, &key, error) ||
-      !kernel_accepts(folder->kernel, &key, folder->space, error) || !key_is_new(reading, &key, line, error))
+      !kernel_accepts(folder->kernel, &key, folder->space, error) ||
+      !key_is_new(reading, &key, line, error))
     return false;
   if (reading->n == KEYS_MAX)
     return error_set(error, "more than %d keys; split the file", KEYS_MAX);
@@ -262,14 +278,19 @@ static bool file_add(struct reading *reading, const char *file, struct error *er
     if (*line && !key_add(reading, line, number, error))
       return error_prefix(error, "%s:%zu: ", file, number);
   }
-  return reading->n > n || error_set(error, "%s holds no key; write one a line, e.g. %s=…", file,
-                                     reading->folder->kernel->n_key_names ? reading->folder->kernel->key_names[0] : "");
+  return reading->n > n ||
+         error_set(error, "%s holds no key; write one a line, e.g. %s=…", file,
+                   reading->folder->kernel->n_key_names ? reading->folder->kernel->key_names[0]
+                                                        : "");
 }
 
-/* Errors of the file name it and the line: no key of this kernel, the same key twice, no key at all, too many. */
-static bool keys_parse(const char *text, const char *file, struct reading *reading, struct error *error) {
+/* Errors of the file name it and the line: no key of this kernel, the same key twice, no key at
+ * all, too many. */
+static bool keys_parse(const char *text, const char *file, struct reading *reading,
+                       struct error *error) {
   reading->seen = json_object();
-  bool ok = (!text || key_add(reading, text, 0, error)) && (!file || file_add(reading, file, error));
+  bool ok =
+      (!text || key_add(reading, text, 0, error)) && (!file || file_add(reading, file, error));
   json_decref(reading->seen);
   if (ok)
     return true;
@@ -280,7 +301,8 @@ static bool keys_parse(const char *text, const char *file, struct reading *readi
 }
 
 static bool keys_read(struct tuning *tuning, struct error *error) {
-  const char *key = option_text(tuning->options, "key"), *file = option_text(tuning->options, "keys");
+  const char *key = option_text(tuning->options, "key"),
+             *file = option_text(tuning->options, "keys");
   const struct kernel *kernel = tuning->folder->kernel;
   struct campaign *campaign = &tuning->campaign;
   struct reading reading = {.folder = tuning->folder};
@@ -304,7 +326,9 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
   size_t n_places = options_arguments(tuning->options, &places);
   const char *samples = option_text(tuning->options, "samples");
   if (n_places != 1)
-    return error_set(error, "give one folder of a kernel: wavetune-agent tune kernels/softmax --key rows=4096,…");
+    return error_set(
+        error,
+        "give one folder of a kernel: wavetune-agent tune kernels/softmax --key rows=4096,…");
   if (!kernel_folder_load(places[0], &tuning->folder, error))
     return false;
   tuning->campaign.folder = tuning->folder;
@@ -317,33 +341,39 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
 
 static bool build_open(struct tuning *tuning, const char *folder, struct error *error) {
   struct source_reader reader = {build_folder_blob, (void *)option_text(tuning->options, "build")};
-  return build_code_new(folder, tuning->build, tuning->folder->kernel, tuning->campaign.device->environment.arch,
-                        &reader, &tuning->campaign.build, error);
+  return build_code_new(folder, tuning->build, tuning->folder->kernel,
+                        tuning->campaign.device->environment.arch, &reader, &tuning->campaign.build,
+                        error);
 }
 
 static void executor_prepare(struct tuning *tuning) {
   const struct campaign_terms *terms = &tuning->campaign.terms;
   size_t workers = (size_t)terms->processes + !terms->is_exhaustive;
   int64_t rounds = option_integer(tuning->options, "exhaustive");
-  tuning->executor = executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool, tuning->campaign.device,
-                                   tuning->faults);
+  tuning->executor = executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool,
+                                   tuning->campaign.device, tuning->faults);
   int64_t percent = option_integer(tuning->options, "margin");
   if (terms->is_exhaustive)
-    tuning->executor.final = (struct race_terms){.rounds_min = rounds < MARGIN_ROUNDS ? rounds : MARGIN_ROUNDS,
-                                                 .rounds_max = rounds,
-                                                 .margin = percent ? (double)percent / 100 : INFINITY};
+    tuning->executor.final =
+        (struct race_terms){.rounds_min = rounds < MARGIN_ROUNDS ? rounds : MARGIN_ROUNDS,
+                            .rounds_max = rounds,
+                            .margin = percent ? (double)percent / 100 : INFINITY};
   tuning->campaign.executor = &tuning->executor;
-  executor_start_workers(&tuning->executor, workers < EXECUTOR_WORKERS ? workers : EXECUTOR_WORKERS);
+  executor_start_workers(&tuning->executor,
+                         workers < EXECUTOR_WORKERS ? workers : EXECUTOR_WORKERS);
 }
 
 static bool tuning_prepare(struct tuning *tuning, struct error *error) {
   const char *given = option_text(tuning->options, "state");
   cleanup_free char *state = given ? xstrdup(given) : cache_folder_default();
-  cleanup_free char *objects = xasprintf("%s/objects", state), *kernels = xasprintf("%s/kernels", state);
+  cleanup_free char *objects = xasprintf("%s/objects", state),
+                    *kernels = xasprintf("%s/kernels", state);
   struct source_reader reader = {file_of_folder, tuning->folder};
   if (!folder_make_private(state, error) ||
-      !sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->campaign.sources, error) ||
-      !pool_make(tuning->options, objects, spawner_custody(tuning->supervisor->spawner), &tuning->pool, error) ||
+      !sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->campaign.sources,
+                       error) ||
+      !pool_make(tuning->options, objects, spawner_custody(tuning->supervisor->spawner),
+                 &tuning->pool, error) ||
       (tuning->build && !build_open(tuning, objects, error)))
     return false;
   tuning->faults = xasprintf("%s/faults", state);
@@ -360,7 +390,8 @@ static void failure_print(const struct tuning *tuning, const struct key_tuning *
   (void)command_failed("tune", EXIT_FAILED, &error);
 }
 
-static void key_ended(const struct campaign *campaign, const struct key_tuning *key, void *context) {
+static void key_ended(const struct campaign *campaign, const struct key_tuning *key,
+                      void *context) {
   struct tuning *tuning = context;
   MAGIC_CHECK(tuning, TUNING_MAGIC);
   bool is_told = campaign->is_broken && string_equal(key->failure, campaign->trouble.message);
@@ -380,8 +411,8 @@ static bool profile(const struct tuning *tuning, struct error *error) {
   const struct campaign *campaign = &tuning->campaign;
   if (!folder || tuning->n_failed)
     return true;
-  if (!profile_config(tuning->options, spawner_custody(tuning->supervisor->spawner), campaign->device->name,
-                      campaign->keys[0].verdict.winner, folder, error))
+  if (!profile_config(tuning->options, spawner_custody(tuning->supervisor->spawner),
+                      campaign->device->name, campaign->keys[0].verdict.winner, folder, error))
     return false;
   if (log_format_now() == LOG_FORMAT_JSON)
     log_info("tune: the winner's profile is in folder=%s", folder);
@@ -414,7 +445,8 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   int code = EXIT_OK;
   if (!custody_make(tuning.options, supervisor->spawner, LOG_LEVEL_DEBUG, &tuning.cgroups, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
-  else if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices, &error))
+  else if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices,
+                        &error))
     code = command_failed("tune", EXIT_FAILED, &error);
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
@@ -429,38 +461,55 @@ static int tune_run(struct options *options) {
   return supervise(&supervisor);
 }
 
-_Static_assert(FINALISTS_MAX == 16 && FINAL_PROCESSES == 3, "the defaults of --finalists and --processes");
+_Static_assert(FINALISTS_MAX == 16 && FINAL_PROCESSES == 3,
+               "the defaults of --finalists and --processes");
 
 static const struct option_spec tune_options[] = {
     OPTION_PYTHON,
-    {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0, "what to tune for, e.g. rows=4096,columns=1024", true},
-    {"keys", OPTION_TEXT, "FILE", NULL, 0, 0, "a campaign: a key on each line, # begins a comment", true},
-    {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object a key, one a line, instead of tables", false},
-    {"device", OPTION_TEXT, "NAME", NULL, 0, 0, "the device, as probe names it; default: the first that fits", false},
-    {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0, "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
+    {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0,
+     "what to tune for, e.g. rows=4096,columns=1024", true},
+    {"keys", OPTION_TEXT, "FILE", NULL, 0, 0, "a campaign: a key on each line, # begins a comment",
+     true},
+    {"json", OPTION_FLAG, NULL, NULL, 0, 0,
+     "print one JSON object a key, one a line, instead of tables", false},
+    {"device", OPTION_TEXT, "NAME", NULL, 0, 0,
+     "the device, as probe names it; default: the first that fits", false},
+    {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0,
+     "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
     {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
-     "of device time for each key, its finals included: opening the kernel, loading, checking and timing configs, not "
-     "compiling; once a config was measured, the smallest final is too, even beyond it; default: no bound",
+     "of device time for each key, its finals included: opening the kernel, loading, checking and "
+     "timing configs, not "
+     "compiling; once a config was measured, the smallest final is too, even beyond it; default: "
+     "no bound",
      true},
     {"search", OPTION_TEXT, "STRATEGY", NULL, 0, 0,
-     "random, descent or evolution: looks for good configs instead of measuring the whole space", true},
-    {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures", true},
+     "random, descent or evolution: looks for good configs instead of measuring the whole space",
+     true},
+    {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures",
+     true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
      "measure every config in every process for so many rounds; none leaves", true},
     {"margin", OPTION_INTEGER, "PERCENT", "0", 0, MARGIN_PERCENT_MAX,
-     "with --exhaustive: drop a config once it is slower than the best by more than this, beyond 3 standard errors; "
+     "with --exhaustive: drop a config once it is slower than the best by more than this, beyond 3 "
+     "standard errors; "
      "0: keep all",
      true},
-    {"samples", OPTION_TEXT, "FILE", NULL, 0, 0, "write every measurement there, one JSON object a line", true},
-    {"finalists", OPTION_INTEGER, "N", "16", 1, 1024, "configs that go from the screen to the finals, at most", false},
-    {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX, "measure this config alone, beside the default", true},
-    {"profile", OPTION_TEXT, "FOLDER", NULL, 0, 0, "then run the winner once under rocprof, which writes there", true},
+    {"samples", OPTION_TEXT, "FILE", NULL, 0, 0,
+     "write every measurement there, one JSON object a line", true},
+    {"finalists", OPTION_INTEGER, "N", "16", 1, 1024,
+     "configs that go from the screen to the finals, at most", false},
+    {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX,
+     "measure this config alone, beside the default", true},
+    {"profile", OPTION_TEXT, "FOLDER", NULL, 0, 0,
+     "then run the winner once under rocprof, which writes there", true},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
      "fresh processes in which the finalists are measured, at least", false},
-    {"regime", OPTION_TEXT, "cold|warm", "cold", 0, 0, "whether data come from memory or from the caches", false},
-    {"seed", OPTION_INTEGER, "N", "1", 0, INT32_MAX, "of the input data, of the order of trials and of --search",
-     false},
-    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0, "where compiled objects are kept; default: ~/.cache/wavetune", false},
+    {"regime", OPTION_TEXT, "cold|warm", "cold", 0, 0,
+     "whether data come from memory or from the caches", false},
+    {"seed", OPTION_INTEGER, "N", "1", 0, INT32_MAX,
+     "of the input data, of the order of trials and of --search", false},
+    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
+     "where compiled objects are kept; default: ~/.cache/wavetune", false},
     MEASURE_OPTIONS,
 };
 
@@ -468,13 +517,17 @@ const struct command_spec tune_command = {
     .name = "tune",
     .arguments = "DIR[:VERSION]",
     .summary = "tune a kernel on this machine, without a server",
-    .description =
-        "Every config of the kernel's space is compiled, checked against the reference and raced in pairs "
-        "with the default; those that cannot win leave. The rest go to finals in fresh processes, which "
-        "decide the winner, the configs that are as good, and how much faster another finalist could still be. Where "
-        "that stays open, they are measured in more processes.\nWith --keys the keys share processes, and "
-        "each begins with what won for its nearest neighbours. A key that fails does not end the others; "
-        "the exit code is 1 then.",
+    .description = "Every config of the kernel's space is compiled, checked against the reference "
+                   "and raced in pairs "
+                   "with the default; those that cannot win leave. The rest go to finals in fresh "
+                   "processes, which "
+                   "decide the winner, the configs that are as good, and how much faster another "
+                   "finalist could still be. Where "
+                   "that stays open, they are measured in more processes.\nWith --keys the keys "
+                   "share processes, and "
+                   "each begins with what won for its nearest neighbours. A key that fails does "
+                   "not end the others; "
+                   "the exit code is 1 then.",
     .options = tune_options,
     .n_options = ARRAY_LENGTH(tune_options),
     .run = tune_run,

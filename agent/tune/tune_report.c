@@ -48,8 +48,8 @@ static json_t *seconds_to_json(const struct key_tuning *key) {
   return seconds;
 }
 
-/* The winner's code: {"vgprs": 112, "spills": 0, "lds_bytes": 8192, "occupancy": 2}, known members only; NULL when
- * nothing is known. */
+/* The winner's code: {"vgprs": 112, "spills": 0, "lds_bytes": 8192, "occupancy": 2}, known members
+ * only; NULL when nothing is known. */
 static json_t *code_to_json(const struct key_tuning *key) {
   const struct key_code *code = NULL;
   for (size_t i = 0; i < key->n_codes && !code; i++)
@@ -82,7 +82,8 @@ static void code_print(const json_t *code) {
   putchar('\n');
 }
 
-static void verdict_add(json_t *answer, const struct campaign *campaign, const struct key_tuning *key) {
+static void verdict_add(json_t *answer, const struct campaign *campaign,
+                        const struct key_tuning *key) {
   uint64_t winner = key->verdict.winner;
   json_t *object = json_pack("{s:I, s:o}", "config", (json_int_t)winner, "config_values",
                              space_config_to_json(campaign->folder->space, winner));
@@ -109,15 +110,16 @@ static void line_print(const json_t *json) {
 void tune_report_json(const struct campaign *campaign, const struct key_tuning *key) {
   const struct kernel_folder *folder = campaign->folder;
   json_int_t measured = measured_count(key);
-  cleanup_json json_t *answer =
-      json_pack("{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f}", "kernel",
-                json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key", key_to_json(&key->key),
-                "environment", environment_to_json(&campaign->device->environment), "device", campaign->device->name,
-                "regime", campaign->terms.regime, "version", WAVETUNE_VERSION, "configs", (json_int_t)key->n,
-                "measured", measured, "unmeasured", (json_int_t)key->n - measured, "finalists",
-                (json_int_t)key->n_finalists, "baseline", (json_int_t)key->baseline, "outcomes", outcomes_to_json(key),
-                "failed", failed_to_json(key), "examples", examples_to_json(key), "seconds", seconds_to_json(key),
-                "device_seconds", (double)key->device_us * 1e-6, "opening_seconds", (double)key->opening_us * 1e-6);
+  cleanup_json json_t *answer = json_pack(
+      "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f}",
+      "kernel", json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key",
+      key_to_json(&key->key), "environment", environment_to_json(&campaign->device->environment),
+      "device", campaign->device->name, "regime", campaign->terms.regime, "version",
+      WAVETUNE_VERSION, "configs", (json_int_t)key->n, "measured", measured, "unmeasured",
+      (json_int_t)key->n - measured, "finalists", (json_int_t)key->n_finalists, "baseline",
+      (json_int_t)key->baseline, "outcomes", outcomes_to_json(key), "failed", failed_to_json(key),
+      "examples", examples_to_json(key), "seconds", seconds_to_json(key), "device_seconds",
+      (double)key->device_us * 1e-6, "opening_seconds", (double)key->opening_us * 1e-6);
   ALWAYS(answer != NULL);
   if (key->is_decided)
     verdict_add(answer, campaign, key);
@@ -163,13 +165,14 @@ void tune_report_campaign(const struct campaign *campaign, double seconds, bool 
   for (size_t i = 0; i < campaign->n; i++)
     failed += !campaign->keys[i].is_decided;
   if (!is_json) {
-    printf("%zu of %zu keys have a winner, after %.1f s\n", campaign->n - failed, campaign->n, seconds);
+    printf("%zu of %zu keys have a winner, after %.1f s\n", campaign->n - failed, campaign->n,
+           seconds);
     return;
   }
-  cleanup_json json_t *line =
-      json_pack("{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n, "failed",
-                (json_int_t)failed, "seconds", seconds, "processes", (json_int_t)campaign_processes(campaign), "spent",
-                executor_spent_to_json(&campaign->executor->spent));
+  cleanup_json json_t *line = json_pack(
+      "{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n, "failed",
+      (json_int_t)failed, "seconds", seconds, "processes", (json_int_t)campaign_processes(campaign),
+      "spent", executor_spent_to_json(&campaign->executor->spent));
   ALWAYS(line != NULL);
   line_print(line);
 }
@@ -184,7 +187,8 @@ struct samples_file {
 bool samples_file_new(const char *path, struct samples_file **ret_file, struct error *error) {
   FILE *out = fopen(path, "we");
   if (!out)
-    return error_set(error, "cannot write %s: %s; name another file with --samples", path, strerror(errno));
+    return error_set(error, "cannot write %s: %s; name another file with --samples", path,
+                     strerror(errno));
   struct samples_file *file = xcalloc(1, sizeof *file);
   *file = (struct samples_file){xstrdup(path), out};
   *ret_file = file;
@@ -218,13 +222,15 @@ bool samples_file_add(struct samples_file *file, const char *device, const struc
                       const struct measurement *measurement, struct error *error) {
   cleanup_json json_t *line = measurement_write(lease, measurement);
   json_t *more =
-      json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:I}", "kernel", json_digest_text(&lease->kernel->hash), "key",
-                key_to_json(&lease->key), "config_values",
-                space_config_to_json(lease->space, (uint64_t)measurement->config), "stage", stage_name(lease->stage),
-                "seed", (json_int_t)lease->seed, "device", device, "baseline", (json_int_t)lease->baseline);
+      json_pack("{s:o, s:o, s:o, s:s, s:I, s:s, s:I}", "kernel",
+                json_digest_text(&lease->kernel->hash), "key", key_to_json(&lease->key),
+                "config_values", space_config_to_json(lease->space, (uint64_t)measurement->config),
+                "stage", stage_name(lease->stage), "seed", (json_int_t)lease->seed, "device",
+                device, "baseline", (json_int_t)lease->baseline);
   ALWAYS(more && json_object_update_new(line, more) == 0);
   json_canonical_write(file->out, line);
   putc('\n', file->out);
   return (fflush(file->out) == 0 && !ferror(file->out)) ||
-         error_set(error, "cannot write %s: %s; make room, or leave --samples out", file->path, strerror(errno));
+         error_set(error, "cannot write %s: %s; make room, or leave --samples out", file->path,
+                   strerror(errno));
 }

@@ -48,7 +48,8 @@ char *devices_absent(const struct devices *devices) {
   char *text = xstrdup("");
   json_array_foreach (devices->absent, i, absent) {
     cleanup_free char *shorter = text;
-    text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "", json_string_value(json_object_get(absent, "backend")),
+    text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "",
+                     json_string_value(json_object_get(absent, "backend")),
                      json_string_value(json_object_get(absent, "reason")));
   }
   return text;
@@ -68,17 +69,20 @@ void devices_state_python(struct devices *devices, const struct python_versions 
       continue;
     text_replace(&device->environment.torch, versions->torch);
     text_replace(&device->environment.triton, versions->triton);
-    ALWAYS(json_object_set_new(device->json, "environment", environment_to_json(&device->environment)) == 0);
+    ALWAYS(json_object_set_new(device->json, "environment",
+                               environment_to_json(&device->environment)) == 0);
   }
 }
 
-bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices, struct error *error) {
+bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices,
+                 struct error *error) {
   cleanup_python_versions struct python_versions versions = {0};
   struct worker_client *worker;
   struct worker_limits limits = {.open_ms = PROBE_MS, .config_ms = PROBE_MS};
   cleanup_json json_t *request = json_pack("{s:s}", "do", "probe"), *answer = NULL;
   struct worker_end end;
-  if ((python && !python_versions_ask(python, &versions, error)) || !worker_start(spawner, limits, &worker, error))
+  if ((python && !python_versions_ask(python, &versions, error)) ||
+      !worker_start(spawner, limits, &worker, error))
     return false;
   worker_ask(worker, request);
   enum worker_event event = worker_next(worker, NULL, NULL, NULL, &answer, &end);
@@ -102,8 +106,8 @@ void devices_release(struct devices *devices) {
   *devices = (struct devices){0};
 }
 
-bool devices_find(const struct devices *devices, const char *name, const struct device_seen **ret_device,
-                  struct error *error) {
+bool devices_find(const struct devices *devices, const char *name,
+                  const struct device_seen **ret_device, struct error *error) {
   cleanup_free char *known = xstrdup("");
   for (size_t i = 0; i < devices->n; i++) {
     if (!name || string_equal(devices->seen[i].name, name)) {

@@ -1,6 +1,8 @@
-/* The devices of this machine, as a worker sees them: the supervisor itself never loads a GPU runtime.
+/* The devices of this machine, as a worker sees them: the supervisor itself never loads a GPU
+ * runtime.
  *
- * Memory: devices own their texts and JSON. Threads: any but the main one (agent/worker/spawner.h). */
+ * Memory: devices own their texts and JSON. Threads: any but the main one
+ * (agent/worker/spawner.h). */
 #ifndef WAVETUNE_AGENT_WORKER_DEVICES_H
 #define WAVETUNE_AGENT_WORKER_DEVICES_H
 
@@ -21,24 +23,33 @@ struct devices {
   json_t *absent; /* back ends without a device: [{"backend", "reason"}]; may be NULL */
 };
 
-/* Asks a worker. Environments that are not full are refused. `python` (NULL: none) is the interpreter that kernels are
- * served from here: the environments of GPUs state its torch and triton. */
-must_check bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices,
-                            struct error *error);
+/* Asks a worker. Environments that are not full are refused. `python` (NULL: none) is the
+ * interpreter that kernels are served from here: the environments of GPUs state its torch and
+ * triton. */
+must_check bool devices_ask(struct spawner *spawner, const char *python,
+                            struct devices *ret_devices, struct error *error);
 /* The option that all commands with this need have. */
-#define OPTION_PYTHON                                                                                                  \
-  {"python", OPTION_TEXT, "PROGRAM", NULL, 0, 0, "the Python whose torch and triton GPU environments state", false}
+#define OPTION_PYTHON                                                                              \
+  {"python",                                                                                       \
+   OPTION_TEXT,                                                                                    \
+   "PROGRAM",                                                                                      \
+   NULL,                                                                                           \
+   0,                                                                                              \
+   0,                                                                                              \
+   "the Python whose torch and triton GPU environments state",                                     \
+   false}
 /* States torch and triton in the environments of all devices but CPUs. */
 void devices_state_python(struct devices *devices, const struct python_versions *versions);
 void devices_release(struct devices *devices);
 #define cleanup_devices __attribute__((cleanup(devices_release)))
 
-/* "no hip: the HIP runtime is not installed; no cuda: …": the first thing to know when a GPU is missed. "" when every
- * back end has a device. Owned by the caller. */
+/* "no hip: the HIP runtime is not installed; no cuda: …": the first thing to know when a GPU is
+ * missed. "" when every back end has a device. Owned by the caller. */
 must_check char *devices_absent(const struct devices *devices);
 
-/* The device with this name, the first one when it is NULL; an unknown name is an error that lists those there are. */
-must_check bool devices_find(const struct devices *devices, const char *name, const struct device_seen **ret_device,
-                             struct error *error);
+/* The device with this name, the first one when it is NULL; an unknown name is an error that lists
+ * those there are. */
+must_check bool devices_find(const struct devices *devices, const char *name,
+                             const struct device_seen **ret_device, struct error *error);
 
 #endif

@@ -1,4 +1,5 @@
-/* The main thread's loop that starts workers. `mutex` guards the one request that is open at a time. */
+/* The main thread's loop that starts workers. `mutex` guards the one request that is open at a
+ * time. */
 #include "agent/worker/spawner.h"
 
 #include <errno.h>
@@ -60,7 +61,9 @@ void spawner_free(struct spawner *spawner) {
   free(spawner);
 }
 
-void spawner_set_custody(struct spawner *spawner, const struct custody *custody) { spawner->custody = *custody; }
+void spawner_set_custody(struct spawner *spawner, const struct custody *custody) {
+  spawner->custody = *custody;
+}
 
 const struct custody *spawner_custody(const struct spawner *spawner) { return &spawner->custody; }
 
@@ -75,7 +78,8 @@ static size_t strings_count(char *const *strings) {
   return n;
 }
 
-/* What is added comes first: of two settings of one name getenv finds the first. The strings are borrowed. */
+/* What is added comes first: of two settings of one name getenv finds the first. The strings are
+ * borrowed. */
 static char **environment_make(char *const *added) {
   size_t n_added = strings_count(added), n = strings_count(environ), kept = 0;
   char **environment = xcalloc(n_added + n + 1, sizeof *environment);
@@ -87,8 +91,9 @@ static char **environment_make(char *const *added) {
 }
 
 /* Between fork and exec of a program with threads: async-signal-safe calls only. */
-no_return static void worker_exec(const struct custody *custody, const struct cgroup *cgroup, int socket, int page,
-                                  int null, int output, pid_t parent, char **environment) {
+no_return static void worker_exec(const struct custody *custody, const struct cgroup *cgroup,
+                                  int socket, int page, int null, int output, pid_t parent,
+                                  char **environment) {
   static char program[] = "/proc/self/exe", name[] = "wavetune-agent", command[] = "worker";
   char *arguments[] = {name, command, NULL};
   sigset_t none;
@@ -118,7 +123,8 @@ static bool page_make(int *ret_fd, struct worker_status **ret_status, struct err
   if (fd < 0 || ftruncate(fd, sizeof(struct worker_status)) < 0 ||
       fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
     return error_set(error, "cannot make a worker's status page: %s", strerror(errno));
-  struct worker_status *status = mmap(NULL, sizeof *status, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  struct worker_status *status =
+      mmap(NULL, sizeof *status, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (status == MAP_FAILED)
     return error_set(error, "cannot map a worker's status page: %s", strerror(errno));
   atomic_store(&status->config, WORKER_CONFIG_NONE);
@@ -130,7 +136,8 @@ static bool page_make(int *ret_fd, struct worker_status **ret_status, struct err
   return true;
 }
 
-static bool spawn(const struct custody *custody, char *const *added, struct spawned *ret, struct error *error) {
+static bool spawn(const struct custody *custody, char *const *added, struct spawned *ret,
+                  struct error *error) {
   int ends[2];
   cleanup_cgroup struct cgroup *cgroup = NULL;
   if (custody->cgroups && !cgroup_new(custody->cgroups, &cgroup, error))
@@ -163,7 +170,8 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
     return error_set(error, "cannot start a worker: %s", strerror(errno));
   }
   setpgid(pid, pid); /* here too, so that the group is there before we may have to kill it */
-  *ret = (struct spawned){.pid = pid, .socket = ours, .output = output, .status = status, .cgroup = TAKE(cgroup)};
+  *ret = (struct spawned){
+      .pid = pid, .socket = ours, .output = output, .status = status, .cgroup = TAKE(cgroup)};
   ours = output = -1;
   return true;
 }
@@ -171,7 +179,8 @@ static bool spawn(const struct custody *custody, char *const *added, struct spaw
 static void serve_request(struct spawner *spawner) {
   pthread_mutex_lock(&spawner->mutex);
   if (spawner->requested && !spawner->answered) {
-    spawner->ok = spawn(&spawner->custody, spawner->environment, &spawner->spawned, &spawner->error);
+    spawner->ok =
+        spawn(&spawner->custody, spawner->environment, &spawner->spawned, &spawner->error);
     spawner->answered = true;
     pthread_cond_broadcast(&spawner->changed);
   }
@@ -185,8 +194,10 @@ static bool is_ended(struct spawner *spawner) {
   return ended;
 }
 
-void spawner_serve(struct spawner *spawner, void (*signalled)(void *context, int number), void *context) {
-  struct pollfd fds[] = {{.fd = spawner->wake_fd, .events = POLLIN}, {.fd = spawner->signal_fd, .events = POLLIN}};
+void spawner_serve(struct spawner *spawner, void (*signalled)(void *context, int number),
+                   void *context) {
+  struct pollfd fds[] = {{.fd = spawner->wake_fd, .events = POLLIN},
+                         {.fd = spawner->signal_fd, .events = POLLIN}};
   while (!is_ended(spawner)) {
     if (poll(fds, ARRAY_LENGTH(fds), -1) < 0 && errno != EINTR)
       die("poll: %s", strerror(errno));

@@ -8,7 +8,9 @@
 #include "common/program/options.h"
 #include "common/program/secret.h"
 
-bool supervisor_stopped(const struct supervisor *supervisor) { return atomic_load(&supervisor->signal) != 0; }
+bool supervisor_stopped(const struct supervisor *supervisor) {
+  return atomic_load(&supervisor->signal) != 0;
+}
 
 static void signalled(void *context, int number) {
   struct supervisor *supervisor = context;
@@ -30,7 +32,8 @@ int supervise(struct supervisor *supervisor) {
   struct error error;
   pthread_t thread;
   signal(SIGPIPE, SIG_IGN);
-  /* Workers run other people's code as the same user. A command that needs the token has read it. */
+  /* Workers run other people's code as the same user. A command that needs the token has read
+   * it. */
   free(environment_take("WAVETUNE_TOKEN"));
   process_hide();
   if (!spawner_new(&supervisor->spawner, &error)) {

@@ -1,7 +1,8 @@
-/* The frame of every command that uses workers: the main thread starts workers and hears signals, another one works.
+/* The frame of every command that uses workers: the main thread starts workers and hears signals,
+ * another one works.
  *
- * The first SIGTERM or SIGINT asks the work to end (supervisor_stopped), a second one ends the program at once: workers
- * die with it. Threads: supervise is called from the main one. */
+ * The first SIGTERM or SIGINT asks the work to end (supervisor_stopped), a second one ends the
+ * program at once: workers die with it. Threads: supervise is called from the main one. */
 #ifndef WAVETUNE_AGENT_WORKER_SUPERVISE_H
 #define WAVETUNE_AGENT_WORKER_SUPERVISE_H
 

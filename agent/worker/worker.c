@@ -1,5 +1,5 @@
-/* The worker: reads requests, one JSON object a line, and has them answered. What it says is specified in
- * agent/worker/worker.h.
+/* The worker: reads requests, one JSON object a line, and has them answered. What it says is
+ * specified in agent/worker/worker.h.
  *
  * Memory: see worker_process.h. Threads: one. */
 #include "agent/worker/worker.h"
@@ -71,13 +71,17 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   static const struct {
     const char *name;
     bool (*function)(struct worker *worker, const json_t *request);
-  } requests[] = {
-      {"probe", answer_probe},      {"sentinel", worker_answer_sentinel}, {"reference", worker_answer_reference},
-      {"open", worker_answer_open}, {"measure", worker_answer_measure},   {"close", worker_answer_close}};
+  } requests[] = {{"probe", answer_probe},
+                  {"sentinel", worker_answer_sentinel},
+                  {"reference", worker_answer_reference},
+                  {"open", worker_answer_open},
+                  {"measure", worker_answer_measure},
+                  {"close", worker_answer_close}};
   cleanup_json json_t *request = NULL;
   const char *name = NULL;
   struct error error;
-  if (!json_parse(text, size, &request, &error) || !json_get_string(request, "", "do", JSON_REQUIRED, &name, &error))
+  if (!json_parse(text, size, &request, &error) ||
+      !json_get_string(request, "", "do", JSON_REQUIRED, &name, &error))
     return worker_answer_error(&error);
   for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
     if (!string_equal(name, requests[i].name))
@@ -88,7 +92,9 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
     return answered;
   }
   error_at(&error, "/do",
-           "\"%.40s\" is nothing that a worker does; it can probe, sentinel, reference, open, measure and close", name);
+           "\"%.40s\" is nothing that a worker does; it can probe, sentinel, reference, open, "
+           "measure and close",
+           name);
   return worker_answer_error(&error);
 }
 
@@ -110,9 +116,9 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
       log_error("worker: a request is longer than %d bytes", WORKER_LINE_MAX);
       return false;
     }
-    ssize_t n =
-        descriptors_receive(WORKER_SOCKET_FD, worker->line + worker->line_used, WORKER_LINE_MAX - worker->line_used,
-                            worker->fds, WORKER_REQUEST_FDS, &worker->n_fds);
+    ssize_t n = descriptors_receive(WORKER_SOCKET_FD, worker->line + worker->line_used,
+                                    WORKER_LINE_MAX - worker->line_used, worker->fds,
+                                    WORKER_REQUEST_FDS, &worker->n_fds);
     if (n < 0 && errno == EINTR)
       continue;
     if (n <= 0)
@@ -121,7 +127,8 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
   }
 }
 
-/* Not between fork and exec: this process was hidden then, as its parent is, and its files in /proc were root's. */
+/* Not between fork and exec: this process was hidden then, as its parent is, and its files in /proc
+ * were root's. */
 static void oom_score_raise(void) {
   cleanup_fd int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0)
@@ -140,9 +147,11 @@ int worker_main(void) {
   oom_score_raise();
   descriptors_allow();
   struct worker worker = {0};
-  worker.status = mmap(NULL, sizeof *worker.status, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
+  worker.status =
+      mmap(NULL, sizeof *worker.status, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
   if (worker.status == MAP_FAILED) {
-    log_error("worker: fd %d is not a shared page: %s; workers are started by `wavetune-agent run` and `tune`",
+    log_error("worker: fd %d is not a shared page: %s; workers are started by `wavetune-agent run` "
+              "and `tune`",
               WORKER_STATUS_FD, strerror(errno));
     return 2;
   }

@@ -23,9 +23,10 @@ char *worker_answers_room(struct worker_answers *answers, size_t size) {
 
 /* Takes the first whole line of what has come, without its newline. False: there is none. */
 static bool line_take(struct worker_answers *answers, char **ret_line, size_t *ret_length) {
-  const char *newline = answers->size > answers->scanned
-                            ? memchr(answers->bytes + answers->scanned, '\n', answers->size - answers->scanned)
-                            : NULL;
+  const char *newline =
+      answers->size > answers->scanned
+          ? memchr(answers->bytes + answers->scanned, '\n', answers->size - answers->scanned)
+          : NULL;
   answers->scanned = answers->size;
   if (!newline)
     return false;
@@ -38,7 +39,8 @@ static bool line_take(struct worker_answers *answers, char **ret_line, size_t *r
   return true;
 }
 
-enum worker_line worker_answers_next(struct worker_answers *answers, json_t **ret_answer, struct error *error) {
+enum worker_line worker_answers_next(struct worker_answers *answers, json_t **ret_answer,
+                                     struct error *error) {
   cleanup_free char *line = NULL;
   cleanup_json json_t *answer = NULL;
   size_t length;

@@ -1,5 +1,5 @@
-/* A worker's answers out of the bytes that come from its socket: what a process in which a stranger's code runs says. Lines are
- * bounded, and there are no more of them than were asked for.
+/* A worker's answers out of the bytes that come from its socket: what a process in which a
+ * stranger's code runs says. Lines are bounded, and there are no more of them than were asked for.
  *
  * Memory: owns the bytes until worker_answers_release. Threads: one at a time. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_ANSWERS_H
@@ -26,6 +26,7 @@ enum worker_line {
   WORKER_LINE_MISSING, /* more bytes must come */
   WORKER_LINE_WRONG,   /* the worker is not to be believed any more: *error says why */
 };
-enum worker_line worker_answers_next(struct worker_answers *answers, json_t **ret_answer, struct error *error);
+enum worker_line worker_answers_next(struct worker_answers *answers, json_t **ret_answer,
+                                     struct error *error);
 
 #endif

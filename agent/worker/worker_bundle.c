@@ -1,4 +1,5 @@
-/* Bundles of objects in sealed memory, and file descriptors over sockets. Memory and threads: see the header. */
+/* Bundles of objects in sealed memory, and file descriptors over sockets. Memory and threads: see
+ * the header. */
 #include "agent/worker/worker_bundle.h"
 
 #include <dlfcn.h>
@@ -16,7 +17,8 @@
 #define DESCRIPTORS_AT_ONCE 4
 
 /* Appends the bytes of a file to the memory; *size is how much lies there. */
-static bool object_pack(int fd, const char *path, json_int_t *size, json_t *bundle, struct error *error) {
+static bool object_pack(int fd, const char *path, json_int_t *size, json_t *bundle,
+                        struct error *error) {
   cleanup_free char *bytes = NULL;
   size_t n;
   if (!file_read(path, OBJECT_BYTES_MAX, &bytes, &n, error))
@@ -28,9 +30,12 @@ static bool object_pack(int fd, const char *path, json_int_t *size, json_t *bund
   return true;
 }
 
-/* Looks at the sealed bytes themselves: whatever changed a file, or this memory before, shows here. */
-static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *objects, struct error *error) {
-  char *bytes = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* shared: from Linux 6.7 on */
+/* Looks at the sealed bytes themselves: whatever changed a file, or this memory before, shows
+ * here. */
+static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *objects,
+                          struct error *error) {
+  char *bytes =
+      size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* shared: from Linux 6.7 on */
   bool is_right = true;
   const char *path;
   json_t *digest_text;
@@ -40,10 +45,15 @@ static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *obj
   json_object_foreach (objects, path, digest_text) {
     const json_t *entry = json_object_get(bundle, path);
     size_t at = (size_t)json_integer_value(json_array_get(entry, 0));
-    struct digest digest = digest_of(bytes + at, (size_t)json_integer_value(json_array_get(entry, 1))), compiled;
-    is_right = digest_parse(json_string_value(digest_text), &compiled) && digest_equal(&digest, &compiled);
+    struct digest digest =
+                      digest_of(bytes + at, (size_t)json_integer_value(json_array_get(entry, 1))),
+                  compiled;
+    is_right =
+        digest_parse(json_string_value(digest_text), &compiled) && digest_equal(&digest, &compiled);
     if (!is_right) {
-      error_set(error, "%s is not loaded: its bytes are not those that were compiled; it is compiled anew next time",
+      error_set(error,
+                "%s is not loaded: its bytes are not those that were compiled; it is compiled anew "
+                "next time",
                 path);
       break;
     }
@@ -54,7 +64,8 @@ static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *obj
 }
 
 bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
-  cleanup_json json_t *objects = json_incref(json_object_get(request, "objects")), *bundle = json_object();
+  cleanup_json json_t *objects = json_incref(json_object_get(request, "objects")),
+                      *bundle = json_object();
   const char *path;
   json_t *digest;
   json_int_t size = 0;
@@ -83,10 +94,11 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
 
 static char *place_path(int fd) { return xasprintf("/proc/self/fd/%d", fd); }
 
-bool bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd, const char *path, char **ret_path,
-                  struct error *error) {
+bool bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd,
+                  const char *path, char **ret_path, struct error *error) {
   const json_t *entry = json_object_get(json_object_get(request, "bundle"), path);
-  off_t at = json_integer_value(json_array_get(entry, 0)), end = at + json_integer_value(json_array_get(entry, 1));
+  off_t at = json_integer_value(json_array_get(entry, 0)),
+        end = at + json_integer_value(json_array_get(entry, 1));
   if (!entry)
     return error_set(error, "the object %s did not come with the request", path);
   int fd = memfd_create("wavetune-object", MFD_CLOEXEC);
@@ -100,8 +112,8 @@ bool bundle_place(struct bundle_places *places, const json_t *request, int bundl
   return true;
 }
 
-/* An object that cannot be unloaded (it may say so itself) keeps its name: the next one of that name would be taken for
- * it. */
+/* An object that cannot be unloaded (it may say so itself) keeps its name: the next one of that
+ * name would be taken for it. */
 static bool is_loaded(const char *path) {
   void *object = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
   if (object)
@@ -132,8 +144,9 @@ ssize_t descriptors_send(int socket, const void *text, size_t size, const int *f
   if (n_fds) {
     message.msg_control = control.bytes;
     message.msg_controllen = CMSG_SPACE(n_fds * sizeof *fds);
-    control.header =
-        (struct cmsghdr){.cmsg_len = CMSG_LEN(n_fds * sizeof *fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(n_fds * sizeof *fds),
+                                      .cmsg_level = SOL_SOCKET,
+                                      .cmsg_type = SCM_RIGHTS};
     memcpy(CMSG_DATA(&control.header), fds, n_fds * sizeof *fds);
   }
   return sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -142,12 +155,15 @@ ssize_t descriptors_send(int socket, const void *text, size_t size, const int *f
 ssize_t descriptors_receive(int socket, void *text, size_t size, int *fds, size_t max, size_t *n) {
   struct iovec part = {text, size};
   union control control;
-  struct msghdr message = {
-      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof control.bytes};
   ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (received < 0)
     return received;
-  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+  for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
       continue;
     size_t n_came = (header->cmsg_len - CMSG_LEN(0)) / sizeof *fds;

@@ -21,7 +21,8 @@
 #define PUSH_MS 10000 /* it has nothing else to do than to read */
 #define READ_SIZE 65536
 #define UNASKED_READS 256
-#define PHASES_ONCE 4 /* of a config that has a limit each: loading, checking, warming up, a last look */
+/* of a config that has a limit each: loading, checking, warming up, a last look */
+#define PHASES_ONCE 4
 #define PRINTED_MAX ((size_t)64 << 10)
 #define PRINTED_LINE 16 /* what a line counts for beside its text */
 
@@ -36,20 +37,23 @@ struct worker_client {
   int out_fds[WORKER_REQUEST_FDS]; /* they go with the first byte */
   size_t n_out_fds;
   struct worker_answers answers;
-  /* What the page said last, and since when by our own clock: a kernel may scribble over the page's. */
+  /* What the page said last, and since when by our own clock: a kernel may scribble over the
+   * page's. */
   uint64_t seen_config;
   int seen_phase;
   int64_t seen_since_ns, changed_ms;
-  int64_t asked_ms, whole_ms; /* when it was asked, and what a request may take in all, whatever the page says */
+  int64_t asked_ms,
+      whole_ms; /* when it was asked, and what a request may take in all, whatever the page says */
 };
 
-bool worker_start(struct spawner *spawner, struct worker_limits limits, struct worker_client **ret_worker,
-                  struct error *error) {
+bool worker_start(struct spawner *spawner, struct worker_limits limits,
+                  struct worker_client **ret_worker, struct error *error) {
   return worker_start_under(spawner, NULL, limits, ret_worker, error);
 }
 
-bool worker_start_under(struct spawner *spawner, char *const *environment, struct worker_limits limits,
-                        struct worker_client **ret_worker, struct error *error) {
+bool worker_start_under(struct spawner *spawner, char *const *environment,
+                        struct worker_limits limits, struct worker_client **ret_worker,
+                        struct error *error) {
   struct spawned process;
   if (!spawner_spawn(spawner, environment, &process, error))
     return false;
@@ -82,8 +86,8 @@ static bool worker_reap(struct worker_client *worker, int64_t timeout_ms, int *r
   }
 }
 
-/* The group dies as a whole: a kernel may have started something. It is killed before the leader is reaped, while its
- * number cannot be another's. */
+/* The group dies as a whole: a kernel may have started something. It is killed before the leader is
+ * reaped, while its number cannot be another's. */
 static bool worker_kill(struct worker_client *worker, int *ret_status) {
   kill(-worker->process.pid, SIGKILL);
   kill(worker->process.pid, SIGKILL);
@@ -91,8 +95,9 @@ static bool worker_kill(struct worker_client *worker, int *ret_status) {
     cgroup_kill(worker->process.cgroup);
   if (worker_reap(worker, KILL_MS, ret_status))
     return true;
-  log_error("worker: process %d cannot be killed: its device driver holds it; the device needs a reset",
-            (int)worker->process.pid);
+  log_error(
+      "worker: process %d cannot be killed: its device driver holds it; the device needs a reset",
+      (int)worker->process.pid);
   return false;
 }
 
@@ -101,7 +106,8 @@ static bool worker_has_ended(const struct worker_client *worker, int64_t timeout
   int64_t until_ms = clock_monotonic_ms() + timeout_ms;
   for (;;) {
     siginfo_t info = {0};
-    if (waitid(P_PID, (id_t)worker->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid)
+    if (waitid(P_PID, (id_t)worker->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid)
       return true;
     if (clock_monotonic_ms() >= until_ms)
       return false;
@@ -122,10 +128,12 @@ static void out_fds_close(struct worker_client *worker) {
   worker->n_out_fds = 0;
 }
 
-void worker_dismiss(struct worker_client *worker) { (void)shutdown(worker->process.socket, SHUT_RDWR); }
+void worker_dismiss(struct worker_client *worker) {
+  (void)shutdown(worker->process.socket, SHUT_RDWR);
+}
 
-/* Passes on what the worker printed, each line with where it comes from, as far as it is not more than anyone wants to
- * read. The rest is dropped. */
+/* Passes on what the worker printed, each line with where it comes from, as far as it is not more
+ * than anyone wants to read. The rest is dropped. */
 static void output_pass_on(struct worker_client *worker) {
   char bytes[1536]; /* a line of the log has room for them */
   for (ssize_t n; (n = read(worker->process.output, bytes, sizeof bytes - 1)) > 0;) {
@@ -138,7 +146,8 @@ static void output_pass_on(struct worker_client *worker) {
       if (*text)
         log_info("worker: pid=%d %s", (int)worker->process.pid, text);
       if (worker->printed >= PRINTED_MAX)
-        log_warning("worker: pid=%d prints too much, the rest is dropped", (int)worker->process.pid);
+        log_warning("worker: pid=%d prints too much, the rest is dropped",
+                    (int)worker->process.pid);
     }
   }
 }
@@ -169,7 +178,8 @@ static void page_read(struct worker_client *worker, bool is_new) {
   uint64_t config = atomic_load(&status->config);
   int phase = atomic_load(&status->phase);
   int64_t since_ns = atomic_load(&status->since_ns);
-  if (!is_new && config == worker->seen_config && phase == worker->seen_phase && since_ns == worker->seen_since_ns)
+  if (!is_new && config == worker->seen_config && phase == worker->seen_phase &&
+      since_ns == worker->seen_since_ns)
     return;
   worker->seen_config = config;
   worker->seen_phase = phase;
@@ -191,15 +201,16 @@ void worker_ask(struct worker_client *worker, const json_t *request) {
   ALWAYS(!json_object_get(request, "objects") && worker_ask_with(worker, request, -1, &error));
 }
 
-/* Opening, and the phases of each config and of the baseline, which has a turn beside each. A kernel that writes to the page
- * all the time would have no deadline otherwise. */
+/* Opening, and the phases of each config and of the baseline, which has a turn beside each. A
+ * kernel that writes to the page all the time would have no deadline otherwise. */
 static int64_t request_limit_ms(const struct worker_limits *limits, const json_t *request) {
   int64_t n_configs = (int64_t)json_array_size(json_object_get(request, "configs"));
   int64_t rounds = json_integer_value(json_object_get(request, "rounds_max"));
   return limits->open_ms + (n_configs + 1) * (PHASES_ONCE + 2 * rounds) * limits->config_ms;
 }
 
-bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd, struct error *error) {
+bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd,
+                     struct error *error) {
   cleanup_json json_t *whole = json_copy((json_t *)request);
   int bundle_fd = -1;
   ALWAYS(worker->sent == worker->out_size);
@@ -261,14 +272,15 @@ static void append_overstepped(const struct worker_client *worker, struct worker
     snprintf(ret_end->detail + length, sizeof ret_end->detail - length, ": %s", why);
 }
 
-static void end_describe(const struct worker_client *worker, int status, struct worker_end *ret_end) {
+static void end_describe(const struct worker_client *worker, int status,
+                         struct worker_end *ret_end) {
   const char *verb = phase_verb(worker->seen_phase);
   if (WIFSIGNALED(status))
-    snprintf(ret_end->detail, sizeof ret_end->detail, "killed by signal %d (%s) while %s", WTERMSIG(status),
-             strsignal(WTERMSIG(status)), verb);
+    snprintf(ret_end->detail, sizeof ret_end->detail, "killed by signal %d (%s) while %s",
+             WTERMSIG(status), strsignal(WTERMSIG(status)), verb);
   else
-    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker exited with code %d while %s", WEXITSTATUS(status),
-             verb);
+    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker exited with code %d while %s",
+             WEXITSTATUS(status), verb);
   append_overstepped(worker, ret_end);
 }
 
@@ -289,7 +301,8 @@ static enum worker_event worker_crashed(struct worker_client *worker, struct wor
 static enum worker_event worker_hung(struct worker_client *worker, struct worker_end *ret_end) {
   int status;
   *ret_end = end_of_turn(worker);
-  /* Opening fills the inputs and computes the reference: of a large key that takes long and is nobody's fault. */
+  /* Opening fills the inputs and computes the reference: of a large key that takes long and is
+   * nobody's fault. */
   snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s%s",
            (double)phase_limit_ms(worker) / 1000, phase_verb(worker->seen_phase),
            worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
@@ -302,7 +315,8 @@ static enum worker_event worker_endless(struct worker_client *worker, struct wor
   int status;
   *ret_end = end_of_turn(worker);
   snprintf(ret_end->detail, sizeof ret_end->detail,
-           "killed after %.3g s in all, which is more than all its turns may take", (double)worker->whole_ms / 1000);
+           "killed after %.3g s in all, which is more than all its turns may take",
+           (double)worker->whole_ms / 1000);
   append_overstepped(worker, ret_end);
   (void)worker_kill(worker, &status);
   return WORKER_HUNG;
@@ -316,7 +330,8 @@ static enum worker_event worker_stop(struct worker_client *worker, struct worker
   return WORKER_STOPPED;
 }
 
-static enum worker_event worker_babbled(struct worker_client *worker, const char *what, struct worker_end *ret_end) {
+static enum worker_event worker_babbled(struct worker_client *worker, const char *what,
+                                        struct worker_end *ret_end) {
   int status;
   *ret_end = end_of_turn(worker);
   snprintf(ret_end->detail, sizeof ret_end->detail, "the worker's answer is none: %.200s", what);
@@ -325,8 +340,8 @@ static enum worker_event worker_babbled(struct worker_client *worker, const char
 }
 
 static void worker_send(struct worker_client *worker) {
-  ssize_t n = descriptors_send(worker->process.socket, worker->out + worker->sent, worker->out_size - worker->sent,
-                               worker->out_fds, worker->n_out_fds);
+  ssize_t n = descriptors_send(worker->process.socket, worker->out + worker->sent,
+                               worker->out_size - worker->sent, worker->out_fds, worker->n_out_fds);
   if (n > 0) {
     worker->sent += (size_t)n;
     out_fds_close(worker);
@@ -335,8 +350,9 @@ static void worker_send(struct worker_client *worker) {
     worker->sent = worker->out_size; /* nobody reads it; receiving will say why */
 }
 
-enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context), void *context,
-                              _Atomic uint64_t *current, json_t **ret_answer, struct worker_end *ret_end) {
+enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context),
+                              void *context, _Atomic uint64_t *current, json_t **ret_answer,
+                              struct worker_end *ret_end) {
   for (;;) {
     struct error error;
     enum worker_line line = worker_answers_next(&worker->answers, ret_answer, &error);
@@ -360,8 +376,9 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     if (clock_monotonic_ms() - worker->asked_ms >= worker->whole_ms)
       return worker_endless(worker, ret_end);
     bool is_sending = worker->sent < worker->out_size;
-    struct pollfd fds[] = {{worker->process.socket, (short)(POLLIN | (is_sending ? POLLOUT : 0)), 0},
-                           {worker->is_mute ? -1 : worker->process.output, POLLIN, 0}};
+    struct pollfd fds[] = {
+        {worker->process.socket, (short)(POLLIN | (is_sending ? POLLOUT : 0)), 0},
+        {worker->is_mute ? -1 : worker->process.output, POLLIN, 0}};
     if (poll(fds, ARRAY_LENGTH(fds), POLL_MS) <= 0)
       continue;
     if (fds[1].revents)
@@ -383,13 +400,16 @@ void worker_push(struct worker_client *worker) {
   }
 }
 
-static bool deadline_is_over(void *context) { return clock_monotonic_ms() >= *(const int64_t *)context; }
+static bool deadline_is_over(void *context) {
+  return clock_monotonic_ms() >= *(const int64_t *)context;
+}
 
 char *worker_epitaph(struct worker_client *worker, bool *ret_has_said) {
   int64_t deadline_ms = clock_monotonic_ms() + EPITAPH_MS;
   cleanup_json json_t *answer = NULL;
   struct worker_end end;
-  enum worker_event event = worker_next(worker, deadline_is_over, &deadline_ms, NULL, &answer, &end);
+  enum worker_event event =
+      worker_next(worker, deadline_is_over, &deadline_ms, NULL, &answer, &end);
   const char *reason = json_string_value(json_object_get(answer, "error"));
   *ret_has_said = event == WORKER_ANSWER && reason;
   return xstrdup(event == WORKER_CRASHED ? end.detail : reason ? reason : "it closed its socket");

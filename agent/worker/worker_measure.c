@@ -1,12 +1,13 @@
-/* Measuring: loads and checks the configs of a request, races them, and says what came of each as soon as it is known.
- * Memory: see worker_process.h. Threads: one. */
+/* Measuring: loads and checks the configs of a request, races them, and says what came of each as
+ * soon as it is known. Memory: see worker_process.h. Threads: one. */
 #include <math.h>
 
 #include "agent/measure/check.h"
 #include "agent/worker/worker_process.h"
 #include "common/measurement/measurement.h"
 
-#define CONDITIONS_NS ((int64_t)1000000000) /* a device's state is asked for once in so long: it costs time */
+/* a device's state is asked for once in so long: it costs time */
+#define CONDITIONS_NS ((int64_t)1000000000)
 
 _Static_assert(RACE_NOBODY == WORKER_CONFIG_NONE, "the page says of a race who has the turn");
 
@@ -22,7 +23,8 @@ struct measuring {
   bool is_over_budget;
 };
 
-static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail, const struct timed *timed) {
+static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail,
+                          const struct timed *timed) {
   struct measurement measurement;
   measurement_init(&measurement);
   measurement.config = (int64_t)config;
@@ -40,7 +42,8 @@ static void conditions_look(struct measuring *measuring) {
   json_decref(measuring->conditions);
   json_t *conditions = measuring->conditions = worker->device->ops->conditions(worker->device);
   measuring->conditions_ns = clock_monotonic_ns();
-  ALWAYS(json_object_set_new(conditions, "sandbox", json_string(sandbox_level_name(sandbox_level()))) == 0);
+  ALWAYS(json_object_set_new(conditions, "sandbox",
+                             json_string(sandbox_level_name(sandbox_level()))) == 0);
   if (worker->device->ops->is_host)
     ALWAYS(json_object_set_new(conditions, "self_timed", json_true()) == 0);
   if (json_array_size(worker->settings))
@@ -57,8 +60,10 @@ static json_t *conditions_now(struct measuring *measuring) {
   const struct race *race = &measuring->race;
   conditions_look(measuring);
   json_t *conditions = json_copy(measuring->conditions);
-  ALWAYS(conditions && json_object_set_new(conditions, "rounds", json_integer((json_int_t)race->n_rounds)) == 0 &&
-         json_object_set_new(conditions, "rounds_rejected", json_integer((json_int_t)race->n_rejected)) == 0);
+  ALWAYS(conditions &&
+         json_object_set_new(conditions, "rounds", json_integer((json_int_t)race->n_rounds)) == 0 &&
+         json_object_set_new(conditions, "rounds_rejected",
+                             json_integer((json_int_t)race->n_rejected)) == 0);
   if (race->clock_mhz > 0)
     ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(race->clock_mhz)) == 0);
   return conditions;
@@ -96,9 +101,12 @@ static bool answer_timed(void *context, struct timed *timed) {
   return worker_answer(record_write(&measurement_record, &measurement));
 }
 
-static int64_t spent_us(const struct measuring *measuring) { return (measuring->load_ns + measuring->check_ns) / 1000; }
+static int64_t spent_us(const struct measuring *measuring) {
+  return (measuring->load_ns + measuring->check_ns) / 1000;
+}
 
-/* Loads and checks one config: one that is right stays, another is answered, unless it finds the device lost. */
+/* Loads and checks one config: one that is right stays, another is answered, unless it finds the
+ * device lost. */
 static bool config_try(struct measuring *measuring, const struct requested_config *config) {
   struct worker *worker = measuring->worker;
   struct timed *timed = &measuring->timed[measuring->n];
@@ -115,7 +123,8 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
     return true;
   }
   if (problem_reference_is_lost(worker->problem))
-    worker->problem->is_spoiled = worker->problem->is_lost = true; /* no reference is left to compare with */
+    worker->problem->is_spoiled = worker->problem->is_lost =
+        true; /* no reference is left to compare with */
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;
@@ -124,8 +133,8 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
   return answer_failed(config->config, outcome, error.message, timed);
 }
 
-/* Tries the configs until the problem is spoiled, or half of what may be spent is, unless all are to be measured whatever it
- * takes: what is loaded is timed with the rest. */
+/* Tries the configs until the problem is spoiled, or half of what may be spent is, unless all are
+ * to be measured whatever it takes: what is loaded is timed with the rest. */
 static bool configs_load(struct measuring *measuring, const struct measure_request *request) {
   int64_t device_us = request->limits.device_us;
   bool answered = true;
@@ -148,7 +157,8 @@ static bool configs_settle(struct measuring *measuring) {
   bool answered = true;
   worker_status_set(measuring->worker, WORKER_CHECKING, WORKER_CONFIG_NONE);
   if (!problem_inputs_check(problem, &error)) {
-    problem->is_spoiled = problem->is_lost = true; /* none of the configs is known to have done it */
+    problem->is_spoiled = problem->is_lost =
+        true; /* none of the configs is known to have done it */
     return true;
   }
   measuring->check_ns += clock_monotonic_ns() - start;
@@ -159,7 +169,8 @@ static bool configs_settle(struct measuring *measuring) {
       measuring->timed[kept++] = *timed;
       continue;
     }
-    answered = answered && answer_failed(candidate->config, candidate->outcome, candidate->error.message, timed);
+    answered = answered && answer_failed(candidate->config, candidate->outcome,
+                                         candidate->error.message, timed);
     candidate_free(problem, candidate);
   }
   measuring->n = kept;
@@ -175,23 +186,25 @@ static void configs_race(struct measuring *measuring, const struct measure_reque
   struct worker *worker = measuring->worker;
   struct race_limits limits = request->limits;
   const struct race_listener listener = {measuring, turn_take, answer_timed};
-  /* Another process of the campaign has another seed; within this one every request has an order of its own. */
+  /* Another process of the campaign has another seed; within this one every request has an order of
+   * its own. */
   uint64_t seed = worker->seed ^ (request->configs[0].config * 0x9e3779b97f4a7c15u);
   if (limits.device_us) {
     int64_t left_us = limits.device_us - spent_us(measuring);
     limits.device_us = left_us > 0 ? left_us : 1;
   }
-  race_run(worker->problem, &worker->baseline, measuring->timed, measuring->n, &limits, seed, &listener,
-           &measuring->race);
+  race_run(worker->problem, &worker->baseline, measuring->timed, measuring->n, &limits, seed,
+           &listener, &measuring->race);
   measuring->is_over_budget |= measuring->race.is_over_budget;
 }
 
 static bool answer_done(const struct measuring *measuring) {
   const struct race *race = &measuring->race;
   return worker_answer(json_pack(
-      "{s:b, s:b, s:{s:I, s:I, s:I, s:I}}", "done", 1, "over_budget", measuring->is_over_budget, "spent", "load_us",
-      (json_int_t)(measuring->load_ns / 1000), "check_us", (json_int_t)(measuring->check_ns / 1000), "warm_up_us",
-      (json_int_t)(race->warm_up_ns / 1000), "timing_us", (json_int_t)((race->device_ns - race->warm_up_ns) / 1000)));
+      "{s:b, s:b, s:{s:I, s:I, s:I, s:I}}", "done", 1, "over_budget", measuring->is_over_budget,
+      "spent", "load_us", (json_int_t)(measuring->load_ns / 1000), "check_us",
+      (json_int_t)(measuring->check_ns / 1000), "warm_up_us", (json_int_t)(race->warm_up_ns / 1000),
+      "timing_us", (json_int_t)((race->device_ns - race->warm_up_ns) / 1000)));
 }
 
 static bool configs_measure(struct measuring *measuring, const struct measure_request *request) {
@@ -216,7 +229,8 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
     bundle_places_release(&worker->measured);
     return worker_answer_error(&error);
   }
-  struct measuring measuring = {.worker = worker, .timed = xcalloc(request.n + 1, sizeof *measuring.timed)};
+  struct measuring measuring = {.worker = worker,
+                                .timed = xcalloc(request.n + 1, sizeof *measuring.timed)};
   bool answered = configs_measure(&measuring, &request);
   for (size_t i = 0; i < measuring.n; i++) {
     candidate_free(worker->problem, measuring.timed[i].candidate);

@@ -1,13 +1,14 @@
 /* Opening: the device that a worker trusts, and the problem on it.
  *
- * The device stays open between problems: a context costs more than the measurements of a key. Memory: see
- * worker_process.h. Threads: one. */
+ * The device stays open between problems: a context costs more than the measurements of a key.
+ * Memory: see worker_process.h. Threads: one. */
 #include "agent/measure/check.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
 #include "agent/worker/worker_sandbox.h"
 
-#define SETTINGS_NS ((int64_t)60 * 1000000000) /* nobody changes the machine's settings more often */
+/* nobody changes the machine's settings more often */
+#define SETTINGS_NS ((int64_t)60 * 1000000000)
 
 /* What opening took. */
 struct open_spent {
@@ -50,7 +51,8 @@ void worker_release(struct worker *worker) {
   json_decref(TAKE(worker->settings));
 }
 
-/* Names the machine's settings that disturb measurements, for the conditions of all that is measured from here on. */
+/* Names the machine's settings that disturb measurements, for the conditions of all that is
+ * measured from here on. */
 static void settings_look(struct worker *worker) {
   if (worker->settings && clock_monotonic_ns() - worker->settings_ns < SETTINGS_NS)
     return;
@@ -72,8 +74,8 @@ static bool device_start(struct worker *worker, const char *name, struct error *
   return true;
 }
 
-/* Opens the device unless it is, and lets it pass its sentinel unless it is trusted. Then the worker is confined, and may
- * load what others wrote. */
+/* Opens the device unless it is, and lets it pass its sentinel unless it is trusted. Then the
+ * worker is confined, and may load what others wrote. */
 static bool device_trust(struct worker *worker, const char *name, struct error *error) {
   if (!string_equal(worker->device_name, name) && !device_start(worker, name, error))
     return false;
@@ -96,7 +98,8 @@ bool worker_answer_sentinel(struct worker *worker, const json_t *json) {
     return worker_answer_error(&error);
   worker_status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
   worker->is_trusted = false;
-  return device_trust(worker, device, &error) ? worker_answer(json_pack("{s:b}", "passed", 1)) : answer_unfit(&error);
+  return device_trust(worker, device, &error) ? worker_answer(json_pack("{s:b}", "passed", 1))
+                                              : answer_unfit(&error);
 }
 
 bool worker_answer_close(struct worker *worker, const json_t *json) {
@@ -108,19 +111,21 @@ bool worker_answer_close(struct worker *worker, const json_t *json) {
   return worker_answer(json_pack("{s:b}", "closed", 1));
 }
 
-/* Everything from the trusted device up to the baseline's object: what fails here fails for every config. */
-static bool problem_open(struct worker *worker, const struct open_request *open, struct open_spent *spent,
-                         struct error *error) {
+/* Everything from the trusted device up to the baseline's object: what fails here fails for every
+ * config. */
+static bool problem_open(struct worker *worker, const struct open_request *open,
+                         struct open_spent *spent, struct error *error) {
   struct reference *reference = NULL;
   if (!kernel_parse(open->kernel, &worker->kernel, error) ||
-      !key_parse(open->key, (const char *const *)worker->kernel->key_names, worker->kernel->n_key_names, &worker->key,
-                 error) ||
+      !key_parse(open->key, (const char *const *)worker->kernel->key_names,
+                 worker->kernel->n_key_names, &worker->key, error) ||
       !space_parse(open->space, &worker->space, error) ||
       !kernel_accepts(worker->kernel, &worker->key, worker->space, error))
     return false;
   if (open->baseline.config >= worker->space->raw_count)
-    return error_at(error, "/baseline/config", "config %llu is outside of the space, which has %llu points",
-                    (unsigned long long)open->baseline.config, (unsigned long long)worker->space->raw_count);
+    return error_at(
+        error, "/baseline/config", "config %llu is outside of the space, which has %llu points",
+        (unsigned long long)open->baseline.config, (unsigned long long)worker->space->raw_count);
   if (open->has_reference && worker->n_fds == 0)
     return error_at(error, "/reference", "there is no socket to a reference");
   if (open->has_reference)
@@ -135,8 +140,8 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
   };
   worker->seed = options.seed;
   int64_t start = clock_monotonic_ns();
-  bool ok = problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference, &options,
-                        &worker->problem, error);
+  bool ok = problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference,
+                        &options, &worker->problem, error);
   if (ok) {
     spent->reference_ns = worker->problem->reference_ns;
     spent->inputs_ns = clock_monotonic_ns() - start - spent->reference_ns;
@@ -144,12 +149,12 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
   return ok;
 }
 
-enum outcome worker_load(struct worker *worker, const struct requested_config *config, struct timed *timed,
-                         struct error *error) {
+enum outcome worker_load(struct worker *worker, const struct requested_config *config,
+                         struct timed *timed, struct error *error) {
   int64_t start = clock_monotonic_ns();
   worker_status_set(worker, WORKER_LOADING, config->config);
-  enum outcome outcome =
-      candidate_load(worker->problem, config->config, config->object, &config->launch, &timed->candidate, error);
+  enum outcome outcome = candidate_load(worker->problem, config->config, config->object,
+                                        &config->launch, &timed->candidate, error);
   timed->device_ns += clock_monotonic_ns() - start;
   return outcome;
 }
@@ -162,8 +167,8 @@ enum outcome worker_check(struct worker *worker, struct timed *timed, struct err
   return outcome;
 }
 
-static enum outcome baseline_open(struct worker *worker, const struct open_request *open, struct open_spent *spent,
-                                  struct error *error) {
+static enum outcome baseline_open(struct worker *worker, const struct open_request *open,
+                                  struct open_spent *spent, struct error *error) {
   int64_t start = clock_monotonic_ns();
   enum outcome outcome = worker_load(worker, &open->baseline, &worker->baseline, error);
   if (outcome == OUTCOME_CORRECT)
@@ -180,13 +185,15 @@ static enum outcome baseline_open(struct worker *worker, const struct open_reque
 }
 
 static bool answer_opened(const struct open_spent *spent) {
-  return worker_answer(json_pack(
-      "{s:b, s:{s:I, s:I, s:I, s:I}}", "opened", 1, "spent", "device_us", (json_int_t)(spent->device_ns / 1000),
-      "inputs_us", (json_int_t)(spent->inputs_ns / 1000), "reference_us", (json_int_t)(spent->reference_ns / 1000),
-      "baseline_us", (json_int_t)(spent->baseline_ns / 1000)));
+  return worker_answer(json_pack("{s:b, s:{s:I, s:I, s:I, s:I}}", "opened", 1, "spent", "device_us",
+                                 (json_int_t)(spent->device_ns / 1000), "inputs_us",
+                                 (json_int_t)(spent->inputs_ns / 1000), "reference_us",
+                                 (json_int_t)(spent->reference_ns / 1000), "baseline_us",
+                                 (json_int_t)(spent->baseline_ns / 1000)));
 }
 
-/* What failed may have been the device's doing: it has to pass its sentinel before it is opened again. */
+/* What failed may have been the device's doing: it has to pass its sentinel before it is opened
+ * again. */
 static bool open_and_answer(struct worker *worker, const struct open_request *open) {
   struct error error = {0};
   struct open_spent spent = {0};
@@ -210,7 +217,8 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
     return answer_opened(&spent);
   if (worker->problem->is_lost)
     worker_leave(worker);
-  bool answered = worker_answer(json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
+  bool answered = worker_answer(
+      json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
   if (worker->problem->is_spoiled)
     worker_leave(worker);
   worker->is_trusted = false;

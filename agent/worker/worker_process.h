@@ -1,7 +1,7 @@
 /* What the files of a worker share; what it says is specified in agent/worker/worker.h.
  *
- * Memory: a worker owns its device from the first request that names one, and what "open" made until the next "open" or
- * "close". Threads: one. */
+ * Memory: a worker owns its device from the first request that names one, and what "open" made
+ * until the next "open" or "close". Threads: one. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_PROCESS_H
 #define WAVETUNE_AGENT_WORKER_WORKER_PROCESS_H
 
@@ -16,7 +16,7 @@ struct worker {
   size_t line_used, line_end;
   int fds[WORKER_REQUEST_FDS]; /* that came with the request */
   size_t n_fds;
-  bool is_confined;        /* files, and with the first device that passes its sentinel, system calls */
+  bool is_confined; /* files, and with the first device that passes its sentinel, system calls */
   struct sandbox *sandbox; /* entered half; NULL: not at all or whole */
   struct device *device;   /* NULL: none was named yet */
   char *device_name;
@@ -39,8 +39,8 @@ void worker_turn_take(struct worker *worker, uint64_t config);
 /* Writes a line and takes its object over; false when nobody reads any more. */
 bool worker_answer(json_t *message);
 bool worker_answer_error(const struct error *error);
-/* Ends the process of a device that is out of order, at once: its runtime may hang when it is closed. The page names who
- * ran last, but not who only found the device lost. */
+/* Ends the process of a device that is out of order, at once: its runtime may hang when it is
+ * closed. The page names who ran last, but not who only found the device lost. */
 no_return void worker_leave(struct worker *worker);
 
 /* worker_requests.c */
@@ -58,8 +58,8 @@ struct open_request {
   int64_t seed;
   struct requested_config baseline;
 };
-must_check bool open_request_read(struct worker *worker, const json_t *json, struct open_request *request,
-                                  struct error *error);
+must_check bool open_request_read(struct worker *worker, const json_t *json,
+                                  struct open_request *request, struct error *error);
 void open_request_release(struct open_request *request);
 
 struct measure_request {
@@ -67,8 +67,8 @@ struct measure_request {
   size_t n;
   struct requested_config *configs;
 };
-must_check bool measure_request_read(struct worker *worker, const json_t *json, struct measure_request *request,
-                                     struct error *error);
+must_check bool measure_request_read(struct worker *worker, const json_t *json,
+                                     struct measure_request *request, struct error *error);
 void measure_request_release(struct measure_request *request);
 
 /* worker_open.c. The answers: false when nobody reads any more. */
@@ -77,8 +77,8 @@ bool worker_answer_open(struct worker *worker, const json_t *json);
 bool worker_answer_close(struct worker *worker, const json_t *json);
 void worker_release(struct worker *worker);
 /* Loads and checks a config; what is loaded is timed->candidate, also when it is wrong. */
-enum outcome worker_load(struct worker *worker, const struct requested_config *config, struct timed *timed,
-                         struct error *error);
+enum outcome worker_load(struct worker *worker, const struct requested_config *config,
+                         struct timed *timed, struct error *error);
 enum outcome worker_check(struct worker *worker, struct timed *timed, struct error *error);
 
 /* worker_reference.c: does not return before nobody asks the reference any more. */

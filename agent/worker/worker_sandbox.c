@@ -14,21 +14,25 @@
 static const char *const host_places[] = {
     "/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/urandom",
     /* How the machine is: for conditions. */
-    "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/cgroup", "/proc/sys/kernel/numa_balancing",
+    "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/cgroup",
+    "/proc/sys/kernel/numa_balancing",
 #ifdef WAVETUNE_SANITIZED
     "/proc", /* where the sanitizers look up this process's memory */
 #endif
 };
-/* /proc: drivers' versions and this process. What others have in it that is secret, Landlock keeps closed. */
-static const char *const gpu_places[] = {"/proc",       "/bin",           "/etc/nvidia",        "/etc/localtime",
-                                         "/opt/rocm*",  "/opt/amdgpu*",   "/usr/local/cuda*",   "/etc/amd",
-                                         "/run/nvidia", "/run/nvidia-*/", "/etc/alternatives*", "/run/udev/data"};
+/* /proc: drivers' versions and this process. What others have in it that is secret, Landlock keeps
+ * closed. */
+static const char *const gpu_places[] = {
+    "/proc",       "/bin",           "/etc/nvidia",        "/etc/localtime",
+    "/opt/rocm*",  "/opt/amdgpu*",   "/usr/local/cuda*",   "/etc/amd",
+    "/run/nvidia", "/run/nvidia-*/", "/etc/alternatives*", "/run/udev/data"};
 static const char *const gpu_devices[] = {"/dev/kfd", "/dev/dri", "/dev/nvidia*", "/dev/shm"};
 /* CUDA does not start where it cannot name its threads, in /proc/self/task. */
 static const char *const gpu_writable[] = {"/proc/self"};
-static const char *const gpu_folder_variables[] = {"WAVETUNE_TOOLCHAIN", "LD_LIBRARY_PATH", "WAVETUNE_KFD_TOPOLOGY",
-                                                   "ROCM_PATH", "CUDA_HOME"};
-static const char *const gpu_file_variables[] = {"WAVETUNE_HIP_LIBRARY", "HSA_TOOLS_LIB", "LD_PRELOAD"};
+static const char *const gpu_folder_variables[] = {
+    "WAVETUNE_TOOLCHAIN", "LD_LIBRARY_PATH", "WAVETUNE_KFD_TOPOLOGY", "ROCM_PATH", "CUDA_HOME"};
+static const char *const gpu_file_variables[] = {"WAVETUNE_HIP_LIBRARY", "HSA_TOOLS_LIB",
+                                                 "LD_PRELOAD"};
 
 #define PLACES_MAX 256
 
@@ -70,7 +74,8 @@ static void places_add_variable(struct places *places, const char *variable, boo
   }
 }
 
-static void gpu_places_add(struct places *readable, struct places *writable, struct places *devices) {
+static void gpu_places_add(struct places *readable, struct places *writable,
+                           struct places *devices) {
   places_add(readable, gpu_places, ARRAY_LENGTH(gpu_places));
   for (size_t i = 0; i < ARRAY_LENGTH(gpu_folder_variables); i++)
     places_add_variable(readable, gpu_folder_variables[i], false);

@@ -1,7 +1,8 @@
-/* What every file of wavetune builds on: attributes, ownership by scope, allocation that cannot fail, checked sizes.
+/* What every file of wavetune builds on: attributes, ownership by scope, allocation that cannot
+ * fail, checked sizes.
  *
- * Memory: an allocation that fails logs and aborts (a supervisor restarts the daemon); no caller handles NULL.
- * Threads: everything here may be called from any thread. */
+ * Memory: an allocation that fails logs and aborts (a supervisor restarts the daemon); no caller
+ * handles NULL. Threads: everything here may be called from any thread. */
 #ifndef WAVETUNE_COMMON_BASE_BASE_H
 #define WAVETUNE_COMMON_BASE_BASE_H
 
@@ -14,26 +15,28 @@
 #include <unistd.h>
 
 #define must_check __attribute__((warn_unused_result))
-#define printf_like(format_index, first_argument) __attribute__((format(printf, format_index, first_argument)))
+#define printf_like(format_index, first_argument)                                                  \
+  __attribute__((format(printf, format_index, first_argument)))
 #define no_return __attribute__((noreturn))
 
 #define ARRAY_LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Ownership by scope: `cleanup_free char *text = xstrdup("…");` frees text when its scope ends;
  * `return TAKE(text);` hands it to the caller instead. */
-#define TAKE(pointer)                                                                                                  \
-  ({                                                                                                                   \
-    __typeof__(pointer) *take_from_ = &(pointer);                                                                      \
-    __typeof__(pointer) taken_ = *take_from_;                                                                          \
-    *take_from_ = NULL;                                                                                                \
-    taken_;                                                                                                            \
+#define TAKE(pointer)                                                                              \
+  ({                                                                                               \
+    __typeof__(pointer) *take_from_ = &(pointer);                                                  \
+    __typeof__(pointer) taken_ = *take_from_;                                                      \
+    *take_from_ = NULL;                                                                            \
+    taken_;                                                                                        \
   })
 
-/* Defines `static inline void NAME(TYPE *p)`, which releases *p with `function` when it is not NULL. */
-#define DEFINE_CLEANUP(type, name, function)                                                                           \
-  static inline void name(type *pointer_) {                                                                            \
-    if (*pointer_)                                                                                                     \
-      function(*pointer_);                                                                                             \
+/* Defines `static inline void NAME(TYPE *p)`, which releases *p with `function` when it is not
+ * NULL. */
+#define DEFINE_CLEANUP(type, name, function)                                                       \
+  static inline void name(type *pointer_) {                                                        \
+    if (*pointer_)                                                                                 \
+      function(*pointer_);                                                                         \
   }
 
 static inline void cleanup_free_pointer(void *pointer_) { free(*(void **)pointer_); }
@@ -48,42 +51,47 @@ static inline void cleanup_close_fd(const int *fd) {
 DEFINE_CLEANUP(FILE *, cleanup_fclose, fclose)
 #define cleanup_file __attribute__((cleanup(cleanup_fclose)))
 
-/* A struct that a callback receives as `void *` starts with `uint32_t magic`; MAGIC_CHECK aborts when it is another's
- * or was freed. It stays on in release builds: a wrong pointer must not become a wrong number. */
-#define MAGIC_CHECK(pointer, expected)                                                                                 \
-  do {                                                                                                                 \
-    if ((pointer) == NULL || (pointer)->magic != (expected))                                                           \
-      die("%s:%d: not a %s", __FILE__, __LINE__, #expected);                                                           \
+/* A struct that a callback receives as `void *` starts with `uint32_t magic`; MAGIC_CHECK aborts
+ * when it is another's or was freed. It stays on in release builds: a wrong pointer must not become
+ * a wrong number. */
+#define MAGIC_CHECK(pointer, expected)                                                             \
+  do {                                                                                             \
+    if ((pointer) == NULL || (pointer)->magic != (expected))                                       \
+      die("%s:%d: not a %s", __FILE__, __LINE__, #expected);                                       \
   } while (0)
 
 /* Says what cannot happen did, and aborts. */
 no_return void die(const char *format, ...) printf_like(1, 2);
 
-/* Aborts with the expression when it is false, in every build. For what cannot happen, never for input. */
-#define ALWAYS(expression)                                                                                             \
-  do {                                                                                                                 \
-    if (!(expression))                                                                                                 \
-      die("%s:%d: ALWAYS(%s)", __FILE__, __LINE__, #expression);                                                       \
+/* Aborts with the expression when it is false, in every build. For what cannot happen, never for
+ * input. */
+#define ALWAYS(expression)                                                                         \
+  do {                                                                                             \
+    if (!(expression))                                                                             \
+      die("%s:%d: ALWAYS(%s)", __FILE__, __LINE__, #expression);                                   \
   } while (0)
 
 must_check void *xmalloc(size_t size);
-must_check void *xcalloc(size_t count, size_t size);                      /* count * size is checked; zeroed */
-must_check void *xreallocarray(void *pointer, size_t count, size_t size); /* count * size is checked */
+must_check void *xcalloc(size_t count, size_t size); /* count * size is checked; zeroed */
+must_check void *xreallocarray(void *pointer, size_t count,
+                               size_t size); /* count * size is checked */
 must_check char *xstrdup(const char *text);
 must_check char *xstrndup(const char *text, size_t length);
 must_check char *xasprintf(const char *format, ...) printf_like(1, 2);
 must_check void *xmemdup(const void *bytes, size_t size);
 
 /* Grows `array` (of `capacity` elements) so that it holds `length + 1`; for append loops. */
-#define GROW(array, length, capacity)                                                                                  \
-  do {                                                                                                                 \
-    if ((length) >= (capacity)) {                                                                                      \
-      (capacity) = (capacity) ? (capacity) * 2 : 8;                                                                    \
-      (array) = xreallocarray((array), (capacity), sizeof *(array));                                                   \
-    }                                                                                                                  \
+#define GROW(array, length, capacity)                                                              \
+  do {                                                                                             \
+    if ((length) >= (capacity)) {                                                                  \
+      (capacity) = (capacity) ? (capacity) * 2 : 8;                                                \
+      (array) = xreallocarray((array), (capacity), sizeof *(array));                               \
+    }                                                                                              \
   } while (0)
 
-static inline bool string_equal(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
+static inline bool string_equal(const char *a, const char *b) {
+  return a == b || (a && b && strcmp(a, b) == 0);
+}
 static inline bool string_starts(const char *text, const char *prefix) {
   while (*prefix)
     if (*text++ != *prefix++)

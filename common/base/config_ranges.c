@@ -37,27 +37,34 @@ json_t *config_ranges_to_json(const struct config_ranges *ranges) {
   json_t *json = json_array();
   ALWAYS(json != NULL);
   for (size_t i = 0; i < ranges->n; i++) {
-    json_t *pair = json_pack("[I, I]", (json_int_t)ranges->ranges[i].first, (json_int_t)ranges->ranges[i].count);
+    json_t *pair = json_pack("[I, I]", (json_int_t)ranges->ranges[i].first,
+                             (json_int_t)ranges->ranges[i].count);
     ALWAYS(pair != NULL && json_array_append_new(json, pair) == 0);
   }
   return json;
 }
 
-static bool range_read(const json_t *json, uint64_t least, struct config_range *ret, struct error *error) {
+static bool range_read(const json_t *json, uint64_t least, struct config_range *ret,
+                       struct error *error) {
   const json_t *first = json_array_get(json, 0), *count = json_array_get(json, 1);
-  if (!json_is_array(json) || json_array_size(json) != 2 || !json_is_integer(first) || !json_is_integer(count))
+  if (!json_is_array(json) || json_array_size(json) != 2 || !json_is_integer(first) ||
+      !json_is_integer(count))
     return error_set(error, "a range of configs must be [first, count], two integers");
   json_int_t from = json_integer_value(first), n = json_integer_value(count);
   if (from < 0 || n < 1 || n > INT64_MAX - from)
-    return error_set(error, "a range of configs must be of at least one ordinal, all below 2**63 - 1");
+    return error_set(error,
+                     "a range of configs must be of at least one ordinal, all below 2**63 - 1");
   if ((uint64_t)from < least)
-    return error_set(error, "ranges of configs must rise and leave a gap between them; this one begins before %llu",
-                     (unsigned long long)least);
+    return error_set(
+        error,
+        "ranges of configs must rise and leave a gap between them; this one begins before %llu",
+        (unsigned long long)least);
   *ret = (struct config_range){(uint64_t)from, (uint64_t)n};
   return true;
 }
 
-bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges, struct error *error) {
+bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges,
+                             struct error *error) {
   if (!json_is_array(json))
     return error_set(error, "configs must be an array of ranges [first, count]");
   cleanup_config_ranges struct config_ranges ranges = {0};

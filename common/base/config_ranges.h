@@ -15,11 +15,14 @@ struct config_ranges {
   size_t n, capacity;
   struct config_range *ranges;
 }; /* starts as {0} */
-void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal); /* ordinals in rising order; joins neighbours */
+void config_ranges_add(struct config_ranges *ranges,
+                       uint64_t ordinal); /* ordinals in rising order; joins neighbours */
 uint64_t config_ranges_count(const struct config_ranges *ranges);
 bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal);
-must_check json_t *config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */
-must_check bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges, struct error *error);
+must_check json_t *
+config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */
+must_check bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges,
+                                        struct error *error);
 void config_ranges_release(struct config_ranges *ranges);
 #define cleanup_config_ranges __attribute__((cleanup(config_ranges_release)))
 

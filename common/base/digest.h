@@ -1,4 +1,5 @@
-/* SHA-256 digests, written as "sha256:" and 64 lower-case hexadecimal digits, and random identifiers.
+/* SHA-256 digests, written as "sha256:" and 64 lower-case hexadecimal digits, and random
+ * identifiers.
  *
  * Threads: any; a digest_stream belongs to one thread at a time. */
 #ifndef WAVETUNE_COMMON_BASE_DIGEST_H
@@ -32,7 +33,8 @@ void digest_stream_add(struct digest_stream *stream, const void *bytes, size_t s
 struct digest digest_stream_finish(struct digest_stream *stream); /* frees the stream */
 void digest_stream_free(struct digest_stream *stream);            /* without a result */
 
-/* `bytes` random bytes from the operating system as 2 * bytes hex digits and a NUL. Aborts when there is no entropy. */
+/* `bytes` random bytes from the operating system as 2 * bytes hex digits and a NUL. Aborts when
+ * there is no entropy. */
 void random_hex(char *text, size_t bytes);
 
 #endif

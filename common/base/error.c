@@ -1,8 +1,9 @@
 /* Filling and widening an error. Plain values; any thread.
  *
- * Messages quote input and are cut to size, in places in the middle of a character, and errors travel as JSON, which
- * must be UTF-8: what is not is replaced by '?'. So are control characters: errors are printed on terminals, which take some for
- * commands, and quote what servers and files say. Line breaks and tabs stay, which compilers' messages have. */
+ * Messages quote input and are cut to size, in places in the middle of a character, and errors
+ * travel as JSON, which must be UTF-8: what is not is replaced by '?'. So are control characters:
+ * errors are printed on terminals, which take some for commands, and quote what servers and files
+ * say. Line breaks and tabs stay, which compilers' messages have. */
 #include "common/base/error.h"
 
 #include <stdarg.h>
@@ -11,7 +12,12 @@
 size_t utf8_character_size(const char *text, size_t length) {
   const unsigned char *bytes = (const unsigned char *)text;
   unsigned char first = bytes[0], low = 0x80, high = 0xbf;
-  size_t size = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
+  size_t size = first < 0x80   ? 1
+                : first < 0xc2 ? 0
+                : first < 0xe0 ? 2
+                : first < 0xf0 ? 3
+                : first < 0xf5 ? 4
+                               : 0;
   if (first == 0xe0)
     low = 0xa0;
   else if (first == 0xed)
@@ -48,13 +54,15 @@ static void text_make_plain(char *text) {
   }
 }
 
-static printf_like(2, 0) void message_write(struct error *error, const char *format, va_list arguments) {
+static printf_like(2, 0) void message_write(struct error *error, const char *format,
+                                            va_list arguments) {
   vsnprintf(error->message, sizeof error->message, format, arguments);
   text_make_plain(error->message);
 }
 
-static printf_like(4, 0) bool error_write(struct error *error, enum error_kind kind, const char *pointer,
-                                          const char *format, va_list arguments) {
+static printf_like(4, 0) bool error_write(struct error *error, enum error_kind kind,
+                                          const char *pointer, const char *format,
+                                          va_list arguments) {
   error->kind = kind;
   snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
   text_make_plain(error->pointer);
@@ -86,7 +94,8 @@ bool error_at(struct error *error, const char *pointer, const char *format, ...)
   return false;
 }
 
-bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format, ...) {
+bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format,
+                 ...) {
   va_list arguments;
   va_start(arguments, format);
   error_write(error, kind, pointer, format, arguments);

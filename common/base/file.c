@@ -9,7 +9,8 @@
 
 #include "common/base/digest.h"
 
-bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size, struct error *error) {
+bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_size,
+               struct error *error) {
   cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status;
   if (fd < 0 || fstat(fd, &status) < 0)
@@ -17,9 +18,10 @@ bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_s
   if (!S_ISREG(status.st_mode))
     return error_set(error, "cannot read %s: not a regular file", path);
   if (status.st_size < 0 || (uintmax_t)status.st_size > size_max)
-    return error_set(error, "cannot read %s: %lld bytes, more than the limit of %zu", path, (long long)status.st_size,
-                     size_max);
-  /* The files of /proc say that they are empty, and any file may have grown: read to the end, not to st_size. */
+    return error_set(error, "cannot read %s: %lld bytes, more than the limit of %zu", path,
+                     (long long)status.st_size, size_max);
+  /* The files of /proc say that they are empty, and any file may have grown: read to the end, not
+   * to st_size. */
   size_t capacity = (size_t)status.st_size + 1, used = 0;
   cleanup_free char *text = xmalloc(capacity);
   for (;;) {
@@ -61,15 +63,16 @@ bool folder_sync(const char *file_path) {
   return fd >= 0 && fsync(fd) == 0;
 }
 
-static bool write_and_rename(const char *path, const void *bytes, size_t size, unsigned mode, bool is_synced,
-                             struct error *error) {
+static bool write_and_rename(const char *path, const void *bytes, size_t size, unsigned mode,
+                             bool is_synced, struct error *error) {
   char suffix[17];
   random_hex(suffix, 8);
   cleanup_free char *temporary = xasprintf("%s.%s.tmp", path, suffix);
   cleanup_fd int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0)
     return error_set(error, "cannot create %s: %s", temporary, strerror(errno));
-  if (!fd_write_all(fd, bytes, size) || (is_synced && fsync(fd) < 0) || rename(temporary, path) < 0) {
+  if (!fd_write_all(fd, bytes, size) || (is_synced && fsync(fd) < 0) ||
+      rename(temporary, path) < 0) {
     int reason = errno;
     unlink(temporary);
     return error_set(error, "cannot write %s: %s", path, strerror(reason));
@@ -77,13 +80,16 @@ static bool write_and_rename(const char *path, const void *bytes, size_t size, u
   return true;
 }
 
-bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+bool file_write_atomically(const char *path, const void *bytes, size_t size, unsigned mode,
+                           struct error *error) {
   if (!write_and_rename(path, bytes, size, mode, true, error))
     return false;
-  return folder_sync(path) || error_set(error, "cannot sync the folder of %s: %s", path, strerror(errno));
+  return folder_sync(path) ||
+         error_set(error, "cannot sync the folder of %s: %s", path, strerror(errno));
 }
 
-bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode, struct error *error) {
+bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode,
+                         struct error *error) {
   return write_and_rename(path, bytes, size, mode, false, error);
 }
 
@@ -117,7 +123,8 @@ bool file_is_private(const char *path, bool or_roots_group, struct error *error)
     refused &= ~(mode_t)S_IRGRP;
   return !(status.st_mode & refused) ||
          error_set(error,
-                   "%s is a private key with mode %04o, so that others may have read it; chmod 600 it, or make a "
+                   "%s is a private key with mode %04o, so that others may have read it; chmod 600 "
+                   "it, or make a "
                    "new one",
                    path, (unsigned)status.st_mode & 07777);
 }
@@ -129,25 +136,29 @@ bool folder_make_private(const char *path, struct error *error) {
   if (stat(path, &status) < 0)
     return error_set(error, "cannot look at the folder %s: %s", path, strerror(errno));
   if (status.st_uid != geteuid() && status.st_uid != 0)
-    return error_set(error, "the folder %s belongs to user %u, who could put anything into it; name another one", path,
-                     (unsigned)status.st_uid);
-  return !(status.st_mode & S_IWOTH) ||
-         error_set(error, "all users may write to the folder %s; make it private (chmod 700) or name another one",
-                   path);
+    return error_set(
+        error, "the folder %s belongs to user %u, who could put anything into it; name another one",
+        path, (unsigned)status.st_uid);
+  return !(status.st_mode & S_IWOTH) || error_set(error,
+                                                  "all users may write to the folder %s; make it "
+                                                  "private (chmod 700) or name another one",
+                                                  path);
 }
 
 bool folder_make_temporary(char **ret_path, struct error *error) {
   const char *given = getenv("TMPDIR"), *parent = given && *given ? given : "/tmp";
   cleanup_free char *path = xasprintf("%s/wavetune-XXXXXX", parent);
   if (!mkdtemp(path))
-    return error_set(error, "cannot make a temporary folder in %s: %s; set TMPDIR", parent, strerror(errno));
+    return error_set(error, "cannot make a temporary folder in %s: %s; set TMPDIR", parent,
+                     strerror(errno));
   *ret_path = TAKE(path);
   return true;
 }
 
 static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
   (void)status, (void)type, (void)walk;
-  return remove(path) < 0 && errno != ENOENT ? -1 : 0; /* somebody else may remove the same folder */
+  return remove(path) < 0 && errno != ENOENT ? -1
+                                             : 0; /* somebody else may remove the same folder */
 }
 
 bool folder_remove(const char *path, struct error *error) {

@@ -1,4 +1,5 @@
-/* Reading JSON strictly, with a JSON Pointer to what is wrong. The canonical writer is json_canonical.c. */
+/* Reading JSON strictly, with a JSON Pointer to what is wrong. The canonical writer is
+ * json_canonical.c. */
 #include "common/base/json.h"
 
 #include <errno.h>
@@ -34,7 +35,8 @@ bool json_parse(const char *text, size_t size, json_t **ret_value, struct error 
     return error_set(error, "not a JSON document: a NUL at byte %zu", (size_t)(nul - text));
   json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &reason);
   if (!value)
-    return error_set(error, "not a JSON document: line %d, column %d: %s", reason.line, reason.column, reason.text);
+    return error_set(error, "not a JSON document: line %d, column %d: %s", reason.line,
+                     reason.column, reason.text);
   if (!depth_is_within(value, JSON_DEPTH_MAX)) {
     json_decref(value);
     return error_set(error, "the JSON document nests deeper than %d levels", JSON_DEPTH_MAX);
@@ -99,24 +101,27 @@ const char *json_type_name(const json_t *value) {
 #define TYPES_NUMBER (TYPE(JSON_INTEGER) | TYPE(JSON_REAL))
 #define TYPES_BOOL (TYPE(JSON_TRUE) | TYPE(JSON_FALSE))
 
-/* Finds a member of one of `types`, said as `wanted`. *ret_value is NULL when it is absent and may be. */
-static bool member_get(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                       unsigned types, const char *wanted, json_t **ret_value, struct error *error) {
+/* Finds a member of one of `types`, said as `wanted`. *ret_value is NULL when it is absent and may
+ * be. */
+static bool member_get(const json_t *object, const char *pointer, const char *name,
+                       enum json_presence presence, unsigned types, const char *wanted,
+                       json_t **ret_value, struct error *error) {
   char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
   if (json_is_null(value) && presence != JSON_NOT_NULL)
     value = NULL;
   if (!value && presence == JSON_REQUIRED)
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "member \"%s\" is missing", name);
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+                    "member \"%s\" is missing", name);
   if (value && !(types & TYPE(json_typeof(value))))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "\"%s\" must be %s, not %s", name, wanted,
-                    json_type_name(value));
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+                    "\"%s\" must be %s, not %s", name, wanted, json_type_name(value));
   *ret_value = value;
   return true;
 }
 
-bool json_get_object(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                     json_t **ret, struct error *error) {
+bool json_get_object(const json_t *object, const char *pointer, const char *name,
+                     enum json_presence presence, json_t **ret, struct error *error) {
   json_t *value;
   if (!member_get(object, pointer, name, presence, TYPE(JSON_OBJECT), "an object", &value, error))
     return false;
@@ -125,8 +130,8 @@ bool json_get_object(const json_t *object, const char *pointer, const char *name
   return true;
 }
 
-bool json_get_array(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                    json_t **ret, struct error *error) {
+bool json_get_array(const json_t *object, const char *pointer, const char *name,
+                    enum json_presence presence, json_t **ret, struct error *error) {
   json_t *value;
   if (!member_get(object, pointer, name, presence, TYPE(JSON_ARRAY), "an array", &value, error))
     return false;
@@ -135,8 +140,8 @@ bool json_get_array(const json_t *object, const char *pointer, const char *name,
   return true;
 }
 
-bool json_get_string(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                     const char **ret, struct error *error) {
+bool json_get_string(const json_t *object, const char *pointer, const char *name,
+                     enum json_presence presence, const char **ret, struct error *error) {
   json_t *value;
   if (!member_get(object, pointer, name, presence, TYPE(JSON_STRING), "a string", &value, error))
     return false;
@@ -145,8 +150,9 @@ bool json_get_string(const json_t *object, const char *pointer, const char *name
   return true;
 }
 
-bool json_get_integer(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                      int64_t min, int64_t max, int64_t *ret, struct error *error) {
+bool json_get_integer(const json_t *object, const char *pointer, const char *name,
+                      enum json_presence presence, int64_t min, int64_t max, int64_t *ret,
+                      struct error *error) {
   json_t *value;
   if (!member_get(object, pointer, name, presence, TYPE(JSON_INTEGER), "an integer", &value, error))
     return false;
@@ -155,15 +161,16 @@ bool json_get_integer(const json_t *object, const char *pointer, const char *nam
   int64_t integer = json_integer_value(value);
   if (integer < min || integer > max) {
     char at[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "\"%s\" is %lld; it must be %lld to %lld",
-                    name, (long long)integer, (long long)min, (long long)max);
+    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+                    "\"%s\" is %lld; it must be %lld to %lld", name, (long long)integer,
+                    (long long)min, (long long)max);
   }
   *ret = integer;
   return true;
 }
 
-bool json_get_number(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                     double *ret, struct error *error) {
+bool json_get_number(const json_t *object, const char *pointer, const char *name,
+                     enum json_presence presence, double *ret, struct error *error) {
   json_t *value;
   if (!member_get(object, pointer, name, presence, TYPES_NUMBER, "a number", &value, error))
     return false;
@@ -172,8 +179,8 @@ bool json_get_number(const json_t *object, const char *pointer, const char *name
   return true;
 }
 
-bool json_get_bool(const json_t *object, const char *pointer, const char *name, enum json_presence presence, bool *ret,
-                   struct error *error) {
+bool json_get_bool(const json_t *object, const char *pointer, const char *name,
+                   enum json_presence presence, bool *ret, struct error *error) {
   json_t *value;
   if (!member_get(object, pointer, name, presence, TYPES_BOOL, "a boolean", &value, error))
     return false;
@@ -182,8 +189,8 @@ bool json_get_bool(const json_t *object, const char *pointer, const char *name, 
   return true;
 }
 
-bool json_get_digest(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                     struct digest *ret, struct error *error) {
+bool json_get_digest(const json_t *object, const char *pointer, const char *name,
+                     enum json_presence presence, struct digest *ret, struct error *error) {
   const char *text = NULL;
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
@@ -197,7 +204,8 @@ bool json_get_digest(const json_t *object, const char *pointer, const char *name
   return true;
 }
 
-bool json_only_members(const json_t *value, const char *pointer, const char *const *names, struct error *error) {
+bool json_only_members(const json_t *value, const char *pointer, const char *const *names,
+                       struct error *error) {
   if (!json_is_object(value))
     return error_at(error, pointer, "must be an object, not %s", json_type_name(value));
   const char *name;
@@ -208,7 +216,8 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
       known++;
     if (!*known) {
       char at[JSON_POINTER_SIZE];
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, name), "unknown member \"%.64s\"", name);
+      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+                      "unknown member \"%.64s\"", name);
     }
   }
   return true;

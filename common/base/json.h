@@ -1,11 +1,13 @@
 /* Strict JSON in, canonical JSON out, over jansson.
  *
- * Reading is strict: one value, no duplicate members, no NUL in strings, bounded size and depth. Every refusal carries
- * a JSON Pointer. The getters take the object's own pointer ("" for the document) and the member's name.
- * Writing is canonical: members sorted by their UTF-8 bytes, no white space, integers in decimal, floats as Python's
- * repr writes them (shortest text that reads back equal), so that equal values have equal bytes and equal digests.
+ * Reading is strict: one value, no duplicate members, no NUL in strings, bounded size and depth.
+ * Every refusal carries a JSON Pointer. The getters take the object's own pointer ("" for the
+ * document) and the member's name. Writing is canonical: members sorted by their UTF-8 bytes, no
+ * white space, integers in decimal, floats as Python's repr writes them (shortest text that reads
+ * back equal), so that equal values have equal bytes and equal digests.
  *
- * Memory: getters return borrowed references into the object. Threads: any, one thread to a value. */
+ * Memory: getters return borrowed references into the object. Threads: any, one thread to a
+ * value. */
 #ifndef WAVETUNE_COMMON_BASE_JSON_H
 #define WAVETUNE_COMMON_BASE_JSON_H
 
@@ -22,12 +24,15 @@ static inline void cleanup_json_decref(json_t **value) { json_decref(*value); }
 must_check bool json_parse(const char *text, size_t size, json_t **ret_value, struct error *error);
 
 /* Reads and parses a file of at most `size_max` bytes; the error names the file and line. */
-must_check bool json_parse_file(const char *path, size_t size_max, json_t **ret_value, struct error *error);
+must_check bool json_parse_file(const char *path, size_t size_max, json_t **ret_value,
+                                struct error *error);
 
-/* The canonical text, NUL-terminated, owned by the caller. Aborts on a non-finite float (the parser makes none). */
+/* The canonical text, NUL-terminated, owned by the caller. Aborts on a non-finite float (the parser
+ * makes none). */
 must_check char *json_canonical(const json_t *value);
 
-/* The same, written to a stream that one thread uses; failures stay in ferror(out). For large texts made in pieces. */
+/* The same, written to a stream that one thread uses; failures stay in ferror(out). For large texts
+ * made in pieces. */
 void json_canonical_write(FILE *out, const json_t *value);
 void json_canonical_write_string(FILE *out, const char *text); /* quoted and escaped */
 
@@ -47,26 +52,27 @@ enum json_presence {
 
 must_check bool json_get_object(const json_t *object, const char *pointer, const char *name,
                                 enum json_presence presence, json_t **ret, struct error *error);
-must_check bool json_get_array(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                               json_t **ret, struct error *error);
+must_check bool json_get_array(const json_t *object, const char *pointer, const char *name,
+                               enum json_presence presence, json_t **ret, struct error *error);
 must_check bool json_get_string(const json_t *object, const char *pointer, const char *name,
                                 enum json_presence presence, const char **ret, struct error *error);
 must_check bool json_get_integer(const json_t *object, const char *pointer, const char *name,
-                                 enum json_presence presence, int64_t min, int64_t max, int64_t *ret,
-                                 struct error *error);
+                                 enum json_presence presence, int64_t min, int64_t max,
+                                 int64_t *ret, struct error *error);
 must_check bool json_get_number(const json_t *object, const char *pointer, const char *name,
                                 enum json_presence presence, double *ret, struct error *error);
-must_check bool json_get_bool(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                              bool *ret, struct error *error);
+must_check bool json_get_bool(const json_t *object, const char *pointer, const char *name,
+                              enum json_presence presence, bool *ret, struct error *error);
 must_check bool json_get_digest(const json_t *object, const char *pointer, const char *name,
-                                enum json_presence presence, struct digest *ret, struct error *error);
+                                enum json_presence presence, struct digest *ret,
+                                struct error *error);
 
 /* "an object", "a string", …: for messages. */
 const char *json_type_name(const json_t *value);
 
 /* `value` must be an object whose members all are in `names` (NULL-terminated). */
-must_check bool json_only_members(const json_t *value, const char *pointer, const char *const *names,
-                                  struct error *error);
+must_check bool json_only_members(const json_t *value, const char *pointer,
+                                  const char *const *names, struct error *error);
 
 /* Whether JSON can hold the text: it is UTF-8. Names of files need not be. */
 must_check bool json_can_hold(const char *text);
@@ -76,7 +82,8 @@ char *json_pointer_member(char *text, size_t size, const char *pointer, const ch
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);
 #define JSON_POINTER_SIZE 192
 
-/* New references; the text copies. For building answers: json_object_set_new(object, "id", json_digest_text(&d)). */
+/* New references; the text copies. For building answers: json_object_set_new(object, "id",
+ * json_digest_text(&d)). */
 must_check json_t *json_digest_text(const struct digest *digest);
 must_check json_t *json_numbers(const double *numbers, size_t n);
 /* The strings of an array with a separator between; "" for what is no array. The caller's. */

@@ -4,7 +4,8 @@
 
 #include "common/base/json.h"
 
-/* Replaces the digits of "d.ddde-XX" by those of the next larger magnitude; false where a digit would be added. */
+/* Replaces the digits of "d.ddde-XX" by those of the next larger magnitude; false where a digit
+ * would be added. */
 static bool digits_increment(char *scientific) {
   for (char *c = strchr(scientific, 'e'); c-- > scientific;) {
     if (*c < '0' || *c > '9')
@@ -18,20 +19,24 @@ static bool digits_increment(char *scientific) {
   return false;
 }
 
-/* Whether `precision` digits read back as the number; they are written to `scientific`. The nearest such digits do not
- * always: above a power of two doubles lie twice as far apart as below it, so the next digits up may read back although
- * the nearest, below it, do not. (Those numbers all have 16 digits and an exponent, so float_format never has to
- * write them plainly.) */
+/* Whether `precision` digits read back as the number; they are written to `scientific`. The nearest
+ * such digits do not always: above a power of two doubles lie twice as far apart as below it, so
+ * the next digits up may read back although the nearest, below it, do not. (Those numbers all have
+ * 16 digits and an exponent, so float_format never has to write them plainly.) */
 static bool digits_read_back(double number, int precision, char scientific[FLOAT_TEXT_SIZE]) {
   snprintf(scientific, FLOAT_TEXT_SIZE, "%.*e", precision - 1, number);
-  return strtod(scientific, NULL) == number || (digits_increment(scientific) && strtod(scientific, NULL) == number);
+  return strtod(scientific, NULL) == number ||
+         (digits_increment(scientific) && strtod(scientific, NULL) == number);
 }
 
 /* Where a decimal of up to 15 digits has no more than 18 of them behind the point. */
-static bool is_in_decimal_range(double number) { return fabs(number) >= 1e-4 && fabs(number) < 1e15; }
+static bool is_in_decimal_range(double number) {
+  return fabs(number) >= 1e-4 && fabs(number) < 1e15;
+}
 
-/* Decimals of up to 15 digits, written plainly: what nearly every float is, without printf. No two of them are one double
- * (DBL_DIG), so the one that reads back is the shortest text. False for all others. */
+/* Decimals of up to 15 digits, written plainly: what nearly every float is, without printf. No two
+ * of them are one double (DBL_DIG), so the one that reads back is the shortest text. False for all
+ * others. */
 static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
   double magnitude = fabs(number), power = 1; /* powers of ten are exact to 1e22 */
   if (!is_in_decimal_range(number))
@@ -50,8 +55,8 @@ static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
   return false;
 }
 
-/* Python's repr: the shortest digits that read back equal, plain between 1e-4 and 1e16, else with an exponent of at
- * least two digits (CPython, Python/pystrtod.c, format code 'r'). */
+/* Python's repr: the shortest digits that read back equal, plain between 1e-4 and 1e16, else with
+ * an exponent of at least two digits (CPython, Python/pystrtod.c, format code 'r'). */
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   ALWAYS(isfinite(number));
   char scientific[FLOAT_TEXT_SIZE];
@@ -70,7 +75,8 @@ char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   return text;
 }
 
-/* The unlocked forms: a release of 50,000 winners is some 10 MB, and a lock a byte would be most of the time. */
+/* The unlocked forms: a release of 50,000 winners is some 10 MB, and a lock a byte would be most of
+ * the time. */
 static void string_write(FILE *out, const char *text, size_t length) {
   putc_unlocked('"', out);
   size_t plain = 0; /* start of the run that needs no escape */
@@ -89,7 +95,9 @@ static void string_write(FILE *out, const char *text, size_t length) {
   putc_unlocked('"', out);
 }
 
-void json_canonical_write_string(FILE *out, const char *text) { string_write(out, text, strlen(text)); }
+void json_canonical_write_string(FILE *out, const char *text) {
+  string_write(out, text, strlen(text));
+}
 
 struct member {
   const char *name;

@@ -59,7 +59,9 @@ void log_set_request(const char *request) {
   current_request[length] = '\0';
 }
 
-void log_get_request(char ret_request[LOG_REQUEST_SIZE]) { memcpy(ret_request, current_request, LOG_REQUEST_SIZE); }
+void log_get_request(char ret_request[LOG_REQUEST_SIZE]) {
+  memcpy(ret_request, current_request, LOG_REQUEST_SIZE);
+}
 
 /* systemd.exec(5): a process whose stderr was sent elsewhere inherits the variable all the same. */
 static bool stderr_is_journal(void) {

@@ -1,5 +1,6 @@
-/* Walks over a format once: literal words and values into the message, fields into the message and, for JSON, into
- * members. Everything goes into buffers of a fixed size, by whole characters. No allocation; any thread. */
+/* Walks over a format once: literal words and values into the message, fields into the message and,
+ * for JSON, into members. Everything goes into buffers of a fixed size, by whole characters. No
+ * allocation; any thread. */
 #include "common/base/log_line.h"
 
 #include <math.h>
@@ -31,7 +32,8 @@ static void put(struct buffer *to, const char *bytes, size_t n) {
 
 static void put_text(struct buffer *to, const char *text) { put(to, text, strlen(text)); }
 
-/* Characters that drive terminals (C0, DEL, C1), and two that some readers take for the end of a line. */
+/* Characters that drive terminals (C0, DEL, C1), and two that some readers take for the end of a
+ * line. */
 static bool is_control(const char *at, size_t size) {
   const unsigned char *c = (const unsigned char *)at;
   bool is_c1 = size == 2 && c[0] == 0xc2 && c[1] < 0xa0;
@@ -47,7 +49,10 @@ static void put_escape(struct buffer *to, const char *at, size_t size) {
   if (letter)
     snprintf(escape, sizeof escape, "\\%c", names[letter - letters]);
   else
-    snprintf(escape, sizeof escape, "\\u%04x", size == 1 ? c[0] : size == 2 ? c[1] : 0x2000u | (c[2] & 0x3fu));
+    snprintf(escape, sizeof escape, "\\u%04x",
+             size == 1   ? c[0]
+             : size == 2 ? c[1]
+                         : 0x2000u | (c[2] & 0x3fu));
   put_text(to, escape);
 }
 
@@ -91,7 +96,8 @@ struct arguments {
   va_list list;
 };
 
-/* One conversion with its argument. Numbers are in `number` as printf wrote them, and in `json` as JSON has them. */
+/* One conversion with its argument. Numbers are in `number` as printf wrote them, and in `json` as
+ * JSON has them. */
 struct value {
   enum { VALUE_TEXT, VALUE_NUMBER, VALUE_ABSENT } kind;
   const char *text;
@@ -99,15 +105,17 @@ struct value {
   char number[NUMBER_SIZE], json[NUMBER_SIZE];
 };
 
-_Static_assert(sizeof(long long) == sizeof(long) && sizeof(long) == sizeof(size_t), "one argument for ll, l, j, z, t");
+_Static_assert(sizeof(long long) == sizeof(long) && sizeof(long) == sizeof(size_t),
+               "one argument for ll, l, j, z, t");
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static void integer_read(struct value *value, const char *spec, char conversion, const char *modifier,
-                         struct arguments *arguments) {
+static void integer_read(struct value *value, const char *spec, char conversion,
+                         const char *modifier, struct arguments *arguments) {
   char wide[SPEC_SIZE + 4];
   bool is_signed = conversion == 'd' || conversion == 'i';
-  bool is_wide = modifier[0] == 'l' || modifier[0] == 'z' || modifier[0] == 'j' || modifier[0] == 't';
+  bool is_wide =
+      modifier[0] == 'l' || modifier[0] == 'z' || modifier[0] == 'j' || modifier[0] == 't';
   snprintf(wide, sizeof wide, "%sll%c", spec, conversion);
   value->kind = conversion == 'x' || conversion == 'X' ? VALUE_TEXT : VALUE_NUMBER;
   if (is_signed) {
@@ -115,22 +123,24 @@ static void integer_read(struct value *value, const char *spec, char conversion,
     snprintf(value->number, sizeof value->number, wide, number);
     snprintf(value->json, sizeof value->json, "%lld", number);
   } else {
-    unsigned long long number =
-        is_wide ? va_arg(arguments->list, unsigned long long) : va_arg(arguments->list, unsigned int);
+    unsigned long long number = is_wide ? va_arg(arguments->list, unsigned long long)
+                                        : va_arg(arguments->list, unsigned int);
     snprintf(value->number, sizeof value->number, wide, number);
     snprintf(value->json, sizeof value->json, "%llu", number);
   }
 }
 
 /* What printf writes without flags and width is JSON, but for what is not finite. */
-static void real_read(struct value *value, const char *spec, char conversion, struct arguments *arguments) {
+static void real_read(struct value *value, const char *spec, char conversion,
+                      struct arguments *arguments) {
   char whole[SPEC_SIZE + 2];
   double number = va_arg(arguments->list, double);
   snprintf(whole, sizeof whole, "%s%c", spec, conversion);
   value->kind = VALUE_NUMBER;
   snprintf(value->number, sizeof value->number, whole, number);
   bool is_bare = spec[1] == '.' || spec[1] == '\0';
-  snprintf(value->json, sizeof value->json, isfinite(number) ? is_bare ? whole : "%.17g" : "null", number);
+  snprintf(value->json, sizeof value->json, isfinite(number) ? is_bare ? whole : "%.17g" : "null",
+           number);
 }
 #pragma GCC diagnostic pop
 
@@ -218,7 +228,8 @@ static bool text_is_bare(const struct value *value) {
   return value->length > 0;
 }
 
-static void field_to_message(struct record *record, const char *name, size_t name_size, const struct value *value) {
+static void field_to_message(struct record *record, const char *name, size_t name_size,
+                             const struct value *value) {
   bool is_bare = value->kind == VALUE_NUMBER || text_is_bare(value);
   put(&record->message, name, name_size);
   put_text(&record->message, is_bare ? "=" : "=\"");
@@ -231,13 +242,15 @@ static void field_to_message(struct record *record, const char *name, size_t nam
 
 /* An object with the same member twice is read differently by different programs. */
 static bool name_is_free(const struct buffer *members, const char *name, size_t size) {
-  static const char *const reserved[] = {"time", "level", "program", "component", "request", "message", "truncated"};
+  static const char *const reserved[] = {"time",    "level",   "program",  "component",
+                                         "request", "message", "truncated"};
   char member[NAME_MAX + 4];
   for (size_t i = 0; i < ARRAY_LENGTH(reserved); i++)
     if (strlen(reserved[i]) == size && memcmp(reserved[i], name, size) == 0)
       return false;
   int length = snprintf(member, sizeof member, "\"%.*s\":", (int)size, name);
-  return size <= NAME_MAX && !(members->used && memmem(members->bytes, members->used, member, (size_t)length));
+  return size <= NAME_MAX &&
+         !(members->used && memmem(members->bytes, members->used, member, (size_t)length));
 }
 
 /* Lease ids use more bits than a double has, which many readers of JSON make of a number. */
@@ -245,10 +258,12 @@ static bool name_is_id(const char *name, size_t size) {
   return (size == 3 && memcmp(name, "job", 3) == 0) || (size == 5 && memcmp(name, "lease", 5) == 0);
 }
 
-static void field_to_members(struct record *record, const char *name, size_t name_size, const struct value *value) {
+static void field_to_members(struct record *record, const char *name, size_t name_size,
+                             const struct value *value) {
   struct buffer *members = &record->members;
   size_t before = members->used;
-  bool was_cut = members->is_cut, is_number = value->kind == VALUE_NUMBER && !name_is_id(name, name_size);
+  bool was_cut = members->is_cut,
+       is_number = value->kind == VALUE_NUMBER && !name_is_id(name, name_size);
   if (!name_is_free(members, name, name_size))
     return;
   members->is_cut = false; /* a later field may be shorter */
@@ -277,7 +292,8 @@ static size_t field_name(const char *at) {
   return length && at[length] == '=' && at[length + 1] == '%' && at[length + 2] != '%' ? length : 0;
 }
 
-static void format_walk(struct record *record, const char *format, bool is_json, struct arguments *arguments) {
+static void format_walk(struct record *record, const char *format, bool is_json,
+                        struct arguments *arguments) {
   struct value value;
   bool may_begin = true; /* a field, here */
   for (const char *at = format; *at;) {
@@ -308,7 +324,8 @@ static void format_walk(struct record *record, const char *format, bool is_json,
 /* The length of the format's "component", which ": " follows; 0: it has none. */
 static size_t component_length(const char *format) {
   size_t length = strspn(format, "abcdefghijklmnopqrstuvwxyz_");
-  return length && length <= NAME_MAX && format[length] == ':' && format[length + 1] == ' ' ? length : 0;
+  return length && length <= NAME_MAX && format[length] == ':' && format[length + 1] == ' ' ? length
+                                                                                            : 0;
 }
 
 static void member_add(struct buffer *line, const char *name, const char *text, size_t length) {
@@ -319,8 +336,8 @@ static void member_add(struct buffer *line, const char *name, const char *text, 
   put_text(line, "\"");
 }
 
-static void json_compose(struct buffer *line, const struct log_head *head, const char *component, size_t component_size,
-                         const struct record *record) {
+static void json_compose(struct buffer *line, const struct log_head *head, const char *component,
+                         size_t component_size, const struct record *record) {
   put_text(line, head->prefix);
   put_text(line, "{");
   if (head->time)
@@ -345,8 +362,8 @@ static void json_compose(struct buffer *line, const struct log_head *head, const
   put_text(line, is_cut ? ",\"truncated\":true}" : "}");
 }
 
-static void text_compose(struct buffer *line, const struct log_head *head, const char *component, size_t component_size,
-                         const struct record *record) {
+static void text_compose(struct buffer *line, const struct log_head *head, const char *component,
+                         size_t component_size, const struct record *record) {
   put_text(line, head->prefix);
   if (head->time) {
     put_text(line, head->time);
@@ -367,7 +384,8 @@ static void text_compose(struct buffer *line, const struct log_head *head, const
   }
 }
 
-size_t log_line_write(char line[LOG_LINE_SIZE], const struct log_head *head, const char *format, va_list list) {
+size_t log_line_write(char line[LOG_LINE_SIZE], const struct log_head *head, const char *format,
+                      va_list list) {
   bool is_json = head->format == LOG_FORMAT_JSON;
   char message[MESSAGE_SIZE], members[MEMBERS_SIZE];
   struct record record = {.message = {.bytes = message, .size = sizeof message},

@@ -39,7 +39,8 @@ const char *name_nearest(const char *name, const char *const *names, size_t n_na
   if (length >= NAME_TEXT_SIZE)
     return NULL;
   const char *nearest = NULL;
-  /* Half a name of case changes, or a third of it of edits, is still a slip; more is another word. */
+  /* Half a name of case changes, or a third of it of edits, is still a slip; more is another
+   * word. */
   unsigned limit = (unsigned)(2 + 2 * length / 3);
   for (size_t i = 0; i < n_names; i++) {
     size_t n = strlen(names[i]);
@@ -56,7 +57,8 @@ const char *name_nearest(const char *name, const char *const *names, size_t n_na
   return nearest;
 }
 
-void error_suggest(struct error *error, const char *name, const char *const *names, size_t n_names) {
+void error_suggest(struct error *error, const char *name, const char *const *names,
+                   size_t n_names) {
   char *message = error->message;
   size_t size = sizeof error->message, used = strlen(message);
   char text[NAME_TEXT_SIZE];
@@ -71,7 +73,8 @@ void error_suggest(struct error *error, const char *name, const char *const *nam
     if (i == listed_max)
       snprintf(message + used, size - used, ", …");
     else
-      snprintf(message + used, size - used, "%s%s", i ? ", " : "; known: ", name_cut(names[i], strlen(names[i]), text));
+      snprintf(message + used, size - used, "%s%s",
+               i ? ", " : "; known: ", name_cut(names[i], strlen(names[i]), text));
   }
 }
 

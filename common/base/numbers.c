@@ -15,7 +15,8 @@ int compare_doubles(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* None before values[k] is greater then and none behind it less: Hoare's FIND, as Wirth writes it, with pivots at random. */
+/* None before values[k] is greater then and none behind it less: Hoare's FIND, as Wirth writes it,
+ * with pivots at random. */
 double kth_of(double *values, size_t n, size_t k) {
   struct rng rng = rng_seeded(n);
   ptrdiff_t left = 0, right = (ptrdiff_t)n - 1, wanted = (ptrdiff_t)k;

@@ -1,5 +1,5 @@
-/* A small seeded generator for orders of trial, input data and bootstrap draws: the same seed, the same numbers, on
- * every machine. Never for secrets (random_hex is).
+/* A small seeded generator for orders of trial, input data and bootstrap draws: the same seed, the
+ * same numbers, on every machine. Never for secrets (random_hex is).
  *
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
  * Memory: plain value. Threads: one to a generator. */

@@ -52,10 +52,12 @@ bool time_parse(const char *text, int64_t *ret_us) {
   struct tm tm = {0};
   int64_t us = 0;
   int offset_s;
-  if (!digits_read(&text, 4, &tm.tm_year) || !character_read(&text, "-") || !digits_read(&text, 2, &tm.tm_mon) ||
-      !character_read(&text, "-") || !digits_read(&text, 2, &tm.tm_mday) || !character_read(&text, "Tt ") ||
-      !digits_read(&text, 2, &tm.tm_hour) || !character_read(&text, ":") || !digits_read(&text, 2, &tm.tm_min) ||
-      !character_read(&text, ":") || !digits_read(&text, 2, &tm.tm_sec))
+  if (!digits_read(&text, 4, &tm.tm_year) || !character_read(&text, "-") ||
+      !digits_read(&text, 2, &tm.tm_mon) || !character_read(&text, "-") ||
+      !digits_read(&text, 2, &tm.tm_mday) || !character_read(&text, "Tt ") ||
+      !digits_read(&text, 2, &tm.tm_hour) || !character_read(&text, ":") ||
+      !digits_read(&text, 2, &tm.tm_min) || !character_read(&text, ":") ||
+      !digits_read(&text, 2, &tm.tm_sec))
     return false;
   if (character_read(&text, ".") && !fraction_read(&text, &us))
     return false;
@@ -67,7 +69,8 @@ bool time_parse(const char *text, int64_t *ret_us) {
   tm.tm_year -= 1900;
   tm.tm_mon--;
   const struct tm given = tm;
-  time_t seconds = timegm(&tm); /* moves the 31st of February into March, and month 13 into the next year */
+  time_t seconds =
+      timegm(&tm); /* moves the 31st of February into March, and month 13 into the next year */
   if (tm.tm_mon != given.tm_mon || tm.tm_mday != given.tm_mday)
     return false;
   *ret_us = ((int64_t)seconds - offset_s) * 1000000 + us;

@@ -25,9 +25,10 @@ static bool text_is_plain(const char *text) {
   return length >= 1 && length <= TEXT_MAX;
 }
 
-/* A short text without control characters; *ret_text is left as it was when the member is absent and may be. */
-static bool take_text(const json_t *object, const char *pointer, const char *name, enum json_presence presence,
-                      char **ret_text, struct error *error) {
+/* A short text without control characters; *ret_text is left as it was when the member is absent
+ * and may be. */
+static bool take_text(const json_t *object, const char *pointer, const char *name,
+                      enum json_presence presence, char **ret_text, struct error *error) {
   const char *text = NULL;
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
@@ -54,17 +55,19 @@ static bool parse_toolchain(struct build *build, const json_t *json, struct erro
          json_get_integer(json, "", "warp_size", JSON_REQUIRED, 1, 1024, &warp_size, error);
 }
 
-static bool parse_when(struct build *build, const json_t *variant, const char *pointer, const struct kernel *kernel,
-                       size_t index, struct error *error) {
+static bool parse_when(struct build *build, const json_t *variant, const char *pointer,
+                       const struct kernel *kernel, size_t index, struct error *error) {
   const char *when = NULL;
   char at[JSON_POINTER_SIZE];
   if (!json_get_string(variant, pointer, "when", JSON_OPTIONAL, &when, error))
     return false;
   if (!when)
     return index + 1 == build->n_variants ||
-           error_at(error, pointer, "a variant without \"when\" is used always, so it must be the last one");
+           error_at(error, pointer,
+                    "a variant without \"when\" is used always, so it must be the last one");
   if (!expr_parse(when, &build->whens[index], error) ||
-      !expr_bind(build->whens[index], (const char *const *)kernel->key_names, kernel->n_key_names, error))
+      !expr_bind(build->whens[index], (const char *const *)kernel->key_names, kernel->n_key_names,
+                 error))
     return error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "when"));
   return true;
 }
@@ -83,7 +86,8 @@ static void object_add(struct reading *reading, const struct digest *digest) {
 }
 
 /* The "config" of an object or of a failure, which no other of the variant has. */
-static bool parse_config(struct reading *reading, const json_t *object, const char *pointer, struct error *error) {
+static bool parse_config(struct reading *reading, const json_t *object, const char *pointer,
+                         struct error *error) {
   json_t *config = NULL, *value;
   const char *name;
   char config_at[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
@@ -103,7 +107,8 @@ static bool parse_config(struct reading *reading, const json_t *object, const ch
 }
 
 /* The texts that are kept beside an object. */
-static bool parse_files(struct reading *reading, const json_t *metadata, const char *pointer, struct error *error) {
+static bool parse_files(struct reading *reading, const json_t *metadata, const char *pointer,
+                        struct error *error) {
   json_t *files = NULL, *value;
   const char *name;
   char at[JSON_POINTER_SIZE];
@@ -119,18 +124,20 @@ static bool parse_files(struct reading *reading, const json_t *metadata, const c
   return true;
 }
 
-/* A name of a file in Triton's cache; "__grp__…" is written by who knows where the cache will stand. */
+/* A name of a file in Triton's cache; "__grp__…" is written by who knows where the cache will
+ * stand. */
 static bool is_cache_file_name(const char *name) {
   size_t length = strlen(name);
   for (size_t i = 0; i < length; i++) {
     if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f || name[i] == '/')
       return false;
   }
-  return length >= 1 && length <= CACHE_FILE_NAME_MAX && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 &&
-         !string_starts(name, "__grp__");
+  return length >= 1 && length <= CACHE_FILE_NAME_MAX && strcmp(name, ".") != 0 &&
+         strcmp(name, "..") != 0 && !string_starts(name, "__grp__");
 }
 
-static bool parse_cache_files(struct reading *reading, const json_t *files, const char *pointer, struct error *error) {
+static bool parse_cache_files(struct reading *reading, const json_t *files, const char *pointer,
+                              struct error *error) {
   char at[JSON_POINTER_SIZE];
   const char *name;
   json_t *value;
@@ -138,11 +145,11 @@ static bool parse_cache_files(struct reading *reading, const json_t *files, cons
   json_object_foreach ((json_t *)files, name, value) {
     struct digest digest;
     if (!is_cache_file_name(name))
-      return error_at(
-          error, json_pointer_member(at, sizeof at, pointer, name),
-          "a file of a cache has a name of 1 to %d bytes, without '/' and control characters, that does not "
-          "begin with \"__grp__\"",
-          CACHE_FILE_NAME_MAX);
+      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+                      "a file of a cache has a name of 1 to %d bytes, without '/' and control "
+                      "characters, that does not "
+                      "begin with \"__grp__\"",
+                      CACHE_FILE_NAME_MAX);
     if (!json_get_digest(files, pointer, name, JSON_REQUIRED, &digest, error))
       return false;
     object_add(reading, &digest);
@@ -151,11 +158,13 @@ static bool parse_cache_files(struct reading *reading, const json_t *files, cons
   if (json_object_size(files) > CACHE_FILES_MAX)
     return error_at(error, pointer, "the cache of an object has at most %d files", CACHE_FILES_MAX);
   return n_metadata == 1 ||
-         error_at(error, pointer, "one file of a cache, and no other, is NAME.json; here are %zu", n_metadata);
+         error_at(error, pointer, "one file of a cache, and no other, is NAME.json; here are %zu",
+                  n_metadata);
 }
 
 /* What Triton keeps of the object in its own cache. */
-static bool parse_cache(struct reading *reading, const json_t *metadata, const char *pointer, struct error *error) {
+static bool parse_cache(struct reading *reading, const json_t *metadata, const char *pointer,
+                        struct error *error) {
   static const char *const members[] = {"folder", "files", NULL};
   json_t *cache = NULL, *files = NULL;
   const char *folder = NULL;
@@ -171,29 +180,36 @@ static bool parse_cache(struct reading *reading, const json_t *metadata, const c
     return false;
   if (!triton_folder_is_valid(folder, strlen(folder)))
     return error_at(error, json_pointer_member(at, sizeof at, cache_at, "folder"),
-                    "\"folder\" must be %d characters of base32 (A to Z, 2 to 7)", TRITON_FOLDER_LENGTH);
-  return parse_cache_files(reading, files, json_pointer_member(at, sizeof at, cache_at, "files"), error);
+                    "\"folder\" must be %d characters of base32 (A to Z, 2 to 7)",
+                    TRITON_FOLDER_LENGTH);
+  return parse_cache_files(reading, files, json_pointer_member(at, sizeof at, cache_at, "files"),
+                           error);
 }
 
-static bool parse_object(struct reading *reading, const json_t *object, const char *pointer, struct error *error) {
+static bool parse_object(struct reading *reading, const json_t *object, const char *pointer,
+                         struct error *error) {
   static const char *const members[] = {"config", "digest", "metadata", NULL};
   json_t *metadata = NULL;
   struct digest digest;
   char at[JSON_POINTER_SIZE];
-  if (!json_only_members(object, pointer, members, error) || !parse_config(reading, object, pointer, error) ||
+  if (!json_only_members(object, pointer, members, error) ||
+      !parse_config(reading, object, pointer, error) ||
       !json_get_object(object, pointer, "metadata", JSON_OPTIONAL, &metadata, error) ||
       !json_get_digest(object, pointer, "digest", JSON_REQUIRED, &digest, error))
     return false;
   object_add(reading, &digest);
   json_pointer_member(at, sizeof at, pointer, "metadata");
-  return !metadata || (parse_files(reading, metadata, at, error) && parse_cache(reading, metadata, at, error));
+  return !metadata ||
+         (parse_files(reading, metadata, at, error) && parse_cache(reading, metadata, at, error));
 }
 
-static bool parse_failure(struct reading *reading, const json_t *failure, const char *pointer, struct error *error) {
+static bool parse_failure(struct reading *reading, const json_t *failure, const char *pointer,
+                          struct error *error) {
   static const char *const members[] = {"config", "error", NULL};
   const char *why = NULL;
   char at[JSON_POINTER_SIZE];
-  if (!json_only_members(failure, pointer, members, error) || !parse_config(reading, failure, pointer, error) ||
+  if (!json_only_members(failure, pointer, members, error) ||
+      !parse_config(reading, failure, pointer, error) ||
       !json_get_string(failure, pointer, "error", JSON_REQUIRED, &why, error))
     return false;
   size_t length = strlen(why);
@@ -204,8 +220,8 @@ static bool parse_failure(struct reading *reading, const json_t *failure, const 
 }
 
 static bool parse_each(struct reading *reading, const json_t *array, const char *pointer,
-                       bool (*parse)(struct reading *reading, const json_t *element, const char *pointer,
-                                     struct error *error),
+                       bool (*parse)(struct reading *reading, const json_t *element,
+                                     const char *pointer, struct error *error),
                        struct error *error) {
   char at[JSON_POINTER_SIZE];
   size_t i;
@@ -218,7 +234,8 @@ static bool parse_each(struct reading *reading, const json_t *array, const char 
 }
 
 /* The number of objects over all variants was checked before. */
-static bool parse_code(struct reading *reading, const json_t *variant, const char *pointer, struct error *error) {
+static bool parse_code(struct reading *reading, const json_t *variant, const char *pointer,
+                       struct error *error) {
   json_t *signature = NULL, *constexprs = NULL, *objects = NULL, *failed = NULL;
   char objects_at[JSON_POINTER_SIZE], failed_at[JSON_POINTER_SIZE];
   if (!json_get_object(variant, pointer, "signature", JSON_OPTIONAL, &signature, error) ||
@@ -237,7 +254,9 @@ static bool parse_code(struct reading *reading, const json_t *variant, const cha
          parse_each(reading, failed, failed_at, parse_failure, error);
 }
 
-static int compare_digests(const void *a, const void *b) { return memcmp(a, b, sizeof(struct digest)); }
+static int compare_digests(const void *a, const void *b) {
+  return memcmp(a, b, sizeof(struct digest));
+}
 
 /* Sorts the digests and leaves each once. */
 static void objects_make_distinct(struct build *build) {
@@ -257,28 +276,33 @@ static bool check_counts(const json_t *variants, struct error *error) {
   if (json_array_size(variants) < 1 || json_array_size(variants) > BUILD_VARIANTS_MAX)
     return error_at(error, "/variants", "a build has 1 to %d variants", BUILD_VARIANTS_MAX);
   json_array_foreach (variants, i, variant) {
-    n += json_array_size(json_object_get(variant, "objects")) + json_array_size(json_object_get(variant, "failed"));
+    n += json_array_size(json_object_get(variant, "objects")) +
+         json_array_size(json_object_get(variant, "failed"));
   }
   if (n > BUILD_OBJECTS_MAX)
-    return error_at(error, "/variants", "a build has at most %d objects and failures; split it by arch or by configs",
+    return error_at(error, "/variants",
+                    "a build has at most %d objects and failures; split it by arch or by configs",
                     BUILD_OBJECTS_MAX);
   return true;
 }
 
-static bool parse_variants(struct build *build, const json_t *json, const struct kernel *kernel, bool is_head,
-                           struct error *error) {
-  static const char *const members[] = {"when", "signature", "constexprs", "objects", "failed", NULL};
+static bool parse_variants(struct build *build, const json_t *json, const struct kernel *kernel,
+                           bool is_head, struct error *error) {
+  static const char *const members[] = {"when",    "signature", "constexprs",
+                                        "objects", "failed",    NULL};
   json_t *variants = NULL, *variant;
   struct reading reading = {.build = build};
   size_t i;
-  if (!json_get_array(json, "", "variants", JSON_REQUIRED, &variants, error) || !check_counts(variants, error))
+  if (!json_get_array(json, "", "variants", JSON_REQUIRED, &variants, error) ||
+      !check_counts(variants, error))
     return false;
   build->n_variants = json_array_size(variants);
   build->whens = xcalloc(build->n_variants, sizeof *build->whens);
   json_array_foreach (variants, i, variant) {
     char at[JSON_POINTER_SIZE];
     json_pointer_index(at, sizeof at, "/variants", i);
-    if (!json_only_members(variant, at, members, error) || !parse_when(build, variant, at, kernel, i, error) ||
+    if (!json_only_members(variant, at, members, error) ||
+        !parse_when(build, variant, at, kernel, i, error) ||
         (!is_head && !parse_code(&reading, variant, at, error)))
       return false;
   }
@@ -300,25 +324,29 @@ static bool check_record(const json_t *json, struct error *error) {
   return true;
 }
 
-static bool parse(const json_t *json, const struct kernel *kernel, bool is_head, struct build **ret_build,
-                  struct error *error) {
-  static const char *const members[] = {"kernel", "toolchain", "arch", "warp_size", "variants", "record", NULL};
+static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
+                  struct build **ret_build, struct error *error) {
+  static const char *const members[] = {"kernel",   "toolchain", "arch", "warp_size",
+                                        "variants", "record",    NULL};
   cleanup_build struct build *build = xcalloc(1, sizeof *build);
   if (!json_only_members(json, "", members, error) ||
       !json_get_digest(json, "", "kernel", JSON_REQUIRED, &build->kernel, error))
     return false;
   if (!digest_equal(&build->kernel, &kernel->hash)) {
     char text[DIGEST_TEXT_SIZE];
-    return error_at(error, "/kernel", "the build is for another kernel than \"%s\", %s; pack this one again",
+    return error_at(error, "/kernel",
+                    "the build is for another kernel than \"%s\", %s; pack this one again",
                     kernel->name, digest_format(&kernel->hash, text));
   }
   if (kernel->language == LANGUAGE_EXTERNAL)
-    return error_at(error, "/kernel", "kernel \"%s\" is known by name only: it takes no builds", kernel->name);
+    return error_at(error, "/kernel", "kernel \"%s\" is known by name only: it takes no builds",
+                    kernel->name);
   if (kernel->language != LANGUAGE_TRITON)
-    return error_at(error, "/kernel", "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",
+    return error_at(error, "/kernel",
+                    "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",
                     kernel->name, language_name(kernel->language));
-  if (!parse_toolchain(build, json, error) || !parse_variants(build, json, kernel, is_head, error) ||
-      !check_record(json, error))
+  if (!parse_toolchain(build, json, error) ||
+      !parse_variants(build, json, kernel, is_head, error) || !check_record(json, error))
     return false;
   build->json = json_deep_copy(json);
   ALWAYS(build->json != NULL);
@@ -329,7 +357,8 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
   return true;
 }
 
-bool build_parse(const json_t *json, const struct kernel *kernel, struct build **ret_build, struct error *error) {
+bool build_parse(const json_t *json, const struct kernel *kernel, struct build **ret_build,
+                 struct error *error) {
   if (!parse(json, kernel, false, ret_build, error))
     return false;
   (*ret_build)->digest = json_digest(json);
@@ -383,7 +412,8 @@ static bool config_fits(const json_t *object_config, const json_t *config) {
 }
 
 const json_t *build_cache(const struct build *build, size_t variant, const json_t *config) {
-  const json_t *objects = json_object_get(json_array_get(json_object_get(build->json, "variants"), variant), "objects");
+  const json_t *objects =
+      json_object_get(json_array_get(json_object_get(build->json, "variants"), variant), "objects");
   const json_t *object;
   size_t i;
   json_array_foreach (objects, i, object) {
@@ -393,7 +423,8 @@ const json_t *build_cache(const struct build *build, size_t variant, const json_
   return NULL;
 }
 
-bool build_variant(const struct build *build, const struct key *key, size_t *ret_index, struct error *error) {
+bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,
+                   struct error *error) {
   for (size_t i = 0; i < build->n_variants; i++) {
     struct value holds = value_bool(true);
     if (build->whens[i] && expr_last_slot(build->whens[i]) >= (int)key->n)
@@ -406,6 +437,7 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
     }
   }
   cleanup_free char *key_text = key_format_shell(key);
-  return error_at(error, "/key", "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
+  return error_at(error, "/key",
+                  "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
                   build->arch, build->arch, key_text);
 }

@@ -1,17 +1,22 @@
-/* Builds: compiled code for one triton kernel, toolchain and arch, in variants chosen by the job's key.
- * docs/builds.md is the format.
+/* Builds: compiled code for one triton kernel, toolchain and arch, in variants chosen by the job's
+ * key. docs/builds.md is the format.
  *
- * JSON: {"kernel": "sha256:…", "toolchain": {"triton": "3.6.0", "torch": "2.9.0"}, "arch": "gfx942", "warp_size": 64,
+ * JSON: {"kernel": "sha256:…", "toolchain": {"triton": "3.6.0", "torch": "2.9.0"},
+ *        "arch": "gfx942", "warp_size": 64,
  *        "variants": [{"when": "M % 16 == 0", "signature": {…}, "constexprs": {…},
- *                      "objects": [{"config": {"BLOCK_M": 64, …}, "digest": "sha256:…", "metadata": {…}}],
+ *                      "objects": [{"config": {"BLOCK_M": 64, …}, "digest": "sha256:…",
+ *                                   "metadata": {…}}],
  *                      "failed": [{"config": {…}, "error": "one line"}]}]}
- * `when` is an expression over the key (absent: always); the first variant whose `when` holds is used.
- * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with objects. A variant
- * without `when` is the last one. A config stands in `objects` or in `failed`, once. signature, constexprs and metadata
- * are objects that only the agent reads, but for metadata's "files": names with the digests of texts kept beside the
- * code, and "cache": {"folder": 52 characters of base32, "files": {name: digest}}: what Triton itself keeps in that folder
- * of its cache for the object, one of them NAME.json (the metadata).
- * Optional: "record", a function record (common/builds/function_record.h) of the function that was packed.
+ * `when` is an expression over the key (absent: always); the first variant whose `when` holds is
+ * used.
+ * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with
+ * objects. A variant without `when` is the last one. A config stands in `objects` or in `failed`,
+ * once. signature, constexprs and metadata are objects that only the agent reads, but for
+ * metadata's "files": names with the digests of texts kept beside the code, and "cache": {"folder":
+ * 52 characters of base32, "files": {name: digest}}: what Triton itself keeps in that folder of its
+ * cache for the object, one of them NAME.json (the metadata).
+ * Optional: "record", a function record (common/builds/function_record.h) of the function that was
+ * packed.
  * The digest of a build is that of its canonical JSON. Objects and files are blobs.
  *
  * Memory: owns everything. Threads: read-only after build_parse. */
@@ -25,9 +30,11 @@
 #define BUILD_SIZE_MAX ((size_t)16 << 20) /* of its JSON */
 #define BUILD_ERROR_MAX 4096
 
-/* What makes a build and brings it to the server, for sentences: a format with the arch and key_format_shell. */
-#define BUILD_COMMANDS                                                                                                 \
-  "`python3 -m wavetune pack DIR --arch %s --key %s --output FOLDER` and push it with `wavetune kernel push DIR "      \
+/* What makes a build and brings it to the server, for sentences: a format with the arch and
+ * key_format_shell. */
+#define BUILD_COMMANDS                                                                             \
+  "`python3 -m wavetune pack DIR --arch %s --key %s --output FOLDER` and push it with `wavetune "  \
+  "kernel push DIR "                                                                               \
   "--build FOLDER`"
 
 struct build {
@@ -39,27 +46,31 @@ struct build {
   struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
   size_t n_objects;
   struct digest *objects; /* every blob that it names, code and files, each once; none of a head */
-  const json_t *record;   /* of the packed function, in `json`; NULL where there is none and of a head */
+  const json_t *record;   /* of the packed function, in `json`; NULL where there is none and of a
+                             head */
   json_t *json;
 };
 
-must_check bool build_parse(const json_t *json, const struct kernel *kernel, struct build **ret_build,
-                            struct error *error);
+must_check bool build_parse(const json_t *json, const struct kernel *kernel,
+                            struct build **ret_build, struct error *error);
 void build_free(struct build *build);
 DEFINE_CLEANUP(struct build *, cleanup_build_free, build_free)
 #define cleanup_build __attribute__((cleanup(cleanup_build_free)))
 
-/* What choosing among builds needs, a small part of one: the JSON without the variants' members but "when". A new
- * reference. build_parse_head reads it back; `digest` is the whole build's. */
+/* What choosing among builds needs, a small part of one: the JSON without the variants' members but
+ * "when". A new reference. build_parse_head reads it back; `digest` is the whole build's. */
 must_check json_t *build_head(const struct build *build);
-must_check bool build_parse_head(const json_t *head, const struct digest *digest, const struct kernel *kernel,
-                                 struct build **ret_build, struct error *error);
+must_check bool build_parse_head(const json_t *head, const struct digest *digest,
+                                 const struct kernel *kernel, struct build **ret_build,
+                                 struct error *error);
 
-/* What Triton would look for in its cache, for a config of a variant: {"folder", "files"}, borrowed; NULL where the build
- * has none. Members of `config` that the build's configs do not have are not asked for. */
+/* What Triton would look for in its cache, for a config of a variant: {"folder", "files"},
+ * borrowed; NULL where the build has none. Members of `config` that the build's configs do not have
+ * are not asked for. */
 const json_t *build_cache(const struct build *build, size_t variant, const json_t *config);
 
 /* The index of the variant for a key, or false with a sentence that says what to pack. */
-must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index, struct error *error);
+must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,
+                              struct error *error);
 
 #endif

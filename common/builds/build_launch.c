@@ -10,24 +10,34 @@
 static const struct {
   const char *type;
   enum dtype dtype;
-} types[] = {{"i1", DTYPE_BOOL},      {"u1", DTYPE_BOOL},     {"i8", DTYPE_INT8},      {"u8", DTYPE_UINT8},
-             {"i16", DTYPE_INT16},    {"u16", DTYPE_UINT16},  {"i32", DTYPE_INT32},    {"u32", DTYPE_UINT32},
-             {"i64", DTYPE_INT64},    {"u64", DTYPE_UINT64},  {"fp16", DTYPE_FLOAT16}, {"bf16", DTYPE_BFLOAT16},
-             {"fp32", DTYPE_FLOAT32}, {"f32", DTYPE_FLOAT32}, {"fp64", DTYPE_FLOAT64}};
+} types[] = {{"i1", DTYPE_BOOL},      {"u1", DTYPE_BOOL},      {"i8", DTYPE_INT8},
+             {"u8", DTYPE_UINT8},     {"i16", DTYPE_INT16},    {"u16", DTYPE_UINT16},
+             {"i32", DTYPE_INT32},    {"u32", DTYPE_UINT32},   {"i64", DTYPE_INT64},
+             {"u64", DTYPE_UINT64},   {"fp16", DTYPE_FLOAT16}, {"bf16", DTYPE_BFLOAT16},
+             {"fp32", DTYPE_FLOAT32}, {"f32", DTYPE_FLOAT32},  {"fp64", DTYPE_FLOAT64}};
 
-bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret, struct error *error) {
+bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
+                       struct error *error) {
   const json_t *metadata = json_object_get(object, "metadata");
   struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
   int64_t global_bytes = 0, profile_bytes = 0;
   if (!json_get_string(metadata, "", "name", JSON_REQUIRED, &launch.name, error) ||
-      !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &launch.warps, error) ||
-      !json_get_integer(metadata, "", "warp_size", JSON_OPTIONAL, 1, WARP_SIZE_MAX, &launch.warp_size, error) ||
-      !json_get_integer(metadata, "", "shared", JSON_OPTIONAL, 0, INT32_MAX, &launch.shared_bytes, error) ||
-      !json_get_integer(metadata, "", "scratch", JSON_OPTIONAL, 0, BUILD_SCRATCH_MAX, &launch.n_scratch, error) ||
-      !json_get_integer(metadata, "", "num_ctas", JSON_OPTIONAL, 1, CLUSTERS_MAX, &launch.clusters, error) ||
-      !json_get_bool(metadata, "", "launch_cooperative_grid", JSON_OPTIONAL, &launch.is_cooperative, error) ||
-      !json_get_integer(metadata, "", "global_scratch_size", JSON_OPTIONAL, 0, INT64_MAX, &global_bytes, error) ||
-      !json_get_integer(metadata, "", "profile_scratch_size", JSON_OPTIONAL, 0, INT64_MAX, &profile_bytes, error))
+      !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &launch.warps,
+                        error) ||
+      !json_get_integer(metadata, "", "warp_size", JSON_OPTIONAL, 1, WARP_SIZE_MAX,
+                        &launch.warp_size, error) ||
+      !json_get_integer(metadata, "", "shared", JSON_OPTIONAL, 0, INT32_MAX, &launch.shared_bytes,
+                        error) ||
+      !json_get_integer(metadata, "", "scratch", JSON_OPTIONAL, 0, BUILD_SCRATCH_MAX,
+                        &launch.n_scratch, error) ||
+      !json_get_integer(metadata, "", "num_ctas", JSON_OPTIONAL, 1, CLUSTERS_MAX, &launch.clusters,
+                        error) ||
+      !json_get_bool(metadata, "", "launch_cooperative_grid", JSON_OPTIONAL, &launch.is_cooperative,
+                     error) ||
+      !json_get_integer(metadata, "", "global_scratch_size", JSON_OPTIONAL, 0, INT64_MAX,
+                        &global_bytes, error) ||
+      !json_get_integer(metadata, "", "profile_scratch_size", JSON_OPTIONAL, 0, INT64_MAX,
+                        &profile_bytes, error))
     return error_prefix(error, "its metadata: ");
   if (global_bytes || profile_bytes)
     return error_set(error, "it wants scratch memory in every launch, which agents do not give");
@@ -54,13 +64,17 @@ static bool type_fits(const char *type, const struct argument *argument) {
   type += type[0] == '*';
   type += argument->is_buffer && type[0] == 'k'; /* a pointer to what is only read */
   if (!build_type_parse(type, &dtype))
-    return true; /* 8-bit floats and what is newer: the manifest has other names for their storage */
-  return argument->dtype == dtype || (!argument->is_buffer && is_integer(argument->dtype) && is_integer(dtype) &&
-                                      dtype_size(dtype) <= dtype_size(argument->dtype));
+    return true; /* 8-bit floats and what is newer: the manifest has other names for their
+                    storage */
+  return argument->dtype == dtype ||
+         (!argument->is_buffer && is_integer(argument->dtype) && is_integer(dtype) &&
+          dtype_size(dtype) <= dtype_size(argument->dtype));
 }
 
-bool build_signature_agrees(const struct kernel *kernel, const json_t *variant, struct error *error) {
-  const json_t *signature = json_object_get(variant, "signature"), *constexprs = json_object_get(variant, "constexprs");
+bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
+                            struct error *error) {
+  const json_t *signature = json_object_get(variant, "signature"),
+               *constexprs = json_object_get(variant, "constexprs");
   size_t passed = 0;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
@@ -68,11 +82,13 @@ bool build_signature_agrees(const struct kernel *kernel, const json_t *variant, 
     if (!type && json_object_get(constexprs, argument->name))
       continue;
     if (!json_is_string(type))
-      return error_set(error, "the manifest's argument \"%s\" is neither in the signature nor compiled in",
+      return error_set(error,
+                       "the manifest's argument \"%s\" is neither in the signature nor compiled in",
                        argument->name);
     if (!type_fits(json_string_value(type), argument))
-      return error_set(error, "argument \"%s\" is %s%s in the manifest and %.60s in the signature", argument->name,
-                       argument->is_buffer ? "a buffer of " : "", dtype_name(argument->dtype), json_string_value(type));
+      return error_set(error, "argument \"%s\" is %s%s in the manifest and %.60s in the signature",
+                       argument->name, argument->is_buffer ? "a buffer of " : "",
+                       dtype_name(argument->dtype), json_string_value(type));
     passed++;
   }
   return passed == json_object_size(signature) ||
@@ -111,19 +127,24 @@ static int64_t type_size(const char *type) {
 
 /* AMD's metadata tell pointers and values apart, NVIDIA's do not. */
 static bool kind_agrees(const struct code_argument *argument, const char *type) {
-  bool is_known = string_equal(argument->kind, "global_buffer") || string_equal(argument->kind, "by_value");
+  bool is_known =
+      string_equal(argument->kind, "global_buffer") || string_equal(argument->kind, "by_value");
   return !is_known || string_equal(argument->kind, "global_buffer") == (type[0] == '*');
 }
 
-/* One argument, at the next multiple of its size. A bool has had two sizes (Triton 3.5 changed it). */
-static bool argument_agrees(const struct code_argument *argument, const char *name, const char *type, int64_t *offset,
-                            struct error *error) {
+/* One argument, at the next multiple of its size. A bool has had two sizes (Triton 3.5 changed
+ * it). */
+static bool argument_agrees(const struct code_argument *argument, const char *name,
+                            const char *type, int64_t *offset, struct error *error) {
   int64_t size = type_size(type);
   bool is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1"));
   if (size == 0)
-    return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name, type);
+    return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name,
+                     type);
   if (argument->size != size && !is_wide_bool)
-    return error_set(error, "argument \"%s\" takes %" PRId64 " bytes in its code and %" PRId64 " by the signature",
+    return error_set(error,
+                     "argument \"%s\" takes %" PRId64 " bytes in its code and %" PRId64
+                     " by the signature",
                      name, argument->size, size);
   if (!kind_agrees(argument, type))
     return error_set(error, "argument \"%s\" is %s in its code and %.60s in the signature", name,
@@ -131,24 +152,30 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
   *offset = (*offset + argument->size - 1) / argument->size * argument->size;
   if (argument->offset != *offset)
     return error_set(error,
-                     "argument \"%s\" is at byte %" PRId64 " of its code's arguments and by the signature at %" PRId64,
+                     "argument \"%s\" is at byte %" PRId64
+                     " of its code's arguments and by the signature at %" PRId64,
                      name, argument->offset, *offset);
   *offset += argument->size;
   return true;
 }
 
-bool build_code_agrees(const struct kernel *kernel, const json_t *variant, const struct build_launch *launch,
-                       const struct code_kernel *code, struct error *error) {
+bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
+                       const struct build_launch *launch, const struct code_kernel *code,
+                       struct error *error) {
   const json_t *signature = json_object_get(variant, "signature");
-  size_t at = 0, n = json_object_size(signature) + (size_t)launch->n_scratch, taken = arguments_taken(code);
+  size_t at = 0, n = json_object_size(signature) + (size_t)launch->n_scratch,
+         taken = arguments_taken(code);
   int64_t offset = 0, wavefront = code->resources.wavefront_size;
   if (wavefront != CODE_UNKNOWN && wavefront != launch->warp_size)
-    return error_set(error, "its code runs in wavefronts of %" PRId64 " lanes, the build says %" PRId64, wavefront,
-                     launch->warp_size);
+    return error_set(error,
+                     "its code runs in wavefronts of %" PRId64 " lanes, the build says %" PRId64,
+                     wavefront, launch->warp_size);
   if (taken != n)
-    return error_set(error, "its code takes %zu arguments, the signature and scratch are %zu", taken, n);
+    return error_set(error, "its code takes %zu arguments, the signature and scratch are %zu",
+                     taken, n);
   for (size_t i = 0; kernel && i < kernel->n_arguments; i++) {
-    const char *name = kernel->arguments[i].name, *type = json_string_value(json_object_get(signature, name));
+    const char *name = kernel->arguments[i].name,
+               *type = json_string_value(json_object_get(signature, name));
     if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))
       return false;
   }

@@ -1,7 +1,8 @@
-/* What a build says of a launch, held against the kernel's manifest and against the compiled code: an object's metadata,
- * and the arguments that its variant passes. docs/builds.md is the format.
+/* What a build says of a launch, held against the kernel's manifest and against the compiled code:
+ * an object's metadata, and the arguments that its variant passes. docs/builds.md is the format.
  *
- * Memory: none of its own; what is read is borrowed from the build's JSON. Threads: pure functions. */
+ * Memory: none of its own; what is read is borrowed from the build's JSON. Threads: pure
+ * functions. */
 #ifndef WAVETUNE_COMMON_BUILDS_BUILD_LAUNCH_H
 #define WAVETUNE_COMMON_BUILDS_BUILD_LAUNCH_H
 
@@ -24,20 +25,26 @@ struct build_launch {
 must_check bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
                                   struct error *error);
 
-/* Triton's name of a type, without the '*' of a pointer, as a dtype; false: manifests have no such type. */
+/* Triton's name of a type, without the '*' of a pointer, as a dtype; false: manifests have no such
+ * type. */
 must_check bool build_type_parse(const char *type, enum dtype *ret_dtype);
 
-/* Whether the variant's signature and constexprs are the manifest's arguments, each once and with its type. A scalar
- * integer may be narrower, since Triton chooses by the value: what is passed then is the low half of it. */
-must_check bool build_signature_agrees(const struct kernel *kernel, const json_t *variant, struct error *error);
+/* Whether the variant's signature and constexprs are the manifest's arguments, each once and with
+ * its type. A scalar integer may be narrower, since Triton chooses by the value: what is passed
+ * then is the low half of it. */
+must_check bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
+                                       struct error *error);
 
 /* Whether the code is for the arch ("gfx942"). */
-must_check bool build_code_is_for(const struct code_object *code, const char *arch, struct error *error);
+must_check bool build_code_is_for(const struct code_object *code, const char *arch,
+                                  struct error *error);
 
-/* Whether the code takes what a launch passes: the signature's arguments in the manifest's order, then the scratch
- * pointers, from wavefronts of the size that the threads are counted in. A build's JSON is sorted by name, so that
- * without the manifest (`kernel` NULL) only the number of arguments is known. */
-must_check bool build_code_agrees(const struct kernel *kernel, const json_t *variant, const struct build_launch *launch,
-                                  const struct code_kernel *code, struct error *error);
+/* Whether the code takes what a launch passes: the signature's arguments in the manifest's order,
+ * then the scratch pointers, from wavefronts of the size that the threads are counted in. A build's
+ * JSON is sorted by name, so that without the manifest (`kernel` NULL) only the number of arguments
+ * is known. */
+must_check bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
+                                  const struct build_launch *launch, const struct code_kernel *code,
+                                  struct error *error);
 
 #endif

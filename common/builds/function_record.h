@@ -1,16 +1,21 @@
-/* What the paths of Triton's and triton-dejavu's caches need to know of one @triton.jit function, taken where Triton is:
- * by `python3 -m wavetune pack` (the member "record" of a build) or `… identity` (a member of "functions").
+/* What the paths of Triton's and triton-dejavu's caches need to know of one @triton.jit function,
+ * taken where Triton is: by `python3 -m wavetune pack` (the member "record" of a build) or
+ * `… identity` (a member of "functions").
  *
  * JSON: {"kernel": "sha256:…", "name": "matmul/triton",
  *   "triton": {"version": "3.6.0", "key": "<triton_key()>", "backend_hash": "<backend.hash()>"},
- *   "function": {"module", "name", "qualname", "signature": "JITFunction(m:f)", "cache_key", "source_sha256"},
+ *   "function": {"module", "name", "qualname", "signature": "JITFunction(m:f)", "cache_key",
+ *                "source_sha256"},
  *   "key_names": ["n"],                      the decorator's `key`, in its order
- *   "tuning_key": ["n"],                     which members of the wavetune key give the values of key_names
- *   "argument_dtypes": ["torch.float16", …], dtypes that the autotuners append, in the order of arguments
+ *   "tuning_key": ["n"],                     which members of the wavetune key give the values of
+ *                                            key_names
+ *   "argument_dtypes": ["torch.float16", …], dtypes that the autotuners append, in the order of
+ *                                            arguments
  *   "configs": ["BLOCK: 256, num_warps: 4, …", …],   str(Config) of each, in the decorator's order
  *   "autotune": {…},
- *   "dejavu": {"layout": "dejavu_0.7", "autotune_config", "code_version", "tune_features", "kernel_configs",
- *              "search_parameters", "quantiles", "warmup", "rep", "use_cuda_graph", "ignore_dtypes"}}   or absent
+ *   "dejavu": {"layout": "dejavu_0.7", "autotune_config", "code_version", "tune_features",
+ *              "kernel_configs", "search_parameters", "quantiles", "warmup", "rep",
+ *              "use_cuda_graph", "ignore_dtypes"}}   or absent
  * kernel and name: at least one, the wavetune kernel it stands for. Unknown members are ignored.
  *
  * Memory: a record owns everything. Threads: read-only after parsing. */
@@ -34,7 +39,8 @@ struct function_record {
   json_t *autotune, *dejavu; /* objects or NULL */
 };
 
-must_check bool function_record_parse(const json_t *json, struct function_record *ret, struct error *error);
+must_check bool function_record_parse(const json_t *json, struct function_record *ret,
+                                      struct error *error);
 void function_record_release(struct function_record *record);
 
 #endif

@@ -11,13 +11,14 @@
 
 enum record_text_kind {
   RECORD_TEXT_ANY,
-  RECORD_TEXT_PART, /* becomes a part of a path: at most RECORD_TEXT_PART_MAX bytes, no '/', not "." and not ".." */
+  RECORD_TEXT_PART, /* becomes a part of a path: at most RECORD_TEXT_PART_MAX bytes, no '/', not "."
+                       and not ".." */
 };
 
-/* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is left as it was when the member is absent (or null) and may
- * be. */
+/* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is left as it was when the member is
+ * absent (or null) and may be. */
 must_check bool record_take_text(const json_t *object, const char *pointer, const char *name,
-                                 enum json_presence presence, enum record_text_kind kind, char **ret,
-                                 struct error *error);
+                                 enum json_presence presence, enum record_text_kind kind,
+                                 char **ret, struct error *error);
 
 #endif

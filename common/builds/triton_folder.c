@@ -8,7 +8,8 @@ static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 char *triton_folder_format(const struct digest *digest, char text[TRITON_FOLDER_LENGTH + 1]) {
   for (size_t i = 0; i < TRITON_FOLDER_LENGTH; i++) {
     size_t bit = i * 5;
-    unsigned high = digest->bytes[bit / 8], low = bit / 8 + 1 < DIGEST_SIZE ? digest->bytes[bit / 8 + 1] : 0;
+    unsigned high = digest->bytes[bit / 8],
+             low = bit / 8 + 1 < DIGEST_SIZE ? digest->bytes[bit / 8 + 1] : 0;
     text[i] = digits[((high << 8 | low) >> (11 - bit % 8)) & 31];
   }
   text[TRITON_FOLDER_LENGTH] = '\0';

@@ -1,5 +1,5 @@
-/* The files that renderers return and importers read, as a tar too, and formats by name. The files belong to who holds the
- * struct; any thread. */
+/* The files that renderers return and importers read, as a tar too, and formats by name. The files
+ * belong to who holds the struct; any thread. */
 #include <archive.h>
 #include <archive_entry.h>
 #include <stdarg.h>
@@ -34,7 +34,8 @@ void cache_files_release(struct cache_files *files) {
 static bool path_stays_below(const char *path) {
   for (const char *part = path;; part++) {
     size_t size = strcspn(part, "/");
-    if (size == 0 || (size == 1 && part[0] == '.') || (size == 2 && part[0] == '.' && part[1] == '.'))
+    if (size == 0 || (size == 1 && part[0] == '.') ||
+        (size == 2 && part[0] == '.' && part[1] == '.'))
       return false;
     part += size;
     if (!*part)
@@ -73,18 +74,22 @@ void cache_files_put(struct cache_files *files, const char *bytes, size_t size) 
   file->size = text.size;
 }
 
-void cache_files_skip(struct cache_files *files, const char *name, const char *key, const char *reason, ...) {
+void cache_files_skip(struct cache_files *files, const char *name, const char *key,
+                      const char *reason, ...) {
   va_list arguments;
   char *text = NULL;
   va_start(arguments, reason);
   ALWAYS(vasprintf(&text, reason, arguments) >= 0);
   va_end(arguments);
   files->skipped = xreallocarray(files->skipped, files->n_skipped + 1, sizeof *files->skipped);
-  files->skipped[files->n_skipped++] = (struct cache_skipped){xstrdup(name), key ? xstrdup(key) : NULL, text};
+  files->skipped[files->n_skipped++] =
+      (struct cache_skipped){xstrdup(name), key ? xstrdup(key) : NULL, text};
 }
 
-void cache_files_variable(struct cache_files *files, const char *name, const char *path, const char *literal) {
-  files->variables = xreallocarray(files->variables, files->n_variables + 1, sizeof *files->variables);
+void cache_files_variable(struct cache_files *files, const char *name, const char *path,
+                          const char *literal) {
+  files->variables =
+      xreallocarray(files->variables, files->n_variables + 1, sizeof *files->variables);
   files->variables[files->n_variables++] =
       (struct cache_variable){name, path ? xstrdup(path) : NULL, path ? NULL : xstrdup(literal)};
 }
@@ -137,12 +142,14 @@ json_t *imported_source(const char *path) {
 
 bool cache_file_refuse(const struct cache_file *file, struct error *error) {
   struct error why = *error;
-  size_t said = strlen(why.message) + strlen(why.pointer) + sizeof "…: : ", size = strlen(file->path);
+  size_t said = strlen(why.message) + strlen(why.pointer) + sizeof "…: : ",
+         size = strlen(file->path);
   size_t room = sizeof error->message > said ? sizeof error->message - said : 0;
   if (room < PATH_TEXT_LEAST)
     room = PATH_TEXT_LEAST;
-  return error_set(error, "%s%s: %s%s%s", size > room ? "…" : "", size > room ? file->path + size - room : file->path,
-                   why.pointer, why.pointer[0] ? ": " : "", why.message);
+  return error_set(error, "%s%s: %s%s%s", size > room ? "…" : "",
+                   size > room ? file->path + size - room : file->path, why.pointer,
+                   why.pointer[0] ? ": " : "", why.message);
 }
 
 bool cache_format_find(const char *name, const struct cache_format **ret, struct error *error) {
@@ -164,23 +171,26 @@ bool cache_format_find(const char *name, const struct cache_format **ret, struct
   ALWAYS(fclose(out) == 0);
   char cut[NAME_TEXT_SIZE];
   const char *nearest = name_nearest(name, known, n);
-  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%s", name_cut(name, strlen(name), cut),
-                   nearest ? "did you mean \"" : "", nearest ? nearest : "", nearest ? "\"? " : "", names);
+  return error_set(error, "unknown format \"%s\"; %s%s%sthere are:%s",
+                   name_cut(name, strlen(name), cut), nearest ? "did you mean \"" : "",
+                   nearest ? nearest : "", nearest ? "\"? " : "", names);
 }
 
 /* A tar in memory */
 
-static la_ssize_t write_to_memory(struct archive *archive, void *out, const void *bytes, size_t size) {
+static la_ssize_t write_to_memory(struct archive *archive, void *out, const void *bytes,
+                                  size_t size) {
   (void)archive;
   return (la_ssize_t)fwrite_unlocked(bytes, 1, size, out);
 }
 
 static int files_compare(const void *a, const void *b) {
-  return strcmp((*(const struct cache_file *const *)a)->path, (*(const struct cache_file *const *)b)->path);
+  return strcmp((*(const struct cache_file *const *)a)->path,
+                (*(const struct cache_file *const *)b)->path);
 }
 
-static void header_add(struct archive *archive, struct archive_entry *entry, const char *path, unsigned type,
-                       unsigned mode, size_t size) {
+static void header_add(struct archive *archive, struct archive_entry *entry, const char *path,
+                       unsigned type, unsigned mode, size_t size) {
   archive_entry_clear(entry);
   archive_entry_set_pathname(entry, path);
   archive_entry_set_filetype(entry, type);
@@ -191,10 +201,11 @@ static void header_add(struct archive *archive, struct archive_entry *entry, con
   ALWAYS(archive_write_header(archive, entry) >= ARCHIVE_WARN);
 }
 
-/* The folders above a file that the one before it does not lie in: some tools write beside what they read, and so care for a
- * folder's mode. Files of a folder follow each other when they are sorted. */
-static void folders_add(struct archive *archive, struct archive_entry *entry, const char *before, const char *path,
-                        unsigned mode) {
+/* The folders above a file that the one before it does not lie in: some tools write beside what
+ * they read, and so care for a folder's mode. Files of a folder follow each other when they are
+ * sorted. */
+static void folders_add(struct archive *archive, struct archive_entry *entry, const char *before,
+                        const char *path, unsigned mode) {
   for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
     size_t size = (size_t)(slash + 1 - path);
     if (strncmp(before, path, size) == 0)
@@ -204,8 +215,8 @@ static void folders_add(struct archive *archive, struct archive_entry *entry, co
   }
 }
 
-static void file_add(struct archive *archive, struct archive_entry *entry, const struct cache_file *file,
-                     unsigned mode) {
+static void file_add(struct archive *archive, struct archive_entry *entry,
+                     const struct cache_file *file, unsigned mode) {
   header_add(archive, entry, file->path, AE_IFREG, mode, file->size);
   ALWAYS(archive_write_data(archive, file->bytes, file->size) == (la_ssize_t)file->size);
 }
@@ -216,7 +227,8 @@ char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
   FILE *out = open_memstream(&bytes, ret_size);
   struct archive *archive = archive_write_new();
   struct archive_entry *entry = archive_entry_new();
-  cleanup_free const struct cache_file **sorted = xcalloc(files->n + 1, sizeof(struct cache_file *));
+  cleanup_free const struct cache_file **sorted =
+      xcalloc(files->n + 1, sizeof(struct cache_file *));
   ALWAYS(out && archive && entry);
   for (size_t i = 0; i < files->n; i++)
     sorted[i] = &files->files[i];

@@ -14,7 +14,8 @@ bool cache_rule_parse(const char *name, enum cache_rule *ret_rule) {
   return false;
 }
 
-bool cache_rule_serves(enum cache_rule rule, const struct environment *asked, const struct environment *served) {
+bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
+                       const struct environment *served) {
   struct environment compared = *asked; /* borrowed: what must be equal */
   switch (rule) {
   case CACHE_RULE_EXACT:
@@ -29,14 +30,15 @@ bool cache_rule_serves(enum cache_rule rule, const struct environment *asked, co
            environment_fits(&compared, served);
 
   case CACHE_RULE_COMPATIBLE:
-    compared =
-        (struct environment){.arch = asked->arch, .partition = asked->partition, .compute_units = asked->compute_units};
+    compared = (struct environment){
+        .arch = asked->arch, .partition = asked->partition, .compute_units = asked->compute_units};
     return environment_fits(&compared, served);
   }
   die("no such rule");
 }
 
-bool cache_rules_serve(enum cache_rule widest, const struct environment *asked, const struct environment *served) {
+bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
+                       const struct environment *served) {
   for (enum cache_rule rule = CACHE_RULE_EXACT; rule <= widest; rule++)
     if (cache_rule_serves(rule, asked, served))
       return true;

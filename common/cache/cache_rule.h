@@ -27,9 +27,11 @@ must_check bool cache_rule_parse(const char *name, enum cache_rule *ret_rule);
 
 /* Whether this rule alone may serve a cache of `served` to who asks for `asked`; of compatible,
  * whether some declaration could. */
-bool cache_rule_serves(enum cache_rule rule, const struct environment *asked, const struct environment *served);
+bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
+                       const struct environment *served);
 
 /* Whether one of the rules up to `widest` may. */
-bool cache_rules_serve(enum cache_rule widest, const struct environment *asked, const struct environment *served);
+bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
+                       const struct environment *served);
 
 #endif

@@ -1,11 +1,12 @@
 /* Sets of texts, and slices of a winner's line. Memory and threads: cache_text.h. */
 #include "common/cache/cache_text.h"
 
-static struct piece *piece_find(const struct text_set *set, const char *text, uint64_t hash, const char *bytes,
-                                size_t size) {
+static struct piece *piece_find(const struct text_set *set, const char *text, uint64_t hash,
+                                const char *bytes, size_t size) {
   for (size_t i = hash;; i++) {
     struct piece *piece = &set->pieces[i & (set->capacity - 1)];
-    if (!piece->size || (piece->hash == hash && piece->size == size && memcmp(text + piece->offset, bytes, size) == 0))
+    if (!piece->size || (piece->hash == hash && piece->size == size &&
+                         memcmp(text + piece->offset, bytes, size) == 0))
       return piece;
   }
 }
@@ -14,14 +15,16 @@ static void text_set_grow(struct text_set *set) {
   struct text_set larger = {.n = set->n, .capacity = set->capacity ? 2 * set->capacity : 64};
   larger.pieces = xcalloc(larger.capacity, sizeof *larger.pieces);
   for (size_t i = 0; i < set->capacity; i++) {
-    if (set->pieces[i].size) /* none is equal to another: the free place is found without looking at texts */
+    if (set->pieces[i]
+            .size) /* none is equal to another: the free place is found without looking at texts */
       *piece_find(&larger, NULL, set->pieces[i].hash, NULL, 0) = set->pieces[i];
   }
   free(set->pieces);
   *set = larger;
 }
 
-bool text_set_add(struct text_set *set, const struct text *text, const char *bytes, size_t size, size_t offset) {
+bool text_set_add(struct text_set *set, const struct text *text, const char *bytes, size_t size,
+                  size_t offset) {
   if (2 * set->n >= set->capacity)
     text_set_grow(set);
   uint64_t hash = text_hash(bytes, size);
@@ -68,7 +71,8 @@ void winner_key_slices(const struct release_winner *winner, struct slice *slices
   scalars_split(winner->key + 1, winner->key + winner->key_size - 1, slices, n);
 }
 
-/* Behind the key there are two indices, then the milliseconds in brackets: release_parse has seen to it. */
+/* Behind the key there are two indices, then the milliseconds in brackets: release_parse has seen
+ * to it. */
 void winner_ms_slices(const struct release_winner *winner, struct slice slices[RELEASE_MS_MAX]) {
   const char *begin = strchr(winner->key + winner->key_size, '[') + 1;
   scalars_split(begin, strchr(begin, ']'), slices, winner->n_ms);

@@ -1,9 +1,11 @@
-/* Texts of a cache with tens of thousands of entries, for which a container start waits: a text that grows, a set of pieces
- * of one, and what a winner's line in a release says as slices of the release's canonical bytes. Renderers copy those where
- * numbers would have to be printed again: canonical numbers are written as Python's repr writes them.
+/* Texts of a cache with tens of thousands of entries, for which a container start waits: a text
+ * that grows, a set of pieces of one, and what a winner's line in a release says as slices of the
+ * release's canonical bytes. Renderers copy those where numbers would have to be printed again:
+ * canonical numbers are written as Python's repr writes them.
  *
- * Memory: who holds a buffer frees `bytes`, or hands it on after text_finish; sets borrow their text; slices are borrowed
- * from the release. Threads: one to a buffer or set; slices are pure functions. */
+ * Memory: who holds a buffer frees `bytes`, or hands it on after text_finish; sets borrow their
+ * text; slices are borrowed from the release. Threads: one to a buffer or set; slices are pure
+ * functions. */
 #ifndef WAVETUNE_COMMON_CACHE_CACHE_TEXT_H
 #define WAVETUNE_COMMON_CACHE_CACHE_TEXT_H
 
@@ -23,7 +25,9 @@ static inline void text_add(struct text *text, const char *bytes, size_t size) {
   text->size += size;
 }
 
-static inline void text_add_string(struct text *text, const char *string) { text_add(text, string, strlen(string)); }
+static inline void text_add_string(struct text *text, const char *string) {
+  text_add(text, string, strlen(string));
+}
 
 /* NUL-terminates; the bytes are the caller's, and the buffer is empty again. */
 must_check static inline char *text_finish(struct text *text, size_t *ret_size) {
@@ -58,8 +62,8 @@ struct text_set {
 };
 
 /* Whether the bytes, which will stand at `offset` of the text, are new; notes them. */
-must_check bool text_set_add(struct text_set *set, const struct text *text, const char *bytes, size_t size,
-                             size_t offset);
+must_check bool text_set_add(struct text_set *set, const struct text *text, const char *bytes,
+                             size_t size, size_t offset);
 void text_set_clear(struct text_set *set); /* keeps its room */
 void text_set_release(struct text_set *set);
 
@@ -74,7 +78,8 @@ void winner_key_slices(const struct release_winner *winner, struct slice *slices
 /* The milliseconds, winner->n_ms of them. */
 void winner_ms_slices(const struct release_winner *winner, struct slice slices[RELEASE_MS_MAX]);
 
-/* Python's str() of a value that a slice is: true and null become True and None, a string loses its quotes and escapes. */
+/* Python's str() of a value that a slice is: true and null become True and None, a string loses its
+ * quotes and escapes. */
 void slice_add_str(struct text *text, struct slice slice);
 
 #endif

@@ -1,10 +1,13 @@
-/* The channel entry: what a (channel, environment, tag, regime) points at, and the signatures over it.
+/* The channel entry: what a (channel, environment, tag, regime) points at, and the signatures over
+ * it.
  *
  * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z",
  *        "release": "sha256:…", "regime": "warm", "tag": "default"}
  * with "expires" optional and "regime" only when it is warm. Answers add what is not signed:
- * "signatures": [{"key": "sha256:…", "signature": base64}], "updated_at", in a history "moved_by", and "match".
- * What is signed: the bytes "wavetune channel entry 1\n" followed by the canonical JSON of the signed members.
+ * "signatures": [{"key": "sha256:…", "signature": base64}], "updated_at", in a history "moved_by",
+ * and "match".
+ * What is signed: the bytes "wavetune channel entry 1\n" followed by the canonical JSON of the
+ * signed members.
  * The counter starts at 1 and only grows; a rollback is a higher counter with an older release.
  *
  * Memory: an entry owns its strings. Threads: plain values. */
@@ -49,8 +52,10 @@ extern const struct record channel_entry_record, channel_signature_record;
 /* Fields of records: "expires", an int64_t; "signatures", a struct channel_signatures. */
 extern const struct field_custom expires_field, channel_signatures_field;
 
-/* From an answer of the server; members that are not known are ignored (they are not signed), the others are strict. */
-must_check bool channel_entry_parse(const json_t *json, struct channel_entry *ret, struct error *error);
+/* From an answer of the server; members that are not known are ignored (they are not signed), the
+ * others are strict. */
+must_check bool channel_entry_parse(const json_t *json, struct channel_entry *ret,
+                                    struct error *error);
 void channel_entry_release(struct channel_entry *entry);
 #define cleanup_channel_entry __attribute__((cleanup(channel_entry_release)))
 
@@ -61,15 +66,17 @@ must_check json_t *channel_entry_to_answer(const struct channel_entry *entry);
 must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size);
 
 /* Adds (or replaces) the key's signature; false when CHANNEL_SIGNATURES_MAX others are there. */
-must_check bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key, struct error *error);
+must_check bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key,
+                                   struct error *error);
 
-/* Whether one of the trusted keys has a valid signature there. The sentence tells unsigned, signed by others, and signed by
- * a trusted key but not over this. */
-must_check bool channel_entry_verify(const struct channel_entry *entry, const struct trusted_keys *keys,
-                                     struct error *error);
+/* Whether one of the trusted keys has a valid signature there. The sentence tells unsigned, signed
+ * by others, and signed by a trusted key but not over this. */
+must_check bool channel_entry_verify(const struct channel_entry *entry,
+                                     const struct trusted_keys *keys, struct error *error);
 
 /* "expires" of an object, 0 where it is absent. */
 must_check bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *error);
-must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n); /* a new reference */
+must_check json_t *channel_signatures_to_json(const struct channel_signature *all,
+                                              size_t n); /* a new reference */
 
 #endif

@@ -14,7 +14,8 @@ char *code_signed_bytes(const struct signed_code *code, int64_t expires_s, size_
   if (code->is_build)
     ALWAYS(json_object_set_new(json, "build", json_digest_text(&code->build)) == 0);
   if (expires_s)
-    ALWAYS(json_object_set_new(json, "expires", json_string(time_text_format(expires_s, expires))) == 0);
+    ALWAYS(json_object_set_new(json, "expires",
+                               json_string(time_text_format(expires_s, expires))) == 0);
 
   cleanup_free char *canonical = json_canonical(json);
   char *bytes = xasprintf("%s%s", code->is_build ? BUILD_LINE : KERNEL_LINE, canonical);
@@ -22,7 +23,8 @@ char *code_signed_bytes(const struct signed_code *code, int64_t expires_s, size_
   return bytes;
 }
 
-struct code_signature code_sign(const struct signed_code *code, const struct signing_key *key, int64_t expires_s) {
+struct code_signature code_sign(const struct signed_code *code, const struct signing_key *key,
+                                int64_t expires_s) {
   struct code_signature signature = {.key = key->id, .expires_s = expires_s};
   size_t size;
   cleanup_free char *bytes = code_signed_bytes(code, expires_s, &size);
@@ -32,10 +34,12 @@ struct code_signature code_sign(const struct signed_code *code, const struct sig
 
 json_t *code_signature_to_json(const struct code_signature *signature) {
   char expires[TIME_TEXT_SIZE];
-  json_t *json = json_pack("{s:o, s:s}", "key", json_digest_text(&signature->key), "signature", signature->text);
+  json_t *json = json_pack("{s:o, s:s}", "key", json_digest_text(&signature->key), "signature",
+                           signature->text);
   ALWAYS(json != NULL);
   if (signature->expires_s)
-    ALWAYS(json_object_set_new(json, "expires", json_string(time_text_format(signature->expires_s, expires))) == 0);
+    ALWAYS(json_object_set_new(json, "expires",
+                               json_string(time_text_format(signature->expires_s, expires))) == 0);
   return json;
 }
 
@@ -44,9 +48,11 @@ static bool signature_read(const json_t *json, struct code_signature *ret) {
   struct code_signature signature = {0};
   struct error ignored;
   const char *text;
-  if (!json_is_object(json) || !json_get_digest(json, "", "key", JSON_REQUIRED, &signature.key, &ignored) ||
+  if (!json_is_object(json) ||
+      !json_get_digest(json, "", "key", JSON_REQUIRED, &signature.key, &ignored) ||
       !json_get_string(json, "", "signature", JSON_REQUIRED, &text, &ignored) ||
-      !channel_expires_parse(json, &signature.expires_s, &ignored) || !signature_is_well_formed(text))
+      !channel_expires_parse(json, &signature.expires_s, &ignored) ||
+      !signature_is_well_formed(text))
     return false;
   memcpy(signature.text, text, sizeof signature.text);
   *ret = signature;
@@ -64,8 +70,9 @@ static bool lasts_longer(const struct code_signature *one, const struct code_sig
   return other->expires_s && (!one->expires_s || one->expires_s > other->expires_s);
 }
 
-bool code_signature_find(const struct signed_code *code, const json_t *signatures, const struct trusted_keys *keys,
-                         int64_t now_s, struct code_signature *ret, struct error *error) {
+bool code_signature_find(const struct signed_code *code, const json_t *signatures,
+                         const struct trusted_keys *keys, int64_t now_s, struct code_signature *ret,
+                         struct error *error) {
   struct code_signature stranger = {0}, wrong = {0}, expired = {0}, best = {0};
   bool has_stranger = false, has_wrong = false, has_expired = false, has_best = false;
   char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE], time[TIME_TEXT_SIZE];
@@ -98,8 +105,9 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
     return true;
   }
   if (has_wrong)
-    return error_set(error, "the signature of %s is not what key %s signed: it was changed on its way", what,
-                     digest_format(&wrong.key, id));
+    return error_set(error,
+                     "the signature of %s is not what key %s signed: it was changed on its way",
+                     what, digest_format(&wrong.key, id));
   if (has_expired)
     return error_set(error, "the signature of %s by %s expired at %s; sign it again", what,
                      digest_format(&expired.key, id), time_text_format(expired.expires_s, time));

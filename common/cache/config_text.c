@@ -4,14 +4,16 @@
 #include "common/cache/python_text.h"
 
 /* Takes "name: value", which ends at ", " or with the text; returns what is behind it. */
-static const char *member_take(const char *text, const char *at, json_t *config, struct error *error) {
+static const char *member_take(const char *text, const char *at, json_t *config,
+                               struct error *error) {
   size_t size = 0;
   while (at[size] && !string_starts(at + size, ", "))
     size++;
   cleanup_free char *name = xstrndup(at, size);
   char *separator = strstr(name, ": ");
   if (!separator || separator == name || strstr(separator + 2, ": ")) {
-    error_set(error, "the config \"%.200s\" has at column %zu no \"name: value\"", text, (size_t)(at - text) + 1);
+    error_set(error, "the config \"%.200s\" has at column %zu no \"name: value\"", text,
+              (size_t)(at - text) + 1);
     return NULL;
   }
   *separator = '\0';
@@ -20,7 +22,8 @@ static const char *member_take(const char *text, const char *at, json_t *config,
     return NULL;
   }
   if (json_object_size(config) == CONFIG_TEXT_MEMBERS_MAX) {
-    error_set(error, "the config \"%.80s…\" has more than %d members", text, CONFIG_TEXT_MEMBERS_MAX);
+    error_set(error, "the config \"%.80s…\" has more than %d members", text,
+              CONFIG_TEXT_MEMBERS_MAX);
     return NULL;
   }
   ALWAYS(json_object_set_new(config, name, value_to_json(python_value(separator + 2))) == 0);
@@ -67,7 +70,8 @@ char *config_text_format(const json_t *config) {
 /* major * 100 + minor; a text that is no version counts as the newest. */
 static int triton_number(const char *triton) {
   int major, minor;
-  if (!triton || sscanf(triton, "%4d.%4d", &major, &minor) != 2 || major < 0 || minor < 0 || minor > 99)
+  if (!triton || sscanf(triton, "%4d.%4d", &major, &minor) != 2 || major < 0 || minor < 0 ||
+      minor > 99)
     return 99900;
   return major * 100 + minor;
 }
@@ -93,7 +97,8 @@ bool config_field(const char *name, const char *triton, struct value *ret_defaul
   };
   int number = triton_number(triton);
   for (size_t i = 0; i < ARRAY_LENGTH(fields); i++) {
-    if (number >= fields[i].from && number <= fields[i].until && strcmp(fields[i].name, name) == 0) {
+    if (number >= fields[i].from && number <= fields[i].until &&
+        strcmp(fields[i].name, name) == 0) {
       *ret_default = fields[i].value;
       return true;
     }
@@ -108,7 +113,8 @@ char *config_text_normal(const json_t *config, const char *triton) {
   json_object_foreach ((json_t *)config, name, value) {
     struct value standard;
     cleanup_free char *printed = member_str(value);
-    cleanup_free char *printed_default = config_field(name, triton, &standard) ? python_str(standard) : NULL;
+    cleanup_free char *printed_default =
+        config_field(name, triton, &standard) ? python_str(standard) : NULL;
     if (!string_equal(printed, printed_default))
       ALWAYS(json_object_set_new(normal, name, json_string(printed)) == 0);
   }

@@ -14,10 +14,12 @@ static bool parse_triton(const json_t *json, struct identity *identity, struct e
   const char *at = "/triton";
   if (!json_get_object(json, "", "triton", JSON_OPTIONAL, &triton, error))
     return false;
-  return !triton ||
-         (record_take_text(triton, at, "version", JSON_REQUIRED, RECORD_TEXT_PART, &identity->triton_version, error) &&
-          record_take_text(triton, at, "key", JSON_OPTIONAL, RECORD_TEXT_ANY, &identity->triton_key, error) &&
-          record_take_text(triton, at, "backend_hash", JSON_OPTIONAL, RECORD_TEXT_ANY, &identity->backend_hash, error));
+  return !triton || (record_take_text(triton, at, "version", JSON_REQUIRED, RECORD_TEXT_PART,
+                                      &identity->triton_version, error) &&
+                     record_take_text(triton, at, "key", JSON_OPTIONAL, RECORD_TEXT_ANY,
+                                      &identity->triton_key, error) &&
+                     record_take_text(triton, at, "backend_hash", JSON_OPTIONAL, RECORD_TEXT_ANY,
+                                      &identity->backend_hash, error));
 }
 
 static bool parse_dejavu(const json_t *json, struct identity *identity, struct error *error) {
@@ -25,11 +27,14 @@ static bool parse_dejavu(const json_t *json, struct identity *identity, struct e
   const char *at = "/dejavu";
   if (!json_get_object(json, "", "dejavu", JSON_OPTIONAL, &dejavu, error))
     return false;
-  return !dejavu ||
-         (record_take_text(dejavu, at, "layout", JSON_REQUIRED, RECORD_TEXT_PART, &identity->dejavu_layout, error) &&
-          record_take_text(dejavu, at, "triton", JSON_REQUIRED, RECORD_TEXT_PART, &identity->dejavu_triton, error) &&
-          record_take_text(dejavu, at, "runtime", JSON_REQUIRED, RECORD_TEXT_PART, &identity->dejavu_runtime, error) &&
-          record_take_text(dejavu, at, "gpu", JSON_REQUIRED, RECORD_TEXT_PART, &identity->dejavu_gpu, error));
+  return !dejavu || (record_take_text(dejavu, at, "layout", JSON_REQUIRED, RECORD_TEXT_PART,
+                                      &identity->dejavu_layout, error) &&
+                     record_take_text(dejavu, at, "triton", JSON_REQUIRED, RECORD_TEXT_PART,
+                                      &identity->dejavu_triton, error) &&
+                     record_take_text(dejavu, at, "runtime", JSON_REQUIRED, RECORD_TEXT_PART,
+                                      &identity->dejavu_runtime, error) &&
+                     record_take_text(dejavu, at, "gpu", JSON_REQUIRED, RECORD_TEXT_PART,
+                                      &identity->dejavu_gpu, error));
 }
 
 static bool parse_variables(const json_t *json, struct identity *identity, struct error *error) {
@@ -100,7 +105,8 @@ static void functions_index(struct identity *identity) {
     const struct function_record *record = &identity->functions[i];
     char hash[DIGEST_TEXT_SIZE];
     cleanup_free char *text = text_of(record);
-    index_add(identity->by_hash, record->has_kernel ? digest_format(&record->kernel, hash) : NULL, i);
+    index_add(identity->by_hash, record->has_kernel ? digest_format(&record->kernel, hash) : NULL,
+              i);
     index_add(identity->by_name, record->name, i);
     index_add(identity->by_text, text, i);
   }
@@ -132,11 +138,13 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
     return error_set(error, "an identity must be an object");
   if (!json_get_integer(json, "", "version", JSON_REQUIRED, 1, 1, &version, error) ||
       !parse_triton(json, identity, error) ||
-      !record_take_text(json, "", "torch", JSON_OPTIONAL, RECORD_TEXT_PART, &identity->torch, error) ||
-      !record_take_text(json, "", "gpu", JSON_OPTIONAL, RECORD_TEXT_ANY, &identity->gpu, error) ||
-      !record_take_text(json, "", "moe_device_name", JSON_OPTIONAL, RECORD_TEXT_PART, &identity->moe_device_name,
+      !record_take_text(json, "", "torch", JSON_OPTIONAL, RECORD_TEXT_PART, &identity->torch,
                         error) ||
-      !json_get_integer(json, "", "devices", JSON_OPTIONAL, 0, DEVICES_MAX, &identity->devices, error) ||
+      !record_take_text(json, "", "gpu", JSON_OPTIONAL, RECORD_TEXT_ANY, &identity->gpu, error) ||
+      !record_take_text(json, "", "moe_device_name", JSON_OPTIONAL, RECORD_TEXT_PART,
+                        &identity->moe_device_name, error) ||
+      !json_get_integer(json, "", "devices", JSON_OPTIONAL, 0, DEVICES_MAX, &identity->devices,
+                        error) ||
       !parse_variables(json, identity, error) || !parse_dejavu(json, identity, error) ||
       !parse_validators(json, identity, error) || !parse_functions(json, identity, error))
     return false;
@@ -148,10 +156,11 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
 }
 
 void identity_free(struct identity *identity) {
-  char *const texts[] = {identity->triton_version, identity->triton_key,    identity->backend_hash,
-                         identity->torch,          identity->gpu,           identity->moe_device_name,
-                         identity->dejavu_layout,  identity->dejavu_triton, identity->dejavu_runtime,
-                         identity->dejavu_gpu};
+  char *const texts[] = {
+      identity->triton_version, identity->triton_key,    identity->backend_hash,
+      identity->torch,          identity->gpu,           identity->moe_device_name,
+      identity->dejavu_layout,  identity->dejavu_triton, identity->dejavu_runtime,
+      identity->dejavu_gpu};
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
     free(texts[i]);
   for (size_t i = 0; i < identity->n_functions; i++)
@@ -166,18 +175,21 @@ void identity_free(struct identity *identity) {
   free(identity);
 }
 
-static const struct function_record *function_of(const struct identity *identity, const json_t *by, const char *text) {
+static const struct function_record *function_of(const struct identity *identity, const json_t *by,
+                                                 const char *text) {
   const json_t *index = text ? json_object_get(by, text) : NULL;
   return index ? &identity->functions[json_integer_value(index)] : NULL;
 }
 
-const struct function_record *identity_function(const struct identity *identity, const struct digest *kernel,
-                                                const char *name, const struct function_record *packed) {
+const struct function_record *identity_function(const struct identity *identity,
+                                                const struct digest *kernel, const char *name,
+                                                const struct function_record *packed) {
   char hash[DIGEST_TEXT_SIZE];
   cleanup_free char *text = packed ? text_of(packed) : NULL;
   if (!identity)
     return NULL;
-  const struct function_record *found = function_of(identity, identity->by_hash, digest_format(kernel, hash));
+  const struct function_record *found =
+      function_of(identity, identity->by_hash, digest_format(kernel, hash));
   found = found ? found : function_of(identity, identity->by_name, name);
   return found ? found : function_of(identity, identity->by_text, text);
 }

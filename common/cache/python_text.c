@@ -9,8 +9,10 @@ bool python_repr(struct value value, char **ret_text, struct error *error) {
   if (value.type == VALUE_STRING) {
     for (const char *c = value.string; *c; c++) {
       if ((unsigned char)*c >= 0x80)
-        return error_set(error, "\"%.80s\" has characters outside ASCII, whose repr is not the same in every Python",
-                         value.string);
+        return error_set(
+            error,
+            "\"%.80s\" has characters outside ASCII, whose repr is not the same in every Python",
+            value.string);
     }
   }
   *ret_text = value_format(value, true);
@@ -78,12 +80,14 @@ struct strings {
 static void strings_release(struct strings *strings) { strings_free(strings->all, strings->n); }
 
 static bool refuse_tuple(const char *text, const char *at, const char *why, struct error *error) {
-  return error_set(error, "the key %.200s is no tuple of strings: column %zu %s", text, (size_t)(at - text) + 1, why);
+  return error_set(error, "the key %.200s is no tuple of strings: column %zu %s", text,
+                   (size_t)(at - text) + 1, why);
 }
 
-/* One element, with the quotes and escapes that repr writes and no others: read and written again it is the same. Text
- * outside ASCII may stand there as it is. */
-static bool element_take(const char *text, const char **at, struct strings *strings, struct error *error) {
+/* One element, with the quotes and escapes that repr writes and no others: read and written again
+ * it is the same. Text outside ASCII may stand there as it is. */
+static bool element_take(const char *text, const char **at, struct strings *strings,
+                         struct error *error) {
   struct error why;
   size_t length;
   if (**at != '\'' && **at != '"')
@@ -138,7 +142,8 @@ static uint32_t code_point_next(const char **at) {
 }
 
 void python_json_write_string(FILE *out, const char *text) {
-  static const char short_escapes[] = "\"\"\\\\\nn\rr\tt\ff\bb"; /* pairs: the character, what stands for it */
+  static const char short_escapes[] =
+      "\"\"\\\\\nn\rr\tt\ff\bb"; /* pairs: the character, what stands for it */
   putc_unlocked('"', out);
   while (*text) {
     size_t plain = 0;
@@ -218,7 +223,9 @@ static void value_write(FILE *out, const json_t *value, unsigned indent, unsigne
     json_canonical_write(out, value); /* null, booleans and numbers: the same text */
 }
 
-void python_json_write(FILE *out, const json_t *value, unsigned indent) { value_write(out, value, indent, 0); }
+void python_json_write(FILE *out, const json_t *value, unsigned indent) {
+  value_write(out, value, indent, 0);
+}
 
 char *python_json(const json_t *value, unsigned indent, size_t *ret_size) {
   char *text = NULL;

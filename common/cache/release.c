@@ -66,7 +66,8 @@ static int walks_compare(const struct walk *a, const struct walk *b) {
   if (!left || !right)
     return left ? -1 : 1;
   int order = release_kernel_compare(left, right);
-  return order ? order : release_winner_compare(&left->winners[a->winner], &right->winners[b->winner]);
+  return order ? order
+               : release_winner_compare(&left->winners[a->winner], &right->winners[b->winner]);
 }
 
 static json_t *winner_named(const struct walk *walk) {
@@ -74,7 +75,8 @@ static json_t *winner_named(const struct walk *walk) {
   json_t *object = json_object();
   ALWAYS(json_object_set_new(object, "name", json_string(kernel->name)) == 0);
   ALWAYS(json_object_set_new(object, "kernel", json_digest_text(&kernel->hash)) == 0);
-  ALWAYS(json_object_set_new(object, "key", release_key_object(kernel, &kernel->winners[walk->winner])) == 0);
+  ALWAYS(json_object_set_new(object, "key",
+                             release_key_object(kernel, &kernel->winners[walk->winner])) == 0);
   return object;
 }
 
@@ -107,7 +109,8 @@ json_t *release_diff(const struct release *from, const struct release *to) {
     else if (order == 0)
       ALWAYS(json_array_append_new(changed, winner_change(&before, &after)) == 0);
     else
-      ALWAYS(json_array_append_new(order < 0 ? removed : added, winner_with_config(order < 0 ? &before : &after)) == 0);
+      ALWAYS(json_array_append_new(order < 0 ? removed : added,
+                                   winner_with_config(order < 0 ? &before : &after)) == 0);
     if (order <= 0)
       walk_step(&before);
     if (order >= 0)

@@ -1,27 +1,35 @@
-/* Releases: an immutable set of winners for one environment, tag and regime, in canonical bytes with one digest.
+/* Releases: an immutable set of winners for one environment, tag and regime, in canonical bytes
+ * with one digest.
  *
- * Canonical JSON (no white space, members sorted by name, as json_canonical writes it), here with breaks:
+ * Canonical JSON (no white space, members sorted by name, as json_canonical writes it), here with
+ * breaks:
  *   {"environment": {…},
  *    "kernels": [{"configs": [{"ordinal": 17, "space": "sha256:…", "values": {"BLOCK_M": 64, …}}],
  *                 "kernel": "sha256:…", "key": ["M", "N", "K"], "name": "matmul/triton",
- *                 "provenance": [{"build": "sha256:…", "origin": "tuned", "spent_device_seconds": 1.25}],
+ *                 "provenance": [{"build": "sha256:…", "origin": "tuned",
+ *                                 "spent_device_seconds": 1.25}],
  *                 "winners": [[[4096, 4096, 4096], 0, 0, [0.2031], 12], …]}],
  *    "regime": "warm", "tag": "default", "version": 2}
- * "regime" is there only when it is warm: what was measured cold keeps the digest that it had before there were two.
- * A winner is [key values in the order of "key", index in configs, index in provenance, milliseconds, job]:
- *   milliseconds: [] (not known), [median], or [median, 20th percentile, 80th percentile], as measured or imported;
+ * "regime" is there only when it is warm: what was measured cold keeps the digest that it had
+ * before there were two. A winner is [key values in the order of "key", index in configs, index in
+ * provenance, milliseconds, job]:
+ *   milliseconds: [] (not known), [median], or [median, 20th percentile, 80th percentile], as
+ *                 measured or imported;
  *   job: the id of the job that chose it, 0 when none did (a pin without a job, an import).
  * ordinal and space: of a config that a job's space holds; absent for what was imported.
- * Provenance is a flat object (members are null, booleans, numbers, strings). "origin" is one of tuned, pinned, imported;
- * "build" is the digest of the build that was measured, where there was one; "kernel_key" and "build_key" are the ids of the
- * keys whose signatures every agent that measured the winner's final demanded (several with a space between); "spent_device_seconds" of what was tuned is the
- * device time of the job that chose the winner, with three digits; imports add "format", "source" and what the
- * format wants back on export.
- * Kernels are sorted by (name, kernel); configs and provenance by their canonical text, each there once and used; winners
- * by the canonical text of their key, one for each key. Nothing else is in it: no time of making, no channel. The same
- * winners with the same provenance give the same bytes and so the same digest, on every server.
+ * Provenance is a flat object (members are null, booleans, numbers, strings). "origin" is one of
+ * tuned, pinned, imported; "build" is the digest of the build that was measured, where there was
+ * one; "kernel_key" and "build_key" are the ids of the keys whose signatures every agent that
+ * measured the winner's final demanded (several with a space between); "spent_device_seconds" of
+ * what was tuned is the device time of the job that chose the winner, with three digits; imports
+ * add "format", "source" and what the format wants back on export.
+ * Kernels are sorted by (name, kernel); configs and provenance by their canonical text, each there
+ * once and used; winners by the canonical text of their key, one for each key. Nothing else is in
+ * it: no time of making, no channel. The same winners with the same provenance give the same bytes
+ * and so the same digest, on every server.
  *
- * Reading 50,000 winners is on the path of a container's start: keys stay text in the release's bytes.
+ * Reading 50,000 winners is on the path of a container's start: keys stay text in the release's
+ * bytes.
  *
  * Memory: a release owns everything. Threads: read-only after parsing. */
 #ifndef WAVETUNE_COMMON_CACHE_RELEASE_H
@@ -43,7 +51,8 @@ struct release_config {
 };
 
 struct release_winner {
-  const char *key; /* canonical JSON array of the key's values, in the release's bytes; not NUL-terminated */
+  const char *key; /* canonical JSON array of the key's values, in the release's bytes; not
+                      NUL-terminated */
   size_t key_size;
   size_t config, provenance; /* indices in the kernel */
   size_t n_ms;               /* 0, 1 or 3 */
@@ -76,18 +85,20 @@ struct release {
   size_t n_winners; /* of all kernels */
 };
 
-/* From bytes of which nothing is known, which are copied: refuses what is not canonical (another order,
- * white space, other members, numbers or strings written in another way), so that the same winners have
- * one digest. What signs a release, or reads it from a file, uses this. Errors say where. */
-must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error);
+/* From bytes of which nothing is known, which are copied: refuses what is not canonical (another
+ * order, white space, other members, numbers or strings written in another way), so that the same
+ * winners have one digest. What signs a release, or reads it from a file, uses this. Errors say
+ * where. */
+must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release,
+                              struct error *error);
 
-/* From bytes that have the digest that was asked for. What was hashed is what is read: JSON of one meaning
- * only, with all members in their places and none twice, and the order of winners, configs and kernels.
- * Whether each number and string is written as json_canonical writes it was for the signer to see; this
- * is what a container's start waits for. The bytes are NUL-terminated beyond their size; *bytes becomes
- * the release's, and NULL, when they are read. */
-must_check bool release_take(char **bytes, size_t size, const struct digest *digest, struct release **ret_release,
-                             struct error *error);
+/* From bytes that have the digest that was asked for. What was hashed is what is read: JSON of one
+ * meaning only, with all members in their places and none twice, and the order of winners, configs
+ * and kernels. Whether each number and string is written as json_canonical writes it was for the
+ * signer to see; this is what a container's start waits for. The bytes are NUL-terminated beyond
+ * their size; *bytes becomes the release's, and NULL, when they are read. */
+must_check bool release_take(char **bytes, size_t size, const struct digest *digest,
+                             struct release **ret_release, struct error *error);
 void release_free(struct release *release);
 DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
 #define cleanup_release __attribute__((cleanup(cleanup_release_free)))
@@ -96,16 +107,19 @@ DEFINE_CLEANUP(struct release *, cleanup_release_free, release_free)
 int release_kernel_compare(const struct release_kernel *a, const struct release_kernel *b);
 int release_winner_compare(const struct release_winner *a, const struct release_winner *b);
 
-/* A winner's key: as values in the order of the kernel's key names (strings are owned by the caller, in `values` of
- * n_key_names; key_values_release frees), and as an object, a new reference. */
+/* A winner's key: as values in the order of the kernel's key names (strings are owned by the
+ * caller, in `values` of n_key_names; key_values_release frees), and as an object, a new
+ * reference. */
 void release_key_values(const struct release_kernel *kernel, const struct release_winner *winner,
                         struct value *ret_values);
 void release_key_values_release(const struct release_kernel *kernel, struct value *values);
-must_check json_t *release_key_object(const struct release_kernel *kernel, const struct release_winner *winner);
+must_check json_t *release_key_object(const struct release_kernel *kernel,
+                                      const struct release_winner *winner);
 
-/* {"added": [winner], "removed": [winner], "changed": [{"name", "kernel", "key", "from": config, "to": config}],
- *  "same": n} with winner {"name", "kernel", "key", "config"}. Winners correspond by (name, kernel, key), so a kernel whose
- * hash changed is in removed and in added. A new reference. */
+/* {"added": [winner], "removed": [winner],
+ *  "changed": [{"name", "kernel", "key", "from": config, "to": config}], "same": n}
+ * with winner {"name", "kernel", "key", "config"}. Winners correspond by (name, kernel, key), so a
+ * kernel whose hash changed is in removed and in added. A new reference. */
 must_check json_t *release_diff(const struct release *from, const struct release *to);
 
 #endif

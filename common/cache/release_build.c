@@ -1,5 +1,6 @@
-/* Making a release. Entries are kept as the texts that the release will hold, so that sorting and finding what is there
- * twice is comparing texts. Memory: the builder owns copies. Threads: one to a builder. */
+/* Making a release. Entries are kept as the texts that the release will hold, so that sorting and
+ * finding what is there twice is comparing texts. Memory: the builder owns copies. Threads: one to
+ * a builder. */
 #include "common/cache/release_build.h"
 
 #include <math.h>
@@ -49,17 +50,22 @@ void release_builder_free(struct release_builder *builder) {
   free(builder);
 }
 
-static bool is_scalar(const json_t *value) { return value && !json_is_object(value) && !json_is_array(value); }
+static bool is_scalar(const json_t *value) {
+  return value && !json_is_object(value) && !json_is_array(value);
+}
 
-static bool object_is_flat(const json_t *object, const char *what, const char *kernel, struct error *error) {
+static bool object_is_flat(const json_t *object, const char *what, const char *kernel,
+                           struct error *error) {
   const char *name;
   json_t *value;
   if (!json_is_object(object))
     return error_set(error, "the %s of a winner of %.100s is not an object", what, kernel);
   json_object_foreach ((json_t *)object, name, value)
     if (!is_scalar(value))
-      return error_set(error, "\"%.64s\" in the %s of a winner of %.100s must be null, a boolean, a number or a string",
-                       name, what, kernel);
+      return error_set(
+          error,
+          "\"%.64s\" in the %s of a winner of %.100s must be null, a boolean, a number or a string",
+          name, what, kernel);
   return true;
 }
 
@@ -68,24 +74,25 @@ static bool key_is_complete(const struct release_entry *entry, struct error *err
     return false;
   for (size_t i = 0; i < entry->n_key_names; i++)
     if (!json_object_get(entry->key, entry->key_names[i]))
-      return error_set(error, "the key of a winner of %.100s lacks its member \"%.64s\"", entry->name,
-                       entry->key_names[i]);
+      return error_set(error, "the key of a winner of %.100s lacks its member \"%.64s\"",
+                       entry->name, entry->key_names[i]);
   if (json_object_size(entry->key) != entry->n_key_names)
-    return error_set(error, "the key of a winner of %.100s has %zu members; the kernel's has %zu", entry->name,
-                     json_object_size(entry->key), entry->n_key_names);
+    return error_set(error, "the key of a winner of %.100s has %zu members; the kernel's has %zu",
+                     entry->name, json_object_size(entry->key), entry->n_key_names);
   return true;
 }
 
 static bool ms_is_possible(const struct release_entry *entry, struct error *error) {
   if (entry->n_ms != 0 && entry->n_ms != 1 && entry->n_ms != RELEASE_MS_MAX)
-    return error_set(error, "a winner of %.100s has %zu times; 0, 1 or %d are possible", entry->name, entry->n_ms,
-                     RELEASE_MS_MAX);
+    return error_set(error, "a winner of %.100s has %zu times; 0, 1 or %d are possible",
+                     entry->name, entry->n_ms, RELEASE_MS_MAX);
   for (size_t i = 0; i < entry->n_ms; i++)
     if (!isfinite(entry->ms[i]) || entry->ms[i] <= 0)
-      return error_set(error, "a winner of %.100s takes %g ms; a time is finite and above 0", entry->name,
-                       entry->ms[i]);
+      return error_set(error, "a winner of %.100s takes %g ms; a time is finite and above 0",
+                       entry->name, entry->ms[i]);
   if (entry->job < 0)
-    return error_set(error, "a winner of %.100s is of job %lld; ids are 1 or more", entry->name, (long long)entry->job);
+    return error_set(error, "a winner of %.100s is of job %lld; ids are 1 or more", entry->name,
+                     (long long)entry->job);
   return true;
 }
 
@@ -113,14 +120,18 @@ static char *config_text(const struct release_entry *entry) {
   return json_canonical(config);
 }
 
-bool release_builder_add(struct release_builder *builder, const struct release_entry *entry, struct error *error) {
+bool release_builder_add(struct release_builder *builder, const struct release_entry *entry,
+                         struct error *error) {
   if (!entry->name[0])
     return error_set(error, "a kernel without a name has no place in a release");
-  if (!key_is_complete(entry, error) || !object_is_flat(entry->config, "config", entry->name, error) ||
-      !object_is_flat(entry->provenance, "provenance", entry->name, error) || !ms_is_possible(entry, error))
+  if (!key_is_complete(entry, error) ||
+      !object_is_flat(entry->config, "config", entry->name, error) ||
+      !object_is_flat(entry->provenance, "provenance", entry->name, error) ||
+      !ms_is_possible(entry, error))
     return false;
   if (!json_is_string(json_object_get(entry->provenance, "origin")))
-    return error_set(error, "the provenance of a winner of %.100s lacks its \"origin\"", entry->name);
+    return error_set(error, "the provenance of a winner of %.100s lacks its \"origin\"",
+                     entry->name);
   if (entry->has_ordinal && entry->ordinal > INT64_MAX)
     return error_set(error, "a winner of %.100s has an ordinal above 2^63", entry->name);
   GROW(builder->entries, builder->n, builder->capacity);
@@ -139,7 +150,8 @@ bool release_builder_add(struct release_builder *builder, const struct release_e
 }
 
 static int entries_compare(const void *a, const void *b) {
-  const struct entry *left = *(const struct entry *const *)a, *right = *(const struct entry *const *)b;
+  const struct entry *left = *(const struct entry *const *)a,
+                     *right = *(const struct entry *const *)b;
   int order = strcmp(left->name, right->name);
   if (!order)
     order = memcmp(left->kernel.bytes, right->kernel.bytes, DIGEST_SIZE);
@@ -147,7 +159,8 @@ static int entries_compare(const void *a, const void *b) {
 }
 
 static bool same_kernel(const struct entry *a, const struct entry *b) {
-  return memcmp(a->kernel.bytes, b->kernel.bytes, DIGEST_SIZE) == 0 && strcmp(a->name, b->name) == 0;
+  return memcmp(a->kernel.bytes, b->kernel.bytes, DIGEST_SIZE) == 0 &&
+         strcmp(a->name, b->name) == 0;
 }
 
 static bool entries_agree(const struct entry *const *sorted, size_t n, struct error *error) {
@@ -156,11 +169,13 @@ static bool entries_agree(const struct entry *const *sorted, size_t n, struct er
     if (!same_kernel(one, other))
       continue;
     if (strcmp(one->key_names, other->key_names) != 0)
-      return error_set(error, "winners of %.100s have keys %.150s and %.150s: a kernel has one list of names",
-                       one->name, one->key_names, other->key_names);
+      return error_set(
+          error, "winners of %.100s have keys %.150s and %.150s: a kernel has one list of names",
+          one->name, one->key_names, other->key_names);
     if (strcmp(one->key, other->key) == 0)
-      return error_set(error, "two winners for kernel %.100s and key %.300s: a release has one for each key", one->name,
-                       one->key);
+      return error_set(
+          error, "two winners for kernel %.100s and key %.300s: a release has one for each key",
+          one->name, one->key);
   }
   return true;
 }
@@ -187,7 +202,8 @@ static void texts_settle(struct texts *texts) {
 }
 
 static size_t texts_find(const struct texts *texts, const char *text) {
-  const char **found = bsearch(&text, texts->sorted, texts->n, sizeof *texts->sorted, texts_compare);
+  const char **found =
+      bsearch(&text, texts->sorted, texts->n, sizeof *texts->sorted, texts_compare);
   return (size_t)(found - texts->sorted);
 }
 
@@ -219,7 +235,8 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
   texts_settle(&provenance);
   fputs_unlocked("{\"configs\":[", out);
   texts_write(out, &configs);
-  fprintf(out, "],\"kernel\":\"%s\",\"key\":%s,\"name\":", digest_format(&entries[0]->kernel, digest),
+  fprintf(out,
+          "],\"kernel\":\"%s\",\"key\":%s,\"name\":", digest_format(&entries[0]->kernel, digest),
           entries[0]->key_names);
   json_canonical_write_string(out, entries[0]->name);
   fputs_unlocked(",\"provenance\":[", out);
@@ -234,7 +251,8 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
   fputs_unlocked("]}", out);
 }
 
-static char *bytes_write(const struct release_builder *builder, const struct entry *const *sorted, size_t *ret_size) {
+static char *bytes_write(const struct release_builder *builder, const struct entry *const *sorted,
+                         size_t *ret_size) {
   char *bytes = NULL;
   cleanup_json json_t *environment = environment_to_json(&builder->environment);
   FILE *out = open_memstream(&bytes, ret_size);
@@ -249,14 +267,16 @@ static char *bytes_write(const struct release_builder *builder, const struct ent
       putc_unlocked(',', out);
     kernel_write(out, sorted + first, end - first);
   }
-  fputs_unlocked(builder->regime == REGIME_WARM ? "],\"regime\":\"warm\",\"tag\":" : "],\"tag\":", out);
+  fputs_unlocked(builder->regime == REGIME_WARM ? "],\"regime\":\"warm\",\"tag\":" : "],\"tag\":",
+                 out);
   json_canonical_write_string(out, builder->tag);
   fputs_unlocked(",\"version\":2}", out);
   ALWAYS(fclose(out) == 0);
   return bytes;
 }
 
-bool release_builder_finish(const struct release_builder *builder, struct release **ret_release, struct error *error) {
+bool release_builder_finish(const struct release_builder *builder, struct release **ret_release,
+                            struct error *error) {
   if (!builder->n)
     return error_set(error, "a release holds at least one winner");
   cleanup_free const struct entry **sorted = xcalloc(builder->n, sizeof(struct entry *));

@@ -1,6 +1,7 @@
 /* Making a release: winners in any order, canonical bytes out.
  *
- * Memory: the builder copies what it is given (JSON values by reference). Threads: one to a builder. */
+ * Memory: the builder copies what it is given (JSON values by reference). Threads: one to a
+ * builder. */
 #ifndef WAVETUNE_COMMON_CACHE_RELEASE_BUILD_H
 #define WAVETUNE_COMMON_CACHE_RELEASE_BUILD_H
 
@@ -24,19 +25,20 @@ struct release_entry {
 };
 
 struct release_builder;
-must_check struct release_builder *release_builder_new(const struct environment *environment, const char *tag,
-                                                       enum regime regime);
+must_check struct release_builder *release_builder_new(const struct environment *environment,
+                                                       const char *tag, enum regime regime);
 void release_builder_free(struct release_builder *builder);
 DEFINE_CLEANUP(struct release_builder *, cleanup_release_builder_free, release_builder_free)
 #define cleanup_release_builder __attribute__((cleanup(cleanup_release_builder_free)))
 
-/* Refuses what a release cannot hold: nested or missing key members, an empty name, a provenance without origin. */
-must_check bool release_builder_add(struct release_builder *builder, const struct release_entry *entry,
-                                    struct error *error);
+/* Refuses what a release cannot hold: nested or missing key members, an empty name, a provenance
+ * without origin. */
+must_check bool release_builder_add(struct release_builder *builder,
+                                    const struct release_entry *entry, struct error *error);
 
-/* Two winners for one (name, kernel, key) are an error. At least one winner. The result is what release_parse makes of
- * the bytes. */
-must_check bool release_builder_finish(const struct release_builder *builder, struct release **ret_release,
-                                       struct error *error);
+/* Two winners for one (name, kernel, key) are an error. At least one winner. The result is what
+ * release_parse makes of the bytes. */
+must_check bool release_builder_finish(const struct release_builder *builder,
+                                       struct release **ret_release, struct error *error);
 
 #endif

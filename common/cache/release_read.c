@@ -1,12 +1,14 @@
 /* Reading a release: one pass over its bytes, where they stand.
  *
- * A DOM is no way to do it: to make values of 50,000 winners takes jansson ten times as long as all of this. So the
- * places and the punctuation, which are the same in every release, are followed here, and winners are read in place.
- * Objects (environment, configs, provenance) and strings that are not plain ASCII are jansson's.
+ * A DOM is no way to do it: to make values of 50,000 winners takes jansson ten times as long as all
+ * of this. So the places and the punctuation, which are the same in every release, are followed
+ * here, and winners are read in place. Objects (environment, configs, provenance) and strings that
+ * are not plain ASCII are jansson's.
  *
- * Whoever knows the digest needs to know no more than that what was hashed is what is read: all text is JSON as jansson
- * reads it, without white space between the parts of a winner, each member once, all members known. Whoever signs a
- * release, or gets it from a file, has each part written again by json_canonical too, and compared.
+ * Whoever knows the digest needs to know no more than that what was hashed is what is read: all
+ * text is JSON as jansson reads it, without white space between the parts of a winner, each member
+ * once, all members known. Whoever signs a release, or gets it from a file, has each part written
+ * again by json_canonical too, and compared.
  *
  * Memory: the release owns its bytes and what it points to. Threads: any. */
 #include "common/cache/release.h"
@@ -17,8 +19,8 @@
 
 #define KNOWN_CONFIGS 4096
 
-/* Scanning. The text ends with a NUL, which is not part of it and which no scan passes. What returns false leaves `at`
- * where it was wrong. */
+/* Scanning. The text ends with a NUL, which is not part of it and which no scan passes. What
+ * returns false leaves `at` where it was wrong. */
 
 struct scan {
   const char *begin, *at, *end; /* *end is NUL */
@@ -35,9 +37,11 @@ struct scalar {
   bool has_escapes;
 };
 
-static bool scan_refuse(const struct scan *scan, const char *pointer, const char *expected, struct error *error) {
+static bool scan_refuse(const struct scan *scan, const char *pointer, const char *expected,
+                        struct error *error) {
   return error_at(error, pointer,
-                  "the release is not canonical at byte %zu: %s was expected there; take the bytes as the server made "
+                  "the release is not canonical at byte %zu: %s was expected there; take the bytes "
+                  "as the server made "
                   "them",
                   (size_t)(scan->at - scan->begin), expected);
 }
@@ -99,7 +103,8 @@ static char *scalar_text(const struct scalar *scalar) {
     return xstrndup(scalar->text, scalar->size);
   cleanup_json json_t *json = NULL;
   struct error ignored;
-  ALWAYS(json_parse(scalar->text - 1, scalar->size + 2, &json, &ignored)); /* with its quotes; it was scanned */
+  ALWAYS(json_parse(scalar->text - 1, scalar->size + 2, &json,
+                    &ignored)); /* with its quotes; it was scanned */
   return xstrdup(json_string_value(json));
 }
 
@@ -155,7 +160,8 @@ static bool scan_number(struct scan *scan, struct scalar *ret) {
 static bool scan_count(struct scan *scan, int64_t max, int64_t *ret) {
   struct scalar scalar;
   const char *begin = scan->at;
-  if (*begin != '-' && scan_number(scan, &scalar) && scalar.type == VALUE_INT && scalar.integer <= max) {
+  if (*begin != '-' && scan_number(scan, &scalar) && scalar.type == VALUE_INT &&
+      scalar.integer <= max) {
     *ret = scalar.integer;
     return true;
   }
@@ -232,7 +238,8 @@ static bool expect(struct reader *reader, const char *literal, const char *point
 }
 
 /* ',' goes on, `close` ends the array. */
-static bool array_goes_on(struct reader *reader, char close, const char *pointer, bool *ret_goes_on) {
+static bool array_goes_on(struct reader *reader, char close, const char *pointer,
+                          bool *ret_goes_on) {
   if (scan_character(&reader->scan, ',')) {
     *ret_goes_on = true;
     return true;
@@ -245,10 +252,10 @@ static bool array_goes_on(struct reader *reader, char close, const char *pointer
   return true;
 }
 
-/* Whether a part of the text, which is JSON, is written as json_canonical writes it; true of all where that is not asked.
- * `json` is what it reads as, or NULL. */
-static bool text_is_canonical(struct reader *reader, const char *text, size_t size, const json_t *json,
-                              const char *pointer) {
+/* Whether a part of the text, which is JSON, is written as json_canonical writes it; true of all
+ * where that is not asked. `json` is what it reads as, or NULL. */
+static bool text_is_canonical(struct reader *reader, const char *text, size_t size,
+                              const json_t *json, const char *pointer) {
   cleanup_json json_t *parsed = NULL;
   struct error ignored;
   if (!reader->is_strict)
@@ -295,8 +302,8 @@ static bool digest_read(struct reader *reader, const char *pointer, struct diges
       return true;
   }
   reader->scan.at = begin;
-  return scan_refuse(&reader->scan, pointer, "\"sha256:\" and 64 lower-case hexadecimal digits in quotes",
-                     reader->error);
+  return scan_refuse(&reader->scan, pointer,
+                     "\"sha256:\" and 64 lower-case hexadecimal digits in quotes", reader->error);
 }
 
 static bool object_read(struct reader *reader, const char *pointer, json_t **ret) {
@@ -345,29 +352,33 @@ static bool environment_read(struct reader *reader) {
 }
 
 /* Elements of a list that is sorted by canonical text, each there once. */
-static bool is_after(struct reader *reader, const char *former, size_t former_size, const char *text, size_t size,
-                     const char *pointer) {
+static bool is_after(struct reader *reader, const char *former, size_t former_size,
+                     const char *text, size_t size, const char *pointer) {
   int order = memcmp(former, text, former_size < size ? former_size : size);
   if (order < 0 || (order == 0 && former_size < size))
     return true;
   return error_at(reader->error, pointer, "%s; take the bytes as the server made them",
-                  order == 0 && former_size == size ? "it is there twice" : "it is not in the canonical order");
+                  order == 0 && former_size == size ? "it is there twice"
+                                                    : "it is not in the canonical order");
 }
 
-/* Kernels have configs in common: their space's, or those of one decorator. What was read once is not read again. */
+/* Kernels have configs in common: their space's, or those of one decorator. What was read once is
+ * not read again. */
 static bool values_read(struct reader *reader, const char *pointer, struct release_config *config) {
   char at[JSON_POINTER_SIZE];
   struct scan ahead = reader->scan;
   struct known_config *known = NULL;
   if (scan_object(&ahead, &config->text, &config->text_size)) {
     known = &reader->known[text_hash(config->text, config->text_size) % KNOWN_CONFIGS];
-    if (known->text && known->size == config->text_size && memcmp(known->text, config->text, known->size) == 0) {
+    if (known->text && known->size == config->text_size &&
+        memcmp(known->text, config->text, known->size) == 0) {
       config->values = json_incref(known->values);
       reader->scan = ahead;
       return true;
     }
   }
-  if (!flat_object_read(reader, json_pointer_member(at, sizeof at, pointer, "values"), &config->values))
+  if (!flat_object_read(reader, json_pointer_member(at, sizeof at, pointer, "values"),
+                        &config->values))
     return false;
   if (known)
     *known = (struct known_config){config->text, config->text_size, config->values};
@@ -381,11 +392,12 @@ static bool config_read(struct reader *reader, const char *pointer, struct relea
   config->has_ordinal = scan_literal(scan, "{\"ordinal\":");
   if (config->has_ordinal) {
     if (!scan_count(scan, INT64_MAX, &ordinal))
-      return scan_refuse(scan, json_pointer_member(at, sizeof at, pointer, "ordinal"), "a number from 0",
-                         reader->error);
+      return scan_refuse(scan, json_pointer_member(at, sizeof at, pointer, "ordinal"),
+                         "a number from 0", reader->error);
     config->ordinal = (uint64_t)ordinal;
     if (!expect(reader, ",\"space\":", pointer) ||
-        !digest_read(reader, json_pointer_member(at, sizeof at, pointer, "space"), &config->space) ||
+        !digest_read(reader, json_pointer_member(at, sizeof at, pointer, "space"),
+                     &config->space) ||
         !expect(reader, ",\"values\":", pointer))
       return false;
   } else if (!expect(reader, "{\"values\":", pointer)) {
@@ -394,7 +406,8 @@ static bool config_read(struct reader *reader, const char *pointer, struct relea
   return values_read(reader, pointer, config) && expect(reader, "}", pointer);
 }
 
-static bool configs_read(struct reader *reader, const char *kernel_at, struct release_kernel *kernel) {
+static bool configs_read(struct reader *reader, const char *kernel_at,
+                         struct release_kernel *kernel) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
   size_t capacity = 0, former_size = 0;
   const char *former = NULL;
@@ -426,13 +439,16 @@ static bool provenance_check(struct reader *reader, const json_t *provenance, co
   for (size_t i = 0; i < ARRAY_LENGTH(origins); i++)
     is_known = is_known || string_equal(origin, origins[i]);
   if (!is_known)
-    return error_at(reader->error, pointer, "\"origin\" must be \"tuned\", \"pinned\" or \"imported\"");
+    return error_at(reader->error, pointer,
+                    "\"origin\" must be \"tuned\", \"pinned\" or \"imported\"");
   if (build && (!json_is_string(build) || !digest_parse(json_string_value(build), &ignored)))
-    return error_at(reader->error, pointer, "\"build\" must be \"sha256:\" and 64 lower-case hexadecimal digits");
+    return error_at(reader->error, pointer,
+                    "\"build\" must be \"sha256:\" and 64 lower-case hexadecimal digits");
   return true;
 }
 
-static bool provenances_read(struct reader *reader, const char *kernel_at, struct release_kernel *kernel) {
+static bool provenances_read(struct reader *reader, const char *kernel_at,
+                             struct release_kernel *kernel) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
   size_t capacity = 0, former_size = 0;
   const char *former = NULL;
@@ -456,7 +472,8 @@ static bool provenances_read(struct reader *reader, const char *kernel_at, struc
   return true;
 }
 
-static bool key_name_add(struct reader *reader, const char *pointer, struct release_kernel *kernel) {
+static bool key_name_add(struct reader *reader, const char *pointer,
+                         struct release_kernel *kernel) {
   if (kernel->n_key_names == KEY_MEMBERS_MAX)
     return error_at(reader->error, pointer, "a key has at most %d names", KEY_MEMBERS_MAX);
   cleanup_free char *name = text_read(reader, pointer);
@@ -469,7 +486,8 @@ static bool key_name_add(struct reader *reader, const char *pointer, struct rele
   return true;
 }
 
-static bool key_names_read(struct reader *reader, const char *kernel_at, struct release_kernel *kernel) {
+static bool key_names_read(struct reader *reader, const char *kernel_at,
+                           struct release_kernel *kernel) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
   json_pointer_member(in, sizeof in, kernel_at, "key");
   kernel->key_names = xcalloc(KEY_MEMBERS_MAX, sizeof *kernel->key_names);
@@ -517,7 +535,8 @@ static bool winner_ms_read(struct scan *scan, struct release_winner *winner) {
 }
 
 /* What a winner's place takes, where it has something else. */
-static const char *winner_read(struct scan *scan, const struct release_kernel *kernel, struct release_winner *winner) {
+static const char *winner_read(struct scan *scan, const struct release_kernel *kernel,
+                               struct release_winner *winner) {
   int64_t config, provenance;
   if (!scan_character(scan, '['))
     return "'['";
@@ -525,7 +544,8 @@ static const char *winner_read(struct scan *scan, const struct release_kernel *k
     return "an array of scalars, one for each name of the key,";
   if (!scan_character(scan, ',') || !scan_count(scan, (int64_t)kernel->n_configs - 1, &config))
     return "the index of a config";
-  if (!scan_character(scan, ',') || !scan_count(scan, (int64_t)kernel->n_provenance - 1, &provenance))
+  if (!scan_character(scan, ',') ||
+      !scan_count(scan, (int64_t)kernel->n_provenance - 1, &provenance))
     return "the index of a provenance";
   if (!scan_character(scan, ',') || !winner_ms_read(scan, winner))
     return "an array of 0, 1 or 3 milliseconds (floats above 0)";
@@ -539,7 +559,8 @@ static const char *winner_read(struct scan *scan, const struct release_kernel *k
 }
 
 /* Pointers are made only for what is refused: there are many winners. */
-static bool winners_read(struct reader *reader, const char *kernel_at, struct release_kernel *kernel) {
+static bool winners_read(struct reader *reader, const char *kernel_at,
+                         struct release_kernel *kernel) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
   size_t capacity = 0;
   json_pointer_member(in, sizeof in, kernel_at, "winners");
@@ -551,9 +572,10 @@ static bool winners_read(struct reader *reader, const char *kernel_at, struct re
 
     const char *begin = reader->scan.at, *expected = winner_read(&reader->scan, kernel, winner);
     if (expected)
-      return scan_refuse(&reader->scan, json_pointer_index(at, sizeof at, in, index), expected, reader->error);
-    if (reader->is_strict && !text_is_canonical(reader, begin, (size_t)(reader->scan.at - begin), NULL,
-                                                json_pointer_index(at, sizeof at, in, index)))
+      return scan_refuse(&reader->scan, json_pointer_index(at, sizeof at, in, index), expected,
+                         reader->error);
+    if (reader->is_strict && !text_is_canonical(reader, begin, (size_t)(reader->scan.at - begin),
+                                                NULL, json_pointer_index(at, sizeof at, in, index)))
       return false;
 
     int order = index ? release_winner_compare(winner - 1, winner) : -1;
@@ -570,19 +592,22 @@ static bool winners_read(struct reader *reader, const char *kernel_at, struct re
   return true;
 }
 
-/* What no winner names would make two releases of the same winners. `array` and `one`: how it is called. */
-static bool all_are_used(struct reader *reader, const char *kernel_at, const bool *used, size_t n, const char *array,
-                         const char *one) {
+/* What no winner names would make two releases of the same winners. `array` and `one`: how it is
+ * called. */
+static bool all_are_used(struct reader *reader, const char *kernel_at, const bool *used, size_t n,
+                         const char *array, const char *one) {
   char at[JSON_POINTER_SIZE], in[JSON_POINTER_SIZE];
   for (size_t i = 0; i < n; i++)
     if (!used[i])
       return error_at(reader->error,
-                      json_pointer_index(at, sizeof at, json_pointer_member(in, sizeof in, kernel_at, array), i),
+                      json_pointer_index(at, sizeof at,
+                                         json_pointer_member(in, sizeof in, kernel_at, array), i),
                       "no winner has this %s; take the bytes as the server made them", one);
   return true;
 }
 
-static bool kernel_is_used(struct reader *reader, const char *kernel_at, const struct release_kernel *kernel) {
+static bool kernel_is_used(struct reader *reader, const char *kernel_at,
+                           const struct release_kernel *kernel) {
   cleanup_free bool *configs = xcalloc(kernel->n_configs, sizeof *configs);
   cleanup_free bool *provenance = xcalloc(kernel->n_provenance, sizeof *provenance);
   for (size_t i = 0; i < kernel->n_winners; i++) {
@@ -590,20 +615,24 @@ static bool kernel_is_used(struct reader *reader, const char *kernel_at, const s
     provenance[kernel->winners[i].provenance] = true;
   }
   return all_are_used(reader, kernel_at, configs, kernel->n_configs, "configs", "config") &&
-         all_are_used(reader, kernel_at, provenance, kernel->n_provenance, "provenance", "provenance");
+         all_are_used(reader, kernel_at, provenance, kernel->n_provenance, "provenance",
+                      "provenance");
 }
 
 static bool kernel_read(struct reader *reader, const char *pointer, struct release_kernel *kernel) {
   char at[JSON_POINTER_SIZE];
   return expect(reader, "{\"configs\":[", pointer) && configs_read(reader, pointer, kernel) &&
          expect(reader, ",\"kernel\":", pointer) &&
-         digest_read(reader, json_pointer_member(at, sizeof at, pointer, "kernel"), &kernel->hash) &&
+         digest_read(reader, json_pointer_member(at, sizeof at, pointer, "kernel"),
+                     &kernel->hash) &&
          expect(reader, ",\"key\":[", pointer) && key_names_read(reader, pointer, kernel) &&
          expect(reader, ",\"name\":", pointer) &&
-         (kernel->name = text_read(reader, json_pointer_member(at, sizeof at, pointer, "name"))) != NULL &&
-         expect(reader, ",\"provenance\":[", pointer) && provenances_read(reader, pointer, kernel) &&
-         expect(reader, ",\"winners\":[", pointer) && winners_read(reader, pointer, kernel) &&
-         expect(reader, "}", pointer) && kernel_is_used(reader, pointer, kernel);
+         (kernel->name = text_read(reader, json_pointer_member(at, sizeof at, pointer, "name"))) !=
+             NULL &&
+         expect(reader, ",\"provenance\":[", pointer) &&
+         provenances_read(reader, pointer, kernel) && expect(reader, ",\"winners\":[", pointer) &&
+         winners_read(reader, pointer, kernel) && expect(reader, "}", pointer) &&
+         kernel_is_used(reader, pointer, kernel);
 }
 
 static bool kernels_read(struct reader *reader) {
@@ -618,9 +647,9 @@ static bool kernels_read(struct reader *reader) {
     if (!kernel_read(reader, at, kernel))
       return false;
     if (release->n_kernels > 1 && release_kernel_compare(kernel - 1, kernel) >= 0)
-      return error_at(
-          reader->error, at,
-          "kernels are not sorted by name and hash, each there once; take the bytes as the server made them");
+      return error_at(reader->error, at,
+                      "kernels are not sorted by name and hash, each there once; take the bytes as "
+                      "the server made them");
     if (!array_goes_on(reader, ']', "/kernels", &goes_on))
       return false;
   }
@@ -633,8 +662,9 @@ static bool version_check(struct reader *reader) {
   bool is_first = scan_literal(&reader->scan, ",\"tag\":");
   reader->scan.at = at;
   if (is_first)
-    return error_at(reader->error, "/version",
-                    "the release is of a version that is no longer read; publish the channel again");
+    return error_at(
+        reader->error, "/version",
+        "the release is of a version that is no longer read; publish the channel again");
   return true;
 }
 
@@ -649,14 +679,16 @@ static void regime_read(struct reader *reader) {
 
 static bool tag_read(struct reader *reader) {
   regime_read(reader);
-  return expect(reader, ",\"tag\":", "") && (reader->release->tag = text_read(reader, "/tag")) != NULL;
+  return expect(reader, ",\"tag\":", "") &&
+         (reader->release->tag = text_read(reader, "/tag")) != NULL;
 }
 
 static bool release_read(struct reader *reader) {
-  return expect(reader, "{\"environment\":", "") && environment_read(reader) && version_check(reader) &&
-         expect(reader, ",\"kernels\":[", "") && kernels_read(reader) && tag_read(reader) &&
-         expect(reader, ",\"version\":2}", "/version") &&
-         (reader->scan.at == reader->scan.end || scan_refuse(&reader->scan, "", "the end", reader->error));
+  return expect(reader, "{\"environment\":", "") && environment_read(reader) &&
+         version_check(reader) && expect(reader, ",\"kernels\":[", "") && kernels_read(reader) &&
+         tag_read(reader) && expect(reader, ",\"version\":2}", "/version") &&
+         (reader->scan.at == reader->scan.end ||
+          scan_refuse(&reader->scan, "", "the end", reader->error));
 }
 
 static bool bytes_take(char **bytes, size_t size, const struct digest *digest, bool is_strict,
@@ -674,15 +706,17 @@ static bool bytes_take(char **bytes, size_t size, const struct digest *digest, b
 
 static bool size_check(size_t size, struct error *error) {
   return size <= RELEASE_SIZE_MAX ||
-         error_set(error, "the release has %zu bytes; at most %zu are read", size, RELEASE_SIZE_MAX);
+         error_set(error, "the release has %zu bytes; at most %zu are read", size,
+                   RELEASE_SIZE_MAX);
 }
 
-bool release_take(char **bytes, size_t size, const struct digest *digest, struct release **ret_release,
-                  struct error *error) {
+bool release_take(char **bytes, size_t size, const struct digest *digest,
+                  struct release **ret_release, struct error *error) {
   return size_check(size, error) && bytes_take(bytes, size, digest, false, ret_release, error);
 }
 
-bool release_parse(const char *bytes, size_t size, struct release **ret_release, struct error *error) {
+bool release_parse(const char *bytes, size_t size, struct release **ret_release,
+                   struct error *error) {
   if (!size_check(size, error))
     return false;
   cleanup_free char *copy = xmalloc(size + 1);
@@ -728,7 +762,8 @@ void release_key_values_release(const struct release_kernel *kernel, struct valu
       free((char *)values[i].string);
 }
 
-json_t *release_key_object(const struct release_kernel *kernel, const struct release_winner *winner) {
+json_t *release_key_object(const struct release_kernel *kernel,
+                           const struct release_winner *winner) {
   struct value values[KEY_MEMBERS_MAX];
   json_t *object = json_object();
   release_key_values(kernel, winner, values);

@@ -1,6 +1,7 @@
 /* Ed25519 through OpenSSL's EVP: making and reading key files, signing, verifying.
  *
- * Memory: keys own their OpenSSL objects; what was read of a private key is wiped. Threads: as the header says. */
+ * Memory: keys own their OpenSSL objects; what was read of a private key is wiped. Threads: as the
+ * header says. */
 #include "common/cache/signing_key.h"
 
 #include <dirent.h>
@@ -41,7 +42,8 @@ static bool file_create(const char *path, BIO *from, mode_t mode, struct error *
   long size = BIO_get_mem_data(from, &bytes);
   cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0 && errno == EEXIST)
-    return error_set(error, "%s is there already; a key is never written over, name another file", path);
+    return error_set(error, "%s is there already; a key is never written over, name another file",
+                     path);
   if (fd < 0)
     return error_set(error, "cannot create %s: %s", path, strerror(errno));
   if (fd_write_all(fd, bytes, (size_t)size) && fsync(fd) == 0 && folder_sync(path))
@@ -72,7 +74,8 @@ bool signing_key_create(const char *path, struct signing_key *ret, struct error 
 }
 
 /* The PEM's first block is what the file is; a second one is refused rather than left out. */
-static bool pem_kind(const char *path, const char *text, size_t size, char kind[64], struct error *error) {
+static bool pem_kind(const char *path, const char *text, size_t size, char kind[64],
+                     struct error *error) {
   cleanup_bio BIO *bio = BIO_new_mem_buf(text, (int)size);
   ALWAYS(bio != NULL);
   for (int n = 0;; n++) {
@@ -93,7 +96,8 @@ static bool pem_kind(const char *path, const char *text, size_t size, char kind[
     OPENSSL_free(header);
     OPENSSL_free(data);
     if (n == 1)
-      return error_set(error, "%s holds more than one PEM block; give each key a file of its own", path);
+      return error_set(error, "%s holds more than one PEM block; give each key a file of its own",
+                       path);
   }
 }
 
@@ -102,8 +106,8 @@ static int no_passphrase(char *buffer, int size, int is_writing, void *context) 
   return -1;
 }
 
-static bool key_parse(const char *path, const char *text, size_t size, bool is_private, struct signing_key *ret,
-                      struct error *error) {
+static bool key_parse(const char *path, const char *text, size_t size, bool is_private,
+                      struct signing_key *ret, struct error *error) {
   cleanup_bio BIO *bio = BIO_new_mem_buf(text, (int)size);
   ALWAYS(bio != NULL);
   cleanup_signing_key struct signing_key key = {.is_private = is_private};
@@ -115,8 +119,9 @@ static bool key_parse(const char *path, const char *text, size_t size, bool is_p
   if (!EVP_PKEY_is_a(key.pkey, "ED25519")) {
     const char *type = EVP_PKEY_get0_type_name(key.pkey);
     return error_set(error,
-                     "%s is a key of type %s, and signatures here are Ed25519; `wavetune key new FILE` makes one", path,
-                     type ? type : "unknown");
+                     "%s is a key of type %s, and signatures here are Ed25519; `wavetune key new "
+                     "FILE` makes one",
+                     path, type ? type : "unknown");
   }
   key.id = id_of(key.pkey);
   *ret = key;
@@ -124,8 +129,8 @@ static bool key_parse(const char *path, const char *text, size_t size, bool is_p
   return true;
 }
 
-static bool text_read_key(const char *path, const char *text, size_t size, bool only_public, struct signing_key *ret,
-                          struct error *error) {
+static bool text_read_key(const char *path, const char *text, size_t size, bool only_public,
+                          struct signing_key *ret, struct error *error) {
   char kind[64];
   if (!pem_kind(path, text, size, kind, error))
     return false;
@@ -133,20 +138,25 @@ static bool text_read_key(const char *path, const char *text, size_t size, bool 
   if (is_public)
     return key_parse(path, text, size, false, ret, error);
   if (string_equal(kind, "ENCRYPTED PRIVATE KEY"))
-    return error_set(error,
-                     "%s is encrypted with a passphrase, which nobody is there to type; `openssl pkey -in %s` "
-                     "writes it without",
-                     path, path);
+    return error_set(
+        error,
+        "%s is encrypted with a passphrase, which nobody is there to type; `openssl pkey -in %s` "
+        "writes it without",
+        path, path);
   if (!string_equal(kind, "PRIVATE KEY"))
-    return error_set(error, "%s is a PEM file of \"%s\", not an Ed25519 key (\"PRIVATE KEY\" or \"PUBLIC KEY\")", path,
-                     kind);
+    return error_set(
+        error, "%s is a PEM file of \"%s\", not an Ed25519 key (\"PRIVATE KEY\" or \"PUBLIC KEY\")",
+        path, kind);
   if (only_public)
-    return error_set(error, "%s is a private key, which belongs to the publisher alone; give the public one, %s.pub",
-                     path, path);
+    return error_set(
+        error,
+        "%s is a private key, which belongs to the publisher alone; give the public one, %s.pub",
+        path, path);
   return file_is_private(path, false, error) && key_parse(path, text, size, true, ret, error);
 }
 
-static bool key_read(const char *path, bool only_public, struct signing_key *ret, struct error *error) {
+static bool key_read(const char *path, bool only_public, struct signing_key *ret,
+                     struct error *error) {
   cleanup_free char *text = NULL;
   size_t size;
   if (!file_read(path, KEY_FILE_MAX, &text, &size, error))
@@ -210,7 +220,8 @@ bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error 
   return is_good;
 }
 
-bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, size_t n, struct error *error) {
+bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, size_t n,
+                          struct error *error) {
   const char *more = getenv("WAVETUNE_TRUSTED_KEYS");
   for (size_t i = 0; i < n; i++)
     if (!trusted_keys_add(keys, paths[i], error))
@@ -224,7 +235,8 @@ bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, s
   return true;
 }
 
-const struct signing_key *trusted_keys_find(const struct trusted_keys *keys, const struct digest *id) {
+const struct signing_key *trusted_keys_find(const struct trusted_keys *keys,
+                                            const struct digest *id) {
   for (size_t i = 0; i < keys->n; i++)
     if (digest_equal(&keys->all[i].id, id))
       return &keys->all[i];
@@ -242,42 +254,51 @@ bool signing_key_of_public_text(const char *text, struct signing_key *ret, struc
   uint8_t raw[PUBLIC_KEY_TEXT_SIZE];
   char again[PUBLIC_KEY_TEXT_SIZE];
   bool is_key = strlen(text) == PUBLIC_KEY_TEXT_SIZE - 1 &&
-                EVP_DecodeBlock(raw, (const unsigned char *)text, PUBLIC_KEY_TEXT_SIZE - 1) == PUBLIC_SIZE + 1;
+                EVP_DecodeBlock(raw, (const unsigned char *)text, PUBLIC_KEY_TEXT_SIZE - 1) ==
+                    PUBLIC_SIZE + 1;
   if (is_key) { /* one text to each key, as of signatures */
     EVP_EncodeBlock((unsigned char *)again, raw, PUBLIC_SIZE);
     is_key = strcmp(text, again) == 0;
   }
   if (!is_key)
     return error_set(error, "this is no public key: it must be base64 of %d bytes", PUBLIC_SIZE);
-  struct signing_key key = {.pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, PUBLIC_SIZE),
-                            .id = digest_of(raw, PUBLIC_SIZE)};
+  struct signing_key key = {
+      .pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, PUBLIC_SIZE),
+      .id = digest_of(raw, PUBLIC_SIZE)};
   ALWAYS(key.pkey != NULL);
   *ret = key;
   return true;
 }
 
-void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size, char text[SIGNATURE_TEXT_SIZE]) {
+void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size,
+                      char text[SIGNATURE_TEXT_SIZE]) {
   uint8_t signature[SIGNATURE_SIZE];
   size_t signature_size = sizeof signature;
   cleanup_context EVP_MD_CTX *context = EVP_MD_CTX_new();
-  ALWAYS(context && key->is_private && EVP_DigestSignInit(context, NULL, NULL, NULL, key->pkey) == 1 &&
-         EVP_DigestSign(context, signature, &signature_size, bytes, size) == 1 && signature_size == sizeof signature);
-  ALWAYS(EVP_EncodeBlock((unsigned char *)text, signature, sizeof signature) == SIGNATURE_TEXT_SIZE - 1);
+  ALWAYS(context && key->is_private &&
+         EVP_DigestSignInit(context, NULL, NULL, NULL, key->pkey) == 1 &&
+         EVP_DigestSign(context, signature, &signature_size, bytes, size) == 1 &&
+         signature_size == sizeof signature);
+  ALWAYS(EVP_EncodeBlock((unsigned char *)text, signature, sizeof signature) ==
+         SIGNATURE_TEXT_SIZE - 1);
 }
 
-/* EVP_DecodeBlock takes white space and loose padding bits; only the one text that encoding gives is accepted. */
+/* EVP_DecodeBlock takes white space and loose padding bits; only the one text that encoding gives
+ * is accepted. */
 static bool signature_decode(const char *text, uint8_t signature[SIGNATURE_SIZE]) {
   uint8_t decoded[SIGNATURE_TEXT_SIZE];
   char again[SIGNATURE_TEXT_SIZE];
   if (strlen(text) != SIGNATURE_TEXT_SIZE - 1 ||
-      EVP_DecodeBlock(decoded, (const unsigned char *)text, SIGNATURE_TEXT_SIZE - 1) != SIGNATURE_SIZE + 2)
+      EVP_DecodeBlock(decoded, (const unsigned char *)text, SIGNATURE_TEXT_SIZE - 1) !=
+          SIGNATURE_SIZE + 2)
     return false;
   EVP_EncodeBlock((unsigned char *)again, decoded, SIGNATURE_SIZE);
   memcpy(signature, decoded, SIGNATURE_SIZE);
   return strcmp(text, again) == 0;
 }
 
-bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t size, const char *signature) {
+bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t size,
+                        const char *signature) {
   uint8_t decoded[SIGNATURE_SIZE];
   if (!signature_decode(signature, decoded))
     return false;

@@ -1,7 +1,8 @@
 /* Ed25519 keys and signatures, over OpenSSL: what a publisher signs with and a deployment trusts.
  *
- * Files are PEM as `openssl genpkey -algorithm ed25519` writes them: PKCS#8 for the private key (mode 0600), SubjectPublicKeyInfo
- * for the public one. A key's id is the SHA-256 of the 32 raw bytes of the public key.
+ * Files are PEM as `openssl genpkey -algorithm ed25519` writes them: PKCS#8 for the private key
+ * (mode 0600), SubjectPublicKeyInfo for the public one. A key's id is the SHA-256 of the 32 raw
+ * bytes of the public key.
  *
  * Memory: keys own their OpenSSL objects. Threads: read-only after reading, any thread. */
 #ifndef WAVETUNE_COMMON_CACHE_SIGNING_KEY_H
@@ -22,13 +23,14 @@ struct signing_key {
 /* Makes `path` (private, 0600) and `path`.pub; neither may exist. */
 must_check bool signing_key_create(const char *path, struct signing_key *ret, struct error *error);
 
-/* Reads either kind; anything that is not an Ed25519 key in PEM is refused with what it is. A private key file that group
- * or others can read is refused. */
+/* Reads either kind; anything that is not an Ed25519 key in PEM is refused with what it is. A
+ * private key file that group or others can read is refused. */
 must_check bool signing_key_read(const char *path, struct signing_key *ret, struct error *error);
 void signing_key_release(struct signing_key *key);
 #define cleanup_signing_key __attribute__((cleanup(signing_key_release)))
 
-/* A set of public keys: a file, or a folder whose *.pub files are read (at least one; at most 64). */
+/* A set of public keys: a file, or a folder whose *.pub files are read (at least one; at most
+ * 64). */
 struct trusted_keys {
   size_t n;
   struct signing_key *all;
@@ -38,19 +40,23 @@ must_check bool trusted_keys_add(struct trusted_keys *keys, const char *path, st
 must_check bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, size_t n,
                                      struct error *error);
 /* The key with this id; NULL: it is not among them. */
-const struct signing_key *trusted_keys_find(const struct trusted_keys *keys, const struct digest *id);
+const struct signing_key *trusted_keys_find(const struct trusted_keys *keys,
+                                            const struct digest *id);
 void trusted_keys_release(struct trusted_keys *keys);
 #define cleanup_trusted_keys __attribute__((cleanup(trusted_keys_release)))
 
 /* A public key as base64 of its 32 raw bytes, for whoever has no file of it. */
 #define PUBLIC_KEY_TEXT_SIZE 45
 void signing_key_public_text(const struct signing_key *key, char text[PUBLIC_KEY_TEXT_SIZE]);
-must_check bool signing_key_of_public_text(const char *text, struct signing_key *ret, struct error *error);
+must_check bool signing_key_of_public_text(const char *text, struct signing_key *ret,
+                                           struct error *error);
 
 /* The signature of the bytes, as base64. The key is private. */
-void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size, char text[SIGNATURE_TEXT_SIZE]);
+void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size,
+                      char text[SIGNATURE_TEXT_SIZE]);
 
-/* Whether `signature` (base64) is the key's over the bytes. False for what is no signature at all, too. */
+/* Whether `signature` (base64) is the key's over the bytes. False for what is no signature at all,
+ * too. */
 must_check bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t size,
                                    const char *signature);
 

@@ -3,8 +3,8 @@
 
 #include "common/cache/python_text.h"
 
-static bool bind_part(const char *text, const char *const *names, size_t n_names, struct tuning_key_part *ret,
-                      struct error *error) {
+static bool bind_part(const char *text, const char *const *names, size_t n_names,
+                      struct tuning_key_part *ret, struct error *error) {
   for (size_t i = 0; i < n_names; i++) {
     if (strcmp(text, names[i]) == 0) {
       *ret = (struct tuning_key_part){.member = i};
@@ -26,7 +26,8 @@ static const char *argument_value(const struct kernel *kernel, const char *name)
   return NULL;
 }
 
-static void take_dtypes(const struct function_record *record, const struct kernel *kernel, struct tuning_key *key) {
+static void take_dtypes(const struct function_record *record, const struct kernel *kernel,
+                        struct tuning_key *key) {
   key->dtypes = xcalloc(record->n_dtypes + KERNEL_ARGUMENTS_MAX, sizeof(char *));
   for (size_t i = 0; i < record->n_dtypes; i++)
     key->dtypes[key->n_dtypes++] = xstrdup(record->dtypes[i]);
@@ -36,8 +37,9 @@ static void take_dtypes(const struct function_record *record, const struct kerne
   }
 }
 
-bool tuning_key_bind(const struct function_record *record, const struct kernel *kernel, const char *const *key_names,
-                     size_t n_key_names, struct tuning_key *ret, struct error *error) {
+bool tuning_key_bind(const struct function_record *record, const struct kernel *kernel,
+                     const char *const *key_names, size_t n_key_names, struct tuning_key *ret,
+                     struct error *error) {
   __attribute__((cleanup(tuning_key_release))) struct tuning_key key = {
       .parts = xcalloc(record->n_key_names + 1, sizeof *key.parts)};
   for (size_t i = 0; i < record->n_key_names; i++) {
@@ -45,7 +47,8 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
     const char *value = argument_value(kernel, record->key_names[i]);
     if (!bind_part(record->tuning_key[i], key_names, n_key_names, part, error) &&
         !(value && bind_part(value, key_names, n_key_names, part, error)))
-      return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ", record->key_names[i]);
+      return error_prefix(
+          error, "the value of \"%.60s\" in the function's tuning key: ", record->key_names[i]);
   }
   take_dtypes(record, kernel, &key);
   *ret = key;

@@ -14,8 +14,9 @@ struct ranked {
   uint64_t config;
 };
 
-/* All configs that left early tie where the best leads by enough. Their own ratios break the tie before the ordinals do,
- * so that the HALVING_MAX with the least ratios are as good as all of them. */
+/* All configs that left early tie where the best leads by enough. Their own ratios break the tie
+ * before the ordinals do, so that the HALVING_MAX with the least ratios are as good as all of
+ * them. */
 static int by_rank(const void *a, const void *b) {
   const struct ranked *left = a, *right = b;
   if (left->ratio != right->ratio)
@@ -43,8 +44,8 @@ static double least_ratio(const struct campaign_candidate *candidates, size_t n)
   return isfinite(least) ? least : least_of_all;
 }
 
-size_t finalists_choose(const struct campaign_candidate *candidates, size_t n, const uint64_t *always, size_t n_always,
-                        size_t most, uint64_t *ret) {
+size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
+                        const uint64_t *always, size_t n_always, size_t most, uint64_t *ret) {
   if (n == 0 || most == 0)
     return 0;
 
@@ -93,13 +94,14 @@ static void screen_failed(const struct campaign_facts *facts, const struct campa
 
   step->kind = CAMPAIGN_FAILED;
   if (measured == 0)
-    error_set(
-        &step->reason,
-        "the budget was spent before any config was measured, and opening the kernel took %.3g device-seconds; %s",
-        (double)facts->budget.opening_us * 1e-6, facts->budget_larger_by);
+    error_set(&step->reason,
+              "the budget was spent before any config was measured, and opening the kernel took "
+              "%.3g device-seconds; %s",
+              (double)facts->budget.opening_us * 1e-6, facts->budget_larger_by);
   else
-    error_set(&step->reason, "none of %lld configs was measured correctly (%s)%s%.300s", (long long)measured, counts,
-              race->example ? "; one of them: " : "", race->example ? race->example : "");
+    error_set(&step->reason, "none of %lld configs was measured correctly (%s)%s%.300s",
+              (long long)measured, counts, race->example ? "; one of them: " : "",
+              race->example ? race->example : "");
 }
 
 /* Configs of one lease raced together already. */
@@ -124,18 +126,21 @@ static void after_screen(const struct campaign_facts *facts, struct campaign_ste
     return;
   }
 
-  size_t finalists_max = facts->finalists_max < BUDGET_FINALISTS_MIN ? BUDGET_FINALISTS_MIN : facts->finalists_max;
+  size_t finalists_max =
+      facts->finalists_max < BUDGET_FINALISTS_MIN ? BUDGET_FINALISTS_MIN : facts->finalists_max;
   size_t room = finalists_max > HALVING_MAX ? finalists_max : HALVING_MAX;
   const uint64_t always[FINALISTS_ALWAYS] = {facts->baseline, facts->default_config};
   size_t n_always = facts->has_default ? 2 : 1;
   step->configs = xcalloc(room, sizeof *step->configs);
 
   if (facts->stage == STAGE_SCREEN && !campaign_screen_is_spent(facts)) {
-    size_t n_close = finalists_choose(race->candidates, race->n, NULL, 0, HALVING_MAX, step->configs);
+    size_t n_close =
+        finalists_choose(race->candidates, race->n, NULL, 0, HALVING_MAX, step->configs);
     if (n_close > finalists_max && raced_apart(race, step->configs, n_close)) {
       step->kind = CAMPAIGN_HALVING;
       step->n_processes = 1;
-      step->n_configs = finalists_choose(race->candidates, race->n, always, n_always, HALVING_MAX, step->configs);
+      step->n_configs =
+          finalists_choose(race->candidates, race->n, always, n_always, HALVING_MAX, step->configs);
       return;
     }
   }
@@ -143,7 +148,8 @@ static void after_screen(const struct campaign_facts *facts, struct campaign_ste
   step->kind = CAMPAIGN_FINAL;
   step->n_processes = facts->processes;
   size_t most = budget_finalists(&facts->budget, facts->processes, finalists_max);
-  step->n_configs = finalists_choose(race->candidates, race->n, always, n_always, most, step->configs);
+  step->n_configs =
+      finalists_choose(race->candidates, race->n, always, n_always, most, step->configs);
 }
 
 /* After a final */
@@ -191,22 +197,27 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
     const char *example = facts->final_example;
     step->kind = CAMPAIGN_FAILED;
     if (n == 0)
-      error_set(&step->reason, "no finalist was measured in %lld processes", (long long)step->first_process);
+      error_set(&step->reason, "no finalist was measured in %lld processes",
+                (long long)step->first_process);
     else
-      error_set(&step->reason, "every finalist failed when it was measured again in a fresh process; %s%.300s",
+      error_set(&step->reason,
+                "every finalist failed when it was measured again in a fresh process; %s%.300s",
                 example ? "one of them: " : "its measurements say how", example ? example : "");
     return;
   }
-  step->has_verdict = verdict_decide(samples, n_samples, facts->baseline, facts->seed, &step->verdict, &undecided);
+  step->has_verdict =
+      verdict_decide(samples, n_samples, facts->baseline, facts->seed, &step->verdict, &undecided);
   if (step->has_verdict) {
-    /* Releases skip an ambiguous job, a winner that may be worse than another one is none to build on, and what is kept
-     * out of the equivalence set may be what the next job chooses: another process is worth its time. */
-    bool is_open = !verdict_is_settled(&step->verdict) && may_be_more && budget_pays_process(&facts->budget);
+    /* Releases skip an ambiguous job, a winner that may be worse than another one is none to build
+     * on, and what is kept out of the equivalence set may be what the next job chooses: another
+     * process is worth its time. */
+    bool is_open =
+        !verdict_is_settled(&step->verdict) && may_be_more && budget_pays_process(&facts->budget);
     step->kind = is_open ? CAMPAIGN_FINAL : CAMPAIGN_DONE;
   } else if (!may_be_more) {
     step->kind = CAMPAIGN_FAILED;
-    error_set(&step->reason, "after %lld processes of finals: %.500s", (long long)step->first_process,
-              undecided.message);
+    error_set(&step->reason, "after %lld processes of finals: %.500s",
+              (long long)step->first_process, undecided.message);
   }
 }
 

@@ -1,24 +1,25 @@
-/* A campaign: how one kernel is tuned for one key, from the first measurement to the verdict. A job of the server is one,
- * and so is each key of `wavetune-agent tune`; both ask campaign_next() what follows when a stage has nothing left to
- * measure.
+/* A campaign: how one kernel is tuned for one key, from the first measurement to the verdict. A job
+ * of the server is one, and so is each key of `wavetune-agent tune`; both ask campaign_next() what
+ * follows when a stage has nothing left to measure.
  *
  *     screen ──▶ halving ──▶ final ──▶ done
  *        └──────────────────▲  ▲│
  *                              └┘ one more process
  *
- * Screen: every config once, in one process; of a search every batch that it asks for. The configs that won for similar
- * keys are tried first (common/campaign/warm_start.h). What is measured in one lease is raced together: its ratios to the
- * baseline are of the same minutes.
+ * Screen: every config once, in one process; of a search every batch that it asks for. The configs
+ * that won for similar keys are tried first (common/campaign/warm_start.h). What is measured in one
+ * lease is raced together: its ratios to the baseline are of the same minutes.
  *
- * Halving: only where more configs than a final takes are close to the best and they come from several leases. The best
- * HALVING_MAX of them race once more, together. From then on only the halving's ratios count; where it measured nothing
- * correctly, those of the screen do.
+ * Halving: only where more configs than a final takes are close to the best and they come from
+ * several leases. The best HALVING_MAX of them race once more, together. From then on only the
+ * halving's ratios count; where it measured nothing correctly, those of the screen do.
  *
- * Final: the finalists race in FINAL_PROCESSES fresh processes (or more, where it is spread over more devices). They are
- * the best, the baseline and the default wherever they rank, and what is close to the best. A finalist that fails in one
- * process is none any more. While the verdict is not settled (common/verdict/verdict.h), and while no config was correct
- * in enough processes for a verdict, one more process is added, up to FINAL_PROCESSES_MAX. A verdict that is not settled
- * is the last one where the budget pays for no more (common/verdict/budget.h).
+ * Final: the finalists race in FINAL_PROCESSES fresh processes (or more, where it is spread over
+ * more devices). They are the best, the baseline and the default wherever they rank, and what is
+ * close to the best. A finalist that fails in one process is none any more. While the verdict is
+ * not settled (common/verdict/verdict.h), and while no config was correct in enough processes for a
+ * verdict, one more process is added, up to FINAL_PROCESSES_MAX. A verdict that is not settled is
+ * the last one where the budget pays for no more (common/verdict/budget.h).
  *
  * Memory: facts are borrowed; a step owns its configs and its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CAMPAIGN_CAMPAIGN_H
@@ -29,16 +30,18 @@
 #include "common/verdict/verdict.h"
 
 #define FINALISTS_MAX 16
-/* A config whose ratio is more than this factor above the best's does not go on: bench/bench_verdict.c prints how often
- * that, and FINALISTS_MAX, loses the best and all that are as good. */
+/* A config whose ratio is more than this factor above the best's does not go on:
+ * bench/bench_verdict.c prints how often that, and FINALISTS_MAX, loses the best and all that are
+ * as good. */
 #define FINALISTS_SPAN 1.07
-/* A config that left its race early was surely slower than the best by the margin of that race or more, whatever the
- * median of its few rounds says: those may have been slow ones of the baseline. It counts as at least this factor above
- * the best of those that stayed. */
+/* A config that left its race early was surely slower than the best by the margin of that race or
+ * more, whatever the median of its few rounds says: those may have been slow ones of the baseline.
+ * It counts as at least this factor above the best of those that stayed. */
 #define FINALISTS_LEFT 1.04
-#define FINALISTS_ALWAYS 2 /* the baseline and the default: the winner must be held against them */
-#define HALVING_MAX 64     /* configs of one race: as many as the agent races at once */
-#define FINAL_PROCESSES 3  /* the least for which a variance between processes means something */
+/* the baseline and the default: the winner must be held against them */
+#define FINALISTS_ALWAYS 2
+#define HALVING_MAX 64    /* configs of one race: as many as the agent races at once */
+#define FINAL_PROCESSES 3 /* the least for which a variance between processes means something */
 #define FINAL_PROCESSES_MAX 6
 #define FINAL_DEVICES_MAX 16 /* that a final can be spread over */
 
@@ -47,7 +50,9 @@ _Static_assert(FINAL_PROCESSES_MAX - FINAL_PROCESSES + 1 == VERDICT_LOOKS,
                "an interval's error is shared by the looks");
 
 /* The processes that a final has at first, on so many devices. */
-static inline int64_t final_processes(int64_t devices) { return devices > FINAL_PROCESSES ? devices : FINAL_PROCESSES; }
+static inline int64_t final_processes(int64_t devices) {
+  return devices > FINAL_PROCESSES ? devices : FINAL_PROCESSES;
+}
 
 /* A config that a screen or a halving measured correctly. */
 struct campaign_candidate {
@@ -57,9 +62,9 @@ struct campaign_candidate {
   int64_t lease;   /* that it was raced in, any numbering */
 };
 
-/* What a screen or a halving measured. Of the candidates, in any order, only these are needed: the HALVING_MAX with the
- * least ratios of those that stayed in their race, as many of those that left early (of equal ratios the lower ordinals),
- * the baseline and the default. */
+/* What a screen or a halving measured. Of the candidates, in any order, only these are needed: the
+ * HALVING_MAX with the least ratios of those that stayed in their race, as many of those that left
+ * early (of equal ratios the lower ordinals), the baseline and the default. */
 struct campaign_race {
   size_t n;
   const struct campaign_candidate *candidates;
@@ -78,13 +83,15 @@ struct campaign_facts {
   uint64_t baseline, seed;
   bool has_default;
   uint64_t default_config;
-  size_t finalists_max;         /* BUDGET_FINALISTS_MIN in any case */
-  int64_t processes;            /* of the final at first, FINAL_PROCESSES at least */
-  int64_t processes_max;        /* of the final with those that are added; may be less than `processes` */
-  struct budget budget;         /* with what was spent */
-  const char *budget_larger_by; /* what a person does for a larger one, for the sentence of a failure */
+  size_t finalists_max;  /* BUDGET_FINALISTS_MIN in any case */
+  int64_t processes;     /* of the final at first, FINAL_PROCESSES at least */
+  int64_t processes_max; /* of the final with those that are added; may be less than `processes` */
+  struct budget budget;  /* with what was spent */
+  const char *budget_larger_by; /* what a person does for a larger one, for the sentence of a
+                                   failure */
 
-  /* What was measured so far. `screen` also counts after a halving, and both are not read after a final. */
+  /* What was measured so far. `screen` also counts after a halving, and both are not read after a
+   * final. */
   enum stage stage; /* that has ended */
   bool is_cut;      /* the budget ended a lease of the screen or the halving */
   struct campaign_race screen, halving;
@@ -96,7 +103,8 @@ struct campaign_facts {
 
 enum campaign_step_kind {
   CAMPAIGN_HALVING, /* `configs` race once more, in one process */
-  CAMPAIGN_FINAL,   /* `configs` race in each of the processes [first_process, first_process + n_processes) */
+  CAMPAIGN_FINAL,   /* `configs` race in each of the processes [first_process, first_process +
+                       n_processes) */
   CAMPAIGN_DONE,    /* `verdict` is the last one */
   CAMPAIGN_FAILED,  /* `reason` says why there is no verdict */
 };
@@ -115,15 +123,16 @@ void campaign_step_release(struct campaign_step *step);
 /* What follows. */
 void campaign_next(const struct campaign_facts *facts, struct campaign_step *ret_step);
 
-/* Whether the budget leaves the screen and the halving nothing more: a search asks for no further batch then, and nothing
- * is halved. */
+/* Whether the budget leaves the screen and the halving nothing more: a search asks for no further
+ * batch then, and nothing is halved. */
 must_check bool campaign_screen_is_spent(const struct campaign_facts *facts);
 
-/* Writes at most `most` configs to `ret`, in rising order of the ordinals; returns how many. First the best of the n, then
- * each of `always` that is among them, whatever its ratio, then those with the least ratios, none above FINALISTS_SPAN
- * times the least. Of those that are as good, the one with the lesser ratio of its own comes first, then the one with the
- * lower ordinal. `ret` has room for `most`. */
-size_t finalists_choose(const struct campaign_candidate *candidates, size_t n, const uint64_t *always, size_t n_always,
-                        size_t most, uint64_t *ret);
+/* Writes at most `most` configs to `ret`, in rising order of the ordinals; returns how many. First
+ * the best of the n, then each of `always` that is among them, whatever its ratio, then those with
+ * the least ratios, none above FINALISTS_SPAN times the least. Of those that are as good, the one
+ * with the lesser ratio of its own comes first, then the one with the lower ordinal. `ret` has room
+ * for `most`. */
+size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
+                        const uint64_t *always, size_t n_always, size_t most, uint64_t *ret);
 
 #endif

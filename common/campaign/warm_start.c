@@ -61,7 +61,8 @@ size_t warm_starts_choose(const struct key *key, const struct known_winner *winn
   for (size_t i = 0; i < n; i++) {
     double distance = key_distance(key, winners[i].key);
     if (!winners[i].is_elsewhere || distance == 0)
-      neighbours[n_neighbours++] = (struct neighbour){winners[i].is_elsewhere, distance, i, winners[i].config};
+      neighbours[n_neighbours++] =
+          (struct neighbour){winners[i].is_elsewhere, distance, i, winners[i].config};
   }
   qsort(neighbours, n_neighbours, sizeof *neighbours, by_nearness);
 
@@ -71,8 +72,9 @@ size_t warm_starts_choose(const struct key *key, const struct known_winner *winn
   return n_chosen;
 }
 
-size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config, const uint64_t *warm_starts,
-                    size_t n_warm_starts, uint64_t ret[SEARCH_FIRST_MAX]) {
+size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config,
+                    const uint64_t *warm_starts, size_t n_warm_starts,
+                    uint64_t ret[SEARCH_FIRST_MAX]) {
   size_t n = 0;
   ALWAYS(n_warm_starts <= WARM_STARTS_MAX);
   ret[n++] = baseline;
@@ -88,8 +90,9 @@ static int by_config(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-bool search_round(const struct space *space, const struct space_facts *facts, const struct search_options *options,
-                  const struct search_told *told, size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
+bool search_round(const struct space *space, const struct space_facts *facts,
+                  const struct search_options *options, const struct search_told *told,
+                  size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
                   size_t *ret_n, struct error *error) {
   cleanup_search struct search *search = NULL;
   if (!search_new(space, facts, options, &search, error))
@@ -99,7 +102,8 @@ bool search_round(const struct space *space, const struct space_facts *facts, co
   for (; round > 0 && n > 0; round--) {
     for (size_t i = 0; i < n; i++) {
       struct search_told wanted = {ret_configs[i], 0};
-      const struct search_told *found = n_told ? bsearch(&wanted, told, n_told, sizeof *told, by_config) : NULL;
+      const struct search_told *found =
+          n_told ? bsearch(&wanted, told, n_told, sizeof *told, by_config) : NULL;
       search_tell(search, ret_configs[i], found ? found->ratio : INFINITY);
     }
     n = search_ask(search, ret_configs);

@@ -1,11 +1,12 @@
-/* Compiled GPU code of either vendor: what it is, whether it is whole, and what both kinds have in common.
- * An object owns all it names; parsing is a pure function that any thread may call. */
+/* Compiled GPU code of either vendor: what it is, whether it is whole, and what both kinds have in
+ * common. An object owns all it names; parsing is a pure function that any thread may call. */
 #include "common/code/code_object.h"
 
 #include "common/base/names.h"
 #include "common/code/code_object_parse.h"
 
-/* What a machine can have at most is in gpu_target.c; this bounds what a file may claim, so that sums cannot overflow. */
+/* What a machine can have at most is in gpu_target.c; this bounds what a file may claim, so that
+ * sums cannot overflow. */
 #define RESOURCE_MAX ((int64_t)1 << 40)
 #define NAME_MAX_BYTES 4096
 
@@ -28,8 +29,9 @@ static const struct {
   size_t offset;
 } resource_members[] = {
 #define MEMBER(name) {#name, offsetof(struct code_resources, name)}
-    MEMBER(vgprs),     MEMBER(agprs),         MEMBER(sgprs),         MEMBER(vgpr_spills),    MEMBER(sgpr_spills),
-    MEMBER(lds_bytes), MEMBER(scratch_bytes), MEMBER(kernarg_bytes), MEMBER(wavefront_size), MEMBER(workgroup_max),
+    MEMBER(vgprs),          MEMBER(agprs),         MEMBER(sgprs),         MEMBER(vgpr_spills),
+    MEMBER(sgpr_spills),    MEMBER(lds_bytes),     MEMBER(scratch_bytes), MEMBER(kernarg_bytes),
+    MEMBER(wavefront_size), MEMBER(workgroup_max),
 #undef MEMBER
 };
 
@@ -62,7 +64,8 @@ bool code_resources_from_json(const json_t *json, struct code_resources *ret, st
   if (!json_only_members(json, "", names, error))
     return false;
   for (size_t i = 0; i < ARRAY_LENGTH(resource_members); i++) {
-    if (!json_get_integer(json, "", names[i], JSON_OPTIONAL, 0, RESOURCE_MAX, resource(&resources, i), error))
+    if (!json_get_integer(json, "", names[i], JSON_OPTIONAL, 0, RESOURCE_MAX,
+                          resource(&resources, i), error))
       return false;
   }
   *ret = resources;
@@ -85,9 +88,12 @@ static bool refuse_other_format(const char *bytes, size_t size, struct error *er
     size_t size;
     const char *what;
   } formats[] = {
-      {"__CLANG_OFFLOAD_BUNDLE__", 24, "a clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
-      {"CCOB", 4, "a compressed clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
-      {"\x50\xed\x55\xba", 4, "a CUDA fat binary: compile to a cubin (nvcc -cubin), or extract it with cuobjdump"},
+      {"__CLANG_OFFLOAD_BUNDLE__", 24,
+       "a clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
+      {"CCOB", 4,
+       "a compressed clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
+      {"\x50\xed\x55\xba", 4,
+       "a CUDA fat binary: compile to a cubin (nvcc -cubin), or extract it with cuobjdump"},
       {"BC\xc0\xde", 4, "LLVM bitcode: compile it to the end"},
   };
   if (size == 0)
@@ -98,33 +104,39 @@ static bool refuse_other_format(const char *bytes, size_t size, struct error *er
   }
   if (size < 20 || memcmp(bytes, ELFMAG, SELFMAG) != 0)
     return error_set(error, "not a code object: it does not begin as an ELF file does");
-  return error_set(error,
-                   "not a code object: an ELF file of machine %d, neither AMDGPU (%d) nor CUDA (%d), 64-bit and "
-                   "little-endian",
-                   (unsigned char)bytes[18] | (unsigned char)bytes[19] << 8, EM_AMDGPU, EM_CUDA);
+  return error_set(
+      error,
+      "not a code object: an ELF file of machine %d, neither AMDGPU (%d) nor CUDA (%d), 64-bit and "
+      "little-endian",
+      (unsigned char)bytes[18] | (unsigned char)bytes[19] << 8, EM_AMDGPU, EM_CUDA);
 }
 
 static bool refuse_damaged(struct error *error) {
   return error_set(error, "the code object is damaged or cut off: %s", elf_errmsg(-1));
 }
 
-static bool check_part(const struct elf_image *image, const char *what, size_t index, uint64_t offset, uint64_t size,
-                       struct error *error) {
+static bool check_part(const struct elf_image *image, const char *what, size_t index,
+                       uint64_t offset, uint64_t size, struct error *error) {
   if (offset > image->size || size > image->size - offset)
-    return error_set(error, "the code object is damaged or cut off: %s %zu takes %llu bytes at %llu, the file has %zu",
-                     what, index, (unsigned long long)size, (unsigned long long)offset, image->size);
+    return error_set(
+        error,
+        "the code object is damaged or cut off: %s %zu takes %llu bytes at %llu, the file has %zu",
+        what, index, (unsigned long long)size, (unsigned long long)offset, image->size);
   return true;
 }
 
-/* That every table, segment and section lies within the file. A loader would find out later, or not at all. */
+/* That every table, segment and section lies within the file. A loader would find out later, or not
+ * at all. */
 static bool check_whole(const struct elf_image *image, struct error *error) {
   const GElf_Ehdr *header = &image->header;
   size_t n_segments, n_sections;
   if (elf_getphdrnum(image->elf, &n_segments) != 0 || elf_getshdrnum(image->elf, &n_sections) != 0)
     return refuse_damaged(error);
   /* By the header's own numbers: libelf counts the entries of a table that are there. */
-  if (!check_part(image, "table", 0, header->e_phoff, (uint64_t)header->e_phnum * header->e_phentsize, error) ||
-      !check_part(image, "table", 1, header->e_shoff, (uint64_t)header->e_shnum * header->e_shentsize, error))
+  if (!check_part(image, "table", 0, header->e_phoff,
+                  (uint64_t)header->e_phnum * header->e_phentsize, error) ||
+      !check_part(image, "table", 1, header->e_shoff,
+                  (uint64_t)header->e_shnum * header->e_shentsize, error))
     return false;
   for (size_t i = 0; i < n_segments; i++) {
     GElf_Phdr segment;
@@ -137,12 +149,16 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
     GElf_Shdr section;
     if (!gelf_getshdr(elf_getscn(image->elf, i), &section))
       return refuse_damaged(error);
-    if (section.sh_type != SHT_NOBITS && !check_part(image, "section", i, section.sh_offset, section.sh_size, error))
+    if (section.sh_type != SHT_NOBITS &&
+        !check_part(image, "section", i, section.sh_offset, section.sh_size, error))
       return false;
-    /* libelf seeks the end of every name from the end of its table, and unpacks a table that is compressed. */
+    /* libelf seeks the end of every name from the end of its table, and unpacks a table that is
+     * compressed. */
     if (section.sh_type == SHT_STRTAB && section.sh_size &&
-        (section.sh_flags & SHF_COMPRESSED || image->bytes[section.sh_offset + section.sh_size - 1]))
-      return error_set(error, "the code object is damaged or cut off: section %zu is no table of names", i);
+        (section.sh_flags & SHF_COMPRESSED ||
+         image->bytes[section.sh_offset + section.sh_size - 1]))
+      return error_set(
+          error, "the code object is damaged or cut off: section %zu is no table of names", i);
   }
   return true;
 }
@@ -152,7 +168,8 @@ static void close_elf(Elf **elf) {
     elf_end(*elf);
 }
 
-bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_object, struct error *error) {
+bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_object,
+                       struct error *error) {
   if (!code_object_is(bytes, size))
     return refuse_other_format(bytes, size, error);
   ALWAYS(elf_version(EV_CURRENT) == EV_CURRENT);
@@ -192,21 +209,24 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
                             struct code_kernel **ret_kernel, struct error *error) {
   cleanup_json json_t *text = length <= NAME_MAX_BYTES ? json_stringn(name, length) : NULL;
   if (length == 0 || !text || memchr(name, '\0', length))
-    return error_set(error, "the name of a kernel must be 1 to %d bytes of UTF-8 text", NAME_MAX_BYTES);
+    return error_set(error, "the name of a kernel must be 1 to %d bytes of UTF-8 text",
+                     NAME_MAX_BYTES);
   if (object->n_kernels >= CODE_KERNELS_MAX)
     return error_set(error, "the code object has more than %d kernels", CODE_KERNELS_MAX);
   for (size_t i = 0; i < object->n_kernels; i++) {
     if (string_equal(object->kernels[i].name, json_string_value(text))) {
       char cut[NAME_TEXT_SIZE];
-      return error_set(error, "the code object has two kernels of the name \"%s\"", name_cut(name, length, cut));
+      return error_set(error, "the code object has two kernels of the name \"%s\"",
+                       name_cut(name, length, cut));
     }
   }
   /* Grows by doubling: capacity is the next power of two, so that it need not be kept. */
   if ((object->n_kernels & (object->n_kernels - 1)) == 0)
-    object->kernels =
-        xreallocarray(object->kernels, object->n_kernels ? object->n_kernels * 2 : 1, sizeof *object->kernels);
+    object->kernels = xreallocarray(object->kernels, object->n_kernels ? object->n_kernels * 2 : 1,
+                                    sizeof *object->kernels);
   struct code_kernel *kernel = &object->kernels[object->n_kernels++];
-  *kernel = (struct code_kernel){.name = xstrdup(json_string_value(text)), .resources = code_resources_unknown};
+  *kernel = (struct code_kernel){.name = xstrdup(json_string_value(text)),
+                                 .resources = code_resources_unknown};
   *ret_kernel = kernel;
   return true;
 }
@@ -233,8 +253,8 @@ bool code_kernel_order_arguments(struct code_kernel *kernel, struct error *error
   return true;
 }
 
-bool code_object_kernel(const struct code_object *object, const char *name, const struct code_kernel **ret_kernel,
-                        struct error *error) {
+bool code_object_kernel(const struct code_object *object, const char *name,
+                        const struct code_kernel **ret_kernel, struct error *error) {
   if (!name && object->n_kernels == 1) {
     *ret_kernel = &object->kernels[0];
     return true;
@@ -256,8 +276,9 @@ bool code_object_kernel(const struct code_object *object, const char *name, cons
   }
   const char *more = object->n_kernels > 16 ? ", …" : "";
   if (!name)
-    return error_set(error, "the code object has %zu kernels, name one of them: %s%s", object->n_kernels, list, more);
+    return error_set(error, "the code object has %zu kernels, name one of them: %s%s",
+                     object->n_kernels, list, more);
   char cut[NAME_TEXT_SIZE];
-  return error_set(error, "the code object has no kernel \"%s\", it has: %s%s", name_cut(name, strlen(name), cut), list,
-                   more);
+  return error_set(error, "the code object has no kernel \"%s\", it has: %s%s",
+                   name_cut(name, strlen(name), cut), list, more);
 }

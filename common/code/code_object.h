@@ -1,14 +1,16 @@
-/* Compiled GPU code: what an AMDGPU code object (ELF, HSA metadata note) or a CUDA cubin says of the kernels in it.
+/* Compiled GPU code: what an AMDGPU code object (ELF, HSA metadata note) or a CUDA cubin says of
+ * the kernels in it.
  *
- * AMDGPU: the NT_AMDGPU_METADATA note (msgpack, code object v3 and later; LLVM's AMDGPU user guide), read with libelf and
- * msgpack-c. `vgprs` is .vgpr_count, which on gfx90a and later already holds the AGPRs (one unified file).
- * CUDA: the registers and the stack frame of a kernel are EIATTR_REGCOUNT and EIATTR_FRAME_SIZE of .nv.info (the registers
- * until CUDA 12 also the top byte of its .text section's sh_info), its parameters EIATTR_KPARAM_INFO of .nv.info.NAME, its
- * static shared memory the size of .nv.shared.NAME, less the 1,024 bytes of the system that it begins with from sm_90 on.
- * Fields that a format does not have are CODE_UNKNOWN.
+ * AMDGPU: the NT_AMDGPU_METADATA note (msgpack, code object v3 and later; LLVM's AMDGPU user
+ * guide), read with libelf and msgpack-c. `vgprs` is .vgpr_count, which on gfx90a and later already
+ * holds the AGPRs (one unified file). CUDA: the registers and the stack frame of a kernel are
+ * EIATTR_REGCOUNT and EIATTR_FRAME_SIZE of .nv.info (the registers until CUDA 12 also the top byte
+ * of its .text section's sh_info), its parameters EIATTR_KPARAM_INFO of .nv.info.NAME, its static
+ * shared memory the size of .nv.shared.NAME, less the 1,024 bytes of the system that it begins with
+ * from sm_90 on. Fields that a format does not have are CODE_UNKNOWN.
  *
- * The bytes may come from a stranger: every offset is checked, and what is claimed twice or cut off is an error.
- * Memory: owns everything. Threads: any; read-only after it was parsed. */
+ * The bytes may come from a stranger: every offset is checked, and what is claimed twice or cut off
+ * is an error. Memory: owns everything. Threads: any; read-only after it was parsed. */
 #ifndef WAVETUNE_COMMON_CODE_CODE_OBJECT_H
 #define WAVETUNE_COMMON_CODE_CODE_OBJECT_H
 
@@ -22,8 +24,8 @@ enum code_object_kind { CODE_OBJECT_AMDGPU, CODE_OBJECT_CUDA };
 
 struct code_argument {
   int64_t offset, size; /* in the kernarg segment, in bytes */
-  char *kind;           /* AMDGPU's .value_kind: "global_buffer", "by_value", "hidden_…"; CUDA: "parameter" */
-  bool is_hidden;       /* filled in by the runtime */
+  char *kind; /* AMDGPU's .value_kind: "global_buffer", "by_value", "hidden_…"; CUDA: "parameter" */
+  bool is_hidden; /* filled in by the runtime */
 };
 
 /* What one kernel needs of the machine. Plain value. */
@@ -39,12 +41,15 @@ struct code_resources {
 };
 extern const struct code_resources code_resources_unknown; /* every field CODE_UNKNOWN */
 
-/* vgpr_spills + sgpr_spills where known, else whether there is scratch (1) or not (0); 0 when nothing is known. */
+/* vgpr_spills + sgpr_spills where known, else whether there is scratch (1) or not (0); 0 when
+ * nothing is known. */
 int64_t code_resources_spills(const struct code_resources *resources);
 
-/* {"vgprs": 112, …}: known members only (a new reference); and back: absent members are unknown, others are refused. */
+/* {"vgprs": 112, …}: known members only (a new reference); and back: absent members are unknown,
+ * others are refused. */
 must_check json_t *code_resources_to_json(const struct code_resources *resources);
-must_check bool code_resources_from_json(const json_t *json, struct code_resources *ret, struct error *error);
+must_check bool code_resources_from_json(const json_t *json, struct code_resources *ret,
+                                         struct error *error);
 
 struct code_kernel {
   char *name; /* as the runtime finds it: "matmul_kernel" */
@@ -66,12 +71,14 @@ struct code_object {
 /* Whether the bytes are one of the two at all, by their first bytes. */
 bool code_object_is(const void *bytes, size_t size);
 
-must_check bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_object, struct error *error);
+must_check bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_object,
+                                  struct error *error);
 void code_object_free(struct code_object *object);
 DEFINE_CLEANUP(struct code_object *, cleanup_code_object_free, code_object_free)
 #define cleanup_code_object __attribute__((cleanup(cleanup_code_object_free)))
 
-/* The kernel with this name (NULL: the only one there is), or an error that lists those there are. */
+/* The kernel with this name (NULL: the only one there is), or an error that lists those there
+ * are. */
 must_check bool code_object_kernel(const struct code_object *object, const char *name,
                                    const struct code_kernel **ret_kernel, struct error *error);
 

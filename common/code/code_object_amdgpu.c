@@ -1,6 +1,6 @@
-/* AMDGPU code objects: the target from the ELF header's flags and the NT_AMDGPU_METADATA note (msgpack), as LLVM's
- * "User Guide for AMDGPU Backend" describes both ("ELF Header", "Code Object V3 to V5 Metadata").
- * What is read is copied into the object; any thread. */
+/* AMDGPU code objects: the target from the ELF header's flags and the NT_AMDGPU_METADATA note
+ * (msgpack), as LLVM's "User Guide for AMDGPU Backend" describes both ("ELF Header", "Code Object
+ * V3 to V5 Metadata"). What is read is copied into the object; any thread. */
 #include <msgpack.h>
 
 #include "common/base/names.h"
@@ -11,10 +11,11 @@
 #define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
 #define MEMBERS_MAX 64                      /* of a map that is read: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
-#define TARGET_PREFIX "amdgcn-amd-amdhsa-"  /* then an environment (empty), "-" and the target id */
+/* then an environment (empty), "-" and the target id */
+#define TARGET_PREFIX "amdgcn-amd-amdhsa-"
 
-/* e_flags & 0xff (EF_AMDGPU_MACH), for the targets that wavetune's users have. Another number is taken on the note's
- * word. */
+/* e_flags & 0xff (EF_AMDGPU_MACH), for the targets that wavetune's users have. Another number is
+ * taken on the note's word. */
 static const struct {
   unsigned mach;
   const char *name;
@@ -25,17 +26,21 @@ static const struct {
 };
 
 /* The bytes of the one metadata note that the program headers name, as a loader finds it. */
-static bool find_metadata(const struct elf_image *image, struct bytes_view *ret, struct error *error) {
+static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
+                          struct error *error) {
   struct bytes_view found = {0};
-  size_t left = NOTE_BYTES_MAX; /* segments may lie on one another: the sum is bounded, not only each */
+  size_t left =
+      NOTE_BYTES_MAX; /* segments may lie on one another: the sum is bounded, not only each */
   for (int i = 0; i < image->header.e_phnum; i++) {
     GElf_Phdr segment;
-    if (!gelf_getphdr(image->elf, i, &segment) || segment.p_type != PT_NOTE || segment.p_filesz == 0)
+    if (!gelf_getphdr(image->elf, i, &segment) || segment.p_type != PT_NOTE ||
+        segment.p_filesz == 0)
       continue;
     if (segment.p_filesz > left)
       return error_set(error, "the code object has more than %zu bytes of notes", NOTE_BYTES_MAX);
     left -= segment.p_filesz;
-    Elf_Data *data = elf_getdata_rawchunk(image->elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR);
+    Elf_Data *data =
+        elf_getdata_rawchunk(image->elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR);
     GElf_Nhdr note;
     size_t offset = 0, name_offset, text_offset, next;
     while (data && (next = gelf_getnote(data, offset, &note, &name_offset, &text_offset)) > 0) {
@@ -49,15 +54,18 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
     }
   }
   if (!found.bytes)
-    return error_set(error, "the code object has no NT_AMDGPU_METADATA note: it is damaged or was not compiled for "
-                            "amdhsa");
+    return error_set(
+        error,
+        "the code object has no NT_AMDGPU_METADATA note: it is damaged or was not compiled for "
+        "amdhsa");
   *ret = found;
   return true;
 }
 
-/* What the object that begins at at[0] is made of: bytes of its header, of its value, and objects within it. False when
- * its header is cut off or metadata has no use for its type. */
-static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_bytes, uint64_t *ret_members) {
+/* What the object that begins at at[0] is made of: bytes of its header, of its value, and objects
+ * within it. False when its header is cut off or metadata has no use for its type. */
+static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_bytes,
+                          uint64_t *ret_members) {
   unsigned char type = at[0];
   unsigned width = 0; /* of the count that follows the type */
   uint64_t count = 0, bytes = 0, members = 0;
@@ -105,8 +113,9 @@ static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_
   return true;
 }
 
-/* Whether the bytes are one object in which no array or map claims more members than there are bytes left. msgpack-c
- * allocates what a count says before it reads the first member, so that a few bytes could ask for 200 GB. */
+/* Whether the bytes are one object in which no array or map claims more members than there are
+ * bytes left. msgpack-c allocates what a count says before it reads the first member, so that a few
+ * bytes could ask for 200 GB. */
 static bool counts_are_sane(struct bytes_view view) {
   const unsigned char *at = (const unsigned char *)view.bytes;
   uint64_t left = view.size, wanted = 1;
@@ -126,16 +135,19 @@ static bool check_map(const msgpack_object *map, const char *pointer, struct err
   if (map->type != MSGPACK_OBJECT_MAP)
     return error_at(error, pointer, "must be a map");
   if (map->via.map.size > MEMBERS_MAX)
-    return error_at(error, pointer, "has %u members, at most %d are read", map->via.map.size, MEMBERS_MAX);
+    return error_at(error, pointer, "has %u members, at most %d are read", map->via.map.size,
+                    MEMBERS_MAX);
   for (uint32_t i = 0; i < map->via.map.size; i++) {
     const msgpack_object *key = &map->via.map.ptr[i].key;
     if (key->type != MSGPACK_OBJECT_STR)
       return error_at(error, pointer, "the name of member %u is no text", i);
     for (uint32_t j = 0; j < i; j++) {
       const msgpack_object_str *other = &map->via.map.ptr[j].key.via.str;
-      if (other->size == key->via.str.size && memcmp(other->ptr, key->via.str.ptr, other->size) == 0) {
+      if (other->size == key->via.str.size &&
+          memcmp(other->ptr, key->via.str.ptr, other->size) == 0) {
         char cut[NAME_TEXT_SIZE];
-        return error_at(error, pointer, "the member \"%s\" is there twice", name_cut(other->ptr, other->size, cut));
+        return error_at(error, pointer, "the member \"%s\" is there twice",
+                        name_cut(other->ptr, other->size, cut));
       }
     }
   }
@@ -154,29 +166,32 @@ static const msgpack_object *find_member(const msgpack_object *map, const char *
 }
 
 /* A member that must be there and have the type. */
-static bool get_member(const msgpack_object *map, const char *pointer, const char *name, msgpack_object_type type,
-                       const char *type_name, const msgpack_object **ret, struct error *error) {
+static bool get_member(const msgpack_object *map, const char *pointer, const char *name,
+                       msgpack_object_type type, const char *type_name, const msgpack_object **ret,
+                       struct error *error) {
   const msgpack_object *member = find_member(map, name);
   if (!member)
     return error_at(error, pointer, "the member \"%s\" is missing", name);
   if (member->type != type) {
     char path[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(path, sizeof path, pointer, name), "must be %s", type_name);
+    return error_at(error, json_pointer_member(path, sizeof path, pointer, name), "must be %s",
+                    type_name);
   }
   *ret = member;
   return true;
 }
 
-static bool get_number(const msgpack_object *map, const char *pointer, const char *name, int64_t max, int64_t *ret,
-                       struct error *error) {
+static bool get_number(const msgpack_object *map, const char *pointer, const char *name,
+                       int64_t max, int64_t *ret, struct error *error) {
   const msgpack_object *member;
-  if (!get_member(map, pointer, name, MSGPACK_OBJECT_POSITIVE_INTEGER, "an integer that is not negative", &member,
-                  error))
+  if (!get_member(map, pointer, name, MSGPACK_OBJECT_POSITIVE_INTEGER,
+                  "an integer that is not negative", &member, error))
     return false;
   if (member->via.u64 > (uint64_t)max) {
     char path[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(path, sizeof path, pointer, name), "is %llu, can be at most %lld",
-                    (unsigned long long)member->via.u64, (long long)max);
+    return error_at(error, json_pointer_member(path, sizeof path, pointer, name),
+                    "is %llu, can be at most %lld", (unsigned long long)member->via.u64,
+                    (long long)max);
   }
   *ret = (int64_t)member->via.u64;
   return true;
@@ -195,17 +210,19 @@ static const struct {
     {".vgpr_spill_count", offsetof(struct code_resources, vgpr_spills), NUMBER_MAX, true},
     {".sgpr_spill_count", offsetof(struct code_resources, sgpr_spills), NUMBER_MAX, true},
     {".group_segment_fixed_size", offsetof(struct code_resources, lds_bytes), NUMBER_MAX, false},
-    {".private_segment_fixed_size", offsetof(struct code_resources, scratch_bytes), NUMBER_MAX, false},
+    {".private_segment_fixed_size", offsetof(struct code_resources, scratch_bytes), NUMBER_MAX,
+     false},
     {".kernarg_segment_size", offsetof(struct code_resources, kernarg_bytes), NUMBER_MAX, false},
     {".wavefront_size", offsetof(struct code_resources, wavefront_size), 64, false},
     {".max_flat_workgroup_size", offsetof(struct code_resources, workgroup_max), 1 << 16, false},
 };
 
-static bool read_argument(const msgpack_object *map, const char *pointer, struct code_kernel *kernel,
-                          struct error *error) {
+static bool read_argument(const msgpack_object *map, const char *pointer,
+                          struct code_kernel *kernel, struct error *error) {
   struct code_argument argument = {0};
   const msgpack_object *kind;
-  if (!check_map(map, pointer, error) || !get_number(map, pointer, ".offset", NUMBER_MAX, &argument.offset, error) ||
+  if (!check_map(map, pointer, error) ||
+      !get_number(map, pointer, ".offset", NUMBER_MAX, &argument.offset, error) ||
       !get_number(map, pointer, ".size", NUMBER_MAX, &argument.size, error) ||
       !get_member(map, pointer, ".value_kind", MSGPACK_OBJECT_STR, "text", &kind, error))
     return false;
@@ -219,8 +236,8 @@ static bool read_argument(const msgpack_object *map, const char *pointer, struct
   return true;
 }
 
-static bool read_arguments(const msgpack_object *map, const char *pointer, struct code_kernel *kernel,
-                           struct error *error) {
+static bool read_arguments(const msgpack_object *map, const char *pointer,
+                           struct code_kernel *kernel, struct error *error) {
   char path[JSON_POINTER_SIZE], item[JSON_POINTER_SIZE];
   const msgpack_object *list;
   if (!find_member(map, ".args"))
@@ -229,10 +246,12 @@ static bool read_arguments(const msgpack_object *map, const char *pointer, struc
     return false;
   json_pointer_member(path, sizeof path, pointer, ".args");
   if (list->via.array.size > CODE_ARGUMENTS_MAX)
-    return error_at(error, path, "has %u arguments, at most %d are read", list->via.array.size, CODE_ARGUMENTS_MAX);
+    return error_at(error, path, "has %u arguments, at most %d are read", list->via.array.size,
+                    CODE_ARGUMENTS_MAX);
   kernel->arguments = xcalloc(list->via.array.size, sizeof *kernel->arguments);
   for (uint32_t i = 0; i < list->via.array.size; i++) {
-    if (!read_argument(&list->via.array.ptr[i], json_pointer_index(item, sizeof item, path, i), kernel, error))
+    if (!read_argument(&list->via.array.ptr[i], json_pointer_index(item, sizeof item, path, i),
+                       kernel, error))
       return false;
   }
   if (!code_kernel_order_arguments(kernel, error)) {
@@ -246,7 +265,8 @@ static bool read_kernel(const msgpack_object *map, const char *pointer, struct c
                         struct error *error) {
   const msgpack_object *name;
   struct code_kernel *kernel;
-  if (!check_map(map, pointer, error) || !get_member(map, pointer, ".name", MSGPACK_OBJECT_STR, "text", &name, error))
+  if (!check_map(map, pointer, error) ||
+      !get_member(map, pointer, ".name", MSGPACK_OBJECT_STR, "text", &name, error))
     return false;
   if (!code_object_add_kernel(object, name->via.str.ptr, name->via.str.size, &kernel, error)) {
     struct error reason = *error;
@@ -265,19 +285,23 @@ static bool read_kernel(const msgpack_object *map, const char *pointer, struct c
   return read_arguments(map, pointer, kernel, error);
 }
 
-/* "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": the target id without its features, held against the ELF header. */
-static bool read_target(const struct elf_image *image, const msgpack_object *text, struct code_object *object,
-                        struct error *error) {
+/* "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": the target id without its features, held against the
+ * ELF header. */
+static bool read_target(const struct elf_image *image, const msgpack_object *text,
+                        struct code_object *object, struct error *error) {
   char full[NAME_TEXT_SIZE];
   name_cut(text->via.str.ptr, text->via.str.size, full);
-  const char *id = string_starts(full, TARGET_PREFIX) ? strchr(full + strlen(TARGET_PREFIX), '-') : NULL;
+  const char *id =
+      string_starts(full, TARGET_PREFIX) ? strchr(full + strlen(TARGET_PREFIX), '-') : NULL;
   size_t length = id ? strcspn(++id, ":") : 0;
   if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+") != strlen(full))
-    return error_at(error, "/amdhsa.target", "must be \"" TARGET_PREFIX "-TARGET\", is \"%s\"", full);
+    return error_at(error, "/amdhsa.target", "must be \"" TARGET_PREFIX "-TARGET\", is \"%s\"",
+                    full);
   cleanup_free char *target = xstrndup(id, length);
   for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {
     if (machs[i].mach == (image->header.e_flags & 0xff) && !string_equal(machs[i].name, target))
-      return error_at(error, "/amdhsa.target", "says %s, the ELF header says %s", target, machs[i].name);
+      return error_at(error, "/amdhsa.target", "says %s, the ELF header says %s", target,
+                      machs[i].name);
   }
   object->target = TAKE(target);
   object->target_full = xstrdup(full);
@@ -318,8 +342,8 @@ static json_t *note_to_json(const msgpack_object *value) {
   }
 }
 
-static bool read_metadata(const struct elf_image *image, const msgpack_object *root, struct code_object *object,
-                          struct error *error) {
+static bool read_metadata(const struct elf_image *image, const msgpack_object *root,
+                          struct code_object *object, struct error *error) {
   char pointer[JSON_POINTER_SIZE];
   const msgpack_object *target, *kernels;
   if (!check_map(root, "", error) ||
@@ -344,27 +368,31 @@ bool amdgpu_parse(const struct elf_image *image, struct code_object *object, str
   int version = image->header.e_ident[EI_ABIVERSION] + 2;
   if (image->header.e_ident[EI_OSABI] != OSABI_AMDGPU_HSA || version < 4 || version > 6)
     return error_set(error,
-                     "the code object has ABI %d of version %d, known are amdhsa's versions 4 to 6: compile with "
+                     "the code object has ABI %d of version %d, known are amdhsa's versions 4 to "
+                     "6: compile with "
                      "-mcode-object-version=5",
                      image->header.e_ident[EI_OSABI], version);
   if (image->header.e_type != ET_DYN)
-    return error_set(error, "the code object is not linked (ELF type %d): link it with ld.lld -shared",
+    return error_set(error,
+                     "the code object is not linked (ELF type %d): link it with ld.lld -shared",
                      image->header.e_type);
   struct bytes_view note;
   if (!find_metadata(image, &note, error))
     return false;
   if (!counts_are_sane(note))
-    return error_set(error, "the metadata of the code object is damaged: it is cut off, or no msgpack");
+    return error_set(error,
+                     "the metadata of the code object is damaged: it is cut off, or no msgpack");
   object->version = version;
   msgpack_unpacked unpacked;
   msgpack_unpacked_init(&unpacked);
   size_t end = 0;
-  bool is_read = msgpack_unpack_next(&unpacked, note.bytes, note.size, &end) == MSGPACK_UNPACK_SUCCESS;
+  bool is_read =
+      msgpack_unpack_next(&unpacked, note.bytes, note.size, &end) == MSGPACK_UNPACK_SUCCESS;
   if (!is_read)
     error_set(error, "the metadata of the code object is damaged: msgpack of more than 32 levels");
   else
-    is_read =
-        read_metadata(image, &unpacked.data, object, error) || error_prefix(error, "the metadata of the code object: ");
+    is_read = read_metadata(image, &unpacked.data, object, error) ||
+              error_prefix(error, "the metadata of the code object: ");
   msgpack_unpacked_destroy(&unpacked);
   return is_read;
 }

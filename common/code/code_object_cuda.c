@@ -1,27 +1,31 @@
-/* CUDA cubins. NVIDIA documents none of this: what is read here is what cuobjdump (-elf, --dump-resource-usage) and
- * ptxas -v say of the same files, of CUDA 12 (ABI version 7) and 13 (8). LLVM's BinaryFormat/ELF.h has the flags.
- * What is read is copied into the object; any thread. */
+/* CUDA cubins. NVIDIA documents none of this: what is read here is what cuobjdump (-elf,
+ * --dump-resource-usage) and ptxas -v say of the same files, of CUDA 12 (ABI version 7) and 13 (8).
+ * LLVM's BinaryFormat/ELF.h has the flags. What is read is copied into the object; any thread. */
 #include "common/base/names.h"
 #include "common/code/code_object_parse.h"
 
 #define ABI_CUDA_12 7
 #define ABI_CUDA_13 8
-#define SYMBOL_IS_ENTRY 0x10 /* in st_other: STO_CUDA_ENTRY, a kernel and no function that kernels call */
+/* in st_other: STO_CUDA_ENTRY, a kernel and no function that kernels call */
+#define SYMBOL_IS_ENTRY 0x10
 #define SECTIONS_MAX 65536
-/* From sm_90 on .nv.shared.NAME begins with what the system takes of each block, and this section says so. */
+/* From sm_90 on .nv.shared.NAME begins with what the system takes of each block, and this section
+ * says so. */
 #define RESERVED_SECTION ".nv.shared.reserved.0"
 #define RESERVED_BYTES 1024
 
-/* An entry of .nv.info: a format byte, an attribute byte, and a 16-bit value or, in format SIZED, that many bytes. */
+/* An entry of .nv.info: a format byte, an attribute byte, and a 16-bit value or, in format SIZED,
+ * that many bytes. */
 #define FORMAT_SIZED 4
 enum attribute {
   ATTRIBUTE_MAX_THREADS = 0x05,      /* u32 x, y, z */
   ATTRIBUTE_REQUIRED_THREADS = 0x10, /* the same: .reqntid */
   ATTRIBUTE_FRAME_SIZE = 0x11,       /* u32 symbol, bytes */
-  ATTRIBUTE_PARAMETER = 0x17,        /* u32 index, u16 ordinal, offset; u32 whose bits from 18 are the size */
-  ATTRIBUTE_PARAMETERS_SIZE = 0x19,  /* value: bytes of all parameters */
-  ATTRIBUTE_REGISTERS = 0x2f,        /* u32 symbol, count */
-  ATTRIBUTE_PARAMETER_LARGE = 0x45,  /* as PARAMETER, then u16 size, flags */
+  ATTRIBUTE_PARAMETER =
+      0x17, /* u32 index, u16 ordinal, offset; u32 whose bits from 18 are the size */
+  ATTRIBUTE_PARAMETERS_SIZE = 0x19, /* value: bytes of all parameters */
+  ATTRIBUTE_REGISTERS = 0x2f,       /* u32 symbol, count */
+  ATTRIBUTE_PARAMETER_LARGE = 0x45, /* as PARAMETER, then u16 size, flags */
 };
 
 struct cubin {
@@ -40,18 +44,19 @@ static uint32_t number_at(struct bytes_view view, size_t offset, size_t size) {
 }
 
 /* What is claimed twice must be the same. */
-static bool set_once(int64_t *field, int64_t value, const struct code_kernel *kernel, const char *what,
-                     struct error *error) {
+static bool set_once(int64_t *field, int64_t value, const struct code_kernel *kernel,
+                     const char *what, struct error *error) {
   char cut[NAME_TEXT_SIZE];
   if (*field != CODE_UNKNOWN && *field != value)
-    return error_set(error, "kernel %s claims %lld and %lld %s", name_cut(kernel->name, strlen(kernel->name), cut),
-                     (long long)*field, (long long)value, what);
+    return error_set(error, "kernel %s claims %lld and %lld %s",
+                     name_cut(kernel->name, strlen(kernel->name), cut), (long long)*field,
+                     (long long)value, what);
   *field = value;
   return true;
 }
 
-static bool get_section(const struct cubin *cubin, size_t index, GElf_Shdr *ret, const char **ret_name,
-                        struct error *error) {
+static bool get_section(const struct cubin *cubin, size_t index, GElf_Shdr *ret,
+                        const char **ret_name, struct error *error) {
   const char *name = NULL;
   if (gelf_getshdr(elf_getscn(cubin->image->elf, index), ret))
     name = elf_strptr(cubin->image->elf, cubin->names_section, ret->sh_name);
@@ -75,7 +80,8 @@ static bool read_entry_symbol(struct cubin *cubin, const GElf_Sym *symbol, const
   GElf_Shdr section;
   struct code_kernel *kernel;
   if (!name || symbol->st_shndx >= cubin->n_sections)
-    return error_set(error, "the cubin is damaged: the symbol of a kernel has no name or no section");
+    return error_set(error,
+                     "the cubin is damaged: the symbol of a kernel has no name or no section");
   if (!get_section(cubin, symbol->st_shndx, &section, &section_name, error))
     return false;
   if (!section_is_text(section_name) || !string_equal(section_name + strlen(".text."), name) ||
@@ -122,12 +128,14 @@ static bool read_kernels(struct cubin *cubin, struct error *error) {
 /* The kernel that a symbol of .nv.info names, NULL when it is a function that kernels call. */
 static struct code_kernel *kernel_of_symbol(const struct cubin *cubin, uint32_t index) {
   GElf_Sym symbol;
-  if (index > INT32_MAX || !gelf_getsym(cubin->symbols, (int)index, &symbol) || !(symbol.st_other & SYMBOL_IS_ENTRY))
+  if (index > INT32_MAX || !gelf_getsym(cubin->symbols, (int)index, &symbol) ||
+      !(symbol.st_other & SYMBOL_IS_ENTRY))
     return NULL;
   return kernel_in(cubin, symbol.st_shndx);
 }
 
-static bool add_parameter(struct code_kernel *kernel, int64_t offset, int64_t size, struct error *error) {
+static bool add_parameter(struct code_kernel *kernel, int64_t offset, int64_t size,
+                          struct error *error) {
   if (kernel->n_arguments >= CODE_ARGUMENTS_MAX)
     return error_set(error, "a kernel has more than %d parameters", CODE_ARGUMENTS_MAX);
   size_t n = kernel->n_arguments; /* grows by doubling, as the kernels do */
@@ -151,7 +159,8 @@ static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute
     if (bytes.size != 12)
       break;
     return add_parameter(kernel, number_at(bytes, 6, 2),
-                         attribute == ATTRIBUTE_PARAMETER ? number_at(bytes, 8, 4) >> 18 : number_at(bytes, 8, 2),
+                         attribute == ATTRIBUTE_PARAMETER ? number_at(bytes, 8, 4) >> 18
+                                                          : number_at(bytes, 8, 2),
                          error);
   case ATTRIBUTE_MAX_THREADS:
   case ATTRIBUTE_REQUIRED_THREADS:
@@ -160,23 +169,26 @@ static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute
     threads = 1;
     for (size_t i = 0; i < 12; i += 4) {
       if (number_at(bytes, i, 4) < 1 || number_at(bytes, i, 4) > 1024)
-        return error_set(error, "the cubin is damaged: a block of %u threads in one dimension", number_at(bytes, i, 4));
+        return error_set(error, "the cubin is damaged: a block of %u threads in one dimension",
+                         number_at(bytes, i, 4));
       threads *= number_at(bytes, i, 4);
     }
     return set_once(&resources->workgroup_max, threads, kernel, "threads a block", error);
   default:
     return true;
   }
-  return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute, bytes.size);
+  return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute,
+                   bytes.size);
 }
 
 /* An attribute of .nv.info, which says of each function what it takes. */
-static bool read_common_attribute(const struct cubin *cubin, unsigned attribute, struct bytes_view bytes,
-                                  struct error *error) {
+static bool read_common_attribute(const struct cubin *cubin, unsigned attribute,
+                                  struct bytes_view bytes, struct error *error) {
   if (attribute != ATTRIBUTE_FRAME_SIZE && attribute != ATTRIBUTE_REGISTERS)
     return true;
   if (bytes.size != 8)
-    return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute, bytes.size);
+    return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute,
+                     bytes.size);
   struct code_kernel *kernel = kernel_of_symbol(cubin, number_at(bytes, 0, 4));
   uint32_t value = number_at(bytes, 4, 4);
   if (!kernel)
@@ -189,12 +201,13 @@ static bool read_common_attribute(const struct cubin *cubin, unsigned attribute,
 }
 
 /* Reads the attributes in a section: of `kernel`, or of all functions when it is NULL. */
-static bool read_attributes(const struct cubin *cubin, struct code_kernel *kernel, struct bytes_view section,
-                            struct error *error) {
+static bool read_attributes(const struct cubin *cubin, struct code_kernel *kernel,
+                            struct bytes_view section, struct error *error) {
   for (size_t at = 0; at < section.size;) {
     if (section.size - at < 4)
       return error_set(error, "the cubin is damaged: an attribute is cut off");
-    unsigned format = (unsigned char)section.bytes[at], attribute = (unsigned char)section.bytes[at + 1];
+    unsigned format = (unsigned char)section.bytes[at],
+             attribute = (unsigned char)section.bytes[at + 1];
     uint32_t value = number_at(section, at + 2, 2);
     at += 4;
     struct bytes_view bytes = {section.bytes + at, format == FORMAT_SIZED ? value : 0};
@@ -231,7 +244,8 @@ static bool read_sections(const struct cubin *cubin, struct error *error) {
     } else if (string_starts(name, ".nv.shared.") && kernel) {
       if (section.sh_size > INT32_MAX || kernel->resources.lds_bytes > 0)
         return error_set(error,
-                         "the cubin is damaged: a kernel with two sections of shared memory, or one of %llu bytes",
+                         "the cubin is damaged: a kernel with two sections of shared memory, or "
+                         "one of %llu bytes",
                          (unsigned long long)section.sh_size);
       kernel->resources.lds_bytes = (int64_t)section.sh_size;
     }
@@ -258,16 +272,20 @@ static bool check_kernels(const struct cubin *cubin, struct error *error) {
   return true;
 }
 
-static bool read_target(const struct elf_image *image, struct code_object *object, struct error *error) {
+static bool read_target(const struct elf_image *image, struct code_object *object,
+                        struct error *error) {
   int version = image->header.e_ident[EI_ABIVERSION];
   if (version != ABI_CUDA_12 && version != ABI_CUDA_13)
-    return error_set(error, "the cubin has ABI version %d, known are %d (CUDA 12) and %d (CUDA 13)", version,
-                     ABI_CUDA_12, ABI_CUDA_13);
+    return error_set(error, "the cubin has ABI version %d, known are %d (CUDA 12) and %d (CUDA 13)",
+                     version, ABI_CUDA_12, ABI_CUDA_13);
   if (image->header.e_type != ET_EXEC)
-    return error_set(error, "the cubin is not linked (ELF type %d): compile it without -rdc, or link it with nvlink",
-                     image->header.e_type);
+    return error_set(
+        error,
+        "the cubin is not linked (ELF type %d): compile it without -rdc, or link it with nvlink",
+        image->header.e_type);
   /* EF_CUDA_SM: the low byte until CUDA 12, the second one from 13 on. */
-  unsigned sm = version == ABI_CUDA_12 ? image->header.e_flags & 0xff : image->header.e_flags >> 8 & 0xff;
+  unsigned sm =
+      version == ABI_CUDA_12 ? image->header.e_flags & 0xff : image->header.e_flags >> 8 & 0xff;
   object->target = xasprintf("sm_%u", sm);
   object->target_full = xstrdup(object->target);
   return true;
@@ -277,13 +295,16 @@ bool cuda_parse(const struct elf_image *image, struct code_object *object, struc
   struct cubin cubin = {.image = image, .object = object};
   if (!read_target(image, object, error))
     return false;
-  if (elf_getshdrnum(image->elf, &cubin.n_sections) != 0 || elf_getshdrstrndx(image->elf, &cubin.names_section) != 0)
+  if (elf_getshdrnum(image->elf, &cubin.n_sections) != 0 ||
+      elf_getshdrstrndx(image->elf, &cubin.names_section) != 0)
     return error_set(error, "the cubin is damaged: %s", elf_errmsg(-1));
   if (cubin.n_sections > SECTIONS_MAX)
-    return error_set(error, "the cubin has %zu sections, at most %d are read", cubin.n_sections, SECTIONS_MAX);
+    return error_set(error, "the cubin has %zu sections, at most %d are read", cubin.n_sections,
+                     SECTIONS_MAX);
   cleanup_free int *kernel_of_section = xcalloc(cubin.n_sections, sizeof *kernel_of_section);
   for (size_t i = 0; i < cubin.n_sections; i++)
     kernel_of_section[i] = -1;
   cubin.kernel_of_section = kernel_of_section;
-  return read_kernels(&cubin, error) && read_sections(&cubin, error) && check_kernels(&cubin, error);
+  return read_kernels(&cubin, error) && read_sections(&cubin, error) &&
+         check_kernels(&cubin, error);
 }

@@ -82,16 +82,18 @@ static bool find_tools(bool is_cuda, struct tools *ret_tools, struct error *erro
   const char *chosen = getenv(variable);
   if (chosen && *chosen) {
     tools_take(ret_tools, xstrdup(chosen));
-    return ret_tools->n == 1 || error_set(error, "%s names %s, which is no program", variable, chosen);
+    return ret_tools->n == 1 ||
+           error_set(error, "%s names %s, which is no program", variable, chosen);
   }
   (is_cuda ? find_cuda : find_objdump)(ret_tools);
   if (ret_tools->n)
     return true;
-  return is_cuda
-             ? error_set(error, "no disassembler for CUDA code is here; install nvdisasm (of the CUDA toolkit, or of "
-                                "a Triton package) or name it in WAVETUNE_NVDISASM")
-             : error_set(error, "no disassembler for AMD GPU code is here; install llvm-objdump 19 or later (Debian: "
-                                "apt install llvm-19) or name it in WAVETUNE_OBJDUMP");
+  return is_cuda ? error_set(error, "no disassembler for CUDA code is here; install nvdisasm (of "
+                                    "the CUDA toolkit, or of "
+                                    "a Triton package) or name it in WAVETUNE_NVDISASM")
+                 : error_set(error, "no disassembler for AMD GPU code is here; install "
+                                    "llvm-objdump 19 or later (Debian: "
+                                    "apt install llvm-19) or name it in WAVETUNE_OBJDUMP");
 }
 
 /* The first line that says something, for an error. Cuts `output`. */
@@ -102,8 +104,8 @@ static const char *first_line(char *output) {
 }
 
 /* Runs one tool over the file. */
-static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *file, char **ret_text,
-                     struct error *error) {
+static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *file,
+                     char **ret_text, struct error *error) {
   const char *const readable[] = {"/usr",      "/lib", "/lib64", "/opt/rocm", "/etc/ld.so.cache",
                                   "/dev/null", tool,   folder,   NULL};
   const char *const writable[] = {NULL};
@@ -137,14 +139,15 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
     bool exited = WIFEXITED(result.status);
     return error_set(error, "%s %s %d: %.300s", tool,
                      exited ? "exited with" : "was ended (its limit is 60 s) by signal",
-                     exited ? WEXITSTATUS(result.status) : WTERMSIG(result.status), first_line(output));
+                     exited ? WEXITSTATUS(result.status) : WTERMSIG(result.status),
+                     first_line(output));
   }
   *ret_text = TAKE(output);
   return true;
 }
 
-static bool tools_try(const struct tools *tools, bool is_cuda, const char *folder, char *file, char **ret_text,
-                      struct error *error) {
+static bool tools_try(const struct tools *tools, bool is_cuda, const char *folder, char *file,
+                      char **ret_text, struct error *error) {
   for (size_t i = 0; i < tools->n; i++) {
     if (tool_run(tools->paths[i], is_cuda, folder, file, ret_text, error))
       return true;
@@ -154,7 +157,8 @@ static bool tools_try(const struct tools *tools, bool is_cuda, const char *folde
 
 bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *error) {
   if (!code_object_is(bytes, size))
-    return error_set(error, "these %zu bytes are no compiled GPU code, so they cannot be disassembled", size);
+    return error_set(
+        error, "these %zu bytes are no compiled GPU code, so they cannot be disassembled", size);
   bool is_cuda = ((const uint8_t *)bytes)[ELF_MACHINE_AT] == ELF_MACHINE_CUDA;
   __attribute__((cleanup(tools_release))) struct tools tools = {0};
   if (!find_tools(is_cuda, &tools, error))

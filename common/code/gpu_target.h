@@ -1,7 +1,8 @@
-/* Limits of the GPU targets that wavetune knows: what a compute unit has, what a workgroup may take of it.
+/* Limits of the GPU targets that wavetune knows: what a compute unit has, what a workgroup may take
+ * of it.
  *
- * Each row of gpu_target.c names its source. An arch that is not among them is no error: callers then prune nothing.
- * Memory: static. Threads: any. */
+ * Each row of gpu_target.c names its source. An arch that is not among them is no error: callers
+ * then prune nothing. Memory: static. Threads: any. */
 #ifndef WAVETUNE_COMMON_CODE_GPU_TARGET_H
 #define WAVETUNE_COMMON_CODE_GPU_TARGET_H
 
@@ -12,7 +13,8 @@ struct gpu_target {
   bool is_amd;
   int64_t warp_size;        /* lanes of a wavefront (AMD) or warp (NVIDIA) */
   int64_t eus_per_cu;       /* SIMDs of a compute unit; sub-cores of a multiprocessor */
-  int64_t registers_per_eu; /* AMD: VGPRs a lane over all waves of an EU; NVIDIA: 32-bit registers of a sub-core */
+  int64_t registers_per_eu; /* AMD: VGPRs a lane over all waves of an EU; NVIDIA: 32-bit registers
+                               of a sub-core */
   int64_t register_granule; /* AMD: VGPRs; NVIDIA: registers a warp */
   int64_t registers_max;    /* of a lane or thread */
   int64_t waves_per_eu_max;

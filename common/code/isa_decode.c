@@ -22,10 +22,11 @@ static bool token_width(const char *token, size_t length, enum isa_width *ret) {
     const char *word;
     enum isa_width width;
   } words[] = {
-      {"ubyte", ISA_1}, {"sbyte", ISA_1}, {"byte", ISA_1},    {"ushort", ISA_2},   {"sshort", ISA_2},
-      {"short", ISA_2}, {"dword", ISA_4}, {"dwordx2", ISA_8}, {"dwordx3", ISA_12}, {"dwordx4", ISA_16},
-      {"b8", ISA_1},    {"u8", ISA_1},    {"i8", ISA_1},      {"b16", ISA_2},      {"u16", ISA_2},
-      {"i16", ISA_2},   {"b32", ISA_4},   {"b64", ISA_8},     {"b96", ISA_12},     {"b128", ISA_16},
+      {"ubyte", ISA_1},    {"sbyte", ISA_1},    {"byte", ISA_1},  {"ushort", ISA_2},
+      {"sshort", ISA_2},   {"short", ISA_2},    {"dword", ISA_4}, {"dwordx2", ISA_8},
+      {"dwordx3", ISA_12}, {"dwordx4", ISA_16}, {"b8", ISA_1},    {"u8", ISA_1},
+      {"i8", ISA_1},       {"b16", ISA_2},      {"u16", ISA_2},   {"i16", ISA_2},
+      {"b32", ISA_4},      {"b64", ISA_8},      {"b96", ISA_12},  {"b128", ISA_16},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
     if (token_is(token, length, words[i].word)) {
@@ -102,12 +103,13 @@ static bool operands_have(const char *operands, size_t length, const char *word)
 }
 
 /* gfx9 to gfx11: s_waitcnt vmcnt(0) lgkmcnt(1); gfx12: s_wait_loadcnt_dscnt 0x0. */
-static void classify_wait(struct isa_instruction *instruction, const char *operands, size_t length) {
+static void classify_wait(struct isa_instruction *instruction, const char *operands,
+                          size_t length) {
   if (has_prefix(instruction, "s_wait_")) {
     bool is_zero = operands_have(operands, length, "0x0");
     instruction->waits_for_loads = is_zero && has_prefix(instruction, "s_wait_loadcnt");
-    instruction->waits_for_lds =
-        is_zero && (has_prefix(instruction, "s_wait_dscnt") || has_prefix(instruction, "s_wait_loadcnt_dscnt"));
+    instruction->waits_for_lds = is_zero && (has_prefix(instruction, "s_wait_dscnt") ||
+                                             has_prefix(instruction, "s_wait_loadcnt_dscnt"));
     return;
   }
   instruction->waits_for_loads = operands_have(operands, length, "vmcnt(0)");
@@ -158,13 +160,15 @@ bool isa_decode(const char *line, struct isa_instruction *ret) {
   return true;
 }
 
-bool isa_decode_label(const char *line, const char **ret_name, size_t *ret_length, uint64_t *ret_address) {
+bool isa_decode_label(const char *line, const char **ret_name, size_t *ret_length,
+                      uint64_t *ret_address) {
   char *end = NULL;
   size_t length = line_length(line);
   if (!strchr("0123456789abcdef", line[0]) || !line[0])
     return false;
   uint64_t address = strtoull(line, &end, 16);
-  if (end + 4 > line + length || end[0] != ' ' || end[1] != '<' || memcmp(line + length - 2, ">:", 2) != 0)
+  if (end + 4 > line + length || end[0] != ' ' || end[1] != '<' ||
+      memcmp(line + length - 2, ">:", 2) != 0)
     return false;
   *ret_name = end + 2;
   *ret_length = (size_t)(line + length - 2 - (end + 2));

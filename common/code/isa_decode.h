@@ -1,7 +1,8 @@
-/* One line of llvm-objdump's disassembly of AMD GPU code: what class of instruction it is, and where it may go on.
+/* One line of llvm-objdump's disassembly of AMD GPU code: what class of instruction it is, and
+ * where it may go on.
  *
- * Both naming families are read: global_load_dwordx4, ds_read_b128 (gfx9) and global_load_b128, ds_load_b128 (gfx11 and
- * later). Memory: none. Threads: pure functions. */
+ * Both naming families are read: global_load_dwordx4, ds_read_b128 (gfx9) and global_load_b128,
+ * ds_load_b128 (gfx11 and later). Memory: none. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CODE_ISA_DECODE_H
 #define WAVETUNE_COMMON_CODE_ISA_DECODE_H
 
@@ -45,6 +46,7 @@ struct isa_instruction {
 must_check bool isa_decode(const char *line, struct isa_instruction *ret);
 
 /* "0000000000001700 <matmul_kernel>:": the name (borrowed, not NUL-terminated) and the address. */
-must_check bool isa_decode_label(const char *line, const char **ret_name, size_t *ret_length, uint64_t *ret_address);
+must_check bool isa_decode_label(const char *line, const char **ret_name, size_t *ret_length,
+                                 uint64_t *ret_address);
 
 #endif

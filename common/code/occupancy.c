@@ -11,8 +11,10 @@ static int64_t waves_of(const struct gpu_target *target, const struct workgroup 
   return workgroup->threads > 0 ? ceil_div(workgroup->threads, target->warp_size) : 1;
 }
 
-/* Waves whose registers an EU holds, without the limit of its wave slots. INT64_MAX: registers are no limit. */
-static int64_t waves_by_registers(const struct gpu_target *target, const struct workgroup *workgroup) {
+/* Waves whose registers an EU holds, without the limit of its wave slots. INT64_MAX: registers are
+ * no limit. */
+static int64_t waves_by_registers(const struct gpu_target *target,
+                                  const struct workgroup *workgroup) {
   if (workgroup->registers <= 0)
     return INT64_MAX;
   /* AMD counts registers a lane, NVIDIA a whole warp. */
@@ -20,41 +22,48 @@ static int64_t waves_by_registers(const struct gpu_target *target, const struct 
   return target->registers_per_eu / round_up(wanted, target->register_granule);
 }
 
-/* Workgroups whose LDS a compute unit holds. AMD's rule does not round what a workgroup takes up to blocks; CUDA's does,
- * and adds what is reserved. */
-static int64_t workgroups_by_lds(const struct gpu_target *target, const struct workgroup *workgroup) {
+/* Workgroups whose LDS a compute unit holds. AMD's rule does not round what a workgroup takes up to
+ * blocks; CUDA's does, and adds what is reserved. */
+static int64_t workgroups_by_lds(const struct gpu_target *target,
+                                 const struct workgroup *workgroup) {
   if (workgroup->lds_bytes <= 0)
     return INT64_MAX;
-  int64_t bytes = target->is_amd
-                      ? workgroup->lds_bytes
-                      : round_up(workgroup->lds_bytes + target->lds_bytes_reserved, target->lds_granule_bytes);
+  int64_t bytes = target->is_amd ? workgroup->lds_bytes
+                                 : round_up(workgroup->lds_bytes + target->lds_bytes_reserved,
+                                            target->lds_granule_bytes);
   return target->lds_bytes_per_cu / bytes;
 }
 
-bool workgroup_fits(const struct gpu_target *target, const struct workgroup *workgroup, struct error *error) {
+bool workgroup_fits(const struct gpu_target *target, const struct workgroup *workgroup,
+                    struct error *error) {
   if (workgroup->threads > target->threads_per_workgroup_max)
-    return error_set(error, "needs %" PRId64 " threads, a workgroup on %s has at most %" PRId64, workgroup->threads,
-                     target->arch, target->threads_per_workgroup_max);
+    return error_set(error, "needs %" PRId64 " threads, a workgroup on %s has at most %" PRId64,
+                     workgroup->threads, target->arch, target->threads_per_workgroup_max);
   if (workgroup->lds_bytes > target->lds_bytes_per_workgroup_max)
-    return error_set(error, "needs %" PRId64 " bytes of %s, %s has %" PRId64 " for a workgroup", workgroup->lds_bytes,
-                     target->is_amd ? "LDS" : "shared memory", target->arch, target->lds_bytes_per_workgroup_max);
+    return error_set(error, "needs %" PRId64 " bytes of %s, %s has %" PRId64 " for a workgroup",
+                     workgroup->lds_bytes, target->is_amd ? "LDS" : "shared memory", target->arch,
+                     target->lds_bytes_per_workgroup_max);
   if (workgroup->registers > target->registers_max)
-    return error_set(error, "needs %" PRId64 " registers a thread, %s has at most %" PRId64, workgroup->registers,
-                     target->arch, target->registers_max);
+    return error_set(error, "needs %" PRId64 " registers a thread, %s has at most %" PRId64,
+                     workgroup->registers, target->arch, target->registers_max);
   int64_t waves = waves_of(target, workgroup), fitting = waves_by_registers(target, workgroup);
   if (ceil_div(waves, target->eus_per_cu) > fitting)
-    return error_set(
-        error, "needs %" PRId64 " registers in each of %" PRId64 " %s, %s holds %" PRId64 " such %s in a %s",
-        workgroup->registers, waves, target->is_amd ? "waves" : "warps", target->arch, fitting * target->eus_per_cu,
-        target->is_amd ? "waves" : "warps", target->is_amd ? "compute unit" : "multiprocessor");
+    return error_set(error,
+                     "needs %" PRId64 " registers in each of %" PRId64 " %s, %s holds %" PRId64
+                     " such %s in a %s",
+                     workgroup->registers, waves, target->is_amd ? "waves" : "warps", target->arch,
+                     fitting * target->eus_per_cu, target->is_amd ? "waves" : "warps",
+                     target->is_amd ? "compute unit" : "multiprocessor");
   return true;
 }
 
 struct occupancy occupancy_of(const struct gpu_target *target, const struct workgroup *workgroup) {
   int64_t waves = waves_of(target, workgroup);
   int64_t registers = waves_by_registers(target, workgroup);
-  int64_t by_slots = min(target->waves_per_eu_max * target->eus_per_cu / waves, target->workgroups_per_cu_max);
-  int64_t by_registers = registers == INT64_MAX ? INT64_MAX : registers * target->eus_per_cu / waves;
+  int64_t by_slots =
+      min(target->waves_per_eu_max * target->eus_per_cu / waves, target->workgroups_per_cu_max);
+  int64_t by_registers =
+      registers == INT64_MAX ? INT64_MAX : registers * target->eus_per_cu / waves;
   int64_t by_lds = workgroups_by_lds(target, workgroup);
   int64_t workgroups = min(by_slots, min(by_registers, by_lds));
   return (struct occupancy){
@@ -69,8 +78,9 @@ struct occupancy occupancy_of(const struct gpu_target *target, const struct work
 }
 
 const char *occupancy_limit_name(enum occupancy_limit limit) {
-  static const char *const names[] = {
-      [OCCUPANCY_LIMIT_WAVES] = "waves", [OCCUPANCY_LIMIT_REGISTERS] = "registers", [OCCUPANCY_LIMIT_LDS] = "lds"};
+  static const char *const names[] = {[OCCUPANCY_LIMIT_WAVES] = "waves",
+                                      [OCCUPANCY_LIMIT_REGISTERS] = "registers",
+                                      [OCCUPANCY_LIMIT_LDS] = "lds"};
   return names[limit];
 }
 

@@ -1,10 +1,12 @@
-/* How many workgroups a compute unit holds at once, how evenly a grid fills the GPU, and whether a launch can run at all.
+/* How many workgroups a compute unit holds at once, how evenly a grid fills the GPU, and whether a
+ * launch can run at all.
  *
- * AMD's rule (ROCm documentation, "Optimizing Triton kernels", occupancy): with V VGPRs a lane, L bytes of LDS and nW
- * waves a workgroup: occ_vgpr = floor(512 / round_up(V, granule)) waves per EU, at most 8; occ_lds = floor(65536 / L)
- * workgroups (no limit when L is 0); occ = min(floor(occ_vgpr * 4 / nW), occ_lds) * nW / 4 waves per EU. The granule is
- * the compiler's: 8 on gfx90a, gfx942 and gfx950 (the guide's table says 16; gpu_target.c says how each was checked).
- * NVIDIA's rule: the CUDA occupancy calculator's, with registers allocated by warp.
+ * AMD's rule (ROCm documentation, "Optimizing Triton kernels", occupancy): with V VGPRs a lane, L
+ * bytes of LDS and nW waves a workgroup: occ_vgpr = floor(512 / round_up(V, granule)) waves per EU,
+ * at most 8; occ_lds = floor(65536 / L) workgroups (no limit when L is 0); occ = min(floor(occ_vgpr
+ * * 4 / nW), occ_lds) * nW / 4 waves per EU. The granule is the compiler's: 8 on gfx90a, gfx942 and
+ * gfx950 (the guide's table says 16; gpu_target.c says how each was checked). NVIDIA's rule: the
+ * CUDA occupancy calculator's, with registers allocated by warp.
  *
  * Memory: none. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CODE_OCCUPANCY_H
@@ -21,8 +23,8 @@ enum occupancy_limit {
 
 const char *occupancy_limit_name(enum occupancy_limit limit); /* "waves", "registers", "lds" */
 
-/* "A few registers above a boundary of occupancy", which a compiler may save: one granule. The guide's example is 170 VGPRs
- * where 168 would do. */
+/* "A few registers above a boundary of occupancy", which a compiler may save: one granule. The
+ * guide's example is 170 VGPRs where 168 would do. */
 #define OCCUPANCY_REGISTERS_NEAR 8
 
 struct occupancy {
@@ -39,15 +41,16 @@ struct workgroup {
   int64_t lds_bytes; /* static and dynamic */
 };
 
-/* Why a workgroup cannot run on the target, however few there are ("needs 81920 bytes of LDS, gfx942 has 65536"), or
- * true. Every member is at least 0. */
-must_check bool workgroup_fits(const struct gpu_target *target, const struct workgroup *workgroup, struct error *error);
+/* Why a workgroup cannot run on the target, however few there are ("needs 81920 bytes of LDS,
+ * gfx942 has 65536"), or true. Every member is at least 0. */
+must_check bool workgroup_fits(const struct gpu_target *target, const struct workgroup *workgroup,
+                               struct error *error);
 
 /* Of a workgroup that fits. */
 struct occupancy occupancy_of(const struct gpu_target *target, const struct workgroup *workgroup);
 
-/* w / ceil(w), w = workgroups / (compute units × workgroups a unit runs at once): the share of the last round's slots
- * that is used; 0 when there are none. */
+/* w / ceil(w), w = workgroups / (compute units × workgroups a unit runs at once): the share of the
+ * last round's slots that is used; 0 when there are none. */
 double grid_utilization(int64_t workgroups, int64_t compute_units, int64_t workgroups_per_cu);
 
 #endif

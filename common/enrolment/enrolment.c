@@ -8,31 +8,36 @@
 #define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 
 bool token_is_plain(const char *token) {
-  size_t length = token ? strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") : 0;
+  size_t length =
+      token ? strspn(token, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-") : 0;
   return length >= 1 && length <= 256 && !token[length];
 }
 
 static bool token_check(const char *token, struct error *error) {
-  return token_is_plain(token) || error_set(error, "the token is not 1 to 256 of A-Z, a-z, 0-9, \"_\" and \"-\"");
+  return token_is_plain(token) ||
+         error_set(error, "the token is not 1 to 256 of A-Z, a-z, 0-9, \"_\" and \"-\"");
 }
 
 static bool agent_id_check(const char *id, struct error *error) {
   size_t length = strspn(id, "0123456789abcdef");
   return (length >= 1 && length <= AGENT_ID_MAX && !id[length]) ||
-         error_set(error, "the agent's id is not 1 to %d lower-case hexadecimal digits", AGENT_ID_MAX);
+         error_set(error, "the agent's id is not 1 to %d lower-case hexadecimal digits",
+                   AGENT_ID_MAX);
 }
 
-#define LINE(name, type, member, flags)                                                                                \
+#define LINE(name, type, member, flags)                                                            \
   {name, FIELD_TEXT, offsetof(type, member), FIELD_LINE | (flags), .least = 1, .most = TEXT_MAX}
 
 static const struct field device_fields[] = {
     LINE("device", struct enrolment_device, device, FIELD_REQUIRED),
     LINE("backend", struct enrolment_device, backend, FIELD_REQUIRED),
-    {"name", FIELD_TEXT, offsetof(struct enrolment_device, name), FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN},
-    {"environment", FIELD_JSON, offsetof(struct enrolment_device, environment_json), FIELD_REQUIRED | FIELD_NO_COLUMN,
-     .schema = SCHEMA("Environment")},
+    {"name", FIELD_TEXT, offsetof(struct enrolment_device, name),
+     FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN},
+    {"environment", FIELD_JSON, offsetof(struct enrolment_device, environment_json),
+     FIELD_REQUIRED | FIELD_NO_COLUMN, .schema = SCHEMA("Environment")},
     {"facts", FIELD_JSON, offsetof(struct enrolment_device, facts), FIELD_OBJECT},
-    {"environment_digest", FIELD_DIGEST, offsetof(struct enrolment_device, environment_digest), FIELD_NO_JSON},
+    {"environment_digest", FIELD_DIGEST, offsetof(struct enrolment_device, environment_digest),
+     FIELD_NO_JSON},
 };
 const struct record enrolment_device_record = RECORD(NULL, struct enrolment_device, device_fields);
 
@@ -43,29 +48,33 @@ static const struct field enrolment_fields[] = {
     LINE("name", struct enrolment, name, FIELD_REQUIRED),
     LINE("version", struct enrolment, version, FIELD_REQUIRED),
     LINE("machine", struct enrolment, machine, 0),
-    {"trusted_keys", FIELD_TEXTS, offsetof(struct enrolment, trusted_keys), FIELD_NOT_NULL | FIELD_OMITTED, .least = 1,
-     .most = ENROLMENT_KEYS_MAX,
-     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64, \"items\": " SCHEMA("Digest") "}",
+    {"trusted_keys", FIELD_TEXTS, offsetof(struct enrolment, trusted_keys),
+     FIELD_NOT_NULL | FIELD_OMITTED, .least = 1, .most = ENROLMENT_KEYS_MAX,
+     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64, \"items\": " SCHEMA(
+         "Digest") "}",
      .about = "it takes only work that one of these keys signed"},
-    {"devices", FIELD_RECORDS, offsetof(struct enrolment, devices), FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
-     .most = ENROLMENT_DEVICES_MAX, .of = &enrolment_device_record},
+    {"devices", FIELD_RECORDS, offsetof(struct enrolment, devices),
+     FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1, .most = ENROLMENT_DEVICES_MAX,
+     .of = &enrolment_device_record},
 };
 const struct record enrolment_record = RECORD("AgentRequest", struct enrolment, enrolment_fields);
 
-#define HEARTBEAT_EVERY(type)                                                                                          \
-  {"heartbeat_every_ms",          FIELD_INTEGER, offsetof(type, heartbeat_every_ms),                                   \
+#define HEARTBEAT_EVERY(type)                                                                      \
+  {"heartbeat_every_ms",          FIELD_INTEGER, offsetof(type, heartbeat_every_ms),               \
    FIELD_ANSWER | FIELD_NOT_NULL, .least = 1,    .most = HEARTBEAT_MS_MAX}
-#define ROTATE_IN(type)                                                                                                \
-  {"rotate_in_ms", FIELD_INTEGER,           offsetof(type, rotate_in_ms),                                              \
+#define ROTATE_IN(type)                                                                            \
+  {"rotate_in_ms", FIELD_INTEGER,           offsetof(type, rotate_in_ms),                          \
    FIELD_ANSWER,   .least = -ROTATE_MS_MAX, .most = ROTATE_MS_MAX}
 
 static const struct field enrolled_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct enrolled, agent), FIELD_ANSWER | FIELD_REQUIRED, .check = agent_id_check},
+    {"agent", FIELD_TEXT, offsetof(struct enrolled, agent), FIELD_ANSWER | FIELD_REQUIRED,
+     .check = agent_id_check},
     HEARTBEAT_EVERY(struct enrolled),
     {"lease_ms", FIELD_INTEGER, offsetof(struct enrolled, lease_ms), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"reclaimed", FIELD_INTEGER, offsetof(struct enrolled, reclaimed), FIELD_ANSWER | FIELD_NOT_NULL,
-     .most = INT64_MAX},
-    {"token", FIELD_TEXT, offsetof(struct enrolled, token), FIELD_ANSWER | FIELD_OMITTED, .check = token_check},
+    {"reclaimed", FIELD_INTEGER, offsetof(struct enrolled, reclaimed),
+     FIELD_ANSWER | FIELD_NOT_NULL, .most = INT64_MAX},
+    {"token", FIELD_TEXT, offsetof(struct enrolled, token), FIELD_ANSWER | FIELD_OMITTED,
+     .check = token_check},
     ROTATE_IN(struct enrolled),
 };
 const struct record agent_answer_record = RECORD("AgentAnswer", struct enrolled, enrolled_fields);
@@ -79,10 +88,13 @@ static const struct field beaten_fields[] = {
     HEARTBEAT_EVERY(struct beaten),
     {"draining", FIELD_BOOL, offsetof(struct beaten, is_draining), FIELD_ANSWER},
 };
-const struct record heartbeat_answer_record = RECORD("HeartbeatAnswer", struct beaten, beaten_fields);
+const struct record heartbeat_answer_record =
+    RECORD("HeartbeatAnswer", struct beaten, beaten_fields);
 
 static const struct field rotated_fields[] = {
-    {"token", FIELD_TEXT, offsetof(struct rotated, token), FIELD_ANSWER | FIELD_REQUIRED, .check = token_check},
+    {"token", FIELD_TEXT, offsetof(struct rotated, token), FIELD_ANSWER | FIELD_REQUIRED,
+     .check = token_check},
     ROTATE_IN(struct rotated),
 };
-const struct record agent_token_answer_record = RECORD("AgentTokenAnswer", struct rotated, rotated_fields);
+const struct record agent_token_answer_record =
+    RECORD("AgentTokenAnswer", struct rotated, rotated_fields);

@@ -1,7 +1,7 @@
 /* What agents and servers say to each other when an agent enrols, beats and replaces its token.
  *
- * Memory: an object that was read owns what it points to; one that is only written may borrow it. Threads: one to an
- * object. */
+ * Memory: an object that was read owns what it points to; one that is only written may borrow it.
+ * Threads: one to an object. */
 #ifndef WAVETUNE_COMMON_ENROLMENT_ENROLMENT_H
 #define WAVETUNE_COMMON_ENROLMENT_ENROLMENT_H
 
@@ -56,7 +56,8 @@ struct rotated {
 };
 extern const struct record agent_token_answer_record;
 
-/* Whether a token can be sent and kept in a line: 1 to 256 of A-Z, a-z, 0-9, "_" and "-". NULL is none. */
+/* Whether a token can be sent and kept in a line: 1 to 256 of A-Z, a-z, 0-9, "_" and "-". NULL is
+ * none. */
 must_check bool token_is_plain(const char *token);
 
 #endif

@@ -1,10 +1,11 @@
 /* The `dejavu` format: the tree that triton-dejavu reads under TRITON_DEJAVU_STORAGE (dejavu.h).
  *
- * Where a function's file lies comes from hashes of its text and of its decorator's arguments, so a kernel is written when
- * these are known: from the image's record of it, else the build's, else from the manifest of a table that was imported.
- * Which Triton, ROCm and GPU the folders name comes from the image, else from the release's environment.
- * Entries that dejavu would not restore as they are, are skipped with the reason: it checks nothing itself, and a key that
- * does not come back breaks its next tuning.
+ * Where a function's file lies comes from hashes of its text and of its decorator's arguments, so a
+ * kernel is written when these are known: from the image's record of it, else the build's, else
+ * from the manifest of a table that was imported. Which Triton, ROCm and GPU the folders name comes
+ * from the image, else from the release's environment. Entries that dejavu would not restore as
+ * they are, are skipped with the reason: it checks nothing itself, and a key that does not come
+ * back breaks its next tuning.
  *
  * Memory: what format.h says. Pure functions over what they are given; any thread. */
 #include <math.h>
@@ -18,8 +19,8 @@
 
 #define KNOWN_TEXTS 4096
 
-/* What its files need to know of a kernel's function: from records of images and builds, and from manifests of imported
- * tables */
+/* What its files need to know of a kernel's function: from records of images and builds, and from
+ * manifests of imported tables */
 
 /* Owns everything but the identity's record. */
 struct dejavu_function {
@@ -29,12 +30,12 @@ struct dejavu_function {
   json_t *timings;   /* "timings_data" without labels */
   int64_t evaluated; /* 0: see the provenance */
   bool ignore_dtypes;
-  bool all_three;                       /* whether timings have three numbers, where all are known */
+  bool all_three; /* whether timings have three numbers, where all are known */
   const struct function_record *record; /* the identity's, or packed; NULL: an imported table */
   struct function_record packed;        /* of a build; empty where it is not used */
   const struct kernel *manifest;        /* the source's, where it was needed; or NULL */
-  json_t *configs;                      /* of a record: what equal configs have in common: the config's text */
-  json_t *order;                        /* of an imported table: names of a config's members */
+  json_t *configs; /* of a record: what equal configs have in common: the config's text */
+  json_t *order;   /* of an imported table: names of a config's members */
 };
 static void dejavu_function_release(struct dejavu_function *function) {
   dejavu_path_release(&function->path);
@@ -49,7 +50,8 @@ static void dejavu_function_release(struct dejavu_function *function) {
 static char *xstrdup_or_null(const char *text) { return text ? xstrdup(text) : NULL; }
 
 /* Sets the hash from what it is made of, or checks that it is made of that. */
-static bool hash_take(char **hash, const char *stated, const char *computed, const char *name, struct error *error) {
+static bool hash_take(char **hash, const char *stated, const char *computed, const char *name,
+                      struct error *error) {
   if (stated && computed && strcmp(stated, computed) != 0)
     return error_set(error, "the record's %s is not the hash of what the record has of it", name);
   if (!stated && !computed)
@@ -73,18 +75,22 @@ static bool take_hashes(struct dejavu_function *function, struct error *error) {
   text_release(&configs);
 #define STATED(name) json_string_value(json_object_get(dejavu, #name))
   return hash_take(&function->path.autotune_config, STATED(autotune_config),
-                   parameters ? dejavu_hash(parameters, strlen(parameters), p) : NULL, "autotune_config", error) &&
+                   parameters ? dejavu_hash(parameters, strlen(parameters), p) : NULL,
+                   "autotune_config", error) &&
          hash_take(&function->path.code_version, STATED(code_version),
-                   record->source_sha256 ? dejavu_hash(record->source_sha256, strlen(record->source_sha256), c) : NULL,
+                   record->source_sha256
+                       ? dejavu_hash(record->source_sha256, strlen(record->source_sha256), c)
+                       : NULL,
                    "code_version", error) &&
-         hash_take(&function->path.tune_features, STATED(tune_features), dejavu_names_hash(function->keys, k),
-                   "tune_features", error) &&
-         hash_take(&function->path.kernel_configs, STATED(kernel_configs), record->n_configs ? g : NULL,
-                   "kernel_configs", error);
+         hash_take(&function->path.tune_features, STATED(tune_features),
+                   dejavu_names_hash(function->keys, k), "tune_features", error) &&
+         hash_take(&function->path.kernel_configs, STATED(kernel_configs),
+                   record->n_configs ? g : NULL, "kernel_configs", error);
 #undef STATED
 }
 
-/* Which of the decorator's configs a winner's is, whatever it leaves at its default: by what they have in common. */
+/* Which of the decorator's configs a winner's is, whatever it leaves at its default: by what they
+ * have in common. */
 static void take_configs(struct dejavu_function *function, const char *triton) {
   struct error why;
   function->configs = json_object();
@@ -103,50 +109,60 @@ static void take_configs(struct dejavu_function *function, const char *triton) {
 
 static bool same_minor(const char *a, const char *b) {
   int major[2], minor[2];
-  return sscanf(a, "%4d.%4d", &major[0], &minor[0]) == 2 && sscanf(b, "%4d.%4d", &major[1], &minor[1]) == 2 &&
-         major[0] == major[1] && minor[0] == minor[1];
+  return sscanf(a, "%4d.%4d", &major[0], &minor[0]) == 2 &&
+         sscanf(b, "%4d.%4d", &major[1], &minor[1]) == 2 && major[0] == major[1] &&
+         minor[0] == minor[1];
 }
 
-static json_t *timings_of(const json_t *object, const char *rep, const char *warmup, const char *graphs) {
+static json_t *timings_of(const json_t *object, const char *rep, const char *warmup,
+                          const char *graphs) {
   json_t *rep_ms = json_object_get(object, rep), *warmup_ms = json_object_get(object, warmup);
-  return json_pack("{s:o, s:o, s:b}", "rep_t_ms",
-                   json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(DEJAVU_REP_MS), "warmup_t_ms",
-                   json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(DEJAVU_WARMUP_MS), "cuda_graphs",
-                   json_is_true(json_object_get(object, graphs)));
+  return json_pack(
+      "{s:o, s:o, s:b}", "rep_t_ms",
+      json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(DEJAVU_REP_MS), "warmup_t_ms",
+      json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(DEJAVU_WARMUP_MS),
+      "cuda_graphs", json_is_true(json_object_get(object, graphs)));
 }
 
 /* The two versions of Triton print configs in another way, and the hash of them is in the path. */
-static bool function_from_record(const struct dejavu_path *storage, const struct function_record *record,
+static bool function_from_record(const struct dejavu_path *storage,
+                                 const struct function_record *record,
                                  struct dejavu_function *function, struct error *error) {
-  const char *triton = storage->triton, *layout = json_string_value(json_object_get(record->dejavu, "layout"));
+  const char *triton = storage->triton,
+             *layout = json_string_value(json_object_get(record->dejavu, "layout"));
   if (!record->dejavu)
-    return error_set(error, "the function %.100s is not decorated with triton_dejavu.autotune", record->function);
+    return error_set(error, "the function %.100s is not decorated with triton_dejavu.autotune",
+                     record->function);
   if (record->triton_version && !same_minor(record->triton_version, triton))
-    return error_set(error, "the function was recorded with Triton %.40s and the paths are those of %.40s",
+    return error_set(error,
+                     "the function was recorded with Triton %.40s and the paths are those of %.40s",
                      record->triton_version, triton);
   function->record = record;
   function->path.layout = xstrdup(layout ? layout : "dejavu_0.7");
-  function->signature = record->signature ? xstrdup(record->signature)
-                                          : xasprintf("JITFunction(%s:%s)",
-                                                      record->module ? record->module : "__main__", record->function);
+  function->signature =
+      record->signature ? xstrdup(record->signature)
+                        : xasprintf("JITFunction(%s:%s)",
+                                    record->module ? record->module : "__main__", record->function);
   function->path.function = dejavu_signature_function(function->signature);
   if (!function->path.function)
-    return error_set(error, "the record's signature %.100s is not JITFunction(module:function)", function->signature);
+    return error_set(error, "the record's signature %.100s is not JITFunction(module:function)",
+                     function->signature);
   function->keys = json_array();
   for (size_t i = 0; i < record->n_key_names; i++)
     json_array_append_new(function->keys, json_string(record->key_names[i]));
   function->timings = timings_of(record->dejavu, "rep", "warmup", "use_cuda_graph");
   function->evaluated = (int64_t)record->n_configs;
   function->ignore_dtypes = json_is_true(json_object_get(record->dejavu, "ignore_dtypes"));
-  function->all_three = json_array_size(json_object_get(record->dejavu, "quantiles")) == RELEASE_MS_MAX;
+  function->all_three =
+      json_array_size(json_object_get(record->dejavu, "quantiles")) == RELEASE_MS_MAX;
   take_configs(function, triton);
   return take_hashes(function, error);
 }
 
 /* Whether the order of members is that of a Config which this Triton prints. */
 static bool order_is_of(const json_t *order, const char *triton) {
-  static const char *const fields[] = {"num_buffers_warp_spec", "num_consumer_groups", "reg_dec_producer",
-                                       "reg_inc_consumer", "maxnreg"};
+  static const char *const fields[] = {"num_buffers_warp_spec", "num_consumer_groups",
+                                       "reg_dec_producer", "reg_inc_consumer", "maxnreg"};
   for (size_t i = 0; i < ARRAY_LENGTH(fields); i++) {
     struct value standard;
     bool is_there = false;
@@ -178,12 +194,15 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
       return error_at(error, "/exports/dejavu/keys", "the names must be strings");
   }
   if (!order_is_of(order, storage->triton))
-    return error_set(error, "its configs were printed by another Triton than %.40s, and a hash of them is in the path",
-                     storage->triton);
+    return error_set(
+        error,
+        "its configs were printed by another Triton than %.40s, and a hash of them is in the path",
+        storage->triton);
   function->path.layout = xstrdup(layout);
   function->path.function = xstrdup(name);
   function->signature = xstrdup(signature);
-#define X(hash) function->path.hash = xstrdup_or_null(json_string_value(json_object_get(exports, #hash)));
+#define X(hash)                                                                                    \
+  function->path.hash = xstrdup_or_null(json_string_value(json_object_get(exports, #hash)));
   DEJAVU_HASHES(X)
 #undef X
   function->keys = keys ? json_incref(keys) : json_null();
@@ -200,7 +219,8 @@ static bool manifest_take(const struct cache_source *source, const struct releas
          source->kernel(source->context, &kernel->hash, &function->manifest, error);
 }
 
-/* The record of the first build that one of the kernel's winners was measured with, when it has one. */
+/* The record of the first build that one of the kernel's winners was measured with, when it has
+ * one. */
 static bool packed_record(const struct cache_source *source, const struct release_kernel *kernel,
                           struct dejavu_function *function, bool *ret_found, struct error *error) {
   for (size_t i = 0; i < kernel->n_provenance && source->build && source->kernel; i++) {
@@ -221,9 +241,11 @@ static bool packed_record(const struct cache_source *source, const struct releas
 }
 
 static bool function_take(const struct render_request *request, const struct dejavu_path *storage,
-                          const struct release_kernel *kernel, struct dejavu_function *function, struct error *error) {
+                          const struct release_kernel *kernel, struct dejavu_function *function,
+                          struct error *error) {
   const struct cache_source *source = request->source;
-  const struct function_record *record = identity_function(request->identity, &kernel->hash, kernel->name, NULL);
+  const struct function_record *record =
+      identity_function(request->identity, &kernel->hash, kernel->name, NULL);
   bool is_packed = false;
   if (!record) {
     if (!packed_record(source, kernel, function, &is_packed, error))
@@ -236,29 +258,33 @@ static bool function_take(const struct render_request *request, const struct dej
     return function_from_record(storage, record, function, error) &&
            (record->n_dtypes || manifest_take(source, kernel, function, error)) &&
            (record->n_dtypes || function->manifest || function->ignore_dtypes ||
-            error_set(error, "the record has no dtypes of its arguments, and the manifest is not to be had here"));
+            error_set(error, "the record has no dtypes of its arguments, and the manifest is not "
+                             "to be had here"));
   if (!manifest_take(source, kernel, function, error))
     return false;
   const struct kernel *manifest = function->manifest;
-  const json_t *exports = manifest ? json_object_get(json_object_get(manifest->json, "exports"), "dejavu") : NULL;
+  const json_t *exports =
+      manifest ? json_object_get(json_object_get(manifest->json, "exports"), "dejavu") : NULL;
   if (manifest && manifest->language == LANGUAGE_EXTERNAL && exports)
     return function_from_exports(storage, exports, function, error);
-  return error_set(error,
-                   "neither the image nor a build has a record of its function, whose hashes are in dejavu's paths; "
-                   "take one with `python3 -m wavetune identity`");
+  return error_set(error, "neither the image nor a build has a record of its function, whose "
+                          "hashes are in dejavu's paths; "
+                          "take one with `python3 -m wavetune identity`");
 }
 
-static bool function_fits_storage(const struct dejavu_path *storage, const char *tag, struct dejavu_function *function,
-                                  struct error *error) {
+static bool function_fits_storage(const struct dejavu_path *storage, const char *tag,
+                                  struct dejavu_function *function, struct error *error) {
   struct dejavu_path *path = &function->path;
   bool has_torch, has_features;
   if (storage->layout && strcmp(storage->layout, path->layout) != 0)
-    return error_set(error, "the table is of %.40s, and the image reads %.40s, which hashes in another way",
-                     path->layout, storage->layout);
+    return error_set(
+        error, "the table is of %.40s, and the image reads %.40s, which hashes in another way",
+        path->layout, storage->layout);
   if (!dejavu_layout_has(path->layout, &has_torch, &has_features))
     return error_set(error, "the layout %.40s is not known", path->layout);
   if (has_torch && !storage->torch)
-    return error_set(error, "the environment states no torch, which is in the paths of %.40s", path->layout);
+    return error_set(error, "the environment states no torch, which is in the paths of %.40s",
+                     path->layout);
   path->torch = has_torch ? xstrdup(storage->torch) : NULL;
   path->triton = xstrdup(storage->triton);
   path->runtime = xstrdup(storage->runtime);
@@ -267,9 +293,10 @@ static bool function_fits_storage(const struct dejavu_path *storage, const char 
   return true;
 }
 
-/* The image's record of the kernel, else its build's, else what its manifest says as an external kernel. *ret is zeroed, and
- * is released by the caller whatever is returned. */
-static bool dejavu_function_find(const struct render_request *request, const struct dejavu_path *storage,
+/* The image's record of the kernel, else its build's, else what its manifest says as an external
+ * kernel. *ret is zeroed, and is released by the caller whatever is returned. */
+static bool dejavu_function_find(const struct render_request *request,
+                                 const struct dejavu_path *storage,
                                  const struct release_kernel *kernel, struct dejavu_function *ret,
                                  struct error *error) {
   return function_take(request, storage, kernel, ret, error) &&
@@ -278,12 +305,13 @@ static bool dejavu_function_find(const struct render_request *request, const str
 
 /* Rendering */
 
-/* One cache.json as it grows: entries of one kernel, or of several that are the same function. There is one at a time, and
- * the next one uses its room. */
+/* One cache.json as it grows: entries of one kernel, or of several that are the same function.
+ * There is one at a time, and the next one uses its room. */
 struct table {
   const struct dejavu_function *function; /* of the first kernel; NULL before it */
   size_t n_entries, n_timings;
-  struct text cache, timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
+  struct text cache,
+      timing_texts[2]; /* the timings with their medians alone, and with all three numbers */
   bool has_all_three;
   struct text_set seen; /* keys in `cache` */
   json_t *totals;       /* bench seconds of imported files by source */
@@ -379,8 +407,8 @@ static void writer_release(struct entry_writer *writer) {
   text_release(&writer->quoted);
 }
 
-static char *config_from_record(const struct dejavu_function *function, const json_t *config, const char *triton,
-                                struct error *error) {
+static char *config_from_record(const struct dejavu_function *function, const json_t *config,
+                                const char *triton, struct error *error) {
   cleanup_free char *normal = config_text_normal(config, triton);
   const char *text = json_string_value(json_object_get(function->configs, normal));
   if (text)
@@ -389,8 +417,10 @@ static char *config_from_record(const struct dejavu_function *function, const js
   return NULL;
 }
 
-/* All members, in the order that the table's configs have; dejavu would hand ir_override to the kernel. */
-static char *config_in_order(const struct dejavu_function *function, const json_t *config, struct error *error) {
+/* All members, in the order that the table's configs have; dejavu would hand ir_override to the
+ * kernel. */
+static char *config_in_order(const struct dejavu_function *function, const json_t *config,
+                             struct error *error) {
   cleanup_json json_t *ordered = json_object(), *left = json_copy((json_t *)config);
   size_t i;
   json_t *name;
@@ -416,23 +446,27 @@ static char *quoted(const char *text) {
   return python_json(string, 0, &size);
 }
 
-static char *config_make(const struct entry_writer *writer, const json_t *config, struct error *error) {
+static char *config_make(const struct entry_writer *writer, const json_t *config,
+                         struct error *error) {
   const struct dejavu_function *function = writer->function;
   if (!dejavu_restores_config(config, error)) {
     error_prefix(error, "dejavu would not restore the config: ");
     return NULL;
   }
-  cleanup_free char *text = function->record ? config_from_record(function, config, function->path.triton, error)
-                                             : config_in_order(function, config, error);
+  cleanup_free char *text = function->record
+                                ? config_from_record(function, config, function->path.triton, error)
+                                : config_in_order(function, config, error);
   return text ? quoted(text) : NULL;
 }
 
 /* Tables of one decorator have the same configs, whose members stand in the same order. */
-static char *config_text(const struct entry_writer *writer, const json_t *config, struct error *error) {
+static char *config_text(const struct entry_writer *writer, const json_t *config,
+                         struct error *error) {
   if (!writer->function->order)
     return config_make(writer, config, error);
   const uintptr_t address = (uintptr_t)config;
-  struct known_text *known = &writer->rendering->known[text_hash((const char *)&address, sizeof address) % KNOWN_TEXTS];
+  struct known_text *known =
+      &writer->rendering->known[text_hash((const char *)&address, sizeof address) % KNOWN_TEXTS];
   if (known->values != config) {
     free(known->text);
     known->text = config_make(writer, config, error);
@@ -467,15 +501,17 @@ static void writer_take_configs(struct entry_writer *writer) {
   }
 }
 
-/* Of a record: as the decorator has it; of an imported table: the key's members, dtypes among them. */
+/* Of a record: as the decorator has it; of an imported table: the key's members, dtypes among
+ * them. */
 static bool writer_take_key(struct entry_writer *writer, struct error *error) {
   const struct dejavu_function *function = writer->function;
   const struct release_kernel *kernel = writer->kernel;
   struct tuning_key *elements = &writer->elements;
   writer->slices = xcalloc(kernel->n_key_names + 1, sizeof *writer->slices);
   if (function->record) {
-    if (!tuning_key_bind(function->record, function->manifest, (const char *const *)kernel->key_names,
-                         kernel->n_key_names, elements, error))
+    if (!tuning_key_bind(function->record, function->manifest,
+                         (const char *const *)kernel->key_names, kernel->n_key_names, elements,
+                         error))
       return false;
   } else {
     elements->parts = xcalloc(kernel->n_key_names + 1, sizeof *elements->parts);
@@ -489,7 +525,8 @@ static bool writer_take_key(struct entry_writer *writer, struct error *error) {
 /* One element as repr quotes it; what it would escape is refused. */
 static bool key_add(struct entry_writer *writer, size_t begin, struct error *error) {
   struct text *key = &writer->key;
-  if (!dejavu_restores_element(key->bytes + begin, key->size - begin, writer->function->ignore_dtypes, error))
+  if (!dejavu_restores_element(key->bytes + begin, key->size - begin,
+                               writer->function->ignore_dtypes, error))
     return error_prefix(error, "dejavu would not restore the key: ");
   char quote[] = "'";
   if (memchr(key->bytes + begin, '\'', key->size - begin))
@@ -500,11 +537,12 @@ static bool key_add(struct entry_writer *writer, size_t begin, struct error *err
 }
 
 static void element_begin(struct text *key) {
-  text_add_string(key, key->size > 1 ? ", '" : "'"); /* the quote is set when the element is known */
+  text_add_string(key,
+                  key->size > 1 ? ", '" : "'"); /* the quote is set when the element is known */
 }
 
-static bool key_add_expression(struct entry_writer *writer, const struct expr *expr, const struct value *values,
-                               struct error *error) {
+static bool key_add_expression(struct entry_writer *writer, const struct expr *expr,
+                               const struct value *values, struct error *error) {
   struct value value;
   if (!expr_eval(expr, values, &value, error))
     return false;
@@ -514,8 +552,8 @@ static bool key_add_expression(struct entry_writer *writer, const struct expr *e
 }
 
 /* The tuple that dejavu looks up, into writer->key. */
-static bool key_write(struct entry_writer *writer, const struct release_winner *winner, const struct value *values,
-                      struct error *error) {
+static bool key_write(struct entry_writer *writer, const struct release_winner *winner,
+                      const struct value *values, struct error *error) {
   const struct tuning_key *elements = &writer->elements;
   size_t n_dtypes = writer->function->ignore_dtypes ? 0 : elements->n_dtypes;
   struct text *key = &writer->key;
@@ -589,14 +627,15 @@ static void timings_add(struct entry_writer *writer, const struct release_winner
   table->n_timings++;
 }
 
-/* Bench time once for each of `n` winners that a job chose, each by a job of its own, and once for each file that was
- * imported, as it was last. */
+/* Bench time once for each of `n` winners that a job chose, each by a job of its own, and once for
+ * each file that was imported, as it was last. */
 static void totals_add(struct table *table, const json_t *provenance, size_t n) {
   const char *source = json_string_value(json_object_get(provenance, "source"));
   json_t *total = json_object_get(provenance, "total_bench_time_s");
   int64_t evaluated = json_integer_value(json_object_get(provenance, "evaluated_configs"));
   table->evaluated = evaluated > table->evaluated ? evaluated : table->evaluated;
-  table->tuned_s += (double)n * json_number_value(json_object_get(provenance, "spent_device_seconds"));
+  table->tuned_s +=
+      (double)n * json_number_value(json_object_get(provenance, "spent_device_seconds"));
   if (!source || !json_is_number(total))
     return;
   const json_t *before = json_object_get(table->totals, source);
@@ -604,9 +643,10 @@ static void totals_add(struct table *table, const json_t *provenance, size_t n) 
     json_object_set(table->totals, source, total);
 }
 
-/* Whether an import kept the text of a config whose members stand in an order of their own; *ret_text is as JSON. */
-static bool config_kept(const struct entry_writer *writer, const struct release_winner *winner, char **ret_text,
-                        struct error *error) {
+/* Whether an import kept the text of a config whose members stand in an order of their own;
+ * *ret_text is as JSON. */
+static bool config_kept(const struct entry_writer *writer, const struct release_winner *winner,
+                        char **ret_text, struct error *error) {
   const char *text = writer->origins[winner->provenance].config;
   cleanup_json json_t *config = NULL;
   if (writer->function->record || !text)
@@ -619,8 +659,8 @@ static bool config_kept(const struct entry_writer *writer, const struct release_
   return true;
 }
 
-static bool entry_add(struct entry_writer *writer, const struct release_winner *winner, const struct value *values,
-                      struct error *error) {
+static bool entry_add(struct entry_writer *writer, const struct release_winner *winner,
+                      const struct value *values, struct error *error) {
   struct table *table = writer->table;
   cleanup_free char *kept = NULL;
   if (!config_kept(writer, winner, &kept, error))
@@ -646,7 +686,8 @@ static bool entry_add(struct entry_writer *writer, const struct release_winner *
   return true;
 }
 
-static void winner_add(struct entry_writer *writer, const struct release_winner *winner, bool needs_values) {
+static void winner_add(struct entry_writer *writer, const struct release_winner *winner,
+                       bool needs_values) {
   const struct release_kernel *kernel = writer->kernel;
   struct value values[KEY_MEMBERS_MAX];
   struct error why;
@@ -662,9 +703,13 @@ static void winner_add(struct entry_writer *writer, const struct release_winner 
     release_key_values_release(kernel, values);
 }
 
-static bool kernel_add(struct rendering *rendering, const struct placed *placed, struct error *error) {
+static bool kernel_add(struct rendering *rendering, const struct placed *placed,
+                       struct error *error) {
   __attribute__((cleanup(writer_release))) struct entry_writer writer = {
-      .rendering = rendering, .kernel = placed->kernel, .function = placed->function, .table = &rendering->table};
+      .rendering = rendering,
+      .kernel = placed->kernel,
+      .function = placed->function,
+      .table = &rendering->table};
   if (!writer_take_key(&writer, error))
     return false;
   writer_take_configs(&writer);
@@ -686,7 +731,8 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
   return true;
 }
 
-/* What was tuned stands before what was imported, so that of two entries for one key the measured one is kept. */
+/* What was tuned stands before what was imported, so that of two entries for one key the measured
+ * one is kept. */
 static int placed_compare(const void *a, const void *b) {
   const struct placed *left = a, *right = b;
   int order = strcmp(left->path, right->path);
@@ -702,7 +748,8 @@ static void kernels_place(struct rendering *rendering) {
   rendering->placed = xcalloc(release->n_kernels + 1, sizeof *rendering->placed);
   for (size_t i = 0; i < release->n_kernels; i++) {
     struct placed placed = {.kernel = &release->kernels[i], .function = &rendering->functions[i]};
-    if (dejavu_function_find(rendering->request, &rendering->storage, placed.kernel, &rendering->functions[i], &why) &&
+    if (dejavu_function_find(rendering->request, &rendering->storage, placed.kernel,
+                             &rendering->functions[i], &why) &&
         dejavu_path_format(&placed.function->path, &placed.path, &why))
       rendering->placed[rendering->n_placed++] = placed;
     else
@@ -717,7 +764,8 @@ static json_t *table_total(const struct table *table) {
   double sum = 0;
 
   if (!table->tuned_s && json_object_size(table->totals) == 1)
-    return json_incref(json_object_iter_value(json_object_iter(table->totals))); /* as it was, int or float */
+    return json_incref(
+        json_object_iter_value(json_object_iter(table->totals))); /* as it was, int or float */
   json_object_foreach (table->totals, source, total)
     sum += json_number_value(total);
   /* A sum of decimal fractions, without the digits that binary ones add. */
@@ -755,7 +803,8 @@ static void table_write(struct table *table, const char *path, struct cache_file
   if (table->n_timings)
     cache_files_put(files, timings->bytes, timings->size);
   text.size = 0;
-  text_add_string(&text, table->n_timings ? "\n    },\n    \"timings_data\": " : "},\n    \"timings_data\": ");
+  text_add_string(&text, table->n_timings ? "\n    },\n    \"timings_data\": "
+                                          : "},\n    \"timings_data\": ");
   text_add_json(&text, timings_data, 1);
   text_add(&text, "\n}", 2);
   cache_files_put(files, text.bytes, text.size);
@@ -775,8 +824,10 @@ static void tables_write(struct rendering *rendering) {
   }
 }
 
-static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
-  __attribute__((cleanup(rendering_release))) struct rendering rendering = {.request = request, .files = ret};
+static bool render_release(const struct render_request *request, struct cache_files *ret,
+                           struct error *error) {
+  __attribute__((cleanup(rendering_release))) struct rendering rendering = {.request = request,
+                                                                            .files = ret};
   if (!dejavu_storage_find(request, &rendering.storage, error))
     return false;
   ret->file_mode = ret->folder_mode = 0777;

@@ -1,7 +1,9 @@
-/* The tree of triton-dejavu's caches: its paths, what dejavu restores of it, and reading one cache.json or all of a tree.
+/* The tree of triton-dejavu's caches: its paths, what dejavu restores of it, and reading one
+ * cache.json or all of a tree.
  *
- * Every file is checked whole: its place, its types, that it belongs into its folder, and that no key is there twice.
- * Memory: results are the caller's; nothing is kept of what was refused. Threads: pure functions. */
+ * Every file is checked whole: its place, its types, that it belongs into its folder, and that no
+ * key is there twice. Memory: results are the caller's; nothing is kept of what was refused.
+ * Threads: pure functions. */
 #include <math.h>
 
 #include "common/cache/config_text.h"
@@ -31,8 +33,8 @@ void dejavu_path_release(struct dejavu_path *path) {
 
 bool dejavu_layout_has(const char *layout, bool *ret_torch, bool *ret_tune_features) {
   int minor, end = 0;
-  if (sscanf(layout, "dejavu_0.%2d%n", &minor, &end) != 1 || layout[end] || minor < 5 || layout[9] < '0' ||
-      layout[9] > '9')
+  if (sscanf(layout, "dejavu_0.%2d%n", &minor, &end) != 1 || layout[end] || minor < 5 ||
+      layout[9] < '0' || layout[9] > '9')
     return false;
   *ret_torch = minor < 7;
   *ret_tune_features = minor > 5;
@@ -45,7 +47,8 @@ static bool part_is_safe(const char *part) {
     if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '/')
       return false;
   }
-  return json_can_hold(part) && size > 0 && size <= PART_MAX && strcmp(part, ".") != 0 && strcmp(part, "..") != 0;
+  return json_can_hold(part) && size > 0 && size <= PART_MAX && strcmp(part, ".") != 0 &&
+         strcmp(part, "..") != 0;
 }
 
 static bool dejavu_hash_is_valid(const char *text) {
@@ -65,14 +68,15 @@ static bool take_storage_part(const char *part, struct dejavu_path *path) {
     path->runtime = xstrdup(part);
     return true;
   }
-  return take(part, "triton_", &path->triton) || take(part, "torch_", &path->torch) || take(part, "gpu_", &path->gpu);
+  return take(part, "triton_", &path->triton) || take(part, "torch_", &path->torch) ||
+         take(part, "gpu_", &path->gpu);
 }
 
 static bool take_hash(const char *part, struct dejavu_path *path) {
   if (strlen(part) < 64 || !dejavu_hash_is_valid(part + strlen(part) - 64))
     return false;
-#define X(hash)                                                                                                        \
-  if (take(part, #hash "-", &path->hash))                                                                              \
+#define X(hash)                                                                                    \
+  if (take(part, #hash "-", &path->hash))                                                          \
     return strlen(path->hash) == 64;
   DEJAVU_HASHES(X)
 #undef X
@@ -100,9 +104,12 @@ static bool take_part(const char *part, struct dejavu_path *path) {
   return path->tag;
 }
 
-static bool layout_is_known(const char *layout, bool *ret_torch, bool *ret_features, struct error *error) {
+static bool layout_is_known(const char *layout, bool *ret_torch, bool *ret_features,
+                            struct error *error) {
   return dejavu_layout_has(layout, ret_torch, ret_features) ||
-         error_set(error, "the layout %.60s is not known; dejavu_0.5, dejavu_0.6 and dejavu_0.7 are", layout);
+         error_set(error,
+                   "the layout %.60s is not known; dejavu_0.5, dejavu_0.6 and dejavu_0.7 are",
+                   layout);
 }
 
 static bool path_is_whole(const struct dejavu_path *path, struct error *error) {
@@ -110,12 +117,14 @@ static bool path_is_whole(const struct dejavu_path *path, struct error *error) {
   if (!layout_is_known(path->layout, &has_torch, &has_features, error))
     return false;
   if (!path->runtime || !path->triton || !path->gpu || !path->function || !path->autotune_config ||
-      !path->code_version || !path->kernel_configs || !path->tag || has_torch != (path->torch != NULL) ||
-      has_features != (path->tune_features != NULL))
+      !path->code_version || !path->kernel_configs || !path->tag ||
+      has_torch != (path->torch != NULL) || has_features != (path->tune_features != NULL))
     return error_set(error,
-                     "a path of %s has %striton_, rocm_ or cuda_, gpu_, the function, autotune_config-, code_version-, "
+                     "a path of %s has %striton_, rocm_ or cuda_, gpu_, the function, "
+                     "autotune_config-, code_version-, "
                      "%skernel_configs- and the tag; one of them is missing or one too many",
-                     path->layout, has_torch ? "torch_, " : "", has_features ? "tune_features-, " : "");
+                     path->layout, has_torch ? "torch_, " : "",
+                     has_features ? "tune_features-, " : "");
   return true;
 }
 
@@ -139,7 +148,8 @@ static const char *dejavu_path_begin(const char *text) {
 /* "add_kernel-<64 digits>" where hashes should follow: versions 0.5.0 and 0.5.1 wrote so. */
 static bool has_one_hash(const struct dejavu_path *path) {
   size_t size = path->function && !path->autotune_config ? strlen(path->function) : 0;
-  return size > 65 && path->function[size - 65] == '-' && dejavu_hash_is_valid(path->function + size - 64);
+  return size > 65 && path->function[size - 65] == '-' &&
+         dejavu_hash_is_valid(path->function + size - 64);
 }
 
 static bool part_refuse(const struct dejavu_path *path, const char *part, struct error *error) {
@@ -147,9 +157,9 @@ static bool part_refuse(const struct dejavu_path *path, const char *part, struct
   if (path->layout && !layout_is_known(path->layout, &has_torch, &has_features, error))
     return false;
   if (has_one_hash(path))
-    return error_set(
-        error, "a cache of triton-dejavu 0.5.0 or 0.5.1, whose folder has one hash of everything, so that it is not "
-               "known what it is of; import what a newer triton-dejavu writes");
+    return error_set(error, "a cache of triton-dejavu 0.5.0 or 0.5.1, whose folder has one hash of "
+                            "everything, so that it is not "
+                            "known what it is of; import what a newer triton-dejavu writes");
   return error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", part);
 }
 
@@ -158,7 +168,9 @@ static bool dejavu_path_parse(const char *text, struct dejavu_path *ret, struct 
   cleanup_dejavu_path struct dejavu_path path = {0};
   const char *at = dejavu_path_begin(text);
   if (!at)
-    return error_set(error, "no folder like dejavu_0.7 is in the path, whose folders say what a cache.json is of");
+    return error_set(
+        error,
+        "no folder like dejavu_0.7 is in the path, whose folders say what a cache.json is of");
   for (const char *slash; (slash = strchr(at, '/')); at = slash + 1) {
     cleanup_free char *part = xstrndup(at, (size_t)(slash - at));
     if (!take_part(part, &path))
@@ -177,32 +189,37 @@ bool dejavu_path_format(const struct dejavu_path *path, char **ret_text, struct 
   bool has_torch, has_features;
   if (!path_is_whole(path, error))
     return false;
-  const char *const parts[] = {
-      path->runtime, path->triton,          path->gpu,          path->function,      path->tag,
-      path->torch,   path->autotune_config, path->code_version, path->tune_features, path->kernel_configs};
+  const char *const parts[] = {path->runtime,         path->triton,       path->gpu,
+                               path->function,        path->tag,          path->torch,
+                               path->autotune_config, path->code_version, path->tune_features,
+                               path->kernel_configs};
   for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
     if (parts[i] && (!part_is_safe(parts[i]) || (i > 5 && !dejavu_hash_is_valid(parts[i]))))
       return error_set(error, "\"%.100s\" cannot be a part of a path", parts[i]);
   }
   ALWAYS(dejavu_layout_has(path->layout, &has_torch, &has_features));
-  cleanup_free char *storage =
-      has_torch ? xasprintf("%s/%s/torch_%s/triton_%s/gpu_%s", path->layout, path->runtime, path->torch, path->triton,
-                            path->gpu)
-                : xasprintf("%s/triton_%s/%s/gpu_%s", path->layout, path->triton, path->runtime, path->gpu);
+  cleanup_free char *storage = has_torch
+                                   ? xasprintf("%s/%s/torch_%s/triton_%s/gpu_%s", path->layout,
+                                               path->runtime, path->torch, path->triton, path->gpu)
+                                   : xasprintf("%s/triton_%s/%s/gpu_%s", path->layout, path->triton,
+                                               path->runtime, path->gpu);
   if (has_features)
-    *ret_text = xasprintf("%s/%s/autotune_config-%s/code_version-%s/tune_features-%s/kernel_configs-%s/%s/cache.json",
-                          storage, path->function, path->autotune_config, path->code_version, path->tune_features,
-                          path->kernel_configs, path->tag);
+    *ret_text = xasprintf(
+        "%s/%s/autotune_config-%s/code_version-%s/tune_features-%s/kernel_configs-%s/%s/cache.json",
+        storage, path->function, path->autotune_config, path->code_version, path->tune_features,
+        path->kernel_configs, path->tag);
   else
-    *ret_text = xasprintf("%s/%s/autotune_config-%s/kernel_configs-%s/code_version-%s/%s/cache.json", storage,
-                          path->function, path->autotune_config, path->kernel_configs, path->code_version, path->tag);
+    *ret_text = xasprintf(
+        "%s/%s/autotune_config-%s/kernel_configs-%s/code_version-%s/%s/cache.json", storage,
+        path->function, path->autotune_config, path->kernel_configs, path->code_version, path->tag);
   return true;
 }
 
 char *dejavu_signature_function(const char *signature) {
   const char *colon = strchr(signature, ':');
   size_t size = strlen(signature);
-  if (!string_starts(signature, "JITFunction(") || !colon || strchr(colon + 1, ':') || signature[size - 1] != ')')
+  if (!string_starts(signature, "JITFunction(") || !colon || strchr(colon + 1, ':') ||
+      signature[size - 1] != ')')
     return NULL;
   return xstrndup(colon + 1, (size_t)(signature + size - 1 - (colon + 1)));
 }
@@ -242,7 +259,8 @@ static bool reads_as_integer(const char *text) {
 
 /* distutils' strtobool, without regard to case. */
 static bool reads_as_boolean(const char *text) {
-  static const char *const words[] = {"y", "yes", "t", "true", "on", "1", "n", "no", "f", "false", "off", "0"};
+  static const char *const words[] = {"y", "yes", "t", "true",  "on",  "1",
+                                      "n", "no",  "f", "false", "off", "0"};
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
     if (strcasecmp(text, words[i]) == 0)
       return true;
@@ -254,16 +272,20 @@ static bool restores_string(const char *name, const char *text, struct error *er
   if (strstr(text, ", ") || strstr(text, ": "))
     return error_set(error, "%.60s has \", \" or \": \" in its text", name);
   if (reads_as_integer(text) || reads_as_boolean(text))
-    return error_set(error, "%.60s is the text '%.40s', which dejavu reads as a number or a boolean", name, text);
+    return error_set(error,
+                     "%.60s is the text '%.40s', which dejavu reads as a number or a boolean", name,
+                     text);
   return true;
 }
 
 static bool restores_member(const char *name, const json_t *value, struct error *error) {
   bool is_integer = json_is_integer(value), is_boolean = json_is_boolean(value);
-  if (strcmp(name, "num_warps") == 0 || strcmp(name, "num_stages") == 0 || strcmp(name, "num_ctas") == 0)
+  if (strcmp(name, "num_warps") == 0 || strcmp(name, "num_stages") == 0 ||
+      strcmp(name, "num_ctas") == 0)
     return is_integer || error_set(error, "%s must be an integer", name);
   if (strcmp(name, "maxnreg") == 0)
-    return is_integer || json_is_null(value) || error_set(error, "maxnreg must be an integer or None");
+    return is_integer || json_is_null(value) ||
+           error_set(error, "maxnreg must be an integer or None");
   if (strcmp(name, "enable_warp_specialization") == 0)
     return is_boolean || error_set(error, "%s must be a boolean", name);
   if (strcmp(name, "enable_persistent") == 0)
@@ -276,7 +298,8 @@ static bool restores_member(const char *name, const json_t *value, struct error 
     return true;
   if (json_is_string(value))
     return restores_string(name, json_string_value(value), error);
-  return error_set(error, "%.60s is %s, which dejavu reads as a text", name, json_is_null(value) ? "None" : "a float");
+  return error_set(error, "%.60s is %s, which dejavu reads as a text", name,
+                   json_is_null(value) ? "None" : "a float");
 }
 
 bool dejavu_restores_config(const json_t *config, struct error *error) {
@@ -290,7 +313,8 @@ bool dejavu_restores_config(const json_t *config, struct error *error) {
 }
 
 /* Its reader splits at ", " and strips one quote from either end, without undoing escapes. */
-bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtypes, struct error *error) {
+bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtypes,
+                             struct error *error) {
   bool has_single = false, has_double = false;
   int cut = size < 80 ? (int)size : 80;
   for (size_t i = 0; i < size; i++) {
@@ -300,17 +324,22 @@ bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtype
     if (c == ',' && i + 1 < size && element[i + 1] == ' ')
       return error_set(error, "'%.*s' has \", \" in it, where dejavu splits keys", cut, element);
     if (c < 0x20 || c >= 0x7f || c == '\\')
-      return error_set(error, "'%.*s' has characters that Python escapes, which dejavu does not undo", cut, element);
+      return error_set(error,
+                       "'%.*s' has characters that Python escapes, which dejavu does not undo", cut,
+                       element);
   }
   if (has_single && has_double)
-    return error_set(error, "'%.*s' has both kinds of quotes, which Python escapes and dejavu does not undo", cut,
-                     element);
+    return error_set(
+        error, "'%.*s' has both kinds of quotes, which Python escapes and dejavu does not undo",
+        cut, element);
   if (ignore_dtypes && memmem(element, size, "torch.", 6))
-    return error_set(error, "'%.*s' is taken for a dtype, and the function ignores those", cut, element);
+    return error_set(error, "'%.*s' is taken for a dtype, and the function ignores those", cut,
+                     element);
   return true;
 }
 
-bool dejavu_storage_find(const struct render_request *request, struct dejavu_path *storage, struct error *error) {
+bool dejavu_storage_find(const struct render_request *request, struct dejavu_path *storage,
+                         struct error *error) {
   const struct identity *identity = request->identity;
   const struct environment *environment = &request->release->environment;
   const char *torch = identity && identity->torch ? identity->torch : environment->torch;
@@ -323,12 +352,13 @@ bool dejavu_storage_find(const struct render_request *request, struct dejavu_pat
   } else {
     const char *version = environment->rocm ? environment->rocm : environment->cuda;
     if (!environment->triton || !environment->gpu || !version)
-      return error_set(error,
-                       "the environment of the release states no %s, which is in dejavu's paths; give the "
-                       "image's identity",
-                       !environment->triton ? "triton"
-                       : !version           ? "rocm or cuda"
-                                            : "gpu");
+      return error_set(
+          error,
+          "the environment of the release states no %s, which is in dejavu's paths; give the "
+          "image's identity",
+          !environment->triton ? "triton"
+          : !version           ? "rocm or cuda"
+                               : "gpu");
     storage->triton = xstrdup(environment->triton);
     storage->runtime = xasprintf("%s_%s", environment->rocm ? "rocm" : "cuda", version);
     storage->gpu = xstrdup(environment->gpu);
@@ -351,11 +381,13 @@ struct reading {
 struct table {
   const char *path; /* from dejavu_… on */
   struct dejavu_path parts;
-  json_t *json, *keys, *cache, *timings, *timings_data; /* the last may be NULL, and keys when null */
+  json_t *json, *keys, *cache, *timings,
+      *timings_data; /* the last may be NULL, and keys when null */
   const char *signature;
-  json_t *provenance;                  /* what its entries have in common */
-  json_t *order;                       /* names of the first config's members */
-  size_t kernels[KEY_MEMBERS_MAX + 1]; /* 1 + the index of the kernel of entries with so many elements; 0: none yet */
+  json_t *provenance; /* what its entries have in common */
+  json_t *order;      /* names of the first config's members */
+  size_t kernels[KEY_MEMBERS_MAX +
+                 1]; /* 1 + the index of the kernel of entries with so many elements; 0: none yet */
 };
 
 static void reading_release(struct reading *reading) {
@@ -379,12 +411,13 @@ static bool check_keys(const struct table *table, struct error *error) {
     return error_at(error, "/keys", "more than %d names", KEY_MEMBERS_MAX);
   json_array_foreach (table->keys, i, key) {
     if (!json_string_length(key) || json_string_length(key) > IDENTIFIER_MAX)
-      return error_at(error, json_pointer_index(at, sizeof at, "/keys", i), "a name must be a string of 1 to %d bytes",
-                      IDENTIFIER_MAX);
+      return error_at(error, json_pointer_index(at, sizeof at, "/keys", i),
+                      "a name must be a string of 1 to %d bytes", IDENTIFIER_MAX);
   }
   if (table->keys && table->parts.tune_features &&
       strcmp(dejavu_names_hash(table->keys, hash), table->parts.tune_features) != 0)
-    return error_at(error, "/keys", "the folder tune_features-%.12s… is of other names: theirs is %.12s…",
+    return error_at(error, "/keys",
+                    "the folder tune_features-%.12s… is of other names: theirs is %.12s…",
                     table->parts.tune_features, hash);
   return true;
 }
@@ -415,7 +448,8 @@ static bool check_timings_data(const struct table *table, struct error *error) {
 static bool check_signature(const struct table *table, struct error *error) {
   cleanup_free char *function = dejavu_signature_function(table->signature);
   return string_equal(function, table->parts.function) ||
-         error_at(error, "/signature", "\"%.200s\" is not JITFunction(module:%.100s), as the folder has it",
+         error_at(error, "/signature",
+                  "\"%.200s\" is not JITFunction(module:%.100s), as the folder has it",
                   table->signature, table->parts.function);
 }
 
@@ -432,15 +466,16 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
     return error_set(error, "the document must be an object");
   if (!json_get_string(json, "", "signature", JSON_REQUIRED, &table->signature, error) ||
       !json_get_number(json, "", "total_bench_time_s", JSON_REQUIRED, &total, error) ||
-      !json_get_integer(json, "", "evaluated_configs", JSON_REQUIRED, 0, INT32_MAX, &evaluated, error) ||
+      !json_get_integer(json, "", "evaluated_configs", JSON_REQUIRED, 0, INT32_MAX, &evaluated,
+                        error) ||
       !json_get_object(json, "", "cache", JSON_REQUIRED, &table->cache, error))
     return false;
   if (!json_object_get(json, "keys"))
-    return error_set(
-        error,
-        "a cache of triton-dejavu %.20s without \"keys\", as versions before 0.5.4 wrote it: what the members "
-        "of its keys are is not known; import what a newer triton-dejavu writes",
-        table->parts.layout + strlen("dejavu_"));
+    return error_set(error,
+                     "a cache of triton-dejavu %.20s without \"keys\", as versions before 0.5.4 "
+                     "wrote it: what the members "
+                     "of its keys are is not known; import what a newer triton-dejavu writes",
+                     table->parts.layout + strlen("dejavu_"));
   if (!json_get_array(json, "", "keys", JSON_OPTIONAL, &table->keys, error) ||
       !json_get_object(json, "", "timings", JSON_REQUIRED, &table->timings, error) ||
       !json_get_object(json, "", "timings_data", JSON_OPTIONAL, &table->timings_data, error))
@@ -450,8 +485,10 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
   table->provenance = json_object();
   json_object_set_new(table->provenance, "evaluated_configs", json_integer(evaluated));
   json_object_set_new(table->provenance, "source", imported_source(table->path));
-  json_object_set(table->provenance, "total_bench_time_s", json_object_get(json, "total_bench_time_s"));
-  return check_signature(table, error) && check_keys(table, error) && check_timings_data(table, error);
+  json_object_set(table->provenance, "total_bench_time_s",
+                  json_object_get(json, "total_bench_time_s"));
+  return check_signature(table, error) && check_keys(table, error) &&
+         check_timings_data(table, error);
 }
 
 /* The path has '_' for ' ' and '/' of the device's name; names with '/' are rare. */
@@ -469,7 +506,8 @@ static json_t *environment_of(const struct dejavu_path *path) {
   return environment;
 }
 
-static bool environment_take(struct reading *reading, const struct table *table, struct error *error) {
+static bool environment_take(struct reading *reading, const struct table *table,
+                             struct error *error) {
   cleanup_json json_t *json = environment_of(&table->parts);
   cleanup_environment struct environment environment = {0};
   if (!environment_parse(json, &environment, error))
@@ -478,10 +516,13 @@ static bool environment_take(struct reading *reading, const struct table *table,
     reading->imported.environment = TAKE(json);
     return true;
   }
-  cleanup_free char *before = json_canonical(reading->imported.environment), *now = json_canonical(json);
+  cleanup_free char *before = json_canonical(reading->imported.environment),
+                    *now = json_canonical(json);
   return strcmp(before, now) == 0 ||
-         error_set(error, "it is of the environment %s, a file before it of %s; import them one after the other", now,
-                   before);
+         error_set(
+             error,
+             "it is of the environment %s, a file before it of %s; import them one after the other",
+             now, before);
 }
 
 /* A name that expressions may read, for a member of the key that the file calls `name`. */
@@ -508,7 +549,9 @@ static json_t *member_names(const struct table *table, size_t n) {
   for (size_t i = 0; i < n; i++) {
     char dtype[32];
     snprintf(dtype, sizeof dtype, "dtype_%zu", i - n_keys);
-    const char *wanted = i < n_keys ? json_string_value(json_array_get(table->keys, i)) : table->keys ? dtype : NULL;
+    const char *wanted = i < n_keys    ? json_string_value(json_array_get(table->keys, i))
+                         : table->keys ? dtype
+                                       : NULL;
     cleanup_free char *name = member_name(names, wanted, i);
     json_array_append_new(names, json_string(name));
   }
@@ -520,26 +563,28 @@ static json_t *exports_of(const struct table *table) {
   json_object_set_new(exports, "layout", json_string(table->parts.layout));
   json_object_set_new(exports, "function", json_string(table->parts.function));
   json_object_set_new(exports, "signature", json_string(table->signature));
-#define X(hash)                                                                                                        \
-  if (table->parts.hash)                                                                                               \
+#define X(hash)                                                                                    \
+  if (table->parts.hash)                                                                           \
     json_object_set_new(exports, #hash, json_string(table->parts.hash));
   DEJAVU_HASHES(X)
 #undef X
   json_object_set_new(exports, "keys", table->keys ? json_deep_copy(table->keys) : json_null());
   json_object_set(exports, "config", table->order);
-  json_t *data = table->timings_data ? json_deep_copy(table->timings_data)
-                                     : json_pack("{s:i, s:i, s:b}", "rep_t_ms", DEJAVU_REP_MS, "warmup_t_ms",
-                                                 DEJAVU_WARMUP_MS, "cuda_graphs", false);
+  json_t *data = table->timings_data
+                     ? json_deep_copy(table->timings_data)
+                     : json_pack("{s:i, s:i, s:b}", "rep_t_ms", DEJAVU_REP_MS, "warmup_t_ms",
+                                 DEJAVU_WARMUP_MS, "cuda_graphs", false);
   json_object_del(data, "labels"); /* those follow from the timings */
   json_object_set_new(exports, "timings_data", data);
   return exports;
 }
 
 static json_t *manifest_of(const struct table *table, size_t n) {
-  cleanup_free char *name =
-      xasprintf(NAME_PREFIX "%.*s", KERNEL_NAME_MAX - (int)strlen(NAME_PREFIX), table->parts.function);
+  cleanup_free char *name = xasprintf(
+      NAME_PREFIX "%.*s", KERNEL_NAME_MAX - (int)strlen(NAME_PREFIX), table->parts.function);
   for (char *c = name; *c; c++) {
-    bool is_plain = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
+    bool is_plain =
+        (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9');
     *c = is_plain || strchr("._/-", *c) ? *c : '_';
   }
   json_t *manifest = json_object(), *exports = json_object();
@@ -574,8 +619,8 @@ static size_t kernel_find(struct reading *reading, struct table *table, size_t n
 }
 
 /* Of a registered kernel, whose key has the names of the table's. */
-static bool mapped_key(const struct kernel *kernel, const struct table *table, char **elements, json_t **ret,
-                       struct error *error) {
+static bool mapped_key(const struct kernel *kernel, const struct table *table, char **elements,
+                       json_t **ret, struct error *error) {
   size_t n_keys = json_array_size(table->keys);
   cleanup_json json_t *key = json_object();
   for (size_t i = 0; i < n_keys; i++)
@@ -586,7 +631,8 @@ static bool mapped_key(const struct kernel *kernel, const struct table *table, c
     fits = fits && json_object_get(key, kernel->key_names[i]);
   if (!fits) {
     cleanup_free char *names = table->keys ? json_canonical(table->keys) : xstrdup("null");
-    return error_at(error, "/keys", "the table's keys %.300s are not the key of kernel %s", names, kernel->name);
+    return error_at(error, "/keys", "the table's keys %.300s are not the key of kernel %s", names,
+                    kernel->name);
   }
   *ret = TAKE(key);
   return true;
@@ -598,7 +644,8 @@ static json_t *mapped_config(const json_t *config, const char *triton) {
   const char *name;
   json_object_foreach ((json_t *)config, name, value) {
     struct value standard;
-    cleanup_json json_t *standard_json = config_field(name, triton, &standard) ? value_to_json(standard) : NULL;
+    cleanup_json json_t *standard_json =
+        config_field(name, triton, &standard) ? value_to_json(standard) : NULL;
     bool is_tuned = strcmp(name, "num_warps") == 0 || strcmp(name, "num_stages") == 0;
     if (is_tuned || !json_equal(value, standard_json))
       json_object_set(mapped, name, value);
@@ -614,14 +661,16 @@ static json_t *names_of(const json_t *config) {
   return names;
 }
 
-static bool take_timing(const struct table *table, const char *key, const char *at, struct imported_entry *entry,
-                        struct error *error) {
+static bool take_timing(const struct table *table, const char *key, const char *at,
+                        struct imported_entry *entry, struct error *error) {
   json_t *timing = json_object_get(table->timings, key);
   if (!timing)
     return true;
-  size_t n = json_array_size(timing), n_labels = json_array_size(json_object_get(table->timings_data, "labels"));
+  size_t n = json_array_size(timing),
+         n_labels = json_array_size(json_object_get(table->timings_data, "labels"));
   if ((n != 1 && n != RELEASE_MS_MAX) || (n_labels && n != n_labels))
-    return error_at(error, at, "a timing must be a list of 1 or %d numbers, one for each label", RELEASE_MS_MAX);
+    return error_at(error, at, "a timing must be a list of 1 or %d numbers, one for each label",
+                    RELEASE_MS_MAX);
   for (size_t i = 0; i < n; i++) {
     const json_t *ms = json_array_get(timing, i);
     if (!json_is_number(ms) || !(json_number_value(ms) > 0))
@@ -637,10 +686,13 @@ struct elements {
   char **all;
 };
 
-static void elements_release(struct elements *elements) { strings_free(elements->all, elements->n); }
+static void elements_release(struct elements *elements) {
+  strings_free(elements->all, elements->n);
+}
 
-static bool take_key(const struct reading *reading, const struct table *table, const struct elements *elements,
-                     const json_t *manifest, json_t **ret, struct error *error) {
+static bool take_key(const struct reading *reading, const struct table *table,
+                     const struct elements *elements, const json_t *manifest, json_t **ret,
+                     struct error *error) {
   if (elements->n < json_array_size(table->keys))
     return error_set(error, "the key has %zu elements and \"keys\" %zu names", elements->n,
                      json_array_size(table->keys));
@@ -656,8 +708,8 @@ static bool take_key(const struct reading *reading, const struct table *table, c
 }
 
 /* Two keys of one table, or of two files of it, must not be the same. */
-static bool key_is_new(struct reading *reading, size_t kernel, const json_t *key, const struct table *table,
-                       struct error *error) {
+static bool key_is_new(struct reading *reading, size_t kernel, const json_t *key,
+                       const struct table *table, struct error *error) {
   cleanup_free char *canonical = json_canonical(key);
   cleanup_free char *text = xasprintf("%zu %s", kernel, canonical);
   const char *before = json_string_value(json_object_get(reading->seen, text));
@@ -669,8 +721,8 @@ static bool key_is_new(struct reading *reading, size_t kernel, const json_t *key
   return true;
 }
 
-static bool take_entry(struct reading *reading, struct table *table, const char *key, const json_t *text,
-                       struct error *error) {
+static bool take_entry(struct reading *reading, struct table *table, const char *key,
+                       const json_t *text, struct error *error) {
   __attribute__((cleanup(elements_release))) struct elements elements = {0};
   cleanup_json json_t *config = NULL;
   if (!python_string_tuple_parse(key, KEY_MEMBERS_MAX, &elements.all, &elements.n, error))
@@ -683,7 +735,8 @@ static bool take_entry(struct reading *reading, struct table *table, const char 
   size_t index = kernel_find(reading, table, elements.n);
   struct imported_kernel *kernel = &reading->imported.kernels[index];
   struct imported_entry *entry = imported_add_entry(kernel);
-  entry->config = reading->kernel ? mapped_config(config, table->parts.triton) : json_incref(config);
+  entry->config =
+      reading->kernel ? mapped_config(config, table->parts.triton) : json_incref(config);
   if (reading->kernel || json_equal(order, table->order)) {
     entry->provenance = json_incref(table->provenance);
   } else {
@@ -696,8 +749,8 @@ static bool take_entry(struct reading *reading, struct table *table, const char 
          take_timing(table, key, json_pointer_member(at, sizeof at, "/timings", key), entry, error);
 }
 
-/* The order that most tables have throughout; which one it is must not depend on the order of entries. Texts that are no
- * configs are refused with their entries. */
+/* The order that most tables have throughout; which one it is must not depend on the order of
+ * entries. Texts that are no configs are refused with their entries. */
 static void order_find(struct table *table) {
   cleanup_free char *least = NULL;
   const char *key;
@@ -729,12 +782,14 @@ static bool file_take(struct reading *reading, const struct cache_file *file, st
   json_object_foreach (table.cache, key, text) {
     struct error why = {0};
     if (!take_entry(reading, &table, key, text, &why))
-      return error_at(error, why.pointer[0] ? why.pointer : json_pointer_member(at, sizeof at, "/cache", key), "%s",
-                      why.message);
+      return error_at(
+          error, why.pointer[0] ? why.pointer : json_pointer_member(at, sizeof at, "/cache", key),
+          "%s", why.message);
   }
   json_object_foreach (table.timings, key, text) {
     if (!json_object_get(table.cache, key))
-      return error_at(error, json_pointer_member(at, sizeof at, "/timings", key), "\"cache\" has no such key");
+      return error_at(error, json_pointer_member(at, sizeof at, "/timings", key),
+                      "\"cache\" has no such key");
   }
   return true;
 }
@@ -759,7 +814,8 @@ bool dejavu_read(const struct import_request *request, struct imported *ret, str
   for (size_t i = 0; i < reading.imported.n_kernels; i++)
     n_entries += reading.imported.kernels[i].n_entries;
   if (!n_entries)
-    return error_set(error, n_files ? "no cache.json there holds an entry" : "there is no file cache.json");
+    return error_set(error, n_files ? "no cache.json there holds an entry"
+                                    : "there is no file cache.json");
   *ret = reading.imported;
   reading.imported = (struct imported){0};
   return true;

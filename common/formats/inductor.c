@@ -1,11 +1,14 @@
-/* The `inductor` format: the NAME.best_config files of torch's Inductor (torch/_inductor/runtime/autotune_cache.py), one for
- * each generated kernel: TORCHINDUCTOR_CACHE_DIR/XX/<64 hex digits>.best_config.
+/* The `inductor` format: the NAME.best_config files of torch's Inductor
+ * (torch/_inductor/runtime/autotune_cache.py), one for each generated kernel:
+ * TORCHINDUCTOR_CACHE_DIR/XX/<64 hex digits>.best_config.
  *
- * The file's name is a hash of the kernel's generated text and of torch, and Inductor uses the file only where configs_hash
- * is that of its own candidates: nothing of it can be made from what was tuned elsewhere. So this format carries what
- * Inductor wrote, and nothing else: all files of a tree are the kernel "inductor" with the key {"file": the last two parts of
- * the path, "configs_hash"}. Its config is the kernel's parameters; what else the file says is provenance ("time_taken_ms" is
- * how long the tuning took, not the kernel), with the order of members, so that the bytes come back.
+ * The file's name is a hash of the kernel's generated text and of torch, and Inductor uses the file
+ * only where configs_hash is that of its own candidates: nothing of it can be made from what was
+ * tuned elsewhere. So this format carries what Inductor wrote, and nothing else: all files of a
+ * tree are the kernel "inductor" with the key {"file": the last two parts of the path,
+ * "configs_hash"}. Its config is the kernel's parameters; what else the file says is provenance
+ * ("time_taken_ms" is how long the tuning took, not the kernel), with the order of members, so that
+ * the bytes come back.
  *
  * Memory: what format.h says. Threads: any; pure functions. */
 #include <ctype.h>
@@ -19,7 +22,8 @@
 static const char suffix[] = ".best_config";
 
 /* Members that are not the config's. */
-static const char *const other_members[] = {"configs_hash", "found_by_coordesc", "time_taken_ms", "triton_cache_hash"};
+static const char *const other_members[] = {"configs_hash", "found_by_coordesc", "time_taken_ms",
+                                            "triton_cache_hash"};
 
 static bool is_other(const char *name) {
   for (size_t i = 0; i < ARRAY_LENGTH(other_members); i++) {
@@ -59,14 +63,16 @@ static const char *place_of(const char *path) {
 
 static bool render_winner(const struct release_kernel *kernel, const struct release_winner *winner,
                           struct cache_files *files, json_t *places, struct error *error) {
-  const json_t *config = kernel->configs[winner->config].values, *provenance = kernel->provenance[winner->provenance];
+  const json_t *config = kernel->configs[winner->config].values,
+               *provenance = kernel->provenance[winner->provenance];
   cleanup_json json_t *key = release_key_object(kernel, winner), *object = json_object();
   const char *place = json_string_value(json_object_get(key, "file"));
   const char *members = json_string_value(json_object_get(provenance, "members"));
   if (!place || !is_place(place))
     return error_set(error, "its key names no file of Inductor");
   if (!members)
-    return error_set(error, "its provenance does not have the members of the file that it came from");
+    return error_set(error,
+                     "its provenance does not have the members of the file that it came from");
   cleanup_free char *names = xstrdup(members);
   for (char *name = names, *next; name; name = next) {
     next = strchr(name, ',');
@@ -101,7 +107,8 @@ static bool is_inductor(const struct render_request *request, const struct relea
          error_set(error, "it did not come from Inductor, which names its files by its own hashes");
 }
 
-static void render_kernel(const struct release_kernel *kernel, struct cache_files *files, json_t *places) {
+static void render_kernel(const struct release_kernel *kernel, struct cache_files *files,
+                          json_t *places) {
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     struct error reason;
@@ -112,7 +119,8 @@ static void render_kernel(const struct release_kernel *kernel, struct cache_file
   }
 }
 
-static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
+static bool render_release(const struct render_request *request, struct cache_files *ret,
+                           struct error *error) {
   cleanup_cache_files struct cache_files files = {0};
   cleanup_json json_t *places = json_object();
   for (size_t i = 0; i < request->release->n_kernels; i++) {
@@ -125,7 +133,8 @@ static bool render_release(const struct render_request *request, struct cache_fi
   }
   ALWAYS(files.n || files.n_skipped);
   if (!files.n)
-    return error_set(error, "no winner of the release can stand among Inductor's files; \"%.60s\": %.300s",
+    return error_set(error,
+                     "no winner of the release can stand among Inductor's files; \"%.60s\": %.300s",
                      files.skipped[0].name, files.skipped[0].reason);
   files.folder_mode = 0777; /* Inductor writes what it generates there */
   cache_files_variable(&files, "TORCHINDUCTOR_CACHE_DIR", "", NULL);
@@ -143,14 +152,16 @@ static bool is_member_name(const char *name) {
   return length >= 1 && length <= 100;
 }
 
-/* The members by what they are: the entry's config, or its provenance, with the names of all in the file's order. */
+/* The members by what they are: the entry's config, or its provenance, with the names of all in the
+ * file's order. */
 static bool take_members(const json_t *json, struct imported_entry *entry, struct error *error) {
   char at[JSON_POINTER_SIZE];
   const char *name;
   json_t *value;
   cleanup_free char *names = NULL;
   if (json_object_size(json) > MEMBERS_MAX)
-    return error_set(error, "the file has %zu members; at most %d are read", json_object_size(json), MEMBERS_MAX);
+    return error_set(error, "the file has %zu members; at most %d are read", json_object_size(json),
+                     MEMBERS_MAX);
   json_object_foreach ((json_t *)json, name, value) {
     struct value scalar;
     struct error why;
@@ -166,16 +177,19 @@ static bool take_members(const json_t *json, struct imported_entry *entry, struc
     names = longer;
   }
   ALWAYS(json_object_set_new(entry->provenance, "members", json_string(names)) == 0);
-  return json_object_size(entry->config) > 0 || error_set(error, "the file has no member of a config");
+  return json_object_size(entry->config) > 0 ||
+         error_set(error, "the file has no member of a config");
 }
 
-static bool read_file(const struct cache_file *file, struct imported_entry *entry, struct error *error) {
+static bool read_file(const struct cache_file *file, struct imported_entry *entry,
+                      struct error *error) {
   cleanup_json json_t *json = NULL;
   const char *place = place_of(file->path), *configs_hash = NULL;
   bool coordesc;
   int64_t number;
   if (!is_place(place))
-    return error_set(error, "it is not named FOLDER/<64 hexadecimal digits>%s, as Inductor names them", suffix);
+    return error_set(
+        error, "it is not named FOLDER/<64 hexadecimal digits>%s, as Inductor names them", suffix);
   if (file->size > FILE_SIZE_MAX)
     return error_set(error, "it has %zu bytes; at most %zu are read", file->size, FILE_SIZE_MAX);
   if (!json_parse(file->bytes, file->size, &json, error))
@@ -196,14 +210,16 @@ static bool read_file(const struct cache_file *file, struct imported_entry *entr
   return take_members(json, entry, error);
 }
 
-static bool read_files(const struct import_request *request, struct imported *ret, struct error *error) {
+static bool read_files(const struct import_request *request, struct imported *ret,
+                       struct error *error) {
   cleanup_imported struct imported imported = {.environment = json_object()};
   cleanup_json json_t *places = json_object();
   if (request->kernel)
-    return error_set(error, "Inductor's kernels are generated and are not registered; leave --kernel away");
+    return error_set(
+        error, "Inductor's kernels are generated and are not registered; leave --kernel away");
   struct imported_kernel *kernel = imported_add_kernel(&imported);
-  kernel->manifest = json_pack("{s:s, s:s, s:[s, s], s:{s:{}}}", "name", "inductor", "language", "external", "key",
-                               "file", "configs_hash", "exports", "inductor");
+  kernel->manifest = json_pack("{s:s, s:s, s:[s, s], s:{s:{}}}", "name", "inductor", "language",
+                               "external", "key", "file", "configs_hash", "exports", "inductor");
   ALWAYS(kernel->manifest != NULL);
   for (size_t i = 0; i < request->files->n; i++) {
     const struct cache_file *file = &request->files->files[i];
@@ -213,12 +229,16 @@ static bool read_files(const struct import_request *request, struct imported *re
     if (!read_file(file, imported_add_entry(kernel), error))
       return cache_file_refuse(file, error);
     if (json_object_get(places, place))
-      return error_set(error, "%.200s: another file of the tree has this name in a folder of this name", file->path);
+      return error_set(error,
+                       "%.200s: another file of the tree has this name in a folder of this name",
+                       file->path);
     ALWAYS(json_object_set_new(places, place, json_true()) == 0);
   }
   if (!kernel->n_entries)
-    return error_set(error, "none of the %zu files is a NAME%s; name Inductor's cache folder (TORCHINDUCTOR_CACHE_DIR)",
-                     request->files->n, suffix);
+    return error_set(
+        error,
+        "none of the %zu files is a NAME%s; name Inductor's cache folder (TORCHINDUCTOR_CACHE_DIR)",
+        request->files->n, suffix);
   *ret = imported;
   imported = (struct imported){0};
   return true;

@@ -1,11 +1,13 @@
 /* The `json` format: one file that any program can read, cache.json.
  *
- * {"environment": {…}, "kernels": {"softmax/fused": {"entries": [{"config": {…}, "key": {…}}], "kernel": "sha256:…"}},
- *  "regime": "warm", "release": "sha256:…", "tag": "default"}, canonical; "regime" is there only when it is warm. Kernels
- * that share a name are NAME@ and the first 12 hex digits of their hash.
+ * {"environment": {…},
+ *  "kernels": {"softmax/fused": {"entries": [{"config": {…}, "key": {…}}], "kernel": "sha256:…"}},
+ *  "regime": "warm", "release": "sha256:…", "tag": "default"}, canonical; "regime" is there only
+ * when it is warm. Kernels that share a name are NAME@ and the first 12 hex digits of their hash.
  *
- * A container start waits for it: texts are put together, not built as a tree, and a config's text is written once.
- * Read back, it is kernels known by their hashes: names and the release say where the entries came from.
+ * A container start waits for it: texts are put together, not built as a tree, and a config's text
+ * is written once. Read back, it is kernels known by their hashes: names and the release say where
+ * the entries came from.
  *
  * Memory: what format.h says. Pure functions, any thread. */
 #include "common/cache/format.h"
@@ -48,13 +50,15 @@ static void frame_init(struct frame *frame, const struct release_kernel *kernel)
     cleanup_json json_t *name = json_string(kernel->key_names[i]);
     cleanup_free char *quoted = json_canonical(name);
     struct member *member = &frame->members[i];
-    *member = (struct member){.name = kernel->key_names[i], .position = i, .text = xasprintf("%s:", quoted)};
+    *member = (struct member){
+        .name = kernel->key_names[i], .position = i, .text = xasprintf("%s:", quoted)};
     member->size = strlen(member->text);
   }
   qsort(frame->members, frame->n_members, sizeof *frame->members, members_compare);
   for (size_t i = 0; i < frame->n_configs; i++) {
     const struct release_config *config = &kernel->configs[i];
-    frame->configs[i] = xasprintf("{\"config\":%.*s,\"key\":{", (int)config->text_size, config->text);
+    frame->configs[i] =
+        xasprintf("{\"config\":%.*s,\"key\":{", (int)config->text_size, config->text);
   }
 }
 
@@ -74,7 +78,8 @@ static void text_pass(struct text *text, struct cache_files *files) {
   text->size = 0;
 }
 
-static void kernel_write(struct text *text, const struct release_kernel *kernel, struct cache_files *files) {
+static void kernel_write(struct text *text, const struct release_kernel *kernel,
+                         struct cache_files *files) {
   __attribute__((cleanup(frame_release))) struct frame frame;
   char digest[DIGEST_TEXT_SIZE];
   frame_init(&frame, kernel);
@@ -119,14 +124,16 @@ static struct entry *entries_make(const struct release *release) {
                      (i + 1 < release->n_kernels && strcmp(kernel[1].name, kernel->name) == 0);
     char digest[DIGEST_TEXT_SIZE];
     entries[i].kernel = kernel;
-    entries[i].name = is_shared ? xasprintf("%s@%.12s", kernel->name, digest_format(&kernel->hash, digest) + 7)
-                                : xstrdup(kernel->name);
+    entries[i].name =
+        is_shared ? xasprintf("%s@%.12s", kernel->name, digest_format(&kernel->hash, digest) + 7)
+                  : xstrdup(kernel->name);
   }
   qsort(entries, release->n_kernels, sizeof *entries, entries_compare);
   return entries;
 }
 
-static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
+static bool render_release(const struct render_request *request, struct cache_files *ret,
+                           struct error *error) {
   const struct release *release = request->release;
   cleanup_text struct text text = {0};
   char digest[DIGEST_TEXT_SIZE];
@@ -145,7 +152,8 @@ static bool render_release(const struct render_request *request, struct cache_fi
     free(entries[i].name);
   }
   free(entries);
-  text_add_string(&text, release->regime == REGIME_WARM ? "},\"regime\":\"warm\",\"release\":\"" : "},\"release\":\"");
+  text_add_string(&text, release->regime == REGIME_WARM ? "},\"regime\":\"warm\",\"release\":\""
+                                                        : "},\"release\":\"");
   text_add_string(&text, digest_format(&release->digest, digest));
   text_add_string(&text, "\",\"tag\":");
   text_add_json(&text, json_string(release->tag));
@@ -155,7 +163,8 @@ static bool render_release(const struct render_request *request, struct cache_fi
 }
 
 /* A key or a config: members are scalars. */
-static bool take_flat(const json_t *entry, const char *at, const char *name, json_t **ret, struct error *error) {
+static bool take_flat(const json_t *entry, const char *at, const char *name, json_t **ret,
+                      struct error *error) {
   json_t *object = NULL, *value;
   const char *member;
   if (!json_get_object(entry, at, name, JSON_REQUIRED, &object, error))
@@ -166,23 +175,26 @@ static bool take_flat(const json_t *entry, const char *at, const char *name, jso
     struct value scalar;
     struct error why;
     if (!value_from_json(value, &scalar, &why))
-      return error_at(error, json_pointer_member(below, sizeof below, pointer, member), "%s", why.message);
+      return error_at(error, json_pointer_member(below, sizeof below, pointer, member), "%s",
+                      why.message);
   }
   *ret = json_incref(object);
   return true;
 }
 
-static bool read_entry(const json_t *json, const char *at, const char *source, struct imported_entry *entry,
-                       struct error *error) {
+static bool read_entry(const json_t *json, const char *at, const char *source,
+                       struct imported_entry *entry, struct error *error) {
   static const char *const members[] = {"config", "key", NULL};
   entry->provenance = json_pack("{s:o}", "source", imported_source(source));
   ALWAYS(entry->provenance != NULL);
-  return json_only_members(json, at, members, error) && take_flat(json, at, "key", &entry->key, error) &&
+  return json_only_members(json, at, members, error) &&
+         take_flat(json, at, "key", &entry->key, error) &&
          take_flat(json, at, "config", &entry->config, error);
 }
 
 /* One decision for each key, and keys of one shape. */
-static bool keys_are_distinct(const struct imported_kernel *kernel, const char *at, struct error *error) {
+static bool keys_are_distinct(const struct imported_kernel *kernel, const char *at,
+                              struct error *error) {
   cleanup_json json_t *seen = json_object();
   char pointer[JSON_POINTER_SIZE];
   for (size_t i = 0; i < kernel->n_entries; i++) {
@@ -194,7 +206,8 @@ static bool keys_are_distinct(const struct imported_kernel *kernel, const char *
       same = same && json_object_get(first, name);
     json_pointer_index(pointer, sizeof pointer, at, i);
     if (!same)
-      return error_at(error, pointer, "the key has other members than that of the kernel's first entry");
+      return error_at(error, pointer,
+                      "the key has other members than that of the kernel's first entry");
     cleanup_free char *text = json_canonical(key);
     if (json_object_get(seen, text))
       return error_at(error, pointer, "the key %.200s stands there twice", text);
@@ -203,8 +216,8 @@ static bool keys_are_distinct(const struct imported_kernel *kernel, const char *
   return true;
 }
 
-static bool read_kernel(const json_t *json, const char *at, const char *source, json_t *seen, struct imported *imported,
-                        struct error *error) {
+static bool read_kernel(const json_t *json, const char *at, const char *source, json_t *seen,
+                        struct imported *imported, struct error *error) {
   static const char *const members[] = {"entries", "kernel", NULL};
   json_t *entries = NULL, *entry;
   size_t i;
@@ -227,7 +240,8 @@ static bool read_kernel(const json_t *json, const char *at, const char *source, 
   return keys_are_distinct(kernel, below, error);
 }
 
-static bool read_file(const struct cache_file *file, struct imported *imported, struct error *error) {
+static bool read_file(const struct cache_file *file, struct imported *imported,
+                      struct error *error) {
   static const char *const members[] = {"environment", "kernels", "regime", "release", "tag", NULL};
   cleanup_json json_t *json = NULL;
   json_t *environment = NULL, *kernels = NULL, *kernel;
@@ -235,11 +249,13 @@ static bool read_file(const struct cache_file *file, struct imported *imported, 
   struct digest release;
   enum regime regime;
   cleanup_environment struct environment parsed = {0};
-  if (!json_parse(file->bytes, file->size, &json, error) || !json_only_members(json, "", members, error) ||
+  if (!json_parse(file->bytes, file->size, &json, error) ||
+      !json_only_members(json, "", members, error) ||
       !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
       !json_get_object(json, "", "kernels", JSON_REQUIRED, &kernels, error) ||
       !json_get_digest(json, "", "release", JSON_REQUIRED, &release, error) ||
-      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error) || !regime_get(json, "", &regime, error))
+      !json_get_string(json, "", "tag", JSON_REQUIRED, &tag, error) ||
+      !regime_get(json, "", &regime, error))
     return false;
   if (!environment_parse(environment, &parsed, error))
     return error_pointer_prefix(error, "/environment");
@@ -247,16 +263,20 @@ static bool read_file(const struct cache_file *file, struct imported *imported, 
   cleanup_json json_t *seen = json_object(); /* kernels by hash */
   json_object_foreach (kernels, name, kernel) {
     char at[JSON_POINTER_SIZE];
-    if (!read_kernel(kernel, json_pointer_member(at, sizeof at, "/kernels", name), file->path, seen, imported, error))
+    if (!read_kernel(kernel, json_pointer_member(at, sizeof at, "/kernels", name), file->path, seen,
+                     imported, error))
       return false;
   }
   return true;
 }
 
-static bool read_files(const struct import_request *request, struct imported *ret, struct error *error) {
+static bool read_files(const struct import_request *request, struct imported *ret,
+                       struct error *error) {
   cleanup_imported struct imported imported = {0};
   if (request->kernel)
-    return error_set(error, "cache.json says by their hashes which kernels its entries are of; leave --kernel away");
+    return error_set(
+        error,
+        "cache.json says by their hashes which kernels its entries are of; leave --kernel away");
   if (request->files->n != 1)
     return error_set(error, "the json format is one file, cache.json, not %zu", request->files->n);
   const struct cache_file *file = &request->files->files[0];

@@ -1,5 +1,6 @@
-/* The formats `vllm-moe` and `sglang-moe`: tables of the fused mixture-of-experts kernel, in VLLM_TUNED_CONFIG_FOLDER, which
- * vLLM searches first, and below SGLANG_MOE_CONFIG_DIR. Their names, the order in them, and rendering.
+/* The formats `vllm-moe` and `sglang-moe`: tables of the fused mixture-of-experts kernel, in
+ * VLLM_TUNED_CONFIG_FOLDER, which vLLM searches first, and below SGLANG_MOE_CONFIG_DIR. Their
+ * names, the order in them, and rendering.
  *
  * Memory and threads: moe.h. */
 #include "common/formats/moe.h"
@@ -14,7 +15,8 @@ void moe_name_release(struct moe_name *name) {
   *name = (struct moe_name){0};
 }
 
-/* A positive decimal number without leading zeros; returns what is behind it, NULL when there is none. */
+/* A positive decimal number without leading zeros; returns what is behind it, NULL when there is
+ * none. */
 static const char *number_take(const char *at, int64_t *ret) {
   char *end;
   if (*at < '1' || *at > '9')
@@ -55,7 +57,8 @@ static const char *text_take(const char *at, const char *end, char **ret) {
 
 static const char *optional_take(const struct moe_dialect *dialect, const char *at, const char *end,
                                  struct moe_name *name) {
-  static const char dtype[] = ",dtype=", block[] = ",block_shape=", channel[] = ",per_channel_quant=True";
+  static const char dtype[] = ",dtype=", block[] = ",block_shape=",
+                    channel[] = ",per_channel_quant=True";
   if (at && string_starts(at, dtype))
     at = text_take(at + strlen(dtype), end, &name->dtype);
   if (at && string_starts(at, block)) {
@@ -69,7 +72,8 @@ static const char *optional_take(const struct moe_dialect *dialect, const char *
   return at;
 }
 
-bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct moe_name *ret, struct error *error) {
+bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct moe_name *ret,
+                    struct error *error) {
   static const char device[] = ",device_name=", suffix[] = ".json", down[] = "_down";
   cleanup_moe_name struct moe_name name = {0};
   size_t size = strlen(text);
@@ -85,10 +89,11 @@ bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct 
   at = at && string_starts(at, device) ? text_take(at + strlen(device), end, &name.device) : NULL;
   at = optional_take(dialect, at, end, &name);
   if (!is_json || at != end || !json_can_hold(text))
-    return error_set(error,
-                     "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
-                     "block_shape=%s behind the device in this order",
-                     text, dialect->has_variants ? " and per_channel_quant=True" : "");
+    return error_set(
+        error,
+        "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
+        "block_shape=%s behind the device in this order",
+        text, dialect->has_variants ? " and per_channel_quant=True" : "");
   *ret = name;
   name = (struct moe_name){0};
   return true;
@@ -97,16 +102,18 @@ bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct 
 static char *moe_name_format(const struct moe_dialect *dialect, const struct moe_name *name) {
   char block[96] = "";
   if (name->has_block_shape)
-    snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", (long long)name->block_shape[0], dialect->separator,
-             (long long)name->block_shape[1]);
-  return xasprintf("E=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", (long long)name->e, (long long)name->n, name->device,
-                   name->dtype ? ",dtype=" : "", name->dtype ? name->dtype : "", block,
-                   name->per_channel_quant ? ",per_channel_quant=True" : "", name->down ? "_down" : "");
+    snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", (long long)name->block_shape[0],
+             dialect->separator, (long long)name->block_shape[1]);
+  return xasprintf(
+      "E=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", (long long)name->e, (long long)name->n,
+      name->device, name->dtype ? ",dtype=" : "", name->dtype ? name->dtype : "", block,
+      name->per_channel_quant ? ",per_channel_quant=True" : "", name->down ? "_down" : "");
 }
 
 json_t *moe_config_ordered(const json_t *config) {
-  static const char *const usual[] = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M",         "SPLIT_K",
-                                      "num_warps",    "num_stages",   "waves_per_eu", "matrix_instr_nonkdim", "kpack"};
+  static const char *const usual[] = {
+      "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M",         "SPLIT_K",
+      "num_warps",    "num_stages",   "waves_per_eu", "matrix_instr_nonkdim", "kpack"};
   json_t *ordered = json_object(), *value;
   const char *name;
   for (size_t i = 0; i < ARRAY_LENGTH(usual); i++) {
@@ -164,7 +171,9 @@ static char *version_folder(const char *triton, struct error *error) {
   cleanup_free char *version = xstrndup(triton ? triton : "", size);
   if (!size || version[0] == '.' || version[size - 1] == '.' || strstr(version, "..") ||
       (triton[size] && triton[size] != '+')) {
-    error_set(error, "the tables of SGLang lie in a folder named after Triton's version, and the environment states %s",
+    error_set(error,
+              "the tables of SGLang lie in a folder named after Triton's version, and the "
+              "environment states %s",
               triton ? "none of numbers" : "none");
     return NULL;
   }
@@ -176,17 +185,21 @@ static char *version_folder(const char *triton, struct error *error) {
 static bool device_find(struct rendering *rendering, struct error *error) {
   const struct identity *identity = rendering->request->identity;
   const struct environment *environment = &rendering->request->release->environment;
-  const char *name = identity && identity->moe_device_name ? identity->moe_device_name : environment->gpu;
+  const char *name =
+      identity && identity->moe_device_name ? identity->moe_device_name : environment->gpu;
   if (!name)
-    return error_set(error, "the environment of the release states no gpu, which is in the names of the tables");
+    return error_set(
+        error, "the environment of the release states no gpu, which is in the names of the tables");
   char *device = rendering->device = xstrdup(name);
   for (char *c = device; *c; c++)
     *c = *c == ' ' || *c == '/' || *c == ',' ? '_' : *c;
   static const char *const forms[] = {"_OAM", "_VF"};
-  bool from_name = !(identity && identity->moe_device_name) && rendering->dialect->takes_device_from_pci;
+  bool from_name =
+      !(identity && identity->moe_device_name) && rendering->dialect->takes_device_from_pci;
   for (size_t i = 0; from_name && i < ARRAY_LENGTH(forms); i++) {
     size_t size = strlen(device), suffix = strlen(forms[i]);
-    if (string_starts(device, "AMD_Instinct_") && size > suffix && strcmp(device + size - suffix, forms[i]) == 0)
+    if (string_starts(device, "AMD_Instinct_") && size > suffix &&
+        strcmp(device + size - suffix, forms[i]) == 0)
       device[size - suffix] = '\0';
   }
   return true;
@@ -217,8 +230,9 @@ static json_t *config_in_order(json_t *config, const char *order) {
   return ordered;
 }
 
-static bool winner_add(struct rendering *rendering, const struct moe_mapping *mapping, json_t *config,
-                       const char *order, const struct value *values, struct error *error) {
+static bool winner_add(struct rendering *rendering, const struct moe_mapping *mapping,
+                       json_t *config, const char *order, const struct value *values,
+                       struct error *error) {
   cleanup_moe_name struct moe_name name = {0};
   int64_t m = 0;
   if (!moe_mapping_name(mapping, values, &name, &m, error))
@@ -228,11 +242,13 @@ static bool winner_add(struct rendering *rendering, const struct moe_mapping *ma
   cleanup_free char *path = xasprintf("%s%s", rendering->folder, file);
   cleanup_free char *row = xasprintf("%s %lld", path, (long long)m);
   if (json_object_get(rendering->by_path, row))
-    return error_set(error, "another winner is the same row, M = %lld, of the same table", (long long)m);
+    return error_set(error, "another winner is the same row, M = %lld, of the same table",
+                     (long long)m);
   json_object_set_new(rendering->by_path, row, json_true());
   struct table *table = table_find(rendering, path);
   GROW(table->rows, table->n, table->capacity);
-  table->rows[table->n++] = (struct row){m, order ? config_in_order(config, order) : json_incref(config)};
+  table->rows[table->n++] =
+      (struct row){m, order ? config_in_order(config, order) : json_incref(config)};
   return true;
 }
 
@@ -264,20 +280,23 @@ static void configs_map(struct configs *configs, const struct moe_mapping *mappi
   }
 }
 
-static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel, struct error *error) {
+static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel,
+                       struct error *error) {
   const struct cache_source *source = rendering->request->source;
   const struct kernel *manifest = NULL;
   cleanup_moe_mapping struct moe_mapping mapping = {0};
   __attribute__((cleanup(configs_release))) struct configs configs = {0};
   if (!source->kernel)
-    return error_set(error, "manifests are not to be had here, and they say what the kernel's key means");
+    return error_set(error,
+                     "manifests are not to be had here, and they say what the kernel's key means");
   if (!source->kernel(source->context, &kernel->hash, &manifest, error) ||
       !moe_mapping_read(rendering->dialect, manifest, &mapping, error))
     return false;
   configs_map(&configs, &mapping, kernel);
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
-    const char *order = json_string_value(json_object_get(kernel->provenance[winner->provenance], "order"));
+    const char *order =
+        json_string_value(json_object_get(kernel->provenance[winner->provenance], "order"));
     struct value values[KEY_MEMBERS_MAX];
     struct error why;
     bool ok = configs.all[winner->config] || error_set(&why, "%s", configs.errors[winner->config]);
@@ -315,13 +334,13 @@ static void table_write(struct table *table, struct cache_files *files) {
   cache_files_add(files, table->path, bytes, size);
 }
 
-static bool moe_render(const struct moe_dialect *dialect, const struct render_request *request, struct cache_files *ret,
-                       struct error *error) {
+static bool moe_render(const struct moe_dialect *dialect, const struct render_request *request,
+                       struct cache_files *ret, struct error *error) {
   __attribute__((cleanup(rendering_release))) struct rendering rendering = {
       .dialect = dialect, .request = request, .by_path = json_object(), .files = ret};
   const struct identity *identity = request->identity;
-  const char *triton =
-      identity && identity->triton_version ? identity->triton_version : request->release->environment.triton;
+  const char *triton = identity && identity->triton_version ? identity->triton_version
+                                                            : request->release->environment.triton;
   rendering.folder = dialect->has_versions ? version_folder(triton, error) : xstrdup("");
   if (!rendering.folder || !device_find(&rendering, error))
     return false;
@@ -342,14 +361,18 @@ static bool moe_render(const struct moe_dialect *dialect, const struct render_re
 
 /* The formats */
 
-static const struct moe_dialect vllm_dialect = {
-    .format = "vllm-moe", .variable = "VLLM_TUNED_CONFIG_FOLDER", .separator = ",", .takes_device_from_pci = true};
+static const struct moe_dialect vllm_dialect = {.format = "vllm-moe",
+                                                .variable = "VLLM_TUNED_CONFIG_FOLDER",
+                                                .separator = ",",
+                                                .takes_device_from_pci = true};
 
-static bool vllm_render(const struct render_request *request, struct cache_files *ret, struct error *error) {
+static bool vllm_render(const struct render_request *request, struct cache_files *ret,
+                        struct error *error) {
   return moe_render(&vllm_dialect, request, ret, error);
 }
 
-static bool vllm_read(const struct import_request *request, struct imported *ret, struct error *error) {
+static bool vllm_read(const struct import_request *request, struct imported *ret,
+                      struct error *error) {
   return moe_read(&vllm_dialect, request, ret, error);
 }
 
@@ -366,11 +389,13 @@ static const struct moe_dialect sglang_dialect = {.format = "sglang-moe",
                                                   .has_versions = true,
                                                   .has_variants = true};
 
-static bool sglang_render(const struct render_request *request, struct cache_files *ret, struct error *error) {
+static bool sglang_render(const struct render_request *request, struct cache_files *ret,
+                          struct error *error) {
   return moe_render(&sglang_dialect, request, ret, error);
 }
 
-static bool sglang_read(const struct import_request *request, struct imported *ret, struct error *error) {
+static bool sglang_read(const struct import_request *request, struct imported *ret,
+                        struct error *error) {
   return moe_read(&sglang_dialect, request, ret, error);
 }
 

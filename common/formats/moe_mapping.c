@@ -1,4 +1,5 @@
-/* How a kernel's key and configs are those of mixture-of-experts tables, both ways, and reading such tables.
+/* How a kernel's key and configs are those of mixture-of-experts tables, both ways, and reading
+ * such tables.
  *
  * Memory and threads: moe.h. */
 #include "common/formats/moe.h"
@@ -8,8 +9,9 @@
 /* Mapping */
 
 void moe_mapping_release(struct moe_mapping *mapping) {
-  struct moe_source *const sources[] = {&mapping->e,     &mapping->n,           &mapping->m,
-                                        &mapping->dtype, &mapping->block_shape, &mapping->per_channel_quant,
+  struct moe_source *const sources[] = {&mapping->e,           &mapping->n,
+                                        &mapping->m,           &mapping->dtype,
+                                        &mapping->block_shape, &mapping->per_channel_quant,
                                         &mapping->down};
   for (size_t i = 0; i < ARRAY_LENGTH(sources); i++)
     expr_free(sources[i]->expr);
@@ -28,7 +30,8 @@ static bool find_member(const struct kernel *kernel, const char *name, struct mo
 }
 
 static bool is_positive(const json_t *json) {
-  return json_is_integer(json) && json_integer_value(json) > 0 && json_integer_value(json) <= MOE_NUMBER_MAX;
+  return json_is_integer(json) && json_integer_value(json) > 0 &&
+         json_integer_value(json) <= MOE_NUMBER_MAX;
 }
 
 static bool read_number(const struct kernel *kernel, const json_t *json, struct moe_source *source,
@@ -39,12 +42,14 @@ static bool read_number(const struct kernel *kernel, const json_t *json, struct 
     return true;
   }
   if (!json_is_string(json))
-    return error_set(error, "must be a member of the key, an expression over it or a positive integer");
+    return error_set(error,
+                     "must be a member of the key, an expression over it or a positive integer");
   if (find_member(kernel, json_string_value(json), source))
     return true;
   source->kind = MOE_EXPRESSION;
   return expr_parse(json_string_value(json), &source->expr, error) &&
-         expr_bind(source->expr, (const char *const *)kernel->key_names, kernel->n_key_names, error);
+         expr_bind(source->expr, (const char *const *)kernel->key_names, kernel->n_key_names,
+                   error);
 }
 
 static bool read_dtype(const struct kernel *kernel, const json_t *json, struct moe_source *source,
@@ -58,11 +63,12 @@ static bool read_dtype(const struct kernel *kernel, const json_t *json, struct m
   return true;
 }
 
-static bool read_block_shape(const struct kernel *kernel, const json_t *json, struct moe_source *source,
-                             struct error *error) {
+static bool read_block_shape(const struct kernel *kernel, const json_t *json,
+                             struct moe_source *source, struct error *error) {
   if (json_is_string(json) && find_member(kernel, json_string_value(json), source))
     return true;
-  if (json_array_size(json) != 2 || !is_positive(json_array_get(json, 0)) || !is_positive(json_array_get(json, 1)))
+  if (json_array_size(json) != 2 || !is_positive(json_array_get(json, 0)) ||
+      !is_positive(json_array_get(json, 1)))
     return error_set(error, "must be a member of the key or two positive integers");
   source->kind = MOE_PAIR;
   for (size_t i = 0; i < 2; i++)
@@ -70,7 +76,8 @@ static bool read_block_shape(const struct kernel *kernel, const json_t *json, st
   return true;
 }
 
-static bool read_flag(const struct kernel *kernel, const json_t *json, struct moe_source *source, struct error *error) {
+static bool read_flag(const struct kernel *kernel, const json_t *json, struct moe_source *source,
+                      struct error *error) {
   if (json_is_string(json) && find_member(kernel, json_string_value(json), source))
     return true;
   source->kind = MOE_NUMBER;
@@ -83,13 +90,15 @@ static bool read_config(const json_t *json, struct error *error) {
   json_t *value;
   json_object_foreach ((json_t *)json, name, value) {
     if (!json_is_string(value) && !json_is_integer(value))
-      return error_set(error, "must have for \"%.60s\" the name of a config's member or an integer", name);
+      return error_set(error, "must have for \"%.60s\" the name of a config's member or an integer",
+                       name);
   }
-  return json_is_object(json) || error_set(error, "must be an object: members of the table and of configs");
+  return json_is_object(json) ||
+         error_set(error, "must be an object: members of the table and of configs");
 }
 
-bool moe_mapping_read(const struct moe_dialect *dialect, const struct kernel *kernel, struct moe_mapping *ret,
-                      struct error *error) {
+bool moe_mapping_read(const struct moe_dialect *dialect, const struct kernel *kernel,
+                      struct moe_mapping *ret, struct error *error) {
   cleanup_moe_mapping struct moe_mapping mapping = {.kernel = kernel};
   const struct {
     const char *name;
@@ -103,36 +112,42 @@ bool moe_mapping_read(const struct moe_dialect *dialect, const struct kernel *ke
                  {"block_shape", false, false, read_block_shape, &mapping.block_shape},
                  {"per_channel_quant", false, true, read_flag, &mapping.per_channel_quant},
                  {"down", false, true, read_flag, &mapping.down}};
-  const json_t *exports = json_object_get(json_object_get(kernel->json, "exports"), dialect->format);
+  const json_t *exports =
+      json_object_get(json_object_get(kernel->json, "exports"), dialect->format);
   if (!exports)
-    return error_set(error, "the manifest has no \"exports\" for %s: how its key and configs are those of the tables",
-                     dialect->format);
+    return error_set(
+        error,
+        "the manifest has no \"exports\" for %s: how its key and configs are those of the tables",
+        dialect->format);
   size_t n_known = 0;
   for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
     const json_t *json = json_object_get(exports, members[i].name);
     if (members[i].is_variant && !dialect->has_variants)
       continue;
     if (!json && members[i].is_required)
-      return error_set(error, "the manifest's exports for %s lack \"%s\"", dialect->format, members[i].name);
+      return error_set(error, "the manifest's exports for %s lack \"%s\"", dialect->format,
+                       members[i].name);
     if (json && !members[i].read(kernel, json, members[i].source, error))
-      return error_prefix(error, "in the manifest's exports for %s \"%s\": ", dialect->format, members[i].name);
+      return error_prefix(error, "in the manifest's exports for %s \"%s\": ", dialect->format,
+                          members[i].name);
     n_known += json ? 1 : 0;
   }
   mapping.config = json_object_get(exports, "config");
   if (mapping.config && !read_config(mapping.config, error))
     return error_prefix(error, "in the manifest's exports for %s \"config\": ", dialect->format);
   if (n_known + (mapping.config ? 1 : 0) != json_object_size(exports))
-    return error_set(error,
-                     "the manifest's exports for %s have members that are not known; there are E, N, M, dtype, "
-                     "block_shape, config%s",
-                     dialect->format, dialect->has_variants ? ", per_channel_quant and down" : "");
+    return error_set(
+        error,
+        "the manifest's exports for %s have members that are not known; there are E, N, M, dtype, "
+        "block_shape, config%s",
+        dialect->format, dialect->has_variants ? ", per_channel_quant and down" : "");
   *ret = mapping;
   mapping = (struct moe_mapping){0};
   return true;
 }
 
-static bool number_of(const struct moe_source *source, const struct value *values, const char *name, int64_t *ret,
-                      struct error *error) {
+static bool number_of(const struct moe_source *source, const struct value *values, const char *name,
+                      int64_t *ret, struct error *error) {
   struct value value = value_int(source->numbers[0]);
   if (source->kind == MOE_MEMBER)
     value = values[source->member];
@@ -144,7 +159,8 @@ static bool number_of(const struct moe_source *source, const struct value *value
   return true;
 }
 
-static bool dtype_of(const struct moe_source *source, const struct value *values, char **ret, struct error *error) {
+static bool dtype_of(const struct moe_source *source, const struct value *values, char **ret,
+                     struct error *error) {
   struct value value = source->kind == MOE_TEXT ? value_string(source->text) : value_none();
   if (source->kind == MOE_MEMBER)
     value = values[source->member];
@@ -158,8 +174,8 @@ static bool dtype_of(const struct moe_source *source, const struct value *values
   return true;
 }
 
-static bool block_shape_of(const struct moe_source *source, const struct value *values, struct moe_name *name,
-                           struct error *error) {
+static bool block_shape_of(const struct moe_source *source, const struct value *values,
+                           struct moe_name *name, struct error *error) {
   if (source->kind == MOE_PAIR)
     memcpy(name->block_shape, source->numbers, sizeof name->block_shape);
   else if (source->kind == MOE_ABSENT || values[source->member].type == VALUE_NONE)
@@ -171,21 +187,25 @@ static bool block_shape_of(const struct moe_source *source, const struct value *
   return true;
 }
 
-static bool flag_of(const struct moe_source *source, const struct value *values, const char *name, bool *ret,
-                    struct error *error) {
-  *ret = source->kind == MOE_MEMBER ? values[source->member].type == VALUE_BOOL && values[source->member].boolean
-                                    : source->numbers[0] != 0;
+static bool flag_of(const struct moe_source *source, const struct value *values, const char *name,
+                    bool *ret, struct error *error) {
+  *ret = source->kind == MOE_MEMBER
+             ? values[source->member].type == VALUE_BOOL && values[source->member].boolean
+             : source->numbers[0] != 0;
   return source->kind != MOE_MEMBER || values[source->member].type == VALUE_BOOL ||
          error_set(error, "%s is not true or false for this key", name);
 }
 
-bool moe_mapping_name(const struct moe_mapping *mapping, const struct value *values, struct moe_name *ret,
-                      int64_t *ret_m, struct error *error) {
+bool moe_mapping_name(const struct moe_mapping *mapping, const struct value *values,
+                      struct moe_name *ret, int64_t *ret_m, struct error *error) {
   cleanup_moe_name struct moe_name name = {0};
-  if (!number_of(&mapping->e, values, "E", &name.e, error) || !number_of(&mapping->n, values, "N", &name.n, error) ||
-      !number_of(&mapping->m, values, "M", ret_m, error) || !dtype_of(&mapping->dtype, values, &name.dtype, error) ||
+  if (!number_of(&mapping->e, values, "E", &name.e, error) ||
+      !number_of(&mapping->n, values, "N", &name.n, error) ||
+      !number_of(&mapping->m, values, "M", ret_m, error) ||
+      !dtype_of(&mapping->dtype, values, &name.dtype, error) ||
       !block_shape_of(&mapping->block_shape, values, &name, error) ||
-      !flag_of(&mapping->per_channel_quant, values, "per_channel_quant", &name.per_channel_quant, error) ||
+      !flag_of(&mapping->per_channel_quant, values, "per_channel_quant", &name.per_channel_quant,
+               error) ||
       !flag_of(&mapping->down, values, "down", &name.down, error))
     return false;
   *ret = name;
@@ -195,7 +215,8 @@ bool moe_mapping_name(const struct moe_mapping *mapping, const struct value *val
 
 /* What the readers look at in every config. */
 static bool check_config(const json_t *config, struct error *error) {
-  static const char *const needed[] = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M"};
+  static const char *const needed[] = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K",
+                                       "GROUP_SIZE_M"};
   const char *name;
   json_t *value;
   for (size_t i = 0; i < ARRAY_LENGTH(needed); i++) {
@@ -203,27 +224,31 @@ static bool check_config(const json_t *config, struct error *error) {
       return error_set(error, "the config has no positive integer %s", needed[i]);
   }
   json_object_foreach ((json_t *)config, name, value) {
-    if (!json_is_integer(value) && !json_is_boolean(value) && !json_is_string(value) && !json_is_null(value))
+    if (!json_is_integer(value) && !json_is_boolean(value) && !json_is_string(value) &&
+        !json_is_null(value))
       return error_set(error, "the config's %.60s is no integer, boolean, text or null", name);
   }
   return true;
 }
 
-bool moe_mapping_config(const struct moe_mapping *mapping, const json_t *config, json_t **ret, struct error *error) {
+bool moe_mapping_config(const struct moe_mapping *mapping, const json_t *config, json_t **ret,
+                        struct error *error) {
   cleanup_json json_t *left = json_copy((json_t *)config), *table = json_object();
   const char *name;
   json_t *from;
   json_object_foreach ((json_t *)mapping->config, name, from) {
     json_t *value = json_is_integer(from) ? from : json_object_get(config, json_string_value(from));
     if (!value)
-      return error_set(error, "the config has no %.60s, which the exports name", json_string_value(from));
+      return error_set(error, "the config has no %.60s, which the exports name",
+                       json_string_value(from));
     json_object_set(table, name, value);
     if (json_is_string(from))
       json_object_del(left, json_string_value(from));
   }
   json_object_foreach (left, name, from) {
     if (json_object_get(table, name))
-      return error_set(error, "the config's own %.60s is in the way of that which the exports name", name);
+      return error_set(error, "the config's own %.60s is in the way of that which the exports name",
+                       name);
     json_object_set(table, name, from);
   }
   if (!check_config(table, error))
@@ -232,8 +257,8 @@ bool moe_mapping_config(const struct moe_mapping *mapping, const json_t *config,
   return true;
 }
 
-static bool set_back(const struct moe_mapping *mapping, const struct moe_source *source, const char *what,
-                     json_t *value, json_t *key, struct error *error) {
+static bool set_back(const struct moe_mapping *mapping, const struct moe_source *source,
+                     const char *what, json_t *value, json_t *key, struct error *error) {
   cleanup_json json_t *owned = value;
   if (source->kind == MOE_EXPRESSION)
     return error_set(error, "the exports of %s have an expression for %s, which cannot be undone",
@@ -248,33 +273,36 @@ static bool set_back(const struct moe_mapping *mapping, const struct moe_source 
   }
   cleanup_json json_t *stated = source->kind == MOE_TEXT     ? json_string(source->text)
                                 : source->kind == MOE_NUMBER ? json_integer(source->numbers[0])
-                                : source->kind == MOE_PAIR ? json_sprintf("[%lld,%lld]", (long long)source->numbers[0],
-                                                                          (long long)source->numbers[1])
-                                                           : json_null();
+                                : source->kind == MOE_PAIR
+                                    ? json_sprintf("[%lld,%lld]", (long long)source->numbers[0],
+                                                   (long long)source->numbers[1])
+                                    : json_null();
   bool is_flag = json_is_boolean(owned);
   if (is_flag ? json_is_true(owned) == (source->numbers[0] != 0) : json_equal(stated, owned))
     return true;
   cleanup_free char *wanted = json_canonical(stated), *found = json_canonical(owned);
-  return error_set(error, "the table's %s is %s, and the exports of %s say %s", what, found, mapping->kernel->name,
-                   wanted);
+  return error_set(error, "the table's %s is %s, and the exports of %s say %s", what, found,
+                   mapping->kernel->name, wanted);
 }
 
-/* The way back: the key and the config that a table's entry is for the kernel; new references. What the exports say outright
- * must be what the table says; expressions have no way back. */
-static bool moe_mapping_key_back(const struct moe_mapping *mapping, const struct moe_name *name, int64_t m,
-                                 json_t **ret, struct error *error) {
+/* The way back: the key and the config that a table's entry is for the kernel; new references. What
+ * the exports say outright must be what the table says; expressions have no way back. */
+static bool moe_mapping_key_back(const struct moe_mapping *mapping, const struct moe_name *name,
+                                 int64_t m, json_t **ret, struct error *error) {
   cleanup_json json_t *key = json_object();
   json_t *block = name->has_block_shape
-                      ? json_sprintf("[%lld,%lld]", (long long)name->block_shape[0], (long long)name->block_shape[1])
+                      ? json_sprintf("[%lld,%lld]", (long long)name->block_shape[0],
+                                     (long long)name->block_shape[1])
                       : json_null();
   json_t *dtype = name->dtype ? json_string(name->dtype) : json_null();
   bool ok = set_back(mapping, &mapping->e, "E", json_integer(name->e), key, error);
   ok = ok && set_back(mapping, &mapping->n, "N", json_integer(name->n), key, error);
   ok = ok && set_back(mapping, &mapping->m, "M", json_integer(m), key, error);
   ok = ok && set_back(mapping, &mapping->dtype, "dtype", json_incref(dtype), key, error);
-  ok = ok && set_back(mapping, &mapping->block_shape, "block_shape", json_incref(block), key, error);
-  ok = ok && set_back(mapping, &mapping->per_channel_quant, "per_channel_quant", json_boolean(name->per_channel_quant),
-                      key, error);
+  ok =
+      ok && set_back(mapping, &mapping->block_shape, "block_shape", json_incref(block), key, error);
+  ok = ok && set_back(mapping, &mapping->per_channel_quant, "per_channel_quant",
+                      json_boolean(name->per_channel_quant), key, error);
   ok = ok && set_back(mapping, &mapping->down, "down", json_boolean(name->down), key, error);
   json_decref(block);
   json_decref(dtype);
@@ -289,22 +317,24 @@ static bool moe_mapping_key_back(const struct moe_mapping *mapping, const struct
   return true;
 }
 
-static bool moe_mapping_config_back(const struct moe_mapping *mapping, const json_t *config, json_t **ret,
-                                    struct error *error) {
+static bool moe_mapping_config_back(const struct moe_mapping *mapping, const json_t *config,
+                                    json_t **ret, struct error *error) {
   cleanup_json json_t *left = json_copy((json_t *)config), *back = json_object();
   const char *name;
   json_t *to;
   json_object_foreach ((json_t *)mapping->config, name, to) {
     json_t *value = json_object_get(config, name);
     if (!value || (json_is_integer(to) && !json_equal(value, to)))
-      return error_set(error, "the config's %.60s is not what the exports of %s say", name, mapping->kernel->name);
+      return error_set(error, "the config's %.60s is not what the exports of %s say", name,
+                       mapping->kernel->name);
     if (json_is_string(to))
       json_object_set(back, json_string_value(to), value);
     json_object_del(left, name);
   }
   json_object_foreach (left, name, to) {
     if (json_object_get(back, name))
-      return error_set(error, "the config's %.60s is two members for %s", name, mapping->kernel->name);
+      return error_set(error, "the config's %.60s is two members for %s", name,
+                       mapping->kernel->name);
     json_object_set(back, name, to);
   }
   *ret = TAKE(back);
@@ -332,8 +362,8 @@ static void reading_release(struct reading *reading) {
 /* The kernel that tables without a kernel are of: its key is what their names say. */
 static json_t *external_manifest(const struct moe_dialect *dialect) {
   cleanup_free char *name = xasprintf("%s/fused_moe", dialect->format);
-  json_t *exports = json_pack("{s:s, s:s, s:s, s:s, s:s}", "E", "E", "N", "N", "M", "M", "dtype", "dtype",
-                              "block_shape", "block_shape");
+  json_t *exports = json_pack("{s:s, s:s, s:s, s:s, s:s}", "E", "E", "N", "N", "M", "M", "dtype",
+                              "dtype", "block_shape", "block_shape");
   json_t *key = json_pack("[s, s, s, s]", "E", "N", "dtype", "block_shape");
   if (dialect->has_variants) {
     static const char *const variants[] = {"per_channel_quant", "down"};
@@ -343,8 +373,8 @@ static json_t *external_manifest(const struct moe_dialect *dialect) {
     }
   }
   json_array_append_new(key, json_string("M"));
-  return json_pack("{s:s, s:s, s:o, s:{s:o}}", "name", name, "language", "external", "key", key, "exports",
-                   dialect->format, exports);
+  return json_pack("{s:s, s:s, s:o, s:{s:o}}", "name", name, "language", "external", "key", key,
+                   "exports", dialect->format, exports);
 }
 
 /* "triton_3_4_0", the folder that the file lies in, as "3.4.0". */
@@ -353,8 +383,10 @@ static bool version_take(const char *path, json_t *environment, struct error *er
   while (folder && folder > path && folder[-1] != '/')
     folder--;
   size_t size = file ? (size_t)(file - folder) : 0;
-  if (size < 8 || !string_starts(folder, "triton_") || strspn(folder + 7, "0123456789_") + 7 != size)
-    return error_set(error, "the table lies in no folder like triton_3_4_0, which says what Triton it is for");
+  if (size < 8 || !string_starts(folder, "triton_") ||
+      strspn(folder + 7, "0123456789_") + 7 != size)
+    return error_set(
+        error, "the table lies in no folder like triton_3_4_0, which says what Triton it is for");
   cleanup_free char *version = xstrndup(folder + 7, size - 7);
   for (char *c = version; *c; c++)
     *c = *c == '_' ? '.' : *c;
@@ -362,8 +394,8 @@ static bool version_take(const char *path, json_t *environment, struct error *er
   return true;
 }
 
-static bool environment_take(struct reading *reading, const char *path, const struct moe_name *name, const char *triton,
-                             struct error *error) {
+static bool environment_take(struct reading *reading, const char *path, const struct moe_name *name,
+                             const char *triton, struct error *error) {
   cleanup_json json_t *json = json_object();
   cleanup_environment struct environment environment = {0};
   cleanup_free char *gpu = xstrdup(name->device);
@@ -378,9 +410,12 @@ static bool environment_take(struct reading *reading, const char *path, const st
     return false;
   if (!reading->imported.environment)
     reading->imported.environment = json_incref(json);
-  cleanup_free char *before = json_canonical(reading->imported.environment), *now = json_canonical(json);
+  cleanup_free char *before = json_canonical(reading->imported.environment),
+                    *now = json_canonical(json);
   return strcmp(before, now) == 0 ||
-         error_set(error, "the table is of %s, one before it of %s; import them one after the other", now, before);
+         error_set(error,
+                   "the table is of %s, one before it of %s; import them one after the other", now,
+                   before);
 }
 
 /* "16": positive, without leading zeros. */
@@ -400,8 +435,10 @@ static bool table_config_check(const json_t *config, const char *at, struct erro
     return error_at(error, at, "a config must be an object of 1 to %d members", CONFIG_MEMBERS_MAX);
   json_object_foreach ((json_t *)config, name, value) {
     if (!name[0] || strchr(name, ','))
-      return error_at(error, json_pointer_member(below, sizeof below, at, name), "the name of a member must be plain");
-    if (!json_is_integer(value) && !json_is_boolean(value) && !json_is_string(value) && !json_is_null(value))
+      return error_at(error, json_pointer_member(below, sizeof below, at, name),
+                      "the name of a member must be plain");
+    if (!json_is_integer(value) && !json_is_boolean(value) && !json_is_string(value) &&
+        !json_is_null(value))
       return error_at(error, json_pointer_member(below, sizeof below, at, name),
                       "a value must be an integer, a boolean, a text or null");
   }
@@ -437,8 +474,8 @@ static json_t *provenance_of(const char *path, const json_t *config) {
   return provenance;
 }
 
-static bool row_take(struct reading *reading, const char *path, const struct moe_name *name, const char *m_text,
-                     const json_t *config, struct error *error) {
+static bool row_take(struct reading *reading, const char *path, const struct moe_name *name,
+                     const char *m_text, const json_t *config, struct error *error) {
   char at[JSON_POINTER_SIZE];
   int64_t m = 0;
   json_pointer_member(at, sizeof at, "", m_text);
@@ -470,7 +507,8 @@ static bool file_take(struct reading *reading, const struct cache_file *file, st
     return false;
   if (!json_is_object(json))
     return error_set(error, "the document must be an object");
-  if (!reading->dialect->has_versions && !json_get_string(json, "", "triton_version", JSON_OPTIONAL, &triton, error))
+  if (!reading->dialect->has_versions &&
+      !json_get_string(json, "", "triton_version", JSON_OPTIONAL, &triton, error))
     return false;
   if (!environment_take(reading, file->path, &name, triton, error))
     return false;
@@ -487,7 +525,8 @@ static bool is_table(const char *path) {
   return string_starts(slash ? slash + 1 : path, "E=");
 }
 
-static bool kernel_take(struct reading *reading, const struct import_request *request, struct error *error) {
+static bool kernel_take(struct reading *reading, const struct import_request *request,
+                        struct error *error) {
   struct imported_kernel *kernel = imported_add_kernel(&reading->imported);
   if (request->kernel) {
     kernel->hash = request->kernel->hash;
@@ -498,9 +537,10 @@ static bool kernel_take(struct reading *reading, const struct import_request *re
          moe_mapping_read(reading->dialect, reading->external, &reading->mapping, error);
 }
 
-bool moe_read(const struct moe_dialect *dialect, const struct import_request *request, struct imported *ret,
-              struct error *error) {
-  __attribute__((cleanup(reading_release))) struct reading reading = {.dialect = dialect, .seen = json_object()};
+bool moe_read(const struct moe_dialect *dialect, const struct import_request *request,
+              struct imported *ret, struct error *error) {
+  __attribute__((cleanup(reading_release))) struct reading reading = {.dialect = dialect,
+                                                                      .seen = json_object()};
   size_t n_files = 0;
   if (!kernel_take(&reading, request, error))
     return false;

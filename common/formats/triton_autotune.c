@@ -1,5 +1,5 @@
-/* The files of Triton's cache of autotuning: their paths and bytes for the winners of a function; reading such files as kernels
- * that are known by name only, and writing those again.
+/* The files of Triton's cache of autotuning: their paths and bytes for the winners of a function;
+ * reading such files as kernels that are known by name only, and writing those again.
  *
  * Memory: a function owns what it made and borrows its record. Threads: any; nothing is shared. */
 #include <math.h>
@@ -10,11 +10,13 @@
 #define FILE_NAME_CHARACTERS 150 /* what Triton keeps of a function's name */
 
 /* In the order in which triton.Config holds them; pre_hook stands before ir_override. */
-static const char *const fixed_names[] = {"num_warps", "num_ctas", "num_stages", "maxnreg", "ir_override"};
+static const char *const fixed_names[] = {"num_warps", "num_ctas", "num_stages", "maxnreg",
+                                          "ir_override"};
 
-/* Options of AMD's compiler that a config may state, or leave at the back end's default, whether or not the function's own
- * configs do. */
-static const char *const option_names[] = {"waves_per_eu", "matrix_instr_nonkdim", "kpack", "schedule_hint"};
+/* Options of AMD's compiler that a config may state, or leave at the back end's default, whether or
+ * not the function's own configs do. */
+static const char *const option_names[] = {"waves_per_eu", "matrix_instr_nonkdim", "kpack",
+                                           "schedule_hint"};
 
 static bool is_among(const char *name, const char *const *names, size_t n) {
   for (size_t i = 0; i < n; i++) {
@@ -24,10 +26,14 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
   return false;
 }
 
-static bool is_option(const char *name) { return is_among(name, option_names, ARRAY_LENGTH(option_names)); }
+static bool is_option(const char *name) {
+  return is_among(name, option_names, ARRAY_LENGTH(option_names));
+}
 
 /* Whether `name` is one of triton.Config's own parameters rather than one of its kwargs. */
-static bool triton_config_is_fixed(const char *name) { return is_among(name, fixed_names, ARRAY_LENGTH(fixed_names)); }
+static bool triton_config_is_fixed(const char *name) {
+  return is_among(name, fixed_names, ARRAY_LENGTH(fixed_names));
+}
 
 /* The name of the file of a function. */
 static char *triton_autotune_file(const char *function) {
@@ -51,7 +57,8 @@ static bool version_has_cache(const char *version) {
 }
 
 /* One "name: value" of a printed config. */
-static void take_member(struct triton_function *function, const char *name, const char *value, bool is_first_config) {
+static void take_member(struct triton_function *function, const char *name, const char *value,
+                        bool is_first_config) {
   if (!triton_config_is_fixed(name)) {
     json_int_t before = json_integer_value(json_object_get(function->kwargs, name));
     ALWAYS(json_object_set_new(function->kwargs, name, json_integer(before + 1)) == 0);
@@ -68,7 +75,8 @@ static void take_member(struct triton_function *function, const char *name, cons
 }
 
 /* Names only are read of the kwargs, so that a value with ", " in it does no harm. */
-static void take_config(struct triton_function *function, const char *config, bool is_first_config) {
+static void take_config(struct triton_function *function, const char *config,
+                        bool is_first_config) {
   cleanup_free char *text = xstrdup(config);
   for (char *member = text, *next; member; member = next) {
     next = strstr(member, ", ");
@@ -84,7 +92,9 @@ static void take_config(struct triton_function *function, const char *config, bo
   }
 }
 
-static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+static int compare_names(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
 
 /* str(sorted(env.items())) */
 static bool write_variables(FILE *out, const json_t *variables, struct error *error) {
@@ -97,8 +107,9 @@ static bool write_variables(FILE *out, const json_t *variables, struct error *er
   qsort(names, n, sizeof *names, compare_names);
   putc('[', out);
   for (i = 0; i < n; i++) {
-    const struct value pair[] = {value_string(names[i]),
-                                 value_string(json_string_value(json_object_get(variables, names[i])))};
+    const struct value pair[] = {
+        value_string(names[i]),
+        value_string(json_string_value(json_object_get(variables, names[i])))};
     cleanup_free char *text = NULL;
     if (!python_tuple_repr(pair, 2, &text, error))
       return false;
@@ -109,8 +120,8 @@ static bool write_variables(FILE *out, const json_t *variables, struct error *er
 }
 
 /* What is hashed, but for the tuning key. */
-static bool make_hashed(struct triton_function *function, bool is_packed, const struct identity *identity,
-                        struct error *error) {
+static bool make_hashed(struct triton_function *function, bool is_packed,
+                        const struct identity *identity, struct error *error) {
   const struct function_record *record = function->record;
   const char *image_key = identity ? identity->triton_key : NULL;
   const char *image_backend = identity ? identity->backend_hash : NULL;
@@ -121,10 +132,12 @@ static bool make_hashed(struct triton_function *function, bool is_packed, const 
   if (!backend)
     backend = image_backend;
   if (!key || !backend || !record->cache_key)
-    return error_set(error, "its record has no %s; record it inside the image with `python3 -m wavetune identity`",
-                     !key       ? "triton_key()"
-                     : !backend ? "hash of Triton's back end"
-                                : "cache_key of the function");
+    return error_set(
+        error,
+        "its record has no %s; record it inside the image with `python3 -m wavetune identity`",
+        !key       ? "triton_key()"
+        : !backend ? "hash of Triton's back end"
+                   : "cache_key of the function");
   size_t size;
   FILE *out = open_memstream(&function->before, &size);
   ALWAYS(out != NULL);
@@ -140,40 +153,50 @@ static bool make_hashed(struct triton_function *function, bool is_packed, const 
   return ok;
 }
 
-static bool check_record(const struct function_record *record, const char *version, const struct identity *identity,
-                         struct error *error) {
+static bool check_record(const struct function_record *record, const char *version,
+                         const struct identity *identity, struct error *error) {
   const char *decorator = json_string_value(json_object_get(record->autotune, "decorator"));
   if (!version)
     return error_set(error, "its record does not say the version of Triton");
   if (!version_has_cache(version))
-    return error_set(error, "Triton %.40s keeps no results of autotuning: 3.4 is the first that does", version);
+    return error_set(
+        error, "Triton %.40s keeps no results of autotuning: 3.4 is the first that does", version);
   if (identity && identity->triton_version && strcmp(identity->triton_version, version) != 0)
     return error_set(error,
-                     "its record is of Triton %.40s and the image has %.40s; record the function inside the image",
+                     "its record is of Triton %.40s and the image has %.40s; record the function "
+                     "inside the image",
                      version, identity->triton_version);
   if (decorator && strcmp(decorator, "triton") != 0)
     return error_set(error, "its function is tuned by %.40s, not by @triton.autotune", decorator);
   if (record->n_configs < 2)
-    return error_set(error, "its function has %zu config%s, and Triton looks for results of two and more only",
-                     record->n_configs, record->n_configs == 1 ? "" : "s");
+    return error_set(
+        error, "its function has %zu config%s, and Triton looks for results of two and more only",
+        record->n_configs, record->n_configs == 1 ? "" : "s");
   if (json_is_true(json_object_get(record->autotune, "pre_hooks")))
-    return error_set(error, "its function has configs with a pre_hook, for which Triton keeps no results");
-  if (json_is_true(json_object_get(record->autotune, "prunes")))
     return error_set(error,
-                     "its function prunes its configs by the arguments, so that what Triton looks for is not known");
+                     "its function has configs with a pre_hook, for which Triton keeps no results");
+  if (json_is_true(json_object_get(record->autotune, "prunes")))
+    return error_set(error, "its function prunes its configs by the arguments, so that what Triton "
+                            "looks for is not known");
   return true;
 }
 
-bool triton_function_init(const struct function_record *record, bool is_packed, const struct identity *identity,
-                          const struct kernel *kernel, const char *const *key_names, size_t n_key_names,
+bool triton_function_init(const struct function_record *record, bool is_packed,
+                          const struct identity *identity, const struct kernel *kernel,
+                          const char *const *key_names, size_t n_key_names,
                           struct triton_function *ret, struct error *error) {
-  __attribute__((cleanup(triton_function_release))) struct triton_function function = {.record = record};
-  const char *version = record->triton_version ? record->triton_version : identity ? identity->triton_version : NULL;
-  if (!check_record(record, version, identity, error) || !make_hashed(&function, is_packed, identity, error) ||
+  __attribute__((cleanup(triton_function_release))) struct triton_function function = {.record =
+                                                                                           record};
+  const char *version = record->triton_version ? record->triton_version
+                        : identity             ? identity->triton_version
+                                               : NULL;
+  if (!check_record(record, version, identity, error) ||
+      !make_hashed(&function, is_packed, identity, error) ||
       !tuning_key_bind(record, kernel, key_names, n_key_names, &function.key, error))
     return false;
   if (function.key.n + function.key.n_dtypes == 0)
-    return error_set(error, "its function has an empty tuning key, for which Triton keeps no results");
+    return error_set(error,
+                     "its function has an empty tuning key, for which Triton keeps no results");
   function.file = triton_autotune_file(record->function);
   function.kwargs = json_object();
   function.fixed = json_object();
@@ -209,8 +232,8 @@ static bool make_key(const struct triton_function *function, const struct value 
     else if (!part->expr)
       values[i] = key[part->member];
     else if (!expr_eval(part->expr, key, &values[i], error))
-      return error_prefix(error,
-                          "the value of \"%.60s\" in the function's tuning key: ", function->record->key_names[i]);
+      return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ",
+                          function->record->key_names[i]);
     ALWAYS(json_array_append_new(list, value_to_json(values[i])) == 0);
   }
   if (!python_tuple_repr(values, n, &tuple, error))
@@ -221,8 +244,8 @@ static bool make_key(const struct triton_function *function, const struct value 
   return true;
 }
 
-static bool take_kwargs(const struct triton_function *function, const json_t *config, json_t *kwargs,
-                        struct error *error) {
+static bool take_kwargs(const struct triton_function *function, const json_t *config,
+                        json_t *kwargs, struct error *error) {
   const char *name;
   json_t *value, *count;
   json_object_foreach (function->kwargs, name, count) {
@@ -231,7 +254,8 @@ static bool take_kwargs(const struct triton_function *function, const json_t *co
       ALWAYS(json_object_set(kwargs, name, value) == 0);
     else if ((size_t)json_integer_value(count) == function->record->n_configs && !is_option(name))
       return error_set(error,
-                       "the winner has no \"%.60s\", which all of the function's configs have: it would be launched "
+                       "the winner has no \"%.60s\", which all of the function's configs have: it "
+                       "would be launched "
                        "without",
                        name);
   }
@@ -246,16 +270,18 @@ static bool take_kwargs(const struct triton_function *function, const json_t *co
 }
 
 /* A member that the winner does not have is what all configs of the function have. */
-static bool take_fixed(const struct triton_function *function, const char *name, const json_t *config, json_t *entry,
-                       struct error *error) {
+static bool take_fixed(const struct triton_function *function, const char *name,
+                       const json_t *config, json_t *entry, struct error *error) {
   json_t *value = json_object_get(config, name);
   if (!value)
     value = json_object_get(function->fixed, name);
   if (json_is_object(value))
-    return error_set(error, "the winner has no %s, and the function's configs do not agree on it", name);
+    return error_set(error, "the winner has no %s, and the function's configs do not agree on it",
+                     name);
   if (!value && strcmp(name, "ir_override") == 0)
     return true;
-  ALWAYS((value ? json_object_set(entry, name, value) : json_object_set_new(entry, name, json_null())) == 0);
+  ALWAYS((value ? json_object_set(entry, name, value)
+                : json_object_set_new(entry, name, json_null())) == 0);
   return true;
 }
 
@@ -286,16 +312,16 @@ static json_t *triton_timings(const double *ms, size_t n_ms) {
   return json_numbers(timings, n_ms ? ARRAY_LENGTH(timings) : 0);
 }
 
-bool triton_function_render(const struct triton_function *function, const struct value *key, const json_t *config,
-                            const double *ms, size_t n_ms, char **ret_path, char **ret_bytes, size_t *ret_size,
-                            struct error *error) {
+bool triton_function_render(const struct triton_function *function, const struct value *key,
+                            const json_t *config, const double *ms, size_t n_ms, char **ret_path,
+                            char **ret_bytes, size_t *ret_size, struct error *error) {
   char folder[TRITON_FOLDER_LENGTH + 1];
   cleanup_json json_t *list = json_array(), *entry = json_object();
   ALWAYS(list && entry);
   if (!make_key(function, key, list, folder, error) || !make_entry(function, config, entry, error))
     return false;
-  cleanup_json json_t *file =
-      json_pack("{s:O, s:[[O, o]]}", "key", list, "configs_timings", entry, triton_timings(ms, n_ms));
+  cleanup_json json_t *file = json_pack("{s:O, s:[[O, o]]}", "key", list, "configs_timings", entry,
+                                        triton_timings(ms, n_ms));
   ALWAYS(file != NULL);
   *ret_bytes = python_json(file, 0, ret_size);
   *ret_path = xasprintf("%s/%s", folder, function->file);
@@ -309,7 +335,8 @@ bool triton_function_render(const struct triton_function *function, const struct
 
 static const char suffix[] = ".autotune.json";
 
-/* Python writes and reads a bare Infinity, which JSON does not have: it becomes null, in place, and is counted. */
+/* Python writes and reads a bare Infinity, which JSON does not have: it becomes null, in place, and
+ * is counted. */
 static size_t infinities_take(char *text, size_t size) {
   static const char infinity[] = "Infinity", replacement[] = "null    ";
   size_t n = 0;
@@ -319,7 +346,8 @@ static size_t infinities_take(char *text, size_t size) {
       i++;
     } else if (text[i] == '"') {
       in_string = !in_string;
-    } else if (!in_string && size - i >= strlen(infinity) && memcmp(text + i, infinity, strlen(infinity)) == 0) {
+    } else if (!in_string && size - i >= strlen(infinity) &&
+               memcmp(text + i, infinity, strlen(infinity)) == 0) {
       memcpy(text + i, replacement, strlen(replacement));
       n++;
     }
@@ -332,7 +360,8 @@ struct timings {
   double ms[3];
 };
 
-static bool read_timing(const json_t *json, const char *at, double *ret, size_t *n_infinities, struct error *error) {
+static bool read_timing(const json_t *json, const char *at, double *ret, size_t *n_infinities,
+                        struct error *error) {
   if (json_is_null(json)) {
     (*n_infinities)++;
     *ret = INFINITY;
@@ -344,9 +373,10 @@ static bool read_timing(const json_t *json, const char *at, double *ret, size_t 
   return true;
 }
 
-/* A benchmark of the user's own may give one number; what wavetune writes of what was not measured is []. */
-static bool read_timings(const json_t *json, const char *at, struct timings *ret, size_t *n_infinities,
-                         struct error *error) {
+/* A benchmark of the user's own may give one number; what wavetune writes of what was not measured
+ * is []. */
+static bool read_timings(const json_t *json, const char *at, struct timings *ret,
+                         size_t *n_infinities, struct error *error) {
   char below[JSON_POINTER_SIZE];
   const json_t *element;
   size_t i;
@@ -356,7 +386,8 @@ static bool read_timings(const json_t *json, const char *at, struct timings *ret
     return read_timing(json, at, &ret->ms[0], n_infinities, error);
   }
   if (json_array_size(json) != 0 && json_array_size(json) != 1 && json_array_size(json) != 3)
-    return error_at(error, at, "timings are the median and the 20th and 80th percentile, here are %zu numbers",
+    return error_at(error, at,
+                    "timings are the median and the 20th and 80th percentile, here are %zu numbers",
                     json_array_size(json));
   json_array_foreach (json, i, element) {
     json_pointer_index(below, sizeof below, at, i);
@@ -376,7 +407,8 @@ static bool timings_less(const struct timings *a, const struct timings *b) {
   return a->n < b->n;
 }
 
-static bool check_scalar(const json_t *value, const char *at, const char *name, struct error *error) {
+static bool check_scalar(const json_t *value, const char *at, const char *name,
+                         struct error *error) {
   char below[JSON_POINTER_SIZE];
   struct value scalar;
   struct error why;
@@ -391,13 +423,15 @@ static bool check_member(const json_t *json, const char *at, const char *name, c
   json_t *inner;
   json_pointer_member(below, sizeof below, at, name);
   if (strcmp(name, "kwargs") != 0) {
-    bool is_number = strcmp(name, "num_warps") == 0 || strcmp(name, "num_ctas") == 0 || strcmp(name, "num_stages") == 0;
+    bool is_number = strcmp(name, "num_warps") == 0 || strcmp(name, "num_ctas") == 0 ||
+                     strcmp(name, "num_stages") == 0;
     if (!triton_config_is_fixed(name) && strcmp(name, "pre_hook") != 0)
       return error_at(error, below, "a config of Triton has no member \"%.60s\"", name);
     if (is_number && !json_is_integer(value))
       return error_at(error, below, "\"%s\" must be an integer", name);
     if (strcmp(name, "pre_hook") == 0 && !json_is_null(value))
-      return error_at(error, below, "\"pre_hook\" must be null: Triton keeps no results for configs with hooks");
+      return error_at(error, below,
+                      "\"pre_hook\" must be null: Triton keeps no results for configs with hooks");
     return check_scalar(value, at, name, error);
   }
   if (!json_is_object(value))
@@ -406,7 +440,8 @@ static bool check_member(const json_t *json, const char *at, const char *name, c
     if (!check_scalar(inner, below, kwarg, error))
       return false;
     if (triton_config_is_fixed(kwarg) || json_object_get(json, kwarg))
-      return error_at(error, below, "\"%.60s\" stands in kwargs and is a member of the config", kwarg);
+      return error_at(error, below, "\"%.60s\" stands in kwargs and is a member of the config",
+                      kwarg);
   }
   return true;
 }
@@ -423,22 +458,24 @@ static bool check_config(const json_t *json, const char *at, struct error *error
   return true;
 }
 
-static bool find_winner(const json_t *entries, const json_t **ret_config, struct timings *ret, size_t *n_infinities,
-                        struct error *error) {
+static bool find_winner(const json_t *entries, const json_t **ret_config, struct timings *ret,
+                        size_t *n_infinities, struct error *error) {
   char at[JSON_POINTER_SIZE], below[JSON_POINTER_SIZE];
   const json_t *entry;
   size_t i;
   *ret_config = NULL;
   if (json_array_size(entries) < 1 || json_array_size(entries) > ENTRIES_MAX)
-    return error_at(error, "/configs_timings", "\"configs_timings\" must have 1 to %d configs", ENTRIES_MAX);
+    return error_at(error, "/configs_timings", "\"configs_timings\" must have 1 to %d configs",
+                    ENTRIES_MAX);
   json_array_foreach (entries, i, entry) {
     struct timings timings;
     json_pointer_index(at, sizeof at, "/configs_timings", i);
     if (json_array_size(entry) != 2)
       return error_at(error, at, "an entry must be a pair of a config and its timings");
-    if (!check_config(json_array_get(entry, 0), json_pointer_index(below, sizeof below, at, 0), error) ||
-        !read_timings(json_array_get(entry, 1), json_pointer_index(below, sizeof below, at, 1), &timings, n_infinities,
-                      error))
+    if (!check_config(json_array_get(entry, 0), json_pointer_index(below, sizeof below, at, 0),
+                      error) ||
+        !read_timings(json_array_get(entry, 1), json_pointer_index(below, sizeof below, at, 1),
+                      &timings, n_infinities, error))
       return false;
     if (*ret_config && !timings_less(&timings, ret))
       continue;
@@ -446,7 +483,8 @@ static bool find_winner(const json_t *entries, const json_t **ret_config, struct
     *ret = timings;
   }
   if (ret->n && isinf(ret->ms[0]))
-    return error_at(error, "/configs_timings", "no config ran: every timing is Infinity, so there is no winner");
+    return error_at(error, "/configs_timings",
+                    "no config ran: every timing is Infinity, so there is no winner");
   return true;
 }
 
@@ -459,9 +497,10 @@ static json_t *make_manifest(const char *function, const json_t *config) {
     ALWAYS(json_array_append_new(kwargs, json_string(name)) == 0);
   json_object_foreach ((json_t *)config, name, value)
     ALWAYS(json_array_append_new(members, json_string(name)) == 0);
-  json_t *manifest = json_pack("{s:s+, s:s, s:[s, s], s:{s:{s:s, s:o, s:o}}}", "name", "triton/", function, "language",
-                               "external", "key", "folder", "key", "exports", "triton", "function", function, "kwargs",
-                               kwargs, "members", members);
+  json_t *manifest =
+      json_pack("{s:s+, s:s, s:[s, s], s:{s:{s:s, s:o, s:o}}}", "name", "triton/", function,
+                "language", "external", "key", "folder", "key", "exports", "triton", "function",
+                function, "kwargs", kwargs, "members", members);
   ALWAYS(manifest != NULL);
   return manifest;
 }
@@ -483,8 +522,8 @@ struct reading {
   json_t *kernels, *seen; /* canonical manifests with the kernels' indices; "index/folder/key" */
 };
 
-static bool find_kernel(struct reading *reading, const char *function, const json_t *config, size_t *ret,
-                        struct error *error) {
+static bool find_kernel(struct reading *reading, const char *function, const json_t *config,
+                        size_t *ret, struct error *error) {
   cleanup_json json_t *manifest = make_manifest(function, config);
   cleanup_free char *text = json_canonical(manifest);
   const json_t *known = json_object_get(reading->kernels, text);
@@ -511,12 +550,14 @@ static size_t usable_timings(const struct timings *timings, double ms[3]) {
   return timings->n;
 }
 
-static bool add_entry(struct reading *reading, const struct cache_file *file, const char *folder, const char *function,
-                      json_t *key, const json_t *config, const struct timings *timings, struct error *error) {
+static bool add_entry(struct reading *reading, const struct cache_file *file, const char *folder,
+                      const char *function, json_t *key, const json_t *config,
+                      const struct timings *timings, struct error *error) {
   size_t index;
   if (!find_kernel(reading, function, config, &index, error))
     return false;
-  cleanup_free char *text = python_json(key, 0, &(size_t){0}), *mark = xasprintf("%zu/%s/%s", index, folder, text);
+  cleanup_free char *text = python_json(key, 0, &(size_t){0}),
+                    *mark = xasprintf("%zu/%s/%s", index, folder, text);
   if (json_object_get(reading->seen, mark))
     return error_set(error, "another file of the tree is for the same folder and key");
   ALWAYS(json_object_set_new(reading->seen, mark, json_true()) == 0);
@@ -529,8 +570,8 @@ static bool add_entry(struct reading *reading, const struct cache_file *file, co
   return true;
 }
 
-static bool read_table(struct reading *reading, const struct cache_file *file, const char *folder, const char *function,
-                       struct error *error) {
+static bool read_table(struct reading *reading, const struct cache_file *file, const char *folder,
+                       const char *function, struct error *error) {
   static const char *const members[] = {"key", "configs_timings", NULL};
   cleanup_json json_t *json = NULL;
   json_t *key = NULL, *entries = NULL;
@@ -547,19 +588,22 @@ static bool read_table(struct reading *reading, const struct cache_file *file, c
       !find_winner(entries, &config, &timings, &n_found, error))
     return false;
   if (n_infinities != n_found)
-    return error_set(error, "Infinity stands for a timing of a config that did not run, and for nothing else");
+    return error_set(
+        error, "Infinity stands for a timing of a config that did not run, and for nothing else");
   return add_entry(reading, file, folder, function, key, config, &timings, error);
 }
 
 /* Takes PREFIX/FOLDER/NAME.autotune.json apart; false for other files. */
-static bool split_path(const char *path, char folder[TRITON_FOLDER_LENGTH + 1], char **ret_function) {
+static bool split_path(const char *path, char folder[TRITON_FOLDER_LENGTH + 1],
+                       char **ret_function) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   size_t length = strlen(name);
   if (length <= strlen(suffix) || strcmp(name + length - strlen(suffix), suffix) != 0)
     return false;
   size_t before = slash ? (size_t)(slash - path) : 0;
   folder[0] = '\0';
-  if (before >= TRITON_FOLDER_LENGTH && (before == TRITON_FOLDER_LENGTH || slash[-TRITON_FOLDER_LENGTH - 1] == '/'))
+  if (before >= TRITON_FOLDER_LENGTH &&
+      (before == TRITON_FOLDER_LENGTH || slash[-TRITON_FOLDER_LENGTH - 1] == '/'))
     snprintf(folder, TRITON_FOLDER_LENGTH + 1, "%s", slash - TRITON_FOLDER_LENGTH);
   *ret_function = xstrndup(name, length - strlen(suffix));
   return true;
@@ -571,10 +615,14 @@ static void reading_release(struct reading *reading) {
   json_decref(reading->seen);
 }
 
-bool triton_table_read(const struct import_request *request, struct imported *ret, struct error *error) {
-  __attribute__((cleanup(reading_release))) struct reading reading = {.kernels = json_object(), .seen = json_object()};
+bool triton_table_read(const struct import_request *request, struct imported *ret,
+                       struct error *error) {
+  __attribute__((cleanup(reading_release))) struct reading reading = {.kernels = json_object(),
+                                                                      .seen = json_object()};
   if (request->kernel)
-    return error_set(error, "the folders of Triton's cache do not tell which kernel they are for; leave --kernel away");
+    return error_set(
+        error,
+        "the folders of Triton's cache do not tell which kernel they are for; leave --kernel away");
   reading.imported.environment = json_object();
   for (size_t i = 0; i < request->files->n; i++) {
     const struct cache_file *file = &request->files->files[i];
@@ -585,22 +633,25 @@ bool triton_table_read(const struct import_request *request, struct imported *re
     if (!split_path(file->path, folder, &function))
       continue;
     if (!triton_folder_is_valid(folder, strlen(folder)))
-      return error_set(error, "%.200s: its folder's name is not %d characters of base32, as Triton names folders",
-                       file->path, TRITON_FOLDER_LENGTH);
+      return error_set(
+          error,
+          "%.200s: its folder's name is not %d characters of base32, as Triton names folders",
+          file->path, TRITON_FOLDER_LENGTH);
     if (!read_table(&reading, file, folder, function, error))
       return cache_file_refuse(file, error);
   }
   if (!reading.imported.n_kernels)
-    return error_set(error, "none of the %zu files is a NAME%s; name Triton's cache folder (TRITON_CACHE_DIR)",
-                     request->files->n, suffix);
+    return error_set(
+        error, "none of the %zu files is a NAME%s; name Triton's cache folder (TRITON_CACHE_DIR)",
+        request->files->n, suffix);
   *ret = reading.imported;
   reading.imported = (struct imported){0};
   return true;
 }
 
 /* One member of the config as the file has it. */
-static bool put_member(const json_t *exports, const char *member, const json_t *config, json_t *object,
-                       struct error *error) {
+static bool put_member(const json_t *exports, const char *member, const json_t *config,
+                       json_t *object, struct error *error) {
   json_t *value = json_object_get(config, member);
   const json_t *name;
   size_t i;
@@ -609,7 +660,8 @@ static bool put_member(const json_t *exports, const char *member, const json_t *
   if (strcmp(member, "kwargs") == 0) {
     value = json_object();
     json_array_foreach (json_object_get(exports, "kwargs"), i, name) {
-      json_t *kwarg = json_is_string(name) ? json_object_get(config, json_string_value(name)) : NULL;
+      json_t *kwarg =
+          json_is_string(name) ? json_object_get(config, json_string_value(name)) : NULL;
       if (kwarg)
         ALWAYS(json_object_set(value, json_string_value(name), kwarg) == 0);
     }
@@ -622,8 +674,9 @@ static bool put_member(const json_t *exports, const char *member, const json_t *
   return true;
 }
 
-bool triton_table_render(const json_t *exports, const json_t *key, const json_t *config, const double *ms, size_t n_ms,
-                         char **ret_path, char **ret_bytes, size_t *ret_size, struct error *error) {
+bool triton_table_render(const json_t *exports, const json_t *key, const json_t *config,
+                         const double *ms, size_t n_ms, char **ret_path, char **ret_bytes,
+                         size_t *ret_size, struct error *error) {
   const char *function = json_string_value(json_object_get(exports, "function"));
   const char *folder = json_string_value(json_object_get(key, "folder"));
   const char *text = json_string_value(json_object_get(key, "key"));
@@ -634,13 +687,15 @@ bool triton_table_render(const json_t *exports, const json_t *key, const json_t 
     return error_set(error, "its exports do not say the function and the members of its configs");
   if (!folder || !triton_folder_is_valid(folder, strlen(folder)) || !text ||
       !json_parse(text, strlen(text), &values, error) || !json_is_array(values))
-    return error_set(error, "its key is not a folder of Triton's cache and the JSON of a tuning key");
+    return error_set(error,
+                     "its key is not a folder of Triton's cache and the JSON of a tuning key");
   json_array_foreach (members, i, member) {
-    if (!put_member(exports, json_is_string(member) ? json_string_value(member) : "", config, object, error))
+    if (!put_member(exports, json_is_string(member) ? json_string_value(member) : "", config,
+                    object, error))
       return false;
   }
-  cleanup_json json_t *file =
-      json_pack("{s:O, s:[[O, o]]}", "key", values, "configs_timings", object, triton_timings(ms, n_ms));
+  cleanup_json json_t *file = json_pack("{s:O, s:[[O, o]]}", "key", values, "configs_timings",
+                                        object, triton_timings(ms, n_ms));
   ALWAYS(file != NULL);
   *ret_bytes = python_json(file, 0, ret_size);
   cleanup_free char *name = triton_autotune_file(function);

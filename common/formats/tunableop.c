@@ -1,17 +1,19 @@
-/* The `tunableop` format: the CSV files that torch's TunableOp reads (aten/src/ATen/cuda/tunable/Tunable.cpp), one for each
- * device of a node, all the same.
+/* The `tunableop` format: the CSV files that torch's TunableOp reads
+ * (aten/src/ATen/cuda/tunable/Tunable.cpp), one for each device of a node, all the same.
  *
  *   Validator,PT_VERSION,2.9.1
  *   GemmTunableOp_BFloat16_TN,tn_8192_1_4096_ld_4096_4096_8192,Gemm_Rocblas_621284994,0.0196817
  *
- * TunableOp drops a whole file unless every validator that it knows is there with its own text, and no other. A solution is
- * an index into one build of rocBLAS or hipBLASLt, so winners go only to an image with the validators that they were measured
- * under. A carriage return would become a part of the last text of its line: LF only, and CRLF is refused.
- * In a file the first of two lines for one (op, params) counts for TunableOp; here two are refused. Of several files of one
- * import (a node's devices) the faster result is kept.
+ * TunableOp drops a whole file unless every validator that it knows is there with its own text, and
+ * no other. A solution is an index into one build of rocBLAS or hipBLASLt, so winners go only to an
+ * image with the validators that they were measured under. A carriage return would become a part of
+ * the last text of its line: LF only, and CRLF is refused.
+ * In a file the first of two lines for one (op, params) counts for TunableOp; here two are refused.
+ * Of several files of one import (a node's devices) the faster result is kept.
  *
- * Lines are the kernel "tunableop" with the key {"op", "params"}, the config {"solution"} and the validators as its exports.
- * A time is of six significant digits, as C++ writes it; a line without one (0 to TunableOp) has none.
+ * Lines are the kernel "tunableop" with the key {"op", "params"}, the config {"solution"} and the
+ * validators as its exports. A time is of six significant digits, as C++ writes it; a line without
+ * one (0 to TunableOp) has none.
  *
  * Memory: what format.h says. Threads: any; pure functions. */
 #include <ctype.h>
@@ -107,13 +109,15 @@ static void render_winner(struct rendering *rendering, const struct release_kern
   const json_t *op = json_object_get(key, "op"), *params = json_object_get(key, "params");
   const json_t *solution = json_object_get(kernel->configs[winner->config].values, "solution");
   if (!is_field_value(op) || !is_field_value(params) || !is_field_value(solution)) {
-    skip_winner(rendering, kernel, winner,
-                "its key has no \"op\" and \"params\", or its config no \"solution\", of TunableOp");
+    skip_winner(
+        rendering, kernel, winner,
+        "its key has no \"op\" and \"params\", or its config no \"solution\", of TunableOp");
     return;
   }
   cleanup_free char *mark = xasprintf("%s,%s", json_string_value(op), json_string_value(params));
   if (json_object_get(rendering->lines, mark)) {
-    skip_winner(rendering, kernel, winner, "another winner of the release is for the same operation and parameters");
+    skip_winner(rendering, kernel, winner,
+                "another winner of the release is for the same operation and parameters");
     return;
   }
   ALWAYS(json_object_set_new(rendering->lines, mark, json_true()) == 0);
@@ -124,9 +128,11 @@ static void render_winner(struct rendering *rendering, const struct release_kern
   rendering->n++;
 }
 
-/* Why the kernel's winners cannot stand in the file, or NULL. Its validators become those of the file when that has none. */
+/* Why the kernel's winners cannot stand in the file, or NULL. Its validators become those of the
+ * file when that has none. */
 static const char *take_validators(struct rendering *rendering, const struct kernel *manifest) {
-  const json_t *exports = manifest ? json_object_get(json_object_get(manifest->json, "exports"), "tunableop") : NULL;
+  const json_t *exports =
+      manifest ? json_object_get(json_object_get(manifest->json, "exports"), "tunableop") : NULL;
   const json_t *validators = json_object_get(exports, "validators");
   if (!exports || manifest->language != LANGUAGE_EXTERNAL)
     return "it is no operation of TunableOp";
@@ -135,10 +141,12 @@ static const char *take_validators(struct rendering *rendering, const struct ker
   if (!rendering->validators)
     rendering->validators = validators;
   if (!rendering->validators)
-    return "its validators are not known, neither from the image nor from its exports; record the image's with "
+    return "its validators are not known, neither from the image nor from its exports; record the "
+           "image's with "
            "`python3 -m wavetune identity`";
   if (validators && !validators_equal(validators, rendering->validators))
-    return "it was measured under other validators (versions of torch, ROCm and its BLAS libraries) than those of the "
+    return "it was measured under other validators (versions of torch, ROCm and its BLAS "
+           "libraries) than those of the "
            "file";
   return NULL;
 }
@@ -147,7 +155,8 @@ static void render_kernel(struct rendering *rendering, const struct release_kern
   const struct cache_source *source = rendering->request->source;
   const struct kernel *manifest = NULL;
   struct error missing;
-  bool is_there = !source->kernel || source->kernel(source->context, &kernel->hash, &manifest, &missing);
+  bool is_there =
+      !source->kernel || source->kernel(source->context, &kernel->hash, &manifest, &missing);
   const char *reason = is_there ? take_validators(rendering, manifest) : missing.message;
   if (reason) {
     cache_files_skip(&rendering->files, kernel->name, NULL, "%s", reason);
@@ -165,16 +174,20 @@ static bool render_lines(struct rendering *rendering, struct error *error) {
   for (size_t i = 0; i < release->n_kernels; i++)
     render_kernel(rendering, &release->kernels[i]);
   ALWAYS(rendering->n || rendering->files.n_skipped);
-  return rendering->n || error_set(error, "no winner of the release can stand in TunableOp's files; \"%.60s\": %.300s",
-                                   rendering->files.skipped[0].name, rendering->files.skipped[0].reason);
+  return rendering->n ||
+         error_set(error,
+                   "no winner of the release can stand in TunableOp's files; \"%.60s\": %.300s",
+                   rendering->files.skipped[0].name, rendering->files.skipped[0].reason);
 }
 
-static bool render_release(const struct render_request *request, struct cache_files *ret, struct error *error) {
+static bool render_release(const struct render_request *request, struct cache_files *ret,
+                           struct error *error) {
   cleanup_free char *text = NULL;
   size_t size;
   cleanup_json json_t *lines = json_object();
   struct rendering rendering = {.request = request,
-                                .validators = request->identity ? request->identity->validators : NULL,
+                                .validators =
+                                    request->identity ? request->identity->validators : NULL,
                                 .lines = lines,
                                 .out = open_memstream(&text, &size)};
   ALWAYS(rendering.out != NULL);
@@ -184,14 +197,17 @@ static bool render_release(const struct render_request *request, struct cache_fi
     cache_files_release(&rendering.files);
     return false;
   }
-  int64_t devices = request->identity && request->identity->devices ? request->identity->devices : DEVICES_DEFAULT;
+  int64_t devices = request->identity && request->identity->devices ? request->identity->devices
+                                                                    : DEVICES_DEFAULT;
   for (int64_t i = 0; i < devices; i++) {
-    cleanup_free char *path = xasprintf("tunableop_results%" JSON_INTEGER_FORMAT ".csv", (json_int_t)i);
+    cleanup_free char *path =
+        xasprintf("tunableop_results%" JSON_INTEGER_FORMAT ".csv", (json_int_t)i);
     cache_files_add(&rendering.files, path, xmemdup(text, size + 1), size);
   }
   cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_ENABLED", NULL, "1");
   cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_TUNING", NULL, "0");
-  cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_FILENAME", "tunableop_results%d.csv", NULL);
+  cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_FILENAME", "tunableop_results%d.csv",
+                       NULL);
   *ret = rendering.files;
   return true;
 }
@@ -216,12 +232,13 @@ static bool line_error(const struct line *line, struct error *error, const char 
 
 /* GemmTunableOp_BFloat16_TN, ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN. */
 static bool is_op(struct column op) {
-  static const char *const kinds[] = {"GemmTunableOp_", "GemmStridedBatchedTunableOp_", "GemmAndBiasTunableOp_",
-                                      "ScaledGemmTunableOp_"};
+  static const char *const kinds[] = {"GemmTunableOp_", "GemmStridedBatchedTunableOp_",
+                                      "GemmAndBiasTunableOp_", "ScaledGemmTunableOp_"};
   static const char *const layouts[] = {"_NN", "_NT", "_TN", "_TT"};
   bool has_kind = false, has_layout = false;
   for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++)
-    has_kind |= op.length > strlen(kinds[i]) + 3 && memcmp(op.text, kinds[i], strlen(kinds[i])) == 0;
+    has_kind |=
+        op.length > strlen(kinds[i]) + 3 && memcmp(op.text, kinds[i], strlen(kinds[i])) == 0;
   for (size_t i = 0; has_kind && i < ARRAY_LENGTH(layouts); i++)
     has_layout |= memcmp(op.text + op.length - 3, layouts[i], 3) == 0;
   for (size_t i = 0; i < op.length; i++) {
@@ -231,7 +248,8 @@ static bool is_op(struct column op) {
   return has_layout && op.length <= TEXT_MAX;
 }
 
-/* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer ones add more words. */
+/* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer
+ * ones add more words. */
 static bool is_params(struct column params) {
   size_t n_numbers = 0, digits = 0;
   if (params.length < 4 || params.text[2] != '_' || !memchr("nt", params.text[0], 2) ||
@@ -289,7 +307,8 @@ struct reading {
 static void reading_release(struct reading *reading) {
   for (size_t i = 0; i < reading->n; i++) {
     struct table *table = &reading->tables[i];
-    struct imported one = {.n_kernels = 1, .kernels = xmemdup(&table->kernel, sizeof table->kernel)};
+    struct imported one = {.n_kernels = 1,
+                           .kernels = xmemdup(&table->kernel, sizeof table->kernel)};
     imported_release(&one);
     json_decref(table->validators);
     json_decref(table->lines);
@@ -302,7 +321,9 @@ static void reading_release(struct reading *reading) {
 static bool split_line(const char *text, size_t length, struct line *line, struct error *error) {
   const char *end = text + length;
   if (memchr(text, '\r', length))
-    return line_error(line, error, "it ends with CRLF, which TunableOp takes for a part of the text; write LF alone");
+    return line_error(
+        line, error,
+        "it ends with CRLF, which TunableOp takes for a part of the text; write LF alone");
   line->n = 0;
   while (line->n < ARRAY_LENGTH(line->fields)) {
     const char *comma = memchr(text, ',', (size_t)(end - text));
@@ -331,15 +352,18 @@ static bool add_validator(const struct line *line, json_t *validators, struct er
   }
   if (json_array_size(validators) >= VALIDATORS_MAX)
     return line_error(line, error, "too many validators");
-  ALWAYS(json_array_append_new(validators, json_pack("[O, o]", name, field_text(line->fields[2]))) == 0);
+  ALWAYS(json_array_append_new(validators,
+                               json_pack("[O, o]", name, field_text(line->fields[2]))) == 0);
   return true;
 }
 
 static bool check_result(const struct line *line, struct error *error) {
   if (line->n < 3)
-    return line_error(line, error, "a result has an operation, its parameters, a solution and a time");
+    return line_error(line, error,
+                      "a result has an operation, its parameters, a solution and a time");
   if (!is_op(line->fields[0]))
-    return line_error(line, error, "the first field is no operation of TunableOp, as GemmTunableOp_BFloat16_TN");
+    return line_error(line, error,
+                      "the first field is no operation of TunableOp, as GemmTunableOp_BFloat16_TN");
   if (!is_params(line->fields[1]))
     return line_error(line, error, "the second field has no parameters as tn_M_N_K_ld_LDA_LDB_LDC");
   return is_field(line->fields[2].text, line->fields[2].length) ||
@@ -351,12 +375,14 @@ static bool is_faster(const struct imported_entry *entry, const struct imported_
 }
 
 /* `seen`: "op,params" of this file. */
-static bool add_result(const struct line *line, struct table *table, json_t *seen, struct error *error) {
+static bool add_result(const struct line *line, struct table *table, json_t *seen,
+                       struct error *error) {
   struct imported_entry entry = {0};
   if (!check_result(line, error) || !read_time(line, &entry, error))
     return false;
-  cleanup_free char *mark = xasprintf("%.*s,%.*s", (int)line->fields[0].length, line->fields[0].text,
-                                      (int)line->fields[1].length, line->fields[1].text);
+  cleanup_free char *mark =
+      xasprintf("%.*s,%.*s", (int)line->fields[0].length, line->fields[0].text,
+                (int)line->fields[1].length, line->fields[1].text);
   if (json_object_get(seen, mark))
     return line_error(line, error, "the operation with these parameters stands there twice");
   ALWAYS(json_object_set_new(seen, mark, json_true()) == 0);
@@ -374,7 +400,8 @@ static bool add_result(const struct line *line, struct table *table, json_t *see
   json_decref(slot->key);
   json_decref(slot->config);
   json_decref(slot->provenance);
-  entry.key = json_pack("{s:o, s:o}", "op", field_text(line->fields[0]), "params", field_text(line->fields[1]));
+  entry.key = json_pack("{s:o, s:o}", "op", field_text(line->fields[0]), "params",
+                        field_text(line->fields[1]));
   entry.config = json_pack("{s:o}", "solution", field_text(line->fields[2]));
   entry.provenance = json_pack("{s:s}", "source", line->path);
   ALWAYS(entry.key && entry.config && entry.provenance);
@@ -383,7 +410,8 @@ static bool add_result(const struct line *line, struct table *table, json_t *see
 }
 
 /* Walks over the lines: the validators (is_first), or the results. */
-static bool read_lines(const struct cache_file *file, json_t *validators, struct table *table, struct error *error) {
+static bool read_lines(const struct cache_file *file, json_t *validators, struct table *table,
+                       struct error *error) {
   struct line line = {.path = file->path};
   cleanup_json json_t *seen = json_object();
   const char *text = file->bytes, *end = file->bytes + file->size;
@@ -393,8 +421,8 @@ static bool read_lines(const struct cache_file *file, json_t *validators, struct
     line.number++;
     if (length && !split_line(text, length, &line, error))
       return false;
-    bool is_validator =
-        length && line.fields[0].length == strlen("Validator") && memcmp(text, "Validator", strlen("Validator")) == 0;
+    bool is_validator = length && line.fields[0].length == strlen("Validator") &&
+                        memcmp(text, "Validator", strlen("Validator")) == 0;
     if (length && is_validator && !table && !add_validator(&line, validators, error))
       return false;
     if (length && !is_validator && table && !add_result(&line, table, seen, error))
@@ -410,7 +438,8 @@ static char *validators_text(const json_t *validators) {
   const json_t *pair;
   size_t i;
   json_array_foreach (validators, i, pair)
-    ALWAYS(json_object_set(object, json_string_value(json_array_get(pair, 0)), json_array_get(pair, 1)) == 0);
+    ALWAYS(json_object_set(object, json_string_value(json_array_get(pair, 0)),
+                           json_array_get(pair, 1)) == 0);
   return json_canonical(object);
 }
 
@@ -419,12 +448,14 @@ static struct table *find_table(struct reading *reading, json_t *validators) {
   const json_t *known = json_object_get(reading->by_validators, text);
   if (known)
     return &reading->tables[json_integer_value(known)];
-  ALWAYS(json_object_set_new(reading->by_validators, text, json_integer((json_int_t)reading->n)) == 0);
+  ALWAYS(json_object_set_new(reading->by_validators, text, json_integer((json_int_t)reading->n)) ==
+         0);
   GROW(reading->tables, reading->n, reading->capacity);
   struct table *table = &reading->tables[reading->n++];
   *table = (struct table){.validators = json_incref(validators), .lines = json_object()};
-  table->kernel.manifest = json_pack("{s:s, s:s, s:[s, s], s:{s:{s:O}}}", "name", "tunableop", "language", "external",
-                                     "key", "op", "params", "exports", "tunableop", "validators", validators);
+  table->kernel.manifest =
+      json_pack("{s:s, s:s, s:[s, s], s:{s:{s:O}}}", "name", "tunableop", "language", "external",
+                "key", "op", "params", "exports", "tunableop", "validators", validators);
   ALWAYS(table->kernel.manifest != NULL);
   return table;
 }
@@ -439,10 +470,12 @@ static const char *validator(const json_t *validators, const char *name) {
   return NULL;
 }
 
-/* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. The others are of libraries. */
+/* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. The others are of
+ * libraries. */
 static json_t *make_environment(const json_t *validators) {
   json_t *environment = json_object();
-  const char *torch = validator(validators, "PT_VERSION"), *arch = validator(validators, "GCN_ARCH_NAME");
+  const char *torch = validator(validators, "PT_VERSION"),
+             *arch = validator(validators, "GCN_ARCH_NAME");
   if (torch)
     ALWAYS(json_object_set_new(environment, "torch", json_string(torch)) == 0);
   if (arch && strcspn(arch, ":") > 0)
@@ -455,30 +488,37 @@ static bool read_file(struct reading *reading, const struct cache_file *file, st
   if (!json_can_hold(file->path))
     return error_set(error, "%.200s: the path is not UTF-8", file->path);
   if (file->size > FILE_SIZE_MAX)
-    return error_set(error, "%.200s: it has %zu bytes; at most %zu are read", file->path, file->size, FILE_SIZE_MAX);
+    return error_set(error, "%.200s: it has %zu bytes; at most %zu are read", file->path,
+                     file->size, FILE_SIZE_MAX);
   if (memchr(file->bytes, '\0', file->size))
     return error_set(error, "%.200s: it has a NUL in it and is no CSV", file->path);
   if (!read_lines(file, validators, NULL, error))
     return false;
   if (!json_array_size(validators))
     return error_set(error,
-                     "%.200s: it has no validators, so TunableOp would not take it, and what it is for is not known",
+                     "%.200s: it has no validators, so TunableOp would not take it, and what it is "
+                     "for is not known",
                      file->path);
   cleanup_json json_t *environment = make_environment(validators);
   if (reading->imported.environment && !json_equal(environment, reading->imported.environment))
-    return error_set(error,
-                     "%.200s: its validators are of another torch or arch than those of the file before it; "
-                     "import them apart",
-                     file->path);
+    return error_set(
+        error,
+        "%.200s: its validators are of another torch or arch than those of the file before it; "
+        "import them apart",
+        file->path);
   if (!reading->imported.environment)
     reading->imported.environment = json_incref(environment);
   return read_lines(file, NULL, find_table(reading, validators), error);
 }
 
-static bool read_files(const struct import_request *request, struct imported *ret, struct error *error) {
-  __attribute__((cleanup(reading_release))) struct reading reading = {.by_validators = json_object()};
+static bool read_files(const struct import_request *request, struct imported *ret,
+                       struct error *error) {
+  __attribute__((cleanup(reading_release))) struct reading reading = {.by_validators =
+                                                                          json_object()};
   if (request->kernel)
-    return error_set(error, "TunableOp's operations are torch's own and are not registered; leave --kernel away");
+    return error_set(
+        error,
+        "TunableOp's operations are torch's own and are not registered; leave --kernel away");
   for (size_t i = 0; i < request->files->n; i++) {
     if (!read_file(&reading, &request->files->files[i], error))
       return false;

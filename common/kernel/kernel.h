@@ -1,38 +1,45 @@
 /* Kernel manifests: what a kernel is called with, how it is checked, and what it computes per call.
  *
- * JSON of a manifest (what POST /v1/kernels takes and what kernel_hash is the digest of, canonically):
+ * JSON of a manifest (what POST /v1/kernels takes and what kernel_hash is the digest of,
+ * canonically):
  *   {"name": "softmax/fused", "language": "c", "entry": "softmax_fused",
- *    "sources": [{"path": "fused.c", "digest": "sha256:…"}],             the first one is compiled; others it includes
+ *    "sources": [{"path": "fused.c", "digest": "sha256:…"}],        the first one is compiled;
+ *                                                                   others it includes
  *    "key": ["rows", "columns"],
  *    "arguments": [
  *      {"name": "y", "dtype": "float32", "shape": ["rows", "columns"], "access": "write"},
- *      {"name": "x", "dtype": "float32", "shape": ["rows", "columns"], "access": "read", "fill": "normal"},
+ *      {"name": "x", "dtype": "float32", "shape": ["rows", "columns"], "access": "read",
+ *       "fill": "normal"},
  *      {"name": "rows", "dtype": "int64", "value": "rows"}],
- *    "defines": {"COLUMNS": "columns"},                                    optional: constants derived from key and
- *                                                                          config
- *    "launch": {"grid": ["…"], "block": ["…"], "shared_bytes": "…"},       not for language c
- *    "reference": {"source": {"path": "reference.c", "digest": "…"}, "outputs": {"y": "softmax_at"}, "rtol": 1e-5,
- *                  "atol": 1e-6, "samples": 4096},
+ *    "defines": {"COLUMNS": "columns"},                             optional: constants derived
+ *                                                                   from key and config
+ *    "launch": {"grid": ["…"], "block": ["…"], "shared_bytes": "…"},   not for language c
+ *    "reference": {"source": {"path": "reference.c", "digest": "…"},
+ *                  "outputs": {"y": "softmax_at"}, "rtol": 1e-5, "atol": 1e-6, "samples": 4096},
  *    "flops": "5 * rows * columns", "bytes": "8 * rows * columns",
  *    "exports": {"FORMAT": {…}, …}}
  *
- * A kernel that is known by name only, from imported tables, has the language "external" and nothing else but its name, key
- * and exports. It has winners, but takes no jobs and no builds; `entry` is NULL.
+ * A kernel that is known by name only, from imported tables, has the language "external" and
+ * nothing else but its name, key and exports. It has winners, but takes no jobs and no builds;
+ * `entry` is NULL.
  *
- * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar. Access is read,
- * write or readwrite. Fill of what is read: "normal" (mean 0, deviation 1), "uniform" ([0, 1)), "zeros", "index"
- * (0, 1, 2, …), {"uniform": [low, high]}, {"integers": [low, high]} (both ends included).
- * The kernel's C prototype follows from the arguments: buffers are pointers (const when only read), scalars values.
- * The reference is C: for each output a function `double f(int64_t index, <the kernel's arguments>)` that computes
- * element `index` of that output in double precision; readwrite buffers hold their values from before the call.
- * `samples`: for how many elements of each output the reference is computed (0 = all); the first and last 64 are always
- * among them. All others are held against the baseline's output (agent/measure/check.h).
+ * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar.
+ * Access is read, write or readwrite. Fill of what is read: "normal" (mean 0, deviation 1),
+ * "uniform" ([0, 1)), "zeros", "index" (0, 1, 2, …), {"uniform": [low, high]}, {"integers": [low,
+ * high]} (both ends included).
+ * The kernel's C prototype follows from the arguments: buffers are pointers (const when only read),
+ * scalars values. The reference is C: for each output a function `double f(int64_t index, <the
+ * kernel's arguments>)` that computes element `index` of that output in double precision; readwrite
+ * buffers hold their values from before the call. `samples`: for how many elements of each output
+ * the reference is computed (0 = all); the first and last 64 are always among them. All others are
+ * held against the baseline's output (agent/measure/check.h).
  * Every element is checked for NaN where the reference has none and for having been written at all.
  *
- * An expression stands as a string or an integer. Optional: fill ("normal" when absent; buffers that hold no floats
- * must state one of the others), defines, shared_bytes, rtol (1e-5), atol (1e-8), samples (4096), flops, bytes,
- * exports; "block" for triton, where it follows from num_warps; "reference" for hip and triton. A kernel in c writes at
- * least one buffer and has a reference entry for each. Every extent is at least 1.
+ * An expression stands as a string or an integer. Optional: fill ("normal" when absent; buffers
+ * that hold no floats must state one of the others), defines, shared_bytes, rtol (1e-5), atol
+ * (1e-8), samples (4096), flops, bytes, exports; "block" for triton, where it follows from
+ * num_warps; "reference" for hip and triton. A kernel in c writes at least one buffer and has a
+ * reference entry for each. Every extent is at least 1.
  *
  * Memory: a kernel owns everything. Threads: read-only after kernel_parse. */
 #ifndef WAVETUNE_COMMON_KERNEL_KERNEL_H
@@ -49,19 +56,19 @@ enum language { LANGUAGE_HIP, LANGUAGE_TRITON, LANGUAGE_C, LANGUAGE_EXTERNAL };
 const char *language_name(enum language language);
 
 /* X(name in manifests, enumerator, bytes, C type) */
-#define DTYPES(X)                                                                                                      \
-  X("bool", DTYPE_BOOL, 1, "_Bool")                                                                                    \
-  X("int8", DTYPE_INT8, 1, "int8_t")                                                                                   \
-  X("uint8", DTYPE_UINT8, 1, "uint8_t")                                                                                \
-  X("int16", DTYPE_INT16, 2, "int16_t")                                                                                \
-  X("uint16", DTYPE_UINT16, 2, "uint16_t")                                                                             \
-  X("int32", DTYPE_INT32, 4, "int32_t")                                                                                \
-  X("uint32", DTYPE_UINT32, 4, "uint32_t")                                                                             \
-  X("int64", DTYPE_INT64, 8, "int64_t")                                                                                \
-  X("uint64", DTYPE_UINT64, 8, "uint64_t")                                                                             \
-  X("float16", DTYPE_FLOAT16, 2, "_Float16")                                                                           \
-  X("bfloat16", DTYPE_BFLOAT16, 2, "uint16_t")                                                                         \
-  X("float32", DTYPE_FLOAT32, 4, "float")                                                                              \
+#define DTYPES(X)                                                                                  \
+  X("bool", DTYPE_BOOL, 1, "_Bool")                                                                \
+  X("int8", DTYPE_INT8, 1, "int8_t")                                                               \
+  X("uint8", DTYPE_UINT8, 1, "uint8_t")                                                            \
+  X("int16", DTYPE_INT16, 2, "int16_t")                                                            \
+  X("uint16", DTYPE_UINT16, 2, "uint16_t")                                                         \
+  X("int32", DTYPE_INT32, 4, "int32_t")                                                            \
+  X("uint32", DTYPE_UINT32, 4, "uint32_t")                                                         \
+  X("int64", DTYPE_INT64, 8, "int64_t")                                                            \
+  X("uint64", DTYPE_UINT64, 8, "uint64_t")                                                         \
+  X("float16", DTYPE_FLOAT16, 2, "_Float16")                                                       \
+  X("bfloat16", DTYPE_BFLOAT16, 2, "uint16_t")                                                     \
+  X("float32", DTYPE_FLOAT32, 4, "float")                                                          \
   X("float64", DTYPE_FLOAT64, 8, "double")
 enum dtype {
 #define X(name, enumerator, size, c_type) enumerator,
@@ -89,7 +96,8 @@ struct argument {
   enum access access;
   struct fill fill;
   char *value;                 /* of a scalar: an expression */
-  const char *reference_entry; /* of a buffer that is written: the function that computes an element of it */
+  const char *reference_entry; /* of a buffer that is written: the function that computes an element
+                                  of it */
 };
 
 struct source {
@@ -114,7 +122,8 @@ struct output {
 };
 
 struct kernel_reference {
-  struct source source; /* path NULL: outputs are not checked (allowed for triton and hip imports only) */
+  struct source source; /* path NULL: outputs are not checked (allowed for triton and hip imports
+                           only) */
   RECORD_ARRAY(struct output, n_outputs, outputs);
   double rtol, atol;
   int64_t samples;
@@ -141,27 +150,31 @@ struct kernel {
   json_t *json; /* the manifest */
 };
 
-/* What the JSON of a manifest is checked by, before its parts are held against each other: of one with code, and of one that
- * is known by name only. */
+/* What the JSON of a manifest is checked by, before its parts are held against each other: of one
+ * with code, and of one that is known by name only. */
 extern const struct record manifest_record, external_manifest_record;
 
-must_check bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error);
+must_check bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel,
+                             struct error *error);
 void kernel_free(struct kernel *kernel);
 DEFINE_CLEANUP(struct kernel *, cleanup_kernel_free, kernel_free)
 #define cleanup_kernel __attribute__((cleanup(cleanup_kernel_free)))
 
-/* Whether key, space and manifest go together: the key's names, every expression bound to known names, roles that the
- * language knows (c: no options). What POST /v1/jobs and `tune` check before anything runs. */
-must_check bool kernel_accepts(const struct kernel *kernel, const struct key *key, const struct space *space,
-                               struct error *error);
+/* Whether key, space and manifest go together: the key's names, every expression bound to known
+ * names, roles that the language knows (c: no options). What POST /v1/jobs and `tune` check before
+ * anything runs. */
+must_check bool kernel_accepts(const struct kernel *kernel, const struct key *key,
+                               const struct space *space, struct error *error);
 
-/* Whether the space, which is a submitter's, leaves the kernel's sources what their author wrote: its parameters become
- * definitions of the compiler, and with --trusted-key none of them may rename a function, a type or a keyword. So each is
- * named in capitals, digits and _, a letter first, and none has the role env. Triton's are no definitions: always true. */
-must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space, struct error *error);
+/* Whether the space, which is a submitter's, leaves the kernel's sources what their author wrote:
+ * its parameters become definitions of the compiler, and with --trusted-key none of them may rename
+ * a function, a type or a keyword. So each is named in capitals, digits and _, a letter first, and
+ * none has the role env. Triton's are no definitions: always true. */
+must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space,
+                                      struct error *error);
 
 /* Elements of a buffer argument; at most 2^40. */
-must_check bool argument_elements(const struct argument *argument, const struct scope *scope, int64_t *ret_elements,
-                                  struct error *error);
+must_check bool argument_elements(const struct argument *argument, const struct scope *scope,
+                                  int64_t *ret_elements, struct error *error);
 
 #endif

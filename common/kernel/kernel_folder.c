@@ -1,4 +1,5 @@
-/* Reading a folder of kernels/: kernel.json and one version of it, made into a flat manifest, with the files' bytes.
+/* Reading a folder of kernels/: kernel.json and one version of it, made into a flat manifest, with
+ * the files' bytes.
  *
  * Memory: a kernel_folder owns everything. Threads: one at a time. */
 #include "common/kernel/kernel_folder.h"
@@ -20,7 +21,8 @@ static bool is_folder(const char *path) {
   return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* Splits "DIR" or "DIR:VERSION"; *ret_version is NULL without one. A folder whose own name has a colon is meant. */
+/* Splits "DIR" or "DIR:VERSION"; *ret_version is NULL without one. A folder whose own name has a
+ * colon is meant. */
 static void place_split(const char *place, char **ret_directory, char **ret_version) {
   const char *colon = strrchr(place, ':');
   if (!colon || strchr(colon, '/') || is_folder(place)) {
@@ -32,8 +34,8 @@ static void place_split(const char *place, char **ret_directory, char **ret_vers
   *ret_version = xstrdup(colon + 1);
 }
 
-/* Reads a file that lies inside the folder, also when links are followed: what a manifest names is pushed to a server,
- * so it must not reach what the author did not put there. */
+/* Reads a file that lies inside the folder, also when links are followed: what a manifest names is
+ * pushed to a server, so it must not reach what the author did not put there. */
 static bool read_inside(const char *directory, const char *path, char **ret_text, size_t *ret_size,
                         struct error *error) {
   cleanup_free char *joined = xasprintf("%s/%s", directory, path);
@@ -43,11 +45,13 @@ static bool read_inside(const char *directory, const char *path, char **ret_text
     return error_set(error, "cannot open %s: %s", joined, strerror(errno));
   size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
   if (strncmp(real, root, length) != 0 || real[length] != '/')
-    return error_set(error, "%s leads out of its folder by a link; put a copy of the file there", joined);
+    return error_set(error, "%s leads out of its folder by a link; put a copy of the file there",
+                     joined);
   return file_read(real, FILE_SIZE_MAX, ret_text, ret_size, error);
 }
 
-static bool read_json_inside(const char *directory, const char *path, json_t **ret_json, struct error *error) {
+static bool read_json_inside(const char *directory, const char *path, json_t **ret_json,
+                             struct error *error) {
   cleanup_free char *text = NULL;
   size_t size;
   if (!read_inside(directory, path, &text, &size, error))
@@ -57,7 +61,8 @@ static bool read_json_inside(const char *directory, const char *path, json_t **r
   return true;
 }
 
-/* Puts the file and, where there is one, the pointer into the sentence: who reads it has a file in an editor. */
+/* Puts the file and, where there is one, the pointer into the sentence: who reads it has a file in
+ * an editor. */
 static bool error_in_file(struct error *error, const char *directory, const char *path) {
   if (error->pointer[0])
     return error_prefix(error, "%s/%s, at %s: ", directory, path, error->pointer);
@@ -70,10 +75,12 @@ static bool version_name_is_valid(const char *name) {
          !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")];
 }
 
-/* What is wrong with kernel.json itself, apart from what kernel_parse says of the manifest that it makes. */
+/* What is wrong with kernel.json itself, apart from what kernel_parse says of the manifest that it
+ * makes. */
 static bool check_document(const json_t *document, struct error *error) {
   static const char *const members[] = {"name", "key", "versions", SHARED_MEMBERS, NULL};
-  static const char *const version_members[] = {"language", "entry", "sources", "space", SHARED_MEMBERS, NULL};
+  static const char *const version_members[] = {"language", "entry",        "sources",
+                                                "space",    SHARED_MEMBERS, NULL};
   json_t *versions = NULL, *version;
   const char *name;
   if (!json_only_members(document, "", members, error) ||
@@ -115,8 +122,8 @@ static char *versions_format(const json_t *versions) {
 }
 
 /* The version that `wanted` (may be NULL) means. Both results are borrowed from the document. */
-static bool find_version(const char *directory, const json_t *document, const char *wanted, const char **ret_name,
-                         json_t **ret_version, struct error *error) {
+static bool find_version(const char *directory, const json_t *document, const char *wanted,
+                         const char **ret_name, json_t **ret_version, struct error *error) {
   json_t *versions = json_object_get(document, "versions");
   const char *name = wanted;
   if (!name && json_object_size(versions) == 1)
@@ -125,8 +132,8 @@ static bool find_version(const char *directory, const json_t *document, const ch
   if (!version) {
     cleanup_free char *list = versions_format(versions);
     if (!wanted)
-      return error_set(error, "%s has several versions: name one of %s, like %s:%s", directory, list, directory,
-                       json_object_iter_key(json_object_iter(versions)));
+      return error_set(error, "%s has several versions: name one of %s, like %s:%s", directory,
+                       list, directory, json_object_iter_key(json_object_iter(versions)));
     return error_set(error, "%s has no version \"%.64s\"; it has %s", directory, wanted, list);
   }
   *ret_name = name;
@@ -143,8 +150,8 @@ static struct kernel_file *file_find(const struct kernel_folder *folder, const c
 }
 
 /* Reads the file unless it was read, and makes its {path, digest}. `folder->files` has room. */
-static bool take_file(struct kernel_folder *folder, const char *directory, const json_t *name, const char *pointer,
-                      json_t **ret_source, struct error *error) {
+static bool take_file(struct kernel_folder *folder, const char *directory, const json_t *name,
+                      const char *pointer, json_t **ret_source, struct error *error) {
   const char *path = json_string_value(name);
   if (!path)
     return error_at(error, pointer, "a source must be the path of a file, a string");
@@ -159,14 +166,16 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
       return false;
     }
     file = &folder->files[folder->n_files++];
-    *file = (struct kernel_file){.path = xstrdup(path), .digest = digest_of(bytes, size), .size = size, .bytes = bytes};
+    *file = (struct kernel_file){
+        .path = xstrdup(path), .digest = digest_of(bytes, size), .size = size, .bytes = bytes};
   }
   *ret_source = json_pack("{s:s, s:o}", "path", path, "digest", json_digest_text(&file->digest));
   ALWAYS(*ret_source != NULL);
   return true;
 }
 
-static bool take_sources(struct kernel_folder *folder, const char *directory, json_t *manifest, struct error *error) {
+static bool take_sources(struct kernel_folder *folder, const char *directory, json_t *manifest,
+                         struct error *error) {
   json_t *names = NULL, *name;
   if (!json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
     return false;
@@ -177,7 +186,8 @@ static bool take_sources(struct kernel_folder *folder, const char *directory, js
   json_array_foreach (names, i, name) {
     char at[JSON_POINTER_SIZE];
     json_t *source = NULL;
-    if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i), &source, error))
+    if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i),
+                   &source, error))
       return false;
     ALWAYS(json_array_append_new(sources, source) == 0);
   }
@@ -185,7 +195,8 @@ static bool take_sources(struct kernel_folder *folder, const char *directory, js
   return true;
 }
 
-static bool take_reference(struct kernel_folder *folder, const char *directory, json_t *manifest, struct error *error) {
+static bool take_reference(struct kernel_folder *folder, const char *directory, json_t *manifest,
+                           struct error *error) {
   json_t *reference = NULL, *source = NULL;
   if (!json_get_object(manifest, "", "reference", JSON_OPTIONAL, &reference, error))
     return false;
@@ -203,8 +214,9 @@ static bool take_reference(struct kernel_folder *folder, const char *directory, 
 }
 
 /* The flat manifest: what the folder states, replaced by what the version states. */
-static bool make_manifest(struct kernel_folder *folder, const char *directory, const json_t *document,
-                          const char *version_name, json_t *version, json_t **ret_manifest, struct error *error) {
+static bool make_manifest(struct kernel_folder *folder, const char *directory,
+                          const json_t *document, const char *version_name, json_t *version,
+                          json_t **ret_manifest, struct error *error) {
   cleanup_json json_t *manifest = json_copy((json_t *)document);
   ALWAYS(manifest && json_object_update(manifest, version) == 0);
   json_object_del(manifest, "versions");
@@ -215,7 +227,8 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory, c
   cleanup_free char *full_name = xasprintf("%s/%s", name, version_name);
   json_t *name_text = json_string(full_name);
   ALWAYS(name_text && json_object_set_new(manifest, "name", name_text) == 0);
-  if (!take_sources(folder, directory, manifest, error) || !take_reference(folder, directory, manifest, error))
+  if (!take_sources(folder, directory, manifest, error) ||
+      !take_reference(folder, directory, manifest, error))
     return false;
   *ret_manifest = TAKE(manifest);
   return true;
@@ -224,7 +237,8 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory, c
 static bool load_space(struct kernel_folder *folder, const char *directory, const json_t *version,
                        struct error *error) {
   const char *path = "space.json";
-  if (!json_get_string(version, "", "space", JSON_OPTIONAL, &path, error) || !source_path_check(path, "/space", error))
+  if (!json_get_string(version, "", "space", JSON_OPTIONAL, &path, error) ||
+      !source_path_check(path, "/space", error))
     return error_in_file(error, directory, "kernel.json");
   cleanup_json json_t *json = NULL;
   if (!read_json_inside(directory, path, &json, error))

@@ -1,14 +1,17 @@
-/* A folder of kernels/: one algorithm, its versions, read into a manifest, a space and the source files' bytes.
+/* A folder of kernels/: one algorithm, its versions, read into a manifest, a space and the source
+ * files' bytes.
  *
  * DIR/kernel.json holds what all versions share and the versions:
- *   {"name": "softmax", "key": […], "arguments": […], "reference": {"source": "reference.c", …}, "flops": …, "bytes": …,
- *    "versions": {"fused": {"language": "c", "entry": "softmax_fused", "sources": ["fused.c"], "space": "fused.json",
- *                           "defines": {…}, "launch": {…}}}}
- * The manifest of a version is flat (common/kernel/kernel.h): the shared members and the version's, its name
- * "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A folder with one version needs no
- * version name. arguments, defines, launch, reference, flops, bytes and exports may stand in a version too, in place of
- * the shared one. "sources" are the compiled file first, then every file that it includes. A file has at most 1 MiB and lies
- * inside DIR, also when links are followed.
+ *   {"name": "softmax", "key": […], "arguments": […], "reference": {"source": "reference.c", …},
+ *    "flops": …, "bytes": …,
+ *    "versions": {"fused": {"language": "c", "entry": "softmax_fused", "sources": ["fused.c"],
+ *                           "space": "fused.json", "defines": {…}, "launch": {…}}}}
+ * The manifest of a version is flat (common/kernel/kernel.h): the shared members and the version's,
+ * its name "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A
+ * folder with one version needs no version name. arguments, defines, launch, reference, flops,
+ * bytes and exports may stand in a version too, in place of the shared one. "sources" are the
+ * compiled file first, then every file that it includes. A file has at most 1 MiB and lies inside
+ * DIR, also when links are followed.
  *
  * Memory: owns everything. Threads: one at a time. */
 #ifndef WAVETUNE_COMMON_KERNEL_KERNEL_FOLDER_H
@@ -30,8 +33,10 @@ struct kernel_folder {
   struct kernel_file *files;
 };
 
-/* `place` is "DIR" or "DIR:VERSION". A version that is missing or ambiguous is an error that lists those there are. */
-must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, struct error *error);
+/* `place` is "DIR" or "DIR:VERSION". A version that is missing or ambiguous is an error that lists
+ * those there are. */
+must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder,
+                                   struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);
 DEFINE_CLEANUP(struct kernel_folder *, cleanup_kernel_folder_free, kernel_folder_free)
 #define cleanup_kernel_folder __attribute__((cleanup(cleanup_kernel_folder_free)))

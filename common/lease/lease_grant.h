@@ -12,14 +12,16 @@ struct lease_grant {
   char *lease; /* its id, as the agent names it in paths */
   int64_t epoch, job;
   struct digest kernel;
-  json_t *manifest, *key, *space; /* objects, with their members in the order that means something */
-  struct digest build;            /* none: the agent compiles */
-  struct config_ranges configs;   /* what is to be measured */
-  json_t *signatures;             /* arrays, of the kernel and of the build; NULL: the agent trusts no keys */
+  json_t *manifest, *key,
+      *space;                   /* objects, with their members in the order that means something */
+  struct digest build;          /* none: the agent compiles */
+  struct config_ranges configs; /* what is to be measured */
+  json_t *signatures; /* arrays, of the kernel and of the build; NULL: the agent trusts no keys */
   json_t *build_signatures;
   json_t *likely;               /* array of those of the configs to be tried first; NULL: none */
   double best_ratio;            /* least so far to the baseline, of the whole job; NaN: none */
-  int64_t device_us, budget_us; /* what it may spend on the device, and all leases of its stage; FIELD_NONE: no bound */
+  int64_t device_us, budget_us; /* what it may spend on the device, and all leases of its stage;
+                                   FIELD_NONE: no bound */
   int64_t baseline;
   enum stage stage;
   int64_t round, process, seed;

@@ -11,25 +11,32 @@ static const struct field fields[] = {
 };
 const struct record measurement_record = RECORD("MeasurementRequest", struct measurement, fields);
 
-void measurement_init(struct measurement *measurement) { record_init(&measurement_record, measurement); }
+void measurement_init(struct measurement *measurement) {
+  record_init(&measurement_record, measurement);
+}
 
-void measurement_release(struct measurement *measurement) { record_release(&measurement_record, measurement); }
+void measurement_release(struct measurement *measurement) {
+  record_release(&measurement_record, measurement);
+}
 
-bool measurement_agrees(const struct measurement *measurement, const char *pointer, struct error *error) {
+bool measurement_agrees(const struct measurement *measurement, const char *pointer,
+                        struct error *error) {
   bool is_correct = measurement->outcome == OUTCOME_CORRECT;
   size_t n = measurement->samples_us.n;
   char at[JSON_POINTER_SIZE];
 
   if (measurement->baseline_us.n != n)
     return error_at(error, json_pointer_member(at, sizeof at, pointer, "baseline_us"),
-                    "%zu baseline times for %zu samples; each sample is paired with one", measurement->baseline_us.n,
-                    n);
+                    "%zu baseline times for %zu samples; each sample is paired with one",
+                    measurement->baseline_us.n, n);
   if (is_correct && n == 0)
     return error_at(error, json_pointer_member(at, sizeof at, pointer, "samples_us"),
                     "a correct measurement has at least one sample");
   if (measurement->baseline_failed && (is_correct || !measurement->detail))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, is_correct ? "baseline_failed" : "detail"),
-                    "a baseline that failed has another outcome than correct, and a \"detail\" that says why");
+    return error_at(
+        error,
+        json_pointer_member(at, sizeof at, pointer, is_correct ? "baseline_failed" : "detail"),
+        "a baseline that failed has another outcome than correct, and a \"detail\" that says why");
   if (!is_correct && !digest_is_none(&measurement->object))
     return error_at(error, json_pointer_member(at, sizeof at, pointer, "object"),
                     "a measurement with the outcome %s has no object; only correct ones have",
@@ -40,7 +47,8 @@ bool measurement_agrees(const struct measurement *measurement, const char *point
   return true;
 }
 
-bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement, struct error *error) {
+bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement,
+                      struct error *error) {
   return record_read(&measurement_record, json, pointer, measurement, error) &&
          measurement_agrees(measurement, pointer, error);
 }
@@ -53,7 +61,8 @@ void measurement_trim(struct measurement *measurement) {
     double *number = at;
     if (field->type == FIELD_INTEGER && (*integer < field->least || *integer > field->most))
       *integer = FIELD_NONE;
-    if (field->type == FIELD_NUMBER && !(*number >= field->least_number && *number <= field->most_number))
+    if (field->type == FIELD_NUMBER &&
+        !(*number >= field->least_number && *number <= field->most_number))
       *number = NAN;
   }
 }

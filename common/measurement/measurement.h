@@ -32,17 +32,17 @@ struct measurement {
   char *timer, *regime;                   /* what timed it; "cold" or "warm" */
   struct numbers samples_us, baseline_us; /* in pairs */
   double clock_mhz, temperature_c;        /* of the GPU, when its sampling ended */
-  int64_t compile_ms, device_us;          /* what compiling it took; what of the device's time it took */
-  int64_t vgprs, agprs, spills;           /* of its code */
-  int64_t lds_bytes, occupancy;           /* of a workgroup; workgroups that a compute unit holds */
-  char *end;                              /* why sampling ended (agent/measure/race.h) */
-  json_t *conditions;                     /* of the device and the machine (agent/device/device.h) */
-  bool baseline_failed;                   /* the config is the job's baseline, and nothing can be measured */
-  struct digest object;                   /* of the code that was timed, a blob; of correct ones only */
+  int64_t compile_ms, device_us; /* what compiling it took; what of the device's time it took */
+  int64_t vgprs, agprs, spills;  /* of its code */
+  int64_t lds_bytes, occupancy;  /* of a workgroup; workgroups that a compute unit holds */
+  char *end;                     /* why sampling ended (agent/measure/race.h) */
+  json_t *conditions;            /* of the device and the machine (agent/device/device.h) */
+  bool baseline_failed;          /* the config is the job's baseline, and nothing can be measured */
+  struct digest object;          /* of the code that was timed, a blob; of correct ones only */
 };
 
-/* The fields with a column of the table `measurements`, of a struct measurement that is `base` bytes into an
- * object. `flags` go to all of them. */
+/* The fields with a column of the table `measurements`, of a struct measurement that is `base`
+ * bytes into an object. `flags` go to all of them. */
 /* clang-format off */
 #define MEASUREMENT_FIELD(base, type, member, ...) \
   {#member, FIELD_##type, (base) + offsetof(struct measurement, member), __VA_ARGS__}
@@ -63,7 +63,8 @@ struct measurement {
                     .most = MEASUREMENT_SAMPLES_MAX, \
                     .least_number = VERDICT_US_MIN, .most_number = VERDICT_US_MAX), \
   MEASUREMENT_FIELD(base, NUMBER, clock_mhz, (flags), .most_number = 1e6), \
-  MEASUREMENT_FIELD(base, NUMBER, temperature_c, (flags), .least_number = -100, .most_number = 1e3), \
+  MEASUREMENT_FIELD(base, NUMBER, temperature_c, (flags), \
+                    .least_number = -100, .most_number = 1e3), \
   MEASUREMENT_FIELD(base, INTEGER, compile_ms, (flags), .most = MEASUREMENT_COMPILE_MS_MAX), \
   MEASUREMENT_FIELD(base, INTEGER, device_us, (flags), .most = MEASUREMENT_DEVICE_US_MAX), \
   MEASUREMENT_FIELD(base, INTEGER, vgprs, (flags), .most = MEASUREMENT_REGISTERS_MAX), \
@@ -83,10 +84,11 @@ void measurement_init(struct measurement *measurement); /* everything is absent 
 void measurement_release(struct measurement *measurement);
 
 /* Whether members that are each good go together: samples are paired, what is correct has some… */
-must_check bool measurement_agrees(const struct measurement *measurement, const char *pointer, struct error *error);
+must_check bool measurement_agrees(const struct measurement *measurement, const char *pointer,
+                                   struct error *error);
 /* Reads one strictly; its members agree. What JSON lacks stays as it is. On failure release it. */
-must_check bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement,
-                                 struct error *error);
+must_check bool measurement_read(const json_t *json, const char *pointer,
+                                 struct measurement *measurement, struct error *error);
 
 /* Makes integers and numbers absent that are out of their limits: what code objects and sensors say
  * is a stranger's, and a server refuses the whole measurement for it. */

@@ -28,30 +28,33 @@ static bool text_read(const json_t *json, const char *name, char **ret, struct e
   if (length == 0 && !may_be_empty)
     return error_at(error, at, "\"%s\" is empty; leave it out where it is not known", name);
   if (length > TEXT_MAX)
-    return error_at(error, at, "\"%s\" has %zu bytes; at most %d are allowed", name, length, TEXT_MAX);
+    return error_at(error, at, "\"%s\" has %zu bytes; at most %d are allowed", name, length,
+                    TEXT_MAX);
   for (const char *c = text; *c; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
-      return error_at(error, at, "\"%s\" holds a control character at byte %zu; state printable text", name,
+      return error_at(error, at,
+                      "\"%s\" holds a control character at byte %zu; state printable text", name,
                       (size_t)(c - text));
   *ret = xstrdup(text);
   return true;
 }
 
 static size_t platforms_count(const struct environment *environment) {
-  return (size_t)(environment->rocm != NULL) + (environment->cuda != NULL) + (environment->cpu != NULL);
+  return (size_t)(environment->rocm != NULL) + (environment->cuda != NULL) +
+         (environment->cpu != NULL);
 }
 
 bool environment_parse(const json_t *json, struct environment *ret, struct error *error) {
   cleanup_environment struct environment environment = {0};
   if (!json_only_members(json, "", member_names, error))
     return false;
-#define X(member, hardware)                                                                                            \
-  if (!text_read(json, #member, &environment.member, error))                                                           \
+#define X(member, hardware)                                                                        \
+  if (!text_read(json, #member, &environment.member, error))                                       \
     return false;
   ENVIRONMENT_TEXTS(X)
 #undef X
-  if (!json_get_integer(json, "", "compute_units", JSON_NOT_NULL, 1, COMPUTE_UNITS_MAX, &environment.compute_units,
-                        error))
+  if (!json_get_integer(json, "", "compute_units", JSON_NOT_NULL, 1, COMPUTE_UNITS_MAX,
+                        &environment.compute_units, error))
     return false;
   if (platforms_count(&environment) > 1)
     return error_set(error, "an environment has one platform: state one of rocm, cuda and cpu");
@@ -77,8 +80,9 @@ struct environment environment_copy(const struct environment *environment) {
 
 bool environment_is_full(const struct environment *environment, struct error *error) {
   if (platforms_count(environment) != 1)
-    return error_set(error, "a full environment states exactly one of rocm, cuda and cpu; this one states %zu",
-                     platforms_count(environment));
+    return error_set(
+        error, "a full environment states exactly one of rocm, cuda and cpu; this one states %zu",
+        platforms_count(environment));
   const char *missing = !environment->gpu             ? "gpu"
                         : !environment->arch          ? "arch"
                         : !environment->compute_units ? "compute_units"
@@ -120,8 +124,8 @@ static void compute_units_set(json_t *object, int64_t compute_units) {
 
 static json_t *stated_members(const struct environment *environment, bool hardware_only) {
   json_t *object = json_object();
-#define X(member, hardware)                                                                                            \
-  if ((hardware) || !hardware_only)                                                                                    \
+#define X(member, hardware)                                                                        \
+  if ((hardware) || !hardware_only)                                                                \
     text_set(object, #member, environment->member);
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -129,7 +133,9 @@ static json_t *stated_members(const struct environment *environment, bool hardwa
   return object;
 }
 
-json_t *environment_to_json(const struct environment *environment) { return stated_members(environment, false); }
+json_t *environment_to_json(const struct environment *environment) {
+  return stated_members(environment, false);
+}
 
 struct digest environment_digest(const struct environment *environment) {
   cleanup_json json_t *object = stated_members(environment, false);
@@ -147,10 +153,10 @@ char *environment_format(const struct environment *environment) {
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
   const char *separator = "";
-#define X(member, hardware)                                                                                            \
-  if (environment->member && *environment->member) {                                                                   \
-    fprintf(out, "%s" #member " %s", separator, environment->member);                                                  \
-    separator = ", ";                                                                                                  \
+#define X(member, hardware)                                                                        \
+  if (environment->member && *environment->member) {                                               \
+    fprintf(out, "%s" #member " %s", separator, environment->member);                              \
+    separator = ", ";                                                                              \
   }
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -165,8 +171,8 @@ char *environment_format(const struct environment *environment) {
 }
 
 bool environment_fits(const struct environment *partial, const struct environment *full) {
-#define X(member, hardware)                                                                                            \
-  if (partial->member && !string_equal(partial->member, full->member))                                                 \
+#define X(member, hardware)                                                                        \
+  if (partial->member && !string_equal(partial->member, full->member))                             \
     return false;
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -179,10 +185,12 @@ bool environment_names_gpu(const struct environment *environment) {
 
 bool environment_covers(const struct environment *served, const struct environment *asked) {
   bool says_which_part = served->partition || served->compute_units;
-  bool is_whole = asked->partition && (!*asked->partition || string_equal(asked->partition, "SPX") ||
-                                       string_starts(asked->partition, "SPX/"));
+  bool is_whole =
+      asked->partition && (!*asked->partition || string_equal(asked->partition, "SPX") ||
+                           string_starts(asked->partition, "SPX/"));
 
-  return environment_names_gpu(served) && environment_fits(served, asked) && (says_which_part || is_whole);
+  return environment_names_gpu(served) && environment_fits(served, asked) &&
+         (says_which_part || is_whole);
 }
 
 /* Takes both references; "agent" is null where the agent states nothing. */
@@ -193,11 +201,13 @@ static void difference_set(json_t *differences, const char *name, json_t *job, j
   ALWAYS(json_object_set_new(differences, name, pair) == 0);
 }
 
-json_t *environment_differences(const struct environment *partial, const struct environment *full, bool hardware_only) {
+json_t *environment_differences(const struct environment *partial, const struct environment *full,
+                                bool hardware_only) {
   json_t *differences = json_object();
-#define X(member, hardware)                                                                                            \
-  if (((hardware) || !hardware_only) && partial->member && !string_equal(partial->member, full->member))               \
-    difference_set(differences, #member, json_string(partial->member),                                                 \
+#define X(member, hardware)                                                                        \
+  if (((hardware) || !hardware_only) && partial->member &&                                         \
+      !string_equal(partial->member, full->member))                                                \
+    difference_set(differences, #member, json_string(partial->member),                             \
                    full->member ? json_string(full->member) : json_null());
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -246,7 +256,8 @@ static bool field_read(const json_t *value, void *to, struct error *error) {
 }
 static json_t *field_write(const void *at) { return environment_to_json(at); }
 static void field_release(void *at) { environment_release(at); }
-const struct field_custom environment_field = {.schema = "{\"$ref\": \"#/components/schemas/Environment\"}",
-                                               .read = field_read,
-                                               .write = field_write,
-                                               .release = field_release};
+const struct field_custom environment_field = {
+    .schema = "{\"$ref\": \"#/components/schemas/Environment\"}",
+    .read = field_read,
+    .write = field_write,
+    .release = field_release};

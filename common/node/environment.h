@@ -1,10 +1,11 @@
-/* An environment: where a measurement holds. Its identity is the members below that are stated, no more.
- * And the regime: whether a call finds its operands in the caches.
+/* An environment: where a measurement holds. Its identity is the members below that are stated, no
+ * more. And the regime: whether a call finds its operands in the caches.
  *
- * Exactly one of rocm, cuda, cpu is stated in a full environment. On the CPU back end `cpu` is the compiler with its
- * version, `gpu` the CPU's model name, `arch` the machine (x86_64), `compute_units` its CPUs, `partition` "".
- * Free strings of 1 to 200 bytes (partition may be "") without control characters, reported by nodes and builds, never
- * guessed. compute_units is 1 to 1,000,000.
+ * Exactly one of rocm, cuda, cpu is stated in a full environment. On the CPU back end `cpu` is the
+ * compiler with its version, `gpu` the CPU's model name, `arch` the machine (x86_64),
+ * `compute_units` its CPUs, `partition` "". Free strings of 1 to 200 bytes (partition may be "")
+ * without control characters, reported by nodes and builds, never guessed. compute_units is 1 to
+ * 1,000,000.
  *
  * Memory: owns its strings; NULL means not stated. Threads: plain value. */
 #ifndef WAVETUNE_COMMON_NODE_ENVIRONMENT_H
@@ -12,15 +13,16 @@
 
 #include "common/base/json.h"
 
-/* The one list of text members: X(member, belongs to the hardware (and platform) rather than to the build) */
-#define ENVIRONMENT_TEXTS(X)                                                                                           \
-  X(rocm, true)                                                                                                        \
-  X(cuda, true)                                                                                                        \
-  X(cpu, true)                                                                                                         \
-  X(torch, false)                                                                                                      \
-  X(triton, false)                                                                                                     \
-  X(gpu, true)                                                                                                         \
-  X(arch, true)                                                                                                        \
+/* The one list of text members: X(member, belongs to the hardware (and platform) rather than to the
+ * build) */
+#define ENVIRONMENT_TEXTS(X)                                                                       \
+  X(rocm, true)                                                                                    \
+  X(cuda, true)                                                                                    \
+  X(cpu, true)                                                                                     \
+  X(torch, false)                                                                                  \
+  X(triton, false)                                                                                 \
+  X(gpu, true)                                                                                     \
+  X(arch, true)                                                                                    \
   X(partition, true)
 
 struct environment {
@@ -30,8 +32,8 @@ struct environment {
   int64_t compute_units; /* 0: not stated */
 };
 
-/* From a JSON object; unknown members and two platforms are refused. A partial environment is accepted. Errors have
- * pointers relative to the object. */
+/* From a JSON object; unknown members and two platforms are refused. A partial environment is
+ * accepted. Errors have pointers relative to the object. */
 must_check bool environment_parse(const json_t *json, struct environment *ret, struct error *error);
 void environment_release(struct environment *environment);
 #define cleanup_environment __attribute__((cleanup(environment_release)))
@@ -40,45 +42,54 @@ struct environment environment_copy(const struct environment *environment);
 /* Whether an agent may report it: one platform, gpu, arch, compute_units and partition stated. */
 must_check bool environment_is_full(const struct environment *environment, struct error *error);
 
-/* Names of the members of a full environment that this one lacks, "platform" for rocm, cuda or cpu; a new reference. */
+/* Names of the members of a full environment that this one lacks, "platform" for rocm, cuda or cpu;
+ * a new reference. */
 must_check json_t *environment_missing(const struct environment *environment);
 
 /* A struct environment as a field of a record. */
 struct field_custom;
 extern const struct field_custom environment_field; /* common/record/record.h */
 
-must_check json_t *environment_to_json(const struct environment *environment); /* stated members only */
-must_check char *environment_format(const struct environment *environment);    /* "rocm 6.4.1, gpu …" for people */
+must_check json_t *
+environment_to_json(const struct environment *environment); /* stated members only */
+must_check char *
+environment_format(const struct environment *environment); /* "rocm 6.4.1, gpu …" for people */
 struct digest environment_digest(const struct environment *environment);
-/* Digest of the hardware members alone: what must be equal between a job and the agent that runs it. */
+/* Digest of the hardware members alone: what must be equal between a job and the agent that runs
+ * it. */
 struct digest environment_hardware_digest(const struct environment *environment);
 
 /* Whether every member that `partial` states is equal in `full`. */
 bool environment_fits(const struct environment *partial, const struct environment *full);
 
-/* Whether the GPU is one model: its name has a number ("AMD Radeon Graphics" is many), or arch is stated beside it. */
+/* Whether the GPU is one model: its name has a number ("AMD Radeon Graphics" is many), or arch is
+ * stated beside it. */
 bool environment_names_gpu(const struct environment *environment);
 
-/* Whether what holds for `served`, which leaves members out, holds for `asked`: it names one model of GPU and every member
- * that it states is equal in `asked`. A table without compute_units and partition is of a whole GPU, since the parts of a
- * partitioned one have the same name: then `asked` must state a partition of one part (SPX, or "": it cannot be split). */
+/* Whether what holds for `served`, which leaves members out, holds for `asked`: it names one model
+ * of GPU and every member that it states is equal in `asked`. A table without compute_units and
+ * partition is of a whole GPU, since the parts of a partitioned one have the same name: then
+ * `asked` must state a partition of one part (SPX, or "": it cannot be split). */
 bool environment_covers(const struct environment *served, const struct environment *asked);
 
-/* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them. Jobs, releases and
- * channel entries are of one regime, cold where their JSON has no member "regime". */
+/* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them.
+ * Jobs, releases and channel entries are of one regime, cold where their JSON has no member
+ * "regime". */
 enum regime { REGIME_COLD, REGIME_WARM };
 extern const char *const regime_names[]; /* by value, ended by NULL */
 const char *regime_name(enum regime regime);
 must_check bool regime_parse(const char *name, enum regime *ret, struct error *error);
 /* The member "regime" of an object; cold where it is absent. */
-must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret, struct error *error);
+must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret,
+                           struct error *error);
 
-/* Whether two versions differ at most in what comes behind major and minor: "6.4.1" and "6.4.0-7". Neither is NULL. */
+/* Whether two versions differ at most in what comes behind major and minor: "6.4.1" and "6.4.0-7".
+ * Neither is NULL. */
 bool version_minors_equal(const char *a, const char *b);
 
-/* The members in which `full` differs from what `partial` states, as {"gpu": {"job": …, "agent": …}}, null for
- * what the agent does not state; a new reference. */
-must_check json_t *environment_differences(const struct environment *partial, const struct environment *full,
-                                           bool hardware_only);
+/* The members in which `full` differs from what `partial` states, as {"gpu": {"job": …, "agent":
+ * …}}, null for what the agent does not state; a new reference. */
+must_check json_t *environment_differences(const struct environment *partial,
+                                           const struct environment *full, bool hardware_only);
 
 #endif

@@ -10,15 +10,18 @@
 #define NODES_MAX 1024
 #define CACHES_MAX 4096
 #define PCI_MAX 32
-#define HEAP_FB_PUBLIC 1 /* heap_type of a memory bank: memory of the GPU, seen by the CPU or not */
+/* heap_type of a memory bank: memory of the GPU, seen by the CPU or not */
+#define HEAP_FB_PUBLIC 1
 #define HEAP_FB_PRIVATE 2
 
-/* gfx942 whose driver lists no cache behind the L2s has one all the same: AMD's CDNA 3 white paper gives the MI300X and
- * MI300A an Infinity Cache of 256 MB. */
+/* gfx942 whose driver lists no cache behind the L2s has one all the same: AMD's CDNA 3 white paper
+ * gives the MI300X and MI300A an Infinity Cache of 256 MB. */
 #define GFX942_LLC_BYTES ((int64_t)256 << 20)
-#define DIE_L2_BYTES_MAX ((int64_t)16 << 20) /* more is not one die's: CDNA 3 has 4 MB of it in each */
+/* more is not one die's: CDNA 3 has 4 MB of it in each */
+#define DIE_L2_BYTES_MAX ((int64_t)16 << 20)
 
-/* A whole file under a folder, NUL-terminated; NULL when there is none. Files of sysfs claim a size of a page. */
+/* A whole file under a folder, NUL-terminated; NULL when there is none. Files of sysfs claim a size
+ * of a page. */
 static char *text_read(const char *folder, const char *name) {
   cleanup_free char *path = xasprintf("%s/%s", folder, name);
   cleanup_file FILE *file = fopen(path, "re");
@@ -56,7 +59,8 @@ void kfd_arch_format(int64_t version, char *ret_arch, size_t size) {
   snprintf(ret_arch, size, "gfx%u%x%x", major, minor, (unsigned)(version % 100));
 }
 
-/* The L2 is listed once for each die of a node, or once: with the size of one, or (Linux 6.5 to 6.7) of all of them. */
+/* The L2 is listed once for each die of a node, or once: with the size of one, or (Linux 6.5
+ * to 6.7) of all of them. */
 static void caches_read(const char *folder, struct kfd_node *node) {
   int64_t l2_count = 0;
   for (int i = 0; i < CACHES_MAX; i++) {
@@ -79,7 +83,8 @@ static void caches_read(const char *folder, struct kfd_node *node) {
 
 static void memory_read(const char *folder, struct kfd_node *node) {
   for (int i = 0; i < NODES_MAX; i++) {
-    cleanup_free char *name = xasprintf("mem_banks/%d/properties", i), *text = text_read(folder, name);
+    cleanup_free char *name = xasprintf("mem_banks/%d/properties", i),
+                      *text = text_read(folder, name);
     if (!text)
       return;
     int64_t heap = property(text, "heap_type");
@@ -116,15 +121,17 @@ static void node_read(const char *folder, const char *properties, struct kfd_nod
 size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max) {
   size_t n = 0;
   for (int i = 0; i < NODES_MAX && n < max; i++) {
-    cleanup_free char *folder = xasprintf("%s/%d", topology, i), *text = text_read(folder, "properties");
+    cleanup_free char *folder = xasprintf("%s/%d", topology, i),
+                      *text = text_read(folder, "properties");
     if (!text)
       break;
     if (property(text, "simd_count") == 0)
       continue; /* a CPU, or a GPU that this process may not see: the driver shows it empty */
     struct kfd_gpu *gpu = &ret_gpus[n++];
     unsigned location = (unsigned)property(text, "location_id");
-    snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x", (unsigned)property(text, "domain") & 0xffff,
-             location >> 8 & 0xff, location >> 3 & 31, location & 7);
+    snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x",
+             (unsigned)property(text, "domain") & 0xffff, location >> 8 & 0xff, location >> 3 & 31,
+             location & 7);
     kfd_arch_format(property(text, "gfx_target_version"), gpu->arch, sizeof gpu->arch);
     gpu->compute_units = compute_units(text);
   }
@@ -139,18 +146,22 @@ static bool pci_parse(const char *pci, unsigned *domain, unsigned *location) {
   return true;
 }
 
-/* Drivers number the partitions of a GPU as its functions, or in the upper four bits of a location that is the same for
- * all, or not at all. So the node of that number is looked for, and without success any of the same GPU: they are alike. */
-bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node, struct error *error) {
+/* Drivers number the partitions of a GPU as its functions, or in the upper four bits of a location
+ * that is the same for all, or not at all. So the node of that number is looked for, and without
+ * success any of the same GPU: they are alike. */
+bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node,
+                   struct error *error) {
   unsigned domain, location;
   cleanup_free char *best_folder = NULL, *best = NULL;
   if (!pci_parse(pci, &domain, &location))
     return error_set(error, "\"%.40s\" is no PCI address", pci);
   for (int i = 0; i < NODES_MAX; i++) {
-    cleanup_free char *folder = xasprintf("%s/%d", topology, i), *text = text_read(folder, "properties");
+    cleanup_free char *folder = xasprintf("%s/%d", topology, i),
+                      *text = text_read(folder, "properties");
     if (!text)
       break;
-    unsigned found = (unsigned)property(text, "location_id"), number = found >> 28 ? found >> 28 : found & 7;
+    unsigned found = (unsigned)property(text, "location_id"),
+             number = found >> 28 ? found >> 28 : found & 7;
     bool is_same = number == (location & 7);
     if (property(text, "simd_count") == 0 || (unsigned)property(text, "domain") != domain ||
         (found & 0xffff) >> 3 != location >> 3)
@@ -216,9 +227,11 @@ static char *hwmon_folder(const char *pci_devices, const char *pci) {
   return found;
 }
 
-/* Names and units are those of the kernel's amdgpu thermal documentation: Hz, microwatts, thousandths of a degree. */
+/* Names and units are those of the kernel's amdgpu thermal documentation: Hz, microwatts,
+ * thousandths of a degree. */
 int kfd_clock_open(const char *pci_devices, const char *pci) {
-  cleanup_free char *hwmon = hwmon_folder(pci_devices, pci), *path = xasprintf("%s/freq1_input", hwmon ? hwmon : "");
+  cleanup_free char *hwmon = hwmon_folder(pci_devices, pci),
+                    *path = xasprintf("%s/freq1_input", hwmon ? hwmon : "");
   return hwmon ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 }
 
@@ -257,7 +270,8 @@ json_t *kfd_conditions(const char *pci_devices, const char *pci) {
   return conditions;
 }
 
-bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid), size_t *ret_n, size_t *ret_own) {
+bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid),
+                   size_t *ret_n, size_t *ret_own) {
   DIR *entries = opendir(processes);
   struct dirent *entry;
   size_t n = 0, own = 0;

@@ -1,6 +1,8 @@
-/* What AMD's kernel driver tells of a GPU in files: the KFD's topology, the PCI device's folder, the processes.
+/* What AMD's kernel driver tells of a GPU in files: the KFD's topology, the PCI device's folder,
+ * the processes.
  *
- * All paths are given by the caller, so that a folder of files can stand for a machine. What a file does not tell is 0,
+ * All paths are given by the caller, so that a folder of files can stand for a machine. What a file
+ * does not tell is 0,
  * "" or absent, which is no error.
  * Memory: as the comments say. Threads: any. */
 #ifndef WAVETUNE_COMMON_NODE_KFD_H
@@ -27,8 +29,10 @@ struct kfd_node {
 /* The topology's folder: $WAVETUNE_KFD_TOPOLOGY where it is set. */
 const char *kfd_topology_folder(void);
 
-/* Finds the node of the GPU at a PCI address ("0000:05:00.0", partitions count as functions of it). */
-must_check bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node, struct error *error);
+/* Finds the node of the GPU at a PCI address ("0000:05:00.0", partitions count as functions of
+ * it). */
+must_check bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node,
+                              struct error *error);
 
 /* What tells one GPU of a topology from another. */
 struct kfd_gpu {
@@ -37,29 +41,33 @@ struct kfd_gpu {
   int64_t compute_units;
 };
 
-/* The GPUs of a topology that this process may see, in its order, at most `max`. Returns how many. */
+/* The GPUs of a topology that this process may see, in its order, at most `max`. Returns how
+ * many. */
 size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max);
 
 /* "gfx942" from gfx_target_version 90402. */
 void kfd_arch_format(int64_t gfx_target_version, char *ret_arch, size_t size);
 
-/* A number that a file of the GPU's PCI folder holds in hexadecimal ("device", "revision"); -1 where there is none. */
+/* A number that a file of the GPU's PCI folder holds in hexadecimal ("device", "revision"); -1
+ * where there is none. */
 int64_t kfd_pci_number(const char *pci_devices, const char *pci, const char *name);
 
-/* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or does not tell. The caller's. */
+/* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or does not tell.
+ * The caller's. */
 must_check char *kfd_partition(const char *pci_devices, const char *pci);
 
-/* The file that tells a GPU's core clock, to be kept open and read as often as one likes; -1: there is none. */
+/* The file that tells a GPU's core clock, to be kept open and read as often as one likes; -1: there
+ * is none. */
 int kfd_clock_open(const char *pci_devices, const char *pci);
 double kfd_clock_mhz(int fd); /* 0 when it is not known */
 
-/* What the sensors tell now, with the names of measurements' conditions: clock_mhz, memory_clock_mhz, power_w,
- * temperature_c (new reference). */
+/* What the sensors tell now, with the names of measurements' conditions: clock_mhz,
+ * memory_clock_mhz, power_w, temperature_c (new reference). */
 must_check json_t *kfd_conditions(const char *pci_devices, const char *pci);
 
-/* Counts the processes that have memory on the GPU; *ret_own of them `is_own` knows by their ids. False: the driver
- * does not tell. */
-must_check bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid), size_t *ret_n,
-                              size_t *ret_own);
+/* Counts the processes that have memory on the GPU; *ret_own of them `is_own` knows by their ids.
+ * False: the driver does not tell. */
+must_check bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid),
+                              size_t *ret_n, size_t *ret_own);
 
 #endif

@@ -45,8 +45,8 @@ static char *name_find(const char *ids, int64_t device, int64_t revision) {
     line += *line == '\n';
     unsigned line_device, line_revision;
     int begin = 0;
-    if (sscanf(line, "%x, %x, %n", &line_device, &line_revision, &begin) == 2 && begin > 0 && line_device == device &&
-        line_revision == revision) {
+    if (sscanf(line, "%x, %x, %n", &line_device, &line_revision, &begin) == 2 && begin > 0 &&
+        line_device == device && line_revision == revision) {
       size_t length = strcspn(line + begin, "\r\n");
       return length ? xstrndup(line + begin, length) : NULL;
     }
@@ -54,7 +54,8 @@ static char *name_find(const char *ids, int64_t device, int64_t revision) {
   return NULL;
 }
 
-static char *gpu_name(const struct node_folders *folders, const char *ids, const struct kfd_gpu *gpu) {
+static char *gpu_name(const struct node_folders *folders, const char *ids,
+                      const struct kfd_gpu *gpu) {
   int64_t device = kfd_pci_number(folders->pci_devices, gpu->pci, "device");
   int64_t revision = kfd_pci_number(folders->pci_devices, gpu->pci, "revision");
   return ids && device >= 0 && revision >= 0 ? name_find(ids, device, revision) : NULL;
@@ -71,7 +72,8 @@ static struct environment gpu_environment(const struct node_folders *folders, co
       .arch = xstrdup(gpu->arch),
       .compute_units = gpu->compute_units,
       /* A GPU that cannot be partitioned states ""; one whose files are hidden states nothing. */
-      .partition = pci_is_there(folders, gpu) ? kfd_partition(folders->pci_devices, gpu->pci) : NULL,
+      .partition =
+          pci_is_there(folders, gpu) ? kfd_partition(folders->pci_devices, gpu->pci) : NULL,
   };
 }
 

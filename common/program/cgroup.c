@@ -1,4 +1,5 @@
-/* Folders below /sys/fs/cgroup and the numbers in their files. Memory and threads: see the header. */
+/* Folders below /sys/fs/cgroup and the numbers in their files. Memory and threads: see the
+ * header. */
 #include "common/program/cgroup.h"
 
 #include <errno.h>
@@ -39,13 +40,16 @@ static bool own_path(const char *cgroup, char **ret_path) {
   return false;
 }
 
-/* "36 35 0:30 ROOT PLACE rw,nosuid … - cgroup2 cgroup2 rw": what of the file system is mounted where. */
+/* "36 35 0:30 ROOT PLACE rw,nosuid … - cgroup2 cgroup2 rw": what of the file system is mounted
+ * where. */
 static bool mount_read(const char *line, char root[PATH_MAX], char place[PATH_MAX]) {
   const char *type = memmem(line, strcspn(line, "\n"), " - ", 3);
-  return type && string_starts(type + 3, "cgroup2 ") && sscanf(line, "%*s %*s %*s %4095s %4095s", root, place) == 2;
+  return type && string_starts(type + 3, "cgroup2 ") &&
+         sscanf(line, "%*s %*s %*s %4095s %4095s", root, place) == 2;
 }
 
-bool cgroup_folder_find(const char *cgroup, const char *mountinfo, char **ret_folder, struct error *error) {
+bool cgroup_folder_find(const char *cgroup, const char *mountinfo, char **ret_folder,
+                        struct error *error) {
   cleanup_free char *path = NULL;
   if (!own_path(cgroup, &path))
     return error_set(error, "this machine has no cgroup v2");
@@ -83,13 +87,15 @@ static bool value_read(const char *path, char text[TEXT_MAX]) {
 static bool has_word(const char *text, const char *word) {
   size_t length = strlen(word);
   for (const char *at = text; (at = strstr(at, word)); at += length) {
-    if ((at == text || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\n' || at[length] == '\0'))
+    if ((at == text || at[-1] == ' ') &&
+        (at[length] == ' ' || at[length] == '\n' || at[length] == '\0'))
       return true;
   }
   return false;
 }
 
-/* Root may write to cgroups that others look after; those who may be written to by anyone else were delegated to them. */
+/* Root may write to cgroups that others look after; those who may be written to by anyone else were
+ * delegated to them. */
 static bool is_delegated(const char *folder, const char *own) {
   char value[2];
   return geteuid() != 0 || string_equal(own, "/") ||
@@ -111,7 +117,9 @@ static bool folder_of_process(char **ret_folder, struct error *error) {
   if (!cgroup_folder_find(cgroup, mountinfo, &folder, error))
     return false;
   if (!own_path(cgroup, &own) || !is_delegated(folder, own))
-    return error_set(error, "the cgroup %s is not delegated; in a systemd unit, set Delegate=memory pids", folder);
+    return error_set(error,
+                     "the cgroup %s is not delegated; in a systemd unit, set Delegate=memory pids",
+                     folder);
   *ret_folder = TAKE(folder);
   return true;
 }
@@ -125,26 +133,32 @@ static void leaves_remove(const char *folder) {
   }
 }
 
-bool cgroups_new(const struct cgroup_limits *limits, struct cgroups **ret_cgroups, struct error *error) {
+bool cgroups_new(const struct cgroup_limits *limits, struct cgroups **ret_cgroups,
+                 struct error *error) {
   char controllers[TEXT_MAX], pid[32];
   cleanup_free char *folder = NULL;
   if (!folder_of_process(&folder, error))
     return false;
 
-  cleanup_free char *list = xasprintf("%s/cgroup.controllers", folder), *own = xasprintf("%s/" AGENT_LEAF, folder);
-  if (!value_read(list, controllers) || !has_word(controllers, "memory") || !has_word(controllers, "pids"))
-    return error_set(error, "%s has not both controllers, memory and pids; in a systemd unit, set Delegate=memory pids",
-                     folder);
+  cleanup_free char *list = xasprintf("%s/cgroup.controllers", folder),
+                    *own = xasprintf("%s/" AGENT_LEAF, folder);
+  if (!value_read(list, controllers) || !has_word(controllers, "memory") ||
+      !has_word(controllers, "pids"))
+    return error_set(
+        error,
+        "%s has not both controllers, memory and pids; in a systemd unit, set Delegate=memory pids",
+        folder);
   snprintf(pid, sizeof pid, "%d", (int)getpid());
   leaves_remove(folder);
-  bool is_moved = (mkdir(own, 0755) == 0 || errno == EEXIST) && value_write(own, "cgroup.procs", pid);
+  bool is_moved =
+      (mkdir(own, 0755) == 0 || errno == EEXIST) && value_write(own, "cgroup.procs", pid);
   if (!is_moved || !value_write(folder, "cgroup.subtree_control", "+memory +pids")) {
     int reason = errno;
     if (is_moved && !value_write(folder, "cgroup.procs", pid))
       log_warning("cgroup: this process stays in %s: %s", own, strerror(errno));
     (void)rmdir(own);
-    return error_set(error, "the cgroup %s cannot have children with limits: %s%s", folder, strerror(reason),
-                     reason == EBUSY ? "; another process is in it" : "");
+    return error_set(error, "the cgroup %s cannot have children with limits: %s%s", folder,
+                     strerror(reason), reason == EBUSY ? "; another process is in it" : "");
   }
 
   struct cgroups *cgroups = xcalloc(1, sizeof *cgroups);
@@ -166,7 +180,8 @@ static bool limits_write(const struct cgroup *cgroup, const struct cgroup_limits
   /* These two are not there everywhere: a machine without swap, and one before Linux 4.19. */
   (void)value_write(cgroup->folder, "memory.swap.max", "0");
   (void)value_write(cgroup->folder, "memory.oom.group", "1");
-  return value_write(cgroup->folder, "memory.max", memory) && value_write(cgroup->folder, "pids.max", tasks);
+  return value_write(cgroup->folder, "memory.max", memory) &&
+         value_write(cgroup->folder, "pids.max", tasks);
 }
 
 bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct error *error) {
@@ -175,14 +190,15 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
   int made = -1;
   for (int i = 0; i < LEAF_ATTEMPTS && made < 0; i++) {
     free(cgroup->folder);
-    cgroup->folder =
-        xasprintf("%s/child-%llu", cgroups->folder, (unsigned long long)atomic_fetch_add(&cgroups->made, 1));
+    cgroup->folder = xasprintf("%s/child-%llu", cgroups->folder,
+                               (unsigned long long)atomic_fetch_add(&cgroups->made, 1));
     made = mkdir(cgroup->folder, 0755);
     if (made < 0 && errno != EEXIST)
       break;
   }
   cleanup_free char *procs = xasprintf("%s/cgroup.procs", cgroup->folder);
-  cgroup->procs_fd = made == 0 && limits_write(cgroup, &cgroups->limits) ? open(procs, O_WRONLY | O_CLOEXEC) : -1;
+  cgroup->procs_fd =
+      made == 0 && limits_write(cgroup, &cgroups->limits) ? open(procs, O_WRONLY | O_CLOEXEC) : -1;
   if (cgroup->procs_fd < 0) {
     error_set(error, "cannot make the cgroup %s: %s", cgroup->folder, strerror(errno));
     if (made == 0)
@@ -197,7 +213,9 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
 
 bool cgroup_enter(const struct cgroup *cgroup) { return write(cgroup->procs_fd, "0", 1) == 1; }
 
-void cgroup_kill(const struct cgroup *cgroup) { (void)value_write(cgroup->folder, "cgroup.kill", "1"); }
+void cgroup_kill(const struct cgroup *cgroup) {
+  (void)value_write(cgroup->folder, "cgroup.kill", "1");
+}
 
 /* The number behind `name` in a file of "name number" lines. */
 static long long event_count(const struct cgroup *cgroup, const char *file, const char *name) {
@@ -212,8 +230,9 @@ static long long event_count(const struct cgroup *cgroup, const char *file, cons
 const char *cgroup_overstepped(const struct cgroup *cgroup) {
   if (event_count(cgroup, "memory.events", "oom_kill ") > 0)
     return "it took more memory than --worker-memory-mb";
-  return event_count(cgroup, "pids.events", "max ") > 0 ? "it wanted more processes and threads than --worker-pids"
-                                                        : NULL;
+  return event_count(cgroup, "pids.events", "max ") > 0
+             ? "it wanted more processes and threads than --worker-pids"
+             : NULL;
 }
 
 void cgroup_free(struct cgroup *cgroup) {

@@ -11,7 +11,9 @@ int cli_fail(int code, const struct error *error) {
   return code;
 }
 
-int cli_failed(const struct error *error) { return cli_fail((int)error_exit_code(error->kind), error); }
+int cli_failed(const struct error *error) {
+  return cli_fail((int)error_exit_code(error->kind), error);
+}
 
 struct http_client *cli_connect(const struct options *options) {
   struct http_client *client;
@@ -33,10 +35,12 @@ struct http_client *cli_connect(const struct options *options) {
 int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
              json_t **ret_answer) {
   struct error error;
-  return http_json(client, method, path, body, 0, ret_answer, &error) ? EXIT_OK : cli_failed(&error);
+  return http_json(client, method, path, body, 0, ret_answer, &error) ? EXIT_OK
+                                                                      : cli_failed(&error);
 }
 
-int cli_send(struct http_client *client, const struct http_request *request, struct http_response *ret) {
+int cli_send(struct http_client *client, const struct http_request *request,
+             struct http_response *ret) {
   struct error error;
   return http_send(client, request, ret, &error) ? EXIT_OK : cli_fail(EXIT_UNREACHABLE, &error);
 }
@@ -59,8 +63,8 @@ int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
   cleanup_free char *after = NULL;
   const char *joint = strchr(path, '?') ? "&" : "?";
   for (;;) {
-    cleanup_free char *page_path =
-        after ? xasprintf("%s%slimit=1000&after=%s", path, joint, after) : xasprintf("%s%slimit=1000", path, joint);
+    cleanup_free char *page_path = after ? xasprintf("%s%slimit=1000&after=%s", path, joint, after)
+                                         : xasprintf("%s%slimit=1000", path, joint);
     cleanup_json json_t *page = NULL;
     int code = cli_call(client, "GET", page_path, NULL, &page);
     if (code != EXIT_OK)
@@ -109,7 +113,8 @@ bool cli_environment_of(const struct options *options, const char *option, json_
     return error_prefix(error, "--%s: ", option);
   }
   if (!json_is_object(environment))
-    return error_set(error, "--%s must be a JSON object like {\"rocm\": \"6.4.1\"} or @FILE with one", option);
+    return error_set(
+        error, "--%s must be a JSON object like {\"rocm\": \"6.4.1\"} or @FILE with one", option);
   *ret_environment = TAKE(environment);
   return true;
 }
@@ -123,7 +128,9 @@ static void query_add(FILE *out, const char *joint, const char *name, const char
   fprintf(out, "%s%s=%s", joint, name, escaped);
 }
 
-const char *cli_regime_member(const char *regime) { return string_equal(regime, "cold") ? NULL : "regime"; }
+const char *cli_regime_member(const char *regime) {
+  return string_equal(regime, "cold") ? NULL : "regime";
+}
 
 char *cli_query(const json_t *environment, ...) {
   char *text = NULL;
@@ -133,8 +140,8 @@ char *cli_query(const json_t *environment, ...) {
   const char *joint = "?", *name;
   json_t *member;
   json_object_foreach ((json_t *)environment, name, member) {
-    cleanup_free char *value =
-        json_is_string(member) ? xstrdup(json_string_value(member)) : json_dumps(member, JSON_ENCODE_ANY);
+    cleanup_free char *value = json_is_string(member) ? xstrdup(json_string_value(member))
+                                                      : json_dumps(member, JSON_ENCODE_ANY);
     query_add(out, joint, name, value);
     joint = "&";
   }

@@ -1,7 +1,7 @@
 /* Commands: fork, limits, exec, and a poll over the output, the process and a stop signal.
  *
- * Memory: see command.h. Threads: any. Between fork and exec only async-signal-safe functions are called, because other
- * threads may hold any lock. */
+ * Memory: see command.h. Threads: any. Between fork and exec only async-signal-safe functions are
+ * called, because other threads may hold any lock. */
 #include "common/program/command.h"
 
 #include <errno.h>
@@ -25,13 +25,17 @@ bool program_find(const char *program, char **ret_path, struct error *error) {
       return true;
     }
   }
-  return error_set(error, "there is no `%s` in $PATH; install a C compiler (Debian: apt install gcc libc6-dev)",
-                   program);
+  return error_set(
+      error, "there is no `%s` in $PATH; install a C compiler (Debian: apt install gcc libc6-dev)",
+      program);
 }
 
-static void limit_set(int resource, uint64_t value) { setrlimit(resource, &(struct rlimit){value, value}); }
+static void limit_set(int resource, uint64_t value) {
+  setrlimit(resource, &(struct rlimit){value, value});
+}
 
-/* Why the program did not start, written to the parent through a pipe that a successful exec closes. */
+/* Why the program did not start, written to the parent through a pipe that a successful exec
+ * closes. */
 struct start_failure {
   enum { STEP_CGROUP, STEP_USER, STEP_SANDBOX, STEP_FOLDER, STEP_EXEC } step;
   int reason;
@@ -63,11 +67,11 @@ static void group_kill(int number) {
   kill(0, SIGKILL);
 }
 
-/* The child: leads the group that the program and all that it starts belong to, and ends as the program does. A signal
- * at our death would reach the program alone, and a compiler's own children would go on: this one hears it and takes
- * the group along. */
-no_return static void guard_run(const struct command *command, const struct cgroup *cgroup, int output_fd,
-                                int failure_fd, pid_t parent) {
+/* The child: leads the group that the program and all that it starts belong to, and ends as the
+ * program does. A signal at our death would reach the program alone, and a compiler's own children
+ * would go on: this one hears it and takes the group along. */
+no_return static void guard_run(const struct command *command, const struct cgroup *cgroup,
+                                int output_fd, int failure_fd, pid_t parent) {
   sigset_t none;
   int status = 0;
   if (cgroup && !cgroup_enter(cgroup)) {
@@ -82,7 +86,8 @@ no_return static void guard_run(const struct command *command, const struct cgro
   sigprocmask(SIG_SETMASK, &none, NULL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   int null_fd = open("/dev/null", O_RDONLY);
-  if (getppid() != parent || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(output_fd, 1) < 0 || dup2(output_fd, 2) < 0)
+  if (getppid() != parent || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(output_fd, 1) < 0 ||
+      dup2(output_fd, 2) < 0)
     _exit(127);
   pid_t program = _Fork();
   if (program == 0)
@@ -110,24 +115,30 @@ static bool output_read(int fd, char *output, size_t *length, size_t output_max)
   return n > 0;
 }
 
-static bool start_failed(const struct command *command, const struct start_failure *failure, struct error *error) {
+static bool start_failed(const struct command *command, const struct start_failure *failure,
+                         struct error *error) {
   static const char *const steps[] = {[STEP_CGROUP] = "cannot enter the cgroup of",
                                       [STEP_USER] = "cannot become the user of",
                                       [STEP_SANDBOX] = "cannot confine",
                                       [STEP_FOLDER] = "cannot enter the folder of",
                                       [STEP_EXEC] = "cannot run"};
-  return error_set(error, "%s %s: %s", steps[failure->step], command->arguments[0], strerror(failure->reason));
+  return error_set(error, "%s %s: %s", steps[failure->step], command->arguments[0],
+                   strerror(failure->reason));
 }
 
-bool command_run(const struct command *command, struct command_result *ret_result, struct error *error) {
+bool command_run(const struct command *command, struct command_result *ret_result,
+                 struct error *error) {
   int outputs[2] = {-1, -1}, failures[2] = {-1, -1};
   bool has_pipes = pipe2(outputs, O_CLOEXEC) == 0 && pipe2(failures, O_CLOEXEC) == 0;
   int pipe_reason = errno;
-  cleanup_fd int read_end = outputs[0], write_end = outputs[1], failure_end = failures[0], failure_fd = failures[1];
+  cleanup_fd int read_end = outputs[0], write_end = outputs[1], failure_end = failures[0],
+                 failure_fd = failures[1];
   if (!has_pipes)
-    return error_set(error, "cannot make a pipe for %s: %s", command->arguments[0], strerror(pipe_reason));
+    return error_set(error, "cannot make a pipe for %s: %s", command->arguments[0],
+                     strerror(pipe_reason));
   cleanup_cgroup struct cgroup *cgroup = NULL;
-  if (command->custody && command->custody->cgroups && !cgroup_new(command->custody->cgroups, &cgroup, error))
+  if (command->custody && command->custody->cgroups &&
+      !cgroup_new(command->custody->cgroups, &cgroup, error))
     return false;
   fcntl(read_end, F_SETFL, O_NONBLOCK);
   fcntl(failure_end, F_SETFL, O_NONBLOCK);
@@ -144,7 +155,8 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     int reason = errno;
     kill(-child, SIGKILL);
     waitpid(child, NULL, 0);
-    return error_set(error, "cannot watch %s: %s; Linux 5.3 or later can", command->arguments[0], strerror(reason));
+    return error_set(error, "cannot watch %s: %s; Linux 5.3 or later can", command->arguments[0],
+                     strerror(reason));
   }
   struct command_result result = {.output = xmalloc(command->output_max + 1)};
   size_t length = 0;
@@ -152,8 +164,10 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   bool open = true;
   while (!result.timed_out && !result.stopped) {
     int64_t left = deadline - clock_monotonic_ms();
-    struct pollfd polled[] = {{process, POLLIN, 0}, {open ? read_end : -1, POLLIN, 0}, {command->stop_fd, POLLIN, 0}};
-    int ready = left > 0 ? poll(polled, ARRAY_LENGTH(polled), (int)(left < 60000 ? left : 60000)) : 0;
+    struct pollfd polled[] = {
+        {process, POLLIN, 0}, {open ? read_end : -1, POLLIN, 0}, {command->stop_fd, POLLIN, 0}};
+    int ready =
+        left > 0 ? poll(polled, ARRAY_LENGTH(polled), (int)(left < 60000 ? left : 60000)) : 0;
     if (ready < 0 && errno != EINTR)
       break;
     if (ready > 0 && polled[1].revents)
@@ -177,8 +191,8 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     return start_failed(command, &failure, error);
   }
   result.output[length] = '\0';
-  result.succeeded =
-      !result.timed_out && !result.stopped && WIFEXITED(result.status) && WEXITSTATUS(result.status) == 0;
+  result.succeeded = !result.timed_out && !result.stopped && WIFEXITED(result.status) &&
+                     WEXITSTATUS(result.status) == 0;
   *ret_result = result;
   return true;
 }

@@ -1,7 +1,8 @@
-/* Running one command to its end: no shell, bounded time, memory, files and output, its whole process group killed when
- * it does not end, and when this process dies, however it dies.
+/* Running one command to its end: no shell, bounded time, memory, files and output, its whole
+ * process group killed when it does not end, and when this process dies, however it dies.
  *
- * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling thread ends. */
+ * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling
+ * thread ends. */
 #ifndef WAVETUNE_COMMON_PROGRAM_COMMAND_H
 #define WAVETUNE_COMMON_PROGRAM_COMMAND_H
 
@@ -28,9 +29,11 @@ struct command_result {
 };
 
 /* False only when the command could not be started. */
-must_check bool command_run(const struct command *command, struct command_result *ret_result, struct error *error);
+must_check bool command_run(const struct command *command, struct command_result *ret_result,
+                            struct error *error);
 
-/* The path of `program` in $PATH (or in /usr/bin and /bin where that is not set); owned by the caller. */
+/* The path of `program` in $PATH (or in /usr/bin and /bin where that is not set); owned by the
+ * caller. */
 must_check bool program_find(const char *program, char **ret_path, struct error *error);
 
 #endif

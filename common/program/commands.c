@@ -13,13 +13,14 @@ static int words_matched(const struct command_spec *command, int argc, char **ar
   if (!space)
     return argc >= 1 && string_equal(argv[0], command->name);
   size_t length = (size_t)(space - command->name);
-  bool is_same = argc >= 2 && strlen(argv[0]) == length && strncmp(argv[0], command->name, length) == 0 &&
-                 string_equal(argv[1], space + 1);
+  bool is_same = argc >= 2 && strlen(argv[0]) == length &&
+                 strncmp(argv[0], command->name, length) == 0 && string_equal(argv[1], space + 1);
   return is_same ? 2 : 0;
 }
 
 /* Lists the commands, or those whose first word is `group`. Returns how many there are. */
-static size_t print_commands(FILE *out, const char *group, const struct command_spec *commands, size_t n_commands) {
+static size_t print_commands(FILE *out, const char *group, const struct command_spec *commands,
+                             size_t n_commands) {
   size_t width = 0, listed = 0;
   cleanup_free char *prefix = group ? xasprintf("%s ", group) : xstrdup("");
   for (size_t i = 0; i < n_commands; i++) {
@@ -35,15 +36,17 @@ static size_t print_commands(FILE *out, const char *group, const struct command_
   return listed;
 }
 
-static void print_program(FILE *out, const char *program, const char *summary, const struct command_spec *commands,
-                          size_t n_commands) {
+static void print_program(FILE *out, const char *program, const char *summary,
+                          const struct command_spec *commands, size_t n_commands) {
   fprintf(out, "usage: %s COMMAND [OPTIONS] …\n\n%s\n\ncommands:\n", program, summary);
   print_commands(out, NULL, commands, n_commands);
-  fprintf(out, "\n\"%s COMMAND --help\" shows the options of a command, \"%s --version\" the version.\n", program,
-          program);
+  fprintf(out,
+          "\n\"%s COMMAND --help\" shows the options of a command, \"%s --version\" the version.\n",
+          program, program);
 }
 
-static bool group_exists(const char *group, const struct command_spec *commands, size_t n_commands) {
+static bool group_exists(const char *group, const struct command_spec *commands,
+                         size_t n_commands) {
   size_t length = strlen(group);
   for (size_t i = 0; i < n_commands; i++) {
     if (strncmp(commands[i].name, group, length) == 0 && commands[i].name[length] == ' ')
@@ -52,8 +55,8 @@ static bool group_exists(const char *group, const struct command_spec *commands,
   return false;
 }
 
-static int unknown_command(const char *program, const struct command_spec *commands, size_t n_commands, int argc,
-                           char **argv) {
+static int unknown_command(const char *program, const struct command_spec *commands,
+                           size_t n_commands, int argc, char **argv) {
   ALWAYS(n_commands <= COMMANDS_MAX);
   const char *names[COMMANDS_MAX];
   for (size_t i = 0; i < n_commands; i++)
@@ -71,7 +74,8 @@ static int unknown_command(const char *program, const struct command_spec *comma
   return EXIT_USAGE;
 }
 
-/* A script must not take half an answer for the whole one: a full disk behind stdout is a failure. */
+/* A script must not take half an answer for the whole one: a full disk behind stdout is a
+ * failure. */
 static int output_checked(const char *program, int code) {
   bool is_written = fflush(stdout) == 0 && !ferror(stdout);
   if (is_written)
@@ -80,8 +84,8 @@ static int output_checked(const char *program, int code) {
   return code != EXIT_OK ? code : EXIT_FAILED;
 }
 
-int commands_run(const char *program, const char *summary, const struct command_spec *commands, size_t n_commands,
-                 int argc, char **argv) {
+int commands_run(const char *program, const char *summary, const struct command_spec *commands,
+                 size_t n_commands, int argc, char **argv) {
   argc--;
   argv++;
   if (argc == 0) {

@@ -1,5 +1,5 @@
-/* Whom what a stranger wrote runs as, and in which bounds, beside its sandbox: another user than this program's, and a
- * cgroup of its own for each process.
+/* Whom what a stranger wrote runs as, and in which bounds, beside its sandbox: another user than
+ * this program's, and a cgroup of its own for each process.
  *
  * Memory: a plain value, which borrows its cgroups. Threads: read-only once it is filled. */
 #ifndef WAVETUNE_COMMON_PROGRAM_CUSTODY_H

@@ -75,6 +75,8 @@ enum error_kind error_kind_of_http(int status) {
   case 503:
     return ERROR_UNAVAILABLE;
   default:
-    return status >= 400 && status < 500 ? ERROR_INVALID : status >= 500 ? ERROR_INTERNAL : ERROR_UNAVAILABLE;
+    return status >= 400 && status < 500 ? ERROR_INVALID
+           : status >= 500               ? ERROR_INTERNAL
+                                         : ERROR_UNAVAILABLE;
   }
 }

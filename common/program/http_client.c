@@ -1,6 +1,8 @@
-/* One libcurl easy handle in a multi handle: the multi keeps connections alive and can be woken by http_client_cancel.
+/* One libcurl easy handle in a multi handle: the multi keeps connections alive and can be woken by
+ * http_client_cancel.
  *
- * Memory: a client owns its handles and its URL; a response owns its texts. Threads: as http_client.h says. */
+ * Memory: a client owns its handles and its URL; a response owns its texts. Threads: as
+ * http_client.h says. */
 #include "common/program/http_client.h"
 
 #include <curl/curl.h>
@@ -67,38 +69,49 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
   __attribute__((cleanup(cleanup_curl_text_free))) char *host = NULL;
   ALWAYS(parts != NULL);
   if (!string_starts(url, "http://") && !string_starts(url, "https://"))
-    return error_set(error, "the server's URL must begin with http:// or https://, like http://tuning.example:8080");
+    return error_set(
+        error,
+        "the server's URL must begin with http:// or https://, like http://tuning.example:8080");
   if (curl_url_set(parts, CURLUPART_URL, url, 0) != CURLUE_OK ||
       curl_url_get(parts, CURLUPART_HOST, &host, 0) != CURLUE_OK || !header_text_is_plain(url))
-    return error_set(error, "the server's URL is not a URL; write it like http://tuning.example:8080");
-  const CURLUPart refused[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY, CURLUPART_FRAGMENT};
+    return error_set(error,
+                     "the server's URL is not a URL; write it like http://tuning.example:8080");
+  const CURLUPart refused[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY,
+                               CURLUPART_FRAGMENT};
   for (size_t i = 0; i < ARRAY_LENGTH(refused); i++) {
     __attribute__((cleanup(cleanup_curl_text_free))) char *part = NULL;
     if (curl_url_get(parts, refused[i], &part, 0) == CURLUE_OK)
-      return error_set(error, "the server's URL must have no user, password, query or fragment; the token is an option "
-                              "of its own");
+      return error_set(
+          error,
+          "the server's URL must have no user, password, query or fragment; the token is an option "
+          "of its own");
   }
   *ret_is_loopback = host_is_loopback(host);
   return true;
 }
 
-static bool token_is_plain(const char *token) { return token[0] && !strchr(token, ' ') && header_text_is_plain(token); }
+static bool token_is_plain(const char *token) {
+  return token[0] && !strchr(token, ' ') && header_text_is_plain(token);
+}
 
-bool http_client_new(const char *url, const char *token, bool insecure_http, int64_t connect_timeout_ms,
-                     struct http_client **ret_client, struct error *error) {
+bool http_client_new(const char *url, const char *token, bool insecure_http,
+                     int64_t connect_timeout_ms, struct http_client **ret_client,
+                     struct error *error) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, curl_start);
   bool is_loopback;
   if (!url_check(url, &is_loopback, error))
     return false;
   if (token && !token_is_plain(token))
-    return error_set(error, "the token is empty or has spaces or control characters in it; give it as it was printed");
-  if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
     return error_set(
         error,
-        "the token would travel unencrypted to %s: give an https:// URL, or --insecure-http where you trust "
-        "the network between",
-        url);
+        "the token is empty or has spaces or control characters in it; give it as it was printed");
+  if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
+    return error_set(error,
+                     "the token would travel unencrypted to %s: give an https:// URL, or "
+                     "--insecure-http where you trust "
+                     "the network between",
+                     url);
   size_t length = strlen(url);
   while (length && url[length - 1] == '/')
     length--;
@@ -128,14 +141,16 @@ void http_client_free(struct http_client *client) {
   free(client);
 }
 
-bool http_client_set_certificate(struct http_client *client, const char *certificate, const char *key,
-                                 struct error *error) {
+bool http_client_set_certificate(struct http_client *client, const char *certificate,
+                                 const char *key, struct error *error) {
   if (!certificate != !key)
-    return error_set(error, "--client-certificate and --client-key belong together; give both or neither");
+    return error_set(error,
+                     "--client-certificate and --client-key belong together; give both or neither");
   if (!certificate)
     return true;
   if (access(certificate, R_OK) < 0)
-    return error_set(error, "cannot read the client certificate %s: %s", certificate, strerror(errno));
+    return error_set(error, "cannot read the client certificate %s: %s", certificate,
+                     strerror(errno));
   if (!file_is_private(key, true, error))
     return error_prefix(error, "--client-key: ");
   client->certificate = xstrdup(certificate);
@@ -178,7 +193,8 @@ static size_t receive(char *bytes, size_t one, size_t size, void *context) {
   return size;
 }
 
-static bool header_add(struct curl_slist **headers, const char *name, const char *value, struct error *error) {
+static bool header_add(struct curl_slist **headers, const char *name, const char *value,
+                       struct error *error) {
   if (!value)
     return true;
   if (!header_text_is_plain(value))
@@ -190,8 +206,8 @@ static bool header_add(struct curl_slist **headers, const char *name, const char
   return true;
 }
 
-static bool headers_make(struct http_client *client, const struct http_request *request, struct curl_slist **headers,
-                         struct error *error) {
+static bool headers_make(struct http_client *client, const struct http_request *request,
+                         struct curl_slist **headers, struct error *error) {
   /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
   *headers = curl_slist_append(NULL, "Expect:");
   ALWAYS(*headers != NULL);
@@ -217,14 +233,16 @@ static void easy_set_method(CURL *easy, const struct http_request *request) {
     return;
   /* A PUT or POST without a body says "Content-Length: 0"; a DELETE without one says nothing. */
   if (request->body || !string_equal(request->method, "DELETE")) {
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)(request->body ? request->body_size : 0));
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                     (curl_off_t)(request->body ? request->body_size : 0));
     curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body ? request->body : "");
   }
   curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
 }
 
-static void easy_prepare(const struct http_client *client, const struct http_request *request, const char *url,
-                         struct curl_slist *headers, struct receiver *receiver, char *reason) {
+static void easy_prepare(const struct http_client *client, const struct http_request *request,
+                         const char *url, struct curl_slist *headers, struct receiver *receiver,
+                         char *reason) {
   CURL *easy = client->easy;
   curl_easy_reset(easy);
   curl_easy_setopt(easy, CURLOPT_URL, url);
@@ -236,7 +254,8 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "wavetune/" WAVETUNE_VERSION);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, (long)client->connect_timeout_ms);
-  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)(request->timeout_ms ? request->timeout_ms : TIMEOUT_MS_DEFAULT));
+  curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS,
+                   (long)(request->timeout_ms ? request->timeout_ms : TIMEOUT_MS_DEFAULT));
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, reason);
   curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, receive);
@@ -274,24 +293,27 @@ static bool easy_run(struct http_client *client, CURLcode *ret_code) {
   return !cancelled;
 }
 
-/* Whether the connection ended after an answer had begun: less came than its Content-Length, or no last chunk. */
+/* Whether the connection ended after an answer had begun: less came than its Content-Length, or no
+ * last chunk. */
 static bool answer_is_truncated(CURL *easy, CURLcode code) {
   long status = 0;
   curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
   return code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0);
 }
 
-static bool send_error(CURL *easy, CURLcode code, const struct http_request *request, const char *url,
-                       const struct receiver *receiver, const char *reason, struct error *error) {
+static bool send_error(CURL *easy, CURLcode code, const struct http_request *request,
+                       const char *url, const struct receiver *receiver, const char *reason,
+                       struct error *error) {
   if (!reason[0])
     reason = curl_easy_strerror(code);
   if (receiver->too_large)
-    return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes", request->method, url,
-                    receiver->max);
+    return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
+                    request->method, url, receiver->max);
   if (answer_is_truncated(easy, code))
-    return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url, receiver->size, reason);
-  return error_of(error, code == CURLE_OPERATION_TIMEDOUT ? ERROR_DEADLINE : ERROR_UNAVAILABLE, "no answer from %s: %s",
-                  url, reason);
+    return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
+                    receiver->size, reason);
+  return error_of(error, code == CURLE_OPERATION_TIMEDOUT ? ERROR_DEADLINE : ERROR_UNAVAILABLE,
+                  "no answer from %s: %s", url, reason);
 }
 
 bool http_header_is_usable(const char *value) {
@@ -308,8 +330,8 @@ static char *header_copy(CURL *easy, const char *name) {
   return is_there && http_header_is_usable(header->value) ? xstrdup(header->value) : NULL;
 }
 
-bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
-               struct error *error) {
+bool http_send(struct http_client *client, const struct http_request *request,
+               struct http_response *ret, struct error *error) {
   *ret = (struct http_response){0};
   ALWAYS(request->path[0] == '/');
   cleanup_free char *url = xasprintf("%s%s", client->url, request->path);
@@ -369,12 +391,13 @@ void http_error_name_request(const struct http_response *response, struct error 
 }
 
 /* Says why the server refused: its problem document (RFC 9457), else the bare status. */
-static bool problem_error(const struct http_response *response, const char *method, const char *path,
-                          struct error *error) {
+static bool problem_error(const struct http_response *response, const char *method,
+                          const char *path, struct error *error) {
   cleanup_json json_t *problem = NULL;
   enum error_kind kind = error_kind_of_http(response->status);
   struct error ignored;
-  if (response->size && json_parse(response->body, response->size, &problem, &ignored) && json_is_object(problem)) {
+  if (response->size && json_parse(response->body, response->size, &problem, &ignored) &&
+      json_is_object(problem)) {
     const char *detail = json_string_value(json_object_get(problem, "detail"));
     const char *title = json_string_value(json_object_get(problem, "title"));
     const char *pointer = json_string_value(json_object_get(problem, "pointer"));
@@ -384,16 +407,21 @@ static bool problem_error(const struct http_response *response, const char *meth
       return error_become(error, kind);
     }
   }
-  error_of(error, kind, "the server answered %d to %s %s and did not say why", response->status, method, path);
+  error_of(error, kind, "the server answered %d to %s %s and did not say why", response->status,
+           method, path);
   http_error_name_request(response, error);
   return false;
 }
 
-bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body, int64_t timeout_ms,
-               json_t **ret_answer, struct error *error) {
-  cleanup_free char *text = body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
-  struct http_request request = {
-      .method = method, .path = path, .body = text, .body_size = text ? strlen(text) : 0, .timeout_ms = timeout_ms};
+bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body,
+               int64_t timeout_ms, json_t **ret_answer, struct error *error) {
+  cleanup_free char *text =
+      body ? json_dumps(body, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) : NULL;
+  struct http_request request = {.method = method,
+                                 .path = path,
+                                 .body = text,
+                                 .body_size = text ? strlen(text) : 0,
+                                 .timeout_ms = timeout_ms};
   cleanup_http_response struct http_response response = {0};
   if (!http_send(client, &request, &response, error))
     return error_become(error, error->kind == ERROR_DEADLINE ? ERROR_DEADLINE : ERROR_UNAVAILABLE);

@@ -1,7 +1,8 @@
-/* HTTP requests of the agent and the command line, over libcurl, with a bearer token and JSON bodies.
+/* HTTP requests of the agent and the command line, over libcurl, with a bearer token and JSON
+ * bodies.
  *
- * Memory: a response owns its body. Threads: an http_client belongs to one thread at a time (it keeps connections
- * alive); http_client_cancel may be called from any. */
+ * Memory: a response owns its body. Threads: an http_client belongs to one thread at a time (it
+ * keeps connections alive); http_client_cancel may be called from any. */
 #ifndef WAVETUNE_COMMON_PROGRAM_HTTP_CLIENT_H
 #define WAVETUNE_COMMON_PROGRAM_HTTP_CLIENT_H
 
@@ -9,30 +10,38 @@
 
 struct http_client;
 
-/* `url` is the server's base, http:// or https://, perhaps with a path but without user, query or fragment; `token` may
- * be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the environment as curl reads it
- * (https_proxy, no_proxy, …), never for loopback; certificates are checked against $SSL_CERT_FILE where it is set.
- * A token is refused over http:// to any host but loopback (127.0.0.0/8, ::1, localhost), where whoever is between could
- * read it, unless `insecure_http` (OPTION_INSECURE_HTTP) says that this is meant. */
-must_check bool http_client_new(const char *url, const char *token, bool insecure_http, int64_t connect_timeout_ms,
-                                struct http_client **ret_client, struct error *error);
+/* `url` is the server's base, http:// or https://, perhaps with a path but without user, query or
+ * fragment; `token` may be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the
+ * environment as curl reads it (https_proxy, no_proxy, …), never for loopback; certificates are
+ * checked against $SSL_CERT_FILE where it is set. A token is refused over http:// to any host but
+ * loopback (127.0.0.0/8, ::1, localhost), where whoever is between could read it, unless
+ * `insecure_http` (OPTION_INSECURE_HTTP) says that this is meant. */
+must_check bool http_client_new(const char *url, const char *token, bool insecure_http,
+                                int64_t connect_timeout_ms, struct http_client **ret_client,
+                                struct error *error);
 
-/* Shows a client certificate (PEM, then its issuers) to https:// servers that ask for one. The files are read for each new
- * connection; a key that others may read is refused. Both NULL: none. Before the first request. */
-must_check bool http_client_set_certificate(struct http_client *client, const char *certificate, const char *key,
-                                            struct error *error);
+/* Shows a client certificate (PEM, then its issuers) to https:// servers that ask for one. The
+ * files are read for each new connection; a key that others may read is refused. Both NULL: none.
+ * Before the first request. */
+must_check bool http_client_set_certificate(struct http_client *client, const char *certificate,
+                                            const char *key, struct error *error);
 
 /* The options of every command that has --url and --token. */
 /* clang-format off */
-#define OPTION_INSECURE_HTTP {.name = "insecure-http", .type = OPTION_FLAG, \
-    .help = "send the token over http:// to other hosts, too: only where you trust the network between"}
-#define OPTION_CLIENT_CERTIFICATE {.name = "client-certificate", .type = OPTION_TEXT, .argument = "FILE", \
-    .help = "show this certificate (PEM) to an https:// server that asks for one"}
-#define OPTION_CLIENT_KEY {.name = "client-key", .type = OPTION_TEXT, .argument = "FILE", \
-    .help = "the client certificate's private key (PEM)"}
+#define OPTION_INSECURE_HTTP \
+  {.name = "insecure-http", .type = OPTION_FLAG, \
+   .help = "send the token over http:// to other hosts, too: only where you trust the network " \
+            "between"}
+#define OPTION_CLIENT_CERTIFICATE \
+  {.name = "client-certificate", .type = OPTION_TEXT, .argument = "FILE", \
+   .help = "show this certificate (PEM) to an https:// server that asks for one"}
+#define OPTION_CLIENT_KEY \
+  {.name = "client-key", .type = OPTION_TEXT, .argument = "FILE", \
+   .help = "the client certificate's private key (PEM)"}
 /* clang-format on */
 void http_client_free(struct http_client *client);
-/* What requests that begin from now on send. Any thread. NULL: no token. Aborts on one that http_client_new refuses. */
+/* What requests that begin from now on send. Any thread. NULL: no token. Aborts on one that
+ * http_client_new refuses. */
 void http_client_set_token(struct http_client *client, const char *token);
 DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
 #define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))
@@ -59,33 +68,35 @@ struct http_response {
   int64_t retry_after_s; /* 0: not said */
 };
 
-/* Whether the value of an answer's header can be sent back, kept in JSON and printed: 1 to 1,024 printable ASCII
- * characters. One that cannot is as good as none. */
+/* Whether the value of an answer's header can be sent back, kept in JSON and printed: 1 to 1,024
+ * printable ASCII characters. One that cannot is as good as none. */
 must_check bool http_header_is_usable(const char *value);
 
-/* False only when no whole answer came: the error says why and names the URL. Its kind is ERROR_TRUNCATED when the
- * connection ended in the middle of an answer, ERROR_DEADLINE when the time was over, else ERROR_UNAVAILABLE (refused, too
- * large, cancelled, …), or ERROR_INVALID for a header that cannot be sent. Any HTTP status is success here. */
-must_check bool http_send(struct http_client *client, const struct http_request *request, struct http_response *ret,
-                          struct error *error);
+/* False only when no whole answer came: the error says why and names the URL. Its kind is
+ * ERROR_TRUNCATED when the connection ended in the middle of an answer, ERROR_DEADLINE when the
+ * time was over, else ERROR_UNAVAILABLE (refused, too large, cancelled, …), or ERROR_INVALID for a
+ * header that cannot be sent. Any HTTP status is success here. */
+must_check bool http_send(struct http_client *client, const struct http_request *request,
+                          struct http_response *ret, struct error *error);
 void http_response_release(struct http_response *response);
-/* Adds "(request ID)" to the sentence about an answer with a status of 5xx: by the id its server's operator finds the
- * lines of the log. Nothing where the answer has no id. */
+/* Adds "(request ID)" to the sentence about an answer with a status of 5xx: by the id its server's
+ * operator finds the lines of the log. Nothing where the answer has no id. */
 void http_error_name_request(const struct http_response *response, struct error *error);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
 
-/* Sends `body` (may be NULL; its members in their order, which means something in a space) and demands a 2xx answer:
- * *ret_answer (may be NULL) is its JSON (NULL where empty). Otherwise false, with the problem document's detail and
- * pointer and the kind that its status tells of. An answer that ended early or is no JSON is as none:
- * ERROR_UNAVAILABLE. */
-must_check bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body,
-                          int64_t timeout_ms, json_t **ret_answer, struct error *error);
+/* Sends `body` (may be NULL; its members in their order, which means something in a space) and
+ * demands a 2xx answer: *ret_answer (may be NULL) is its JSON (NULL where empty). Otherwise false,
+ * with the problem document's detail and pointer and the kind that its status tells of. An answer
+ * that ended early or is no JSON is as none: ERROR_UNAVAILABLE. */
+must_check bool http_json(struct http_client *client, const char *method, const char *path,
+                          const json_t *body, int64_t timeout_ms, json_t **ret_answer,
+                          struct error *error);
 
 /* Percent-encodes for a path segment or a query value. Owned by the caller. */
 must_check char *http_escape(const char *text);
 
-/* Makes the running http_send of this client return false soon, from another thread; when none is running, the next
- * one, so that a cancel just before a long poll is not lost. */
+/* Makes the running http_send of this client return false soon, from another thread; when none is
+ * running, the next one, so that a cancel just before a long poll is not lost. */
 void http_client_cancel(struct http_client *client);
 
 #endif

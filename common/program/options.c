@@ -1,7 +1,7 @@
 /* Parsing of a command's flags, variables and configuration file by its table, and its --help.
  *
- * Memory: values are borrowed from argv, the environment or options->file; lists and secrets are owned by the options.
- * Threads: one, at start. */
+ * Memory: values are borrowed from argv, the environment or options->file; lists and secrets are
+ * owned by the options. Threads: one, at start. */
 #include "common/program/options.h"
 
 #include <ctype.h>
@@ -47,11 +47,14 @@ static const struct option_spec common_options[] = {
      .help = "read options from this JSON file (default: ~/.config/wavetune/config.json, else "
              "/etc/wavetune/config.json)"},
     {.name = "help", .type = OPTION_FLAG, .help = "show this help and exit", .flag_only = true},
-    {.name = "version", .type = OPTION_FLAG, .help = "show the version and exit", .flag_only = true},
+    {.name = "version",
+     .type = OPTION_FLAG,
+     .help = "show the version and exit",
+     .flag_only = true},
 };
 
-/* What a configuration file may hold: options of any command of the three programs, which read the same file. A system test
- * holds it against their --help. */
+/* What a configuration file may hold: options of any command of the three programs, which read the
+ * same file. A system test holds it against their --help. */
 static const char *const config_members[] = {"agent_token_days",
                                              "agent_token_ms",
                                              "budget_ms",
@@ -111,7 +114,8 @@ static const char *const config_members[] = {"agent_token_days",
                                              "worker_user",
                                              "workers"};
 
-no_return static void usage_error(const struct options *options, const char *format, ...) printf_like(2, 3);
+no_return static void usage_error(const struct options *options, const char *format, ...)
+    printf_like(2, 3);
 static void usage_error(const struct options *options, const char *format, ...) {
   fprintf(stderr, "%s %s: ", options->program, options->command->name);
   va_list arguments;
@@ -182,7 +186,8 @@ static void print_paragraphs(const char *text) {
 }
 
 static char *option_left_column(const struct option_spec *spec) {
-  return spec->argument ? xasprintf("--%s %s", spec->name, spec->argument) : xasprintf("--%s", spec->name);
+  return spec->argument ? xasprintf("--%s %s", spec->name, spec->argument)
+                        : xasprintf("--%s", spec->name);
 }
 
 static void print_option(const struct option_spec *spec, size_t column) {
@@ -194,17 +199,20 @@ static void print_option(const struct option_spec *spec, size_t column) {
     width = 0;
   }
   printf("%*s", (int)(column - width), "");
-  cleanup_free char *range = spec->type == OPTION_INTEGER && (spec->min || spec->max)
-                                 ? xasprintf("%lld to %lld; ", (long long)spec->min, (long long)spec->max)
-                                 : xstrdup("");
+  cleanup_free char *range =
+      spec->type == OPTION_INTEGER && (spec->min || spec->max)
+          ? xasprintf("%lld to %lld; ", (long long)spec->min, (long long)spec->max)
+          : xstrdup("");
   cleanup_free char *repeated = xstrdup(spec->type == OPTION_LIST ? "may be repeated; " : "");
-  cleanup_free char *standard = spec->default_text ? xasprintf("default %s; ", spec->default_text) : xstrdup("");
+  cleanup_free char *standard =
+      spec->default_text ? xasprintf("default %s; ", spec->default_text) : xstrdup("");
   cleanup_free char *variable = spec->flag_only ? xstrdup("") : variable_name(spec->name);
   cleanup_free char *notes = xasprintf("%s%s%s%s", range, repeated, standard, variable);
   size_t length = strlen(notes);
   if (length >= 2 && strcmp(notes + length - 2, "; ") == 0)
     notes[length - 2] = '\0';
-  cleanup_free char *text = notes[0] ? xasprintf("%s (%s)", spec->help, notes) : xstrdup(spec->help);
+  cleanup_free char *text =
+      notes[0] ? xasprintf("%s (%s)", spec->help, notes) : xstrdup(spec->help);
   print_wrapped(text, column, column);
 }
 
@@ -249,17 +257,18 @@ static bool integer_is_in_range(const struct option_spec *spec, int64_t integer)
   return (spec->min == 0 && spec->max == 0) || (integer >= spec->min && integer <= spec->max);
 }
 
-no_return static void integer_error(const struct options *options, const struct option_spec *spec, const char *where,
-                                    const char *text) {
+no_return static void integer_error(const struct options *options, const struct option_spec *spec,
+                                    const char *where, const char *text) {
   if (spec->min == 0 && spec->max == 0)
     usage_error(options, "%s must be an integer, not \"%.40s\"", where, text);
-  usage_error(options, "%s must be an integer from %lld to %lld, not \"%.40s\"", where, (long long)spec->min,
-              (long long)spec->max, text);
+  usage_error(options, "%s must be an integer from %lld to %lld, not \"%.40s\"", where,
+              (long long)spec->min, (long long)spec->max, text);
 }
 
-/* Takes a text from `where` ("--priority", "WAVETUNE_PRIORITY"). A nearer origin overrides a farther one; only a list
- * given by flags collects. */
-static void value_set(struct options *options, size_t index, enum origin origin, const char *where, const char *text) {
+/* Takes a text from `where` ("--priority", "WAVETUNE_PRIORITY"). A nearer origin overrides a
+ * farther one; only a list given by flags collects. */
+static void value_set(struct options *options, size_t index, enum origin origin, const char *where,
+                      const char *text) {
   const struct option_spec *spec = &options->command->options[index];
   struct option_value *value = &options->values[index];
   switch (spec->type) {
@@ -271,7 +280,8 @@ static void value_set(struct options *options, size_t index, enum origin origin,
     char *end;
     errno = 0;
     long long integer = strtoll(text, &end, 10);
-    bool is_plain = isdigit((unsigned char)text[0]) || (text[0] == '-' && isdigit((unsigned char)text[1]));
+    bool is_plain =
+        isdigit((unsigned char)text[0]) || (text[0] == '-' && isdigit((unsigned char)text[1]));
     if (!is_plain || *end || errno || !integer_is_in_range(spec, integer))
       integer_error(options, spec, where, text);
     value->integer = integer;
@@ -317,7 +327,8 @@ static void set_from_variables(struct options *options) {
 }
 
 /* Members of the file have JSON's types, so they do not go through value_set. */
-static void set_from_member(struct options *options, size_t index, const char *where, const json_t *member) {
+static void set_from_member(struct options *options, size_t index, const char *where,
+                            const json_t *member) {
   const struct option_spec *spec = &options->command->options[index];
   struct option_value *value = &options->values[index];
   switch (spec->type) {
@@ -388,7 +399,8 @@ static void member_check(const struct options *options, const char *path, const 
       return;
   const char *nearest = name_nearest(name, config_members, ARRAY_LENGTH(config_members));
   if (nearest)
-    usage_error(options, "%s: there is no option \"%.40s\" (did you mean \"%s\"?)", path, name, nearest);
+    usage_error(options, "%s: there is no option \"%.40s\" (did you mean \"%s\"?)", path, name,
+                nearest);
   usage_error(options, "%s: there is no option \"%.40s\" that a file may hold", path, name);
 }
 
@@ -412,8 +424,10 @@ static void set_from_file(struct options *options, const char *named) {
   json_t *member;
   json_object_foreach (options->file, name, member) {
     if (!name[0] || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
-      usage_error(options, "%s: \"%.40s\" is not the name of an option; names are written like \"lease_seconds\"", path,
-                  name);
+      usage_error(
+          options,
+          "%s: \"%.40s\" is not the name of an option; names are written like \"lease_seconds\"",
+          path, name);
     member_check(options, path, name);
   }
   for (size_t i = 0; i < options->command->n_options; i++) {
@@ -444,12 +458,12 @@ no_return static void unknown_flag(const struct options *options, const char *na
   usage_error(options, "unknown flag --%s", given);
 }
 
-/* A flag or a positional argument. argv is read twice: first for --help, --version and --config, whose file comes
- * before the flags in order, then for values. */
+/* A flag or a positional argument. argv is read twice: first for --help, --version and --config,
+ * whose file comes before the flags in order, then for values. */
 struct flag_found {
   const struct option_spec *spec; /* NULL: a positional argument */
-  size_t index;                   /* among the command's options; SIZE_MAX: one of the common ones */
-  const char *text;               /* NULL: none needed */
+  size_t index;     /* among the command's options; SIZE_MAX: one of the common ones */
+  const char *text; /* NULL: none needed */
 };
 
 /* Reads the flag or argument at argv[*at] and moves *at behind it. */
@@ -468,13 +482,15 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   size_t length = strcspn(name, "=");
   const struct command_spec *command = options->command;
   for (size_t i = 0; i < command->n_options && !found.spec; i++) {
-    if (strlen(command->options[i].name) == length && strncmp(command->options[i].name, name, length) == 0) {
+    if (strlen(command->options[i].name) == length &&
+        strncmp(command->options[i].name, name, length) == 0) {
       found.spec = &command->options[i];
       found.index = i;
     }
   }
   for (size_t i = 0; i < ARRAY_LENGTH(common_options) && !found.spec; i++) {
-    if (strlen(common_options[i].name) == length && strncmp(common_options[i].name, name, length) == 0)
+    if (strlen(common_options[i].name) == length &&
+        strncmp(common_options[i].name, name, length) == 0)
       found.spec = &common_options[i];
   }
   if (!found.spec)
@@ -486,7 +502,8 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   else if (*at < argc)
     found.text = argv[(*at)++];
   else
-    usage_error(options, "--%s needs a value: --%s %s", found.spec->name, found.spec->name, found.spec->argument);
+    usage_error(options, "--%s needs a value: --%s %s", found.spec->name, found.spec->name,
+                found.spec->argument);
   return found;
 }
 
@@ -533,7 +550,8 @@ static void log_format_apply(const struct options *options) {
     if (!string_equal(options->command->options[i].name, "log-format"))
       continue;
     if (!log_format_parse(options->values[i].text, &format))
-      usage_error(options, "--log-format \"%.20s\" is unknown: it must be text or json", options->values[i].text);
+      usage_error(options, "--log-format \"%.20s\" is unknown: it must be text or json",
+                  options->values[i].text);
     log_set_format(format, options->program);
   }
 }
@@ -550,7 +568,8 @@ void options_parse(const char *program, const struct command_spec *command, int 
   set_from_variables(options);
   set_from_flags(options, argc, argv);
   if (options->n_arguments && !command->arguments[0])
-    usage_error(options, "unexpected argument \"%.80s\": the command takes none", options->arguments[0]);
+    usage_error(options, "unexpected argument \"%.80s\": the command takes none",
+                options->arguments[0]);
   log_format_apply(options);
   *ret_options = options;
 }
@@ -566,7 +585,8 @@ void options_free(struct options *options) {
   free(options);
 }
 
-static const struct option_value *value_of(const struct options *options, const char *name, enum option_type type) {
+static const struct option_value *value_of(const struct options *options, const char *name,
+                                           enum option_type type) {
   for (size_t i = 0; i < options->command->n_options; i++) {
     const struct option_spec *spec = &options->command->options[i];
     if (string_equal(spec->name, name)) {
@@ -587,9 +607,12 @@ int64_t option_integer(const struct options *options, const char *name) {
   return value->integer;
 }
 
-bool option_flag(const struct options *options, const char *name) { return value_of(options, name, OPTION_FLAG)->flag; }
+bool option_flag(const struct options *options, const char *name) {
+  return value_of(options, name, OPTION_FLAG)->flag;
+}
 
-size_t option_list(const struct options *options, const char *name, const char *const **ret_values) {
+size_t option_list(const struct options *options, const char *name,
+                   const char *const **ret_values) {
   const struct option_value *value = value_of(options, name, OPTION_LIST);
   *ret_values = value->list;
   return value->n_list;

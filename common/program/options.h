@@ -1,23 +1,31 @@
-/* Options of the programs from one table: flags, then WAVETUNE_* variables, then a file, then defaults, in that order.
+/* Options of the programs from one table: flags, then WAVETUNE_* variables, then a file, then
+ * defaults, in that order.
  *
- * A program states its options once; parsing, --help and the names of variables and file members follow from the table.
- * Every command has --help, --version and --config FILE (default: $WAVETUNE_CONFIG, else
- * ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where there is one): a JSON object {"url": "…",
- * "token": "…"} whose members are the options' names with "_". An unknown flag is an error with the nearest name. A
- * variable that is set to nothing counts as not set; a flag's variable holds true, false, 1 or 0; a list's variable
- * holds one value, its member an array of strings. Members of the file that this command does not have are ignored
- * where another command of the three programs has them, which read the same file; others are errors with the nearest name. The values of text options (tokens) are never printed: not in --help and not in an
- * error.
+ * A program states its options once; parsing, --help and the names of variables and file members
+ * follow from the table. Every command has --help, --version and --config FILE (default:
+ * $WAVETUNE_CONFIG, else
+ * ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where there is one): a JSON
+ * object {"url": "…", "token": "…"} whose members are the options' names with "_". An unknown flag
+ * is an error with the nearest name. A variable that is set to nothing counts as not set; a flag's
+ * variable holds true, false, 1 or 0; a list's variable holds one value, its member an array of
+ * strings. Members of the file that this command does not have are ignored where another command of
+ * the three programs has them, which read the same file; others are errors with the nearest name.
+ * The values of text options (tokens) are never printed: not in --help and not in an error.
  *
- * Memory: values are borrowed from argv, the environment or the options' own store, until options_release.
- * Threads: one, at start. */
+ * Memory: values are borrowed from argv, the environment or the options' own store, until
+ * options_release. Threads: one, at start. */
 #ifndef WAVETUNE_COMMON_PROGRAM_OPTIONS_H
 #define WAVETUNE_COMMON_PROGRAM_OPTIONS_H
 
 #include "common/base/json.h"
 #include "common/program/error_codes.h"
 
-enum option_type { OPTION_FLAG, OPTION_TEXT, OPTION_INTEGER, OPTION_LIST /* may be given several times */ };
+enum option_type {
+  OPTION_FLAG,
+  OPTION_TEXT,
+  OPTION_INTEGER,
+  OPTION_LIST /* may be given several times */
+};
 
 struct option_spec {
   const char *name; /* "lease-seconds": --lease-seconds, WAVETUNE_LEASE_SECONDS, "lease_seconds" */
@@ -26,14 +34,15 @@ struct option_spec {
   const char *default_text; /* NULL: none */
   int64_t min, max;         /* of an integer; both 0: any */
   const char *help;         /* one line */
-  bool flag_only;           /* neither variable nor file (e.g. --json is both, --wait only a flag) */
-  bool is_secret;           /* a text that is overwritten in argv and in the environment once it was read */
+  bool flag_only; /* neither variable nor file (e.g. --json is both, --wait only a flag) */
+  bool is_secret; /* a text that is overwritten in argv and in the environment once it was read */
 };
 
 /* The option of every command that logs; options_parse applies it. */
 /* clang-format off */
-#define OPTION_LOG_FORMAT {.name = "log-format", .type = OPTION_TEXT, .argument = "FORMAT", .default_text = "text", \
-    .help = "how lines of the log on stderr are written: text, or json for one object each"}
+#define OPTION_LOG_FORMAT \
+  {.name = "log-format", .type = OPTION_TEXT, .argument = "FORMAT", .default_text = "text", \
+   .help = "how lines of the log on stderr are written: text, or json for one object each"}
 /* clang-format on */
 
 struct options;
@@ -42,31 +51,37 @@ struct command_spec {
   const char *name;        /* "kernel push" */
   const char *arguments;   /* "DIR[:VERSION]…"; "": a positional argument is an error */
   const char *summary;     /* one line, for the list of commands */
-  const char *description; /* for --help, which wraps it; each newline begins a paragraph; may be NULL */
+  const char *description; /* for --help, which wraps it; each newline begins a paragraph; may be
+                              NULL */
   const struct option_spec *options;
   size_t n_options;
   int (*run)(struct options *options); /* returns the exit code */
 };
 
-/* Parses `argv`, which begins after the command's words. `--name value` and `--name=value`, before, between and after
- * positional arguments; all after `--` is positional. On --help or --version it prints and exits with 0; on an error it
- * prints one sentence with how to get help and exits with 2 (the exit code for usage, everywhere). */
+/* Parses `argv`, which begins after the command's words. `--name value` and `--name=value`, before,
+ * between and after positional arguments; all after `--` is positional. On --help or --version it
+ * prints and exits with 0; on an error it prints one sentence with how to get help and exits with 2
+ * (the exit code for usage, everywhere). */
 void options_parse(const char *program, const struct command_spec *command, int argc, char **argv,
                    struct options **ret_options);
 void options_free(struct options *options);
 DEFINE_CLEANUP(struct options *, cleanup_options_free, options_free)
 #define cleanup_options __attribute__((cleanup(cleanup_options_free)))
 
-const char *option_text(const struct options *options, const char *name); /* NULL: not given, no default */
-int64_t option_integer(const struct options *options, const char *name);  /* aborts when it has no value */
+const char *option_text(const struct options *options,
+                        const char *name); /* NULL: not given, no default */
+int64_t option_integer(const struct options *options,
+                       const char *name); /* aborts when it has no value */
 bool option_flag(const struct options *options, const char *name);
 size_t option_list(const struct options *options, const char *name, const char *const **ret_values);
-json_t *option_list_json(const struct options *options, const char *name); /* NULL: none was given; a new reference */
-size_t options_arguments(const struct options *options, char *const **ret_arguments); /* positional */
+json_t *option_list_json(const struct options *options,
+                         const char *name); /* NULL: none was given; a new reference */
+size_t options_arguments(const struct options *options,
+                         char *const **ret_arguments); /* positional */
 
-/* Finds the command (one or two words) in a table and runs it; prints the list of commands for --help or no command;
- * returns its exit code. What main() of all three programs calls. */
-int commands_run(const char *program, const char *summary, const struct command_spec *commands, size_t n_commands,
-                 int argc, char **argv);
+/* Finds the command (one or two words) in a table and runs it; prints the list of commands for
+ * --help or no command; returns its exit code. What main() of all three programs calls. */
+int commands_run(const char *program, const char *summary, const struct command_spec *commands,
+                 size_t n_commands, int argc, char **argv);
 
 #endif

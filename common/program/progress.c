@@ -31,7 +31,8 @@ static char *line_make(const struct progress *progress, uint64_t done, const cha
   int64_t seconds = (clock_monotonic_ms() - progress->started_ms) / 1000;
   const char *gap = note[0] ? "  " : "";
   if (!progress->total)
-    return xasprintf("%s  %llu  %lld s%s%s", progress->what, (unsigned long long)done, (long long)seconds, gap, note);
+    return xasprintf("%s  %llu  %lld s%s%s", progress->what, (unsigned long long)done,
+                     (long long)seconds, gap, note);
   uint64_t shown = done < progress->total ? done : progress->total;
   double share = (double)shown / (double)progress->total;
   size_t filled = (size_t)(share * BAR_WIDTH);

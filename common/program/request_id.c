@@ -14,7 +14,8 @@ bool request_id_is_good(const char *text) {
   size_t length = strnlen(text, REQUEST_ID_SIZE);
   for (size_t i = 0; i < length; i++) {
     char c = text[i], lower = (char)(c | 0x20);
-    if (!(lower >= 'a' && lower <= 'z') && !(c >= '0' && c <= ':') && c != '.' && c != '_' && c != '-')
+    if (!(lower >= 'a' && lower <= 'z') && !(c >= '0' && c <= ':') && c != '.' && c != '_' &&
+        c != '-')
       return false;
   }
   return length > 0 && length < REQUEST_ID_SIZE && !string_starts(text, "wt_");

@@ -1,5 +1,5 @@
-/* Landlock by raw system calls (Debian 12's C library has no functions for it) and a seccomp filter that libseccomp
- * writes. Both are made in the parent; the child only hands them to the kernel.
+/* Landlock by raw system calls (Debian 12's C library has no functions for it) and a seccomp filter
+ * that libseccomp writes. Both are made in the parent; the child only hands them to the kernel.
  *
  * Memory and threads: see sandbox.h. */
 #include "common/program/sandbox.h"
@@ -26,18 +26,20 @@
 #define RIGHTS_BIND_AND_CONNECT_TCP 3ULL
 #define SCOPES_ABSTRACT_SOCKETS_AND_SIGNALS 3ULL
 
-#define RIGHTS_READ (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-/* Neither pipes, sockets, devices nor links, which whoever looks into the folder later would follow; and nothing that is
- * written is executed. */
-#define RIGHTS_WRITE                                                                                                   \
-  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |                        \
-   LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |                      \
+#define RIGHTS_READ                                                                                \
+  (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+/* Neither pipes, sockets, devices nor links, which whoever looks into the folder later would
+ * follow; and nothing that is written is executed. */
+#define RIGHTS_WRITE                                                                               \
+  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |    \
+   LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |  \
    LANDLOCK_ACCESS_FS_MAKE_REG | RIGHT_REFER | RIGHT_TRUNCATE)
-#define RIGHTS_DEVICE                                                                                                  \
-  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_IOCTL_DEV)
-#define RIGHTS_OF_A_FILE                                                                                               \
-  (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | RIGHT_TRUNCATE |        \
+#define RIGHTS_DEVICE                                                                              \
+  (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |    \
    RIGHT_IOCTL_DEV)
+#define RIGHTS_OF_A_FILE                                                                           \
+  (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE |     \
+   RIGHT_TRUNCATE | RIGHT_IOCTL_DEV)
 
 /* struct landlock_ruleset_attr as of ABI 6; older kernels are given a prefix of it. */
 struct ruleset_attributes {
@@ -67,12 +69,13 @@ static int landlock_abi(void) {
 
 static bool has_seccomp(void) {
   uint32_t action = SECCOMP_RET_ERRNO;
-  return level_allowed() >= SANDBOX_SECCOMP && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
+  return level_allowed() >= SANDBOX_SECCOMP &&
+         syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
 static uint64_t rights_of(int abi) {
-  return (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 + (abi >= 2 ? RIGHT_REFER : 0) + (abi >= 3 ? RIGHT_TRUNCATE : 0) +
-         (abi >= 5 ? RIGHT_IOCTL_DEV : 0);
+  return (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 + (abi >= 2 ? RIGHT_REFER : 0) +
+         (abi >= 3 ? RIGHT_TRUNCATE : 0) + (abi >= 5 ? RIGHT_IOCTL_DEV : 0);
 }
 
 static bool path_allow(int ruleset_fd, const char *path, uint64_t rights, struct error *error) {
@@ -84,13 +87,15 @@ static bool path_allow(int ruleset_fd, const char *path, uint64_t rights, struct
   if (fd < 0 || fstat(fd, &status) < 0)
     return error_set(error, "cannot let a sandbox see %s: %s", path, strerror(errno));
   struct landlock_path_beneath_attr rule = {
-      .allowed_access = S_ISDIR(status.st_mode) ? rights : rights & RIGHTS_OF_A_FILE, .parent_fd = fd};
+      .allowed_access = S_ISDIR(status.st_mode) ? rights : rights & RIGHTS_OF_A_FILE,
+      .parent_fd = fd};
   if (syscall(SYS_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
     return error_set(error, "cannot let a sandbox see %s: %s", path, strerror(errno));
   return true;
 }
 
-static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd, struct error *error) {
+static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd,
+                         struct error *error) {
   uint64_t handled = rights_of(abi);
   struct ruleset_attributes attributes = {
       .handled_files = handled,
@@ -116,7 +121,8 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
       return false;
   }
   /* Programs throw output away there. */
-  if (!path_allow(fd, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE, error))
+  if (!path_allow(fd, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE,
+                  error))
     return false;
   *ret_fd = fd;
   fd = -1;
@@ -128,41 +134,45 @@ static const char *const denied_calls[] = {
     /* the network */
     "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
     /* other processes; and out of the process group, by which whoever started this one ends it */
-    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp", "setsid", "setpgid",
-    "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl", "msgget", "msgsnd", "msgrcv", "msgctl",
-    "mq_open", "mq_unlink",
+    "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
+    "setsid", "setpgid", "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl",
+    "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
     /* file systems */
-    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr", "fsopen", "fsconfig",
-    "fsmount", "fspick", "mount_setattr", "name_to_handle_at", "open_by_handle_at", "fanotify_init", "quotactl",
-    "quotactl_fd", "swapon", "swapoff",
+    "mount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "open_tree_attr",
+    "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr", "name_to_handle_at",
+    "open_by_handle_at", "fanotify_init", "quotactl", "quotactl_fd", "swapon", "swapoff",
     /* by path, which Landlock before Linux 6.2 does not see */
     "truncate", "truncate64",
     /* namespaces */
     "unshare", "setns",
     /* keyrings, and parts of the kernel that a compiler has no business with */
-    "add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter",
-    "io_uring_register", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot",
-    "syslog", "acct", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex", "sethostname", "setdomainname",
-    "iopl", "ioperm", "lookup_dcookie", "vhangup"};
+    "add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup",
+    "io_uring_enter", "io_uring_register", "kexec_load", "kexec_file_load", "init_module",
+    "finit_module", "delete_module", "reboot", "syslog", "acct", "settimeofday", "clock_settime",
+    "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm", "lookup_dcookie",
+    "vhangup"};
 
 /* Of a process that is alone. What names a process or thread by number is looked at below. */
 static const char *const alone_denied_calls[] = {
     /* other processes */
-    "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal", "process_mrelease",
-    "migrate_pages", "move_pages", "setpriority", "ioprio_set",
+    "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal",
+    "process_mrelease", "migrate_pages", "move_pages", "setpriority", "ioprio_set",
     /* files by path, which Landlock does not see */
-    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime", "utimes", "utimensat",
-    "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat", "removexattr", "lremovexattr", "fremovexattr",
-    "removexattrat", "inotify_init", "inotify_init1", "mq_notify", "mq_timedsend", "mq_timedreceive"};
+    "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat", "utime",
+    "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
+    "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "inotify_init", "inotify_init1",
+    "mq_notify", "mq_timedsend", "mq_timedreceive"};
 /* The first argument is the process that gets a signal. */
-static const char *const signal_calls[] = {"kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"};
+static const char *const signal_calls[] = {"kill", "tgkill", "rt_sigqueueinfo",
+                                           "rt_tgsigqueueinfo"};
 
-static const uint64_t namespace_flags[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
-                                           CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
+static const uint64_t namespace_flags[] = {CLONE_NEWNS,    CLONE_NEWUTS, CLONE_NEWIPC,
+                                           CLONE_NEWUSER,  CLONE_NEWPID, CLONE_NEWNET,
+                                           CLONE_NEWCGROUP};
 static const uint64_t denied_ioctls[] = {TIOCSTI, TIOCLINUX};
 
-/* Who gets a signal when something can be read from a descriptor: before Linux 6.12 Landlock does not see that it goes to
- * another process, for which SIGIO is deadly. */
+/* Who gets a signal when something can be read from a descriptor: before Linux 6.12 Landlock does
+ * not see that it goes to another process, for which SIGIO is deadly. */
 static const uint64_t alone_denied_fcntls[] = {F_SETOWN, F_SETOWN_EX, F_SETSIG};
 static const uint64_t alone_denied_ioctls[] = {FIOSETOWN, SIOCSPGRP};
 
@@ -176,12 +186,13 @@ static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t 
   return result;
 }
 
-/* Denies a system call whose second argument is one of the values; its upper half is not looked at by the kernel. */
+/* Denies a system call whose second argument is one of the values; its upper half is not looked at
+ * by the kernel. */
 static int commands_deny(scmp_filter_ctx context, int call, const uint64_t *values, size_t n) {
   int result = 0;
   for (size_t i = 0; i < n && result == 0; i++)
-    result =
-        seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), call, 1, SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, values[i]));
+    result = seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), call, 1,
+                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, values[i]));
   return result;
 }
 
@@ -193,14 +204,18 @@ static int filter_fill_alone(scmp_filter_ctx context) {
     result = seccomp_rule_add(context, deny, seccomp_syscall_resolve_name(signal_calls[i]), 1,
                               SCMP_A0(SCMP_CMP_NE, (scmp_datum_t)getpid()));
   if (result == 0)
-    result = commands_deny(context, SCMP_SYS(fcntl), alone_denied_fcntls, ARRAY_LENGTH(alone_denied_fcntls));
+    result = commands_deny(context, SCMP_SYS(fcntl), alone_denied_fcntls,
+                           ARRAY_LENGTH(alone_denied_fcntls));
   if (result == 0)
-    result = commands_deny(context, SCMP_SYS(ioctl), alone_denied_ioctls, ARRAY_LENGTH(alone_denied_ioctls));
+    result = commands_deny(context, SCMP_SYS(ioctl), alone_denied_ioctls,
+                           ARRAY_LENGTH(alone_denied_ioctls));
   /* Threads, but no processes. */
   if (result == 0)
-    result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1, SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
+    result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1,
+                              SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
   /* It dies with its parent. */
-  return result == 0 ? seccomp_rule_add(context, deny, SCMP_SYS(prctl), 1, SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG))
+  return result == 0 ? seccomp_rule_add(context, deny, SCMP_SYS(prctl), 1,
+                                        SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG))
                      : result;
 }
 
@@ -219,14 +234,18 @@ static int filter_fill(scmp_filter_ctx context, bool is_alone) {
     result = seccomp_rule_add(context, deny, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_NE, 0));
   /* All but asking which one there is. */
   if (result == 0)
-    result = seccomp_rule_add(context, deny, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_NE, 0xffffffff));
-  /* Its flags lie in memory, where no filter sees them; C libraries take clone when it is not there. */
-  return result == 0 ? seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0) : result;
+    result =
+        seccomp_rule_add(context, deny, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_NE, 0xffffffff));
+  /* Its flags lie in memory, where no filter sees them; C libraries take clone when it is not
+   * there. */
+  return result == 0 ? seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0)
+                     : result;
 }
 
 static bool filter_read(int fd, struct sock_fprog *ret_filter) {
   struct stat status;
-  if (fstat(fd, &status) < 0 || status.st_size <= 0 || (size_t)status.st_size % sizeof(struct sock_filter))
+  if (fstat(fd, &status) < 0 || status.st_size <= 0 ||
+      (size_t)status.st_size % sizeof(struct sock_filter))
     return false;
   size_t size = (size_t)status.st_size;
   void *steps = xmalloc(size);
@@ -234,7 +253,8 @@ static bool filter_read(int fd, struct sock_fprog *ret_filter) {
     free(steps);
     return false;
   }
-  *ret_filter = (struct sock_fprog){.len = (unsigned short)(size / sizeof(struct sock_filter)), .filter = steps};
+  *ret_filter = (struct sock_fprog){.len = (unsigned short)(size / sizeof(struct sock_filter)),
+                                    .filter = steps};
   return true;
 }
 
@@ -246,11 +266,13 @@ static bool filter_make(bool is_alone, struct sock_fprog *ret_filter, struct err
     result = seccomp_export_bpf(context, fd);
   seccomp_release(context);
   if (result < 0 || !filter_read(fd, ret_filter))
-    return error_set(error, "cannot make a seccomp filter: %s", strerror(result < 0 ? -result : EIO));
+    return error_set(error, "cannot make a seccomp filter: %s",
+                     strerror(result < 0 ? -result : EIO));
   return true;
 }
 
-bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox, struct error *error) {
+bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox,
+                 struct error *error) {
   int abi = landlock_abi();
   cleanup_sandbox struct sandbox *sandbox = xcalloc(1, sizeof *sandbox);
   sandbox->ruleset_fd = -1;
@@ -271,7 +293,8 @@ void sandbox_free(struct sandbox *sandbox) {
 int sandbox_enter_files(const struct sandbox *sandbox) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     return errno;
-  bool is_in = sandbox->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) == 0;
+  bool is_in =
+      sandbox->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) == 0;
   return is_in ? 0 : errno;
 }
 
@@ -280,7 +303,8 @@ int sandbox_enter_calls(const struct sandbox *sandbox) {
     return errno;
   if (!sandbox->filter.len)
     return 0;
-  long result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &sandbox->filter);
+  long result =
+      syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &sandbox->filter);
   /* Above 0 it is a thread that has a filter of its own. */
   return result < 0 ? errno : result > 0 ? EBUSY : 0;
 }

@@ -1,29 +1,32 @@
-/* Confining a process that handles what a stranger wrote (a compiler, a disassembler), or is about to run it (a worker):
- * Landlock for files, seccomp for system calls. Resource limits are struct command's and the worker's.
+/* Confining a process that handles what a stranger wrote (a compiler, a disassembler), or is about
+ * to run it (a worker): Landlock for files, seccomp for system calls. Resource limits are struct
+ * command's and the worker's.
  *
- * After sandbox_enter the process and all that it starts may read and execute below `readable`, write below `writable`,
- * and open nothing else, and it has no sockets, no ptrace, no mounts, no keyrings, no shared memory of System V, no new
- * namespaces and no new privileges. What it had open before stays open. On a kernel without Landlock (before 5.13, or not
- * enabled) files are not confined: sandbox_kind() says so, and whoever demands more refuses to start.
+ * After sandbox_enter the process and all that it starts may read and execute below `readable`,
+ * write below `writable`, and open nothing else, and it has no sockets, no ptrace, no mounts, no
+ * keyrings, no shared memory of System V, no new namespaces and no new privileges. What it had open
+ * before stays open. On a kernel without Landlock (before 5.13, or not enabled) files are not
+ * confined: sandbox_kind() says so, and whoever demands more refuses to start.
  *
- * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's Landlock sees them), and
- * before Linux 6.12 signals to processes of the same user.
+ * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's
+ * Landlock sees them), and before Linux 6.12 signals to processes of the same user.
  *
- * A sandbox that is `alone` has, beside that, no other processes: it starts none and runs no other program, signals none but
- * itself, and changes no file's mode, owner or times.
+ * A sandbox that is `alone` has, beside that, no other processes: it starts none and runs no other
+ * program, signals none but itself, and changes no file's mode, owner or times.
  *
- * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a time; sandbox_enter is
- * async-signal-safe, for use between fork and exec. */
+ * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a
+ * time; sandbox_enter is async-signal-safe, for use between fork and exec. */
 #ifndef WAVETUNE_COMMON_PROGRAM_SANDBOX_H
 #define WAVETUNE_COMMON_PROGRAM_SANDBOX_H
 
 #include "common/base/error.h"
 
 struct sandbox_rules {
-  const char *const *readable; /* files and folders; NULL-terminated; those that do not exist are left out */
-  const char *const *writable; /* folders, readable too; NULL-terminated */
   const char *const
-      *devices; /* files and folders of devices, read, written and controlled; NULL-terminated; NULL: none */
+      *readable; /* files and folders; NULL-terminated; those that do not exist are left out */
+  const char *const *writable; /* folders, readable too; NULL-terminated */
+  const char *const *devices;  /* files and folders of devices, read, written and controlled;
+                                  NULL-terminated; NULL: none */
   bool is_alone;
 };
 
@@ -34,19 +37,22 @@ enum sandbox_level {
   SANDBOX_LANDLOCK, /* and files */
 };
 
-/* For debugging, and to see what confining costs: takes away what is above the level that it names. */
+/* For debugging, and to see what confining costs: takes away what is above the level that it
+ * names. */
 #define SANDBOX_VARIABLE "WAVETUNE_SANDBOX"
 
 struct sandbox;
-must_check bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox, struct error *error);
+must_check bool sandbox_new(const struct sandbox_rules *rules, struct sandbox **ret_sandbox,
+                            struct error *error);
 void sandbox_free(struct sandbox *sandbox);
 DEFINE_CLEANUP(struct sandbox *, cleanup_sandbox_free, sandbox_free)
 #define cleanup_sandbox __attribute__((cleanup(cleanup_sandbox_free)))
 
 /* In the child: 0, or the errno of the step that failed (the child must end then). */
 must_check int sandbox_enter(const struct sandbox *sandbox);
-/* The same in two steps, for a process that opens files, and starts threads, which open some too, before its system calls
- * are confined. The first holds for the calling thread and those that it starts, the second for all that there are. */
+/* The same in two steps, for a process that opens files, and starts threads, which open some too,
+ * before its system calls are confined. The first holds for the calling thread and those that it
+ * starts, the second for all that there are. */
 must_check int sandbox_enter_files(const struct sandbox *sandbox);
 must_check int sandbox_enter_calls(const struct sandbox *sandbox);
 
@@ -55,7 +61,8 @@ enum sandbox_level sandbox_level(void);
 const char *sandbox_level_name(enum sandbox_level level); /* "none", "seccomp", "landlock" */
 must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level);
 
-/* Takes the capabilities of root from the calling thread and those that it starts. Files that root owns stay open to it. */
+/* Takes the capabilities of root from the calling thread and those that it starts. Files that root
+ * owns stay open to it. */
 void capabilities_drop(void);
 
 /* What this kernel offers: "landlock 7, seccomp", "seccomp", "none". A static text. */

@@ -40,13 +40,16 @@ static size_t sequence_length(const char *text, uint32_t *ret_point) {
     point = point << 6 | (bytes[i] & 0x3f);
   }
   *ret_point = point;
-  bool is_valid = length && point >= least[length] && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
+  bool is_valid =
+      length && point >= least[length] && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
   return is_valid ? length : 0;
 }
 
 static bool is_control(uint32_t point) { return point < 0x20 || (point >= 0x7f && point < 0xa0); }
 
-static bool is_combining(uint32_t point) { return (point >= 0x300 && point < 0x370) || point == 0x200d; }
+static bool is_combining(uint32_t point) {
+  return (point >= 0x300 && point < 0x370) || point == 0x200d;
+}
 
 /* Replaces in place what a terminal must not get. A sequence becomes one '?' and is closed up. */
 static void make_printable(char *text) {
@@ -91,8 +94,10 @@ void table_cell(struct table *table, const char *format, ...) {
 static void print_spaces(FILE *out, size_t n) { fprintf(out, "%*s", (int)n, ""); }
 
 /* `cells` is a row; NULL prints the headings. */
-static void print_row(const struct table *table, char *const *cells, const size_t *widths, FILE *out) {
-  size_t pending = 0; /* spaces are written when something follows them, so that no line ends in one */
+static void print_row(const struct table *table, char *const *cells, const size_t *widths,
+                      FILE *out) {
+  size_t pending =
+      0; /* spaces are written when something follows them, so that no line ends in one */
   for (size_t i = 0; i < table->n_columns; i++) {
     const char *text = cells ? cells[i] : table->columns[i].heading;
     size_t padding = widths[i] - text_width(text);

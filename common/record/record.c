@@ -113,25 +113,27 @@ void record_release(const struct record *record, void *object) {
   record_init(record, object);
 }
 
-static bool length_is_good(const struct field *field, size_t length, const char *what, const char *at,
-                           struct error *error) {
+static bool length_is_good(const struct field *field, size_t length, const char *what,
+                           const char *at, struct error *error) {
   if (field->most && length > (uint64_t)field->most)
-    return error_at(error, at, "\"%s\" has %zu %s; at most %lld are taken", field->name, length, what,
-                    (long long)field->most);
+    return error_at(error, at, "\"%s\" has %zu %s; at most %lld are taken", field->name, length,
+                    what, (long long)field->most);
   if (length < (uint64_t)field->least)
-    return error_at(error, at, "\"%s\" has %zu %s; it must have at least %lld", field->name, length, what,
-                    (long long)field->least);
+    return error_at(error, at, "\"%s\" has %zu %s; it must have at least %lld", field->name, length,
+                    what, (long long)field->least);
   return true;
 }
 
-static bool line_is_good(const struct field *field, const char *text, const char *at, struct error *error) {
+static bool line_is_good(const struct field *field, const char *text, const char *at,
+                         struct error *error) {
   for (const char *c = text; *c && field->flags & FIELD_LINE; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
       return error_at(error, at, "\"%s\" holds a control character", field->name);
   return true;
 }
 
-static bool text_is_good(const struct field *field, const char *text, const char *at, struct error *error) {
+static bool text_is_good(const struct field *field, const char *text, const char *at,
+                         struct error *error) {
   bool has_limits = field->type != FIELD_TEXTS; /* which has those of its number */
   if (has_limits && !length_is_good(field, strlen(text), "bytes", at, error))
     return false;
@@ -141,7 +143,8 @@ static bool text_is_good(const struct field *field, const char *text, const char
 }
 
 /* A text of a field, or one of its texts. */
-static bool text_read(const struct field *field, const json_t *value, const char *at, char **ret, struct error *error) {
+static bool text_read(const struct field *field, const json_t *value, const char *at, char **ret,
+                      struct error *error) {
   bool is_list = field->type == FIELD_TEXTS, takes_integers = field->flags & FIELD_OR_INTEGER;
   cleanup_free char *text = NULL;
   if (json_is_string(value))
@@ -149,7 +152,8 @@ static bool text_read(const struct field *field, const json_t *value, const char
   else if (takes_integers && json_is_integer(value))
     text = xasprintf("%lld", (long long)json_integer_value(value));
   else
-    return error_at(error, at, "\"%s\" must %s%s, not %s", field->name, is_list ? "hold strings" : "be a string",
+    return error_at(error, at, "\"%s\" must %s%s, not %s", field->name,
+                    is_list ? "hold strings" : "be a string",
                     !takes_integers ? ""
                     : is_list       ? " or integers"
                                     : " or an integer",
@@ -170,12 +174,14 @@ static bool number_wrong(const struct field *field, const char *at, struct error
   if (field->least_number == 0 && field->most_number == 0)
     return error_at(error, at, "\"%s\" must hold numbers", field->name);
   if (isinf(field->most_number))
-    return error_at(error, at, "\"%s\" must be a number of at least %g", field->name, field->least_number);
-  return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name, field->least_number,
-                  field->most_number);
+    return error_at(error, at, "\"%s\" must be a number of at least %g", field->name,
+                    field->least_number);
+  return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name,
+                  field->least_number, field->most_number);
 }
 
-static bool enum_read(const struct field *field, const char *text, const char *at, int *ret, struct error *error) {
+static bool enum_read(const struct field *field, const char *text, const char *at, int *ret,
+                      struct error *error) {
   size_t n = 0;
   for (; field->names[n]; n++)
     if (strcmp(field->names[n], text) == 0) {
@@ -186,12 +192,14 @@ static bool enum_read(const struct field *field, const char *text, const char *a
   error_at(error, at, "\"%s\" is \"%.40s\"; it must be one of:", field->name, text);
   for (size_t i = 0; i < n; i++) {
     size_t used = strlen(error->message);
-    snprintf(error->message + used, sizeof error->message - used, "%s %s", i ? "," : "", field->names[i]);
+    snprintf(error->message + used, sizeof error->message - used, "%s %s", i ? "," : "",
+             field->names[i]);
   }
   return false;
 }
 
-static bool id_read(const struct field *field, const char *text, const char *at, int64_t *ret, struct error *error) {
+static bool id_read(const struct field *field, const char *text, const char *at, int64_t *ret,
+                    struct error *error) {
   size_t digits = strspn(text, "0123456789");
   if (digits == 0 || digits > 18 || text[digits])
     return error_at(error, at, "\"%s\" must be a decimal number in a string", field->name);
@@ -199,8 +207,8 @@ static bool id_read(const struct field *field, const char *text, const char *at,
   return true;
 }
 
-static bool numbers_read(const struct field *field, const json_t *array, const char *at, struct numbers *ret,
-                         struct error *error) {
+static bool numbers_read(const struct field *field, const json_t *array, const char *at,
+                         struct numbers *ret, struct error *error) {
   size_t n = json_array_size(array);
   if (!length_is_good(field, n, "elements", at, error))
     return false;
@@ -219,8 +227,8 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
   return true;
 }
 
-static bool texts_read(const struct field *field, const json_t *array, const char *at, struct texts *ret,
-                       struct error *error) {
+static bool texts_read(const struct field *field, const json_t *array, const char *at,
+                       struct texts *ret, struct error *error) {
   size_t n = json_array_size(array);
   if (!length_is_good(field, n, "elements", at, error))
     return false;
@@ -237,7 +245,8 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
   return true;
 }
 
-static bool ranges_read(const json_t *array, const char *at, struct config_ranges *ret, struct error *error) {
+static bool ranges_read(const json_t *array, const char *at, struct config_ranges *ret,
+                        struct error *error) {
   struct config_ranges ranges;
   if (!config_ranges_from_json(array, &ranges, error))
     return error_pointer_prefix(error, at);
@@ -257,11 +266,11 @@ static void *records_add(const struct record *of, struct records *records) {
   return element;
 }
 
-static bool members_read(const struct record *record, const json_t *json, const char *pointer, bool is_answer,
-                         void *object, struct error *error);
+static bool members_read(const struct record *record, const json_t *json, const char *pointer,
+                         bool is_answer, void *object, struct error *error);
 
-static bool records_read(const struct field *field, const json_t *array, const char *at, bool is_answer,
-                         struct records *ret, struct error *error) {
+static bool records_read(const struct field *field, const json_t *array, const char *at,
+                         bool is_answer, struct records *ret, struct error *error) {
   size_t n = json_array_size(array);
   if (!length_is_good(field, n, "elements", at, error))
     return false;
@@ -277,18 +286,19 @@ static bool records_read(const struct field *field, const json_t *array, const c
   return true;
 }
 
-static bool field_read(const struct field *field, const json_t *json, const char *pointer, bool is_answer, void *to,
-                       struct error *error);
+static bool field_read(const struct field *field, const json_t *json, const char *pointer,
+                       bool is_answer, void *to, struct error *error);
 
-static bool map_read(const struct field *field, const json_t *object, const char *at, bool is_answer,
-                     struct records *ret, struct error *error) {
+static bool map_read(const struct field *field, const json_t *object, const char *at,
+                     bool is_answer, struct records *ret, struct error *error) {
   const struct field *name_field = &field->of->fields[0];
   size_t n = json_object_size(object);
   if (!length_is_good(field, n, "members", at, error))
     return false;
 
   records_begin(field->of, n, ret);
-  for (void *i = json_object_iter((json_t *)object); i; i = json_object_iter_next((json_t *)object, i)) {
+  for (void *i = json_object_iter((json_t *)object); i;
+       i = json_object_iter_next((json_t *)object, i)) {
     const char *name = json_object_iter_key(i);
     char member_at[JSON_POINTER_SIZE];
     void *element = records_add(field->of, ret);
@@ -303,13 +313,15 @@ static bool map_read(const struct field *field, const json_t *object, const char
   return true;
 }
 
-static bool custom_read(const struct field *field, const json_t *value, const char *at, void *to, struct error *error) {
+static bool custom_read(const struct field *field, const json_t *value, const char *at, void *to,
+                        struct error *error) {
   if (field->custom->release)
     field->custom->release(to);
   return field->custom->read(value, to, error) || error_pointer_prefix(error, at);
 }
 
-static bool json_read(const struct field *field, json_t *value, const char *at, json_t **ret, struct error *error) {
+static bool json_read(const struct field *field, json_t *value, const char *at, json_t **ret,
+                      struct error *error) {
   if (field->flags & FIELD_ARRAY) {
     if (!length_is_good(field, json_array_size(value), "elements", at, error))
       return false;
@@ -323,8 +335,8 @@ static bool json_read(const struct field *field, json_t *value, const char *at, 
   return true;
 }
 
-static bool field_read(const struct field *field, const json_t *json, const char *pointer, bool is_answer, void *to,
-                       struct error *error) {
+static bool field_read(const struct field *field, const json_t *json, const char *pointer,
+                       bool is_answer, void *to, struct error *error) {
   enum json_presence presence = field->flags & FIELD_REQUIRED   ? JSON_REQUIRED
                                 : field->flags & FIELD_NOT_NULL ? JSON_NOT_NULL
                                                                 : JSON_OPTIONAL;
@@ -366,10 +378,12 @@ static bool field_read(const struct field *field, const json_t *json, const char
       return false;
     if (!text)
       return true;
-    return field->type == FIELD_ID ? id_read(field, text, at, to, error) : enum_read(field, text, at, to, error);
+    return field->type == FIELD_ID ? id_read(field, text, at, to, error)
+                                   : enum_read(field, text, at, to, error);
   case FIELD_JSON:
   case FIELD_CUSTOM:
-    if (field->flags & FIELD_OBJECT && !json_get_object(json, pointer, name, presence, &value, error))
+    if (field->flags & FIELD_OBJECT &&
+        !json_get_object(json, pointer, name, presence, &value, error))
       return false;
     if (field->flags & FIELD_ARRAY && !json_get_array(json, pointer, name, presence, &value, error))
       return false;
@@ -414,9 +428,12 @@ static bool field_read(const struct field *field, const json_t *json, const char
 static bool is_read(const struct field *field, bool is_answer) {
   return !(field->flags & (FIELD_NO_JSON | (is_answer ? FIELD_REQUEST : FIELD_ANSWER)));
 }
-static bool is_written(const struct field *field) { return !(field->flags & (FIELD_NO_JSON | FIELD_REQUEST)); }
+static bool is_written(const struct field *field) {
+  return !(field->flags & (FIELD_NO_JSON | FIELD_REQUEST));
+}
 
-static bool only_fields(const struct record *record, const json_t *json, const char *pointer, struct error *error) {
+static bool only_fields(const struct record *record, const json_t *json, const char *pointer,
+                        struct error *error) {
   cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
   size_t n = 0;
   for (size_t i = 0; i < record->n; i++)
@@ -425,8 +442,8 @@ static bool only_fields(const struct record *record, const json_t *json, const c
   return json_only_members(json, pointer, names, error);
 }
 
-static bool members_read(const struct record *record, const json_t *json, const char *pointer, bool is_answer,
-                         void *object, struct error *error) {
+static bool members_read(const struct record *record, const json_t *json, const char *pointer,
+                         bool is_answer, void *object, struct error *error) {
   if (is_answer ? !json_is_object(json) && !error_at(error, pointer, "must be an object")
                 : !only_fields(record, json, pointer, error))
     return false;
@@ -445,8 +462,8 @@ bool record_read(const struct record *record, const json_t *json, const char *po
   return members_read(record, json, pointer, false, object, error);
 }
 
-bool record_read_answer(const struct record *record, const json_t *json, const char *pointer, void *object,
-                        struct error *error) {
+bool record_read_answer(const struct record *record, const json_t *json, const char *pointer,
+                        void *object, struct error *error) {
   return members_read(record, json, pointer, true, object, error);
 }
 
@@ -466,7 +483,8 @@ static json_t *texts_write(const struct texts *texts) {
 static json_t *records_write(const struct record *of, const struct records *records) {
   json_t *array = json_array();
   for (size_t i = 0; i < records->n; i++)
-    ALWAYS(json_array_append_new(array, record_write(of, (char *)records->all + i * of->size)) == 0);
+    ALWAYS(json_array_append_new(array, record_write(of, (char *)records->all + i * of->size)) ==
+           0);
   return array;
 }
 
@@ -547,9 +565,12 @@ static json_t *reference(const char *schema) {
   return json_pack("{s:s}", "$ref", path);
 }
 
-static json_t *of_schema(const struct record *of) { return of->name ? reference(of->name) : record_schema(of); }
+static json_t *of_schema(const struct record *of) {
+  return of->name ? reference(of->name) : record_schema(of);
+}
 
-static void limits_add(json_t *schema, const char *least_name, const char *most_name, const struct field *field) {
+static void limits_add(json_t *schema, const char *least_name, const char *most_name,
+                       const struct field *field) {
   if (field->least)
     json_object_set_new(schema, least_name, json_integer((json_int_t)field->least));
   if (field->most && field->most < INT64_MAX - 1)
@@ -609,14 +630,16 @@ static json_t *given_schema(const struct field *field, const char *text) {
 static json_t *type_schema(const struct field *field);
 
 static json_t *map_schema(const struct field *field) {
-  json_t *schema =
-      json_pack("{s:s, s:o}", "type", "object", "additionalProperties", type_schema(&field->of->fields[1]));
+  json_t *schema = json_pack("{s:s, s:o}", "type", "object", "additionalProperties",
+                             type_schema(&field->of->fields[1]));
   limits_add(schema, "minProperties", "maxProperties", field);
   return schema;
 }
 
 static json_t *type_schema(const struct field *field) {
-  const char *text = field->schema ? field->schema : field->type == FIELD_CUSTOM ? field->custom->schema : NULL;
+  const char *text = field->schema                 ? field->schema
+                     : field->type == FIELD_CUSTOM ? field->custom->schema
+                                                   : NULL;
   if (text)
     return given_schema(field, text);
   switch (field->type) {

@@ -1,8 +1,10 @@
-/* Records: what travels between programs and the database, each described once by a table of fields.
+/* Records: what travels between programs and the database, each described once by a table of
+ * fields.
  *
- * From a record's table come its strict reading from JSON (refusals carry a JSON Pointer), its JSON, its schema in
- * /openapi.json, and, in the server, the parameters and columns of its statements (server/db/db_record.h). A record is
- * a plain struct; a field says where in it a value is, what JSON and SQL call it, and what values it may have.
+ * From a record's table come its strict reading from JSON (refusals carry a JSON Pointer), its
+ * JSON, its schema in /openapi.json, and, in the server, the parameters and columns of its
+ * statements (server/db/db_record.h). A record is a plain struct; a field says where in it a value
+ * is, what JSON and SQL call it, and what values it may have.
  *
  *   struct point { int64_t x; char *label; };
  *   static const struct field point_fields[] = {
@@ -11,10 +13,11 @@
  *   };
  *   const struct record point_record = RECORD("Point", struct point, point_fields);
  *
- * Every type has a value that means "absent": what JSON leaves out or has as null, and what is NULL in SQL.
+ * Every type has a value that means "absent": what JSON leaves out or has as null, and what is NULL
+ * in SQL.
  *
- * Memory: an object that was read owns what its fields point to, and record_release frees that; one that is only written
- * may borrow it, and is not released. Tables are static. Threads: pure
+ * Memory: an object that was read owns what its fields point to, and record_release frees that; one
+ * that is only written may borrow it, and is not released. Tables are static. Threads: pure
  * functions, one thread to an object. */
 #ifndef WAVETUNE_COMMON_RECORD_RECORD_H
 #define WAVETUNE_COMMON_RECORD_RECORD_H
@@ -24,26 +27,35 @@
 #include "common/base/config_ranges.h"
 #include "common/base/json.h"
 
+/* clang-format off */
 enum field_type {
-  /*              in C                  absent       in JSON                       in SQL */
-  FIELD_BOOL,    /* bool                false        a boolean                     boolean */
-  FIELD_INTEGER, /* int64_t             FIELD_NONE   an integer                    bigint, integer */
-  FIELD_ID,      /* int64_t             FIELD_NONE   a decimal in a string         bigint */
-  FIELD_NUMBER,  /* double              NaN          a number                      double precision, real */
-  FIELD_TEXT,    /* char *, const or not  NULL       a string                      text, or any type as text */
-  FIELD_TIME,    /* char *              NULL         RFC 3339, UTC, milliseconds   rfc3339(timestamptz) */
-  FIELD_ENUM,    /* an enum, from 0     -1           one of .names                 text, or an enum type */
-  FIELD_DIGEST,  /* struct digest       all zeros *  "sha256:…"                    bytea of 32 bytes */
-  FIELD_JSON,    /* json_t *            NULL         any value (see .schema)       json, or its text */
-  FIELD_CUSTOM,  /* what .custom says   it says so   what .custom reads            json, or its text */
-  FIELD_NUMBERS, /* struct numbers      .all NULL    an array of numbers           real[], double precision[] */
-  FIELD_TEXTS,   /* struct texts        .all NULL    an array of strings           text[] */
-  FIELD_RANGES,  /* struct config_ranges  never (empty)  [[first, count], …]        int8multirange */
-  FIELD_RECORD,  /* the struct of .of   all absent   an object                     the columns of its fields */
-  FIELD_RECORDS, /* struct records      .all NULL    an array of objects           - */
-  FIELD_MAP,     /* struct records      .all NULL    an object (see .of)           - */
+  /*                in C                  absent       in JSON                  in SQL */
+  FIELD_BOOL,    /* bool                  false        a boolean                boolean */
+  FIELD_INTEGER, /* int64_t               FIELD_NONE   an integer               bigint, integer */
+  FIELD_ID,      /* int64_t               FIELD_NONE   a decimal in a string    bigint */
+  FIELD_NUMBER,  /* double                NaN          a number                 double precision,
+                                                                                real */
+  FIELD_TEXT,    /* char *, const or not  NULL         a string                 text, or any type
+                                                                                as text */
+  FIELD_TIME,    /* char *                NULL         RFC 3339, UTC,           rfc3339(
+                                                       milliseconds             timestamptz) */
+  FIELD_ENUM,    /* an enum, from 0       -1           one of .names            text, or an enum
+                                                                                type */
+  FIELD_DIGEST,  /* struct digest         all zeros *  "sha256:…"               bytea of 32 bytes */
+  FIELD_JSON,    /* json_t *              NULL         any value (see .schema)  json, or its text */
+  FIELD_CUSTOM,  /* what .custom says     it says so   what .custom reads       json, or its text */
+  FIELD_NUMBERS, /* struct numbers        .all NULL    an array of numbers      real[], double
+                                                                                precision[] */
+  FIELD_TEXTS,   /* struct texts          .all NULL    an array of strings      text[] */
+  FIELD_RANGES,  /* struct config_ranges  never        [[first, count], …]      int8multirange
+                                          (empty) */
+  FIELD_RECORD,  /* the struct of .of     all absent   an object                the columns of its
+                                                                                fields */
+  FIELD_RECORDS, /* struct records        .all NULL    an array of objects      - */
+  FIELD_MAP,     /* struct records        .all NULL    an object (see .of)      - */
   /* * A digest that is required is never absent: clients may well name one of zeros. */
 };
+/* clang-format on */
 
 #define FIELD_NONE INT64_MIN
 
@@ -60,59 +72,64 @@ struct records {
   void *all; /* n structs of .of */
 };
 
-/* Members of a struct for what FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP reads, with names and a type of their own. The
- * offset of the field is that of `count`. */
-#define RECORD_ARRAY(type, count, all)                                                                                 \
-  union {                                                                                                              \
-    struct records count##_records;                                                                                    \
-    struct {                                                                                                           \
-      size_t count;                                                                                                    \
-      type *all;                                                                                                       \
-    };                                                                                                                 \
+/* Members of a struct for what FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP reads, with names and a type
+ * of their own. The offset of the field is that of `count`. */
+#define RECORD_ARRAY(type, count, all)                                                             \
+  union {                                                                                          \
+    struct records count##_records;                                                                \
+    struct {                                                                                       \
+      size_t count;                                                                                \
+      type *all;                                                                                   \
+    };                                                                                             \
   }
 
 /* A type of a field that is not in the list above: how it is read from JSON and written. */
 struct field_custom {
   const char *schema;
   bool (*is_absent)(const void *at); /* NULL: never */
-  /* Fills what is absent at `to`; pointers of errors are relative to the value. On failure `to` stays as it is. */
+  /* Fills what is absent at `to`; pointers of errors are relative to the value. On failure `to`
+   * stays as it is. */
   bool (*read)(const json_t *value, void *to, struct error *error);
   json_t *(*write)(const void *at); /* a new reference */
   void (*release)(void *at);        /* NULL: it owns nothing */
 };
 
-/* Flags of a field. Without any, it may be absent or null in JSON, is written as null, and has a column. */
+/* Flags of a field. Without any, it may be absent or null in JSON, is written as null, and has a
+ * column. */
 enum field_flags {
-  FIELD_REQUIRED = 1 << 0,   /* JSON must have it */
-  FIELD_NOT_NULL = 1 << 1,   /* JSON may leave it out; null is refused */
-  FIELD_OMITTED = 1 << 2,    /* left out of JSON when absent, rather than null; a bool when false */
-  FIELD_NO_COLUMN = 1 << 3,  /* SQL does not have it */
-  FIELD_NO_JSON = 1 << 4,    /* JSON does not have it */
-  FIELD_ANSWER = 1 << 5,     /* written only: reading refuses the member */
-  FIELD_REQUEST = 1 << 6,    /* read only: never written */
-  FIELD_STATED = 1 << 7,     /* JSON must have it, perhaps as null */
-  FIELD_LINE = 1 << 8,       /* a text without control characters */
-  FIELD_OR_INTEGER = 1 << 9, /* a text, or each of texts: an integer is taken as its decimal digits */
-  FIELD_OBJECT = 1 << 10,    /* JSON: an object */
-  FIELD_ARRAY = 1 << 11,     /* JSON: an array */
+  FIELD_REQUIRED = 1 << 0,  /* JSON must have it */
+  FIELD_NOT_NULL = 1 << 1,  /* JSON may leave it out; null is refused */
+  FIELD_OMITTED = 1 << 2,   /* left out of JSON when absent, rather than null; a bool when false */
+  FIELD_NO_COLUMN = 1 << 3, /* SQL does not have it */
+  FIELD_NO_JSON = 1 << 4,   /* JSON does not have it */
+  FIELD_ANSWER = 1 << 5,    /* written only: reading refuses the member */
+  FIELD_REQUEST = 1 << 6,   /* read only: never written */
+  FIELD_STATED = 1 << 7,    /* JSON must have it, perhaps as null */
+  FIELD_LINE = 1 << 8,      /* a text without control characters */
+  FIELD_OR_INTEGER =
+      1 << 9,             /* a text, or each of texts: an integer is taken as its decimal digits */
+  FIELD_OBJECT = 1 << 10, /* JSON: an object */
+  FIELD_ARRAY = 1 << 11,  /* JSON: an array */
 };
 
 struct field {
-  const char *name; /* the JSON member; the parameter :name and the column too, unless .column is set */
+  const char *name; /* the JSON member; the parameter :name and the column too, unless .column is
+                       set */
   enum field_type type;
   size_t offset;
   unsigned flags;
   const char *column;
-  /* Of an integer; of a text or of JSON's text: most bytes; of lists and FIELD_ARRAY: elements; of a map: members. */
+  /* Of an integer; of a text or of JSON's text: most bytes; of lists and FIELD_ARRAY: elements; of
+   * a map: members. */
   int64_t least, most;
   /* Of a number, and of each of numbers; both 0: any; HUGE_VAL: no upper bound. */
   double least_number, most_number;
-  const char *const *names;          /* of an enum, by value, ended by NULL */
-  const char *sql_type;              /* of an enum, where its column is not text: the enum type */
-  const struct record *of;           /* of records; of a map: a text, its members' name, and their value */
+  const char *const *names; /* of an enum, by value, ended by NULL */
+  const char *sql_type;     /* of an enum, where its column is not text: the enum type */
+  const struct record *of;  /* of records; of a map: a text, its members' name, and their value */
   const struct field_custom *custom; /* of FIELD_CUSTOM */
-  const char *schema;                /* JSON: replaces the type's schema; FIELD_ARRAY: of each element */
-  const char *about;                 /* its description in /openapi.json */
+  const char *schema; /* JSON: replaces the type's schema; FIELD_ARRAY: of each element */
+  const char *about;  /* its description in /openapi.json */
   /* Of a text, of each of texts and of a map's names; the pointer of its error is the text's. */
   bool (*check)(const char *text, struct error *error);
 };
@@ -129,15 +146,16 @@ void record_init(const struct record *record, void *object);
 /* Frees what the fields own and makes them absent. */
 void record_release(const struct record *record, void *object);
 
-/* Reads a JSON object into `object`, which was initialised: what is absent in JSON stays as it is there, so that the
- * caller may set defaults before. On failure the object holds what was read so far: release it. */
-must_check bool record_read(const struct record *record, const json_t *json, const char *pointer, void *object,
-                            struct error *error);
+/* Reads a JSON object into `object`, which was initialised: what is absent in JSON stays as it is
+ * there, so that the caller may set defaults before. On failure the object holds what was read so
+ * far: release it. */
+must_check bool record_read(const struct record *record, const json_t *json, const char *pointer,
+                            void *object, struct error *error);
 
-/* The same of an answer that a record wrote, perhaps a later one: also what is only written, and members that it does not
- * know are passed over. */
-must_check bool record_read_answer(const struct record *record, const json_t *json, const char *pointer, void *object,
-                                   struct error *error);
+/* The same of an answer that a record wrote, perhaps a later one: also what is only written, and
+ * members that it does not know are passed over. */
+must_check bool record_read_answer(const struct record *record, const json_t *json,
+                                   const char *pointer, void *object, struct error *error);
 
 /* A new reference: its members in the order of the fields. */
 must_check json_t *record_write(const struct record *record, const void *object);
@@ -145,7 +163,8 @@ must_check json_t *record_write(const struct record *record, const void *object)
 /* The JSON schema of the record; a new reference. */
 must_check json_t *record_schema(const struct record *record);
 
-/* The parts of a field that other representations need (server/db). `at` is the field's place in an object. */
+/* The parts of a field that other representations need (server/db). `at` is the field's place in an
+ * object. */
 bool field_is_absent(const struct field *field, const void *at);
 static inline void *field_at(const struct field *field, const void *object) {
   return (char *)(uintptr_t)object + field->offset;

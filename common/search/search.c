@@ -9,14 +9,18 @@
 #define FREE_SLOT UINT64_MAX
 
 static const struct strategy *const strategies[SEARCH_STRATEGY_COUNT] = {
-    [SEARCH_RANDOM] = &search_random, [SEARCH_DESCENT] = &search_descent, [SEARCH_EVOLUTION] = &search_evolution};
+    [SEARCH_RANDOM] = &search_random,
+    [SEARCH_DESCENT] = &search_descent,
+    [SEARCH_EVOLUTION] = &search_evolution};
 
 const char *const search_strategy_names[] = {[SEARCH_RANDOM] = "random",
                                              [SEARCH_DESCENT] = "descent",
                                              [SEARCH_EVOLUTION] = "evolution",
                                              [SEARCH_STRATEGY_COUNT] = NULL};
 
-const char *search_strategy_name(enum search_strategy strategy) { return search_strategy_names[strategy]; }
+const char *search_strategy_name(enum search_strategy strategy) {
+  return search_strategy_names[strategy];
+}
 
 bool search_strategy_parse(const char *name, enum search_strategy *ret) {
   for (size_t i = 0; i < SEARCH_STRATEGY_COUNT; i++) {
@@ -52,7 +56,8 @@ static void slots_grow(struct search *search) {
 }
 
 /* Takes over the first of `options->likely` that hold. */
-static bool likely_take(struct search *search, const struct search_options *options, struct error *error) {
+static bool likely_take(struct search *search, const struct search_options *options,
+                        struct error *error) {
   for (size_t i = 0; i < options->n_likely && search->n_likely < SEARCH_BATCH_MAX; i++) {
     enum decision decision = points_decide(&search->points, options->likely[i], error);
     if (decision == CONDITION_FAILED)
@@ -72,29 +77,33 @@ static bool first_draw(struct search *search, struct error *error) {
   case CONDITION_FAILED:
     return false;
   case CONDITION_FALSE:
-    return error_at(error, "/conditions", "no config of the space holds; take a condition out or add values");
+    return error_at(error, "/conditions",
+                    "no config of the space holds; take a condition out or add values");
   case UNDECIDED:
     break;
   }
-  return search->n_likely > 0 ||
-         error_at(error, "/conditions",
-                  "no config that holds was found among %llu random ones; take out values that conditions exclude, or "
-                  "list the configs",
-                  (unsigned long long)search->work_limit);
+  return search->n_likely > 0 || error_at(error, "/conditions",
+                                          "no config that holds was found among %llu random ones; "
+                                          "take out values that conditions exclude, or "
+                                          "list the configs",
+                                          (unsigned long long)search->work_limit);
 }
 
-bool search_new(const struct space *space, const struct space_facts *facts, const struct search_options *options,
-                struct search **ret_search, struct error *error) {
-  ALWAYS(options->strategy < SEARCH_STRATEGY_COUNT && options->trials >= 1 && options->trials <= SEARCH_TRIALS_MAX);
+bool search_new(const struct space *space, const struct space_facts *facts,
+                const struct search_options *options, struct search **ret_search,
+                struct error *error) {
+  ALWAYS(options->strategy < SEARCH_STRATEGY_COUNT && options->trials >= 1 &&
+         options->trials <= SEARCH_TRIALS_MAX);
   cleanup_search struct search *search = xcalloc(1, sizeof *search);
   search->strategy = strategies[options->strategy];
   search->trials = options->trials;
-  search->work = search->work_limit = options->work_limit ? options->work_limit : SEARCH_WORK_DEFAULT;
+  search->work = search->work_limit =
+      options->work_limit ? options->work_limit : SEARCH_WORK_DEFAULT;
   search->rng = rng_seeded(options->seed);
   slots_grow(search);
   if (!points_init(space, facts, &search->points, error) ||
-      !draws_init(&search->points, rng_next(&search->rng), search->work_limit / ENUMERATION_DIVISOR, &search->draws,
-                  error) ||
+      !draws_init(&search->points, rng_next(&search->rng), search->work_limit / ENUMERATION_DIVISOR,
+                  &search->draws, error) ||
       !likely_take(search, options, error) || !first_draw(search, error))
     return false;
   search->state = xcalloc(1, search->strategy->state_size);

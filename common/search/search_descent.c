@@ -1,9 +1,10 @@
-/* Coordinate descent, as Inductor's autotuner does it (PyTorch, torch/_inductor/runtime/coordinate_descent_tuner.py):
- * one parameter after the other is moved by one value to either side, the move is kept when it gains more than 0.1 %, and
- * the descent ends when no parameter gains any more. Other than there, the values are those of the space instead of
- * doubles and halves, parameters of few values are tried whole (they have no order: a layout, a flag), values that
- * conditions exclude are stepped over, and what trials are left go to further descents from random points.
- * Memory and threads: as search.h says. */
+/* Coordinate descent, as Inductor's autotuner does it (PyTorch,
+ * torch/_inductor/runtime/coordinate_descent_tuner.py): one parameter after the other is moved by
+ * one value to either side, the move is kept when it gains more than 0.1 %, and the descent ends
+ * when no parameter gains any more. Other than there, the values are those of the space instead of
+ * doubles and halves, parameters of few values are tried whole (they have no order: a layout, a
+ * flag), values that conditions exclude are stepped over, and what trials are left go to further
+ * descents from random points. Memory and threads: as search.h says. */
 #include "common/search/search_strategy.h"
 
 #define GAIN_MIN 0.001
@@ -47,7 +48,8 @@ static bool descent_begin(struct descent *descent, const struct batch *told) {
 }
 
 /* Moves to the best neighbour, all of which are known, when it is better. */
-static void descent_move(struct descent *descent, const struct search *search, const uint64_t *neighbours, size_t n) {
+static void descent_move(struct descent *descent, const struct search *search,
+                         const uint64_t *neighbours, size_t n) {
   double least = descent->ratio * (1 - GAIN_MIN);
   descent->n_in_vain++;
   for (size_t i = 0; i < n; i++) {

@@ -2,7 +2,8 @@
 #include "common/search/search_points.h"
 
 #define HEADS_MAX (1u << 17)
-/* A small domain is walked in a larger one: with halves of a bit or two a network reaches few permutations. */
+/* A small domain is walked in a larger one: with halves of a bit or two a network reaches few
+ * permutations. */
 #define HALF_BITS_MIN 5
 
 static struct value *parameter_slots(struct points *points) {
@@ -22,8 +23,9 @@ static double combinations_of(const struct points *points, size_t condition, con
   return combinations;
 }
 
-/* Orders the parameters by the conditions that they decide, the cheapest first. decided_at[i] is the depth at which
- * condition i is decided. Returns the depth behind which no condition is decided. */
+/* Orders the parameters by the conditions that they decide, the cheapest first. decided_at[i] is
+ * the depth at which condition i is decided. Returns the depth behind which no condition is
+ * decided. */
 static size_t order_parameters(const struct points *points, size_t *order, size_t *decided_at) {
   size_t n = points->conditions.n, depth = 0, decided = 0;
   bool is_set[SPACE_PARAMETERS_MAX] = {0};
@@ -46,16 +48,18 @@ static size_t order_parameters(const struct points *points, size_t *order, size_
     is_decided[next] = true;
     decided_at[next] = depth ? depth - 1 : 0;
   }
-  size_t decisive = n && depth == 0 ? 1 : depth; /* conditions that read no parameter are decided by the first */
+  size_t decisive =
+      n && depth == 0 ? 1 : depth; /* conditions that read no parameter are decided by the first */
   for (size_t i = 0; i < points->space->n_parameters; i++)
     if (!is_set[i])
       order[depth++] = i;
   return decisive;
 }
 
-/* Sets the parameters of order[from] to order[to - 1] from their mixed-radix number; adds to *ordinal what they are. */
-static void number_apply(struct points *points, const size_t *order, size_t from, size_t to, uint64_t number,
-                         uint64_t *ordinal) {
+/* Sets the parameters of order[from] to order[to - 1] from their mixed-radix number; adds to
+ * *ordinal what they are. */
+static void number_apply(struct points *points, const size_t *order, size_t from, size_t to,
+                         uint64_t number, uint64_t *ordinal) {
   struct value *slots = parameter_slots(points);
   for (size_t depth = to; depth-- > from;) {
     size_t parameter = order[depth];
@@ -83,8 +87,10 @@ static bool level_holds(const struct points *points, const struct level *level, 
   return true;
 }
 
-/* Replaces the heads by those that set one parameter more. False: there would be too many; they stay as they are. */
-static bool heads_extend(struct draws *draws, struct points *points, const struct level *level, bool *has_failed) {
+/* Replaces the heads by those that set one parameter more. False: there would be too many; they
+ * stay as they are. */
+static bool heads_extend(struct draws *draws, struct points *points, const struct level *level,
+                         bool *has_failed) {
   const struct parameter *parameter = &points->space->parameters[level->parameter];
   cleanup_free uint64_t *heads = NULL;
   size_t n = 0, capacity = 0;
@@ -109,7 +115,8 @@ static bool heads_extend(struct draws *draws, struct points *points, const struc
 }
 
 /* Enumerates heads as deep as conditions go and work and memory allow. */
-static void heads_enumerate(struct draws *draws, struct points *points, uint64_t decisions_max, bool *has_failed) {
+static void heads_enumerate(struct draws *draws, struct points *points, uint64_t decisions_max,
+                            bool *has_failed) {
   size_t n = points->conditions.n;
   cleanup_free size_t *decided_at = xcalloc(n, sizeof *decided_at);
   cleanup_free size_t *decided = xcalloc(n, sizeof *decided);
@@ -133,14 +140,18 @@ static void heads_enumerate(struct draws *draws, struct points *points, uint64_t
 }
 
 /* The ordinal of a candidate, whose values are put into the slots. */
-static uint64_t candidate_apply(const struct draws *draws, struct points *points, uint64_t candidate) {
+static uint64_t candidate_apply(const struct draws *draws, struct points *points,
+                                uint64_t candidate) {
   uint64_t ordinal = 0;
-  number_apply(points, draws->order, 0, draws->depth, draws->heads[candidate / draws->n_tails], &ordinal);
-  number_apply(points, draws->order, draws->depth, points->space->n_parameters, candidate % draws->n_tails, &ordinal);
+  number_apply(points, draws->order, 0, draws->depth, draws->heads[candidate / draws->n_tails],
+               &ordinal);
+  number_apply(points, draws->order, draws->depth, points->space->n_parameters,
+               candidate % draws->n_tails, &ordinal);
   return ordinal;
 }
 
-/* Looks for a head that no condition excludes and that one cannot be evaluated for, as an enumeration would. */
+/* Looks for a head that no condition excludes and that one cannot be evaluated for, as an
+ * enumeration would. */
 static bool heads_evaluate(const struct draws *draws, struct points *points, struct error *error) {
   for (size_t i = 0; i < draws->n_heads; i++) {
     uint64_t ordinal = candidate_apply(draws, points, i * draws->n_tails);
@@ -201,8 +212,8 @@ static bool is_excluded(const struct draws *draws, const struct points *points) 
   return false;
 }
 
-enum decision draws_next(struct draws *draws, struct points *points, uint64_t *work, uint64_t *ret_ordinal,
-                         struct error *error) {
+enum decision draws_next(struct draws *draws, struct points *points, uint64_t *work,
+                         uint64_t *ret_ordinal, struct error *error) {
   while (draws->at < draws->n_candidates) {
     if (*work == 0)
       return UNDECIDED;

@@ -1,10 +1,11 @@
-/* Regularised evolution: Real, Aggarwal, Huang, Le, "Regularized Evolution for Image Classifier Architecture Search", AAAI
- * 2019, algorithm 1. A population of the newest configs; the best of a random sample of it is mutated; the oldest dies.
+/* Regularised evolution: Real, Aggarwal, Huang, Le, "Regularized Evolution for Image Classifier
+ * Architecture Search", AAAI 2019, algorithm 1. A population of the newest configs; the best of a
+ * random sample of it is mutated; the oldest dies.
  *
- * The paper has a population of 100 and samples of 25 for 20,000 trials. Tuning has hundreds, so both are scaled: see
- * docs/search.md for what they were chosen by. Other than there, a config is measured once (a mutant that is known is
- * made again), and children are asked for in batches, so that they can be compiled and raced together.
- * Memory and threads: as search.h says. */
+ * The paper has a population of 100 and samples of 25 for 20,000 trials. Tuning has hundreds, so
+ * both are scaled: see docs/search.md for what they were chosen by. Other than there, a config is
+ * measured once (a mutant that is known is made again), and children are asked for in batches, so
+ * that they can be compiled and raced together. Memory and threads: as search.h says. */
 #include "common/search/search_strategy.h"
 
 #define POPULATION_MIN 16
@@ -36,7 +37,8 @@ static const struct asked *parent_pick(const struct evolution *evolution, struct
   const struct asked *parent = NULL;
   for (size_t i = 0; i < evolution->n_population / SAMPLE_DIVISOR; i++) {
     const struct asked *member = &evolution->members[rng_below(rng, evolution->n)];
-    if (!parent || member->ratio < parent->ratio || (member->ratio == parent->ratio && member->config < parent->config))
+    if (!parent || member->ratio < parent->ratio ||
+        (member->ratio == parent->ratio && member->config < parent->config))
       parent = member;
   }
   return parent;
@@ -63,8 +65,8 @@ static void mutate(struct search *search, uint32_t *places) {
   }
 }
 
-/* Adds a new config that holds and is one mutation from its parent, or two where one such is hard to find: all are known,
- * or a condition ties two parameters to each other. */
+/* Adds a new config that holds and is one mutation from its parent, or two where one such is hard
+ * to find: all are known, or a condition ties two parameters to each other. */
 static bool child_add(struct search *search, const struct asked *parent) {
   if (parent->ratio == INFINITY)
     return false;
@@ -85,7 +87,9 @@ static void evolution_fill(struct search *search) {
   struct evolution *evolution = search->state;
   if (evolution->n_population == 0) {
     uint64_t n = search->trials / TRIALS_OF_MEMBER;
-    evolution->n_population = n < POPULATION_MIN ? POPULATION_MIN : n > POPULATION_MAX ? POPULATION_MAX : (size_t)n;
+    evolution->n_population = n < POPULATION_MIN   ? POPULATION_MIN
+                              : n > POPULATION_MAX ? POPULATION_MAX
+                                                   : (size_t)n;
   }
   evolution_learn(evolution, &search->told);
   while (evolution->n + search->batch.n < evolution->n_population)
@@ -99,4 +103,5 @@ static void evolution_fill(struct search *search) {
       return;
 }
 
-const struct strategy search_evolution = {.state_size = sizeof(struct evolution), .fill = evolution_fill};
+const struct strategy search_evolution = {.state_size = sizeof(struct evolution),
+                                          .fill = evolution_fill};

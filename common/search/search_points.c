@@ -26,7 +26,8 @@ bool points_init(const struct space *space, const struct space_facts *facts, str
     if (space->is_list) {
       points->axes[i] = axis_of_list(space, i);
     } else {
-      points->axes[i] = (struct axis){.n = (uint32_t)space->parameters[i].n_values, .stride = stride};
+      points->axes[i] =
+          (struct axis){.n = (uint32_t)space->parameters[i].n_values, .stride = stride};
       stride *= points->axes[i].n;
     }
   }
@@ -47,13 +48,15 @@ enum decision points_decide(struct points *points, uint64_t ordinal, struct erro
   return conditions_decide(points->space, conditions, ordinal, error);
 }
 
-void points_places(const struct points *points, uint64_t ordinal, uint32_t places[SPACE_PARAMETERS_MAX]) {
+void points_places(const struct points *points, uint64_t ordinal,
+                   uint32_t places[SPACE_PARAMETERS_MAX]) {
   const struct space *space = points->space;
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct axis *axis = &points->axes[i];
     if (space->is_list) {
       const struct value *value = &space->list[ordinal * space->n_parameters + i];
-      const struct value *found = bsearch(value, axis->values, axis->n, sizeof *value, values_sort_compare);
+      const struct value *found =
+          bsearch(value, axis->values, axis->n, sizeof *value, values_sort_compare);
       ALWAYS(found != NULL);
       places[i] = (uint32_t)(found - axis->values);
     } else {
@@ -62,7 +65,8 @@ void points_places(const struct points *points, uint64_t ordinal, uint32_t place
   }
 }
 
-bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_MAX], uint64_t *ret_ordinal) {
+bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_MAX],
+                 uint64_t *ret_ordinal) {
   const struct space *space = points->space;
   struct value values[SPACE_PARAMETERS_MAX];
   struct error ignored;
@@ -80,14 +84,16 @@ bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_M
   return true;
 }
 
-bool points_moved(struct points *points, uint64_t ordinal, size_t parameter, uint32_t place, uint64_t *ret_ordinal) {
+bool points_moved(struct points *points, uint64_t ordinal, size_t parameter, uint32_t place,
+                  uint64_t *ret_ordinal) {
   uint32_t places[SPACE_PARAMETERS_MAX];
   points_places(points, ordinal, places);
   places[parameter] = place;
   return points_find(points, places, ret_ordinal);
 }
 
-bool points_step(struct points *points, uint64_t ordinal, size_t parameter, int side, uint64_t *ret_ordinal) {
+bool points_step(struct points *points, uint64_t ordinal, size_t parameter, int side,
+                 uint64_t *ret_ordinal) {
   uint32_t places[SPACE_PARAMETERS_MAX], *place = &places[parameter];
   points_places(points, ordinal, places);
   uint32_t end = side < 0 ? 0 : points->axes[parameter].n - 1;

@@ -1,4 +1,5 @@
-/* What the strategies share: what was asked and told, and the table of strategies. Private to search*.c.
+/* What the strategies share: what was asked and told, and the table of strategies. Private to
+ * search*.c.
  *
  * Memory: a search owns all but the space and its facts. Threads: one to a search. */
 #ifndef WAVETUNE_COMMON_SEARCH_SEARCH_STRATEGY_H
@@ -19,8 +20,8 @@ struct batch {
   struct asked asked[SEARCH_BATCH_MAX];
 };
 
-/* A strategy fills one batch after the other with search_add and search_add_random. The first may hold likely configs
- * already. One that it leaves empty is the last. */
+/* A strategy fills one batch after the other with search_add and search_add_random. The first may
+ * hold likely configs already. One that it leaves empty is the last. */
 struct strategy {
   size_t state_size; /* of search->state; zeroed */
   void (*fill)(struct search *search);
@@ -32,7 +33,8 @@ struct search {
   const struct strategy *strategy;
   void *state;
   uint64_t trials, n_asked, n_slots;
-  struct asked *slots; /* all that was asked before this batch and in it, by hash; free ones have config FREE_SLOT */
+  struct asked *slots; /* all that was asked before this batch and in it, by hash; free ones have
+                          config FREE_SLOT */
   struct points points;
   struct draws draws;
   uint64_t work_limit;

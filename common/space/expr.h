@@ -1,20 +1,22 @@
 /* Expressions: a safe subset of Python for conditions, shapes, launch geometry, flops and bytes.
  *
- * Values: int (64-bit, every operation checked), bool (an int in arithmetic, as in Python), string, None.
- * Operators, from loosest: `x if c else y`; or; and; not; == != < <= > >= in, not in (chained as in Python); + -;
- * * // %; unary + -; **. `and`/`or` return an operand and evaluate the right one only when needed. // and % round as
- * Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs ceil_div (towards plus infinity)
- * next_pow2 (x >= 1) log2 (floor; x >= 1).
- * Tuples and lists appear on the right of `in` only; a string there is searched for the string on its left, as in Python
- * ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text" (escapes: value_unquote), True
- * False None. Strings are compared, never added or multiplied.
- * The lambda forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`, and
- * `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's members are the names.
- * Overflow, division by zero, a shift of type, a float name, an unknown name: errors with the column (1-based), never a
- * wrong number. Text is at most 4,096 bytes, nesting at most 64.
+ * Values: int (64-bit, every operation checked), bool (an int in arithmetic, as in Python), string,
+ * None. Operators, from loosest: `x if c else y`; or; and; not; == != < <= > >= in, not in (chained
+ * as in Python); + -;
+ * * // %; unary + -; **. `and`/`or` return an operand and evaluate the right one only when needed.
+ * // and % round as Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs
+ * ceil_div (towards plus infinity) next_pow2 (x >= 1) log2 (floor; x >= 1). Tuples and lists appear
+ * on the right of `in` only; a string there is searched for the string on its left, as in Python
+ * ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text" (escapes:
+ * value_unquote), True False None. Strings are compared, never added or multiplied. The lambda
+ * forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`, and
+ * `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's members
+ * are the names. Overflow, division by zero, a shift of type, a float name, an unknown name: errors
+ * with the column (1-based), never a wrong number. Text is at most 4,096 bytes, nesting at most 64.
  *
- * Memory: an expr owns its tree and its strings; a string value that it returns is borrowed from it or from the slots.
- * Threads: after expr_bind an expr is read-only: any number of threads may evaluate it. */
+ * Memory: an expr owns its tree and its strings; a string value that it returns is borrowed from it
+ * or from the slots. Threads: after expr_bind an expr is read-only: any number of threads may
+ * evaluate it. */
 #ifndef WAVETUNE_COMMON_SPACE_EXPR_H
 #define WAVETUNE_COMMON_SPACE_EXPR_H
 
@@ -25,7 +27,8 @@
 
 struct expr;
 
-/* Whether an expression can read a value of this name as it stands: an ASCII identifier that is no word of the language. */
+/* Whether an expression can read a value of this name as it stands: an ASCII identifier that is no
+ * word of the language. */
 bool expr_can_name(const char *name);
 
 must_check bool expr_parse(const char *text, struct expr **ret_expr, struct error *error);
@@ -33,37 +36,43 @@ void expr_free(struct expr *expr);
 DEFINE_CLEANUP(struct expr *, cleanup_expr_free, expr_free)
 #define cleanup_expr __attribute__((cleanup(cleanup_expr_free)))
 
-/* Resolves every name of the expression to its index in `names` (at most 256); an unknown one is an error with its
- * column and the nearest known name. Of equal names the later counts. May be called again with other names, after a
- * refusal too. The names are not kept. */
-must_check bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, struct error *error);
+/* Resolves every name of the expression to its index in `names` (at most 256); an unknown one is an
+ * error with its column and the nearest known name. Of equal names the later counts. May be called
+ * again with other names, after a refusal too. The names are not kept. */
+must_check bool expr_bind(struct expr *expr, const char *const *names, size_t n_names,
+                          struct error *error);
 
-/* After expr_bind: whether the expression reads slots[index], and the largest index it reads (-1: none). */
+/* After expr_bind: whether the expression reads slots[index], and the largest index it reads (-1:
+ * none). */
 bool expr_reads(const struct expr *expr, size_t index);
 int expr_last_slot(const struct expr *expr);
 
-/* Evaluates with slots[i] the value of names[i]. Slots that the expression does not read may be uninitialised. */
-must_check bool expr_eval(const struct expr *expr, const struct value *slots, struct value *ret, struct error *error);
+/* Evaluates with slots[i] the value of names[i]. Slots that the expression does not read may be
+ * uninitialised. */
+must_check bool expr_eval(const struct expr *expr, const struct value *slots, struct value *ret,
+                          struct error *error);
 
 /* Python's truth of a value: None, False, 0 and '' are false. */
 bool value_is_true(struct value value);
 
 /* Evaluates and demands an integer (bool refused) in [min, max]. */
-must_check bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min, int64_t max,
-                              int64_t *ret, struct error *error);
+must_check bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min,
+                              int64_t max, int64_t *ret, struct error *error);
 
-/* A list of names and values that expressions are bound to and evaluated in: key members, config parameters, facts of
- * the device. Names and strings are borrowed from whoever adds them. A name added twice keeps the later value. */
+/* A list of names and values that expressions are bound to and evaluated in: key members, config
+ * parameters, facts of the device. Names and strings are borrowed from whoever adds them. A name
+ * added twice keeps the later value. */
 struct scope {
   size_t n;
   const char *names[256];
   struct value values[256];
 };
-must_check bool scope_add(struct scope *scope, const char *name, struct value value, struct error *error);
+must_check bool scope_add(struct scope *scope, const char *name, struct value value,
+                          struct error *error);
 
-/* Parse, bind, evaluate, free, in one: for what is evaluated once. A string result is owned by the caller's scope only
- * if it came from there, so this one returns integers. */
-must_check bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min, int64_t max, int64_t *ret,
-                                  struct error *error);
+/* Parse, bind, evaluate, free, in one: for what is evaluated once. A string result is owned by the
+ * caller's scope only if it came from there, so this one returns integers. */
+must_check bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min,
+                                  int64_t max, int64_t *ret, struct error *error);
 
 #endif

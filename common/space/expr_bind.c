@@ -4,7 +4,8 @@
 #include "common/base/names.h"
 #include "common/space/expr_code.h"
 
-_Static_assert(8 * sizeof(((struct expr *)0)->reads) == ARRAY_LENGTH(((struct scope *)0)->names), "one bit a slot");
+_Static_assert(8 * sizeof(((struct expr *)0)->reads) == ARRAY_LENGTH(((struct scope *)0)->names),
+               "one bit a slot");
 
 /* The index of the last of equal names, -1 when there is none. */
 static int slot_find(const char *name, const char *const *names, size_t n_names) {
@@ -14,8 +15,8 @@ static int slot_find(const char *name, const char *const *names, size_t n_names)
   return -1;
 }
 
-static bool name_is_unknown(unsigned column, const char *name, const char *const *names, size_t n_names,
-                            struct error *error) {
+static bool name_is_unknown(unsigned column, const char *name, const char *const *names,
+                            size_t n_names, struct error *error) {
   char text[NAME_TEXT_SIZE];
   EXPR_ERROR(error, column, "unknown name \"%s\"", name_cut(name, strlen(name), text));
   error_suggest(error, name, names, n_names);
@@ -69,8 +70,8 @@ bool scope_add(struct scope *scope, const char *name, struct value value, struct
   return true;
 }
 
-bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min, int64_t max, int64_t *ret,
-                       struct error *error) {
+bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min, int64_t max,
+                       int64_t *ret, struct error *error) {
   cleanup_expr struct expr *expr = NULL;
   return expr_parse(text, &expr, error) && expr_bind(expr, scope->names, scope->n, error) &&
          expr_eval_int(expr, scope->values, min, max, ret, error);

@@ -1,16 +1,16 @@
-/* What an expression is compiled to, shared by expr_lex.c, expr_parse.c, expr_bind.c and expr_eval.c and by nobody
- * else.
+/* What an expression is compiled to, shared by expr_lex.c, expr_parse.c, expr_bind.c and
+ * expr_eval.c and by nobody else.
  *
- * An expression becomes a flat list of instructions for a small stack machine: evaluation neither recurses nor
- * allocates. Jumps are forward and relative, so that a finished block can be moved (`x if c else y` is evaluated in
- * another order than it is written). */
+ * An expression becomes a flat list of instructions for a small stack machine: evaluation neither
+ * recurses nor allocates. Jumps are forward and relative, so that a finished block can be moved (`x
+ * if c else y` is evaluated in another order than it is written). */
 #ifndef WAVETUNE_COMMON_SPACE_EXPR_CODE_H
 #define WAVETUNE_COMMON_SPACE_EXPR_CODE_H
 
 #include "common/space/expr.h"
 
-/* A level of nesting keeps at most five operands waiting (comparison, sum, product, base of a power, and while it is
- * parsed the value that a condition chooses). */
+/* A level of nesting keeps at most five operands waiting (comparison, sum, product, base of a
+ * power, and while it is parsed the value that a condition chooses). */
 #define EXPR_STACK_MAX (5 * EXPR_DEPTH_MAX + 8)
 
 enum op {
@@ -29,7 +29,8 @@ enum op {
   OP_FLOOR_DIVIDE,
   OP_MODULO,
   OP_POWER,
-  /* a b → bool. With an operand it is a link of a chain: a false one leaves False and jumps, a true one leaves b. */
+  /* a b → bool. With an operand it is a link of a chain: a false one leaves False and jumps, a true
+     one leaves b. */
   OP_EQUAL,
   OP_NOT_EQUAL,
   OP_LESS,
@@ -124,7 +125,8 @@ struct lexer {
 must_check bool lexer_next(struct lexer *lexer, struct token *ret_token, struct error *error);
 
 /* Sets "column N: …" and returns false. */
-#define EXPR_ERROR(error, column, ...) expr_error_column((error_set((error), __VA_ARGS__), (error)), (column))
+#define EXPR_ERROR(error, column, ...)                                                             \
+  expr_error_column((error_set((error), __VA_ARGS__), (error)), (column))
 static inline bool expr_error_column(struct error *error, unsigned column) {
   error_prefix(error, "column %u: ", column);
   return false;

@@ -1,5 +1,6 @@
-/* Evaluation of a bound expression: Python's semantics over 64-bit integers, where what would overflow or become a
- * float is an error. Neither allocates nor recurses. Threads: any number may evaluate one expression. */
+/* Evaluation of a bound expression: Python's semantics over 64-bit integers, where what would
+ * overflow or become a float is an error. Neither allocates nor recurses. Threads: any number may
+ * evaluate one expression. */
 #include "common/base/names.h"
 #include "common/space/expr_code.h"
 
@@ -24,8 +25,12 @@ bool value_is_true(struct value value) {
   die("value_is_true: type %d", (int)value.type);
 }
 
-static inline bool is_number(struct value value) { return value.type == VALUE_INT || value.type == VALUE_BOOL; }
-static inline int64_t number(struct value value) { return value.type == VALUE_BOOL ? value.boolean : value.integer; }
+static inline bool is_number(struct value value) {
+  return value.type == VALUE_INT || value.type == VALUE_BOOL;
+}
+static inline int64_t number(struct value value) {
+  return value.type == VALUE_BOOL ? value.boolean : value.integer;
+}
 
 /* Python's ==: bools are integers, other types never equal each other. */
 static bool equals(struct value a, struct value b) {
@@ -77,17 +82,22 @@ static const char *op_text(enum op op) {
 
 static bool overflow(const struct instruction *at, int64_t a, int64_t b, struct error *error) {
   bool is_call = at->op == OP_CEIL_DIVIDE;
-  return EXPR_ERROR(error, at->column, "%s%lld%s%s%s%lld%s does not fit in 64 bits", is_call ? "ceil_div(" : "",
-                    (long long)a, is_call ? ", " : " ", is_call ? "" : op_text(at->op), is_call ? "" : " ",
-                    (long long)b, is_call ? ")" : "");
+  return EXPR_ERROR(error, at->column, "%s%lld%s%s%s%lld%s does not fit in 64 bits",
+                    is_call ? "ceil_div(" : "", (long long)a, is_call ? ", " : " ",
+                    is_call ? "" : op_text(at->op), is_call ? "" : " ", (long long)b,
+                    is_call ? ")" : "");
 }
 
-static bool order_refused(const struct instruction *at, struct value a, struct value b, struct error *error) {
-  return EXPR_ERROR(error, at->column, "%s cannot order %s and %s", op_text(at->op), type_name(a), type_name(b));
+static bool order_refused(const struct instruction *at, struct value a, struct value b,
+                          struct error *error) {
+  return EXPR_ERROR(error, at->column, "%s cannot order %s and %s", op_text(at->op), type_name(a),
+                    type_name(b));
 }
 
-/* Less than, equal, greater than as -1, 0, 1. Numbers order with numbers and strings with strings. */
-static inline bool order(const struct instruction *at, struct value a, struct value b, int *ret, struct error *error) {
+/* Less than, equal, greater than as -1, 0, 1. Numbers order with numbers and strings with
+ * strings. */
+static inline bool order(const struct instruction *at, struct value a, struct value b, int *ret,
+                         struct error *error) {
   if (is_number(a) && is_number(b)) {
     int64_t x = number(a), y = number(b);
     *ret = (x > y) - (x < y);
@@ -101,7 +111,8 @@ static inline bool order(const struct instruction *at, struct value a, struct va
   return order_refused(at, a, b, error);
 }
 
-static bool compare(const struct instruction *at, struct value a, struct value b, bool *ret, struct error *error) {
+static bool compare(const struct instruction *at, struct value a, struct value b, bool *ret,
+                    struct error *error) {
   int sign = 0;
   switch (at->op) {
   case OP_EQUAL:
@@ -113,10 +124,12 @@ static bool compare(const struct instruction *at, struct value a, struct value b
   case OP_CONTAINED:
   case OP_NOT_CONTAINED:
     if (b.type != VALUE_STRING)
-      return EXPR_ERROR(error, at->column, "the right side of in must be a tuple, a list or a string, not %s",
+      return EXPR_ERROR(error, at->column,
+                        "the right side of in must be a tuple, a list or a string, not %s",
                         type_name(b));
     if (a.type != VALUE_STRING)
-      return EXPR_ERROR(error, at->column, "only a string can be in a string, not %s", type_name(a));
+      return EXPR_ERROR(error, at->column, "only a string can be in a string, not %s",
+                        type_name(a));
     *ret = (strstr(b.string, a.string) != NULL) == (at->op == OP_CONTAINED);
     return true;
   default:
@@ -131,7 +144,8 @@ static bool compare(const struct instruction *at, struct value a, struct value b
   return true;
 }
 
-static bool floor_divide(const struct instruction *at, int64_t a, int64_t b, int64_t *ret, struct error *error) {
+static bool floor_divide(const struct instruction *at, int64_t a, int64_t b, int64_t *ret,
+                         struct error *error) {
   if (b == 0)
     return EXPR_ERROR(error, at->column, "%s by zero", at->op == OP_MODULO ? "modulo" : "division");
   if (b == -1) { /* the processor traps on INT64_MIN / -1 and on its remainder */
@@ -150,10 +164,11 @@ static bool floor_divide(const struct instruction *at, int64_t a, int64_t b, int
   return true;
 }
 
-static bool power(const struct instruction *at, int64_t base, int64_t exponent, int64_t *ret, struct error *error) {
+static bool power(const struct instruction *at, int64_t base, int64_t exponent, int64_t *ret,
+                  struct error *error) {
   if (exponent < 0)
-    return EXPR_ERROR(error, at->column, "%lld ** %lld would be a float: the exponent is negative", (long long)base,
-                      (long long)exponent);
+    return EXPR_ERROR(error, at->column, "%lld ** %lld would be a float: the exponent is negative",
+                      (long long)base, (long long)exponent);
   int64_t result = 1, square = base;
   for (int64_t left = exponent;;) {
     if (left & 1 && __builtin_mul_overflow(result, square, &result))
@@ -171,8 +186,8 @@ static bool power(const struct instruction *at, int64_t base, int64_t exponent, 
 static bool arithmetic(const struct instruction *at, struct value a, struct value b, int64_t *ret,
                        struct error *error) {
   if (!is_number(a) || !is_number(b))
-    return EXPR_ERROR(error, at->column, "%s takes integers, not %s and %s", op_text(at->op), type_name(a),
-                      type_name(b));
+    return EXPR_ERROR(error, at->column, "%s takes integers, not %s and %s", op_text(at->op),
+                      type_name(a), type_name(b));
   int64_t x = number(a), y = number(b);
   bool overflows;
   switch (at->op) {
@@ -195,19 +210,22 @@ static bool arithmetic(const struct instruction *at, struct value a, struct valu
 
 static bool unary(const struct instruction *at, struct value a, int64_t *ret, struct error *error) {
   if (!is_number(a))
-    return EXPR_ERROR(error, at->column, "%s takes an integer, not %s", op_text(at->op), type_name(a));
+    return EXPR_ERROR(error, at->column, "%s takes an integer, not %s", op_text(at->op),
+                      type_name(a));
   int64_t x = number(a);
   switch (at->op) {
   case OP_NEGATE:
   case OP_ABSOLUTE:
     if (x == INT64_MIN)
-      return EXPR_ERROR(error, at->column, "%s of %lld does not fit in 64 bits", op_text(at->op), (long long)x);
+      return EXPR_ERROR(error, at->column, "%s of %lld does not fit in 64 bits", op_text(at->op),
+                        (long long)x);
     *ret = at->op == OP_NEGATE || x < 0 ? -x : x;
     return true;
   case OP_NEXT_POWER:
   case OP_LOG2:
     if (x < 1)
-      return EXPR_ERROR(error, at->column, "%s(%lld): the argument must be at least 1", op_text(at->op), (long long)x);
+      return EXPR_ERROR(error, at->column, "%s(%lld): the argument must be at least 1",
+                        op_text(at->op), (long long)x);
     if (at->op == OP_LOG2) {
       *ret = 63 - __builtin_clzll((unsigned long long)x);
       return true;
@@ -228,7 +246,8 @@ static bool float_refused(const struct instruction *at, const char *name, struct
                     name_cut(name, strlen(name), text));
 }
 
-bool expr_eval(const struct expr *expr, const struct value *slots, struct value *ret, struct error *error) {
+bool expr_eval(const struct expr *expr, const struct value *slots, struct value *ret,
+               struct error *error) {
   ALWAYS(expr->is_bound);
   struct value stack[EXPR_STACK_MAX];
   struct value *top = stack; /* the first free one */
@@ -335,16 +354,16 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
   return true;
 }
 
-bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min, int64_t max, int64_t *ret,
-                   struct error *error) {
+bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min, int64_t max,
+                   int64_t *ret, struct error *error) {
   struct value value;
   if (!expr_eval(expr, slots, &value, error))
     return false;
   if (value.type != VALUE_INT)
     return error_set(error, "the expression gives %s; it must give an integer", type_name(value));
   if (value.integer < min || value.integer > max)
-    return error_set(error, "the expression gives %lld; it must give %lld to %lld", (long long)value.integer,
-                     (long long)min, (long long)max);
+    return error_set(error, "the expression gives %lld; it must give %lld to %lld",
+                     (long long)value.integer, (long long)min, (long long)max);
   *ret = value.integer;
   return true;
 }

@@ -1,4 +1,5 @@
-/* Tokens of the expression language. Memory: string literals are handed to the expr. Threads: one to a lexer. */
+/* Tokens of the expression language. Memory: string literals are handed to the expr. Threads: one
+ * to a lexer. */
 #include <ctype.h>
 
 #include "common/base/names.h"
@@ -8,8 +9,9 @@ static const struct {
   const char *text;
   enum token_kind kind;
 } words[] = {
-    {"and", TOKEN_AND},   {"or", TOKEN_OR},     {"not", TOKEN_NOT},     {"in", TOKEN_IN},     {"if", TOKEN_IF},
-    {"else", TOKEN_ELSE}, {"True", TOKEN_TRUE}, {"False", TOKEN_FALSE}, {"None", TOKEN_NONE}, {"lambda", TOKEN_LAMBDA},
+    {"and", TOKEN_AND},   {"or", TOKEN_OR},         {"not", TOKEN_NOT},   {"in", TOKEN_IN},
+    {"if", TOKEN_IF},     {"else", TOKEN_ELSE},     {"True", TOKEN_TRUE}, {"False", TOKEN_FALSE},
+    {"None", TOKEN_NONE}, {"lambda", TOKEN_LAMBDA},
 };
 
 /* Longer ones before their beginnings. */
@@ -17,14 +19,18 @@ static const struct {
   const char *text;
   enum token_kind kind;
 } marks[] = {
-    {"==", TOKEN_EQUAL}, {"!=", TOKEN_NOT_EQUAL},    {"<=", TOKEN_LESS_EQUAL}, {">=", TOKEN_GREATER_EQUAL},
-    {"**", TOKEN_POWER}, {"//", TOKEN_FLOOR_DIVIDE}, {"<", TOKEN_LESS},        {">", TOKEN_GREATER},
-    {"+", TOKEN_PLUS},   {"-", TOKEN_MINUS},         {"*", TOKEN_TIMES},       {"%", TOKEN_MODULO},
-    {"(", TOKEN_OPEN},   {")", TOKEN_CLOSE},         {"[", TOKEN_OPEN_LIST},   {"]", TOKEN_CLOSE_LIST},
-    {",", TOKEN_COMMA},  {".", TOKEN_DOT},           {":", TOKEN_COLON},
+    {"==", TOKEN_EQUAL},         {"!=", TOKEN_NOT_EQUAL}, {"<=", TOKEN_LESS_EQUAL},
+    {">=", TOKEN_GREATER_EQUAL}, {"**", TOKEN_POWER},     {"//", TOKEN_FLOOR_DIVIDE},
+    {"<", TOKEN_LESS},           {">", TOKEN_GREATER},    {"+", TOKEN_PLUS},
+    {"-", TOKEN_MINUS},          {"*", TOKEN_TIMES},      {"%", TOKEN_MODULO},
+    {"(", TOKEN_OPEN},           {")", TOKEN_CLOSE},      {"[", TOKEN_OPEN_LIST},
+    {"]", TOKEN_CLOSE_LIST},     {",", TOKEN_COMMA},      {".", TOKEN_DOT},
+    {":", TOKEN_COLON},
 };
 
-static bool starts_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+static bool starts_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool continues_name(char c) { return starts_name(c) || is_digit(c); }
 
@@ -51,11 +57,14 @@ static void advance(struct lexer *lexer, size_t bytes) {
 }
 
 static int digit_value(char c, unsigned base) {
-  int value = is_digit(c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
+  int value = is_digit(c)                  ? c - '0'
+              : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
+                                           : -1;
   return value < (int)base ? value : -1;
 }
 
-/* Python's integer literals: decimal without leading zeros, or 0x; one underscore between digits. */
+/* Python's integer literals: decimal without leading zeros, or 0x; one underscore between
+ * digits. */
 static bool integer_read(struct lexer *lexer, struct token *token, struct error *error) {
   const char *c = lexer->at;
   unsigned base = 10;
@@ -67,7 +76,9 @@ static bool integer_read(struct lexer *lexer, struct token *token, struct error 
   const char *digits = c;
   uint64_t magnitude = 0;
   bool overflows = false, nonzero = false;
-  for (; digit_value(*c, base) >= 0 || (*c == '_' && c > digits && c[-1] != '_' && digit_value(c[1], base) >= 0); c++) {
+  for (; digit_value(*c, base) >= 0 ||
+         (*c == '_' && c > digits && c[-1] != '_' && digit_value(c[1], base) >= 0);
+       c++) {
     if (*c == '_')
       continue;
     nonzero |= *c != '0';
@@ -76,9 +87,11 @@ static bool integer_read(struct lexer *lexer, struct token *token, struct error 
       overflows = true;
   }
   if (*c == '.' || (base == 10 && (*c == 'e' || *c == 'E')))
-    return EXPR_ERROR(error, token->column, "expressions have no floats; write integers, and // for division");
+    return EXPR_ERROR(error, token->column,
+                      "expressions have no floats; write integers, and // for division");
   if (c == digits || continues_name(*c))
-    return EXPR_ERROR(error, token->column, "not an integer: write decimal or 0x digits, with single _ between them");
+    return EXPR_ERROR(error, token->column,
+                      "not an integer: write decimal or 0x digits, with single _ between them");
   if (base == 10 && *digits == '0' && nonzero)
     return EXPR_ERROR(error, token->column, "a decimal integer has no leading zeros");
   if (overflows || magnitude > (uint64_t)INT64_MAX + 1)
@@ -118,11 +131,13 @@ static bool mark_read(const struct lexer *lexer, struct token *token, struct err
   case '|':
   case '^':
   case '~':
-    return EXPR_ERROR(error, token->column, "'%c' is no operator here; use and, or, not", *lexer->at);
+    return EXPR_ERROR(error, token->column, "'%c' is no operator here; use and, or, not",
+                      *lexer->at);
   default:
     if (isprint((unsigned char)*lexer->at))
       return EXPR_ERROR(error, token->column, "unexpected character '%c'", *lexer->at);
-    return EXPR_ERROR(error, token->column, "unexpected byte 0x%02x outside of a string", (unsigned char)*lexer->at);
+    return EXPR_ERROR(error, token->column, "unexpected byte 0x%02x outside of a string",
+                      (unsigned char)*lexer->at);
   }
 }
 

@@ -1,4 +1,5 @@
-/* From the text of an expression to its code: recursive descent, one function for each level of precedence.
+/* From the text of an expression to its code: recursive descent, one function for each level of
+ * precedence.
  *
  * Each parse_ function emits the code that leaves one value on the stack.
  * Memory: what is parsed is owned by the expr. Threads: any, one to an expr. */
@@ -20,7 +21,9 @@ struct parser {
 static bool parse_expression(struct parser *parser);
 static bool parse_unary(struct parser *parser);
 
-static bool next(struct parser *parser) { return lexer_next(&parser->lexer, &parser->token, parser->error); }
+static bool next(struct parser *parser) {
+  return lexer_next(&parser->lexer, &parser->token, parser->error);
+}
 
 /* "')'" or "the end": what stands at the token, for messages. */
 static char *token_text(const struct token *token, char text[NAME_TEXT_SIZE]) {
@@ -65,15 +68,16 @@ static void land_here(struct parser *parser, size_t index) {
 
 static bool enter(struct parser *parser) {
   if (++parser->depth > EXPR_DEPTH_MAX)
-    return EXPR_ERROR(parser->error, parser->token.column, "the expression nests deeper than %d levels",
-                      EXPR_DEPTH_MAX);
+    return EXPR_ERROR(parser->error, parser->token.column,
+                      "the expression nests deeper than %d levels", EXPR_DEPTH_MAX);
   return true;
 }
 
 static void emit_load(struct parser *parser, unsigned column, const char *name, size_t length) {
   struct expr *expr = parser->expr;
   size_t i = 0;
-  while (i < expr->n_names && (strncmp(expr->names[i], name, length) != 0 || expr->names[i][length] != '\0'))
+  while (i < expr->n_names &&
+         (strncmp(expr->names[i], name, length) != 0 || expr->names[i][length] != '\0'))
     i++;
   if (i == expr->n_names) {
     GROW(expr->names, expr->n_names, expr->names_capacity);
@@ -88,11 +92,16 @@ static const struct function {
   enum op op;
   size_t min, max; /* arguments */
 } functions[] = {
-    {"min", OP_MINIMUM, 1, ARGUMENTS_MAX}, {"max", OP_MAXIMUM, 1, ARGUMENTS_MAX}, {"abs", OP_ABSOLUTE, 1, 1},
-    {"ceil_div", OP_CEIL_DIVIDE, 2, 2},    {"next_pow2", OP_NEXT_POWER, 1, 1},    {"log2", OP_LOG2, 1, 1},
+    {"min", OP_MINIMUM, 1, ARGUMENTS_MAX},
+    {"max", OP_MAXIMUM, 1, ARGUMENTS_MAX},
+    {"abs", OP_ABSOLUTE, 1, 1},
+    {"ceil_div", OP_CEIL_DIVIDE, 2, 2},
+    {"next_pow2", OP_NEXT_POWER, 1, 1},
+    {"log2", OP_LOG2, 1, 1},
 };
 
-static bool function_find(struct parser *parser, const struct token *name, const struct function **ret) {
+static bool function_find(struct parser *parser, const struct token *name,
+                          const struct function **ret) {
   const char *known[ARRAY_LENGTH(functions)];
   for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
     known[i] = functions[i].name;
@@ -108,7 +117,8 @@ static bool function_find(struct parser *parser, const struct token *name, const
   return false;
 }
 
-/* NAME ( expression, … ): the opening bracket is the next token. min and max fold their arguments from the left. */
+/* NAME ( expression, … ): the opening bracket is the next token. min and max fold their arguments
+ * from the left. */
 static bool parse_call(struct parser *parser, const struct token *name) {
   const struct function *function;
   if (!function_find(parser, name, &function) || !next(parser))
@@ -117,8 +127,8 @@ static bool parse_call(struct parser *parser, const struct token *name) {
   size_t n = 0;
   while (parser->token.kind != TOKEN_CLOSE) {
     if (n == function->max)
-      return EXPR_ERROR(parser->error, parser->token.column, "%s takes at most %zu argument%s", function->name,
-                        function->max, function->max == 1 ? "" : "s");
+      return EXPR_ERROR(parser->error, parser->token.column, "%s takes at most %zu argument%s",
+                        function->name, function->max, function->max == 1 ? "" : "s");
     if (!parse_expression(parser))
       return false;
     n++;
@@ -130,15 +140,17 @@ static bool parse_call(struct parser *parser, const struct token *name) {
       return false;
   }
   if (n < function->min)
-    return EXPR_ERROR(parser->error, parser->token.column, "%s takes %s%zu argument%s, found %zu", function->name,
-                      folds ? "at least " : "", function->min, function->min == 1 ? "" : "s", n);
+    return EXPR_ERROR(parser->error, parser->token.column, "%s takes %s%zu argument%s, found %zu",
+                      function->name, folds ? "at least " : "", function->min,
+                      function->min == 1 ? "" : "s", n);
   if (!folds)
     emit(parser, function->op, name->column, function->min == 2 ? -1 : 0);
   return next(parser);
 }
 
 /* 'NAME' and the closing bracket: what is read of the lambda's argument. */
-static bool parse_member_text(struct parser *parser, enum token_kind close, const char *close_text) {
+static bool parse_member_text(struct parser *parser, enum token_kind close,
+                              const char *close_text) {
   struct token member = parser->token;
   if (member.kind != TOKEN_STRING)
     return expected(parser, "the name of a parameter in quotes");
@@ -173,9 +185,10 @@ static bool parse_argument_member(struct parser *parser) {
     if (token_is(&member, "get") && parser->token.kind == TOKEN_OPEN)
       return parse_lookup(parser);
     if (is_kwargs)
-      return EXPR_ERROR(parser->error, member.column, "kwargs is read as kwargs['X'] or kwargs.get('X')");
-    is_kwargs =
-        token_is(&member, "kwargs") && (parser->token.kind == TOKEN_OPEN_LIST || parser->token.kind == TOKEN_DOT);
+      return EXPR_ERROR(parser->error, member.column,
+                        "kwargs is read as kwargs['X'] or kwargs.get('X')");
+    is_kwargs = token_is(&member, "kwargs") &&
+                (parser->token.kind == TOKEN_OPEN_LIST || parser->token.kind == TOKEN_DOT);
     if (!is_kwargs) {
       emit_load(parser, member.column, member.start, member.length);
       return true;
@@ -193,7 +206,8 @@ static bool parse_name(struct parser *parser) {
   if (parser->token.kind == TOKEN_OPEN)
     return parse_call(parser, &name);
   if (parser->token.kind == TOKEN_DOT || parser->token.kind == TOKEN_OPEN_LIST)
-    return EXPR_ERROR(parser->error, parser->token.column, "only the argument of a lambda has members");
+    return EXPR_ERROR(parser->error, parser->token.column,
+                      "only the argument of a lambda has members");
   emit_load(parser, name.column, name.start, name.length);
   return true;
 }
@@ -262,7 +276,8 @@ static bool parse_unary(struct parser *parser) {
     return false;
   struct token operand = parser->token;
   if (sign.kind == TOKEN_MINUS && operand.kind == TOKEN_INTEGER && operand.magnitude > INT64_MAX) {
-    /* -2**63 written out is the one value whose positive does not fit; under a power it would have to. */
+    /* -2**63 written out is the one value whose positive does not fit; under a power it would have
+     * to. */
     if (!next(parser))
       return false;
     if (parser->token.kind == TOKEN_POWER)
@@ -347,7 +362,8 @@ static bool comparison_read(struct parser *parser, bool *ret_found, enum op *ret
 }
 
 /* Elements up to `close`; the first one when `n` is 1 has been evaluated and waits on the stack. */
-static bool parse_elements(struct parser *parser, enum token_kind close, enum op op, unsigned column, size_t n) {
+static bool parse_elements(struct parser *parser, enum token_kind close, enum op op,
+                           unsigned column, size_t n) {
   if (n)
     emit(parser, OP_IN_ELEMENT, column, -1);
   while (parser->token.kind != close) {
@@ -363,9 +379,10 @@ static bool parse_elements(struct parser *parser, enum token_kind close, enum op
   return next(parser);
 }
 
-/* The right side of in: a list, a tuple, or a value that must be a string. No arithmetic makes a string, so what stands
- * in brackets is the whole of it. */
-static bool parse_container(struct parser *parser, enum op op, unsigned column, bool *ret_is_tuple) {
+/* The right side of in: a list, a tuple, or a value that must be a string. No arithmetic makes a
+ * string, so what stands in brackets is the whole of it. */
+static bool parse_container(struct parser *parser, enum op op, unsigned column,
+                            bool *ret_is_tuple) {
   enum token_kind open = parser->token.kind;
   *ret_is_tuple = open == TOKEN_OPEN_LIST;
   if (open == TOKEN_OPEN_LIST) {
@@ -404,13 +421,15 @@ static bool parse_comparison(struct parser *parser) {
   bool found;
   if (!comparison_read(parser, &found, &op))
     return false;
-  /* Until the end of the chain is known, each link holds the index of the one before it, plus one. */
+  /* Until the end of the chain is known, each link holds the index of the one before it, plus
+   * one. */
   size_t last_link = 0;
   while (found) {
     bool is_tuple = false;
     unsigned right = parser->token.column;
-    if (op == OP_CONTAINED || op == OP_NOT_CONTAINED ? !parse_container(parser, op, column, &is_tuple)
-                                                     : !parse_sum(parser))
+    if (op == OP_CONTAINED || op == OP_NOT_CONTAINED
+            ? !parse_container(parser, op, column, &is_tuple)
+            : !parse_sum(parser))
       return false;
     unsigned next_column = parser->token.column;
     enum op next_op;
@@ -525,7 +544,8 @@ bool expr_parse(const char *text, struct expr **ret_expr, struct error *error) {
   if (!as_utf8)
     return error_set(error, "the expression is not UTF-8");
   cleanup_expr struct expr *expr = xcalloc(1, sizeof *expr);
-  struct parser parser = {.lexer = {.at = text, .column = 1, .expr = expr}, .expr = expr, .error = error};
+  struct parser parser = {
+      .lexer = {.at = text, .column = 1, .expr = expr}, .expr = expr, .error = error};
   if (!next(&parser))
     return false;
   if (parser.token.kind == TOKEN_LAMBDA && !parse_lambda_head(&parser))

@@ -1,4 +1,5 @@
-/* Keys: from JSON and from the command line, and back. Memory: a key owns names and strings. Threads: any. */
+/* Keys: from JSON and from the command line, and back. Memory: a key owns names and strings.
+ * Threads: any. */
 #include "common/space/key.h"
 
 #include <errno.h>
@@ -30,14 +31,15 @@ static void key_make_room(struct key *key, size_t n) {
 
 static bool member_is_missing(const char *name, struct error *error) {
   char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
-  return error_at(error, json_pointer_member(pointer, sizeof pointer, "", name), "the key lacks its member \"%s\"",
-                  name_cut(name, strlen(name), text));
+  return error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
+                  "the key lacks its member \"%s\"", name_cut(name, strlen(name), text));
 }
 
-static bool member_is_unknown(const char *name, const char *const *names, size_t n_names, struct error *error) {
+static bool member_is_unknown(const char *name, const char *const *names, size_t n_names,
+                              struct error *error) {
   char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
-  error_at(error, json_pointer_member(pointer, sizeof pointer, "", name), "the key has no member \"%s\"",
-           name_cut(name, strlen(name), text));
+  error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
+           "the key has no member \"%s\"", name_cut(name, strlen(name), text));
   error_suggest(error, name, names, n_names);
   return false;
 }
@@ -53,7 +55,8 @@ static bool key_is_too_large(struct error *error) {
   return error_set(error, "the key has more than %d members", KEY_MEMBERS_MAX);
 }
 
-bool key_parse(const json_t *json, const char *const *names, size_t n_names, struct key *ret_key, struct error *error) {
+bool key_parse(const json_t *json, const char *const *names, size_t n_names, struct key *ret_key,
+               struct error *error) {
   if (!json_is_object(json))
     return error_set(error, "the key must be an object of names and values");
   const char *members[KEY_MEMBERS_MAX];
@@ -82,7 +85,8 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
       return member_is_missing(names[i], error);
     if (!value_from_json(member, &value, error)) {
       char pointer[JSON_POINTER_SIZE];
-      return error_pointer_prefix(error, json_pointer_member(pointer, sizeof pointer, "", names[i]));
+      return error_pointer_prefix(error,
+                                  json_pointer_member(pointer, sizeof pointer, "", names[i]));
     }
     if (value.type == VALUE_STRING)
       value.string = xstrdup(value.string);
@@ -98,8 +102,9 @@ static bool word_read(const char *text, struct value *ret) {
   const struct {
     const char *word;
     struct value value;
-  } words[] = {{"None", value_none()},     {"null", value_none()},       {"True", value_bool(true)},
-               {"true", value_bool(true)}, {"False", value_bool(false)}, {"false", value_bool(false)}};
+  } words[] = {{"None", value_none()},       {"null", value_none()},
+               {"True", value_bool(true)},   {"true", value_bool(true)},
+               {"False", value_bool(false)}, {"false", value_bool(false)}};
   for (size_t i = 0; i < ARRAY_LENGTH(words); i++) {
     if (strcmp(text, words[i].word) == 0) {
       *ret = words[i].value;
@@ -109,7 +114,8 @@ static bool word_read(const char *text, struct value *ret) {
   return false;
 }
 
-/* What a text without quotes means: a word, an int, a float, else a string (owned by the caller). */
+/* What a text without quotes means: a word, an int, a float, else a string (owned by the
+ * caller). */
 static bool value_read(const char *text, struct value *ret, struct error *error) {
   if (word_read(text, ret))
     return true;
@@ -118,7 +124,8 @@ static bool value_read(const char *text, struct value *ret, struct error *error)
   if (whole > 0 && digits[whole] == '\0') {
     errno = 0;
     *ret = value_int(strtoll(text, NULL, 10));
-    return errno == 0 || error_set(error, "%.40s does not fit in 64 bits; quote it to make it a string", text);
+    return errno == 0 ||
+           error_set(error, "%.40s does not fit in 64 bits; quote it to make it a string", text);
   }
   char *end;
   bool numeric = whole > 0 || (digits[0] == '.' && digits[1] >= '0' && digits[1] <= '9');
@@ -126,7 +133,8 @@ static bool value_read(const char *text, struct value *ret, struct error *error)
     double real = strtod(text, &end);
     if (*end == '\0') {
       *ret = value_float(real);
-      return isfinite(real) || error_set(error, "%.40s is too large for a float; quote it to make it a string", text);
+      return isfinite(real) ||
+             error_set(error, "%.40s is too large for a float; quote it to make it a string", text);
     }
   }
   *ret = value_string(xstrdup(text));
@@ -240,8 +248,9 @@ static char *member_value_format(struct value value) {
     size_t length = strlen(string);
     struct value read = value_none();
     struct error ignored;
-    quoted = length == 0 || strpbrk(string, ",'\"\\\n\r\t") || string[0] == ' ' || string[length - 1] == ' ' ||
-             !value_read(string, &read, &ignored) || read.type != VALUE_STRING;
+    quoted = length == 0 || strpbrk(string, ",'\"\\\n\r\t") || string[0] == ' ' ||
+             string[length - 1] == ' ' || !value_read(string, &read, &ignored) ||
+             read.type != VALUE_STRING;
     if (read.type == VALUE_STRING)
       free((char *)read.string);
   }

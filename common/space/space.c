@@ -1,5 +1,5 @@
-/* Spaces: from JSON, ordinals, identity. Memory: a space owns all it points at; its strings lie in its copy of the JSON.
- * Threads: read-only once parsed. */
+/* Spaces: from JSON, ordinals, identity. Memory: a space owns all it points at; its strings lie in
+ * its copy of the JSON. Threads: read-only once parsed. */
 #include "common/base/names.h"
 #include "common/space/space_code.h"
 
@@ -45,11 +45,13 @@ struct rows {
 static int rows_sort_compare(const void *a, const void *b, void *context) {
   const struct rows *rows = context;
   uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
-  int sign = rows_compare(rows->values + i * rows->width, rows->values + j * rows->width, rows->width);
+  int sign =
+      rows_compare(rows->values + i * rows->width, rows->values + j * rows->width, rows->width);
   return sign ? sign : (i > j) - (i < j);
 }
 
-/* The indices of n rows of `width` values, sorted; *ret_twice is the first row that repeats an earlier one, or n. */
+/* The indices of n rows of `width` values, sorted; *ret_twice is the first row that repeats an
+ * earlier one, or n. */
 static uint32_t *rows_order(const struct value *values, size_t n, size_t width, size_t *ret_twice) {
   struct rows rows = {values, width};
   uint32_t *order = xcalloc(n, sizeof *order);
@@ -58,13 +60,14 @@ static uint32_t *rows_order(const struct value *values, size_t n, size_t width, 
   qsort_r(order, n, sizeof *order, rows_sort_compare, &rows);
   *ret_twice = n;
   for (size_t i = 1; i < n; i++)
-    if (order[i] < *ret_twice && rows_compare(values + order[i - 1] * width, values + order[i] * width, width) == 0)
+    if (order[i] < *ret_twice &&
+        rows_compare(values + order[i - 1] * width, values + order[i] * width, width) == 0)
       *ret_twice = order[i];
   return order;
 }
 
-static bool row_find(const struct value *values, const uint32_t *order, size_t n, size_t width, const struct value *row,
-                     uint64_t *ret_index) {
+static bool row_find(const struct value *values, const uint32_t *order, size_t n, size_t width,
+                     const struct value *row, uint64_t *ret_index) {
   size_t low = 0, high = n;
   while (low < high) {
     size_t middle = low + (high - low) / 2;
@@ -81,11 +84,13 @@ static bool row_find(const struct value *values, const uint32_t *order, size_t n
   return false;
 }
 
-static bool space_value_from_json(const json_t *json, const char *pointer, struct value *ret, struct error *error) {
+static bool space_value_from_json(const json_t *json, const char *pointer, struct value *ret,
+                                  struct error *error) {
   if (!value_from_json(json, ret, error))
     return error_pointer_prefix(error, pointer);
   if (ret->type == VALUE_FLOAT)
-    return error_at(error, pointer, "a parameter has no float values; write an integer or a string");
+    return error_at(error, pointer,
+                    "a parameter has no float values; write an integer or a string");
   return true;
 }
 
@@ -93,11 +98,15 @@ static bool parameter_name_check(const char *name, struct error *error) {
   char shown[NAME_TEXT_SIZE];
   name_cut(name, strlen(name), shown);
   if (!expr_can_name(name))
-    return error_set(error, "\"%s\" cannot name a parameter: use letters, digits and _, and no word of expressions",
-                     shown);
+    return error_set(
+        error,
+        "\"%s\" cannot name a parameter: use letters, digits and _, and no word of expressions",
+        shown);
   for (size_t i = 0; i < SPACE_FACTS; i++)
     if (strcmp(name, space_fact_names[i]) == 0)
-      return error_set(error, "a parameter cannot be named \"%s\": conditions read the GPU's under that name", shown);
+      return error_set(
+          error, "a parameter cannot be named \"%s\": conditions read the GPU's under that name",
+          shown);
   return true;
 }
 
@@ -108,10 +117,12 @@ struct given_parameter {
 };
 static const struct field parameter_fields[] = {
     {"name", FIELD_TEXT, offsetof(struct given_parameter, name), .check = parameter_name_check},
-    {"values", FIELD_JSON, offsetof(struct given_parameter, values), FIELD_NOT_NULL | FIELD_ARRAY, .least = 1,
-     .most = SPACE_VALUES_MAX, .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"},
+    {"values", FIELD_JSON, offsetof(struct given_parameter, values), FIELD_NOT_NULL | FIELD_ARRAY,
+     .least = 1, .most = SPACE_VALUES_MAX,
+     .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"},
 };
-static const struct record parameter_record = RECORD(NULL, struct given_parameter, parameter_fields);
+static const struct record parameter_record =
+    RECORD(NULL, struct given_parameter, parameter_fields);
 
 struct given_role {
   char *parameter;
@@ -132,22 +143,25 @@ struct given {
 };
 #define SCHEMA_CONFIG "{\"$ref\": \"#/components/schemas/Config\"}"
 static const struct field given_fields[] = {
-    {"parameters", FIELD_MAP, offsetof(struct given, n_parameters), .least = 1, .most = SPACE_PARAMETERS_MAX,
-     .of = &parameter_record, .about = "each with its values; their order counts"},
-    {"configs", FIELD_JSON, offsetof(struct given, configs), FIELD_ARRAY, .least = 1, .most = SPACE_LIST_MAX,
-     .schema = SCHEMA_CONFIG, .about = "in place of parameters and conditions: all configs, of the same names"},
+    {"parameters", FIELD_MAP, offsetof(struct given, n_parameters), .least = 1,
+     .most = SPACE_PARAMETERS_MAX, .of = &parameter_record,
+     .about = "each with its values; their order counts"},
+    {"configs", FIELD_JSON, offsetof(struct given, configs), FIELD_ARRAY, .least = 1,
+     .most = SPACE_LIST_MAX, .schema = SCHEMA_CONFIG,
+     .about = "in place of parameters and conditions: all configs, of the same names"},
     {"roles", FIELD_MAP, offsetof(struct given, n_roles), .of = &role_record,
      .about = "of parameters; constexpr for others"},
     {"conditions", FIELD_TEXTS, offsetof(struct given, n_conditions), .most = SPACE_CONDITIONS_MAX,
      .about = "expressions that hold for every config that is measured"},
-    {"default", FIELD_JSON, offsetof(struct given, default_config), FIELD_OBJECT, .schema = SCHEMA_CONFIG},
+    {"default", FIELD_JSON, offsetof(struct given, default_config), FIELD_OBJECT,
+     .schema = SCHEMA_CONFIG},
 };
 const struct record space_json_record = RECORD("Space", struct given, given_fields);
 
 static void given_release(struct given *given) { record_release(&space_json_record, given); }
 
-static bool parameter_values_parse(struct parameter *parameter, const json_t *json, const char *pointer,
-                                   struct error *error) {
+static bool parameter_values_parse(struct parameter *parameter, const json_t *json,
+                                   const char *pointer, struct error *error) {
   size_t n = json_array_size(json);
   char at[JSON_POINTER_SIZE];
   parameter->values = xcalloc(n, sizeof *parameter->values);
@@ -159,7 +173,8 @@ static bool parameter_values_parse(struct parameter *parameter, const json_t *js
   size_t twice;
   parameter->values_order = rows_order(parameter->values, n, 1, &twice);
   if (twice < n)
-    return error_at(error, json_pointer_index(at, sizeof at, pointer, twice), "the value stands twice; take one out");
+    return error_at(error, json_pointer_index(at, sizeof at, pointer, twice),
+                    "the value stands twice; take one out");
   return true;
 }
 
@@ -173,9 +188,12 @@ static bool parameters_parse(struct space *space, const struct given *given, str
     parameter->name = xstrdup(from->name);
     if (!parameter_values_parse(parameter, from->values, pointer, error))
       return false;
-    if (__builtin_mul_overflow(space->raw_count, (uint64_t)parameter->n_values, &space->raw_count) ||
+    if (__builtin_mul_overflow(space->raw_count, (uint64_t)parameter->n_values,
+                               &space->raw_count) ||
         space->raw_count > INT64_MAX)
-      return error_at(error, pointer, "the raw product of the parameters exceeds 2**63 - 1 points; split the space");
+      return error_at(
+          error, pointer,
+          "the raw product of the parameters exceeds 2**63 - 1 points; split the space");
   }
   return true;
 }
@@ -196,15 +214,15 @@ static bool parameter_is_unknown(const struct space *space, const char *name, co
   for (size_t i = 0; i < space->n_parameters; i++)
     names[i] = space->parameters[i].name;
   char at[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
-  error_at(error, json_pointer_member(at, sizeof at, pointer, name), "the space has no parameter \"%s\"",
-           name_cut(name, strlen(name), shown));
+  error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+           "the space has no parameter \"%s\"", name_cut(name, strlen(name), shown));
   error_suggest(error, name, names, space->n_parameters);
   return false;
 }
 
 /* Reads {name: value}, whose members must be exactly the parameters, into a row. */
-static bool row_parse(const struct space *space, const json_t *json, const char *pointer, struct value *row,
-                      struct error *error) {
+static bool row_parse(const struct space *space, const json_t *json, const char *pointer,
+                      struct value *row, struct error *error) {
   if (!json_is_object(json))
     return error_at(error, pointer, "a config must be an object of parameters and values");
   const char *name;
@@ -214,7 +232,8 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
     size_t index;
     if (!parameter_find(space, name, &index))
       return parameter_is_unknown(space, name, pointer, error);
-    if (!space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name), &row[index], error))
+    if (!space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name),
+                               &row[index], error))
       return false;
   }
   for (size_t i = 0; i < space->n_parameters; i++)
@@ -230,21 +249,25 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   const char *name;
   json_t *member, *first = json_array_get(json, 0);
   if (json_object_size(first) > SPACE_PARAMETERS_MAX)
-    return error_at(error, "/configs/0", "the space has more than %d parameters", SPACE_PARAMETERS_MAX);
+    return error_at(error, "/configs/0", "the space has more than %d parameters",
+                    SPACE_PARAMETERS_MAX);
   json_object_foreach (first, name, member) {
     if (!parameter_name_check(name, error))
-      return error_pointer_prefix(error, json_pointer_member(pointer, sizeof pointer, "/configs/0", name));
+      return error_pointer_prefix(error,
+                                  json_pointer_member(pointer, sizeof pointer, "/configs/0", name));
     space->parameters[space->n_parameters++].name = xstrdup(name);
   }
   space->is_list = true;
   space->raw_count = n;
   space->list = xcalloc(n, space->n_parameters * sizeof *space->list);
   for (size_t i = 0; i < n; i++)
-    if (!row_parse(space, json_array_get(json, i), json_pointer_index(pointer, sizeof pointer, "/configs", i),
+    if (!row_parse(space, json_array_get(json, i),
+                   json_pointer_index(pointer, sizeof pointer, "/configs", i),
                    space->list + i * space->n_parameters, error))
       return false;
   if (space->n_parameters == 0)
-    return error_at(error, "/configs/0", "the configs have no parameters; a kernel without any has one of one value");
+    return error_at(error, "/configs/0",
+                    "the configs have no parameters; a kernel without any has one of one value");
   size_t twice;
   space->list_order = rows_order(space->list, n, space->n_parameters, &twice);
   if (twice < n)
@@ -259,7 +282,8 @@ static bool roles_parse(struct space *space, const struct given *given, struct e
     size_t index;
     if (!parameter_find(space, from->parameter, &index))
       return parameter_is_unknown(space, from->parameter, "/roles", error);
-    space->parameters[index].role = from->role == (enum role)ROLE_DEFINE ? ROLE_CONSTEXPR : from->role;
+    space->parameters[index].role =
+        from->role == (enum role)ROLE_DEFINE ? ROLE_CONSTEXPR : from->role;
   }
   return true;
 }
@@ -292,9 +316,10 @@ static json_t *values_to_json(const struct value *values, size_t n) {
   return json;
 }
 
-/* The canonical form: the order of parameters, values, configs and conditions counts; what is absent, empty or the
- * default is left out. {"parameters": [[name, [values]]] or "names": [name], "configs": [[values]],
- * "roles": {name: "option" or "env"}, "conditions": [text], "default": {name: value}} */
+/* The canonical form: the order of parameters, values, configs and conditions counts; what is
+ * absent, empty or the default is left out. {"parameters": [[name, [values]]] or "names": [name],
+ * "configs": [[values]], "roles": {name: "option" or "env"}, "conditions": [text], "default":
+ * {name: value}} */
 static struct digest identity(const struct space *space) {
   cleanup_json json_t *form = json_object();
   json_t *parameters = json_array(), *roles = json_object();
@@ -303,18 +328,20 @@ static struct digest identity(const struct space *space) {
     const struct parameter *parameter = &space->parameters[i];
     json_t *member = space->is_list
                          ? json_string(parameter->name)
-                         : json_pack("[s, o]", parameter->name, values_to_json(parameter->values, parameter->n_values));
+                         : json_pack("[s, o]", parameter->name,
+                                     values_to_json(parameter->values, parameter->n_values));
     ALWAYS(json_array_append_new(parameters, member) == 0);
     if (parameter->role != ROLE_CONSTEXPR)
-      ALWAYS(json_object_set_new(roles, parameter->name, json_string(role_names[parameter->role])) == 0);
+      ALWAYS(json_object_set_new(roles, parameter->name,
+                                 json_string(role_names[parameter->role])) == 0);
   }
   ALWAYS(json_object_set_new(form, space->is_list ? "names" : "parameters", parameters) == 0);
   if (space->is_list) {
     json_t *configs = json_array();
     ALWAYS(configs && json_object_set_new(form, "configs", configs) == 0);
     for (uint64_t i = 0; i < space->raw_count; i++)
-      ALWAYS(json_array_append_new(configs,
-                                   values_to_json(space->list + i * space->n_parameters, space->n_parameters)) == 0);
+      ALWAYS(json_array_append_new(configs, values_to_json(space->list + i * space->n_parameters,
+                                                           space->n_parameters)) == 0);
   }
   if (space->n_conditions > 0)
     ALWAYS(json_object_set(form, "conditions", json_object_get(space->json, "conditions")) == 0);
@@ -322,7 +349,8 @@ static struct digest identity(const struct space *space) {
     ALWAYS(json_object_set(form, "roles", roles) == 0);
   json_decref(roles);
   if (space->has_default)
-    ALWAYS(json_object_set_new(form, "default", space_config_to_json(space, space->default_ordinal)) == 0);
+    ALWAYS(json_object_set_new(form, "default",
+                               space_config_to_json(space, space->default_ordinal)) == 0);
   return json_digest(form);
 }
 
@@ -336,10 +364,12 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
     return error_set(error, "a space must have either \"parameters\" or \"configs\", %s",
                      given.parameters ? "not both" : "and it has neither");
   if (given.configs && given.conditions)
-    return error_at(error, "/conditions", "a list of configs has no conditions; leave the excluded ones out of it");
+    return error_at(error, "/conditions",
+                    "a list of configs has no conditions; leave the excluded ones out of it");
 
   space->parameters = xcalloc(SPACE_PARAMETERS_MAX, sizeof *space->parameters);
-  if (!(given.parameters ? parameters_parse(space, &given, error) : list_parse(space, given.configs, error)) ||
+  if (!(given.parameters ? parameters_parse(space, &given, error)
+                         : list_parse(space, given.configs, error)) ||
       !roles_parse(space, &given, error) || !conditions_parse(space, &given, error))
     return false;
   if (given.default_config) {
@@ -377,7 +407,8 @@ bool space_config(const struct space *space, uint64_t ordinal, struct value *val
   if (ordinal >= space->raw_count)
     return false;
   if (space->is_list) {
-    memcpy(values, space->list + ordinal * space->n_parameters, space->n_parameters * sizeof *values);
+    memcpy(values, space->list + ordinal * space->n_parameters,
+           space->n_parameters * sizeof *values);
     return true;
   }
   for (size_t i = space->n_parameters; i-- > 0;) {
@@ -390,12 +421,14 @@ bool space_config(const struct space *space, uint64_t ordinal, struct value *val
 
 bool space_ordinal(const struct space *space, const struct value *values, uint64_t *ret_ordinal) {
   if (space->is_list)
-    return row_find(space->list, space->list_order, (size_t)space->raw_count, space->n_parameters, values, ret_ordinal);
+    return row_find(space->list, space->list_order, (size_t)space->raw_count, space->n_parameters,
+                    values, ret_ordinal);
   uint64_t ordinal = 0;
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     uint64_t index;
-    if (!row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &values[i], &index))
+    if (!row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &values[i],
+                  &index))
       return false;
     ordinal = ordinal * parameter->n_values + index;
   }
@@ -424,7 +457,8 @@ char *space_config_format(const struct space *space, uint64_t ordinal) {
   return text;
 }
 
-bool space_config_from_json(const struct space *space, const json_t *json, uint64_t *ret_ordinal, struct error *error) {
+bool space_config_from_json(const struct space *space, const json_t *json, uint64_t *ret_ordinal,
+                            struct error *error) {
   struct value row[SPACE_PARAMETERS_MAX];
   if (!row_parse(space, json, "", row, error))
     return false;
@@ -435,18 +469,20 @@ bool space_config_from_json(const struct space *space, const json_t *json, uint6
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     uint64_t ignored;
-    if (row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &row[i], &ignored))
+    if (row_find(parameter->values, parameter->values_order, parameter->n_values, 1, &row[i],
+                 &ignored))
       continue;
     char pointer[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
     cleanup_free char *value = value_format(row[i], true);
     return error_at(error, json_pointer_member(pointer, sizeof pointer, "", parameter->name),
-                    "%s is not one of the %zu values of parameter \"%.64s\"", name_cut(value, strlen(value), shown),
-                    parameter->n_values, parameter->name);
+                    "%s is not one of the %zu values of parameter \"%.64s\"",
+                    name_cut(value, strlen(value), shown), parameter->n_values, parameter->name);
   }
   die("space_config_from_json: every value was found and the config was not");
 }
 
-bool space_scope_add(const struct space *space, uint64_t ordinal, struct scope *scope, struct error *error) {
+bool space_scope_add(const struct space *space, uint64_t ordinal, struct scope *scope,
+                     struct error *error) {
   struct value values[SPACE_PARAMETERS_MAX];
   ALWAYS(space_config(space, ordinal, values));
   for (size_t i = 0; i < space->n_parameters; i++)

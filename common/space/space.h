@@ -1,12 +1,15 @@
-/* Configuration spaces: parameters × conditions, or an explicit list of configs; ordinals; lazy enumeration.
+/* Configuration spaces: parameters × conditions, or an explicit list of configs; ordinals; lazy
+ * enumeration.
  *
- * A point's ordinal is its mixed-radix position in the raw product, parameters in order, the last one fastest; in a
- * list it is the index. Conditions do not move ordinals: a point they exclude keeps its number and is never launched.
- * JSON (design, section 5): {"parameters": {name: [values]}, "roles": {name: role}, "conditions": [text],
- * "default": {name: value}} or {"configs": [{name: value}], "roles", "default"}; every config of a list has the same
- * names. The order of "parameters" is meaningful, so a space is stored as text, never as jsonb.
+ * A point's ordinal is its mixed-radix position in the raw product, parameters in order, the last
+ * one fastest; in a list it is the index. Conditions do not move ordinals: a point they exclude
+ * keeps its number and is never launched. JSON (design, section 5): {"parameters": {name:
+ * [values]}, "roles": {name: role}, "conditions": [text], "default": {name: value}} or {"configs":
+ * [{name: value}], "roles", "default"}; every config of a list has the same names. The order of
+ * "parameters" is meaningful, so a space is stored as text, never as jsonb.
  *
- * Memory: a space owns everything it points at. Threads: read-only after space_parse; an iterator belongs to one. */
+ * Memory: a space owns everything it points at. Threads: read-only after space_parse; an iterator
+ * belongs to one. */
 #ifndef WAVETUNE_COMMON_SPACE_SPACE_H
 #define WAVETUNE_COMMON_SPACE_SPACE_H
 
@@ -18,8 +21,9 @@
 #define SPACE_CONDITIONS_MAX 256
 #define SPACE_LIST_MAX 100000 /* configs of an explicit list */
 
-/* How a parameter reaches the kernel: a compile-time constant ("constexpr"; "define" for hip and c, the same thing), a
- * compiler or launch option ("option": num_warps, …), or an environment variable of the compile ("env"). */
+/* How a parameter reaches the kernel: a compile-time constant ("constexpr"; "define" for hip and c,
+ * the same thing), a compiler or launch option ("option": num_warps, …), or an environment variable
+ * of the compile ("env"). */
 enum role { ROLE_CONSTEXPR, ROLE_OPTION, ROLE_ENV };
 
 struct parameter {
@@ -32,7 +36,8 @@ struct parameter {
 
 struct space {
   size_t n_parameters;
-  struct parameter *parameters; /* of a list: the distinct values are not collected, n_values is 0 */
+  struct parameter *parameters; /* of a list: the distinct values are not collected, n_values is
+                                   0 */
   bool is_list;
   uint64_t raw_count;   /* points of the raw product, or configs of the list; 1 to INT64_MAX */
   struct value *list;   /* is_list: raw_count × n_parameters, row by row; rows are distinct */
@@ -54,18 +59,23 @@ void space_free(struct space *space);
 DEFINE_CLEANUP(struct space *, cleanup_space_free, space_free)
 #define cleanup_space __attribute__((cleanup(cleanup_space_free)))
 
-/* Both ways in O(parameters × log values); false when the ordinal is outside or the values are no point of the space.
- * `values` has n_parameters elements; space_config's are borrowed from the space. Conditions are not looked at. */
+/* Both ways in O(parameters × log values); false when the ordinal is outside or the values are no
+ * point of the space. `values` has n_parameters elements; space_config's are borrowed from the
+ * space. Conditions are not looked at. */
 must_check bool space_config(const struct space *space, uint64_t ordinal, struct value *values);
-must_check bool space_ordinal(const struct space *space, const struct value *values, uint64_t *ret_ordinal);
+must_check bool space_ordinal(const struct space *space, const struct value *values,
+                              uint64_t *ret_ordinal);
 
 /* {"BLOCK": 64, …} in parameter order; aborts when the ordinal is outside. */
 must_check json_t *space_config_to_json(const struct space *space, uint64_t ordinal);
-must_check char *space_config_format(const struct space *space, uint64_t ordinal); /* "BLOCK=64 num_warps=4" */
-/* The inverse of space_config_to_json: members must be exactly the parameters, with values of the space. */
-must_check bool space_config_from_json(const struct space *space, const json_t *json, uint64_t *ret_ordinal,
-                                       struct error *error);
-must_check bool space_scope_add(const struct space *space, uint64_t ordinal, struct scope *scope, struct error *error);
+must_check char *space_config_format(const struct space *space,
+                                     uint64_t ordinal); /* "BLOCK=64 num_warps=4" */
+/* The inverse of space_config_to_json: members must be exactly the parameters, with values of the
+ * space. */
+must_check bool space_config_from_json(const struct space *space, const json_t *json,
+                                       uint64_t *ret_ordinal, struct error *error);
+must_check bool space_scope_add(const struct space *space, uint64_t ordinal, struct scope *scope,
+                                struct error *error);
 
 /* What conditions may read beside the parameters. Either text may be NULL: then it reads as "". */
 struct space_facts {
@@ -74,31 +84,36 @@ struct space_facts {
   const char *arch;
 };
 
-/* A point is excluded when any condition is false for it. When none is and one fails to evaluate (a division by zero,
- * say), that is an error: a condition may thus guard another one, in whatever order they stand. Conditions read
- * parameters, key members, gpu_name and arch; a name that means two of those is refused.
+/* A point is excluded when any condition is false for it. When none is and one fails to evaluate (a
+ * division by zero, say), that is an error: a condition may thus guard another one, in whatever
+ * order they stand. Conditions read parameters, key members, gpu_name and arch; a name that means
+ * two of those is refused.
  *
- * Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it reads are set, and cuts
- * everything below. `step_limit` bounds the partial points visited: beyond it the enumeration is an error that says so,
- * and no hang. After SPACE_END and SPACE_ERROR every call answers SPACE_END. */
+ * Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it
+ * reads are set, and cuts everything below. `step_limit` bounds the partial points visited: beyond
+ * it the enumeration is an error that says so, and no hang. After SPACE_END and SPACE_ERROR every
+ * call answers SPACE_END. */
 #define SPACE_STEP_LIMIT_DEFAULT 100000000u
 struct space_iterator;
-must_check bool space_iterator_new(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
-                                   struct space_iterator **ret_iterator, struct error *error);
+must_check bool space_iterator_new(const struct space *space, const struct space_facts *facts,
+                                   uint64_t step_limit, struct space_iterator **ret_iterator,
+                                   struct error *error);
 void space_iterator_free(struct space_iterator *iterator);
 DEFINE_CLEANUP(struct space_iterator *, cleanup_space_iterator_free, space_iterator_free)
 #define cleanup_space_iterator __attribute__((cleanup(cleanup_space_iterator_free)))
 enum space_step { SPACE_POINT, SPACE_END, SPACE_ERROR };
-must_check enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *ret_ordinal,
-                                               struct error *error);
+must_check enum space_step space_iterator_next(struct space_iterator *iterator,
+                                               uint64_t *ret_ordinal, struct error *error);
 
-/* The number of points that hold; more than `count_limit` is an error. Parameters behind the last one that a condition
- * reads are multiplied, not visited. */
-must_check bool space_count(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
-                            uint64_t count_limit, uint64_t *ret_count, struct error *error);
+/* The number of points that hold; more than `count_limit` is an error. Parameters behind the last
+ * one that a condition reads are multiplied, not visited. */
+must_check bool space_count(const struct space *space, const struct space_facts *facts,
+                            uint64_t step_limit, uint64_t count_limit, uint64_t *ret_count,
+                            struct error *error);
 
-/* Whether one point holds; an ordinal outside of the space does not. It reads the conditions anew: for a few points. */
-must_check bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
-                            bool *ret_holds, struct error *error);
+/* Whether one point holds; an ordinal outside of the space does not. It reads the conditions anew:
+ * for a few points. */
+must_check bool space_holds(const struct space *space, const struct space_facts *facts,
+                            uint64_t ordinal, bool *ret_holds, struct error *error);
 
 #endif

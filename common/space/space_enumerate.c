@@ -1,12 +1,15 @@
-/* Which points of a space hold: depth-first over the parameters, cutting below every condition that fails.
+/* Which points of a space hold: depth-first over the parameters, cutting below every condition that
+ * fails.
  *
- * Memory: an iterator borrows its space and its facts, which must outlive it. Threads: one to an iterator. */
+ * Memory: an iterator borrows its space and its facts, which must outlive it. Threads: one to an
+ * iterator. */
 #include "common/base/names.h"
 #include "common/space/space_code.h"
 
 #define NONE_FAILED SIZE_MAX
 
-/* A condition that reads few parameters is met again and again with the same values: what was decided is kept. */
+/* A condition that reads few parameters is met again and again with the same values: what was
+ * decided is kept. */
 #define MEMO_READS_MAX 8
 #define MEMO_ENTRIES_MAX 65536
 #define MEMO_TOTAL_MAX (4u << 20)
@@ -27,7 +30,8 @@ struct level {
   size_t n_values;
   size_t at;       /* index of the value to be tried next */
   uint64_t prefix; /* mixed-radix number of the values chosen above */
-  size_t failed;   /* the first condition that could not be evaluated at this level or above, NONE_FAILED */
+  size_t failed;   /* the first condition that could not be evaluated at this level or above,
+                      NONE_FAILED */
   size_t n_conditions;
   size_t *conditions; /* indices of those that this parameter decides, rising */
 };
@@ -53,12 +57,14 @@ void conditions_release(struct conditions *conditions) {
 
 static bool member_hides(const char *name, const char *what, struct error *error) {
   char shown[NAME_TEXT_SIZE];
-  return error_set(error, "conditions cannot tell the key's member \"%s\" from the %s of that name; rename one of them",
-                   name_cut(name, strlen(name), shown), what);
+  return error_set(
+      error,
+      "conditions cannot tell the key's member \"%s\" from the %s of that name; rename one of them",
+      name_cut(name, strlen(name), shown), what);
 }
 
-bool conditions_bind(const struct space *space, const struct space_facts *facts, struct conditions *conditions,
-                     struct error *error) {
+bool conditions_bind(const struct space *space, const struct space_facts *facts,
+                     struct conditions *conditions, struct error *error) {
   const char *names[SLOTS_MAX];
   const struct key *key = facts ? facts->key : NULL;
   const char *const fact_values[SPACE_FACTS] = {facts && facts->gpu_name ? facts->gpu_name : "",
@@ -93,7 +99,8 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
   return true;
 }
 
-enum decision condition_decide(const struct conditions *conditions, size_t index, struct error *error) {
+enum decision condition_decide(const struct conditions *conditions, size_t index,
+                               struct error *error) {
   struct value value;
   if (!expr_eval(conditions->exprs[index], conditions->slots, &value, error))
     return CONDITION_FAILED;
@@ -101,7 +108,8 @@ enum decision condition_decide(const struct conditions *conditions, size_t index
 }
 
 /* "condition N, column C: what, for the config BLOCK=64 …" */
-static bool point_error(const struct space *space, uint64_t ordinal, size_t index, struct error *error) {
+static bool point_error(const struct space *space, uint64_t ordinal, size_t index,
+                        struct error *error) {
   condition_error(error, index);
   char shown[160];
   cleanup_free char *config = space_config_format(space, ordinal);
@@ -110,12 +118,13 @@ static bool point_error(const struct space *space, uint64_t ordinal, size_t inde
   size_t end = cut ? sizeof shown - 1 : length;
   while (cut && end > 0 && ((unsigned char)config[end] & 0xc0) == 0x80)
     end--;
-  snprintf(error->message + used, sizeof error->message - used, ", for the config %.*s%s", (int)end, config,
-           cut ? "..." : "");
+  snprintf(error->message + used, sizeof error->message - used, ", for the config %.*s%s", (int)end,
+           config, cut ? "..." : "");
   return false;
 }
 
-/* Gives each level the conditions that its parameter decides. Those that read no parameter are decided by the first. */
+/* Gives each level the conditions that its parameter decides. Those that read no parameter are
+ * decided by the first. */
 static void levels_init(struct space_iterator *iterator) {
   const struct conditions *conditions = &iterator->conditions;
   size_t used = 0;
@@ -161,8 +170,9 @@ static void memos_init(struct space_iterator *iterator) {
   }
 }
 
-bool space_iterator_new(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
-                        struct space_iterator **ret_iterator, struct error *error) {
+bool space_iterator_new(const struct space *space, const struct space_facts *facts,
+                        uint64_t step_limit, struct space_iterator **ret_iterator,
+                        struct error *error) {
   cleanup_space_iterator struct space_iterator *iterator = xcalloc(1, sizeof *iterator);
   iterator->space = space;
   iterator->step_limit = step_limit;
@@ -191,7 +201,8 @@ void space_iterator_free(struct space_iterator *iterator) {
 static enum space_step steps_are_exhausted(struct space_iterator *iterator, struct error *error) {
   iterator->ended = true;
   error_at(error, "/conditions",
-           "the space was not enumerated: %llu steps reached the limit with %llu configs found; put parameters whose "
+           "the space was not enumerated: %llu steps reached the limit with %llu configs found; "
+           "put parameters whose "
            "conditions exclude most first, or take values out",
            (unsigned long long)iterator->step_limit, (unsigned long long)iterator->found);
   return SPACE_ERROR;
@@ -210,8 +221,10 @@ static inline enum decision memo_decide(struct space_iterator *iterator, size_t 
   return (enum decision)memo->decisions[entry];
 }
 
-/* Decides what the parameter of this level decides. *failed: the first condition that cannot be evaluated. */
-static inline bool level_holds(struct space_iterator *iterator, const struct level *level, size_t *failed) {
+/* Decides what the parameter of this level decides. *failed: the first condition that cannot be
+ * evaluated. */
+static inline bool level_holds(struct space_iterator *iterator, const struct level *level,
+                               size_t *failed) {
   for (size_t i = 0; i < level->n_conditions; i++) {
     enum decision decision = memo_decide(iterator, level->conditions[i]);
     if (decision == CONDITION_FALSE)
@@ -223,8 +236,8 @@ static inline bool level_holds(struct space_iterator *iterator, const struct lev
 }
 
 /* A point for which no condition is false and one could not be evaluated. */
-static enum space_step point_failed(struct space_iterator *iterator, uint64_t ordinal, size_t failed,
-                                    struct error *error) {
+static enum space_step point_failed(struct space_iterator *iterator, uint64_t ordinal,
+                                    size_t failed, struct error *error) {
   iterator->ended = true;
   ALWAYS(condition_decide(&iterator->conditions, failed, error) == CONDITION_FAILED);
   for (size_t i = iterator->n_levels; i < iterator->space->n_parameters; i++)
@@ -233,7 +246,8 @@ static enum space_step point_failed(struct space_iterator *iterator, uint64_t or
   return SPACE_ERROR;
 }
 
-enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *ret_ordinal, struct error *error) {
+enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *ret_ordinal,
+                                    struct error *error) {
   if (iterator->ended)
     return SPACE_END;
   if (iterator->space->is_list) {
@@ -275,8 +289,8 @@ enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *r
   }
 }
 
-bool space_count(const struct space *space, const struct space_facts *facts, uint64_t step_limit, uint64_t count_limit,
-                 uint64_t *ret_count, struct error *error) {
+bool space_count(const struct space *space, const struct space_facts *facts, uint64_t step_limit,
+                 uint64_t count_limit, uint64_t *ret_count, struct error *error) {
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(space, facts, step_limit, &iterator, error))
     return false;
@@ -295,18 +309,20 @@ bool space_count(const struct space *space, const struct space_facts *facts, uin
     }
     count += below;
     if (count > count_limit)
-      return error_at(error, space->is_list ? "/configs" : "/parameters",
-                      "the space has more than %llu configs that hold; add conditions or take values out",
-                      (unsigned long long)count_limit);
+      return error_at(
+          error, space->is_list ? "/configs" : "/parameters",
+          "the space has more than %llu configs that hold; add conditions or take values out",
+          (unsigned long long)count_limit);
   }
 }
 
-enum decision conditions_decide(const struct space *space, const struct conditions *conditions, uint64_t ordinal,
-                                struct error *error) {
+enum decision conditions_decide(const struct space *space, const struct conditions *conditions,
+                                uint64_t ordinal, struct error *error) {
   struct error failure;
   size_t failed = NONE_FAILED;
   for (size_t i = 0; i < conditions->n; i++) {
-    enum decision decision = condition_decide(conditions, i, failed == NONE_FAILED ? error : &failure);
+    enum decision decision =
+        condition_decide(conditions, i, failed == NONE_FAILED ? error : &failure);
     if (decision == CONDITION_FALSE)
       return CONDITION_FALSE;
     if (decision == CONDITION_FAILED && failed == NONE_FAILED)
@@ -318,8 +334,8 @@ enum decision conditions_decide(const struct space *space, const struct conditio
   return CONDITION_FAILED;
 }
 
-bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal, bool *ret_holds,
-                 struct error *error) {
+bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
+                 bool *ret_holds, struct error *error) {
   cleanup_conditions struct conditions conditions = {0};
   if (!conditions_bind(space, facts, &conditions, error))
     return false;

@@ -68,8 +68,9 @@ json_t *value_to_json(struct value value) {
   return json;
 }
 
-/* Python's repr of a string: single quotes unless only those occur inside. Characters outside ASCII stay as they are.
- */
+/* Python's repr of a string: single quotes unless only those occur inside. Characters outside ASCII
+ * stay as they
+ * are. */
 static char *string_quote(const char *string) {
   char quote = strchr(string, '\'') && !strchr(string, '"') ? '"' : '\'';
   size_t length = strlen(string);
@@ -117,7 +118,8 @@ static int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The character that the escape at `at` (behind the backslash) stands for, 0 when it is none that is known. */
+/* The character that the escape at `at` (behind the backslash) stands for, 0 when it is none that
+ * is known. */
 static char unescape(const char *at, size_t *ret_used) {
   *ret_used = 1;
   switch (*at) {
@@ -156,7 +158,9 @@ bool value_unquote(const char *text, char **ret_string, size_t *ret_length, stru
     size_t used;
     char c = unescape(at + 1, &used);
     if (!c)
-      return error_set(error, "the string holds an unknown escape; write \\\\ \\' \\\" \\n \\r \\t or \\x01 to \\x7f");
+      return error_set(
+          error,
+          "the string holds an unknown escape; write \\\\ \\' \\\" \\n \\r \\t or \\x01 to \\x7f");
     *out++ = c;
     at += 1 + used;
   }

@@ -17,11 +17,14 @@ static double finalist_us(const struct budget *budget) {
 
 /* Of opening the kernel in so many processes; 0: not known. */
 static double openings_us(const struct budget *budget, int64_t processes) {
-  return budget->openings ? (double)processes * (double)budget->opening_us / (double)budget->openings : 0;
+  return budget->openings
+             ? (double)processes * (double)budget->opening_us / (double)budget->openings
+             : 0;
 }
 
 int64_t budget_least_final_us(const struct budget *budget, int64_t processes) {
-  return (int64_t)(openings_us(budget, processes) + BUDGET_FINALISTS_MIN * (double)processes * finalist_us(budget));
+  return (int64_t)(openings_us(budget, processes) +
+                   BUDGET_FINALISTS_MIN * (double)processes * finalist_us(budget));
 }
 
 int64_t budget_configs_us(int64_t share_us, int64_t rest_us, int64_t opening_us) {
@@ -37,7 +40,9 @@ int64_t budget_screen_left_us(const struct budget *budget, int64_t processes) {
   int64_t share_us = (int64_t)(BUDGET_SCREEN_SHARE * (double)budget->total_us);
   int64_t least_us = (int64_t)(BUDGET_SCREEN_LEAST * (double)budget->total_us);
   int64_t before_final_us = budget->total_us - budget_least_final_us(budget, processes);
-  int64_t most_us = before_final_us > share_us ? share_us : before_final_us < least_us ? least_us : before_final_us;
+  int64_t most_us = before_final_us > share_us   ? share_us
+                    : before_final_us < least_us ? least_us
+                                                 : before_final_us;
   return most_us > budget->spent_us ? most_us - budget->spent_us : 0;
 }
 

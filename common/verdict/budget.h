@@ -1,4 +1,5 @@
-/* How a budget of device time is spent: one rule for the server's jobs and for the keys of `wavetune-agent tune`.
+/* How a budget of device time is spent: one rule for the server's jobs and for the keys of
+ * `wavetune-agent tune`.
  *
  * Counted is what occupies the device for the job: what measurements state as device_us (loading,
  * checking, warming up and timing configs, in every stage), and opening the kernel in each process
@@ -6,10 +7,11 @@
  * compiling, waiting for leases, and what processes that serve many jobs take to start and to open
  * the device.
  *
- * Screen and halving may spend BUDGET_SCREEN_SHARE together, and less where the least final is predicted to need more. The
- * final has as many finalists as the rest pays for, BUDGET_FINALISTS_MIN at least; each of its processes may spend an equal
- * part of what is left, but measures every finalist in the least number of rounds in any case. Another process is added
- * only where the rest pays for it. What opening the kernel took is taken from what the configs of a
+ * Screen and halving may spend BUDGET_SCREEN_SHARE together, and less where the least final is
+ * predicted to need more. The final has as many finalists as the rest pays for,
+ * BUDGET_FINALISTS_MIN at least; each of its processes may spend an equal part of what is left, but
+ * measures every finalist in the least number of rounds in any case. Another process is added only
+ * where the rest pays for it. What opening the kernel took is taken from what the configs of a
  * lease may spend; where it leaves nothing, none of them is measured. So a budget is exceeded only
  * by the least final, by an opening, and by the config or the round that each lease ends with.
  *
@@ -20,12 +22,14 @@
 #include "common/base/base.h"
 
 #define BUDGET_SCREEN_SHARE 0.6
-#define BUDGET_SCREEN_LEAST 0.2 /* share of the screen in any case: the first few configs may mislead the prediction */
-#define BUDGET_FINALISTS_MIN 2  /* the best and the baseline */
-/* A finalist stays for all rounds, a config of the screen seldom does: it is predicted to take so many times as long. */
+/* share of the screen in any case: the first few configs may mislead the prediction */
+#define BUDGET_SCREEN_LEAST 0.2
+#define BUDGET_FINALISTS_MIN 2 /* the best and the baseline */
+/* A finalist stays for all rounds, a config of the screen seldom does: it is predicted to take so
+ * many times as long. */
 #define BUDGET_FINALIST_CONFIGS 3
-/* No final takes less: VERDICT_PROCESSES_MIN processes in which BUDGET_FINALISTS_MIN configs warm up for
- * BUDGET_WARM_UP_US each. */
+/* No final takes less: VERDICT_PROCESSES_MIN processes in which BUDGET_FINALISTS_MIN configs warm
+ * up for BUDGET_WARM_UP_US each. */
 #define BUDGET_WARM_UP_US 300
 #define BUDGET_LEAST_US (3 * BUDGET_FINALISTS_MIN * BUDGET_WARM_UP_US)
 
@@ -40,8 +44,8 @@ struct budget {
 };
 #define BUDGET_UNBOUNDED INT64_MAX
 
-/* What the smallest final in so many processes, each of which opens the kernel, is predicted to take; 0
- * before anything was spent. */
+/* What the smallest final in so many processes, each of which opens the kernel, is predicted to
+ * take; 0 before anything was spent. */
 int64_t budget_least_final_us(const struct budget *budget, int64_t processes);
 
 /* What the configs of a lease may spend of its share when opening the kernel took opening_us in it.
@@ -52,7 +56,8 @@ int64_t budget_configs_us(int64_t share_us, int64_t rest_us, int64_t opening_us)
 /* What screen and halving may still spend, before a final in so many processes; 0: nothing. */
 int64_t budget_screen_left_us(const struct budget *budget, int64_t processes);
 
-/* How many finalists the rest pays for in so many processes: BUDGET_FINALISTS_MIN to `most` (most >= that). */
+/* How many finalists the rest pays for in so many processes: BUDGET_FINALISTS_MIN to `most` (most
+ * >= that). */
 size_t budget_finalists(const struct budget *budget, int64_t processes, size_t most);
 
 /* What the next of so many processes of the final that are still to come may spend, 1 at least. */

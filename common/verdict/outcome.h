@@ -1,5 +1,5 @@
-/* What a measurement came to (Kernel Tuner's T4 vocabulary), and the stage of a job that it belongs to: the words that
- * agents, the server and its database share.
+/* What a measurement came to (Kernel Tuner's T4 vocabulary), and the stage of a job that it belongs
+ * to: the words that agents, the server and its database share.
  *
  * Memory: static texts. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_OUTCOME_H
@@ -7,19 +7,20 @@
 
 #include "common/base/base.h"
 
-#define OUTCOMES(X)                                                                                                    \
-  X(CORRECT, "correct")                                                                                                \
-  X(COMPILE, "compile")                                                                                                \
-  X(RUNTIME, "runtime")                                                                                                \
-  X(CORRECTNESS, "correctness")                                                                                        \
-  X(TIMEOUT, "timeout")                                                                                                \
+#define OUTCOMES(X)                                                                                \
+  X(CORRECT, "correct")                                                                            \
+  X(COMPILE, "compile")                                                                            \
+  X(RUNTIME, "runtime")                                                                            \
+  X(CORRECTNESS, "correctness")                                                                    \
+  X(TIMEOUT, "timeout")                                                                            \
   X(CONSTRAINTS, "constraints")
-#define STAGES(X)                                                                                                      \
-  X(SCREEN, "screen")                                                                                                  \
-  X(HALVING, "halving")                                                                                                \
+#define STAGES(X)                                                                                  \
+  X(SCREEN, "screen")                                                                              \
+  X(HALVING, "halving")                                                                            \
   X(FINAL, "final")
 
-/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased again. */
+/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased
+ * again. */
 #define RELEASE_REASON_SPENT "the device time is spent"
 /* What the reason begins with when no key that the agent trusts signed what it was to run. */
 #define RELEASE_REASON_UNSIGNED "not signed for this agent: "
@@ -41,7 +42,8 @@ const char *stage_name(enum stage stage);
 must_check bool outcome_parse(const char *name, enum outcome *ret);
 must_check bool stage_parse(const char *name, enum stage *ret);
 
-/* The place of `name` among `n` names; what the parsers of such enums share. False when it is none of them or NULL. */
+/* The place of `name` among `n` names; what the parsers of such enums share. False when it is none
+ * of them or NULL. */
 must_check bool name_find(const char *const *names, size_t n, const char *name, size_t *ret);
 
 #endif

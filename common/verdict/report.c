@@ -12,17 +12,19 @@ static uint64_t ordinal_of(const json_t *object, const char *name) {
   return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
-/* Adds the rate at which one config works, "-" where the expression of its work per call has no value for it: a winner
- * that was found is shown all the same. No cell without an expression. */
-static void rate_cell(const struct report *report, struct table *table, const char *expression, uint64_t config,
-                      double time_us) {
+/* Adds the rate at which one config works, "-" where the expression of its work per call has no
+ * value for it: a winner that was found is shown all the same. No cell without an expression. */
+static void rate_cell(const struct report *report, struct table *table, const char *expression,
+                      uint64_t config, double time_us) {
   struct scope scope = {0};
   struct error ignored;
   int64_t work;
   if (!expression)
     return;
-  if (key_scope_add(report->key, &scope, &ignored) && space_scope_add(report->space, config, &scope, &ignored) &&
-      scope_add(&scope, "gpu_name", value_string(report->gpu_name ? report->gpu_name : ""), &ignored) &&
+  if (key_scope_add(report->key, &scope, &ignored) &&
+      space_scope_add(report->space, config, &scope, &ignored) &&
+      scope_add(&scope, "gpu_name", value_string(report->gpu_name ? report->gpu_name : ""),
+                &ignored) &&
       scope_add(&scope, "arch", value_string(report->arch ? report->arch : ""), &ignored) &&
       expr_int_in_scope(expression, &scope, 0, INT64_MAX, &work, &ignored))
     table_cell(table, "%.2f", (double)work / time_us * 1e-3);
@@ -32,8 +34,10 @@ static void rate_cell(const struct report *report, struct table *table, const ch
 
 static const struct {
   const char *member, *heading;
-} resource_columns[] = {
-    {"vgprs", "vgprs"}, {"spills", "spills"}, {"lds_bytes", "LDS bytes"}, {"occupancy", "occupancy"}};
+} resource_columns[] = {{"vgprs", "vgprs"},
+                        {"spills", "spills"},
+                        {"lds_bytes", "LDS bytes"},
+                        {"occupancy", "occupancy"}};
 #define RESOURCE_COLUMNS ARRAY_LENGTH(resource_columns)
 
 static bool resource_is_known(const struct report *report, const char *member) {
@@ -45,7 +49,8 @@ static bool resource_is_known(const struct report *report, const char *member) {
   return false;
 }
 
-static void resource_cell(const struct report *report, struct table *table, const char *member, uint64_t config) {
+static void resource_cell(const struct report *report, struct table *table, const char *member,
+                          uint64_t config) {
   size_t index;
   const json_t *row, *value = NULL;
   json_array_foreach (report->resources, index, row)
@@ -79,12 +84,13 @@ void report_counts_print(const struct report_counts *counts, FILE *out) {
     fprintf(out, ": the budget of %.6g device-seconds ended the screen", counts->budget_seconds);
   fputc('\n', out);
   if (counts->opening_seconds > 0)
-    fprintf(out, "%.4g device-seconds were spent, %.3g of them on opening the kernel\n", counts->spent_seconds,
-            counts->opening_seconds);
+    fprintf(out, "%.4g device-seconds were spent, %.3g of them on opening the kernel\n",
+            counts->spent_seconds, counts->opening_seconds);
   double over_seconds = counts->spent_seconds - counts->budget_seconds;
   if (counts->budget_seconds > 0 && over_seconds > 0)
     fprintf(out,
-            "the budget of %.6g device-seconds was exceeded by %.3g: a lease ends with the opening, config or round "
+            "the budget of %.6g device-seconds was exceeded by %.3g: a lease ends with the "
+            "opening, config or round "
             "that passes its share, and the least final is measured in any case\n",
             counts->budget_seconds, over_seconds);
 }
@@ -156,7 +162,8 @@ struct condition {
 };
 
 static void condition_add(struct condition *condition, const json_t *value) {
-  const char *text = json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no") : json_string_value(value);
+  const char *text =
+      json_is_boolean(value) ? (json_is_true(value) ? "yes" : "no") : json_string_value(value);
   if (json_is_number(value) || json_is_array(value)) {
     double found = json_is_array(value) ? (double)json_array_size(value) : json_number_value(value);
     condition->least = condition->n_numbers && condition->least < found ? condition->least : found;
@@ -177,7 +184,8 @@ static void plain_print(const char *text, FILE *out) {
 static void condition_print(const char *name, const struct condition *condition, FILE *out) {
   plain_print(name, out);
   if (condition->n_numbers)
-    fprintf(out, condition->least < condition->most ? " %.6g to %.6g" : " %.6g", condition->least, condition->most);
+    fprintf(out, condition->least < condition->most ? " %.6g to %.6g" : " %.6g", condition->least,
+            condition->most);
   if (condition->text)
     fputc(' ', out);
   if (condition->text)
@@ -218,13 +226,18 @@ void report_print(const struct report *report, FILE *out) {
   json_t *config;
   json_array_foreach (json_object_get(verdict, "equivalence_set"), index, config)
     fprintf(out, "%s%" JSON_INTEGER_FORMAT, index ? ", " : " ", json_integer_value(config));
-  fprintf(out, "\nagainst the %-7s %.3f times as fast, %s (%.3f to %.3f, simultaneous over all finalists)\n",
-          baseline_name(report), number(verdict, "speedup"), json_string_value(json_object_get(verdict, "verdict")),
-          1 / number(verdict, "baseline_upper"), 1 / number(verdict, "baseline_lower"));
+  fprintf(
+      out,
+      "\nagainst the %-7s %.3f times as fast, %s (%.3f to %.3f, simultaneous over all finalists)\n",
+      baseline_name(report), number(verdict, "speedup"),
+      json_string_value(json_object_get(verdict, "verdict")), 1 / number(verdict, "baseline_upper"),
+      1 / number(verdict, "baseline_lower"));
   fprintf(out,
           "regret bound        %.2f %% among the finalists (over %" JSON_INTEGER_FORMAT
-          " paired samples, processes: %" JSON_INTEGER_FORMAT ", devices: %" JSON_INTEGER_FORMAT ")\n",
-          100 * number(verdict, "regret_bound"), json_integer_value(json_object_get(verdict, "samples")),
+          " paired samples, processes: %" JSON_INTEGER_FORMAT ", devices: %" JSON_INTEGER_FORMAT
+          ")\n",
+          100 * number(verdict, "regret_bound"),
+          json_integer_value(json_object_get(verdict, "samples")),
           json_integer_value(json_object_get(verdict, "processes")),
           json_integer_value(json_object_get(verdict, "devices")));
   conditions_print(report, out);

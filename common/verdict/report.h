@@ -1,5 +1,6 @@
-/* What a person reads of a verdict: the table of finalists, the winner, the equivalence set, the gain over the baseline.
- * `wavetune show`, `submit --wait` and `wavetune-agent tune` print the same.
+/* What a person reads of a verdict: the table of finalists, the winner, the equivalence set, the
+ * gain over the baseline. `wavetune show`, `submit --wait` and `wavetune-agent tune` print the
+ * same.
  *
  * Memory: everything is borrowed. Threads: one. */
 #ifndef WAVETUNE_COMMON_VERDICT_REPORT_H
@@ -11,13 +12,15 @@
 struct report_counts {
   uint64_t configs; /* valid ones; of a search its trials */
   bool is_search;
-  const json_t *outcomes;               /* of those that were measured: {"correct": 90, "compile": 2, …}; may be NULL */
-  bool budget_ended;                    /* it is why some were never tried */
+  const json_t *outcomes; /* of those that were measured: {"correct": 90, "compile": 2, …}; may be
+                             NULL */
+  bool budget_ended;      /* it is why some were never tried */
   double budget_seconds, spent_seconds; /* of device time; budget_seconds 0: there is none */
-  double opening_seconds;               /* the part of spent_seconds that opening the kernel took; 0: not known */
+  double opening_seconds; /* the part of spent_seconds that opening the kernel took; 0: not known */
 };
-/* "138 valid configs: 64 measured (62 correct, 2 runtime), 74 never tried: the budget of 1 device-seconds ended the screen",
- * a line more where it is known what opening the kernel took, and one where the budget was exceeded. */
+/* "138 valid configs: 64 measured (62 correct, 2 runtime), 74 never tried: the budget of 1
+ * device-seconds ended the screen", a line more where it is known what opening the kernel took, and
+ * one where the budget was exceeded. */
 void report_counts_print(const struct report_counts *counts, FILE *out);
 
 struct report {
@@ -26,18 +29,19 @@ struct report {
   const struct space *space;
   const char *gpu_name, *arch; /* for flops and bytes expressions; may be NULL */
   uint64_t baseline;
-  const char
-      *baseline_from; /* "incumbent", "imported", "default" or "first": why that one; NULL or empty: the default */
+  const char *baseline_from; /* "incumbent", "imported", "default" or "first": why that one; NULL or
+                                empty: the default */
   struct report_counts counts;
   const json_t *verdict; /* as verdict_to_json writes it */
-  /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy", "conditions"} with any
-   * of them null or absent; may be NULL. */
+  /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy",
+   * "conditions"} with any of them null or absent; may be NULL. */
   const json_t *resources;
 };
 
-/* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is left out, a cell for
- * which it has no value (it divides by zero) holds "-". Resources have a column where one finalist's is known; of the
- * conditions, numbers, truths and texts are summed up in a line. */
+/* Rates come from the kernel's flops and bytes expressions; a column whose expression is absent is
+ * left out, a cell for which it has no value (it divides by zero) holds "-". Resources have a
+ * column where one finalist's is known; of the conditions, numbers, truths and texts are summed up
+ * in a line. */
 void report_print(const struct report *report, FILE *out);
 
 #endif

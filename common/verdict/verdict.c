@@ -1,4 +1,5 @@
-/* The verdict over stored samples: finalists, the best, the equivalence set, the winner and how sure that is.
+/* The verdict over stored samples: finalists, the best, the equivalence set, the winner and how
+ * sure that is.
  *
  * Memory: a verdict owns its arrays; samples are borrowed. Pure functions, any thread. */
 #include "common/verdict/verdict.h"
@@ -49,10 +50,13 @@ double verdict_paired_ratio(const double *samples_us, const double *baseline_us,
 }
 
 static struct candidate candidate_make(const struct verdict_sample *samples, size_t n) {
-  struct candidate candidate = {.config = samples[0].config, .n = n, .turns = xcalloc(n, sizeof *candidate.turns)};
-  for (size_t i = 0; i < n; i++) { /* should two builds of a config differ, the heavier one counts */
+  struct candidate candidate = {
+      .config = samples[0].config, .n = n, .turns = xcalloc(n, sizeof *candidate.turns)};
+  for (size_t i = 0; i < n;
+       i++) { /* should two builds of a config differ, the heavier one counts */
     candidate.spills = samples[i].spills > candidate.spills ? samples[i].spills : candidate.spills;
-    candidate.lds_bytes = samples[i].lds_bytes > candidate.lds_bytes ? samples[i].lds_bytes : candidate.lds_bytes;
+    candidate.lds_bytes =
+        samples[i].lds_bytes > candidate.lds_bytes ? samples[i].lds_bytes : candidate.lds_bytes;
     candidate.vgprs = samples[i].vgprs > candidate.vgprs ? samples[i].vgprs : candidate.vgprs;
     struct turn *turn = &candidate.turns[i];
     *turn = turn_make(&samples[i]);
@@ -74,7 +78,8 @@ static struct candidates candidates_find(const struct verdict_sample *sorted, si
   return candidates;
 }
 
-/* The distance of two configs over the processes that both have, there over the rounds that both have. */
+/* The distance of two configs over the processes that both have, there over the rounds that both
+ * have. */
 static struct distance distance_of(const struct candidate *candidate, const struct candidate *to) {
   struct distance distance = {0};
   size_t i = 0, j = 0;
@@ -97,8 +102,10 @@ static const struct candidate *least_mean(const struct candidates *candidates) {
   return least;
 }
 
-/* Sets all distances to `best`; returns the candidate that is faster than it by the most, or itself when none is. */
-static const struct candidate *compare_all(struct candidates *candidates, const struct candidate *best) {
+/* Sets all distances to `best`; returns the candidate that is faster than it by the most, or itself
+ * when none is. */
+static const struct candidate *compare_all(struct candidates *candidates,
+                                           const struct candidate *best) {
   const struct candidate *challenger = best;
   double least = 0;
   for (size_t i = 0; i < candidates->n; i++) {
@@ -112,8 +119,9 @@ static const struct candidate *compare_all(struct candidates *candidates, const 
   return challenger;
 }
 
-/* Medians of quotients are not transitive to the last digit, so the least mean may be beaten in a direct comparison: then
- * the one that beats it is the best. Turns are bounded, since such a chain may close. */
+/* Medians of quotients are not transitive to the last digit, so the least mean may be beaten in a
+ * direct comparison: then the one that beats it is the best. Turns are bounded, since such a chain
+ * may close. */
 static const struct candidate *best_of(struct candidates *candidates) {
   const struct candidate *best = least_mean(candidates);
   for (size_t turn = 0; turn < candidates->n; turn++) {
@@ -157,7 +165,8 @@ static void evidence_count(const struct candidates *candidates, struct verdict *
   verdict->n_devices = count_distinct(devices, n);
 }
 
-/* The error of one of the winner's intervals against other configs. The baseline is no rival of itself. */
+/* The error of one of the winner's intervals against other configs. The baseline is no rival of
+ * itself. */
 static double error_of_one(const struct candidates *candidates, uint64_t baseline) {
   size_t rivals = 0;
   for (size_t i = 0; i < candidates->n; i++)
@@ -169,9 +178,10 @@ static bool is_near(const struct candidate *candidate, const struct candidate *b
   return candidate->to_baseline.mean - best->to_baseline.mean <= log(SPREAD_NEAR);
 }
 
-/* What processes do to the distances of finalists to one config: the baseline, or (`to`) a finalist. */
-static struct spread spread_of(const struct candidates *candidates, const struct candidate *best, uint64_t baseline,
-                               const struct candidate *to) {
+/* What processes do to the distances of finalists to one config: the baseline, or (`to`) a
+ * finalist. */
+static struct spread spread_of(const struct candidates *candidates, const struct candidate *best,
+                               uint64_t baseline, const struct candidate *to) {
   cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
   uint64_t reference = to ? to->config : baseline;
   size_t n = 0;
@@ -199,9 +209,11 @@ static double median_us(const struct candidate *candidates, size_t n, bool of_ba
   return samples_median_us(samples, count, of_baseline);
 }
 
-static struct verdict_finalist finalist_of(const struct candidate *candidate, const struct candidate *best,
+static struct verdict_finalist finalist_of(const struct candidate *candidate,
+                                           const struct candidate *best,
                                            const struct spread *spread) {
-  struct verdict_finalist finalist = {.config = candidate->config, .median_us = median_us(candidate, 1, false)};
+  struct verdict_finalist finalist = {.config = candidate->config,
+                                      .median_us = median_us(candidate, 1, false)};
   if (candidate == best) {
     finalist.ratio = finalist.lower = finalist.upper = 1;
     finalist.equivalent = true;
@@ -229,17 +241,20 @@ static bool is_lighter(const struct candidate *a, const struct candidate *b) {
 }
 
 /* finalists[i] is candidate i compared with the best. */
-static const struct candidate *winner_of(const struct candidates *candidates, const struct verdict_finalist *finalists,
+static const struct candidate *winner_of(const struct candidates *candidates,
+                                         const struct verdict_finalist *finalists,
                                          const struct candidate *best) {
   const struct candidate *winner = best;
   for (size_t i = 0; i < candidates->n; i++)
-    if (finalists[i].equivalent && finalists[i].ratio <= 1 + VERDICT_TIE && is_lighter(&candidates->all[i], winner))
+    if (finalists[i].equivalent && finalists[i].ratio <= 1 + VERDICT_TIE &&
+        is_lighter(&candidates->all[i], winner))
       winner = &candidates->all[i];
   return winner;
 }
 
-static void finalist_against_winner(const struct candidate *candidate, const struct candidate *winner,
-                                    const struct spread *spread, double error, struct verdict_finalist *finalist) {
+static void finalist_against_winner(const struct candidate *candidate,
+                                    const struct candidate *winner, const struct spread *spread,
+                                    double error, struct verdict_finalist *finalist) {
   if (candidate == winner) {
     finalist->winner_ratio = finalist->winner_lower = finalist->winner_upper = 1;
     return;
@@ -256,8 +271,8 @@ static void finalist_against_winner(const struct candidate *candidate, const str
   finalist->winner_upper = exp(interval.upper);
 }
 
-/* Normal numbers, by the polar method: Marsaglia, Bray, "A convenient method for generating normal variables", SIAM
- * Review 6, 1964. It makes two at a time. */
+/* Normal numbers, by the polar method: Marsaglia, Bray, "A convenient method for generating normal
+ * variables", SIAM Review 6, 1964. It makes two at a time. */
 struct normals {
   struct rng rng;
   bool has_spare;
@@ -279,8 +294,8 @@ static double draw_normal(struct normals *normals) {
   return u * scale;
 }
 
-/* The square root of a draw of df / chi^2: what turns normal draws into draws of Student's t. Two degrees of freedom are an
- * exponential number, minus twice the logarithm of a uniform one. */
+/* The square root of a draw of df / chi^2: what turns normal draws into draws of Student's t. Two
+ * degrees of freedom are an exponential number, minus twice the logarithm of a uniform one. */
 static double draw_scale(struct normals *normals, size_t df) {
   double product = 1, odd = df % 2 ? draw_normal(normals) : 0;
   for (size_t i = 0; i < df / 2; i++)
@@ -288,18 +303,21 @@ static double draw_scale(struct normals *normals, size_t df) {
   return sqrt((double)df / (odd * odd - 2 * log(product)));
 }
 
-/* What the greatest of n numbers exceeds in REGRET_PERCENT_ABOVE of a hundred draws, each Student's t with `df` degrees of
- * freedom and all with one number in common, as distances to one config have: their correlations are 1/2. */
+/* What the greatest of n numbers exceeds in REGRET_PERCENT_ABOVE of a hundred draws, each Student's
+ * t with `df` degrees of freedom and all with one number in common, as distances to one config
+ * have: their correlations are 1/2. */
 static double greatest_quantile(size_t n, size_t df, uint64_t seed) {
   struct normals normals = {.rng = rng_seeded(seed)};
   cleanup_free double *draws = xcalloc(VERDICT_DRAWS, sizeof *draws);
   for (size_t draw = 0; draw < VERDICT_DRAWS; draw++) {
-    double scale = draw_scale(&normals, df) * M_SQRT1_2, common = draw_normal(&normals), greatest = -INFINITY;
+    double scale = draw_scale(&normals, df) * M_SQRT1_2, common = draw_normal(&normals),
+           greatest = -INFINITY;
     for (size_t i = 0; i < n; i++)
       greatest = fmax(greatest, scale * (draw_normal(&normals) - common));
     draws[draw] = greatest;
   }
-  return kth_of(draws, VERDICT_DRAWS, VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100);
+  return kth_of(draws, VERDICT_DRAWS,
+                VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100);
 }
 
 static double regret_bound(const struct candidates *candidates, const struct candidate *winner,
@@ -327,11 +345,12 @@ static enum verdict_outcome outcome_of(double lower, double upper) {
     return VERDICT_FASTER;
   if (lower > 1)
     return VERDICT_SLOWER;
-  return lower >= 1 / VERDICT_EQUIVALENCE && upper <= VERDICT_EQUIVALENCE ? VERDICT_SAME : VERDICT_AMBIGUOUS;
+  return lower >= 1 / VERDICT_EQUIVALENCE && upper <= VERDICT_EQUIVALENCE ? VERDICT_SAME
+                                                                          : VERDICT_AMBIGUOUS;
 }
 
-static void baseline_compare(const struct candidate *winner, uint64_t baseline, const struct spread *spread,
-                             double error, struct verdict *verdict) {
+static void baseline_compare(const struct candidate *winner, uint64_t baseline,
+                             const struct spread *spread, double error, struct verdict *verdict) {
   if (winner->config == baseline) {
     verdict->baseline_ratio = verdict->baseline_lower = verdict->baseline_upper = 1;
     verdict->outcome = VERDICT_SAME;
@@ -351,7 +370,8 @@ static int finalists_compare(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-static const struct candidate *candidate_find(const struct candidates *candidates, uint64_t config) {
+static const struct candidate *candidate_find(const struct candidates *candidates,
+                                              uint64_t config) {
   for (size_t i = 0; i < candidates->n; i++)
     if (candidates->all[i].config == config)
       return &candidates->all[i];
@@ -359,19 +379,24 @@ static const struct candidate *candidate_find(const struct candidates *candidate
 }
 
 /* Of `favourite` in the winner's place where that is not NULL. */
-static bool decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, const uint64_t *favourite,
-                   uint64_t seed, struct verdict *ret_verdict, struct error *error) {
+static bool decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
+                   const uint64_t *favourite, uint64_t seed, struct verdict *ret_verdict,
+                   struct error *error) {
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
-  __attribute__((cleanup(candidates_release))) struct candidates candidates = candidates_find(sorted, n);
+  __attribute__((cleanup(candidates_release))) struct candidates candidates =
+      candidates_find(sorted, n);
   if (!candidates.all)
-    return error_set(error, "no config was measured correctly in %d processes; measure in more processes",
+    return error_set(error,
+                     "no config was measured correctly in %d processes; measure in more processes",
                      VERDICT_PROCESSES_MIN);
   const struct candidate *winner = favourite ? candidate_find(&candidates, *favourite) : NULL;
   if (favourite && !winner)
-    return error_set(error, "config %llu was not measured correctly in %d processes; measure it in more processes",
-                     (unsigned long long)*favourite, VERDICT_PROCESSES_MIN);
+    return error_set(
+        error,
+        "config %llu was not measured correctly in %d processes; measure it in more processes",
+        (unsigned long long)*favourite, VERDICT_PROCESSES_MIN);
   struct verdict verdict = {.n_finalists = candidates.n,
                             .finalists = xcalloc(candidates.n, sizeof *verdict.finalists),
                             .equivalents = xcalloc(candidates.n, sizeof *verdict.equivalents)};
@@ -388,7 +413,8 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
   struct spread of_winner = spread_of(&candidates, best, baseline, winner);
   struct spread of_baseline = spread_of(&candidates, best, baseline, NULL);
   for (size_t i = 0; i < candidates.n; i++)
-    finalist_against_winner(&candidates.all[i], winner, &of_winner, error_of_each, &verdict.finalists[i]);
+    finalist_against_winner(&candidates.all[i], winner, &of_winner, error_of_each,
+                            &verdict.finalists[i]);
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
   verdict.winner = winner->config;
   verdict.regret_bound = regret_bound(&candidates, winner, &of_winner, seed);
@@ -399,13 +425,14 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
   return true;
 }
 
-bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t seed,
-                    struct verdict *ret_verdict, struct error *error) {
+bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
+                    uint64_t seed, struct verdict *ret_verdict, struct error *error) {
   return decide(samples, n, baseline, NULL, seed, ret_verdict, error);
 }
 
-bool verdict_decide_for(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t config,
-                        uint64_t seed, struct verdict *ret_verdict, struct error *error) {
+bool verdict_decide_for(const struct verdict_sample *samples, size_t n, uint64_t baseline,
+                        uint64_t config, uint64_t seed, struct verdict *ret_verdict,
+                        struct error *error) {
   return decide(samples, n, baseline, &config, seed, ret_verdict, error);
 }
 

@@ -1,34 +1,42 @@
-/* The verdict: which config wins, which are as good, and how sure that is. Recomputable from stored samples alone.
+/* The verdict: which config wins, which are as good, and how sure that is. Recomputable from stored
+ * samples alone.
  *
- * Input are pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were taken in one round, in random
- * order. All finalists of one process share its rounds, so index i pairs across configs too. The distance of two configs in
- * a process is the median over i of the logarithms of the quotients of their paired ratios; over processes the mean is
- * taken.
+ * Input are pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were taken
+ * in one round, in random order. All finalists of one process share its rounds, so index i pairs
+ * across configs too. The distance of two configs in a process is the median over i of the
+ * logarithms of the quotients of their paired ratios; over processes the mean is taken.
  *
- * Processes are a random effect: a whole process lands in a performance band (ROCm/TransformerEngine#637), so rounds tell
- * nothing of the error of the mean over processes, and a bootstrap over three processes is far too narrow. The variance of
- * distances between processes is moderated: each finalist's own is shrunk towards that pooled over all finalists (Smyth,
- * "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments", 2004), never
- * below what the rounds within processes and the timer's resolution leave; intervals are Student's t with the moderated
- * degrees of freedom (common/verdict/verdict_interval.h has the formulas, docs/measurement.md the whole way). An interval
- * of the winner against the baseline or another finalist is simultaneous over all finalists, because the winner was chosen
- * among them, and over the times that a job is looked at (Bonferroni): its error is VERDICT_FAMILY_ERROR / VERDICT_LOOKS /
- * (the number of finalists that are not the baseline).
+ * Processes are a random effect: a whole process lands in a performance band
+ * (ROCm/TransformerEngine#637), so rounds tell nothing of the error of the mean over processes, and
+ * a bootstrap over three processes is far too narrow. The variance of distances between processes
+ * is moderated: each finalist's own is shrunk towards that pooled over all finalists (Smyth,
+ * "Linear models and empirical Bayes methods for assessing differential expression in microarray
+ * experiments", 2004), never below what the rounds within processes and the timer's resolution
+ * leave; intervals are Student's t with the moderated degrees of freedom
+ * (common/verdict/verdict_interval.h has the formulas, docs/measurement.md the whole way). An
+ * interval of the winner against the baseline or another finalist is simultaneous over all
+ * finalists, because the winner was chosen among them, and over the times that a job is looked at
+ * (Bonferroni): its error is VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (the number of finalists that
+ * are not the baseline).
  *
- * Only configs measured correctly in at least VERDICT_PROCESSES_MIN processes are finalists. The best is the finalist
- * with the least mean or, where another beats it in their direct comparison, that one. The equivalence set: finalists whose
- * upper bound (97.5 %) of the ratio to the best is <= VERDICT_EQUIVALENCE, and the best itself. The winner: among
- * those of the set whose ratio's point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
- * ordinal). The regret bound is what the winner's time may be above the least of all finalists' with 95 % confidence, whoever
- * was chosen: of multiple comparisons with the best (Hsu, "Simultaneous confidence intervals for all distances from the
- * 'best'", Annals of Statistics 9, 1981). For each other finalist the mean of the winner's distance to it plus q standard
- * errors; the largest counts, and 0 at least. q is what the greatest of as many numbers exceeds in 5 % of VERDICT_DRAWS draws,
- * each Student's t, with the correlation 1/2 that distances to one config have (Dunnett's critical value).
+ * Only configs measured correctly in at least VERDICT_PROCESSES_MIN processes are finalists. The
+ * best is the finalist with the least mean or, where another beats it in their direct comparison,
+ * that one. The equivalence set: finalists whose upper bound (97.5 %) of the ratio to the best is
+ * <= VERDICT_EQUIVALENCE, and the best itself. The winner: among those of the set whose ratio's
+ * point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
+ * ordinal). The regret bound is what the winner's time may be above the least of all finalists'
+ * with 95 % confidence, whoever was chosen: of multiple comparisons with the best (Hsu,
+ * "Simultaneous confidence intervals for all distances from the 'best'", Annals of Statistics 9,
+ * 1981). For each other finalist the mean of the winner's distance to it plus q standard errors;
+ * the largest counts, and 0 at least. q is what the greatest of as many numbers exceeds in 5 % of
+ * VERDICT_DRAWS draws, each Student's t, with the correlation 1/2 that distances to one config have
+ * (Dunnett's critical value).
  *
- * Two finalists are compared in the processes that both have, there over the rounds that both have (a common prefix).
- * With fewer than VERDICT_PROCESSES_MIN in common they are not equivalent: the ratio is that of their figures, upper is
- * infinite, and the regret bound leaves the finalist out. The winner against the baseline uses the winner's own pairs:
- * FASTER when upper < 1, SLOWER when lower > 1, else SAME when the interval lies within [1 / VERDICT_EQUIVALENCE,
+ * Two finalists are compared in the processes that both have, there over the rounds that both have
+ * (a common prefix). With fewer than VERDICT_PROCESSES_MIN in common they are not equivalent: the
+ * ratio is that of their figures, upper is infinite, and the regret bound leaves the finalist out.
+ * The winner against the baseline uses the winner's own pairs: FASTER when upper < 1, SLOWER when
+ * lower > 1, else SAME when the interval lies within [1 / VERDICT_EQUIVALENCE,
  * VERDICT_EQUIVALENCE], else AMBIGUOUS; a winner that is the baseline config is SAME, with ratio 1.
  *
  * Memory: a verdict owns its arrays. Threads: pure functions. */
@@ -40,24 +48,28 @@
 #define VERDICT_PROCESSES_MIN 3
 #define VERDICT_EQUIVALENCE 1.02
 #define VERDICT_TIE 0.005
-#define VERDICT_ERROR 0.05        /* of the interval of one finalist's ratio to the best */
-#define VERDICT_FAMILY_ERROR 0.02 /* that in a job any of the winner's intervals against another config is wrong */
-#define VERDICT_LOOKS 4           /* verdicts of a job: after 3, 4, 5 and 6 processes, until one is settled */
-#define VERDICT_REGRET 0.02       /* a bound above it leaves something to find */
+#define VERDICT_ERROR 0.05 /* of the interval of one finalist's ratio to the best */
+/* that in a job any of the winner's intervals against another config is wrong */
+#define VERDICT_FAMILY_ERROR 0.02
+/* verdicts of a job: after 3, 4, 5 and 6 processes, until one is settled */
+#define VERDICT_LOOKS 4
+#define VERDICT_REGRET 0.02 /* a bound above it leaves something to find */
 #define VERDICT_DRAWS 2000
 #define VERDICT_US_MIN 1e-6 /* of a time that can have been measured */
 #define VERDICT_US_MAX 1e12
 
-/* One config in one process; of several for one such pair (a lease that was measured again) the longest is used.
- * `n` pairs, n >= 1, all from VERDICT_US_MIN to VERDICT_US_MAX. Arrays are borrowed. */
+/* One config in one process; of several for one such pair (a lease that was measured again) the
+ * longest is used. `n` pairs, n >= 1, all from VERDICT_US_MIN to VERDICT_US_MAX. Arrays are
+ * borrowed. */
 struct verdict_sample {
   uint64_t config;
   int64_t process;
   size_t n;
   const double *samples_us;
   const double *baseline_us;
-  int64_t spills, lds_bytes, vgprs; /* 0 where not known; the largest of a config's samples counts */
-  int64_t device;                   /* which one it was measured on, any numbering; 0 where that is not told apart */
+  int64_t spills, lds_bytes,
+      vgprs;      /* 0 where not known; the largest of a config's samples counts */
+  int64_t device; /* which one it was measured on, any numbering; 0 where that is not told apart */
 };
 
 enum verdict_outcome { VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER, VERDICT_AMBIGUOUS };
@@ -67,7 +79,8 @@ struct verdict_finalist {
   uint64_t config;
   double ratio;        /* to the best: point estimate, 1 for the best */
   double lower, upper; /* its 95 % interval; upper is INFINITY where it cannot be known */
-  /* The winner's time over this one's, with the simultaneous interval: < 1 where the winner is faster; 1 for the winner */
+  /* The winner's time over this one's, with the simultaneous interval: < 1 where the winner is
+   * faster; 1 for the winner */
   double winner_ratio, winner_lower, winner_upper;
   double median_us; /* median of all its samples */
   bool equivalent;
@@ -82,49 +95,57 @@ struct verdict {
   double regret_bound;
   /* winner against the baseline, as time ratio winner / baseline: < 1 is faster */
   double baseline_ratio, baseline_lower, baseline_upper;
-  enum verdict_outcome outcome;  /* of the winner against the baseline */
-  double winner_us, baseline_us; /* medians over the winner's samples and over all finalists' baselines */
-  size_t n_samples;              /* pairs used, all finalists */
+  enum verdict_outcome outcome; /* of the winner against the baseline */
+  double winner_us,
+      baseline_us;  /* medians over the winner's samples and over all finalists' baselines */
+  size_t n_samples; /* pairs used, all finalists */
   size_t n_processes;
   size_t n_devices;
 };
 
-/* Decides among `samples`, measured against config `baseline`. Deterministic in (samples as a set, baseline, seed).
- * False, with a sentence, when no config has enough processes or a sample is not as said above. */
-must_check bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t seed,
-                               struct verdict *ret_verdict, struct error *error);
-/* The same with `config` in the winner's place, whoever won: how it compares with the baseline and with each finalist, in
- * the same simultaneous intervals. False also where it is no finalist. */
-must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t n, uint64_t baseline, uint64_t config,
-                                   uint64_t seed, struct verdict *ret_verdict, struct error *error);
+/* Decides among `samples`, measured against config `baseline`. Deterministic in (samples as a set,
+ * baseline, seed). False, with a sentence, when no config has enough processes or a sample is not
+ * as said above. */
+must_check bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
+                               uint64_t seed, struct verdict *ret_verdict, struct error *error);
+/* The same with `config` in the winner's place, whoever won: how it compares with the baseline and
+ * with each finalist, in the same simultaneous intervals. False also where it is no finalist. */
+must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t n,
+                                   uint64_t baseline, uint64_t config, uint64_t seed,
+                                   struct verdict *ret_verdict, struct error *error);
 void verdict_release(struct verdict *verdict);
 #define cleanup_verdict __attribute__((cleanup(verdict_release)))
 
-/* Whether another process can be spared: the outcome is not AMBIGUOUS, the regret bound is at most VERDICT_REGRET, and no
- * finalist that may be the fastest (lower <= 1) is kept out of the equivalence set by a wide interval. */
+/* Whether another process can be spared: the outcome is not AMBIGUOUS, the regret bound is at most
+ * VERDICT_REGRET, and no finalist that may be the fastest (lower <= 1) is kept out of the
+ * equivalence set by a wide interval. */
 must_check bool verdict_is_settled(const struct verdict *verdict);
 
-/* Whether the winner may replace the baseline where that is served already: it is FASTER, with the family-wise error of the
- * interval, and by at least `min_gain` of the baseline's time (0.02) in its estimate. */
+/* Whether the winner may replace the baseline where that is served already: it is FASTER, with the
+ * family-wise error of the interval, and by at least `min_gain` of the baseline's time (0.02) in
+ * its estimate. */
 #define VERDICT_MIN_GAIN 0.02
 must_check bool verdict_replaces(const struct verdict *verdict, double min_gain);
 
-/* {"winner": 17, "equivalence_set": [17, 19], "regret_bound": 0.004, "verdict": "FASTER", "speedup": 1.31,
- *  "baseline_ratio": 0.76, "baseline_lower": 0.75, "baseline_upper": 0.77, "winner_us": 76, "baseline_us": 100,
- *  "samples": 180, "processes": 3, "devices": 1, "finalists": [{"config": 17, "ratio": 1, "lower": 1, "upper": 1,
- *  "winner_ratio": 1, "winner_lower": 1, "winner_upper": 1, "median_us": 76, "equivalent": true}, …]}.
- * A bound that is infinite is left out with its lower one. Numbers have 9 significant digits: what the last digit of
- * another machine's logarithm changes does not show. */
+/* {"winner": 17, "equivalence_set": [17, 19], "regret_bound": 0.004, "verdict": "FASTER",
+ *  "speedup": 1.31, "baseline_ratio": 0.76, "baseline_lower": 0.75, "baseline_upper": 0.77,
+ *  "winner_us": 76, "baseline_us": 100, "samples": 180, "processes": 3, "devices": 1,
+ *  "finalists": [{"config": 17, "ratio": 1, "lower": 1, "upper": 1, "winner_ratio": 1,
+ *                 "winner_lower": 1, "winner_upper": 1, "median_us": 76, "equivalent": true}, …]}.
+ * A bound that is infinite is left out with its lower one. Numbers have 9 significant digits: what
+ * the last digit of another machine's logarithm changes does not show. */
 must_check json_t *verdict_to_json(const struct verdict *verdict);
 
-/* The same rule over a verdict's JSON, for any config that a channel serves: `served` was measured with the winner, as its
- * job's baseline or as a finalist, is not in the equivalence set, and the winner's simultaneous interval against it lies
- * below 1 and its estimate at or below 1 - min_gain. False: it stays, and the sentence says why. Asked only where the
- * winner is another config than `served`. */
-must_check bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served, double min_gain,
-                                      struct error *ret_reason);
+/* The same rule over a verdict's JSON, for any config that a channel serves: `served` was measured
+ * with the winner, as its job's baseline or as a finalist, is not in the equivalence set, and the
+ * winner's simultaneous interval against it lies below 1 and its estimate at or below 1 - min_gain.
+ * False: it stays, and the sentence says why. Asked only where the winner is another config than
+ * `served`. */
+must_check bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
+                                      double min_gain, struct error *ret_reason);
 
-/* The screen's rank: median of paired ratios of one config in one process. What picks the finalists. */
+/* The screen's rank: median of paired ratios of one config in one process. What picks the
+ * finalists. */
 double verdict_paired_ratio(const double *samples_us, const double *baseline_us, size_t n);
 
 #endif

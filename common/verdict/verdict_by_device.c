@@ -5,7 +5,8 @@
 
 #include "common/verdict/verdict_turn.h"
 
-#define ROUNDS_DF 60 /* of Student's t where the rounds alone are known: there are about as many */
+/* of Student's t where the rounds alone are known: there are about as many */
+#define ROUNDS_DF 60
 
 /* The turns of one config, by rising process; borrowed. */
 struct config_turns {
@@ -13,9 +14,11 @@ struct config_turns {
   size_t n;
 };
 
-static const struct turn *turn_beside(const struct config_turns *turns, const struct verdict_sample *sample) {
+static const struct turn *turn_beside(const struct config_turns *turns,
+                                      const struct verdict_sample *sample) {
   for (size_t i = 0; i < turns->n; i++)
-    if (turns->all[i].sample->process == sample->process && turns->all[i].sample->device == sample->device)
+    if (turns->all[i].sample->process == sample->process &&
+        turns->all[i].sample->device == sample->device)
       return &turns->all[i];
   return NULL;
 }
@@ -28,7 +31,8 @@ struct part {
 };
 
 /* False where the device measured the config in no process with `to`. */
-static bool part_of(const struct config_turns *turns, const struct config_turns *to, int64_t device, struct part *ret) {
+static bool part_of(const struct config_turns *turns, const struct config_turns *to, int64_t device,
+                    struct part *ret) {
   cleanup_free const struct verdict_sample **shared = xcalloc(turns->n, sizeof *shared);
   struct part part = {.n_rounds = SIZE_MAX};
   for (size_t i = 0; i < turns->n; i++) {
@@ -51,14 +55,16 @@ static bool part_of(const struct config_turns *turns, const struct config_turns 
   return true;
 }
 
-/* What processes of one device do to distances to `to`: verdict_interval.h's s0^2, and the degrees of freedom behind it. */
+/* What processes of one device do to distances to `to`: verdict_interval.h's s0^2, and the degrees
+ * of freedom behind it. */
 struct pool {
   double squares, own_df; /* sums over the pooled rows */
   double df;              /* of these rows, as far as they are independent of one another */
 };
 
 static bool is_pooled(const struct part *part, uint64_t to) {
-  return part->row.config != to && part->distance.n > 1 && fabs(part->distance.mean) <= log(SPREAD_NEAR);
+  return part->row.config != to && part->distance.n > 1 &&
+         fabs(part->distance.mean) <= log(SPREAD_NEAR);
 }
 
 /* The rows of one device share the noise of `to` in its processes, those of two devices nothing. */
@@ -83,7 +89,8 @@ static struct spread spread_for(const struct pool *pool, const struct part *part
   double df = floor(pool->df - (is_pooled(part, to) ? (double)(part->distance.n - 1) : 0));
   if (df < 1)
     return (struct spread){0};
-  return (struct spread){pool->squares / pool->own_df, df < SPREAD_DF_MAX ? (size_t)df : SPREAD_DF_MAX};
+  return (struct spread){pool->squares / pool->own_df,
+                         df < SPREAD_DF_MAX ? (size_t)df : SPREAD_DF_MAX};
 }
 
 static void interval_set(struct part *part, const struct spread *spread) {
@@ -92,7 +99,8 @@ static void interval_set(struct part *part, const struct spread *spread) {
   if (distance_df(distance, spread) > 0) {
     interval = distance_interval(distance, spread, VERDICT_ERROR);
   } else { /* one process, and nothing is known of what others would shift */
-    double half = student_quantile(ROUNDS_DF, VERDICT_ERROR / 2) * sqrt(distance->rounds + distance->resolution);
+    double half = student_quantile(ROUNDS_DF, VERDICT_ERROR / 2) *
+                  sqrt(distance->rounds + distance->resolution);
     interval = (struct interval){distance->mean - half, distance->mean + half};
   }
   part->row.lower = exp(interval.lower);
@@ -142,8 +150,8 @@ static size_t parts_find(const struct turn *turns, size_t n, uint64_t to, struct
   return n_parts;
 }
 
-bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to, struct device_ratios *ret,
-                       struct error *error) {
+bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to,
+                       struct device_ratios *ret, struct error *error) {
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
@@ -174,8 +182,8 @@ void device_ratios_release(struct device_ratios *ratios) {
   *ratios = (struct device_ratios){0};
 }
 
-const struct device_ratio *device_preference(const struct device_ratios *ratios, const struct device_ratio *rows,
-                                             size_t n) {
+const struct device_ratio *device_preference(const struct device_ratios *ratios,
+                                             const struct device_ratio *rows, size_t n) {
   const struct device_ratio *found = NULL;
   if (!ratios->knows_processes)
     return NULL;

@@ -22,13 +22,15 @@ size_t distance_df(const struct distance *distance, const struct spread *pooled)
 
 double distance_error(const struct distance *distance, const struct spread *pooled) {
   double n = (double)distance->n;
-  double moderated =
-      ((double)pooled->df * pooled->variance + distance->squares) / (double)distance_df(distance, pooled);
+  double moderated = ((double)pooled->df * pooled->variance + distance->squares) /
+                     (double)distance_df(distance, pooled);
   return sqrt(fmax(moderated / n, distance->rounds / (n * n) + distance->resolution / n));
 }
 
-struct interval distance_interval(const struct distance *distance, const struct spread *pooled, double error) {
-  double half = student_quantile(distance_df(distance, pooled), error / 2) * distance_error(distance, pooled);
+struct interval distance_interval(const struct distance *distance, const struct spread *pooled,
+                                  double error) {
+  double half =
+      student_quantile(distance_df(distance, pooled), error / 2) * distance_error(distance, pooled);
   return (struct interval){distance->mean - half, distance->mean + half};
 }
 

@@ -1,28 +1,35 @@
-/* The interval of the distance of two configs, of which a few processes tell: private to this folder and its tests.
+/* The interval of the distance of two configs, of which a few processes tell: private to this
+ * folder and its tests.
  *
- * For configs a and b, d_p is the distance in process p: the median over its n rounds of log(a / b). Of P processes:
+ * For configs a and b, d_p is the distance in process p: the median over its n rounds of log(a /
+ * b). Of P processes:
  *
  *   mean       m   = sum d_p / P
  *   own        s^2 = sum (d_p - m)^2 / (P - 1), with d = P - 1 degrees of freedom
  *   pooled     s0^2, with d0 degrees of freedom: below
- *   moderated  v   = (d0 s0^2 + d s^2) / (d0 + d)   (Smyth, "Linear models and empirical Bayes methods for assessing
- *                    differential expression in microarray experiments", Stat. Appl. Genet. Mol. Biol. 3(1), 2004, eq. 3)
- *   rounds     f^2 = sum e_p^2 / P^2, e_p the standard error of the median of the n rounds, from order statistics: (x[n + 1 - k]
- *                    - x[k]) / (2 z), k = (n + 1) / 2 - z sqrt(n / 4) rounded, z = 2.5758 (McKean, Schrader, "A comparison of
- *                    methods for Studentizing the sample median", Comm. Statist. B13, 1984). It asks how the rounds lie about
- *                    their middle, not how far the others are: a machine that others use gives rounds in two heaps.
- *   timer      q^2 = sum of (step / time)^2 / 12 over what is divided, mean over processes: a uniform error that all
- *                    processes may share
+ *   moderated  v   = (d0 s0^2 + d s^2) / (d0 + d)   (Smyth, "Linear models and empirical Bayes
+ *                    methods for assessing differential expression in microarray experiments",
+ *                    Stat. Appl. Genet. Mol. Biol. 3(1), 2004, eq. 3)
+ *   rounds     f^2 = sum e_p^2 / P^2, e_p the standard error of the median of the n rounds, from
+ *                    order statistics: (x[n + 1 - k] - x[k]) / (2 z),
+ *                    k = (n + 1) / 2 - z sqrt(n / 4) rounded, z = 2.5758 (McKean, Schrader, "A
+ *                    comparison of methods for Studentizing the sample median", Comm. Statist. B13,
+ *                    1984). It asks how the rounds lie about their middle, not how far the others
+ *                    are: a machine that others use gives rounds in two heaps.
+ *   timer      q^2 = sum of (step / time)^2 / 12 over what is divided, mean over processes: a
+ *                    uniform error that all processes may share
  *   error      E   = sqrt(max(v / P, f^2 + q^2))
  *   interval   exp(m -+ t E), t the quantile of Student's t with d0 + d degrees of freedom.
  *
- * Pooled: s0^2 = sum s_c^2 / m over the distances of m finalists to the same config (the best, the winner or the
- * baseline). They share that config's noise, which makes them tell less: where all vary alike, two of them have the correlation
- * 1/2, their squares 1/4, and m of them as many degrees of freedom as m / (1 + (m - 1) / 4) that are independent. Of these one
- * is the finalist itself, so
+ * Pooled: s0^2 = sum s_c^2 / m over the distances of m finalists to the same config (the best, the
+ * winner or the baseline). They share that config's noise, which makes them tell less: where all
+ * vary alike, two of them have the correlation 1/2, their squares 1/4, and m of them as many
+ * degrees of freedom as m / (1 + (m - 1) / 4) that are independent. Of these one is the finalist
+ * itself, so
  *   d0 = (P - 1) (m / (1 + (m - 1) / 4) - 1), rounded down, at most SPREAD_DF_MAX:
- * the finalists need not vary alike, and then more of them do not tell more of one (bench/bench_verdict.c has jobs of
- * that kind). One that is far from the best (SPREAD_NEAR) is left out: what takes twice the time varies otherwise.
+ * the finalists need not vary alike, and then more of them do not tell more of one
+ * (bench/bench_verdict.c has jobs of that kind). One that is far from the best (SPREAD_NEAR) is
+ * left out: what takes twice the time varies otherwise.
  *
  * Memory: plain values. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_VERDICT_INTERVAL_H
@@ -54,25 +61,29 @@ struct interval {
 
 void distance_add(struct distance *distance, double median, double error, double resolution);
 
-/* The standard error of the mean, E, and its degrees of freedom, which are to be above 0: n >= 2, or 1 with a pool. */
+/* The standard error of the mean, E, and its degrees of freedom, which are to be above 0: n >= 2,
+ * or 1 with a pool. */
 double distance_error(const struct distance *distance, const struct spread *pooled);
 size_t distance_df(const struct distance *distance, const struct spread *pooled);
 
 /* Covers the distance but in `error` of all cases, half of them on each side. */
-struct interval distance_interval(const struct distance *distance, const struct spread *pooled, double error);
+struct interval distance_interval(const struct distance *distance, const struct spread *pooled,
+                                  double error);
 
 /* Of the distances of n finalists to one config. */
 struct spread spread_pool(const struct distance *distances, size_t n);
 
-/* What Student's t with `df` >= 1 degrees of freedom exceeds with the probability `tail`, 0 < tail < 0.5. By the finite
- * series for whole degrees of freedom (Abramowitz, Stegun, "Handbook of mathematical functions", 26.7.3 and 26.7.4). */
+/* What Student's t with `df` >= 1 degrees of freedom exceeds with the probability `tail`, 0 < tail
+ * < 0.5. By the finite series for whole degrees of freedom (Abramowitz, Stegun, "Handbook of
+ * mathematical functions", 26.7.3 and 26.7.4). */
 double student_quantile(size_t df, double tail);
 
 /* The standard error e of the median of n >= 1 values. Reorders them. */
 double median_error(double *values, size_t n);
 
-/* The variance of a timer's rounding in one time, relative: where a quarter of all times or more are equal to their median,
- * the next other time is one step of the timer away. 0 where no step shows. Reorders the values. */
+/* The variance of a timer's rounding in one time, relative: where a quarter of all times or more
+ * are equal to their median, the next other time is one step of the timer away. 0 where no step
+ * shows. Reorders the values. */
 double timer_resolution(double *times, size_t n);
 
 #endif

@@ -1,4 +1,5 @@
-/* The verdict as JSON, and what a stored one says of a config that is served. Owns nothing; any thread. */
+/* The verdict as JSON, and what a stored one says of a config that is served. Owns nothing; any
+ * thread. */
 #include <math.h>
 
 #include "common/verdict/verdict.h"
@@ -69,35 +70,40 @@ static bool is_equivalent(const json_t *verdict, uint64_t config) {
   return false;
 }
 
-bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served, double min_gain,
-                           struct error *ret_reason) {
+bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
+                           double min_gain, struct error *ret_reason) {
   const json_t *finalist = finalist_find(verdict, served);
   bool is_baseline = served == baseline;
-  const json_t *ratio =
-      is_baseline ? json_object_get(verdict, "baseline_ratio") : json_object_get(finalist, "winner_ratio");
-  const json_t *upper =
-      is_baseline ? json_object_get(verdict, "baseline_upper") : json_object_get(finalist, "winner_upper");
+  const json_t *ratio = is_baseline ? json_object_get(verdict, "baseline_ratio")
+                                    : json_object_get(finalist, "winner_ratio");
+  const json_t *upper = is_baseline ? json_object_get(verdict, "baseline_upper")
+                                    : json_object_get(finalist, "winner_upper");
   if (is_equivalent(verdict, served))
-    return error_set(ret_reason, "the served config %llu is in the job's equivalence set", (unsigned long long)served);
+    return error_set(ret_reason, "the served config %llu is in the job's equivalence set",
+                     (unsigned long long)served);
   if (!is_baseline && !finalist)
-    return error_set(
-        ret_reason,
-        "the job measured the served config %llu neither as its baseline nor as a finalist; submit one whose "
-        "baseline it is",
-        (unsigned long long)served);
+    return error_set(ret_reason,
+                     "the job measured the served config %llu neither as its baseline nor as a "
+                     "finalist; submit one whose "
+                     "baseline it is",
+                     (unsigned long long)served);
   if (!json_is_number(ratio) || !json_is_number(upper))
     return error_set(ret_reason,
-                     "the job's verdict has no interval of its winner against the served config %llu; submit the job "
+                     "the job's verdict has no interval of its winner against the served config "
+                     "%llu; submit the job "
                      "with another run",
                      (unsigned long long)served);
   if (json_number_value(upper) >= 1)
     return error_set(ret_reason,
-                     "the winner's time is %.4f of the served config %llu's, but its interval reaches %.4f: not known "
+                     "the winner's time is %.4f of the served config %llu's, but its interval "
+                     "reaches %.4f: not known "
                      "to be faster",
-                     json_number_value(ratio), (unsigned long long)served, json_number_value(upper));
+                     json_number_value(ratio), (unsigned long long)served,
+                     json_number_value(upper));
   if (json_number_value(ratio) > 1 - min_gain)
-    return error_set(ret_reason,
-                     "the winner gains %.2f %% over the served config %llu, less than the %.2f %% asked for",
-                     100 * (1 - json_number_value(ratio)), (unsigned long long)served, 100 * min_gain);
+    return error_set(
+        ret_reason,
+        "the winner gains %.2f %% over the served config %llu, less than the %.2f %% asked for",
+        100 * (1 - json_number_value(ratio)), (unsigned long long)served, 100 * min_gain);
   return true;
 }

@@ -1,4 +1,5 @@
-/* One config in one process: its paired ratios as logarithms, their median and its error. Pure functions; any thread. */
+/* One config in one process: its paired ratios as logarithms, their median and its error. Pure
+ * functions; any thread. */
 #include "common/verdict/verdict_turn.h"
 
 #include <math.h>
@@ -9,14 +10,17 @@ static bool time_is_sane(double us) { return us >= VERDICT_US_MIN && us <= VERDI
 
 static bool sample_check(const struct verdict_sample *sample, struct error *error) {
   if (sample->n == 0)
-    return error_set(error, "config %llu has no pair in process %lld; leave out what was not measured",
+    return error_set(error,
+                     "config %llu has no pair in process %lld; leave out what was not measured",
                      (unsigned long long)sample->config, (long long)sample->process);
   for (size_t i = 0; i < sample->n; i++)
     if (!time_is_sane(sample->samples_us[i]) || !time_is_sane(sample->baseline_us[i]))
-      return error_set(
-          error, "pair %zu of config %llu in process %lld is %g us and %g us; times must be %g to %g microseconds", i,
-          (unsigned long long)sample->config, (long long)sample->process, sample->samples_us[i], sample->baseline_us[i],
-          VERDICT_US_MIN, VERDICT_US_MAX);
+      return error_set(error,
+                       "pair %zu of config %llu in process %lld is %g us and %g us; times must be "
+                       "%g to %g microseconds",
+                       i, (unsigned long long)sample->config, (long long)sample->process,
+                       sample->samples_us[i], sample->baseline_us[i], VERDICT_US_MIN,
+                       VERDICT_US_MAX);
   return true;
 }
 
@@ -26,7 +30,8 @@ static int by_config_and_process(const struct verdict_sample *a, const struct ve
   return (a->process > b->process) - (a->process < b->process);
 }
 
-/* Of two samples of one config in one process the longer comes first; the rest makes the order that of a set. */
+/* Of two samples of one config in one process the longer comes first; the rest makes the order that
+ * of a set. */
 static int samples_compare(const void *a, const void *b) {
   const struct verdict_sample *left = a, *right = b;
   int order = by_config_and_process(left, right);
@@ -37,7 +42,9 @@ static int samples_compare(const void *a, const void *b) {
   const int64_t left_weights[] = {left->spills, left->lds_bytes, left->vgprs};
   const int64_t right_weights[] = {right->spills, right->lds_bytes, right->vgprs};
   order = memcmp(left->samples_us, right->samples_us, left->n * sizeof *left->samples_us);
-  order = order ? order : memcmp(left->baseline_us, right->baseline_us, left->n * sizeof *left->baseline_us);
+  order = order
+              ? order
+              : memcmp(left->baseline_us, right->baseline_us, left->n * sizeof *left->baseline_us);
   return order ? order : memcmp(left_weights, right_weights, sizeof left_weights);
 }
 
@@ -50,8 +57,8 @@ static size_t samples_distinct(struct verdict_sample *sorted, size_t n) {
   return kept;
 }
 
-bool samples_sort(const struct verdict_sample *samples, size_t n, struct verdict_sample **ret_sorted, size_t *ret_n,
-                  struct error *error) {
+bool samples_sort(const struct verdict_sample *samples, size_t n,
+                  struct verdict_sample **ret_sorted, size_t *ret_n, struct error *error) {
   for (size_t i = 0; i < n; i++)
     if (!sample_check(&samples[i], error))
       return false;
@@ -67,7 +74,8 @@ double samples_median_us(const struct verdict_sample *const *samples, size_t n, 
     count += samples[i]->n;
   cleanup_free double *times = xcalloc(count, sizeof *times);
   for (size_t i = 0; i < n; at += samples[i++]->n)
-    memcpy(times + at, of_baseline ? samples[i]->baseline_us : samples[i]->samples_us, samples[i]->n * sizeof *times);
+    memcpy(times + at, of_baseline ? samples[i]->baseline_us : samples[i]->samples_us,
+           samples[i]->n * sizeof *times);
   return median_of(times, count);
 }
 
@@ -79,8 +87,8 @@ static double resolution_of(const double *times, size_t n) {
 struct turn turn_make(const struct verdict_sample *sample) {
   struct turn turn = {.sample = sample,
                       .logs = xcalloc(sample->n, sizeof *turn.logs),
-                      .resolution =
-                          resolution_of(sample->samples_us, sample->n) + resolution_of(sample->baseline_us, sample->n)};
+                      .resolution = resolution_of(sample->samples_us, sample->n) +
+                                    resolution_of(sample->baseline_us, sample->n)};
   for (size_t i = 0; i < sample->n; i++)
     turn.logs[i] = log(sample->samples_us[i] / sample->baseline_us[i]);
   cleanup_free double *scratch = xmemdup(turn.logs, sample->n * sizeof *scratch);

@@ -1,7 +1,9 @@
-/* Attention of each head, BLOCK_Q queries at a time: their scores with BLOCK_K keys, the exponentials of these, the sum of
- * values so weighted, scaled down when a query's maximum rises (FlashAttention; Dao, 2022).
+/* Attention of each head, BLOCK_Q queries at a time: their scores with BLOCK_K keys, the
+ * exponentials of these, the sum of values so weighted, scaled down when a query's maximum rises
+ * (FlashAttention; Dao, 2022).
  *
- * HEAD_DIM is the key's head_dim. Halves become floats once for each block; UNROLL queries share a load of a key. */
+ * HEAD_DIM is the key's head_dim. Halves become floats once for each block; UNROLL queries share a
+ * load of a key. */
 #include <math.h>
 #include <stdint.h>
 
@@ -56,8 +58,8 @@ static void outputs_add(struct block *b, int64_t n_keys) {
       }
 }
 
-void attention(_Float16 *restrict o, const _Float16 *restrict q, const _Float16 *restrict k, const _Float16 *restrict v,
-               int64_t heads, int64_t sequence, int64_t head_dim) {
+void attention(_Float16 *restrict o, const _Float16 *restrict q, const _Float16 *restrict k,
+               const _Float16 *restrict v, int64_t heads, int64_t sequence, int64_t head_dim) {
   static struct block b;
   (void)head_dim;
   for (int64_t head = 0; head < heads; head++)

@@ -1,7 +1,8 @@
 /* y = (x - mean) / sqrt(variance + 1e-5) * gamma + beta, mean and variance of each row.
  *
- * UNROLL accumulators of LANES floats; STATISTICS in two passes (the mean, then the squares of what is left) or in one
- * (sums and squares of the distance to the row's first element); ROWS rows share a load of gamma and beta. */
+ * UNROLL accumulators of LANES floats; STATISTICS in two passes (the mean, then the squares of what
+ * is left) or in one (sums and squares of the distance to the row's first element); ROWS rows share
+ * a load of gamma and beta. */
 #include <math.h>
 #include <stdint.h>
 
@@ -29,7 +30,8 @@ static inline float lanes_sum(const vector *vectors) {
 }
 
 /* The sums of x - shift and of its square. */
-static inline void sums_of(const float *x, float shift, int64_t columns, float *ret_sum, float *ret_squares) {
+static inline void sums_of(const float *x, float shift, int64_t columns, float *ret_sum,
+                           float *ret_squares) {
   vector sums[UNROLL], squares[UNROLL];
   for (int u = 0; u < UNROLL; u++)
     sums[u] = squares[u] = (vector){0};
@@ -80,9 +82,9 @@ static inline void statistics(const float *x, int64_t columns, float *ret_mean, 
 }
 
 /* `rows` is ROWS, or 1 for what is left over. */
-static inline __attribute__((always_inline)) void rows_norm(float *restrict y, const float *restrict x,
-                                                            const float *restrict gamma, const float *restrict beta,
-                                                            int rows, int64_t columns) {
+static inline __attribute__((always_inline)) void
+rows_norm(float *restrict y, const float *restrict x, const float *restrict gamma,
+          const float *restrict beta, int rows, int64_t columns) {
   float means[ROWS], scales[ROWS];
   for (int r = 0; r < rows; r++)
     statistics(x + r * columns, columns, &means[r], &scales[r]);
@@ -90,15 +92,16 @@ static inline __attribute__((always_inline)) void rows_norm(float *restrict y, c
   for (; i + LANES <= columns; i += LANES) {
     vector g = *(const vector *)(gamma + i), b = *(const vector *)(beta + i);
     for (int r = 0; r < rows; r++)
-      *(vector *)(y + r * columns + i) = (*(const vector *)(x + r * columns + i) - means[r]) * scales[r] * g + b;
+      *(vector *)(y + r * columns + i) =
+          (*(const vector *)(x + r * columns + i) - means[r]) * scales[r] * g + b;
   }
   for (; i < columns; i++)
     for (int r = 0; r < rows; r++)
       y[r * columns + i] = (x[r * columns + i] - means[r]) * scales[r] * gamma[i] + beta[i];
 }
 
-void layernorm(float *restrict y, const float *restrict x, const float *restrict gamma, const float *restrict beta,
-               int64_t rows, int64_t columns) {
+void layernorm(float *restrict y, const float *restrict x, const float *restrict gamma,
+               const float *restrict beta, int64_t rows, int64_t columns) {
   int64_t row = 0;
   for (; row + ROWS <= rows; row += ROWS)
     rows_norm(y + row * columns, x + row * columns, gamma, beta, ROWS, columns);

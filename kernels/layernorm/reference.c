@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdint.h>
 
-double layernorm_at(int64_t index, float *y, const float *x, const float *gamma, const float *beta, int64_t rows,
-                    int64_t columns) {
+double layernorm_at(int64_t index, float *y, const float *x, const float *gamma, const float *beta,
+                    int64_t rows, int64_t columns) {
   (void)y, (void)rows;
   const float *row = x + index / columns * columns;
   double mean = 0, variance = 0;

@@ -1,8 +1,9 @@
 /* c = a * b of row-major matrices, in blocks that fit a cache and tiles that fit the registers.
  *
- * Blocks of BLOCK_M x BLOCK_K of a and BLOCK_K x BLOCK_N of b; in them, tiles of MICRO_M x MICRO_N of c are summed in
- * registers. PACK: blocks of b, or of both, are copied tile by tile into the order in which they are read (`none`: read
- * where they lie). Tiles at the edge are summed in full when packed, with zeros, and one by one when not. */
+ * Blocks of BLOCK_M x BLOCK_K of a and BLOCK_K x BLOCK_N of b; in them, tiles of MICRO_M x MICRO_N
+ * of c are summed in registers. PACK: blocks of b, or of both, are copied tile by tile into the
+ * order in which they are read (`none`: read where they lie). Tiles at the edge are summed in full
+ * when packed, with zeros, and one by one when not. */
 #include <stdint.h>
 
 #define none 0
@@ -19,12 +20,12 @@ typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alia
 
 static inline int64_t least(int64_t x, int64_t y) { return x < y ? x : y; }
 
-/* A tile of c from `depth` columns of a and rows of b; element (i, p) of a is at a[i * a_row + p * a_column]. The sums
- * are added to what c holds unless `first`; only rows x columns of them are stored. */
-static inline __attribute__((always_inline)) void tile_sum(float *restrict c, int64_t c_row, const float *a,
-                                                           int64_t a_row, int64_t a_column, const float *b,
-                                                           int64_t b_row, int64_t depth, int first, int64_t rows,
-                                                           int64_t columns) {
+/* A tile of c from `depth` columns of a and rows of b; element (i, p) of a is at a[i * a_row + p *
+ * a_column]. The sums are added to what c holds unless `first`; only rows x columns of them are
+ * stored. */
+static inline __attribute__((always_inline)) void
+tile_sum(float *restrict c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column,
+         const float *b, int64_t b_row, int64_t depth, int first, int64_t rows, int64_t columns) {
   vector sums[MICRO_M][VECTORS];
   for (int i = 0; i < MICRO_M; i++)
     for (int j = 0; j < VECTORS; j++)
@@ -60,8 +61,9 @@ static inline __attribute__((always_inline)) void tile_sum(float *restrict c, in
 }
 
 /* A tile at the edge, where neither a nor b may be read beyond their ends. */
-static void edge_sum(float *restrict c, int64_t c_row, const float *a, int64_t a_row, int64_t a_column, const float *b,
-                     int64_t b_row, int64_t depth, int first, int64_t rows, int64_t columns) {
+static void edge_sum(float *restrict c, int64_t c_row, const float *a, int64_t a_row,
+                     int64_t a_column, const float *b, int64_t b_row, int64_t depth, int first,
+                     int64_t rows, int64_t columns) {
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < columns; j++) {
       float sum = first ? 0 : c[i * c_row + j];
@@ -71,7 +73,8 @@ static void edge_sum(float *restrict c, int64_t c_row, const float *a, int64_t a
     }
 }
 
-/* Tiles of MICRO_M rows one after the other, each column by column; rows that are missing are zeros. */
+/* Tiles of MICRO_M rows one after the other, each column by column; rows that are missing are
+ * zeros. */
 static void pack_a(float *restrict to, const float *a, int64_t k, int64_t rows, int64_t depth) {
   for (int64_t i = 0; i < rows; i += MICRO_M)
     for (int64_t p = 0; p < depth; p++)
@@ -79,7 +82,8 @@ static void pack_a(float *restrict to, const float *a, int64_t k, int64_t rows, 
         *to++ = i + r < rows ? a[(i + r) * k + p] : 0;
 }
 
-/* Tiles of MICRO_N columns one after the other, each row by row; columns that are missing are zeros. */
+/* Tiles of MICRO_N columns one after the other, each row by row; columns that are missing are
+ * zeros. */
 static void pack_b(float *restrict to, const float *b, int64_t n, int64_t depth, int64_t columns) {
   for (int64_t j = 0; j < columns; j += MICRO_N)
     for (int64_t p = 0; p < depth; p++, to += MICRO_N) {
@@ -94,7 +98,8 @@ static void pack_b(float *restrict to, const float *b, int64_t n, int64_t depth,
     }
 }
 
-void matmul(float *restrict c, const float *restrict a, const float *restrict b, int64_t m, int64_t n, int64_t k) {
+void matmul(float *restrict c, const float *restrict a, const float *restrict b, int64_t m,
+            int64_t n, int64_t k) {
   static float packed_a[(BLOCK_M + MICRO_M) * BLOCK_K] __attribute__((aligned(64)));
   static float packed_b[(BLOCK_N + MICRO_N) * BLOCK_K] __attribute__((aligned(64)));
   for (int64_t column = 0; column < n; column += BLOCK_N)
@@ -112,12 +117,15 @@ void matmul(float *restrict c, const float *restrict a, const float *restrict b,
             const float *right = PACKS_B ? packed_b + j * depth : b + p * n + column + j;
             const int64_t left_row = PACKS_A ? 1 : k, left_column = PACKS_A ? MICRO_M : 1;
             const int64_t right_row = PACKS_B ? MICRO_N : n;
-            const int64_t tile_rows = least(MICRO_M, rows - i), tile_columns = least(MICRO_N, columns - j);
+            const int64_t tile_rows = least(MICRO_M, rows - i),
+                          tile_columns = least(MICRO_N, columns - j);
             float *to = c + (row + i) * n + column + j;
             if ((PACKS_A || tile_rows == MICRO_M) && (PACKS_B || tile_columns == MICRO_N))
-              tile_sum(to, n, left, left_row, left_column, right, right_row, depth, p == 0, tile_rows, tile_columns);
+              tile_sum(to, n, left, left_row, left_column, right, right_row, depth, p == 0,
+                       tile_rows, tile_columns);
             else
-              edge_sum(to, n, left, left_row, left_column, right, right_row, depth, p == 0, tile_rows, tile_columns);
+              edge_sum(to, n, left, left_row, left_column, right, right_row, depth, p == 0,
+                       tile_rows, tile_columns);
           }
       }
     }

@@ -1,8 +1,8 @@
 /* Element `index` of the product of matrices of half precision, in double precision. */
 #include <stdint.h>
 
-double matmul_fp16_at(int64_t index, _Float16 *c, const _Float16 *a, const _Float16 *b, int64_t m, int64_t n,
-                      int64_t k) {
+double matmul_fp16_at(int64_t index, _Float16 *c, const _Float16 *a, const _Float16 *b, int64_t m,
+                      int64_t n, int64_t k) {
   (void)c, (void)m;
   int64_t row = index / n, column = index % n;
   double sum = 0;

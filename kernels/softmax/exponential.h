@@ -1,8 +1,9 @@
 /* exp(x) for x <= 0 and vectors of it, in plain C that the compiler turns into vector instructions.
  *
- * exp(x) = 2^n * exp(r) with n the integer next to x / ln 2 and |r| <= ln 2 / 2; exp(r) is a Taylor polynomial of degree
- * DEGREE (5: within 3e-6 relative, 6: 2e-7, which is what float rounding allows). Below -87 the result is 2^-126 and not
- * a subnormal. LANES floats make a vector, one is a plain float. */
+ * exp(x) = 2^n * exp(r) with n the integer next to x / ln 2 and |r| <= ln 2 / 2; exp(r) is a Taylor
+ * polynomial of degree DEGREE (5: within 3e-6 relative, 6: 2e-7, which is what float rounding
+ * allows). Below -87 the result is 2^-126 and not a subnormal. LANES floats make a vector, one is a
+ * plain float. */
 #include <stdint.h>
 
 static inline float float_max(float a, float b) { return a > b ? a : b; }

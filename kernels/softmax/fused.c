@@ -1,8 +1,9 @@
-/* Softmax of each row while it lies in a tile of the first-level cache: memory is read once and written once.
+/* Softmax of each row while it lies in a tile of the first-level cache: memory is read once and
+ * written once.
  *
- * The exponentials of a row of up to TILE columns are kept in a local tile; of a longer row, the rest is kept in y. The
- * inner loops hold UNROLL vectors of LANES; exponentials of DEGREE; the result is stored past the caches when
- * NONTEMPORAL and aligned. */
+ * The exponentials of a row of up to TILE columns are kept in a local tile; of a longer row, the
+ * rest is kept in y. The inner loops hold UNROLL vectors of LANES; exponentials of DEGREE; the
+ * result is stored past the caches when NONTEMPORAL and aligned. */
 #include "exponential.h"
 #if NONTEMPORAL && defined(__AVX__)
 #include <immintrin.h>

@@ -1,7 +1,8 @@
-/* Softmax of each row in three passes over memory: the maximum, the exponentials and their sum, the division.
+/* Softmax of each row in three passes over memory: the maximum, the exponentials and their sum, the
+ * division.
  *
- * LANES accumulators; EXP from the C library or a polynomial of DEGREE; the exponentials are KEEPt in y or computed
- * again; the division is one by one or by the RECIPROCAL. */
+ * LANES accumulators; EXP from the C library or a polynomial of DEGREE; the exponentials are KEEPt
+ * in y or computed again; the division is one by one or by the RECIPROCAL. */
 #include <math.h>
 
 #define libm 1

@@ -1,11 +1,13 @@
-/* What the GPU versions share: vectors of floats, and reductions over the THREADS threads that have a row together.
+/* What the GPU versions share: vectors of floats, and reductions over the THREADS threads that have
+ * a row together.
  *
- * A workgroup holds ROWS such groups, one a row of it: thread (x, y) is number x of group y. A group's wavefronts are
- * reduced by shuffles and, where there are several, by way of LDS: two slots of it, used in turns, so that one barrier a
- * reduction is enough. All threads of a workgroup call a reduction together, also those whose group has no row.
+ * A workgroup holds ROWS such groups, one a row of it: thread (x, y) is number x of group y. A
+ * group's wavefronts are reduced by shuffles and, where there are several, by way of LDS: two slots
+ * of it, used in turns, so that one barrier a reduction is enough. All threads of a workgroup call
+ * a reduction together, also those whose group has no row.
  *
- * FAST_EXP: exponentials as the hardware has them, without care for the last bits. WAVES_PER_EU (AMD) tells the compiler
- * for how many wavefronts to leave registers. */
+ * FAST_EXP: exponentials as the hardware has them, without care for the last bits. WAVES_PER_EU
+ * (AMD) tells the compiler for how many wavefronts to leave registers. */
 #ifdef __AMDGCN__
 template <int N> using floats = float __attribute__((ext_vector_type(N)));
 #else
@@ -45,15 +47,18 @@ struct of_sum {
 struct of_normaliser {
   static __device__ normaliser combine(normaliser a, normaliser b) {
     float maximum = fmaxf(a.maximum, b.maximum);
-    return {maximum, a.sum * exponential(a.maximum - maximum) + b.sum * exponential(b.maximum - maximum)};
+    return {maximum,
+            a.sum * exponential(a.maximum - maximum) + b.sum * exponential(b.maximum - maximum)};
   }
   static __device__ normaliser shuffle(normaliser a, int lane_mask) {
     return {__shfl_xor(a.maximum, lane_mask), __shfl_xor(a.sum, lane_mask)};
   }
 };
 
-/* Every thread of the group gets the result. `turn` alternates between 0 and 1 from call to call. */
-template <typename operation, typename value> static __device__ inline value row_reduce(value mine, int turn) {
+/* Every thread of the group gets the result. `turn` alternates between 0 and 1 from call to
+ * call. */
+template <typename operation, typename value>
+static __device__ inline value row_reduce(value mine, int turn) {
 #pragma unroll
   for (int lane_mask = WAVETUNE_WARP_SIZE / 2; lane_mask; lane_mask /= 2)
     mine = operation::combine(mine, operation::shuffle(mine, lane_mask));
@@ -70,8 +75,12 @@ template <typename operation, typename value> static __device__ inline value row
   return total;
 }
 
-static __device__ inline float row_max(float mine, int turn) { return row_reduce<of_max>(mine, turn); }
-static __device__ inline float row_sum(float mine, int turn) { return row_reduce<of_sum>(mine, turn); }
+static __device__ inline float row_max(float mine, int turn) {
+  return row_reduce<of_max>(mine, turn);
+}
+static __device__ inline float row_sum(float mine, int turn) {
+  return row_reduce<of_sum>(mine, turn);
+}
 static __device__ inline normaliser row_normaliser(normaliser mine, int turn) {
   return row_reduce<of_normaliser>(mine, turn);
 }

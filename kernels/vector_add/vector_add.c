@@ -1,7 +1,8 @@
 /* sum = a + b.
  *
- * VECTOR elements an operation (1: as the compiler likes), UNROLL of them a step, STREAMS parts of the array walked side
- * by side, prefetched PREFETCH elements ahead (0: by the hardware alone), stored past the caches when NONTEMPORAL. */
+ * VECTOR elements an operation (1: as the compiler likes), UNROLL of them a step, STREAMS parts of
+ * the array walked side by side, prefetched PREFETCH elements ahead (0: by the hardware alone),
+ * stored past the caches when NONTEMPORAL. */
 #include <stdint.h>
 #if NONTEMPORAL && defined(__AVX__)
 #include <immintrin.h>
@@ -34,7 +35,8 @@ static inline void step(float *sum, const float *a, const float *b) { *sum = *a 
 
 void vector_add(float *restrict sum, const float *restrict a, const float *restrict b, int64_t n) {
   const int64_t width = VECTOR * UNROLL;
-  /* Parts start at multiples of 32 elements, so that what is stored past the caches stays aligned. */
+  /* Parts start at multiples of 32 elements, so that what is stored past the caches stays
+   * aligned. */
   const int64_t part = n / STREAMS / 32 * 32;
   int64_t i = 0;
   for (; i + width <= part; i += width)

@@ -12,8 +12,10 @@ struct entry {
   char id[AGENT_ID_SIZE];
   char *boot; /* NULL unless known */
   enum presence presence;
-  bool asks_again;   /* known, but another process beats under its id: perhaps it enrolled with another server */
-  bool is_looked_up; /* since agent_table_asked named it; an enrolment makes what is found then old */
+  bool asks_again;   /* known, but another process beats under its id: perhaps it enrolled with
+                        another server */
+  bool is_looked_up; /* since agent_table_asked named it; an enrolment makes what is found then
+                        old */
   bool is_draining;
   bool is_unflushed;
   struct agent_owner owner;
@@ -79,7 +81,8 @@ bool agent_id_is_valid(const char *id) {
   return strlen(id) == AGENT_ID_SIZE - 1 && strspn(id, "0123456789abcdef") == AGENT_ID_SIZE - 1;
 }
 
-static enum agent_beat beat_unknown(struct agent_table *table, struct entry *entry, const char *id, int64_t now_ms) {
+static enum agent_beat beat_unknown(struct agent_table *table, struct entry *entry, const char *id,
+                                    int64_t now_ms) {
   if (!entry) {
     if (!agent_id_is_valid(id) || table->n_unknown >= AGENTS_ASKED_MAX)
       return AGENT_ABSENT;
@@ -97,8 +100,8 @@ static enum agent_beat beat_unknown(struct agent_table *table, struct entry *ent
   return AGENT_ASKED;
 }
 
-enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot, int64_t now_ms,
-                                 bool *ret_draining) {
+enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
+                                 int64_t now_ms, bool *ret_draining) {
   enum agent_beat answer = AGENT_BEATS;
   lock(table);
   struct entry *entry = find(table, id);
@@ -125,8 +128,8 @@ struct agent_owner agent_table_owner(struct agent_table *table, const char *id) 
 }
 
 /* `entry`: the agent's, or NULL. */
-static void know(struct agent_table *table, struct entry *entry, const char *id, const char *boot, bool is_draining,
-                 struct agent_owner owner, int64_t now_ms) {
+static void know(struct agent_table *table, struct entry *entry, const char *id, const char *boot,
+                 bool is_draining, struct agent_owner owner, int64_t now_ms) {
   if (!entry)
     entry = add(table, id);
   else if (entry->presence != PRESENCE_KNOWN)
@@ -147,8 +150,8 @@ void agent_table_put(struct agent_table *table, const char *id, const char *boot
   unlock(table);
 }
 
-void agent_table_found(struct agent_table *table, const char *id, const char *boot, bool is_draining,
-                       struct agent_owner owner, int64_t now_ms) {
+void agent_table_found(struct agent_table *table, const char *id, const char *boot,
+                       bool is_draining, struct agent_owner owner, int64_t now_ms) {
   lock(table);
   struct entry *entry = find(table, id);
   if (entry && entry->is_looked_up)
@@ -164,8 +167,8 @@ void agent_table_drain(struct agent_table *table, const char *id, bool is_draini
   unlock(table);
 }
 
-size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t most, char (*ret_ids)[AGENT_ID_SIZE],
-                             int64_t *ret_ages_ms) {
+size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t most,
+                             char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms) {
   size_t n = 0;
   lock(table);
   for (size_t i = 0; i < BUCKETS && n < most; i++)

@@ -1,4 +1,5 @@
-/* Agents in the database: which are live, which are drained, and the list of all. Memory and threads: as the header says. */
+/* Agents in the database: which are live, which are drained, and the list of all. Memory and
+ * threads: as the header says. */
 #include "server/agent/agents.h"
 
 #include "common/base/log.h"
@@ -53,7 +54,8 @@ void agents_look_up(struct worker *worker) {
   struct agent_brief *found = db_read_all(rows, &brief_record, &n_found);
   int64_t now_ms = clock_monotonic_ms();
   for (size_t i = 0; i < n_found; i++)
-    agent_table_found(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner, now_ms);
+    agent_table_found(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner,
+                      now_ms);
   for (size_t i = 0; i < n; i++)
     agent_table_absent(table, ids[i], now_ms);
   db_records_free(&brief_record, found, n_found);
@@ -91,8 +93,9 @@ static bool draining_refresh(struct db *db, struct agent_table *table, struct er
   return true;
 }
 
-/* From the database, which knows the heartbeats of all servers: a sum of what each server saw would count an agent that a
- * balancer sends here and there more than once. Those that drain count too. */
+/* From the database, which knows the heartbeats of all servers: a sum of what each server saw would
+ * count an agent that a balancer sends here and there more than once. Those that drain count
+ * too. */
 static bool live_count(struct worker *worker, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -112,8 +115,8 @@ void agents_housekeep(struct worker *worker) {
     log_warning("agents: %s", error.message);
 }
 
-bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain, const struct author *author,
-                 struct error *error) {
+bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
+                 const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
@@ -124,15 +127,19 @@ bool agent_drain(struct db *db, const char *agent, const struct drain_request *d
   if (!db_begin(db, error))
     return false;
 
-  bool ok = db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain, &parameters, &rows, error);
+  bool ok =
+      db_run(db, drain->device ? &sql_device_drain : &sql_agent_drain, &parameters, &rows, error);
   if (ok && db_affected(rows) == 0 && drain->device)
-    ok = error_of_at(error, ERROR_MISSING, "/device",
-                     "there is no agent \"%.40s\" with a device \"%.40s\"; GET /v1/agents lists them", agent,
-                     drain->device);
+    ok = error_of_at(
+        error, ERROR_MISSING, "/device",
+        "there is no agent \"%.40s\" with a device \"%.40s\"; GET /v1/agents lists them", agent,
+        drain->device);
   else if (ok && db_affected(rows) == 0)
-    ok = error_of(error, ERROR_MISSING, "there is no agent \"%.40s\"; GET /v1/agents lists them", agent);
+    ok = error_of(error, ERROR_MISSING, "there is no agent \"%.40s\"; GET /v1/agents lists them",
+                  agent);
   ok = ok && audit_note(db, author, drain->reason ? AUDIT_DRAIN : AUDIT_RESUME, agent,
-                        json_pack("{s:s*, s:s*}", "device", drain->device, "reason", drain->reason), error);
+                        json_pack("{s:s*, s:s*}", "device", drain->device, "reason", drain->reason),
+                        error);
   return db_end(db, ok, error);
 }
 
@@ -142,7 +149,8 @@ struct agent_refusal {
 };
 static const struct field refusal_fields[] = {
     {"at", FIELD_TIME, offsetof(struct agent_refusal, at), FIELD_ANSWER, "refused_at"},
-    {"machine", FIELD_TEXT, offsetof(struct agent_refusal, machine), FIELD_ANSWER, "refused_machine"},
+    {"machine", FIELD_TEXT, offsetof(struct agent_refusal, machine), FIELD_ANSWER,
+     "refused_machine"},
     {"name", FIELD_TEXT, offsetof(struct agent_refusal, name), FIELD_ANSWER, "refused_name"},
 };
 static const struct record refusal_record = RECORD(NULL, struct agent_refusal, refusal_fields);
@@ -158,31 +166,36 @@ struct agent {
   json_t *devices;
   struct agent_refusal refused;
 };
-#define SCHEMA_DEVICES                                                                                                 \
-  "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"required\": [\"device\", \"backend\", \"environment\"],"  \
-  " \"properties\": {\"device\": {\"type\": \"string\"}, \"backend\": {\"type\": \"string\"},"                         \
-  " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"                           \
-  " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY                                  \
+#define SCHEMA_DEVICES                                                                             \
+  "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"required\": [\"device\", "            \
+  "\"backend\", \"environment\"],"                                                                 \
+  " \"properties\": {\"device\": {\"type\": \"string\"}, \"backend\": {\"type\": \"string\"},"     \
+  " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"       \
+  " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
   ", \"drained_by_id\": " SCHEMA_BY_ID "}}}"
 static const struct field agent_fields[] = {
     {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
     {"name", FIELD_TEXT, offsetof(struct agent, name), FIELD_ANSWER | FIELD_NOT_NULL},
     {"version", FIELD_TEXT, offsetof(struct agent, version), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"state", FIELD_ENUM, offsetof(struct agent, state), FIELD_ANSWER | FIELD_NOT_NULL, .names = state_names},
+    {"state", FIELD_ENUM, offsetof(struct agent, state), FIELD_ANSWER | FIELD_NOT_NULL,
+     .names = state_names},
     {"drain_reason", FIELD_TEXT, offsetof(struct agent, drain_reason), FIELD_ANSWER},
-    {"drained_by", FIELD_TEXT, offsetof(struct agent, drained_by), FIELD_ANSWER, .schema = SCHEMA_BY},
-    {"drained_by_id", FIELD_ID, offsetof(struct agent, drained_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
-    {"trusted_keys", FIELD_TEXTS, offsetof(struct agent, trusted_keys), FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
-     .about = "it takes only work that one of these keys signed"},
-    {"devices", FIELD_JSON, offsetof(struct agent, devices), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES},
+    {"drained_by", FIELD_TEXT, offsetof(struct agent, drained_by), FIELD_ANSWER,
+     .schema = SCHEMA_BY},
+    {"drained_by_id", FIELD_ID, offsetof(struct agent, drained_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
+    {"trusted_keys", FIELD_TEXTS, offsetof(struct agent, trusted_keys), FIELD_ANSWER,
+     .schema = SCHEMA_DIGESTS, .about = "it takes only work that one of these keys signed"},
+    {"devices", FIELD_JSON, offsetof(struct agent, devices), FIELD_ANSWER | FIELD_NOT_NULL,
+     .schema = SCHEMA_DEVICES},
     {"refused", FIELD_RECORD, offsetof(struct agent, refused), FIELD_ANSWER, .of = &refusal_record,
      .about = "the last enrolment of its id from another machine, of the last day"},
     {"last_seen", FIELD_TIME, offsetof(struct agent, last_seen), FIELD_ANSWER},
 };
 const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
 
-bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit, json_t **ret_items, char **ret_next,
-                 struct error *error) {
+bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit,
+                 json_t **ret_items, char **ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", live_ms);

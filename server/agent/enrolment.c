@@ -33,9 +33,10 @@ static bool enrolment_read(const json_t *json, struct enrolment *enrolment, stru
     return false;
 
   if (enrolment->agent && !agent_id_is_valid(enrolment->agent))
-    return error_at(error, "/agent",
-                    "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
-                    "a new one");
+    return error_at(
+        error, "/agent",
+        "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
+        "a new one");
   for (size_t i = 0; i < enrolment->trusted_keys.n; i++) {
     struct digest id;
     if (!digest_parse(enrolment->trusted_keys.all[i], &id))
@@ -68,9 +69,12 @@ static const struct field terms_fields[] = {
 };
 static const struct record terms_record = RECORD(NULL, struct enrolment_terms, terms_fields);
 
-void enrolment_terms_release(struct enrolment_terms *terms) { record_release(&terms_record, terms); }
+void enrolment_terms_release(struct enrolment_terms *terms) {
+  record_release(&terms_record, terms);
+}
 
-bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret, struct error *error) {
+bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
+                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "token", token);
@@ -87,7 +91,8 @@ bool enrolment_use(struct db *db, int64_t token, struct error *error) {
   return db_run(db, &sql_enrolment_use, &parameters, NULL, error);
 }
 
-bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent, struct error *error) {
+bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent,
+                     struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "token", token);
@@ -142,14 +147,16 @@ bool agent_enrol(struct db *db, const char *agent, const struct enrolment *enrol
   bind_record(&parameters, &enrolment_record, enrolment);
   bind_text(&devices, "agent", agent);
   bind_records(&devices, &enrolment_device_record, enrolment->devices.all, n);
-  if (!environments_store(db, environments, n, error) || !db_run(db, &sql_agent_enrol, &parameters, &rows, error) ||
+  if (!environments_store(db, environments, n, error) ||
+      !db_run(db, &sql_agent_enrol, &parameters, &rows, error) ||
       !db_run(db, &sql_agent_devices, &devices, NULL, error))
     return false;
   *ret_boot_before = xstrdup(db_get(rows, 0, "boot_before"));
   return true;
 }
 
-bool agent_note_refused(struct db *db, const char *agent, const char *machine, const char *name, struct error *error) {
+bool agent_note_refused(struct db *db, const char *agent, const char *machine, const char *name,
+                        struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
   bind_text(&parameters, "machine", machine);
@@ -157,8 +164,9 @@ bool agent_note_refused(struct db *db, const char *agent, const char *machine, c
   return db_run(db, &sql_agent_note_refused, &parameters, NULL, error);
 }
 
-bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms, const struct author *author,
-                      char ret_token[TOKEN_TEXT_SIZE], struct error *error) {
+bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
+                      const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
+                      struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
   bind_integer(&parameters, "replaces", replaces);
@@ -177,7 +185,8 @@ bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_
   request.agent = agent;
   request.replaces = replaces ? replaces : FIELD_NONE;
   return tokens_insert(db, &request, author, ret_token, error) ||
-         error_become(error, error->kind == ERROR_CONFLICT ? ERROR_INTERNAL : error->kind); /* the name is random */
+         error_become(error, error->kind == ERROR_CONFLICT ? ERROR_INTERNAL
+                                                           : error->kind); /* the name is random */
 }
 
 bool agent_token_rotate_in(struct db *db, int64_t token, int64_t *ret_ms, struct error *error) {

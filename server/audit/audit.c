@@ -30,12 +30,14 @@ static const struct field entry_fields[] = {
     {"id", FIELD_ID, offsetof(struct audit_entry, id), FIELD_ANSWER},
     {"at", FIELD_TIME, offsetof(struct audit_entry, at), FIELD_ANSWER},
     {"token", FIELD_TEXT, offsetof(struct audit_entry, token), FIELD_ANSWER},
-    {"token_id", FIELD_ID, offsetof(struct audit_entry, token_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"token_id", FIELD_ID, offsetof(struct audit_entry, token_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
     {"role", FIELD_TEXT, offsetof(struct audit_entry, role), FIELD_ANSWER},
     {"peer", FIELD_TEXT, offsetof(struct audit_entry, peer), FIELD_ANSWER},
     {"action", FIELD_TEXT, offsetof(struct audit_entry, action), FIELD_ANSWER},
     {"object", FIELD_TEXT, offsetof(struct audit_entry, object), FIELD_ANSWER},
-    {"detail", FIELD_JSON, offsetof(struct audit_entry, detail), FIELD_ANSWER, .schema = "{\"type\": \"object\"}"},
+    {"detail", FIELD_JSON, offsetof(struct audit_entry, detail), FIELD_ANSWER,
+     .schema = "{\"type\": \"object\"}"},
 };
 const struct record audit_entry_record = RECORD("AuditEntry", struct audit_entry, entry_fields);
 
@@ -46,14 +48,15 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
   cleanup_free struct audit_entry *entries = xcalloc(n, sizeof *entries);
   for (size_t i = 0; i < n; i++) {
     const struct author *author = rows[i].author;
-    entries[i] = (struct audit_entry){.id = FIELD_NONE,
-                                      .token = author->name,
-                                      .token_id = author->token ? author->token : FIELD_NONE,
-                                      .role = author->roles,
-                                      .peer = author->peer,
-                                      .action = audit_action_name(rows[i].action),
-                                      .object = rows[i].object,
-                                      .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
+    entries[i] = (struct audit_entry){
+        .id = FIELD_NONE,
+        .token = author->name,
+        .token_id = author->token ? author->token : FIELD_NONE,
+        .role = author->roles,
+        .peer = author->peer,
+        .action = audit_action_name(rows[i].action),
+        .object = rows[i].object,
+        .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }
 
   cleanup_parameters struct db_parameters parameters = {0};
@@ -64,8 +67,8 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
   return ok;
 }
 
-bool audit_note(struct db *db, const struct author *author, enum audit_action action, const char *object,
-                json_t *detail, struct error *error) {
+bool audit_note(struct db *db, const struct author *author, enum audit_action action,
+                const char *object, json_t *detail, struct error *error) {
   const struct audit_row row = {author, action, object, detail};
   bool ok = audit_add(db, &row, 1, error);
   json_decref(detail);
@@ -78,8 +81,8 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
-bool audit_list(struct db *db, const struct audit_filter *filter, json_t **ret_items, int64_t *ret_next,
-                struct error *error) {
+bool audit_list(struct db *db, const struct audit_filter *filter, json_t **ret_items,
+                int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "token", filter->token);

@@ -15,16 +15,18 @@ static bool filter_read(struct request *request, struct audit_filter *ret) {
                                 .action = request_query(request, "action"),
                                 .object = request_query(request, "object")};
   enum audit_action action;
-  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &filter.limit, &filter.before))
+  if (!request_query_only(request, names) ||
+      !page_by_id(request, INT64_MAX, &filter.limit, &filter.before))
     return false;
   if (filter.action && !audit_action_parse(filter.action, &action)) {
-    answer_refusal(request, ERROR_INVALID, "", "action=\"%.40s\" is none of those that docs/api.md lists",
-                   filter.action);
+    answer_refusal(request, ERROR_INVALID, "",
+                   "action=\"%.40s\" is none of those that docs/api.md lists", filter.action);
     return false;
   }
-  if (since && !(duration_parse(since, &filter.last_ms) && filter.last_ms) && !time_parse(since, &filter.since_us)) {
-    answer_refusal(request, ERROR_INVALID, "", "since=\"%.40s\" is no time such as 2026-01-31T12:00:00Z, 12h or 7d",
-                   since);
+  if (since && !(duration_parse(since, &filter.last_ms) && filter.last_ms) &&
+      !time_parse(since, &filter.since_us)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "since=\"%.40s\" is no time such as 2026-01-31T12:00:00Z, 12h or 7d", since);
     return false;
   }
   *ret = filter;

@@ -13,7 +13,8 @@
 static bool digest_of_path(struct request *request, struct digest *ret_digest) {
   if (digest_parse(request->segments[0], ret_digest))
     return true;
-  answer_refusal(request, ERROR_MISSING, "", "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
+  answer_refusal(request, ERROR_MISSING, "",
+                 "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
                  request->segments[0]);
   return false;
 }
@@ -26,7 +27,8 @@ static const struct field blob_answer_fields[] = {
     {"blob", FIELD_DIGEST, offsetof(struct blob_answer, blob), FIELD_ANSWER},
     {"size", FIELD_INTEGER, offsetof(struct blob_answer, size), FIELD_ANSWER},
 };
-const struct record blob_answer_record = RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
+const struct record blob_answer_record =
+    RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
 
 void route_blob_put(struct worker *worker, struct request *request) {
   struct blob_answer answer = {.size = (int64_t)request->body_size};
@@ -43,8 +45,8 @@ void route_blob_put(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (!blob_store(worker->db, &answer.blob, request->body, request->body_size, request_author(request), &is_new,
-                  &error))
+  if (!blob_store(worker->db, &answer.blob, request->body, request->body_size,
+                  request_author(request), &is_new, &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, is_new ? 201 : 200, record_write(&blob_answer_record, &answer));
@@ -70,7 +72,8 @@ void route_blob_get(struct worker *worker, struct request *request) {
   }
 }
 
-bool answer_missing_files(struct worker *worker, struct request *request, const struct digest *digests, size_t n) {
+bool answer_missing_files(struct worker *worker, struct request *request,
+                          const struct digest *digests, size_t n) {
   cleanup_free bool *missing = xcalloc(n, sizeof *missing);
   size_t n_missing = 0;
   struct error error;
@@ -85,7 +88,8 @@ bool answer_missing_files(struct worker *worker, struct request *request, const 
     if (missing[i])
       json_array_append_new(list, json_digest_text(&digests[i]));
   error_of(&error, ERROR_CONFLICT,
-           "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and try again",
+           "%zu of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and "
+           "try again",
            n_missing, n_missing == 1 ? "is" : "are");
   answer_failure_extra(request, &error, json_pack("{s:o}", "missing", list));
   return false;
@@ -108,7 +112,7 @@ void route_gc_post(struct worker *worker, struct request *request) {
     return;
   }
   if (!asked.is_dry)
-    log_info("gc: %s removed %zu releases and %lld files", request->token_name, collection.releases.n,
-             (long long)collection.files.n);
+    log_info("gc: %s removed %zu releases and %lld files", request->token_name,
+             collection.releases.n, (long long)collection.files.n);
   request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
 }

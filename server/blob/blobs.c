@@ -68,7 +68,8 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   if (blob->size > cache->bytes_max / 4)
     return;
   pthread_mutex_lock(&cache->lock);
-  while (cache->n && (cache->n == CACHE_ENTRIES_MAX || cache->bytes + blob->size > cache->bytes_max)) {
+  while (cache->n &&
+         (cache->n == CACHE_ENTRIES_MAX || cache->bytes + blob->size > cache->bytes_max)) {
     struct blob *last = cache->blobs[--cache->n];
     cache->bytes -= last->size;
     blob_unreference(last);
@@ -79,8 +80,8 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   pthread_mutex_unlock(&cache->lock);
 }
 
-static bool chunk_insert(struct db *db, const struct digest *digest, size_t ordinal, const void *bytes, size_t size,
-                         struct error *error) {
+static bool chunk_insert(struct db *db, const struct digest *digest, size_t ordinal,
+                         const void *bytes, size_t size, struct error *error) {
   size_t bound = ZSTD_compressBound(size);
   cleanup_free uint8_t *compressed = xmalloc(bound);
   size_t compressed_size = ZSTD_compress(compressed, bound, bytes, size, COMPRESSION_LEVEL);
@@ -93,8 +94,9 @@ static bool chunk_insert(struct db *db, const struct digest *digest, size_t ordi
   return db_run(db, &sql_blob_chunk_insert, &parameters, NULL, error);
 }
 
-static bool rows_store(struct db *db, const struct digest *digest, const uint8_t *bytes, size_t size,
-                       const struct author *author, bool *ret_is_new, struct error *error) {
+static bool rows_store(struct db *db, const struct digest *digest, const uint8_t *bytes,
+                       size_t size, const struct author *author, bool *ret_is_new,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
@@ -107,19 +109,23 @@ static bool rows_store(struct db *db, const struct digest *digest, const uint8_t
   if (!*ret_is_new)
     return true;
   for (size_t at = 0; at < size; at += CHUNK_SIZE)
-    if (!chunk_insert(db, digest, at / CHUNK_SIZE, bytes + at, size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE, error))
+    if (!chunk_insert(db, digest, at / CHUNK_SIZE, bytes + at,
+                      size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE, error))
       return false;
-  return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest, json_pack("{s:I}", "size", (json_int_t)size), error);
+  return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest,
+                           json_pack("{s:I}", "size", (json_int_t)size), error);
 }
 
-bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size, const struct author *author,
-                bool *ret_is_new, struct error *error) {
+bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size,
+                const struct author *author, bool *ret_is_new, struct error *error) {
   ALWAYS(size <= BLOB_SIZE_MAX);
-  return db_begin(db, error) && db_end(db, rows_store(db, digest, bytes, size, author, ret_is_new, error), error);
+  return db_begin(db, error) &&
+         db_end(db, rows_store(db, digest, bytes, size, author, ret_is_new, error), error);
 }
 
 /* *ret_size is -1 when there is no such file. */
-static bool size_load(struct db *db, const struct digest *digest, int64_t *ret_size, struct error *error) {
+static bool size_load(struct db *db, const struct digest *digest, int64_t *ret_size,
+                      struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
@@ -131,10 +137,11 @@ static bool size_load(struct db *db, const struct digest *digest, int64_t *ret_s
 
 static bool damaged(const struct digest *digest, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
-  return error_of(error, ERROR_DAMAGED,
-                  "the stored file %s is damaged: its bytes do not have this digest; restore the database's "
-                  "table blob_chunks from a backup, or delete the row and upload the file again",
-                  digest_format(digest, text));
+  return error_of(
+      error, ERROR_DAMAGED,
+      "the stored file %s is damaged: its bytes do not have this digest; restore the database's "
+      "table blob_chunks from a backup, or delete the row and upload the file again",
+      digest_format(digest, text));
 }
 
 /* One row at a time: a worker holds one file and one chunk, not a result of twice its size. */
@@ -155,8 +162,8 @@ static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error
   return true;
 }
 
-bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest, struct blob **ret_blob,
-               struct error *error) {
+bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest,
+               struct blob **ret_blob, struct error *error) {
   int64_t size = -1;
   struct blob *known = cache_find(cache, digest);
   if (!known && !size_load(db, digest, &size, error))
@@ -183,8 +190,8 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
   return true;
 }
 
-bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing, size_t *ret_n,
-                   struct error *error) {
+bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing,
+                   size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "digests", digests, n);

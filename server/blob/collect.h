@@ -40,7 +40,7 @@ void collection_release(struct collection *collection);
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
 /* In one transaction, with its row in the audit where something was removed. */
-must_check bool collect(struct db *db, const struct collect_request *asked, const struct author *remover,
-                        struct collection *ret, struct error *error);
+must_check bool collect(struct db *db, const struct collect_request *asked,
+                        const struct author *remover, struct collection *ret, struct error *error);
 
 #endif

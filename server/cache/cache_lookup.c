@@ -14,26 +14,27 @@ static bool compute_units_read(const char *text, json_t *members, struct error *
   return true;
 }
 
-bool environment_from_texts(const char *(*get)(const void *context, const char *name), const void *context,
-                            struct environment *ret, struct error *error) {
+bool environment_from_texts(const char *(*get)(const void *context, const char *name),
+                            const void *context, struct environment *ret, struct error *error) {
   cleanup_json json_t *members = json_object();
   const char *text;
-#define X(member, hardware)                                                                                            \
-  text = get(context, #member);                                                                                        \
-  if (text)                                                                                                            \
+#define X(member, hardware)                                                                        \
+  text = get(context, #member);                                                                    \
+  if (text)                                                                                        \
     ALWAYS(json_object_set_new(members, #member, json_string(text)) == 0);
   ENVIRONMENT_TEXTS(X)
 #undef X
   text = get(context, "compute_units");
-  return (!text || compute_units_read(text, members, error)) && environment_parse(members, ret, error);
+  return (!text || compute_units_read(text, members, error)) &&
+         environment_parse(members, ret, error);
 }
 
 static bool environments_equal(const struct environment *a, const struct environment *b) {
   return environment_fits(a, b) && environment_fits(b, a);
 }
 
-enum cache_match cache_lookup(const struct environment *asked, const struct environment *const *there, size_t n,
-                              size_t *ret_index) {
+enum cache_match cache_lookup(const struct environment *asked,
+                              const struct environment *const *there, size_t n, size_t *ret_index) {
   size_t n_fitting = 0, last = 0;
   for (size_t i = 0; i < n; i++) {
     if (!environment_fits(asked, there[i]))
@@ -50,7 +51,8 @@ enum cache_match cache_lookup(const struct environment *asked, const struct envi
   return n_fitting == 1 ? CACHE_MATCH_ONE : n_fitting ? CACHE_MATCH_SEVERAL : CACHE_MATCH_NONE;
 }
 
-json_t *cache_fitting(const struct environment *asked, const struct environment *const *there, size_t n) {
+json_t *cache_fitting(const struct environment *asked, const struct environment *const *there,
+                      size_t n) {
   json_t *fitting = json_array();
   for (size_t i = 0; i < n; i++)
     if (environment_fits(asked, there[i]))
@@ -58,7 +60,8 @@ json_t *cache_fitting(const struct environment *asked, const struct environment 
   return fitting;
 }
 
-static size_t nearest_index(const struct environment *asked, const struct environment *const *there, size_t n) {
+static size_t nearest_index(const struct environment *asked, const struct environment *const *there,
+                            size_t n) {
   size_t nearest = 0, fewest = SIZE_MAX, fewest_hardware = SIZE_MAX;
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *all = environment_differences(asked, there[i], false);
@@ -82,8 +85,8 @@ static void value_write(FILE *out, const json_t *value) {
     fputs("nothing", out);
 }
 
-json_t *cache_nearest(const struct environment *asked, const struct environment *const *there, size_t n,
-                      char **ret_sentence) {
+json_t *cache_nearest(const struct environment *asked, const struct environment *const *there,
+                      size_t n, char **ret_sentence) {
   *ret_sentence = NULL;
   if (n == 0)
     return json_null();
@@ -104,7 +107,8 @@ json_t *cache_nearest(const struct environment *asked, const struct environment 
     value_write(out, found);
     fputc(')', out);
     separator = ", ";
-    ALWAYS(json_object_set_new(named, member, json_pack("{s:O, s:O}", "asked", wanted, "there", found)) == 0);
+    ALWAYS(json_object_set_new(named, member,
+                               json_pack("{s:O, s:O}", "asked", wanted, "there", found)) == 0);
   }
   ALWAYS(fclose(out) == 0);
   return json_pack("{s:o, s:o}", "environment", environment_to_json(nearest), "differences", named);

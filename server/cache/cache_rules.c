@@ -6,8 +6,10 @@
 #define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
 
 static const struct field request_fields[] = {
-    {"asked", FIELD_JSON, offsetof(struct compatibility_text, asked), FIELD_REQUIRED, .schema = SCHEMA_ENVIRONMENT},
-    {"served", FIELD_JSON, offsetof(struct compatibility_text, served), FIELD_REQUIRED, .schema = SCHEMA_ENVIRONMENT},
+    {"asked", FIELD_JSON, offsetof(struct compatibility_text, asked), FIELD_REQUIRED,
+     .schema = SCHEMA_ENVIRONMENT},
+    {"served", FIELD_JSON, offsetof(struct compatibility_text, served), FIELD_REQUIRED,
+     .schema = SCHEMA_ENVIRONMENT},
     {"reason", FIELD_TEXT, offsetof(struct compatibility_text, reason), FIELD_NOT_NULL,
      .most = COMPATIBILITY_REASON_MAX},
 };
@@ -23,10 +25,11 @@ void compatibility_release(struct compatibility *compatibility) {
 /* Both sides state the same members, or serving would drop what was asked for. */
 static bool sides_check(const struct compatibility *it, struct error *error) {
   bool any = false, differ = false;
-#define X(member, hardware)                                                                                            \
-  if ((it->asked.member != NULL) != (it->served.member != NULL))                                                       \
-    return error_at(error, "/served", "\"%s\" must stand in both \"asked\" and \"served\"", #member);                  \
-  any = any || it->asked.member != NULL;                                                                               \
+#define X(member, hardware)                                                                        \
+  if ((it->asked.member != NULL) != (it->served.member != NULL))                                   \
+    return error_at(error, "/served", "\"%s\" must stand in both \"asked\" and \"served\"",        \
+                    #member);                                                                      \
+  any = any || it->asked.member != NULL;                                                           \
   differ = differ || (it->asked.member && strcmp(it->asked.member, it->served.member) != 0);
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -34,15 +37,19 @@ static bool sides_check(const struct compatibility *it, struct error *error) {
   for (size_t i = 0; i < ARRAY_LENGTH(sides); i++)
     if (sides[i]->arch || sides[i]->partition || sides[i]->compute_units)
       return error_at(error, i ? "/served" : "/asked",
-                      "arch, compute_units and partition cannot be declared compatible: a config of another GPU is "
+                      "arch, compute_units and partition cannot be declared compatible: a config "
+                      "of another GPU is "
                       "never served");
   if (!any)
     return error_at(error, "/asked", "state the members that may differ, such as rocm");
-  return differ || error_at(error, "/served", "the same members with the same values as \"asked\" say nothing");
+  return differ || error_at(error, "/served",
+                            "the same members with the same values as \"asked\" say nothing");
 }
 
-bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret, struct error *error) {
-  cleanup_compatibility struct compatibility checked = {.reason = xstrdup(text->reason ? text->reason : "")};
+bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret,
+                         struct error *error) {
+  cleanup_compatibility struct compatibility checked = {
+      .reason = xstrdup(text->reason ? text->reason : "")};
   if (!environment_parse(text->asked, &checked.asked, error))
     return error_pointer_prefix(error, "/asked");
   if (!environment_parse(text->served, &checked.served, error))
@@ -56,8 +63,8 @@ bool compatibility_check(const struct compatibility_text *text, struct compatibi
 
 bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error) {
   struct compatibility_text text = {0};
-  bool ok =
-      record_read(&compatibility_request_record, json, "", &text, error) && compatibility_check(&text, ret, error);
+  bool ok = record_read(&compatibility_request_record, json, "", &text, error) &&
+            compatibility_check(&text, ret, error);
   record_release(&compatibility_request_record, &text);
   return ok;
 }
@@ -70,8 +77,8 @@ static bool equal_but_rocm(const struct environment *a, const struct environment
 
 /* The newest that has just the members which were asked for; else the newest of all that fit, when
  * they differ in nothing but ROCm: which of others is meant would be a guess. */
-static bool minor_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
-                          size_t *ret_index) {
+static bool minor_resolve(const struct environment *asked, const struct environment *const *there,
+                          size_t n, size_t *ret_index) {
   size_t newest = n, newest_equal = n;
   bool is_one = true;
   for (size_t i = 0; i < n; i++) {
@@ -89,10 +96,11 @@ static bool minor_resolve(const struct environment *asked, const struct environm
 }
 
 /* What was asked for with the members that the declaration replaces; borrowed. */
-static struct environment declared_replace(const struct environment *asked, const struct compatibility *declared) {
+static struct environment declared_replace(const struct environment *asked,
+                                           const struct compatibility *declared) {
   struct environment replaced = *asked;
-#define X(member, hardware)                                                                                            \
-  if (declared->served.member)                                                                                         \
+#define X(member, hardware)                                                                        \
+  if (declared->served.member)                                                                     \
     replaced.member = declared->served.member;
   ENVIRONMENT_TEXTS(X)
 #undef X
@@ -108,12 +116,13 @@ static size_t stated_count(const struct environment *environment) {
 }
 
 /* The one that states most of what was asked for; of two that state as much, neither. */
-static bool unstated_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
-                             size_t *ret_index) {
+static bool unstated_resolve(const struct environment *asked,
+                             const struct environment *const *there, size_t n, size_t *ret_index) {
   size_t most = 0;
   bool is_one = false;
   for (size_t i = 0; i < n; i++) {
-    size_t stated = cache_rule_serves(CACHE_RULE_UNSTATED, asked, there[i]) ? stated_count(there[i]) : 0;
+    size_t stated =
+        cache_rule_serves(CACHE_RULE_UNSTATED, asked, there[i]) ? stated_count(there[i]) : 0;
     if (!stated || stated < most)
       continue;
     is_one = stated > most;
@@ -123,9 +132,10 @@ static bool unstated_resolve(const struct environment *asked, const struct envir
   return is_one;
 }
 
-enum cache_match cache_resolve(const struct environment *asked, const struct environment *const *there, size_t n,
-                               enum cache_rule widest, const struct compatibility *declared, size_t n_declared,
-                               struct cache_resolved *ret) {
+enum cache_match cache_resolve(const struct environment *asked,
+                               const struct environment *const *there, size_t n,
+                               enum cache_rule widest, const struct compatibility *declared,
+                               size_t n_declared, struct cache_resolved *ret) {
   *ret = (struct cache_resolved){.rule = CACHE_RULE_EXACT};
   enum cache_match exact = cache_lookup(asked, there, n, &ret->index);
   if (exact != CACHE_MATCH_NONE)
@@ -144,8 +154,9 @@ enum cache_match cache_resolve(const struct environment *asked, const struct env
   }
   ret->rule = CACHE_RULE_UNSTATED;
   ret->compatibility = NULL;
-  return widest >= CACHE_RULE_UNSTATED && unstated_resolve(asked, there, n, &ret->index) ? CACHE_MATCH_ONE
-                                                                                         : CACHE_MATCH_NONE;
+  return widest >= CACHE_RULE_UNSTATED && unstated_resolve(asked, there, n, &ret->index)
+             ? CACHE_MATCH_ONE
+             : CACHE_MATCH_NONE;
 }
 
 struct cache_match_answer {
@@ -155,23 +166,28 @@ struct cache_match_answer {
   const char *reason;
 };
 static const struct field match_fields[] = {
-    {"rule", FIELD_ENUM, offsetof(struct cache_match_answer, rule), FIELD_ANSWER, .names = cache_rule_names},
+    {"rule", FIELD_ENUM, offsetof(struct cache_match_answer, rule), FIELD_ANSWER,
+     .names = cache_rule_names},
     {"differs", FIELD_JSON, offsetof(struct cache_match_answer, differs), FIELD_ANSWER,
      .schema = "{\"type\": \"object\"}"},
-    {"compatibility", FIELD_INTEGER, offsetof(struct cache_match_answer, compatibility), FIELD_ANSWER | FIELD_OMITTED},
-    {"reason", FIELD_TEXT, offsetof(struct cache_match_answer, reason), FIELD_ANSWER | FIELD_OMITTED},
+    {"compatibility", FIELD_INTEGER, offsetof(struct cache_match_answer, compatibility),
+     FIELD_ANSWER | FIELD_OMITTED},
+    {"reason", FIELD_TEXT, offsetof(struct cache_match_answer, reason),
+     FIELD_ANSWER | FIELD_OMITTED},
 };
-const struct record cache_match_record = RECORD("CacheMatch", struct cache_match_answer, match_fields);
+const struct record cache_match_record =
+    RECORD("CacheMatch", struct cache_match_answer, match_fields);
 
 json_t *cache_match_to_json(const struct environment *asked, const struct environment *served,
                             const struct cache_resolved *resolved) {
-  cleanup_json json_t *differences = environment_differences(asked, served, false), *differs = json_object();
+  cleanup_json json_t *differences = environment_differences(asked, served, false),
+                      *differs = json_object();
   const char *member;
   json_t *pair;
   json_object_foreach (differences, member, pair)
     ALWAYS(json_object_set_new(differs, member,
-                               json_pack("{s:O, s:O}", "asked", json_object_get(pair, "job"), "served",
-                                         json_object_get(pair, "agent"))) == 0);
+                               json_pack("{s:O, s:O}", "asked", json_object_get(pair, "job"),
+                                         "served", json_object_get(pair, "agent"))) == 0);
 
   const struct compatibility *declared = resolved->compatibility;
   const struct cache_match_answer answer = {.rule = resolved->rule,

@@ -41,10 +41,11 @@ void compatibility_release(struct compatibility *compatibility);
 
 /* Both sides state the same members, at least one, and never arch, compute_units or partition; a
  * member of theirs differs. */
-must_check bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret,
-                                    struct error *error);
+must_check bool compatibility_check(const struct compatibility_text *text,
+                                    struct compatibility *ret, struct error *error);
 /* The same of JSON: {"asked": {…}, "served": {…}, "reason": "…"}. */
-must_check bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error);
+must_check bool compatibility_parse(const json_t *json, struct compatibility *ret,
+                                    struct error *error);
 
 struct cache_resolved {
   enum cache_rule rule;
@@ -52,16 +53,20 @@ struct cache_resolved {
   const struct compatibility *compatibility; /* of CACHE_RULE_COMPATIBLE */
 };
 /* `widest`: how far the rules go. CACHE_MATCH_SEVERAL only of the exact rule. */
-must_check enum cache_match cache_resolve(const struct environment *asked, const struct environment *const *there,
-                                          size_t n, enum cache_rule widest, const struct compatibility *declared,
-                                          size_t n_declared, struct cache_resolved *ret);
+must_check enum cache_match cache_resolve(const struct environment *asked,
+                                          const struct environment *const *there, size_t n,
+                                          enum cache_rule widest,
+                                          const struct compatibility *declared, size_t n_declared,
+                                          struct cache_resolved *ret);
 
 /* {"rule": "minor", "differs": {"rocm": {"asked": "6.4.1", "served": "6.4.0"}}}; new. */
-must_check json_t *cache_match_to_json(const struct environment *asked, const struct environment *served,
+must_check json_t *cache_match_to_json(const struct environment *asked,
+                                       const struct environment *served,
                                        const struct cache_resolved *resolved);
 /* The header Wavetune-Match: "exact", "minor; rocm=6.4.0", "unstated; arch, partition". Owned by
  * the caller. */
-must_check char *cache_match_header(const struct environment *asked, const struct environment *served,
+must_check char *cache_match_header(const struct environment *asked,
+                                    const struct environment *served,
                                     const struct cache_resolved *resolved);
 
 #endif

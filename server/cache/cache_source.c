@@ -24,7 +24,8 @@ static bool failed(struct cache_store *store, struct error *error) {
   return false;
 }
 
-static bool kernel_find(void *context, const struct digest *hash, const struct kernel **ret, struct error *error) {
+static bool kernel_find(void *context, const struct digest *hash, const struct kernel **ret,
+                        struct error *error) {
   struct cache_store *store = context;
   char text[DIGEST_TEXT_SIZE];
   for (size_t i = 0; i < store->n_kernels; i++)
@@ -53,7 +54,8 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
   struct cache_store *store = context;
   char text[DIGEST_TEXT_SIZE];
   for (size_t i = 0; i < store->n_builds; i++)
-    if (digest_equal(&store->builds[i]->digest, digest) && digest_equal(&store->builds[i]->kernel, &kernel->hash)) {
+    if (digest_equal(&store->builds[i]->digest, digest) &&
+        digest_equal(&store->builds[i]->kernel, &kernel->hash)) {
       *ret = store->builds[i];
       return true;
     }
@@ -63,8 +65,10 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
   if (!build_load(store->db, &kernel->hash, digest, &stored, error))
     return failed(store, error);
   if (!stored)
-    return error_of(error, ERROR_MISSING, "kernel %.100s has no build %s", kernel->name, digest_format(digest, text));
-  if (!json_parse(stored, strlen(stored), &json, error) || !build_parse(json, kernel, &build, error)) {
+    return error_of(error, ERROR_MISSING, "kernel %.100s has no build %s", kernel->name,
+                    digest_format(digest, text));
+  if (!json_parse(stored, strlen(stored), &json, error) ||
+      !build_parse(json, kernel, &build, error)) {
     error_prefix(error, "the stored build %s: ", digest_format(digest, text));
     error_become(error, ERROR_DAMAGED);
     return failed(store, error);
@@ -74,8 +78,8 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
   return true;
 }
 
-static bool file_find(void *context, const struct digest *digest, const char **ret_bytes, size_t *ret_size,
-                      struct error *error) {
+static bool file_find(void *context, const struct digest *digest, const char **ret_bytes,
+                      size_t *ret_size, struct error *error) {
   struct cache_store *store = context;
   char text[DIGEST_TEXT_SIZE];
   struct blob *blob;

@@ -15,14 +15,18 @@ struct compatibility_item {
 };
 static const struct field item_fields[] = {
     {"id", FIELD_ID, offsetof(struct compatibility_item, id), FIELD_ANSWER},
-    {"asked", FIELD_JSON, offsetof(struct compatibility_item, asked), FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT},
-    {"served", FIELD_JSON, offsetof(struct compatibility_item, served), FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT},
+    {"asked", FIELD_JSON, offsetof(struct compatibility_item, asked), FIELD_ANSWER,
+     .schema = SCHEMA_ENVIRONMENT},
+    {"served", FIELD_JSON, offsetof(struct compatibility_item, served), FIELD_ANSWER,
+     .schema = SCHEMA_ENVIRONMENT},
     {"reason", FIELD_TEXT, offsetof(struct compatibility_item, reason), FIELD_ANSWER},
     {"made_by", FIELD_TEXT, offsetof(struct compatibility_item, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct compatibility_item, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"made_by_id", FIELD_ID, offsetof(struct compatibility_item, made_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
     {"made_at", FIELD_TIME, offsetof(struct compatibility_item, made_at), FIELD_ANSWER},
 };
-const struct record compatibility_item_record = RECORD("CompatibilityItem", struct compatibility_item, item_fields);
+const struct record compatibility_item_record =
+    RECORD("CompatibilityItem", struct compatibility_item, item_fields);
 
 void compatibilities_release(struct compatibilities *compatibilities) {
   for (size_t i = 0; i < compatibilities->n; i++)
@@ -50,8 +54,8 @@ bool compatibilities_load(struct db *db, struct compatibilities *ret, struct err
   return true;
 }
 
-bool compatibilities_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, int64_t *ret_next,
-                          struct error *error) {
+bool compatibilities_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items,
+                          int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "after", after);
@@ -62,8 +66,8 @@ bool compatibilities_list(struct db *db, int64_t after, int64_t limit, json_t **
   return true;
 }
 
-bool compatibility_add(struct db *db, const struct compatibility *compatibility, const struct author *author,
-                       int64_t *ret_id, struct error *error) {
+bool compatibility_add(struct db *db, const struct compatibility *compatibility,
+                       const struct author *author, int64_t *ret_id, struct error *error) {
   cleanup_json json_t *asked = environment_to_json(&compatibility->asked),
                       *served = environment_to_json(&compatibility->served);
   cleanup_rows struct db_rows *rows = NULL;
@@ -80,7 +84,8 @@ bool compatibility_add(struct db *db, const struct compatibility *compatibility,
   *ret_id = ok && db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
   if (*ret_id)
     ok = audit_note(db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),
-                    json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason", compatibility->reason),
+                    json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason",
+                              compatibility->reason),
                     error);
   return db_end(db, ok, error);
 }
@@ -98,7 +103,8 @@ bool compatibility_remove(struct db *db, int64_t id, const struct author *author
   if (*ret_found) {
     cleanup_json json_t *removed = db_rows_to_json(rows, &compatibility_request_record);
     cleanup_free char *object = xasprintf("%lld", (long long)id);
-    ok = audit_note(db, author, AUDIT_WITHDRAW, object, json_incref(json_array_get(removed, 0)), error);
+    ok = audit_note(db, author, AUDIT_WITHDRAW, object, json_incref(json_array_get(removed, 0)),
+                    error);
   }
   return db_end(db, ok, error);
 }

@@ -22,7 +22,8 @@ void route_compatibility_post(struct worker *worker, struct request *request) {
   if (!compatibility_add(worker->db, &compatibility, request_author(request), &id, &error)) {
     answer_failure(request, &error);
   } else if (!id) {
-    answer_refusal(request, ERROR_CONFLICT, "", "there are %d compatibilities; remove those that nobody needs",
+    answer_refusal(request, ERROR_CONFLICT, "",
+                   "there are %d compatibilities; remove those that nobody needs",
                    COMPATIBILITIES_MAX);
   } else {
     cleanup_free char *text = xasprintf("%lld", (long long)id);
@@ -55,7 +56,8 @@ void route_compatibility_delete(struct worker *worker, struct request *request) 
   if (!compatibility_remove(worker->db, id, request_author(request), &is_found, &error)) {
     answer_failure(request, &error);
   } else if (!is_found) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no compatibility %lld; GET /v1/compatibilities lists all",
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no compatibility %lld; GET /v1/compatibilities lists all",
                    (long long)id);
   } else {
     response_memory_forget_channels(worker->server);

@@ -18,12 +18,14 @@ static const struct field stored_fields[] = {
 };
 static const struct record stored_record = RECORD(NULL, struct stored_environment, stored_fields);
 
-bool environments_store(struct db *db, const struct environment *const *environments, size_t n, struct error *error) {
+bool environments_store(struct db *db, const struct environment *const *environments, size_t n,
+                        struct error *error) {
   struct stored_environment *stored = xcalloc(n, sizeof *stored);
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *json = environment_to_json(environments[i]);
     stored[i] = (struct stored_environment){environment_digest(environments[i]),
-                                            environment_hardware_digest(environments[i]), json_canonical(json)};
+                                            environment_hardware_digest(environments[i]),
+                                            json_canonical(json)};
   }
 
   cleanup_parameters struct db_parameters parameters = {0};
@@ -43,7 +45,8 @@ static const struct field known_fields[] = {
 };
 static const struct record known_record = RECORD(NULL, struct known_environment, known_fields);
 
-bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret, struct error *error) {
+bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
+                        struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", live_ms);
@@ -55,7 +58,8 @@ bool environments_known(struct db *db, int64_t live_ms, struct known_environment
   for (size_t i = 0; i < known.n; i++) {
     struct error bad;
     cleanup_json json_t *identity = db_get_json(rows, (int)i, "identity");
-    ALWAYS(environment_parse(identity, &known.all[i].environment, &bad)); /* it was when it was stored */
+    ALWAYS(environment_parse(identity, &known.all[i].environment,
+                             &bad)); /* it was when it was stored */
   }
   *ret = known;
   return true;
@@ -68,16 +72,19 @@ struct environment_item {
   char *last_seen;
 };
 static const struct field item_fields[] = {
-    {"environment", FIELD_JSON, offsetof(struct environment_item, environment), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"digest", FIELD_DIGEST, offsetof(struct environment_item, digest), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"agents", FIELD_INTEGER, offsetof(struct environment_item, agents), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"environment", FIELD_JSON, offsetof(struct environment_item, environment),
+     FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT},
+    {"digest", FIELD_DIGEST, offsetof(struct environment_item, digest),
+     FIELD_ANSWER | FIELD_NOT_NULL},
+    {"agents", FIELD_INTEGER, offsetof(struct environment_item, agents),
+     FIELD_ANSWER | FIELD_NOT_NULL},
     {"last_seen", FIELD_TIME, offsetof(struct environment_item, last_seen), FIELD_ANSWER},
 };
-const struct record environment_item_record = RECORD("EnvironmentItem", struct environment_item, item_fields);
+const struct record environment_item_record =
+    RECORD("EnvironmentItem", struct environment_item, item_fields);
 
-bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t limit, json_t **ret_items,
-                       int64_t *ret_next, struct error *error) {
+bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t limit,
+                       json_t **ret_items, int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", live_ms);

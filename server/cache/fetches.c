@@ -42,13 +42,16 @@ void fetches_add(struct fetches *fetches, const struct digest *release) {
   pthread_mutex_unlock(&fetches->lock);
 }
 
-void fetches_note(struct server *server, const struct digest *release) { fetches_add(server->fetches, release); }
+void fetches_note(struct server *server, const struct digest *release) {
+  fetches_add(server->fetches, release);
+}
 
 void fetches_of_target(void *fetches, enum route_id route, const char *target, size_t target_size) {
   static const char prefix[] = "/v1/releases/";
   enum { PREFIX_SIZE = sizeof prefix - 1, TEXT_SIZE = DIGEST_TEXT_SIZE - 1 };
   struct digest release;
-  if ((route != ROUTE_release_get && route != ROUTE_release_export) || target_size < PREFIX_SIZE + TEXT_SIZE)
+  if ((route != ROUTE_release_get && route != ROUTE_release_export) ||
+      target_size < PREFIX_SIZE + TEXT_SIZE)
     return;
   cleanup_free char *text = xstrndup(target + PREFIX_SIZE, TEXT_SIZE);
   if (digest_parse(text, &release))
@@ -64,7 +67,8 @@ size_t fetches_take(struct fetches *fetches, struct digest *ret) {
   return n;
 }
 
-static bool fetches_store(struct db *db, const struct digest *releases, size_t n, struct error *error) {
+static bool fetches_store(struct db *db, const struct digest *releases, size_t n,
+                          struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "releases", releases, n);
   return db_run(db, &sql_fetches_store, &parameters, NULL, error);

@@ -42,7 +42,8 @@ static void fitting_add(struct fitting *fitting, struct environment environment)
 }
 
 /* A device's hardware with a build's toolchain. */
-static struct environment hardware_with_build(const struct environment *hardware, const struct build *build) {
+static struct environment hardware_with_build(const struct environment *hardware,
+                                              const struct build *build) {
   struct environment environment = environment_copy(hardware);
   free(environment.torch);
   free(environment.triton);
@@ -51,7 +52,8 @@ static struct environment hardware_with_build(const struct environment *hardware
   return environment;
 }
 
-static void candidate_add(struct fitting *fitting, const struct environment *partial, struct environment candidate) {
+static void candidate_add(struct fitting *fitting, const struct environment *partial,
+                          struct environment candidate) {
   if (environment_fits(partial, &candidate))
     fitting_add(fitting, candidate);
   else
@@ -59,14 +61,16 @@ static void candidate_add(struct fitting *fitting, const struct environment *par
 }
 
 /* What a build makes of some hardware. */
-static void fitting_collect_builds(const struct environment *partial, const struct environment *hardware,
+static void fitting_collect_builds(const struct environment *partial,
+                                   const struct environment *hardware,
                                    const struct match_builds *builds, struct fitting *fitting) {
   for (size_t b = 0; b < builds->n; b++)
     if (string_equal(builds->builds[b]->arch, hardware->arch))
       candidate_add(fitting, partial, hardware_with_build(hardware, builds->builds[b]));
 }
 
-static void fitting_collect(const struct environment *partial, const struct known_environments *known,
+static void fitting_collect(const struct environment *partial,
+                            const struct known_environments *known,
                             const struct match_builds *builds, struct fitting *fitting) {
   struct error incomplete;
   for (size_t i = 0; i < known->n; i++) {
@@ -81,13 +85,14 @@ static void fitting_collect(const struct environment *partial, const struct know
     fitting_collect_builds(partial, partial, builds, fitting);
 }
 
-static bool refuse_unknown(const struct environment *partial, const struct known_environments *known,
-                           struct error *error) {
+static bool refuse_unknown(const struct environment *partial,
+                           const struct known_environments *known, struct error *error) {
   cleanup_free char *wanted = environment_format(partial);
   size_t fewest = SIZE_MAX;
   cleanup_free char *nearest = NULL;
   for (size_t i = 0; i < known->n; i++) {
-    cleanup_json json_t *differences = environment_differences(partial, &known->all[i].environment, false);
+    cleanup_json json_t *differences =
+        environment_differences(partial, &known->all[i].environment, false);
     if (json_object_size(differences) < fewest) {
       fewest = json_object_size(differences);
       free(nearest);
@@ -95,18 +100,20 @@ static bool refuse_unknown(const struct environment *partial, const struct known
     }
   }
   if (!nearest)
-    return error_set(error,
-                     "no agent has enrolled yet, so \"%.200s\" cannot be completed; state the full environment "
-                     "(platform, gpu, arch, compute_units, partition)",
-                     wanted);
+    return error_set(
+        error,
+        "no agent has enrolled yet, so \"%.200s\" cannot be completed; state the full environment "
+        "(platform, gpu, arch, compute_units, partition)",
+        wanted);
   return error_set(error,
-                   "no known environment fits \"%.200s\"; the nearest is \"%.250s\"; GET /v1/environments lists all",
+                   "no known environment fits \"%.200s\"; the nearest is \"%.250s\"; GET "
+                   "/v1/environments lists all",
                    wanted, nearest);
 }
 
 bool match_environment(const struct environment *partial, const struct known_environments *known,
-                       const struct match_builds *builds, struct environment *ret_environment, json_t **ret_fitting,
-                       struct error *error) {
+                       const struct match_builds *builds, struct environment *ret_environment,
+                       json_t **ret_fitting, struct error *error) {
   *ret_fitting = NULL;
   __attribute__((cleanup(fitting_release))) struct fitting fitting = {0};
   fitting_collect(partial, known, builds, &fitting);
@@ -130,15 +137,18 @@ bool match_environment(const struct environment *partial, const struct known_env
   if (fitting.n == 0)
     return refuse_unknown(partial, known, error);
   return error_set(error,
-                   "%zu known environments fit; state the members in which they differ (\"environments\" lists them)",
+                   "%zu known environments fit; state the members in which they differ "
+                   "(\"environments\" lists them)",
                    fitting.n);
 }
 
-bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error) {
+bool match_has_build(const struct key *key, const struct match_builds *builds,
+                     struct error *error) {
   if (!builds->required || builds->n > 0)
     return true;
   cleanup_free char *key_text = key_format_shell(key);
-  return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS, "ARCH", key_text);
+  return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS,
+                  "ARCH", key_text);
 }
 
 static const char *stated(const char *text) { return text ? text : "not stated"; }
@@ -148,16 +158,17 @@ static bool refuse_toolchain(const struct environment *environment, const struct
                              const struct match_builds *builds, struct error *error) {
   const struct build *newest = builds->builds[0];
   cleanup_free char *key_text = key_format_shell(key);
-  return error_at(
-      error, "/environment",
-      "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s (the newest is for %.40s "
-      "with triton %.40s and torch %.40s); pack one with " BUILD_COMMANDS,
-      environment->arch, stated(environment->triton), stated(environment->torch), newest->arch, newest->triton,
-      stated(newest->torch), environment->arch, key_text);
+  return error_at(error, "/environment",
+                  "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s "
+                  "(the newest is for %.40s "
+                  "with triton %.40s and torch %.40s); pack one with " BUILD_COMMANDS,
+                  environment->arch, stated(environment->triton), stated(environment->torch),
+                  newest->arch, newest->triton, stated(newest->torch), environment->arch, key_text);
 }
 
-bool match_build(const struct environment *environment, const struct key *key, const struct match_builds *builds,
-                 const struct build **ret_build, struct error *error) {
+bool match_build(const struct environment *environment, const struct key *key,
+                 const struct match_builds *builds, const struct build **ret_build,
+                 struct error *error) {
   struct error newest_says, says;
   bool has_toolchain = false;
   if (!builds->required) {
@@ -167,7 +178,8 @@ bool match_build(const struct environment *environment, const struct key *key, c
   for (size_t i = 0; i < builds->n; i++) {
     const struct build *build = builds->builds[i];
     size_t variant;
-    if (!string_equal(build->arch, environment->arch) || !string_equal(build->triton, environment->triton) ||
+    if (!string_equal(build->arch, environment->arch) ||
+        !string_equal(build->triton, environment->triton) ||
         !string_equal(build->torch, environment->torch))
       continue;
     if (build_variant(build, key, &variant, &says)) {
@@ -188,7 +200,8 @@ static void set_new(json_t *object, const char *name, json_t *value) {
   ALWAYS(json_object_set_new(object, name, value) == 0);
 }
 
-int64_t match_devices(const struct environment *environment, const struct known_environments *known) {
+int64_t match_devices(const struct environment *environment,
+                      const struct known_environments *known) {
   struct digest hardware = environment_hardware_digest(environment);
   int64_t n = 0;
   for (size_t i = 0; i < known->n; i++)
@@ -196,7 +209,8 @@ int64_t match_devices(const struct environment *environment, const struct known_
   return n;
 }
 
-bool match_wants_signatures(const struct environment *environment, const struct known_environments *known) {
+bool match_wants_signatures(const struct environment *environment,
+                            const struct known_environments *known) {
   struct digest hardware = environment_hardware_digest(environment);
   for (size_t i = 0; i < known->n; i++)
     if (known->all[i].wants_signatures && digest_equal(&known->all[i].hardware_digest, &hardware))
@@ -204,8 +218,8 @@ bool match_wants_signatures(const struct environment *environment, const struct 
   return false;
 }
 
-json_t *match_agents(const struct environment *environment, const struct known_environments *known, int64_t refusing,
-                     const char *reason) {
+json_t *match_agents(const struct environment *environment, const struct known_environments *known,
+                     int64_t refusing, const char *reason) {
   struct digest hardware = environment_hardware_digest(environment);
   int64_t matching = 0;
   const struct known_environment *nearest = NULL;
@@ -216,7 +230,8 @@ json_t *match_agents(const struct environment *environment, const struct known_e
       matching += candidate->agents;
       continue;
     }
-    cleanup_json json_t *differences = environment_differences(environment, &candidate->environment, true);
+    cleanup_json json_t *differences =
+        environment_differences(environment, &candidate->environment, true);
     size_t n = json_object_size(differences);
     bool livelier = nearest && candidate->agents > 0 && nearest->agents == 0;
     if (n < fewest || (n == fewest && livelier)) {
@@ -227,7 +242,8 @@ json_t *match_agents(const struct environment *environment, const struct known_e
   json_t *answer = json_object();
   set_new(answer, "matching", json_integer(matching > refusing ? matching - refusing : 0));
   if (refusing > 0)
-    set_new(answer, "refusing", json_pack("{s:I, s:s}", "agents", (json_int_t)refusing, "reason", reason));
+    set_new(answer, "refusing",
+            json_pack("{s:I, s:s}", "agents", (json_int_t)refusing, "reason", reason));
   if (matching > 0 || !nearest) {
     set_new(answer, "nearest", json_null());
     return answer;
@@ -235,7 +251,8 @@ json_t *match_agents(const struct environment *environment, const struct known_e
   json_t *difference = json_object();
   set_new(difference, "agent", json_string(nearest->agent));
   set_new(difference, "name", json_string(nearest->agent_name));
-  set_new(difference, "differences", environment_differences(environment, &nearest->environment, true));
+  set_new(difference, "differences",
+          environment_differences(environment, &nearest->environment, true));
   set_new(answer, "nearest", difference);
   return answer;
 }

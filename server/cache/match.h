@@ -35,30 +35,37 @@ struct match_builds {
  * known one that it fits (devices' own, or where a build is required a device's hardware with a
  * build's toolchain), else itself when it is full, with the toolchain of the builds where that is
  * one. Otherwise refuses; *ret_fitting is then an array of those that fit, the caller's. */
-must_check bool match_environment(const struct environment *partial, const struct known_environments *known,
-                                  const struct match_builds *builds, struct environment *ret_environment,
-                                  json_t **ret_fitting, struct error *error);
+must_check bool match_environment(const struct environment *partial,
+                                  const struct known_environments *known,
+                                  const struct match_builds *builds,
+                                  struct environment *ret_environment, json_t **ret_fitting,
+                                  struct error *error);
 
 /* Refuses a job that needs a build of a kernel that has none at all, with the commands that make
  * one. */
-must_check bool match_has_build(const struct key *key, const struct match_builds *builds, struct error *error);
+must_check bool match_has_build(const struct key *key, const struct match_builds *builds,
+                                struct error *error);
 
 /* The newest build for the environment's arch and toolchain with a variant for the key. *ret_build
  * is NULL when the job needs none. Refuses a job that needs one where there is none, with the
  * commands that make one. `environment` is full, and there is a build where one is required. */
 must_check bool match_build(const struct environment *environment, const struct key *key,
-                            const struct match_builds *builds, const struct build **ret_build, struct error *error);
+                            const struct match_builds *builds, const struct build **ret_build,
+                            struct error *error);
 
 /* Live devices with the environment's hardware: what must be equal between a job and a device. */
-int64_t match_devices(const struct environment *environment, const struct known_environments *known);
+int64_t match_devices(const struct environment *environment,
+                      const struct known_environments *known);
 
 /* Whether some live device with the environment's hardware takes only what certain keys signed. */
-bool match_wants_signatures(const struct environment *environment, const struct known_environments *known);
+bool match_wants_signatures(const struct environment *environment,
+                            const struct known_environments *known);
 
 /* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a
  * new reference. `refusing` of those that match want signed kernels and would not be given the job:
  * they do not count, and "refusing": {"agents": n, "reason": text} says so where there are any. */
-must_check json_t *match_agents(const struct environment *environment, const struct known_environments *known,
-                                int64_t refusing, const char *reason);
+must_check json_t *match_agents(const struct environment *environment,
+                                const struct known_environments *known, int64_t refusing,
+                                const char *reason);
 
 #endif

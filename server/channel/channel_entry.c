@@ -8,7 +8,9 @@
 #include "server/http/answers.h"
 #include "server/http/routes.h"
 
-static const char *query_get(const void *request, const char *name) { return request_query(request, name); }
+static const char *query_get(const void *request, const char *name) {
+  return request_query(request, name);
+}
 
 /* What a query means, and what there is. */
 struct question {
@@ -25,12 +27,14 @@ static void none_answer(struct request *request, const struct question *question
   cleanup_free char *sentence = NULL, *wanted = environment_format(&question->asked);
   json_t *nearest = cache_nearest(&question->asked, there, question->rows.n, &sentence);
   if (sentence)
-    error_of(&error, ERROR_MISSING, "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
+    error_of(&error, ERROR_MISSING,
+             "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
              question->channel, wanted, question->tag, regime, sentence);
   else
-    error_of(&error, ERROR_MISSING,
-             "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels lists all",
-             question->channel, question->tag, regime);
+    error_of(
+        &error, ERROR_MISSING,
+        "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels lists all",
+        question->channel, question->tag, regime);
   request_add_header(request, "Wavetune-Match", "none");
   answer_failure_extra(request, &error, json_pack("{s:o}", "nearest", nearest));
 }
@@ -38,7 +42,8 @@ static void none_answer(struct request *request, const struct question *question
 static void several_answer(struct request *request, const char *channel, json_t *fitting) {
   struct error error;
   error_set(&error,
-            "channel \"%s\" has entries for %zu environments that fit; state the members in which they differ "
+            "channel \"%s\" has entries for %zu environments that fit; state the members in which "
+            "they differ "
             "(\"environments\" lists them)",
             channel, json_array_size(fitting));
   answer_failure_extra(request, &error, json_pack("{s:o}", "environments", fitting));
@@ -51,12 +56,14 @@ static void question_release(struct question *question) {
 #define cleanup_question __attribute__((cleanup(question_release)))
 
 /* Answers and returns false when it cannot be read. */
-static bool question_read(struct worker *worker, struct request *request, const char *channel, struct question *ret) {
+static bool question_read(struct worker *worker, struct request *request, const char *channel,
+                          struct question *ret) {
   struct error error;
   const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
   *ret = (struct question){.channel = channel, .tag = tag ? tag : "default"};
 
-  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &ret->regime, &error)) ||
+  if (!channel_name_check(channel, &error) ||
+      (regime && !regime_parse(regime, &ret->regime, &error)) ||
       !environment_from_texts(query_get, request, &ret->asked, &error)) {
     error.pointer[0] = 0; /* it would point into a body, and there is none */
     answer_failure(request, &error);
@@ -69,15 +76,18 @@ static bool question_read(struct worker *worker, struct request *request, const 
   return true;
 }
 
-/* The row that is meant by the rules up to `widest`; NULL when it was answered that there is none. */
-static const struct channel_row *row_choose(struct request *request, const struct question *question,
-                                            enum cache_rule widest, const struct compatibilities *declared,
+/* The row that is meant by the rules up to `widest`; NULL when it was answered that there is
+ * none. */
+static const struct channel_row *row_choose(struct request *request,
+                                            const struct question *question, enum cache_rule widest,
+                                            const struct compatibilities *declared,
                                             struct cache_resolved *ret_resolved) {
   size_t n = question->rows.n;
   cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
   for (size_t i = 0; i < n; i++)
     there[i] = &question->rows.all[i].entry.environment;
-  switch (cache_resolve(&question->asked, there, n, widest, declared->all, declared->n, ret_resolved)) {
+  switch (
+      cache_resolve(&question->asked, there, n, widest, declared->all, declared->n, ret_resolved)) {
   case CACHE_MATCH_ONE:
     return &question->rows.all[ret_resolved->index];
   case CACHE_MATCH_NONE:
@@ -90,20 +100,22 @@ static const struct channel_row *row_choose(struct request *request, const struc
   return NULL;
 }
 
-const struct channel_row *channel_row_find(struct worker *worker, struct request *request, const char *channel,
-                                           struct channel_rows *ret_rows) {
+const struct channel_row *channel_row_find(struct worker *worker, struct request *request,
+                                           const char *channel, struct channel_rows *ret_rows) {
   static const struct compatibilities none = {0};
   struct cache_resolved resolved;
   cleanup_question struct question question = {0};
   if (!question_read(worker, request, channel, &question))
     return NULL;
-  const struct channel_row *row = row_choose(request, &question, CACHE_RULE_EXACT, &none, &resolved);
+  const struct channel_row *row =
+      row_choose(request, &question, CACHE_RULE_EXACT, &none, &resolved);
   *ret_rows = question.rows;
   question.rows = (struct channel_rows){0};
   return row;
 }
 
-/* Remembered until a channel moves or a compatibility is declared. Takes over `match` (NULL: none). */
+/* Remembered until a channel moves or a compatibility is declared. Takes over `match` (NULL:
+ * none). */
 static void remembered_answer(struct request *request, const struct channel_row *row, json_t *match,
                               const char *header) {
   char etag[CHANNEL_ETAG_SIZE];
@@ -124,9 +136,10 @@ void channel_entry_answer(struct worker *worker, struct request *request, const 
     remembered_answer(request, row, NULL, NULL);
 }
 
-/* By the rules of server/cache/cache_rules.h up to `widest`; says which one fired, in the header Wavetune-Match and in
- * "match". */
-static void cache_answer(struct worker *worker, struct request *request, const char *channel, enum cache_rule widest) {
+/* By the rules of server/cache/cache_rules.h up to `widest`; says which one fired, in the header
+ * Wavetune-Match and in "match". */
+static void cache_answer(struct worker *worker, struct request *request, const char *channel,
+                         enum cache_rule widest) {
   struct error error;
   struct cache_resolved resolved;
   cleanup_question struct question question = {0};
@@ -161,7 +174,8 @@ void route_cache_get(struct worker *worker, struct request *request) {
     return;
 
   if (match && !cache_rule_parse(match, &widest))
-    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES, match);
+    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
+                   match);
   else
     cache_answer(worker, request, channel ? channel : "stable", widest);
 }

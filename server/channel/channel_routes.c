@@ -1,6 +1,8 @@
-/* PUT and GET of channels, signatures that are added, history, and noticing what another server changed.
+/* PUT and GET of channels, signatures that are added, history, and noticing what another server
+ * changed.
  *
- * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the housekeeper. */
+ * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the
+ * housekeeper. */
 #include "common/base/log.h"
 #include "server/channel/channel_entry.h"
 #include "server/housekeep.h"
@@ -9,7 +11,8 @@
 #include "server/http/routes.h"
 #include "server/token/tokens.h"
 
-/* How often a move or a signature is tried anew, each time because somebody else moved the channel in between. */
+/* How often a move or a signature is tried anew, each time because somebody else moved the channel
+ * in between. */
 #define CHANNEL_ATTEMPTS 16
 
 static const char *const no_arguments[] = {NULL};
@@ -28,7 +31,8 @@ static void elsewhere_answer(struct request *request, const struct channel_row *
   char etag[CHANNEL_ETAG_SIZE], digest[DIGEST_TEXT_SIZE];
   if (!row->entry.counter) {
     error_of(&error, ERROR_PRECONDITION,
-             "channel \"%s\" has no entry yet for this environment, tag and regime: there is nothing for If-Match to "
+             "channel \"%s\" has no entry yet for this environment, tag and regime: there is "
+             "nothing for If-Match to "
              "match, and its first counter is 1",
              row->entry.channel);
     answer_failure_extra(request, &error, json_pack("{s:n}", "etag"));
@@ -36,20 +40,24 @@ static void elsewhere_answer(struct request *request, const struct channel_row *
   }
 
   struct channel_state state = channel_row_state(row);
-  error_of(&error, ERROR_PRECONDITION, "channel \"%s\" is at counter %lld, release %s: read it, and decide again",
-           row->entry.channel, (long long)row->entry.counter, digest_format(&row->entry.release, digest));
+  error_of(&error, ERROR_PRECONDITION,
+           "channel \"%s\" is at counter %lld, release %s: read it, and decide again",
+           row->entry.channel, (long long)row->entry.counter,
+           digest_format(&row->entry.release, digest));
   cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&state, etag));
   request_add_header(request, "ETag", quoted);
-  answer_failure_extra(request, &error,
-                       json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_entry_to_answer(&row->entry)));
+  answer_failure_extra(
+      request, &error,
+      json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_entry_to_answer(&row->entry)));
 }
 
 static void contended_answer(struct request *request, const char *name) {
-  answer_refusal(request, ERROR_UNAVAILABLE, "", "channel \"%s\" is being moved by others all the time; try again",
-                 name);
+  answer_refusal(request, ERROR_UNAVAILABLE, "",
+                 "channel \"%s\" is being moved by others all the time; try again", name);
 }
 
-/* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed. Otherwise answers 403. */
+/* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed.
+ * Otherwise answers 403. */
 static bool publisher_is_trusted(struct request *request, const struct channel_entry *entry) {
   struct error error;
   const struct trusted_keys *keys = server_publisher_keys(request->server);
@@ -57,7 +65,8 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
     return true;
   if (!entry->signatures.n)
     error_set(&error,
-              "this server takes only what a publisher signed, and this is not signed; move channel \"%s\" with "
+              "this server takes only what a publisher signed, and this is not signed; move "
+              "channel \"%s\" with "
               "--sign-key",
               entry->channel);
   else if (channel_entry_verify(entry, keys, &error))
@@ -69,8 +78,10 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
   return false;
 }
 
-/* Whether the token may move this channel: a publisher's names it, an admin's need not. Otherwise answers 403. */
-static bool channel_is_publishers(struct worker *worker, struct request *request, const char *channel) {
+/* Whether the token may move this channel: a publisher's names it, an admin's need not. Otherwise
+ * answers 403. */
+static bool channel_is_publishers(struct worker *worker, struct request *request,
+                                  const char *channel) {
   struct error error;
   cleanup_free char *patterns = NULL;
   bool may = false;
@@ -80,13 +91,14 @@ static bool channel_is_publishers(struct worker *worker, struct request *request
     answer_failure(request, &error);
   else if (!may)
     answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them", request->token_name,
-                   patterns, channel);
+                   "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them",
+                   request->token_name, patterns, channel);
   return may;
 }
 
 /* What the move would make of the row; borrows its texts. */
-static struct channel_entry entry_after(const struct channel_row *row, const struct channel_move *move) {
+static struct channel_entry entry_after(const struct channel_row *row,
+                                        const struct channel_move *move) {
   struct channel_entry entry = row->entry;
   entry.release = move->release;
   entry.counter = move->counter;
@@ -107,7 +119,8 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
     return true;
   }
   if (!before.n) {
-    answer_refusal(request, ERROR_INVALID, "/release", "there is no release %s; POST /v1/releases makes one",
+    answer_refusal(request, ERROR_INVALID, "/release",
+                   "there is no release %s; POST /v1/releases makes one",
                    digest_format(&move->release, text));
     return true;
   }
@@ -152,8 +165,8 @@ void route_channel_put(struct worker *worker, struct request *request) {
     return;
 
   if (!channel_name_check(name, &error) ||
-      !channel_precondition_check(request_header(request, "If-Match"), request_header(request, "If-None-Match"),
-                                  &error) ||
+      !channel_precondition_check(request_header(request, "If-Match"),
+                                  request_header(request, "If-None-Match"), &error) ||
       !channel_move_parse(request->json, &move, &error)) {
     answer_failure(request, &error);
     return;
@@ -178,7 +191,8 @@ static const struct channel_row *row_of_environment(const struct channel_rows *r
   return NULL;
 }
 
-/* Whether the entry's signature may be added as it stands: a server that knows the publishers verifies it first. */
+/* Whether the entry's signature may be added as it stands: a server that knows the publishers
+ * verifies it first. */
 static bool signing_is_trusted(struct request *request, const struct channel_row *row,
                                const struct channel_signing *signing) {
   struct channel_entry entry = row->entry;
@@ -199,8 +213,10 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
 
   const struct channel_row *row = row_of_environment(&rows, &signing->environment);
   if (!row) {
-    answer_refusal(request, ERROR_MISSING, "",
-                   "channel \"%s\" has no entry for this environment, tag and regime; state all its members", name);
+    answer_refusal(
+        request, ERROR_MISSING, "",
+        "channel \"%s\" has no entry for this environment, tag and regime; state all its members",
+        name);
     return true;
   }
   switch (channel_signing_decide(&row->entry, signing)) {
@@ -211,7 +227,8 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
     elsewhere_answer(request, row);
     return true;
   case SIGNING_FULL:
-    answer_refusal(request, ERROR_INVALID, "/signature", "the entry has %d signatures by other keys, and no more fit",
+    answer_refusal(request, ERROR_INVALID, "/signature",
+                   "the entry has %d signatures by other keys, and no more fit",
                    CHANNEL_SIGNATURES_MAX);
     return true;
   case SIGNING_ADD:
@@ -220,7 +237,8 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
 
   if (!signing_is_trusted(request, row, signing))
     return true;
-  if (!channel_signature_add(worker->db, row, &signing->signature, request_author(request), &is_done, &error)) {
+  if (!channel_signature_add(worker->db, row, &signing->signature, request_author(request),
+                             &is_done, &error)) {
     answer_failure(request, &error);
     return true;
   }
@@ -237,7 +255,8 @@ void route_channel_signature_post(struct worker *worker, struct request *request
   if (!request_query_only(request, no_arguments))
     return;
 
-  if (!channel_name_check(name, &error) || !channel_signing_parse(request->json, &signing, &error)) {
+  if (!channel_name_check(name, &error) ||
+      !channel_signing_parse(request->json, &signing, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -251,13 +270,15 @@ void route_channel_signature_post(struct worker *worker, struct request *request
 }
 
 #define X(member, hardware) #member,
-static const char *const entry_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", NULL};
+static const char *const entry_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime",
+                                              NULL};
 static const char *const history_arguments[] = {
     ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "limit", "after", NULL};
 #undef X
 
 /* The entry that a move to this release would follow: read for that move, so never from memory. */
-static void entry_of_release_answer(struct worker *worker, struct request *request, const char *digest) {
+static void entry_of_release_answer(struct worker *worker, struct request *request,
+                                    const char *digest) {
   static const char *const arguments[] = {"release", NULL};
   struct error error;
   struct digest release;
@@ -265,12 +286,14 @@ static void entry_of_release_answer(struct worker *worker, struct request *reque
   if (!request_query_only(request, arguments))
     return;
   if (!channel_name_check(request->segments[0], &error) ||
-      (!digest_parse(digest, &release) && !error_set(&error, "release=%.80s is no digest, sha256:…", digest)))
+      (!digest_parse(digest, &release) &&
+       !error_set(&error, "release=%.80s is no digest, sha256:…", digest)))
     answer_failure(request, &error);
   else if (!channel_row_of_release(worker->db, request->segments[0], &release, &rows, &error))
     answer_failure(request, &error);
   else if (!rows.n)
-    answer_refusal(request, ERROR_INVALID, "", "there is no release %s; POST /v1/releases makes one", digest);
+    answer_refusal(request, ERROR_INVALID, "",
+                   "there is no release %s; POST /v1/releases makes one", digest);
   else if (!rows.all->entry.counter)
     answer_refusal(request, ERROR_MISSING, "",
                    "channel \"%s\" has no entry yet for that release's environment, tag and regime",
@@ -311,7 +334,8 @@ void route_channel_entries(struct worker *worker, struct request *request) {
   int64_t limit, before, next;
   struct error error;
   cleanup_channel_rows struct channel_rows rows = {0}, entries = {0};
-  if (!request_query_only(request, history_arguments) || !page_by_id(request, INT64_MAX, &limit, &before))
+  if (!request_query_only(request, history_arguments) ||
+      !page_by_id(request, INT64_MAX, &limit, &before))
     return;
   const struct channel_row *row = channel_row_find(worker, request, request->segments[0], &rows);
   if (!row)

@@ -10,7 +10,8 @@ void channel_rows_release(struct channel_rows *rows) {
   *rows = (struct channel_rows){0};
 }
 
-/* At most `limit` rows. *ret_next (which may be NULL) is the id of the last one when there are more, else 0. */
+/* At most `limit` rows. *ret_next (which may be NULL) is the id of the last one when there are
+ * more, else 0. */
 static struct channel_rows rows_read(const struct db_rows *rows, int64_t limit, int64_t *ret_next) {
   struct channel_rows read = {.all = xcalloc((size_t)db_count(rows) + 1, sizeof *read.all)};
   for (int row = 0; row < db_count(rows) && row < limit; row++) {
@@ -24,8 +25,8 @@ static struct channel_rows rows_read(const struct db_rows *rows, int64_t limit, 
   return read;
 }
 
-bool channel_rows_load(struct db *db, const char *name, const char *tag, enum regime regime, struct channel_rows *ret,
-                       struct error *error) {
+bool channel_rows_load(struct db *db, const char *name, const char *tag, enum regime regime,
+                       struct channel_rows *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
@@ -38,8 +39,8 @@ bool channel_rows_load(struct db *db, const char *name, const char *tag, enum re
   return true;
 }
 
-bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct channel_rows *ret, int64_t *ret_next,
-                       struct error *error) {
+bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct channel_rows *ret,
+                       int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "after", after);
@@ -51,8 +52,8 @@ bool channel_rows_list(struct db *db, int64_t after, int64_t limit, struct chann
   return true;
 }
 
-bool channel_row_of_release(struct db *db, const char *name, const struct digest *release, struct channel_rows *ret,
-                            struct error *error) {
+bool channel_row_of_release(struct db *db, const char *name, const struct digest *release,
+                            struct channel_rows *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
@@ -64,8 +65,9 @@ bool channel_row_of_release(struct db *db, const char *name, const struct digest
   return true;
 }
 
-bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before, int64_t limit,
-                          struct channel_rows *ret, int64_t *ret_next, struct error *error) {
+bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t before,
+                          int64_t limit, struct channel_rows *ret, int64_t *ret_next,
+                          struct error *error) {
   const struct channel_entry *entry = &row->entry;
   struct digest environment = environment_digest(&entry->environment);
   cleanup_json json_t *environment_json = environment_to_json(&entry->environment);
@@ -85,8 +87,9 @@ bool channel_entries_list(struct db *db, const struct channel_row *row, int64_t 
   return true;
 }
 
-bool channel_move(struct db *db, const char *name, const struct channel_state *from, const struct channel_move *move,
-                  const struct author *author, struct channel_rows *ret, struct error *error) {
+bool channel_move(struct db *db, const char *name, const struct channel_state *from,
+                  const struct channel_move *move, const struct author *author,
+                  struct channel_rows *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_channel_rows struct channel_rows moved = {0};
   cleanup_parameters struct db_parameters parameters = {0};
@@ -103,9 +106,10 @@ bool channel_move(struct db *db, const char *name, const struct channel_state *f
     moved = rows_read(rows, 1, NULL);
   if (moved.n) {
     const struct channel_entry *entry = &moved.all->entry;
-    json_t *detail = json_pack("{s:o, s:I, s:s, s:s, s:o}", "release", json_digest_text(&move->release), "counter",
-                               (json_int_t)entry->counter, "tag", entry->tag, "regime", regime_name(entry->regime),
-                               "environment", environment_to_json(&entry->environment));
+    json_t *detail = json_pack(
+        "{s:o, s:I, s:s, s:s, s:o}", "release", json_digest_text(&move->release), "counter",
+        (json_int_t)entry->counter, "tag", entry->tag, "regime", regime_name(entry->regime),
+        "environment", environment_to_json(&entry->environment));
     ok = audit_note(db, author, AUDIT_MOVE, name, detail, error);
   }
   if (!db_end(db, ok, error))
@@ -116,8 +120,9 @@ bool channel_move(struct db *db, const char *name, const struct channel_state *f
   return true;
 }
 
-bool channel_signature_add(struct db *db, const struct channel_row *row, const struct channel_signature *signature,
-                           const struct author *author, bool *ret_done, struct error *error) {
+bool channel_signature_add(struct db *db, const struct channel_row *row,
+                           const struct channel_signature *signature, const struct author *author,
+                           bool *ret_done, struct error *error) {
   const struct channel_entry *entry = &row->entry;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -134,8 +139,9 @@ bool channel_signature_add(struct db *db, const struct channel_row *row, const s
   bool is_done = ok && db_count(rows) > 0;
   if (is_done)
     ok = audit_note(db, author, AUDIT_SIGN, entry->channel,
-                    json_pack("{s:I, s:s, s:s, s:o}", "counter", (json_int_t)entry->counter, "tag", entry->tag,
-                              "regime", regime_name(entry->regime), "key", json_digest_text(&signature->key)),
+                    json_pack("{s:I, s:s, s:s, s:o}", "counter", (json_int_t)entry->counter, "tag",
+                              entry->tag, "regime", regime_name(entry->regime), "key",
+                              json_digest_text(&signature->key)),
                     error);
   if (!db_end(db, ok, error))
     return false;

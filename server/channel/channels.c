@@ -11,7 +11,8 @@ char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZ
   return text;
 }
 
-/* Reads the next tag of a list; false at its end or where it is malformed, then *list is not at the end. */
+/* Reads the next tag of a list; false at its end or where it is malformed, then *list is not at the
+ * end. */
 static bool tag_next(const char **list, bool *ret_weak, const char **ret_tag, size_t *ret_size) {
   const char *at = *list + strspn(*list, " \t,");
   *list = at;
@@ -51,30 +52,37 @@ static bool list_has(const char *list, const char *etag) {
   return false;
 }
 
-bool channel_precondition_check(const char *if_match, const char *if_none_match, struct error *error) {
+bool channel_precondition_check(const char *if_match, const char *if_none_match,
+                                struct error *error) {
   if (if_match && if_none_match)
     return error_set(error, "If-Match and If-None-Match together cannot hold; send one of them");
   if (if_none_match && strcmp(if_none_match, "*") != 0)
-    return error_set(error, "If-None-Match takes only * here: move the channel when it has no entry yet");
+    return error_set(error,
+                     "If-None-Match takes only * here: move the channel when it has no entry yet");
   if (if_match && strcmp(if_match, "*") != 0 && !list_is_well_formed(if_match))
-    return error_set(error, "If-Match takes * or the quoted ETag of the entry, not %.100s", if_match);
+    return error_set(error, "If-Match takes * or the quoted ETag of the entry, not %.100s",
+                     if_match);
   return true;
 }
 
 static const struct field move_fields[] = {
     {"release", FIELD_DIGEST, offsetof(struct channel_move, release), FIELD_REQUIRED},
-    {"counter", FIELD_INTEGER, offsetof(struct channel_move, counter), .least = 1, .most = INT64_MAX},
+    {"counter", FIELD_INTEGER, offsetof(struct channel_move, counter), .least = 1,
+     .most = INT64_MAX},
     {"expires", FIELD_CUSTOM, offsetof(struct channel_move, expires_s), .custom = &expires_field},
-    {"signatures", FIELD_CUSTOM, offsetof(struct channel_move, signatures), .custom = &channel_signatures_field},
+    {"signatures", FIELD_CUSTOM, offsetof(struct channel_move, signatures),
+     .custom = &channel_signatures_field},
 };
-const struct record channel_move_record = RECORD("ChannelRequest", struct channel_move, move_fields);
+const struct record channel_move_record =
+    RECORD("ChannelRequest", struct channel_move, move_fields);
 
 bool channel_move_parse(const json_t *json, struct channel_move *ret, struct error *error) {
   struct channel_move move = {0};
   if (!record_read(&channel_move_record, json, "", &move, error))
     return false;
   if (move.signatures.n && !move.counter)
-    return error_at(error, "/counter", "state the counter too: it is a part of what the signatures are over");
+    return error_at(error, "/counter",
+                    "state the counter too: it is a part of what the signatures are over");
   *ret = move;
   return true;
 }
@@ -82,17 +90,21 @@ bool channel_move_parse(const json_t *json, struct channel_move *ret, struct err
 static const struct field signing_fields[] = {
     {"environment", FIELD_CUSTOM, offsetof(struct channel_signing, environment), FIELD_REQUIRED,
      .custom = &environment_field},
-    {"tag", FIELD_TEXT, offsetof(struct channel_signing, tag), FIELD_NOT_NULL, .about = "default: \"default\""},
-    {"regime", FIELD_ENUM, offsetof(struct channel_signing, regime), FIELD_NOT_NULL, .names = regime_names},
-    {"counter", FIELD_INTEGER, offsetof(struct channel_signing, counter), FIELD_REQUIRED, .least = 1,
-     .most = INT64_MAX},
+    {"tag", FIELD_TEXT, offsetof(struct channel_signing, tag), FIELD_NOT_NULL,
+     .about = "default: \"default\""},
+    {"regime", FIELD_ENUM, offsetof(struct channel_signing, regime), FIELD_NOT_NULL,
+     .names = regime_names},
+    {"counter", FIELD_INTEGER, offsetof(struct channel_signing, counter), FIELD_REQUIRED,
+     .least = 1, .most = INT64_MAX},
     {"signature", FIELD_RECORD, offsetof(struct channel_signing, signature), FIELD_REQUIRED,
      .of = &channel_signature_record},
 };
-const struct record channel_signing_record = RECORD("SignatureRequest", struct channel_signing, signing_fields);
+const struct record channel_signing_record =
+    RECORD("SignatureRequest", struct channel_signing, signing_fields);
 
 bool channel_signing_parse(const json_t *json, struct channel_signing *ret, struct error *error) {
-  cleanup_channel_signing struct channel_signing signing = {.tag = xstrdup("default"), .regime = REGIME_COLD};
+  cleanup_channel_signing struct channel_signing signing = {.tag = xstrdup("default"),
+                                                            .regime = REGIME_COLD};
   if (!record_read(&channel_signing_record, json, "", &signing, error))
     return false;
   *ret = signing;
@@ -105,14 +117,16 @@ void channel_signing_release(struct channel_signing *signing) {
   *signing = (struct channel_signing){0};
 }
 
-static const struct channel_signature *signature_by(const struct channel_entry *entry, const struct digest *key) {
+static const struct channel_signature *signature_by(const struct channel_entry *entry,
+                                                    const struct digest *key) {
   for (size_t i = 0; i < entry->signatures.n; i++)
     if (digest_equal(&entry->signatures.all[i].key, key))
       return &entry->signatures.all[i];
   return NULL;
 }
 
-static bool signature_is_there(const struct channel_entry *entry, const struct channel_signature *signature) {
+static bool signature_is_there(const struct channel_entry *entry,
+                               const struct channel_signature *signature) {
   const struct channel_signature *there = signature_by(entry, &signature->key);
   return there && string_equal(there->text, signature->text);
 }
@@ -127,7 +141,8 @@ static bool move_is_done(const struct channel_entry *entry, const struct channel
   return true;
 }
 
-enum channel_decision channel_decide(const struct channel_state *state, const struct channel_entry *entry,
+enum channel_decision channel_decide(const struct channel_state *state,
+                                     const struct channel_entry *entry,
                                      const struct channel_move *wanted, const char *if_match,
                                      const char *if_none_match) {
   char etag[CHANNEL_ETAG_SIZE];
@@ -136,19 +151,22 @@ enum channel_decision channel_decide(const struct channel_state *state, const st
     return CHANNEL_KEEP;
   if (if_none_match && exists)
     return CHANNEL_REFUSE;
-  if (if_match && !(exists && (strcmp(if_match, "*") == 0 || list_has(if_match, channel_etag(state, etag)))))
+  if (if_match &&
+      !(exists && (strcmp(if_match, "*") == 0 || list_has(if_match, channel_etag(state, etag)))))
     return CHANNEL_REFUSE;
   if (wanted->counter && wanted->counter - 1 != state->counter)
     return CHANNEL_REFUSE;
   return CHANNEL_MOVE;
 }
 
-enum signing_decision channel_signing_decide(const struct channel_entry *entry, const struct channel_signing *signing) {
+enum signing_decision channel_signing_decide(const struct channel_entry *entry,
+                                             const struct channel_signing *signing) {
   if (entry->counter != signing->counter)
     return SIGNING_ELSEWHERE;
   if (signature_is_there(entry, &signing->signature))
     return SIGNING_KEEP;
-  if (entry->signatures.n == CHANNEL_SIGNATURES_MAX && !signature_by(entry, &signing->signature.key))
+  if (entry->signatures.n == CHANNEL_SIGNATURES_MAX &&
+      !signature_by(entry, &signing->signature.key))
     return SIGNING_FULL;
   return SIGNING_ADD;
 }

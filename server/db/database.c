@@ -14,18 +14,21 @@ bool database_check(const char *conninfo, struct error *error) {
   bool is_good = options != NULL;
   PQconninfoFree(options);
   PQfreemem(reason);
-  return is_good || error_set(error, "the database is neither \"name=value …\" with the names that libpq knows nor a "
-                                     "postgresql:// URI, for example \"host=/run/postgresql dbname=wavetune\"");
+  return is_good ||
+         error_set(error,
+                   "the database is neither \"name=value …\" with the names that libpq knows nor a "
+                   "postgresql:// URI, for example \"host=/run/postgresql dbname=wavetune\"");
 }
 
-bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)(void *context), void *context,
-                   struct error *error) {
+bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)(void *context),
+                   void *context, struct error *error) {
   int64_t until_ms = clock_monotonic_ms() + timeout_ms;
   while (PQping(conninfo) != PQPING_OK) {
     if (is_hopeless(context))
       return error_set(error, "PostgreSQL ended before it took a connection");
     if (clock_monotonic_ms() >= until_ms)
-      return error_set(error, "PostgreSQL took no connection within %lld s", (long long)timeout_ms / 1000);
+      return error_set(error, "PostgreSQL took no connection within %lld s",
+                       (long long)timeout_ms / 1000);
     nanosleep(&(struct timespec){.tv_nsec = LOOK_EVERY_MS * 1000000}, NULL);
   }
   return true;

@@ -1,8 +1,9 @@
 /* Statements on PostgreSQL by libpq, prepared when first used on a connection, counted by name.
  *
- * The only session state on the server's side are prepared statements and two time-outs that are given when the
- * connection is made, so that a transaction pooler (PgBouncer ≥ 1.21) may stand between.
- * Memory: a db owns its connection; rows are the caller's. Threads: a db belongs to one; the statistics are atomic. */
+ * The only session state on the server's side are prepared statements and two time-outs that are
+ * given when the connection is made, so that a transaction pooler (PgBouncer ≥ 1.21) may stand
+ * between. Memory: a db owns its connection; rows are the caller's. Threads: a db belongs to one;
+ * the statistics are atomic. */
 #include "server/db/db.h"
 
 #include <inttypes.h>
@@ -14,23 +15,28 @@
 #include "common/base/json.h"
 #include "common/base/log.h"
 
-/* Slots of the statements that this process ever ran; an open hash by address. There are about 150. */
+/* Slots of the statements that this process ever ran; an open hash by address. There are about
+ * 150. */
 #define STATEMENTS_MAX 1024
-/* After a failed attempt the next connection is tried no sooner, so that requests fail fast while the database is away.
- */
+/* After a failed attempt the next connection is tried no sooner, so that requests fail fast while
+ * the database is
+ * away. */
 #define CONNECT_PAUSE_MS 250
-/* A statement or an open transaction that lasts long holds back vacuum for everybody: PostgreSQL ends it. Statements are
- * short, also those that the planner thinks long: compiling one takes a hundred times what it runs. A plan is kept from its
- * statement's first run on: PostgreSQL would otherwise plan statements over arrays with one element anew for each run,
- * which takes it as long as running them. One that was made while a table was small must not read the whole of it. */
+/* A statement or an open transaction that lasts long holds back vacuum for everybody: PostgreSQL
+ * ends it. Statements are short, also those that the planner thinks long: compiling one takes a
+ * hundred times what it runs. A plan is kept from its statement's first run on: PostgreSQL would
+ * otherwise plan statements over arrays with one element anew for each run, which takes it as long
+ * as running them. One that was made while a table was small must not read the whole of it. */
 static const char server_options_format[] =
-    "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c enable_seqscan=off"
+    "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c "
+    "enable_seqscan=off"
     " -c plan_cache_mode=force_generic_plan";
 /* How often a run that waits looks whether the program stops. */
 #define STOP_LOOK_MS 100
 /* What ROLLBACK may take when the deadline of its work has passed. */
 #define ROLLBACK_MS 2000
-/* Statements of a transaction whose answers are not read yet: BEGIN, what was sent, and the one that is run, or COMMIT. */
+/* Statements of a transaction whose answers are not read yet: BEGIN, what was sent, and the one
+ * that is run, or COMMIT. */
 #define SENT_MAX 8
 /* Kinds of things that one transaction counts. */
 #define AT_COMMIT_MAX 8
@@ -77,7 +83,7 @@ struct db {
   int64_t run_ms, work_until_ms; /* the second 0: no deadline but each run's */
   int64_t run_until_ms;          /* of what runs now */
   bool is_late;                  /* it passed it */
-  bool is_worn;                  /* the connection is closed with its transaction: a statement of it is stale */
+  bool is_worn; /* the connection is closed with its transaction: a statement of it is stale */
   atomic_bool is_stopped;
   uint8_t prepared[STATEMENTS_MAX]; /* on this connection, by slot */
 };
@@ -92,7 +98,8 @@ static const struct statement statement_commit = {"commit", "COMMIT"};
 static size_t statement_slot(const struct statement *statement) {
   size_t slot = ((uintptr_t)statement >> 4) * 0x9e3779b97f4a7c15u >> 54;
   for (size_t i = 0; i < STATEMENTS_MAX; i++, slot = (slot + 1) % STATEMENTS_MAX) {
-    const struct statement *there = atomic_load_explicit(&statistics[slot].statement, memory_order_acquire);
+    const struct statement *there =
+        atomic_load_explicit(&statistics[slot].statement, memory_order_acquire);
     if (there == statement)
       return slot;
     if (!there && atomic_compare_exchange_strong(&statistics[slot].statement, &there, statement))
@@ -103,23 +110,26 @@ static size_t statement_slot(const struct statement *statement) {
   die("more than %d statements", STATEMENTS_MAX);
 }
 
-static void statistic_add(const struct statement *statement, int64_t began_ns, uint64_t rows, bool is_failure) {
+static void statistic_add(const struct statement *statement, int64_t began_ns, uint64_t rows,
+                          bool is_failure) {
   struct statistic *statistic = &statistics[statement_slot(statement)];
   atomic_fetch_add_explicit(&statistic->runs, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&statistic->rows, rows, memory_order_relaxed);
-  atomic_fetch_add_explicit(&statistic->nanoseconds, (uint64_t)(clock_monotonic_ns() - began_ns), memory_order_relaxed);
+  atomic_fetch_add_explicit(&statistic->nanoseconds, (uint64_t)(clock_monotonic_ns() - began_ns),
+                            memory_order_relaxed);
   if (is_failure)
     atomic_fetch_add_explicit(&statistic->failures, 1, memory_order_relaxed);
 }
 
-void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs, uint64_t rows,
-                                       uint64_t nanoseconds, uint64_t failures),
+void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs,
+                                       uint64_t rows, uint64_t nanoseconds, uint64_t failures),
                          void *context) {
   for (size_t i = 0; i < STATEMENTS_MAX; i++) {
     const struct statement *statement = atomic_load(&statistics[i].statement);
     if (statement)
-      visit(context, statement->name, atomic_load(&statistics[i].runs), atomic_load(&statistics[i].rows),
-            atomic_load(&statistics[i].nanoseconds), atomic_load(&statistics[i].failures));
+      visit(context, statement->name, atomic_load(&statistics[i].runs),
+            atomic_load(&statistics[i].rows), atomic_load(&statistics[i].nanoseconds),
+            atomic_load(&statistics[i].failures));
   }
 }
 
@@ -156,7 +166,8 @@ void db_free(struct db *db) {
 }
 
 /* libpq's messages are several lines with a final newline; an error is one sentence. */
-static bool failure_set(enum error_kind kind, const char *what, const char *message, struct error *error) {
+static bool failure_set(enum error_kind kind, const char *what, const char *message,
+                        struct error *error) {
   cleanup_free char *line = xstrdup(message ? message : "");
   size_t length = strlen(line);
   while (length && (line[length - 1] == '\n' || line[length - 1] == ' '))
@@ -173,11 +184,15 @@ static void notice_log(void *context, const char *message) {
 }
 
 static PGconn *connection_try(const struct db *db) {
-  /* The first dbname may be a connection string; what comes later overrides it, what comes before is overridden. */
-  const char *keywords[] = {"connect_timeout", "keepalives_idle",           "tcp_user_timeout", "client_encoding",
-                            "dbname",          "fallback_application_name", "options",          NULL};
-  cleanup_free char *options = xasprintf(server_options_format, (long long)(db->run_ms - db->run_ms / 10));
-  const char *values[] = {"5", "10", "20000", "UTF8", db->conninfo, db->application_name, options, NULL};
+  /* The first dbname may be a connection string; what comes later overrides it, what comes before
+   * is overridden. */
+  const char *keywords[] = {
+      "connect_timeout", "keepalives_idle",           "tcp_user_timeout", "client_encoding",
+      "dbname",          "fallback_application_name", "options",          NULL};
+  cleanup_free char *options =
+      xasprintf(server_options_format, (long long)(db->run_ms - db->run_ms / 10));
+  const char *values[] = {"5",     "10", "20000", "UTF8", db->conninfo, db->application_name,
+                          options, NULL};
   if (db->is_without_options)
     keywords[6] = NULL;
   return PQconnectdbParams(keywords, values, 1);
@@ -185,7 +200,8 @@ static PGconn *connection_try(const struct db *db) {
 
 static bool connection_open(struct db *db, struct error *error) {
   if (clock_monotonic_ms() - db->failed_at_ms < CONNECT_PAUSE_MS)
-    return failure_set(ERROR_UNAVAILABLE, "the database is away", "the last attempt to connect failed", error);
+    return failure_set(ERROR_UNAVAILABLE, "the database is away",
+                       "the last attempt to connect failed", error);
   connection_close(db);
   db->connection = connection_try(db);
   if (PQstatus(db->connection) != CONNECTION_OK && !db->is_without_options &&
@@ -207,8 +223,8 @@ static bool connection_open(struct db *db, struct error *error) {
   return true;
 }
 
-/* An idle connection has nothing to say but its end, or, seldom, that a setting changed. Looking now saves the request that
- * would have failed; making a good connection anew costs little. */
+/* An idle connection has nothing to say but its end, or, seldom, that a setting changed. Looking
+ * now saves the request that would have failed; making a good connection anew costs little. */
 static bool connection_has_ended(PGconn *connection) {
   struct pollfd socket = {.fd = PQsocket(connection), .events = POLLIN};
   return poll(&socket, 1, 0) != 0;
@@ -220,7 +236,8 @@ static bool connection_ensure(struct db *db, struct error *error) {
   if (db->in_transaction) {
     if (db->connection)
       return true;
-    return failure_set(ERROR_UNAVAILABLE, "the database is away", "the connection was lost in a transaction", error);
+    return failure_set(ERROR_UNAVAILABLE, "the database is away",
+                       "the connection was lost in a transaction", error);
   }
   if (db->connection && connection_has_ended(db->connection))
     connection_close(db);
@@ -237,7 +254,8 @@ static enum error_kind kind_of_state(const char *sqlstate) {
       {"23505", ERROR_UNIQUE},      {"23503", ERROR_REFERENCE},   {"23514", ERROR_INTERNAL},
       {"40", ERROR_CONTENTION},     {"55P03", ERROR_CONTENTION},  {"26000", ERROR_CONTENTION},
       {"0A000", ERROR_CONTENTION},  {"08", ERROR_UNAVAILABLE},    {"57", ERROR_UNAVAILABLE},
-      {"53", ERROR_UNAVAILABLE},    {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby, soon promoted or left */
+      {"53", ERROR_UNAVAILABLE},    {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby, soon
+                                                                     promoted or left */
       {"25P03", ERROR_UNAVAILABLE},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(table); i++)
@@ -246,10 +264,13 @@ static enum error_kind kind_of_state(const char *sqlstate) {
   return ERROR_INTERNAL;
 }
 
-/* Fills the failure from a result (NULL: too late, out of memory or no connection) and drops a connection that is gone. */
-static bool result_failure(struct db *db, const char *what, const PGresult *result, struct error *error) {
+/* Fills the failure from a result (NULL: too late, out of memory or no connection) and drops a
+ * connection that is gone. */
+static bool result_failure(struct db *db, const char *what, const PGresult *result,
+                           struct error *error) {
   if (db->is_late) {
-    const char *why = atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time";
+    const char *why =
+        atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time";
     connection_close(db);
     return failure_set(ERROR_DEADLINE, "the database is away", why, error);
   }
@@ -259,7 +280,8 @@ static bool result_failure(struct db *db, const char *what, const PGresult *resu
     return false;
   }
   const char *message = result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection);
-  return failure_set(kind_of_state(result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL), what, message, error);
+  return failure_set(kind_of_state(result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL),
+                     what, message, error);
 }
 
 static bool result_is_good(const PGresult *result) {
@@ -274,7 +296,8 @@ static void run_start(struct db *db) {
     db->run_until_ms = db->work_until_ms;
 }
 
-/* Sends what is to be sent and reads until libpq has a result. False: too late. A connection that is lost is a result. */
+/* Sends what is to be sent and reads until libpq has a result. False: too late. A connection that
+ * is lost is a result. */
 static bool answer_wait(struct db *db) {
   for (;;) {
     int unsent = PQflush(db->connection);
@@ -284,14 +307,16 @@ static bool answer_wait(struct db *db) {
     int64_t left_ms = db->run_until_ms - clock_monotonic_ms();
     if (left_ms <= 0 || atomic_load(&db->is_stopped))
       return false;
-    struct pollfd socket = {.fd = PQsocket(db->connection), .events = unsent ? POLLIN | POLLOUT : POLLIN};
+    struct pollfd socket = {.fd = PQsocket(db->connection),
+                            .events = unsent ? POLLIN | POLLOUT : POLLIN};
     (void)poll(&socket, 1, (int)(left_ms < STOP_LOOK_MS ? left_ms : STOP_LOOK_MS));
     if (socket.revents & ~POLLOUT && !PQconsumeInput(db->connection))
       return true;
   }
 }
 
-/* The result of what was sent, of several the last; NULL: nothing was sent, or too late (is_late). */
+/* The result of what was sent, of several the last; NULL: nothing was sent, or too late
+ * (is_late). */
 static PGresult *answer_take(struct db *db, int was_sent) {
   PGresult *result = NULL;
   while (was_sent) {
@@ -327,7 +352,8 @@ static int parameter_number(struct compiled *compiled, const char *name, size_t 
   return ++compiled->n;
 }
 
-/* A colon begins a parameter where a small letter follows it, outside of quotes, and where it is no cast ("::"). */
+/* A colon begins a parameter where a small letter follows it, outside of quotes, and where it is no
+ * cast ("::"). */
 static struct compiled *compile(const char *sql) {
   struct compiled *compiled = xcalloc(1, sizeof *compiled);
   size_t size;
@@ -336,7 +362,8 @@ static struct compiled *compile(const char *sql) {
   for (char quote = '\0'; *sql; sql++) {
     if (quote ? *sql == quote : *sql == '\'' || *sql == '"')
       quote = quote ? '\0' : *sql;
-    if (quote || *sql != ':' || (sql[1] != ':' && !is_name(sql[1])) || (sql[1] >= '0' && sql[1] <= '9')) {
+    if (quote || *sql != ':' || (sql[1] != ':' && !is_name(sql[1])) ||
+        (sql[1] >= '0' && sql[1] <= '9')) {
       putc(*sql, out);
     } else if (sql[1] == ':') {
       fputs("::", out);
@@ -368,9 +395,10 @@ static const struct compiled *statement_compiled(const struct statement *stateme
   return there;
 }
 
-static bool statement_prepare(struct db *db, const struct statement *statement, struct error *error) {
-  PGresult *result =
-      answer_take(db, PQsendPrepare(db->connection, statement->name, statement_compiled(statement)->sql, 0, NULL));
+static bool statement_prepare(struct db *db, const struct statement *statement,
+                              struct error *error) {
+  PGresult *result = answer_take(db, PQsendPrepare(db->connection, statement->name,
+                                                   statement_compiled(statement)->sql, 0, NULL));
   bool is_good = result_is_good(result);
   if (!is_good)
     result_failure(db, statement->name, result, error);
@@ -378,8 +406,10 @@ static bool statement_prepare(struct db *db, const struct statement *statement, 
   return is_good;
 }
 
-/* The index of what was bound to a name; a name that was bound twice, or not at all, is a mistake in this program. */
-static int parameter_find(const struct statement *statement, const struct db_parameters *parameters, const char *name) {
+/* The index of what was bound to a name; a name that was bound twice, or not at all, is a mistake
+ * in this program. */
+static int parameter_find(const struct statement *statement, const struct db_parameters *parameters,
+                          const char *name) {
   int found = -1;
   for (int i = 0; i < parameters->n; i++)
     if (string_equal(parameters->all[i].name, name)) {
@@ -392,7 +422,8 @@ static int parameter_find(const struct statement *statement, const struct db_par
   return found;
 }
 
-static int statement_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters) {
+static int statement_send(struct db *db, const struct statement *statement,
+                          const struct db_parameters *parameters) {
   static const struct db_parameters none;
   const struct compiled *compiled = statement_compiled(statement);
   const char *values[DB_PARAMETERS_MAX];
@@ -401,7 +432,8 @@ static int statement_send(struct db *db, const struct statement *statement, cons
     parameters = &none;
 
   for (int i = 0; i < compiled->n; i++) {
-    const struct db_parameter *parameter = &parameters->all[parameter_find(statement, parameters, compiled->names[i])];
+    const struct db_parameter *parameter =
+        &parameters->all[parameter_find(statement, parameters, compiled->names[i])];
     values[i] = parameter->value;
     lengths[i] = parameter->size;
     formats[i] = parameter->is_binary;
@@ -413,18 +445,21 @@ static int statement_send(struct db *db, const struct statement *statement, cons
     n_given += !parameters->all[i].may_be_unused;
   if (n_used != n_given)
     die("%s: a parameter was bound that the statement does not have", statement->name);
-  return PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats, 0);
+  return PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats,
+                             0);
 }
 
-/* The server forgot the statement (a pooler's other connection) or its tables changed: prepared again it works. */
+/* The server forgot the statement (a pooler's other connection) or its tables changed: prepared
+ * again it works. */
 static bool is_stale(const PGresult *result) {
   const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
   return string_equal(state, "26000") ||
          (string_equal(state, "0A000") && strstr(PQresultErrorMessage(result), "cached plan"));
 }
 
-static bool run_prepared(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                         PGresult **ret_result, struct error *error) {
+static bool run_prepared(struct db *db, const struct statement *statement,
+                         const struct db_parameters *parameters, PGresult **ret_result,
+                         struct error *error) {
   size_t slot = statement_slot(statement);
   for (int attempt = 0;; attempt++) {
     if (!db->prepared[slot] && !statement_prepare(db, statement, error))
@@ -452,8 +487,8 @@ static bool run_prepared(struct db *db, const struct statement *statement, const
   }
 }
 
-/* A transaction's BEGIN and the statements whose answers it does not need at once are sent together with the next one that
- * it does need, so that PostgreSQL is waited for once (libpq's pipeline). */
+/* A transaction's BEGIN and the statements whose answers it does not need at once are sent together
+ * with the next one that it does need, so that PostgreSQL is waited for once (libpq's pipeline). */
 static void sent_add(struct db *db, const struct statement *statement, int64_t rows) {
   ALWAYS(db->n_sent < SENT_MAX);
   db->sent[db->n_sent++] = (struct sent){statement, rows};
@@ -475,8 +510,8 @@ static bool pipeline_begin(struct db *db) {
   return plain_send(db, &statement_begin);
 }
 
-/* Reads the answers to all that was sent. *ret_result: the last one, which is good, and the caller's. False: one of them
- * failed, and those after it were not run. */
+/* Reads the answers to all that was sent. *ret_result: the last one, which is good, and the
+ * caller's. False: one of them failed, and those after it were not run. */
 static bool sent_finish(struct db *db, PGresult **ret_result, struct error *error) {
   PGresult *last = NULL;
   size_t n = db->n_sent;
@@ -488,9 +523,11 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
     last = answer_take(db, 1);
     bool is_failure = !result_is_good(last);
     if (PQresultStatus(last) != PGRES_PIPELINE_ABORTED) /* it was run */
-      statistic_add(sent.statement, began_ns, is_failure ? 0 : (uint64_t)PQntuples(last), is_failure);
+      statistic_add(sent.statement, began_ns, is_failure ? 0 : (uint64_t)PQntuples(last),
+                    is_failure);
     began_ns = clock_monotonic_ns();
-    ALWAYS(is_failure || sent.rows == DB_ANY_ROWS || strtoll(PQcmdTuples(last), NULL, 10) == sent.rows);
+    ALWAYS(is_failure || sent.rows == DB_ANY_ROWS ||
+           strtoll(PQcmdTuples(last), NULL, 10) == sent.rows);
     if (!is_failure || !is_good)
       continue;
     is_good = false;
@@ -529,8 +566,8 @@ static bool prepared_ensure(struct db *db, const struct statement *statement, st
   return db->prepared[slot];
 }
 
-static bool queue(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                  int64_t rows, struct error *error) {
+static bool queue(struct db *db, const struct statement *statement,
+                  const struct db_parameters *parameters, int64_t rows, struct error *error) {
   if (!connection_ensure(db, error) || !prepared_ensure(db, statement, error))
     return false;
   if (db->n_sent >= SENT_MAX - 2 && !sent_finish(db, NULL, error)) /* BEGIN and COMMIT have room */
@@ -541,8 +578,8 @@ static bool queue(struct db *db, const struct statement *statement, const struct
   return true;
 }
 
-bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters, int64_t rows,
-             struct error *error) {
+bool db_send(struct db *db, const struct statement *statement,
+             const struct db_parameters *parameters, int64_t rows, struct error *error) {
   ALWAYS(db->in_transaction);
   run_start(db);
   if (queue(db, statement, parameters, rows, error))
@@ -551,8 +588,9 @@ bool db_send(struct db *db, const struct statement *statement, const struct db_p
   return false;
 }
 
-bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-            struct db_rows **ret_rows, struct error *error) {
+bool db_run(struct db *db, const struct statement *statement,
+            const struct db_parameters *parameters, struct db_rows **ret_rows,
+            struct error *error) {
   PGresult *result = NULL;
   if (db->in_transaction && (db->must_begin || db->n_sent)) {
     if (!db_send(db, statement, parameters, DB_ANY_ROWS, error) || !sent_finish(db, &result, error))
@@ -560,7 +598,8 @@ bool db_run(struct db *db, const struct statement *statement, const struct db_pa
   } else {
     int64_t began_ns = clock_monotonic_ns();
     run_start(db);
-    bool is_good = connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
+    bool is_good =
+        connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
     statistic_add(statement, began_ns, is_good ? (uint64_t)PQntuples(result) : 0, !is_good);
     if (!is_good)
       return false;
@@ -633,7 +672,8 @@ static bool commit_send(struct db *db, struct error *error) {
   bool is_good = sent_finish(db, &result, error);
   /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
   if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
-    is_good = failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
+    is_good =
+        failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
   PQclear(result);
   return is_good;
 }
@@ -710,7 +750,8 @@ void bind_bool(struct db_parameters *parameters, const char *name, bool is_true)
   bind_text(parameters, name, is_true ? "t" : "f");
 }
 
-void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size) {
+void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
+                size_t size) {
   struct db_parameter *parameter = parameter_add(parameters, name);
   ALWAYS(size <= INT32_MAX);
   parameter->value = bytes;
@@ -718,7 +759,8 @@ void bind_bytes(struct db_parameters *parameters, const char *name, const void *
   parameter->is_binary = true;
 }
 
-void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused) {
+void bind_taken(struct db_parameters *parameters, const char *name, char *text,
+                bool may_be_unused) {
   struct db_parameter *parameter = parameter_add(parameters, name);
   parameter->value = parameter->owned = text;
   parameter->may_be_unused = may_be_unused;
@@ -737,7 +779,8 @@ void db_parameters_release(struct db_parameters *parameters) {
 
 void db_array_init(struct db_array *array) { *array = (struct db_array){0}; }
 
-/* Makes room for an element of at most `size` bytes, for what is before it and for the end, and returns its place. */
+/* Makes room for an element of at most `size` bytes, for what is before it and for the end, and
+ * returns its place. */
 static char *array_extend(struct db_array *array, size_t size) {
   size_t needed = array->size + size + sizeof ",}";
   if (needed > array->capacity) {
@@ -799,9 +842,12 @@ void db_rows_free(struct db_rows *rows) {
 
 int db_count(const struct db_rows *rows) { return PQntuples(rows->result); }
 
-int64_t db_affected(const struct db_rows *rows) { return strtoll(PQcmdTuples(rows->result), NULL, 10); }
+int64_t db_affected(const struct db_rows *rows) {
+  return strtoll(PQcmdTuples(rows->result), NULL, 10);
+}
 
-/* PQfnumber folds case and allocates; a column here is called exactly what the statement calls it. */
+/* PQfnumber folds case and allocates; a column here is called exactly what the statement calls
+ * it. */
 static int column_find(const struct db_rows *rows, const char *column) {
   int n = PQnfields(rows->result);
   for (int i = 0; i < n; i++)

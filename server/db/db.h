@@ -1,14 +1,16 @@
 /* A connection to PostgreSQL and the statements that run on it.
  *
- * A statement is a static object; it is prepared on a connection when it is first used there. Parameters and results are
- * text. Every run is counted and timed by the statement's name (/metrics). A connection that is lost is made anew by
- * the next db_run outside a transaction; what was under way then has failed and may or may not have been committed:
- * every write is idempotent, so the caller lets its client retry.
+ * A statement is a static object; it is prepared on a connection when it is first used there.
+ * Parameters and results are text. Every run is counted and timed by the statement's name
+ * (/metrics). A connection that is lost is made anew by the next db_run outside a transaction; what
+ * was under way then has failed and may or may not have been committed: every write is idempotent,
+ * so the caller lets its client retry.
  *
- * Nothing here waits for ever on a PostgreSQL that hangs (its processes stopped, its storage gone), which closes no
- * connection and which no TCP option notices: a run that passes its deadline fails with ERROR_DEADLINE, its connection is
- * closed, and the next run makes another. Connecting takes at most 5 s for each address that the connection string
- * names, once their names are resolved, which is the system's resolver's affair.
+ * Nothing here waits for ever on a PostgreSQL that hangs (its processes stopped, its storage gone),
+ * which closes no connection and which no TCP option notices: a run that passes its deadline fails
+ * with ERROR_DEADLINE, its connection is closed, and the next run makes another. Connecting takes
+ * at most 5 s for each address that the connection string names, once their names are resolved,
+ * which is the system's resolver's affair.
  *
  * Memory: db_rows are the caller's. Threads: a db belongs to one thread, but for db_stop. */
 #ifndef WAVETUNE_SERVER_DB_DB_H
@@ -18,37 +20,40 @@
 
 struct db;
 
-/* Opens nothing yet: the first statement connects. `conninfo` is libpq's connection string or URI. */
+/* Opens nothing yet: the first statement connects. `conninfo` is libpq's connection string or
+ * URI. */
 must_check struct db *db_new(const char *conninfo, const char *application_name);
 void db_free(struct db *db);
 
-/* How long one run may take (default: DB_RUN_MS). PostgreSQL is asked to end a statement at nine tenths of it, on
- * connections made from now on: then the connection stays good. */
+/* How long one run may take (default: DB_RUN_MS). PostgreSQL is asked to end a statement at nine
+ * tenths of it, on connections made from now on: then the connection stays good. */
 #define DB_RUN_MS 60000
 void db_set_run_ms(struct db *db, int64_t run_ms);
 int64_t db_run_ms(const struct db *db);
 
-/* When all runs from now on must have ended, by clock_monotonic_ms: a request's deadline. 0: each has its own only. */
+/* When all runs from now on must have ended, by clock_monotonic_ms: a request's deadline. 0: each
+ * has its own only. */
 void db_set_deadline(struct db *db, int64_t until_ms);
 
 /* Whether there is a connection: false after a run that failed for want of one. */
 bool db_is_connected(const struct db *db);
 
-/* When PostgreSQL last answered a connection of this process, by clock_monotonic_ms; 0: never. Any thread. */
+/* When PostgreSQL last answered a connection of this process, by clock_monotonic_ms; 0: never. Any
+ * thread. */
 int64_t db_answered_ms(void);
 
 /* What runs, and whatever is run later, fails within 100 ms. Any thread. */
 void db_stop(struct db *db);
 
-/* Statements are written in the .sql files of their subjects, which server/db/statements.cmake makes into objects
- * sql_NAME of "FILE.sql.h". Parameters are called :name there. */
+/* Statements are written in the .sql files of their subjects, which server/db/statements.cmake
+ * makes into objects sql_NAME of "FILE.sql.h". Parameters are called :name there. */
 struct statement {
   const char *name; /* [a-z_0-9]+, unique */
   const char *sql;
 };
 
-/* What a run gives to a statement, by name. Texts and bytes are borrowed until the run, unless a function says that it
- * takes them. */
+/* What a run gives to a statement, by name. Texts and bytes are borrowed until the run, unless a
+ * function says that it takes them. */
 #define DB_PARAMETERS_MAX 64
 struct db_parameters {
   int n;
@@ -64,12 +69,15 @@ struct db_parameters {
 void db_parameters_release(struct db_parameters *parameters);
 #define cleanup_parameters __attribute__((cleanup(db_parameters_release)))
 
-/* Each parameter of the statement must be bound once; binding one that it does not have aborts. Names are borrowed. */
-void bind_text(struct db_parameters *parameters, const char *name, const char *text); /* NULL: null */
+/* Each parameter of the statement must be bound once; binding one that it does not have aborts.
+ * Names are borrowed. */
+void bind_text(struct db_parameters *parameters, const char *name,
+               const char *text); /* NULL: null */
 void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer);
 void bind_number(struct db_parameters *parameters, const char *name, double number); /* NaN: null */
 void bind_bool(struct db_parameters *parameters, const char *name, bool is_true);
-void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes, size_t size); /* bytea */
+void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
+                size_t size); /* bytea */
 /* Takes `text`, which was allocated. `may_be_unused`: the statement need not have the parameter. */
 void bind_taken(struct db_parameters *parameters, const char *name, char *text, bool may_be_unused);
 
@@ -80,7 +88,8 @@ struct db_array {
   size_t n;
 };
 void db_array_init(struct db_array *array);
-void db_array_text(struct db_array *array, const char *element); /* NULL: null; quoted and escaped */
+void db_array_text(struct db_array *array,
+                   const char *element); /* NULL: null; quoted and escaped */
 void db_array_integer(struct db_array *array, int64_t element);
 void db_array_bool(struct db_array *array, bool element);
 const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
@@ -93,47 +102,56 @@ void db_rows_free(struct db_rows *rows);
 DEFINE_CLEANUP(struct db_rows *, cleanup_db_rows_free, db_rows_free)
 #define cleanup_rows __attribute__((cleanup(cleanup_db_rows_free)))
 int db_count(const struct db_rows *rows);
-int64_t db_affected(const struct db_rows *rows);                          /* rows that INSERT/UPDATE/DELETE touched */
-bool db_is_null(const struct db_rows *rows, int row, const char *column); /* columns by name; a missing one aborts */
-const char *db_get(const struct db_rows *rows, int row, const char *column);     /* text, "" for null */
+int64_t db_affected(const struct db_rows *rows); /* rows that INSERT/UPDATE/DELETE touched */
+bool db_is_null(const struct db_rows *rows, int row,
+                const char *column); /* columns by name; a missing one aborts */
+const char *db_get(const struct db_rows *rows, int row, const char *column); /* text, "" for null */
 int64_t db_get_integer(const struct db_rows *rows, int row, const char *column); /* 0 for null */
 double db_get_double(const struct db_rows *rows, int row, const char *column);
 bool db_get_bool(const struct db_rows *rows, int row, const char *column);
 /* Decodes a bytea; the result is the caller's. */
-must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char *column, size_t *ret_size);
+must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char *column,
+                                 size_t *ret_size);
 
-/* Runs a statement. Errors: ERROR_UNAVAILABLE (no connection, or lost), ERROR_DEADLINE, ERROR_CONTENTION (deadlock or
- * serialization: run the transaction again), ERROR_UNIQUE (23505, a unique index), ERROR_REFERENCE (23503, a reference that
- * leads nowhere, or would), otherwise ERROR_INTERNAL. */
-must_check bool db_run(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                       struct db_rows **ret_rows, struct error *error);
+/* Runs a statement. Errors: ERROR_UNAVAILABLE (no connection, or lost), ERROR_DEADLINE,
+ * ERROR_CONTENTION (deadlock or serialization: run the transaction again), ERROR_UNIQUE (23505, a
+ * unique index), ERROR_REFERENCE (23503, a reference that leads nowhere, or would), otherwise
+ * ERROR_INTERNAL. */
+must_check bool db_run(struct db *db, const struct statement *statement,
+                       const struct db_parameters *parameters, struct db_rows **ret_rows,
+                       struct error *error);
 
-/* The same in a transaction, of a statement whose answer is not needed at once: it is sent with the next run, or the commit,
- * which fails as this statement did, and was then not run. `rows`: how many it must touch; another number aborts. */
+/* The same in a transaction, of a statement whose answer is not needed at once: it is sent with the
+ * next run, or the commit, which fails as this statement did, and was then not run. `rows`: how
+ * many it must touch; another number aborts. */
 #define DB_ANY_ROWS (-1)
-must_check bool db_send(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                        int64_t rows, struct error *error);
+must_check bool db_send(struct db *db, const struct statement *statement,
+                        const struct db_parameters *parameters, int64_t rows, struct error *error);
 
-/* BEGIN is sent with the first statement: until then no lock is held, no snapshot was taken, and now() is not yet. */
+/* BEGIN is sent with the first statement: until then no lock is held, no snapshot was taken, and
+ * now() is not yet. */
 must_check bool db_begin(struct db *db, struct error *error);
 /* The same, answered already: now() is from before the return. */
 must_check bool db_begin_now(struct db *db, struct error *error);
-/* `done` is called when the transaction was committed, once for each `what`, with the sum of its `n`. */
+/* `done` is called when the transaction was committed, once for each `what`, with the sum of its
+ * `n`. */
 void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);
 /* Commits what went well and undoes the rest: false then, with the error that there was. */
 must_check bool db_end(struct db *db, bool is_good, struct error *error);
 
-/* Monotonic milliseconds when this connection was made last: nothing expires for one lease time after that. */
+/* Monotonic milliseconds when this connection was made last: nothing expires for one lease time
+ * after that. */
 int64_t db_connected_since_ms(const struct db *db);
 
 /* Simple protocol, several statements: migrations only. */
 must_check bool db_run_script(struct db *db, const char *sql, struct error *error);
 
-/* Timings by statement name, for /metrics: calls visit once per statement ever run in this process. Any thread. */
-void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs, uint64_t rows,
-                                       uint64_t nanoseconds, uint64_t failures),
+/* Timings by statement name, for /metrics: calls visit once per statement ever run in this process.
+ * Any thread. */
+void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs,
+                                       uint64_t rows, uint64_t nanoseconds, uint64_t failures),
                          void *context);
 
 #endif

@@ -70,7 +70,8 @@ static char *field_format(const struct field *field, const void *at) {
   die("\"%s\" has no column", field->name);
 }
 
-void bind_record(struct db_parameters *parameters, const struct record *record, const void *object) {
+void bind_record(struct db_parameters *parameters, const struct record *record,
+                 const void *object) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const void *at = field_at(field, object);
@@ -99,8 +100,8 @@ static void array_add(struct db_array *array, const struct field *field, const v
 }
 
 /* Of `n` objects that are `stride` bytes apart, the first at `first`. */
-static void columns_bind(struct db_parameters *parameters, const struct record *record, const void *first, size_t n,
-                         size_t stride) {
+static void columns_bind(struct db_parameters *parameters, const struct record *record,
+                         const void *first, size_t n, size_t stride) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const char *at = field_at(field, first);
@@ -120,18 +121,22 @@ static void columns_bind(struct db_parameters *parameters, const struct record *
   }
 }
 
-void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n) {
+void bind_records(struct db_parameters *parameters, const struct record *record,
+                  const void *objects, size_t n) {
   columns_bind(parameters, record, objects, n, record->size);
 }
 
-/* The type of the elements in the array that bind_records binds, and of the column where that needs a cast. */
+/* The type of the elements in the array that bind_records binds, and of the column where that needs
+ * a cast. */
 static const struct {
   const char *element, *column;
 } sql_types[] = {
-    [FIELD_BOOL] = {"boolean", NULL},     [FIELD_INTEGER] = {"bigint", NULL}, [FIELD_ID] = {"bigint", NULL},
-    [FIELD_NUMBER] = {"float8", NULL},    [FIELD_TEXT] = {"text", NULL},      [FIELD_TIME] = {"timestamptz", NULL},
-    [FIELD_ENUM] = {"text", NULL},        [FIELD_DIGEST] = {"bytea", NULL},   [FIELD_JSON] = {"json", NULL},
-    [FIELD_NUMBERS] = {"text", "real[]"}, [FIELD_TEXTS] = {"text", "text[]"}, [FIELD_RANGES] = {"int8multirange", NULL},
+    [FIELD_BOOL] = {"boolean", NULL},   [FIELD_INTEGER] = {"bigint", NULL},
+    [FIELD_ID] = {"bigint", NULL},      [FIELD_NUMBER] = {"float8", NULL},
+    [FIELD_TEXT] = {"text", NULL},      [FIELD_TIME] = {"timestamptz", NULL},
+    [FIELD_ENUM] = {"text", NULL},      [FIELD_DIGEST] = {"bytea", NULL},
+    [FIELD_JSON] = {"json", NULL},      [FIELD_NUMBERS] = {"text", "real[]"},
+    [FIELD_TEXTS] = {"text", "text[]"}, [FIELD_RANGES] = {"int8multirange", NULL},
 };
 
 static void columns_write(FILE *out, const struct record *record, const char *placeholder) {
@@ -153,7 +158,8 @@ static void columns_write(FILE *out, const struct record *record, const char *pl
   }
 }
 
-struct statement statement_of_record(const struct statement *template, const struct record *record) {
+struct statement statement_of_record(const struct statement *template,
+                                     const struct record *record) {
   static const char *const placeholders[] = {"{columns}", "{arrays}", "{values}"};
   struct statement made = {.name = template->name};
   size_t size;
@@ -181,7 +187,8 @@ void bind_digest(struct db_parameters *parameters, const char *name, const struc
     bind_text(parameters, name, NULL);
 }
 
-void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests, size_t n) {
+void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
+                  size_t n) {
   struct db_array array;
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
@@ -189,7 +196,8 @@ void bind_digests(struct db_parameters *parameters, const char *name, const stru
   bind_array(parameters, name, &array);
 }
 
-void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers, size_t n) {
+void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
+                   size_t n) {
   struct db_array array;
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
@@ -197,7 +205,8 @@ void bind_integers(struct db_parameters *parameters, const char *name, const int
   bind_array(parameters, name, &array);
 }
 
-void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges) {
+void bind_ranges(struct db_parameters *parameters, const char *name,
+                 const struct config_ranges *ranges) {
   bind_taken(parameters, name, multirange_format(ranges), false);
 }
 
@@ -224,7 +233,8 @@ static struct texts texts_parse(const char *text) {
     cleanup_free char *element = xmalloc(strlen(text) + 1);
     size_t n = 0;
     bool is_quoted = *text == '"';
-    for (text += is_quoted; *text && (is_quoted ? *text != '"' : *text != ',' && *text != '}'); text++) {
+    for (text += is_quoted; *text && (is_quoted ? *text != '"' : *text != ',' && *text != '}');
+         text++) {
       text += *text == '\\';
       element[n++] = *text;
     }
@@ -344,8 +354,8 @@ json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record)
   return rows_to_json(rows, db_count(rows), record);
 }
 
-void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit, json_t **ret_items,
-                     int64_t *ret_next) {
+void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
+                     json_t **ret_items, int64_t *ret_next) {
   bool has_more = db_count(rows) > limit;
   int n = has_more ? (int)limit : db_count(rows);
   *ret_items = rows_to_json(rows, n, record);

@@ -1,4 +1,5 @@
-/* Records as the parameters and columns of statements, by their tables of fields (common/record/record.h).
+/* Records as the parameters and columns of statements, by their tables of fields
+ * (common/record/record.h).
  *
  * Memory: as each says. Threads: as db.h says. */
 #ifndef WAVETUNE_SERVER_DB_DB_RECORD_H
@@ -8,41 +9,49 @@
 #include "common/space/space.h"
 #include "server/db/db.h"
 
-/* Binds each field that has a column as :column, and those of a record in it as if they were its own. A statement need
- * not have them all. */
+/* Binds each field that has a column as :column, and those of a record in it as if they were its
+ * own. A statement need not have them all. */
 void bind_record(struct db_parameters *parameters, const struct record *record, const void *object);
 
-/* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as text[], bigint[],
- * float8[], boolean[] or bytea[]; lists and ranges as text[] of their literals, times and JSON as text[]. */
-void bind_records(struct db_parameters *parameters, const struct record *record, const void *objects, size_t n);
+/* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as
+ * text[], bigint[], float8[], boolean[] or bytea[]; lists and ranges as text[] of their literals,
+ * times and JSON as text[]. */
+void bind_records(struct db_parameters *parameters, const struct record *record,
+                  const void *objects, size_t n);
 
-/* The statement of a template in which a record's columns stand for themselves, so that a new field needs no SQL:
- * {columns} becomes "a", "b", …; {arrays}, for unnest, :a::bigint[], :b::text[], … as bind_records binds them; and {values}
- * the columns of what was unnested, each as the type of its column. Its text is allocated and lives as long as the program. */
+/* The statement of a template in which a record's columns stand for themselves, so that a new field
+ * needs no SQL: {columns} becomes "a", "b", …; {arrays}, for unnest, :a::bigint[], :b::text[], … as
+ * bind_records binds them; and {values} the columns of what was unnested, each as the type of its
+ * column. Its text is allocated and lives as long as the program. */
 struct statement statement_of_record(const struct statement *template, const struct record *record);
 
-void bind_digest(struct db_parameters *parameters, const char *name, const struct digest *digest); /* NULL: null */
+void bind_digest(struct db_parameters *parameters, const char *name,
+                 const struct digest *digest); /* NULL: null */
 void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
                   size_t n); /* bytea[] */
-void bind_ranges(struct db_parameters *parameters, const char *name, const struct config_ranges *ranges);
-void bind_json(struct db_parameters *parameters, const char *name, const json_t *json); /* NULL: null */
+void bind_ranges(struct db_parameters *parameters, const char *name,
+                 const struct config_ranges *ranges);
+void bind_json(struct db_parameters *parameters, const char *name,
+               const json_t *json); /* NULL: null */
 void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
                    size_t n); /* bigint[] */
 
-/* Sets every field that has a column from the column of its name, which must be in the result; what it held before is
- * lost, not freed. Release the object. */
+/* Sets every field that has a column from the column of its name, which must be in the result; what
+ * it held before is lost, not freed. Release the object. */
 void db_read(const struct db_rows *rows, int row, const struct record *record, void *ret_object);
 
 /* All rows; *ret_n of them, in memory of the caller: db_records_free. */
-must_check void *db_read_all(const struct db_rows *rows, const struct record *record, size_t *ret_n);
+must_check void *db_read_all(const struct db_rows *rows, const struct record *record,
+                             size_t *ret_n);
 void db_records_free(const struct record *record, void *objects, size_t n);
 
 /* All rows as a JSON array of what record_write makes of each; a new reference. */
 must_check json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record);
 
-/* A page of a list, of a statement that was asked for one row more than `limit`: the first `limit` rows as that array, and
- * in *ret_next the column "id" of the last of them where there are more, else 0. */
-void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit, json_t **ret_items,
-                     int64_t *ret_next);
+/* A page of a list, of a statement that was asked for one row more than `limit`: the first `limit`
+ * rows as that array, and in *ret_next the column "id" of the last of them where there are more,
+ * else 0. */
+void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
+                     json_t **ret_items, int64_t *ret_next);
 
 #endif

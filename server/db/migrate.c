@@ -43,7 +43,8 @@ static const char *folder_find(void) {
   const char *folder = getenv("WAVETUNE_MIGRATIONS");
   if (folder && *folder)
     return folder;
-  return access(WAVETUNE_MIGRATIONS_INSTALLED, R_OK) == 0 ? WAVETUNE_MIGRATIONS_INSTALLED : WAVETUNE_MIGRATIONS_SOURCE;
+  return access(WAVETUNE_MIGRATIONS_INSTALLED, R_OK) == 0 ? WAVETUNE_MIGRATIONS_INSTALLED
+                                                          : WAVETUNE_MIGRATIONS_SOURCE;
 }
 
 /* "0001_base.sql" → 1, "base". */
@@ -58,7 +59,8 @@ static bool name_parse(const char *file, int64_t *ret_version, char **ret_name) 
 }
 
 static int version_compare(const void *a, const void *b) {
-  int64_t left = ((const struct migration *)a)->version, right = ((const struct migration *)b)->version;
+  int64_t left = ((const struct migration *)a)->version,
+          right = ((const struct migration *)b)->version;
   return (left > right) - (left < right);
 }
 
@@ -82,7 +84,8 @@ static bool file_load(struct migrations *migrations, const char *file, struct er
 static bool files_load(struct migrations *migrations, struct error *error) {
   DIR *folder = opendir(migrations->folder);
   if (!folder)
-    return error_set(error, "cannot read the migrations in %s: %s; WAVETUNE_MIGRATIONS names the folder",
+    return error_set(error,
+                     "cannot read the migrations in %s: %s; WAVETUNE_MIGRATIONS names the folder",
                      migrations->folder, strerror(errno));
   bool is_good = true;
   for (struct dirent *entry; is_good && (entry = readdir(folder));) {
@@ -103,18 +106,23 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
     qsort(migrations->files, migrations->n, sizeof *migrations->files, version_compare);
   for (size_t i = 0; i < migrations->n; i++)
     if (migrations->files[i].version != (int64_t)i + 1)
-      return error_set(error, "the migrations in %s are not numbered 0001, 0002, …: %04zu is missing or there twice",
-                       migrations->folder, i + 1);
+      return error_set(
+          error,
+          "the migrations in %s are not numbered 0001, 0002, …: %04zu is missing or there twice",
+          migrations->folder, i + 1);
   if (!migrations->n)
-    return error_set(error, "there are no migrations in %s; WAVETUNE_MIGRATIONS names the folder", migrations->folder);
+    return error_set(error, "there are no migrations in %s; WAVETUNE_MIGRATIONS names the folder",
+                     migrations->folder);
   *ret_migrations = TAKE(migrations);
   return true;
 }
 
 int64_t migrations_version(const struct migrations *migrations) { return (int64_t)migrations->n; }
 
-/* Compares what was applied with the files. *ret_next is the index of the first file that was not. */
-static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next, struct error *error) {
+/* Compares what was applied with the files. *ret_next is the index of the first file that was
+ * not. */
+static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
+                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &sql_migrations_list, NULL, &rows, error))
     return false;
@@ -122,14 +130,17 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
     int64_t version = db_get_integer(rows, row, "version");
     if (version > migrations_version(migrations))
       return error_set(error,
-                       "the database has migration %04lld_%s, this program knows %lld: it is older than the database; "
+                       "the database has migration %04lld_%s, this program knows %lld: it is older "
+                       "than the database; "
                        "install the newer wavetune-server",
                        (long long)version, db_get(rows, row, "name"), (long long)migrations->n);
     if (version != row + 1)
-      return error_set(error, "the table schema_migrations lacks version %d: restore it from a backup", row + 1);
+      return error_set(
+          error, "the table schema_migrations lacks version %d: restore it from a backup", row + 1);
     if (strcmp(db_get(rows, row, "checksum"), migrations->files[row].checksum) != 0)
       return error_set(error,
-                       "%s/%04lld_%s.sql is not the file that was applied to this database: put the old file back and "
+                       "%s/%04lld_%s.sql is not the file that was applied to this database: put "
+                       "the old file back and "
                        "write a new migration",
                        migrations->folder, (long long)version, migrations->files[row].name);
   }
@@ -142,22 +153,25 @@ static bool file_apply(struct db *db, const struct migration *migration, struct 
   bind_integer(&parameters, "version", migration->version);
   bind_text(&parameters, "name", migration->name);
   bind_text(&parameters, "checksum", migration->checksum);
-  if (!db_run_script(db, migration->sql, error) || !db_run(db, &sql_migrations_note, &parameters, NULL, error))
-    return error_prefix(error, "migration %04lld_%s failed and was undone: ", (long long)migration->version,
-                        migration->name);
+  if (!db_run_script(db, migration->sql, error) ||
+      !db_run(db, &sql_migrations_note, &parameters, NULL, error))
+    return error_prefix(error, "migration %04lld_%s failed and was undone: ",
+                        (long long)migration->version, migration->name);
   return true;
 }
 
 /* One transaction: the lock, the table, the first file that is missing. */
-static bool step(struct db *db, const struct migrations *migrations, bool *ret_applied, struct error *error) {
+static bool step(struct db *db, const struct migrations *migrations, bool *ret_applied,
+                 struct error *error) {
   size_t next = 0;
-  if (!db_run_script(db,
-                     "SET LOCAL statement_timeout = 0; " LOCK_SQL "; "
-                     /* A role that only serves may not even try to. */
-                     "DO $$ BEGIN IF to_regclass('schema_migrations') IS NULL THEN "
-                     "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL, "
-                     "checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()); END IF; END $$",
-                     error) ||
+  if (!db_run_script(
+          db,
+          "SET LOCAL statement_timeout = 0; " LOCK_SQL "; "
+          /* A role that only serves may not even try to. */
+          "DO $$ BEGIN IF to_regclass('schema_migrations') IS NULL THEN "
+          "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL, "
+          "checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()); END IF; END $$",
+          error) ||
       !applied_check(db, migrations, &next, error))
     return false;
   *ret_applied = next < migrations->n;
@@ -184,7 +198,8 @@ static bool migrate_patiently(struct db *db, const struct migrations *migrations
   return true;
 }
 
-bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied, struct error *error) {
+bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
+             struct error *error) {
   int64_t run_ms = db_run_ms(db);
   db_set_run_ms(db, MIGRATION_MS);
   bool is_good = migrate_patiently(db, migrations, ret_applied, error);
@@ -206,8 +221,9 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
   return true;
 }
 
-/* Rights of the role that serves: it reads and writes rows, of which those of the audit table are only added to and the list
- * of migrations is only read. It owns nothing, so it can change no table. docs/operations.md has the same statements. */
+/* Rights of the role that serves: it reads and writes rows, of which those of the audit table are
+ * only added to and the list of migrations is only read. It owns nothing, so it can change no
+ * table. docs/operations.md has the same statements. */
 static char *grants_script(const char *schema, const char *role) {
   return xasprintf("REVOKE CREATE ON SCHEMA %1$s FROM PUBLIC;"
                    "REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s;"
@@ -227,13 +243,15 @@ bool migrate_grant(struct db *db, const char *role, struct error *error) {
   if (!db_run(db, &sql_migrate_role, &parameters, &rows, error))
     return false;
   if (!db_count(rows))
-    return error_set(error, "there is no database role \"%.64s\"; make it with \"createuser %.64s\"", role, role);
+    return error_set(error,
+                     "there is no database role \"%.64s\"; make it with \"createuser %.64s\"", role,
+                     role);
   if (db_get_bool(rows, 0, "is_owner"))
-    return error_set(
-        error,
-        "the database role \"%.64s\" owns the tables, or may act as who does, so that nothing could be kept "
-        "from it; name another to serve as",
-        role);
+    return error_set(error,
+                     "the database role \"%.64s\" owns the tables, or may act as who does, so that "
+                     "nothing could be kept "
+                     "from it; name another to serve as",
+                     role);
 
   cleanup_free char *script = grants_script(db_get(rows, 0, "schema"), db_get(rows, 0, "role"));
   if (!db_begin(db, error))

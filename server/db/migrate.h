@@ -1,10 +1,11 @@
-/* Brings the database to the version of this program: the files NNNN_name.sql, in order, each in a transaction of its
- * own under one advisory lock, so that any number of servers may do it at the same time.
+/* Brings the database to the version of this program: the files NNNN_name.sql, in order, each in a
+ * transaction of its own under one advisory lock, so that any number of servers may do it at the
+ * same time.
  *
- * The table schema_migrations says what was applied and the SHA-256 of each file. A file that changed after it was
- * applied, and a database that is newer than the program, are refused.
- * The folder is $WAVETUNE_MIGRATIONS, else the installed one, else the one of the source tree.
- * Memory: a migrations list owns its texts. Threads: one at a time. */
+ * The table schema_migrations says what was applied and the SHA-256 of each file. A file that
+ * changed after it was applied, and a database that is newer than the program, are refused. The
+ * folder is $WAVETUNE_MIGRATIONS, else the installed one, else the one of the source tree. Memory:
+ * a migrations list owns its texts. Threads: one at a time. */
 #ifndef WAVETUNE_SERVER_DB_MIGRATE_H
 #define WAVETUNE_SERVER_DB_MIGRATE_H
 
@@ -19,13 +20,14 @@ DEFINE_CLEANUP(struct migrations *, cleanup_migrations_free, migrations_free)
 int64_t migrations_version(const struct migrations *migrations); /* of the newest file */
 
 /* Applies what is missing; *ret_applied counts the files. */
-must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied, struct error *error);
+must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
+                        struct error *error);
 
 /* The database's version, 0 when nothing was ever applied. A quick question, for /readyz. */
 must_check bool migrate_version(struct db *db, int64_t *ret_version, struct error *error);
 
-/* Gives a database role the rights that serving needs, and no others: what it had is taken first. To be called by the owner
- * of the tables, after each migration. */
+/* Gives a database role the rights that serving needs, and no others: what it had is taken first.
+ * To be called by the owner of the tables, after each migration. */
 must_check bool migrate_grant(struct db *db, const char *role, struct error *error);
 
 #endif

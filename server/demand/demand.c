@@ -53,7 +53,8 @@ static const struct field wanted_fields[] = {
     {"environment", FIELD_JSON, offsetof(struct demand_wanted, environment), FIELD_ANSWER,
      .schema = SCHEMA("Environment")},
     {"tag", FIELD_TEXT, offsetof(struct demand_wanted, tag), FIELD_ANSWER},
-    {"regime", FIELD_TEXT, offsetof(struct demand_wanted, regime), FIELD_ANSWER, .schema = SCHEMA("Regime")},
+    {"regime", FIELD_TEXT, offsetof(struct demand_wanted, regime), FIELD_ANSWER,
+     .schema = SCHEMA("Regime")},
     {"hits", FIELD_INTEGER, offsetof(struct demand_wanted, hits), FIELD_ANSWER},
     {"misses", FIELD_INTEGER, offsetof(struct demand_wanted, misses), FIELD_ANSWER},
     {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_wanted, tuning_ms), FIELD_ANSWER},
@@ -80,12 +81,13 @@ static const struct field queued_fields[] = {
     {"job", FIELD_ID, offsetof(struct demand_queued, job), FIELD_ANSWER | FIELD_OMITTED},
     {"refused", FIELD_TEXT, offsetof(struct demand_queued, refused), FIELD_ANSWER | FIELD_OMITTED},
 };
-const struct record demand_queued_record = RECORD("DemandQueued", struct demand_queued, queued_fields);
+const struct record demand_queued_record =
+    RECORD("DemandQueued", struct demand_queued, queued_fields);
 
 /* For each i with a name: the hash of the kernel of this name that was registered last.
  * ret_known[i] is set to whether there is one; entries without a name stay as they are. */
-static bool kernels_find(struct db *db, const char *const *names, size_t n, struct digest *ret_hashes, bool *ret_known,
-                         struct error *error) {
+static bool kernels_find(struct db *db, const char *const *names, size_t n,
+                         struct digest *ret_hashes, bool *ret_known, struct error *error) {
   struct db_array array;
   db_array_init(&array);
   for (size_t i = 0; i < n; i++)
@@ -104,8 +106,9 @@ static bool kernels_find(struct db *db, const char *const *names, size_t n, stru
   return true;
 }
 
-static bool rows_add(struct db *db, const struct demand_row *rows, size_t n, const struct demand_report *report,
-                     const struct author *author, struct error *error) {
+static bool rows_add(struct db *db, const struct demand_row *rows, size_t n,
+                     const struct demand_report *report, const struct author *author,
+                     struct error *error) {
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   cleanup_parameters struct db_parameters parameters = {0};
@@ -120,13 +123,15 @@ static bool rows_add(struct db *db, const struct demand_row *rows, size_t n, con
   return db_run(db, &sql_demand_add, &parameters, NULL, error);
 }
 
-/* The item as the kernel's key is written, or false: it says nothing of a kernel that can be tuned.
- */
-static bool row_make(const struct demand_item *item, const struct kernel *kernel, struct demand_row *ret) {
+/* The item as the kernel's key is written, or false: it says nothing of a kernel that can be
+ * tuned. */
+static bool row_make(const struct demand_item *item, const struct kernel *kernel,
+                     struct demand_row *ret) {
   cleanup_key struct key key = {0};
   struct error why;
   if (!kernel || kernel->language == LANGUAGE_EXTERNAL ||
-      !key_parse(item->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key, &why))
+      !key_parse(item->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key,
+                 &why))
     return false;
   cleanup_json json_t *ordered = key_to_json(&key);
   *ret = (struct demand_row){.kernel = kernel->hash,
@@ -139,8 +144,8 @@ static bool row_make(const struct demand_item *item, const struct kernel *kernel
   return true;
 }
 
-bool demand_keep(struct worker *worker, const struct demand_report *report, const struct author *author,
-                 size_t *ret_accepted, struct error *error) {
+bool demand_keep(struct worker *worker, const struct demand_report *report,
+                 const struct author *author, size_t *ret_accepted, struct error *error) {
   size_t n_items = report->items.n, n = 0;
   const struct demand_item *items = report->items.all;
   cleanup_free struct digest *hashes = xcalloc(n_items, sizeof *hashes);
@@ -166,7 +171,8 @@ bool demand_keep(struct worker *worker, const struct demand_report *report, cons
   return ok;
 }
 
-static bool wanted_run(struct db *db, int64_t limit, struct db_rows **ret_rows, struct error *error) {
+static bool wanted_run(struct db *db, int64_t limit, struct db_rows **ret_rows,
+                       struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
   bind_number(&parameters, "gain", DEMAND_GAIN);
@@ -183,22 +189,27 @@ bool demand_list(struct db *db, int64_t limit, json_t **ret_items, struct error 
 
 /* The job that a person would submit for it, from the kernel's newest one. */
 static json_t *job_body(const struct demand_wanted *wanted) {
-  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:s, s:i}", "kernel", json_digest_text(&wanted->kernel), "key",
-                           wanted->key, "space", wanted->space, "environment", wanted->environment, "tag", wanted->tag,
-                           "regime", wanted->regime, "priority", DEMAND_PRIORITY);
+  json_t *body =
+      json_pack("{s:o, s:O, s:O, s:O, s:s, s:s, s:i}", "kernel", json_digest_text(&wanted->kernel),
+                "key", wanted->key, "space", wanted->space, "environment", wanted->environment,
+                "tag", wanted->tag, "regime", wanted->regime, "priority", DEMAND_PRIORITY);
   ALWAYS(body != NULL);
   if (wanted->budget_ms != FIELD_NONE)
-    json_object_set_new(body, "budget", json_pack("{s:f}", "device_seconds", (double)wanted->budget_ms / 1000));
+    json_object_set_new(body, "budget",
+                        json_pack("{s:f}", "device_seconds", (double)wanted->budget_ms / 1000));
   return body;
 }
 
 /* Queues one; refused, with a sentence that is kept, is an answer too. False: the database. */
-static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted, const struct author *author,
-                         int64_t *ret_job, struct error *refused, struct error *error) {
+static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted,
+                         const struct author *author, int64_t *ret_job, struct error *refused,
+                         struct error *error) {
   struct submission submission = {0};
   *ret_job = 0;
   if (!wanted->space) {
-    error_set(refused, "no job of this kernel is done yet, so nothing shows which space to tune: submit one");
+    error_set(
+        refused,
+        "no job of this kernel is done yet, so nothing shows which space to tune: submit one");
     return true;
   }
   cleanup_json json_t *body = job_body(wanted);
@@ -219,7 +230,8 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
   else if (is_right) {
     submission.stored = row;
     ok = jobs_find(worker->db, &row, 1, error) && jobs_incumbents(worker->db, &row, 1, error);
-    bool is_planned = ok && (row->known.id || submission_plan(&submission, JOB_POINTS_MAX, refused));
+    bool is_planned =
+        ok && (row->known.id || submission_plan(&submission, JOB_POINTS_MAX, refused));
     if (is_planned) {
       ok = row->known.id || submissions_store(worker, &row, 1, author, error);
       *ret_job = ok ? row->known.id : 0;
@@ -229,8 +241,8 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
   return ok;
 }
 
-static bool wanted_decide(struct db *db, const struct demand_wanted *wanted, const struct demand_queued *queued,
-                          struct error *error) {
+static bool wanted_decide(struct db *db, const struct demand_wanted *wanted,
+                          const struct demand_queued *queued, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", wanted->id);
   bind_record(&parameters, &demand_queued_record, queued);
@@ -259,8 +271,8 @@ static bool wanted_queue_all(struct worker *worker, const struct demand_wanted *
   return true;
 }
 
-bool demand_queue(struct worker *worker, int64_t top, const struct author *author, json_t **ret_answers,
-                  struct error *error) {
+bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
+                  json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!wanted_run(worker->db, top, &rows, error))
     return false;
@@ -298,8 +310,10 @@ void demand_housekeep(struct worker *worker) {
   }
   int64_t room = options->demand_per_hour - queued;
   cleanup_json json_t *answers = NULL;
-  if (room > 0 && !demand_queue(worker, room < QUEUE_AT_ONCE ? room : QUEUE_AT_ONCE, &author_server, &answers, &error))
+  if (room > 0 && !demand_queue(worker, room < QUEUE_AT_ONCE ? room : QUEUE_AT_ONCE, &author_server,
+                                &answers, &error))
     log_warning("demand: %s", error.message);
   else if (answers && json_array_size(answers))
-    log_info("demand: %zu keys that deployments missed were looked at for jobs", json_array_size(answers));
+    log_info("demand: %zu keys that deployments missed were looked at for jobs",
+             json_array_size(answers));
 }

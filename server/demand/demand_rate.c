@@ -33,7 +33,8 @@ void demand_rate_free(struct demand_rate *rate) {
   free(rate);
 }
 
-static struct bucket *bucket_of(struct demand_rate *rate, const char *name, int per_minute, int64_t now_ms) {
+static struct bucket *bucket_of(struct demand_rate *rate, const char *name, int per_minute,
+                                int64_t now_ms) {
   struct bucket *oldest = &rate->buckets[0];
   for (size_t i = 0; i < rate->n; i++) {
     if (strcmp(rate->buckets[i].name, name) == 0)
@@ -48,8 +49,8 @@ static struct bucket *bucket_of(struct demand_rate *rate, const char *name, int 
   return bucket;
 }
 
-bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute, int64_t now_ms,
-                      int64_t *ret_wait_s) {
+bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
+                      int64_t now_ms, int64_t *ret_wait_s) {
   pthread_mutex_lock(&rate->lock);
   struct bucket *bucket = bucket_of(rate, token_name, per_minute, now_ms);
   bucket->left += (double)(now_ms - bucket->at_ms) * per_minute / 60000;

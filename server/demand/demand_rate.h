@@ -12,8 +12,8 @@ must_check struct demand_rate *demand_rate_new(void);
 void demand_rate_free(struct demand_rate *rate);
 
 /* Takes one of the token's reports. False: it has none left; *ret_wait_s says for how long. */
-must_check bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute, int64_t now_ms,
-                                 int64_t *ret_wait_s);
+must_check bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
+                                 int64_t now_ms, int64_t *ret_wait_s);
 
 /* True once in every_ms: jobs are queued now. */
 must_check bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_ms);

@@ -21,12 +21,18 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
 }
 
 static const struct field item_fields[] = {
-    {"kernel", FIELD_TEXT, offsetof(struct demand_item, name), FIELD_REQUIRED, .about = "its hash, or its name"},
-    {"key", FIELD_JSON, offsetof(struct demand_item, key), FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")},
-    {"hits", FIELD_INTEGER, offsetof(struct demand_item, hits), FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX},
-    {"misses", FIELD_INTEGER, offsetof(struct demand_item, misses), FIELD_NOT_NULL, .most = DEMAND_COUNT_MAX},
-    {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_item, tuning_ms), .most_number = DEMAND_MS_MAX},
-    {"kernel_ms", FIELD_NUMBER, offsetof(struct demand_item, kernel_ms), .most_number = DEMAND_MS_MAX},
+    {"kernel", FIELD_TEXT, offsetof(struct demand_item, name), FIELD_REQUIRED,
+     .about = "its hash, or its name"},
+    {"key", FIELD_JSON, offsetof(struct demand_item, key), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = SCHEMA("Key")},
+    {"hits", FIELD_INTEGER, offsetof(struct demand_item, hits), FIELD_NOT_NULL,
+     .most = DEMAND_COUNT_MAX},
+    {"misses", FIELD_INTEGER, offsetof(struct demand_item, misses), FIELD_NOT_NULL,
+     .most = DEMAND_COUNT_MAX},
+    {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_item, tuning_ms),
+     .most_number = DEMAND_MS_MAX},
+    {"kernel_ms", FIELD_NUMBER, offsetof(struct demand_item, kernel_ms),
+     .most_number = DEMAND_MS_MAX},
 };
 static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
 
@@ -34,13 +40,15 @@ static const struct field report_fields[] = {
     {"environment", FIELD_JSON, offsetof(struct demand_report, environment_json), FIELD_REQUIRED,
      .schema = SCHEMA("Environment")},
     {"image", FIELD_TEXT, offsetof(struct demand_report, image)},
-    {"tag", FIELD_TEXT, offsetof(struct demand_report, tag), FIELD_NOT_NULL, .least = 1, .most = JOB_TEXT_MAX},
-    {"regime", FIELD_ENUM, offsetof(struct demand_report, regime), FIELD_NOT_NULL, .names = regime_names,
-     .schema = SCHEMA("Regime")},
+    {"tag", FIELD_TEXT, offsetof(struct demand_report, tag), FIELD_NOT_NULL, .least = 1,
+     .most = JOB_TEXT_MAX},
+    {"regime", FIELD_ENUM, offsetof(struct demand_report, regime), FIELD_NOT_NULL,
+     .names = regime_names, .schema = SCHEMA("Regime")},
     {"items", FIELD_RECORDS, offsetof(struct demand_report, items), FIELD_REQUIRED, .least = 1,
      .most = DEMAND_ITEMS_MAX, .of = &item_record},
 };
-const struct record demand_report_record = RECORD("DemandReport", struct demand_report, report_fields);
+const struct record demand_report_record =
+    RECORD("DemandReport", struct demand_report, report_fields);
 
 void demand_report_release(struct demand_report *report) {
   environment_release(&report->environment);
@@ -58,7 +66,8 @@ static void item_settle(struct demand_item *item) {
 }
 
 bool demand_report_parse(const json_t *json, struct demand_report *ret, struct error *error) {
-  cleanup_demand_report struct demand_report report = {.tag = xstrdup("default"), .regime = REGIME_COLD};
+  cleanup_demand_report struct demand_report report = {.tag = xstrdup("default"),
+                                                       .regime = REGIME_COLD};
   if (!record_read(&demand_report_record, json, "", &report, error))
     return false;
 

@@ -18,9 +18,11 @@ struct demand_answer {
 static const struct field answer_fields[] = {
     {"accepted", FIELD_INTEGER, offsetof(struct demand_answer, accepted), FIELD_ANSWER},
     {"ignored", FIELD_INTEGER, offsetof(struct demand_answer, ignored), FIELD_ANSWER},
-    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER, .names = demand_policy_names},
+    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER,
+     .names = demand_policy_names},
 };
-const struct record demand_answer_record = RECORD("DemandAnswer", struct demand_answer, answer_fields);
+const struct record demand_answer_record =
+    RECORD("DemandAnswer", struct demand_answer, answer_fields);
 
 void route_demand_post(struct worker *worker, struct request *request) {
   enum demand_policy policy = server_options(worker->server)->demand;
@@ -31,12 +33,13 @@ void route_demand_post(struct worker *worker, struct request *request) {
   if (!request_query_only(request, no_arguments))
     return;
 
-  if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE, clock_monotonic_ms(),
-                        &wait_s)) {
+  if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE,
+                        clock_monotonic_ms(), &wait_s)) {
     char text[24];
     snprintf(text, sizeof text, "%lld", (long long)wait_s);
     request_add_header(request, "Retry-After", text);
-    answer_refusal(request, ERROR_RATE, "", "the token %s posts more than %d reports a minute; join them, or wait %s s",
+    answer_refusal(request, ERROR_RATE, "",
+                   "the token %s posts more than %d reports a minute; join them, or wait %s s",
                    request->token_name, DEMAND_POSTS_PER_MINUTE, text);
     return;
   }
@@ -45,11 +48,13 @@ void route_demand_post(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (policy != DEMAND_OFF && !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
+  if (policy != DEMAND_OFF &&
+      !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
     answer_failure(request, &error);
     return;
   }
-  const struct demand_answer answer = {(int64_t)accepted, (int64_t)(report.items.n - accepted), policy};
+  const struct demand_answer answer = {(int64_t)accepted, (int64_t)(report.items.n - accepted),
+                                       policy};
   request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
 }
 
@@ -74,7 +79,8 @@ struct queue_request {
   int64_t top;
 };
 static const struct field queue_request_fields[] = {
-    {"top", FIELD_INTEGER, offsetof(struct queue_request, top), FIELD_REQUIRED, .least = 1, .most = DEMAND_QUEUE_MAX},
+    {"top", FIELD_INTEGER, offsetof(struct queue_request, top), FIELD_REQUIRED, .least = 1,
+     .most = DEMAND_QUEUE_MAX},
 };
 const struct record demand_queue_request_record =
     RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);

@@ -16,7 +16,9 @@ static void failure_log(const struct request *request, const struct error *error
   log_set_request(before);
 }
 
-void answer_failure(struct request *request, const struct error *error) { answer_failure_extra(request, error, NULL); }
+void answer_failure(struct request *request, const struct error *error) {
+  answer_failure_extra(request, error, NULL);
+}
 
 void answer_failure_extra(struct request *request, const struct error *error, json_t *extra) {
   struct error said = *error;
@@ -30,7 +32,8 @@ void answer_failure_extra(struct request *request, const struct error *error, js
   request_problem_extra(request, status, &said, extra);
 }
 
-void answer_refusal(struct request *request, enum error_kind kind, const char *pointer, const char *format, ...) {
+void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
+                    const char *format, ...) {
   struct error error;
   char message[sizeof error.message];
   va_list arguments;
@@ -55,7 +58,7 @@ static bool decimal_parse(const char *text, int64_t *ret) {
 bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
   if (decimal_parse(request->segments[0], ret_id))
     return true;
-  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.40s\"; ids are decimal numbers", what,
-                 request->segments[0]);
+  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.40s\"; ids are decimal numbers",
+                 what, request->segments[0]);
   return false;
 }

@@ -6,15 +6,16 @@
 
 #include "server/http/request.h"
 
-/* Answers an error, of whatever kind, with the problem document that its kind asks for (common/program/error_codes.h). One
- * of 500 has a line in the log; of a bug the client hears no more than that there is one, for PostgreSQL's own sentences
- * are not for clients. */
+/* Answers an error, of whatever kind, with the problem document that its kind asks for
+ * (common/program/error_codes.h). One of 500 has a line in the log; of a bug the client hears no
+ * more than that there is one, for PostgreSQL's own sentences are not for clients. */
 void answer_failure(struct request *request, const struct error *error);
 
-/* Answers what a handler itself finds wrong: the same with a sentence made here. `pointer`: RFC 6901,
+/* Answers what a handler itself finds wrong: the same with a sentence made here. `pointer`: RFC
+ * 6901,
  * "" where none applies. */
-void answer_refusal(struct request *request, enum error_kind kind, const char *pointer, const char *format, ...)
-    printf_like(4, 5);
+void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
+                    const char *format, ...) printf_like(4, 5);
 
 /* The same; `extra` (may be NULL, taken over) holds extension members. */
 void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);

@@ -1,4 +1,5 @@
-/* A table of tokens under a reader-writer lock, a small memory of nobodies, and a bucket that limits look-ups. */
+/* A table of tokens under a reader-writer lock, a small memory of nobodies, and a bucket that
+ * limits look-ups. */
 #include "server/http/auth.h"
 
 #include <pthread.h>
@@ -55,14 +56,15 @@ void auth_free(struct auth *auth) {
 }
 
 static int token_compare(const void *a, const void *b) {
-  return memcmp(((const struct auth_token *)a)->digest.bytes, ((const struct auth_token *)b)->digest.bytes,
-                DIGEST_SIZE);
+  return memcmp(((const struct auth_token *)a)->digest.bytes,
+                ((const struct auth_token *)b)->digest.bytes, DIGEST_SIZE);
 }
 
 /* What is compared is a hash of the secret, so its time tells nothing about the secret. */
 static const struct auth_token *token_find(const struct auth *auth, const struct digest *digest) {
   struct auth_token wanted = {.digest = *digest};
-  return auth->n ? bsearch(&wanted, auth->tokens, auth->n, sizeof *auth->tokens, token_compare) : NULL;
+  return auth->n ? bsearch(&wanted, auth->tokens, auth->n, sizeof *auth->tokens, token_compare)
+                 : NULL;
 }
 
 static size_t nobody_slot(const struct digest *digest) {
@@ -74,7 +76,8 @@ static enum auth_answer nobody_find(struct auth *auth, const struct digest *dige
   enum auth_answer answer = AUTH_ASK;
   pthread_mutex_lock(&auth->nobodies_lock);
   size_t slot = nobody_slot(digest);
-  if (auth->nobodies[slot].until_ms > now_ms && digest_equal(&auth->nobodies[slot].digest, digest)) {
+  if (auth->nobodies[slot].until_ms > now_ms &&
+      digest_equal(&auth->nobodies[slot].digest, digest)) {
     answer = auth->nobodies[slot].is_expired ? AUTH_EXPIRED : AUTH_NOBODY;
   } else {
     auth->lookups += (double)(now_ms - auth->lookups_at_ms) * LOOKUPS_PER_SECOND / 1000;
@@ -90,7 +93,8 @@ static enum auth_answer nobody_find(struct auth *auth, const struct digest *dige
   return answer;
 }
 
-enum auth_answer auth_find(struct auth *auth, const struct digest *digest, struct auth_token *ret_token) {
+enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
+                           struct auth_token *ret_token) {
   pthread_rwlock_rdlock(&auth->lock);
   const struct auth_token *token = token_find(auth, digest);
   if (token)
@@ -131,7 +135,8 @@ void auth_add_nobody(struct auth *auth, const struct digest *digest, bool is_exp
 static bool tokens_equal(const struct auth_token *a, const struct auth_token *b, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (token_compare(&a[i], &b[i]) != 0 || a[i].id != b[i].id || a[i].roles != b[i].roles ||
-        a[i].expires_ms != b[i].expires_ms || a[i].replaces != b[i].replaces || strcmp(a[i].name, b[i].name) != 0)
+        a[i].expires_ms != b[i].expires_ms || a[i].replaces != b[i].replaces ||
+        strcmp(a[i].name, b[i].name) != 0)
       return false;
   return true;
 }
@@ -141,7 +146,8 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
   if (n)
     qsort(sorted, n, sizeof *sorted, token_compare);
   pthread_rwlock_wrlock(&auth->lock);
-  bool is_newest = auth_answers(auth) == since, is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
+  bool is_newest = auth_answers(auth) == since,
+       is_same = auth->n == n && tokens_equal(auth->tokens, sorted, n);
   if (is_newest && !is_same) {
     struct auth_token *old = auth->tokens;
     auth->tokens = sorted;
@@ -184,5 +190,9 @@ size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]) {
   return n;
 }
 
-uint64_t auth_answers(struct auth *auth) { return atomic_load_explicit(&auth->answers, memory_order_acquire); }
-uint64_t auth_generation(struct auth *auth) { return atomic_load_explicit(&auth->generation, memory_order_acquire); }
+uint64_t auth_answers(struct auth *auth) {
+  return atomic_load_explicit(&auth->answers, memory_order_acquire);
+}
+uint64_t auth_generation(struct auth *auth) {
+  return atomic_load_explicit(&auth->generation, memory_order_acquire);
+}

@@ -12,7 +12,8 @@
 #define REFUSED_EVERY_MS 1000
 
 static const struct sockaddr *peer_of(const struct connection *connection) {
-  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  const union MHD_ConnectionInfo *info =
+      MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
   ALWAYS(info != NULL);
   return info->client_addr;
 }
@@ -23,8 +24,9 @@ void client_connected(struct connection *connection) {
 }
 
 /* Keeps what was checked, so that the next request of the connection need not. */
-static bool check(struct connection *connection, const gnutls_datum_t *chain, unsigned n, const struct digest *source,
-                  const struct client_certificate **ret, struct error *error) {
+static bool check(struct connection *connection, const gnutls_datum_t *chain, unsigned n,
+                  const struct digest *source, const struct client_certificate **ret,
+                  struct error *error) {
   struct client_certificate *certificate = connection->certificate;
   if (!certificate)
     certificate = connection->certificate = xcalloc(1, sizeof *certificate);
@@ -38,8 +40,8 @@ static bool check(struct connection *connection, const gnutls_datum_t *chain, un
   return true;
 }
 
-bool client_certificate(struct connection *connection, const struct head *head, const struct client_certificate **ret,
-                        struct error *error) {
+bool client_certificate(struct connection *connection, const struct head *head,
+                        const struct client_certificate **ret, struct error *error) {
   const struct client_certificate *known = connection->certificate;
   struct tls *tls = connection->server->tls;
   struct digest source = {0};
@@ -57,13 +59,16 @@ bool client_certificate(struct connection *connection, const struct head *head, 
 
   if (connection->is_proxy) {
     if (!forwarded_certificate(head->client_certificate, &der, &size))
-      return error_set(error, "the header X-Client-Cert is neither PEM, percent-encoded, nor DER in base64");
+      return error_set(
+          error, "the header X-Client-Cert is neither PEM, percent-encoded, nor DER in base64");
     const gnutls_datum_t leaf = {der, (unsigned)size};
     return check(connection, &leaf, 1, &source, ret, error);
   }
-  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+  const union MHD_ConnectionInfo *info =
+      MHD_get_connection_info(connection->mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
   unsigned n = 0;
-  const gnutls_datum_t *chain = info && info->tls_session ? gnutls_certificate_get_peers(info->tls_session, &n) : NULL;
+  const gnutls_datum_t *chain =
+      info && info->tls_session ? gnutls_certificate_get_peers(info->tls_session, &n) : NULL;
   return !chain || n == 0 || check(connection, chain, n, &source, ret, error);
 }
 
@@ -83,7 +88,8 @@ void client_note_refused(const struct request *request, const char *why) {
   static atomic_uint_fast64_t n_left_out;
   char address[ADDRESS_SIZE];
   int64_t now_ms = clock_monotonic_ms(), before_ms = atomic_load(&said_ms);
-  if (now_ms - before_ms < REFUSED_EVERY_MS || !atomic_compare_exchange_strong(&said_ms, &before_ms, now_ms)) {
+  if (now_ms - before_ms < REFUSED_EVERY_MS ||
+      !atomic_compare_exchange_strong(&said_ms, &before_ms, now_ms)) {
     atomic_fetch_add(&n_left_out, 1);
     return;
   }

@@ -17,7 +17,8 @@ struct head;
 struct client_certificate {
   char name[TLS_NAME_SIZE];
   struct digest digest; /* tls_name_digest: what it is in the table of tokens */
-  struct digest source; /* of the header that it came in; all zero: of the connection's own handshake */
+  struct digest source; /* of the header that it came in; all zero: of the connection's own
+                           handshake */
   int64_t until_ms;     /* clock_monotonic_ms: then it is checked again */
 };
 

@@ -1,4 +1,5 @@
-/* Starts and stops libmicrohttpd on a socket of our own, so that every way to fail has its sentence. */
+/* Starts and stops libmicrohttpd on a socket of our own, so that every way to fail has its
+ * sentence. */
 #include "server/http/daemon.h"
 
 #include <errno.h>
@@ -14,10 +15,10 @@
 
 #define CONNECTIONS_WANTED 16384
 #define DESCRIPTORS_RESERVED 256 /* for the database, logs, epoll */
-#define IDLE_TIMEOUT_S 75        /* of a keep-alive connection; what is suspended does not time out */
+#define IDLE_TIMEOUT_S 75 /* of a keep-alive connection; what is suspended does not time out */
 #define BACKLOG 4096
-/* A connection's memory for headers and its read buffer. libmicrohttpd clears it after every request; more would also be
- * touched by each of 10,000 that wait. */
+/* A connection's memory for headers and its read buffer. libmicrohttpd clears it after every
+ * request; more would also be touched by each of 10,000 that wait. */
 #define CONNECTION_BYTES (16 * KIB)
 
 struct daemon {
@@ -27,15 +28,19 @@ struct daemon {
   int port;
 };
 
-static bool socket_open(const char *address, int port, int *ret_fd, int *ret_port, struct error *error) {
-  struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+static bool socket_open(const char *address, int port, int *ret_fd, int *ret_port,
+                        struct error *error) {
+  struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV,
+                           .ai_socktype = SOCK_STREAM};
   struct addrinfo *info;
   char service[8];
   snprintf(service, sizeof service, "%d", port);
   int reason = getaddrinfo(address, service, &hints, &info);
   if (reason)
-    return error_set(error, "cannot listen on \"%.100s\": %s; give a numeric address such as 127.0.0.1 or ::", address,
-                     gai_strerror(reason));
+    return error_set(
+        error,
+        "cannot listen on \"%.100s\": %s; give a numeric address such as 127.0.0.1 or ::", address,
+        gai_strerror(reason));
   cleanup_fd int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   struct sockaddr_storage bound = {0};
   socklen_t bound_size = sizeof bound;
@@ -47,7 +52,8 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
   freeaddrinfo(info);
   if (!is_good)
     return error_set(error, "cannot listen on %.100s port %d: %s", address, port, strerror(reason));
-  if (getnameinfo((struct sockaddr *)&bound, bound_size, NULL, 0, service, sizeof service, NI_NUMERICSERV) == 0)
+  if (getnameinfo((struct sockaddr *)&bound, bound_size, NULL, 0, service, sizeof service,
+                  NI_NUMERICSERV) == 0)
     *ret_port = (int)strtol(service, NULL, 10);
   *ret_fd = fd;
   fd = -1;
@@ -61,13 +67,16 @@ static unsigned connections_max(void) {
     return 1024 - DESCRIPTORS_RESERVED;
   rlim_t wanted = CONNECTIONS_WANTED + DESCRIPTORS_RESERVED;
   if (limit.rlim_cur < wanted) {
-    limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
+    limit.rlim_cur =
+        limit.rlim_max == RLIM_INFINITY || limit.rlim_max > wanted ? wanted : limit.rlim_max;
     (void)!setrlimit(RLIMIT_NOFILE, &limit);
     (void)!getrlimit(RLIMIT_NOFILE, &limit);
   }
-  rlim_t most = limit.rlim_cur > DESCRIPTORS_RESERVED * 2 ? limit.rlim_cur - DESCRIPTORS_RESERVED : limit.rlim_cur / 2;
+  rlim_t most = limit.rlim_cur > DESCRIPTORS_RESERVED * 2 ? limit.rlim_cur - DESCRIPTORS_RESERVED
+                                                          : limit.rlim_cur / 2;
   if (most < CONNECTIONS_WANTED)
-    log_warning("http: only %llu connections fit into this process's limit of open files; raise it (ulimit -n, "
+    log_warning("http: only %llu connections fit into this process's limit of open files; raise it "
+                "(ulimit -n, "
                 "LimitNOFILE=) to %llu for thousands of agents",
                 (unsigned long long)most, (unsigned long long)wanted);
   return most < CONNECTIONS_WANTED ? (unsigned)most : CONNECTIONS_WANTED;
@@ -80,7 +89,8 @@ static printf_like(2, 0) void library_log(void *context, const char *format, va_
   log_debug("http: %s", line);
 }
 
-static no_return void library_panic(void *context, const char *file, unsigned line, const char *reason) {
+static no_return void library_panic(void *context, const char *file, unsigned line,
+                                    const char *reason) {
   (void)context;
   die("libmicrohttpd %s:%u: %s", file, line, reason ? reason : "");
 }
@@ -94,22 +104,26 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
   }
   /* A pool of one thread is a warning in libmicrohttpd: there it is no pool. */
   struct MHD_OptionItem pool[] = {
-      {options->event_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, options->event_threads, NULL},
+      {options->event_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
+       options->event_threads, NULL},
       {MHD_OPTION_END, 0, NULL}};
-  struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_PRIORITIES, 0, (char *)(uintptr_t)TLS_PRIORITIES},
-                                 {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)tls_retrieve},
-                                 {MHD_OPTION_END, 0, NULL}};
+  struct MHD_OptionItem tls[] = {
+      {MHD_OPTION_HTTPS_PRIORITIES, 0, (char *)(uintptr_t)TLS_PRIORITIES},
+      {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)tls_retrieve},
+      {MHD_OPTION_END, 0, NULL}};
   bool has_tls = server_has_tls(server);
   if (!has_tls)
     tls[0] = tls[2];
   MHD_set_panic_func(library_panic, NULL);
   daemon->mhd = MHD_start_daemon(
-      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (has_tls ? MHD_USE_TLS : 0), 0,
-      NULL, NULL, dispatch_access, server, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL, MHD_OPTION_LISTEN_SOCKET,
-      daemon->listen_fd, MHD_OPTION_ARRAY, pool, MHD_OPTION_ARRAY, tls, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-      MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-      (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT, connections_max(), MHD_OPTION_NOTIFY_CONNECTION,
-      dispatch_connection, server, MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK,
+      MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+          (has_tls ? MHD_USE_TLS : 0),
+      0, NULL, NULL, dispatch_access, server, MHD_OPTION_EXTERNAL_LOGGER, library_log, NULL,
+      MHD_OPTION_LISTEN_SOCKET, daemon->listen_fd, MHD_OPTION_ARRAY, pool, MHD_OPTION_ARRAY, tls,
+      MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+      MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_CONNECTION_LIMIT,
+      connections_max(), MHD_OPTION_NOTIFY_CONNECTION, dispatch_connection, server,
+      MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, server, MHD_OPTION_URI_LOG_CALLBACK,
       dispatch_target, server, MHD_OPTION_END);
   if (!daemon->mhd) {
     close(daemon->listen_fd);

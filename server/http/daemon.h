@@ -7,11 +7,13 @@
 #include "server/server.h"
 
 struct daemon;
-must_check bool daemon_start(struct server *server, struct daemon **ret_daemon, struct error *error);
+must_check bool daemon_start(struct server *server, struct daemon **ret_daemon,
+                             struct error *error);
 int daemon_port(const struct daemon *daemon);
 /* Accepts no new connections; those there are go on. */
 void daemon_quiesce(struct daemon *daemon);
-/* Ends all connections and the threads. No connection may be suspended: libmicrohttpd aborts the process otherwise. */
+/* Ends all connections and the threads. No connection may be suspended: libmicrohttpd aborts the
+ * process otherwise. */
 void daemon_stop(struct daemon *daemon);
 
 #endif

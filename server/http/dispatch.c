@@ -1,5 +1,5 @@
-/* libmicrohttpd's callbacks. A connection is its event thread's; a request is handed to the queue when it is complete and
- * comes back with its response. See request_private.h. */
+/* libmicrohttpd's callbacks. A connection is its event thread's; a request is handed to the queue
+ * when it is complete and comes back with its response. See request_private.h. */
 #include "server/http/dispatch.h"
 
 #include <strings.h>
@@ -15,8 +15,8 @@
 #include "server/http/traffic.h"
 #include "server/server_private.h"
 
-/* A refused body of at most so many bytes is read and forgotten, so that the client reads the answer and keeps its
- * connection; a larger one is answered at once and the connection closed. */
+/* A refused body of at most so many bytes is read and forgotten, so that the client reads the
+ * answer and keeps its connection; a larger one is answered at once and the connection closed. */
 #define SWALLOW_MAX (64 * KIB)
 #define BODY_FIRST_CAPACITY (16 * KIB)
 
@@ -46,8 +46,9 @@ void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket
   *socket_context = connection;
 }
 
-/* The query is parsed here, by uri_parse. libmicrohttpd parses it too, into the connection's memory, and when some 250
- * arguments have filled that, it neither answers nor closes: so it is shown one argument, in its own buffer. */
+/* The query is parsed here, by uri_parse. libmicrohttpd parses it too, into the connection's
+ * memory, and when some 250 arguments have filled that, it neither answers nor closes: so it is
+ * shown one argument, in its own buffer. */
 static void arguments_hide(const char *target) {
   char *query = strchr((char *)target, '?');
   for (char *c = query ? query + 1 : NULL; c && *c; c++)
@@ -57,7 +58,8 @@ static void arguments_hide(const char *target) {
 
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd) {
   (void)server;
-  struct connection *connection = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+  struct connection *connection =
+      MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
   connection->target_size = strlen(target);
   connection->is_read = connection->is_begun = false;
@@ -70,7 +72,8 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
 }
 
 void request_free(struct request_private *request) {
-  ALWAYS(request->state != REQUEST_QUEUED && request->state != REQUEST_PARKED && request->state != REQUEST_AUTHORISING);
+  ALWAYS(request->state != REQUEST_QUEUED && request->state != REQUEST_PARKED &&
+         request->state != REQUEST_AUTHORISING);
   atomic_fetch_sub(&request->request.server->n_open, 1);
   uri_release(&request->uri);
   json_decref(request->request.json);
@@ -111,7 +114,8 @@ static struct request_private *request_new(struct connection *connection) {
   return request;
 }
 
-static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
+static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const char *name,
+                                   const char *value) {
   struct head *head = context;
   (void)kind;
   if (!value)
@@ -161,9 +165,12 @@ static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const
   return MHD_YES;
 }
 
-static bool head_has_body(const struct head *head) { return head->length || head->is_chunked || head->has_bad_length; }
+static bool head_has_body(const struct head *head) {
+  return head->length || head->is_chunked || head->has_bad_length;
+}
 
-/* What makes two programs on the way read one stream of bytes as different requests is refused (RFC 9112, 6 and 11.2). */
+/* What makes two programs on the way read one stream of bytes as different requests is refused (RFC
+ * 9112, 6 and 11.2). */
 static const char *head_wrong(const struct head *head) {
   if (head->n_host > 1)
     return "the header Host stands twice";
@@ -201,8 +208,10 @@ static void connection_is_of(struct connection *connection, const struct auth_to
   memcpy(connection->auth_agent, token->agent, sizeof token->agent);
 }
 
-/* Whose certificate it is. It is not remembered: the next request of a proxy's connection is somebody else's. */
-static enum auth_answer authorise_certificate(struct connection *connection, const struct digest *digest) {
+/* Whose certificate it is. It is not remembered: the next request of a proxy's connection is
+ * somebody else's. */
+static enum auth_answer authorise_certificate(struct connection *connection,
+                                              const struct digest *digest) {
   struct auth_token token;
   connection->auth_generation = 0;
   enum auth_answer answer = auth_find(connection->server->auth, digest, &token);
@@ -214,8 +223,10 @@ static enum auth_answer authorise_certificate(struct connection *connection, con
   return AUTH_KNOWN;
 }
 
-/* Whose token it is: from what the connection remembers, else from the table. Without a header: AUTH_KNOWN, anyone. */
-static enum auth_answer authorise(struct connection *connection, const char *authorization, struct digest *ret_digest) {
+/* Whose token it is: from what the connection remembers, else from the table. Without a header:
+ * AUTH_KNOWN, anyone. */
+static enum auth_answer authorise(struct connection *connection, const char *authorization,
+                                  struct digest *ret_digest) {
   struct auth *auth = connection->server->auth;
   uint64_t generation = auth_generation(auth);
   size_t size = authorization ? strlen(authorization) : 0;
@@ -244,14 +255,16 @@ static enum auth_answer authorise(struct connection *connection, const char *aut
 /* The proxy is there so that this does not happen; once is enough to say it. */
 static void unencrypted_note(const struct connection *connection, const struct head *head) {
   static atomic_bool is_said;
-  if (connection->is_proxy && head->is_forwarded_http && head->authorization && !atomic_exchange(&is_said, true))
-    log_warning(
-        "http: a client sent its token to the trusted proxy over http:// (X-Forwarded-Proto): let the proxy take "
-        "https:// only");
+  if (connection->is_proxy && head->is_forwarded_http && head->authorization &&
+      !atomic_exchange(&is_said, true))
+    log_warning("http: a client sent its token to the trusted proxy over http:// "
+                "(X-Forwarded-Proto): let the proxy take "
+                "https:// only");
 }
 
 /* A token is taken where there is one. A certificate must be good in any case. */
-static void credentials_read(struct connection *connection, const struct head *head, struct credentials *ret) {
+static void credentials_read(struct connection *connection, const struct head *head,
+                             struct credentials *ret) {
   *ret = (struct credentials){.authorization = head->authorization};
   unencrypted_note(connection, head);
   if (!client_certificate(connection, head, &ret->certificate, &ret->refusal)) {
@@ -284,7 +297,8 @@ static enum MHD_Result send_response(struct request_private *request) {
 
 /* The request has its refusal. */
 static enum MHD_Result refuse(struct request_private *request, bool may_swallow) {
-  if (may_swallow && !request->is_chunked && request->body_declared && request->body_declared <= SWALLOW_MAX) {
+  if (may_swallow && !request->is_chunked && request->body_declared &&
+      request->body_declared <= SWALLOW_MAX) {
     request->state = REQUEST_SWALLOWING;
     return MHD_YES;
   }
@@ -304,25 +318,29 @@ static enum MHD_Result hand_over(struct request_private *request, bool for_token
     request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
                     "too many requests wait for the database; try again");
   } else if (answer == QUEUE_STOPPING) {
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is stopping; try again");
+    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
+                    "the server is stopping; try again");
   }
   return MHD_YES;
 }
 
-/* With --require-enrolment agents have tokens of their own: whether a server takes one that is bound to this agent. */
+/* With --require-enrolment agents have tokens of their own: whether a server takes one that is
+ * bound to this agent. */
 static bool token_is_enough(const struct server *server, unsigned roles, const char *token_agent) {
   return roles != TOKEN_AGENT || *token_agent || !server_options(server)->require_enrolment;
 }
 
-/* The same for a request whose route is known, which may be for agents only; false: it is answered. */
+/* The same for a request whose route is known, which may be for agents only; false: it is
+ * answered. */
 static bool token_suffices(struct request *request) {
   const struct route *route = route_of(request->route);
   bool is_for_agents = route->roles == MAY_WORK || route->roles == MAY_ENROL;
-  if (!server_options(request->server)->require_enrolment || *request->token_agent || request->roles == TOKEN_ENROL ||
-      (request->roles != TOKEN_AGENT && !is_for_agents))
+  if (!server_options(request->server)->require_enrolment || *request->token_agent ||
+      request->roles == TOKEN_ENROL || (request->roles != TOKEN_AGENT && !is_for_agents))
     return true;
   request_problem(request, 403, "",
-                  "this server takes agents with tokens of their own only, and \"%s\" is no agent's: make a token with "
+                  "this server takes agents with tokens of their own only, and \"%s\" is no "
+                  "agent's: make a token with "
                   "\"wavetune token make NAME --role enrol\" and start the agent with it",
                   request->token_name);
   return false;
@@ -332,11 +350,12 @@ static bool token_suffices(struct request *request) {
 static enum MHD_Result begin_body(struct request_private *request) {
   const struct route *route = request->route;
   if (!roles_may(request->request.roles, route->roles)) {
-    cleanup_free char *needed = roles_text(route->roles, " or "), *held = roles_text(request->request.roles, ",");
+    cleanup_free char *needed = roles_text(route->roles, " or "),
+                      *held = roles_text(request->request.roles, ",");
     traffic_note_refusal(TRAFFIC_REFUSED_ROLE);
     request_problem(&request->request, MHD_HTTP_FORBIDDEN, "",
-                    "%s %s needs the role %s; the token \"%s\" has the role %s", route->method, route->path, needed,
-                    request->request.token_name, held);
+                    "%s %s needs the role %s; the token \"%s\" has the role %s", route->method,
+                    route->path, needed, request->request.token_name, held);
     return refuse(request, true);
   }
   if (!token_suffices(&request->request)) {
@@ -344,17 +363,18 @@ static enum MHD_Result begin_body(struct request_private *request) {
     return refuse(request, true);
   }
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
-    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "%s %s takes no body", route->method,
-                    route->path);
-    return refuse(request, true);
-  }
-  if (route->body_max && !request->has_length && !request->is_chunked) {
-    request_problem(&request->request, MHD_HTTP_LENGTH_REQUIRED, "", "%s %s needs a body with a Content-Length",
+    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "%s %s takes no body",
                     route->method, route->path);
     return refuse(request, true);
   }
+  if (route->body_max && !request->has_length && !request->is_chunked) {
+    request_problem(&request->request, MHD_HTTP_LENGTH_REQUIRED, "",
+                    "%s %s needs a body with a Content-Length", route->method, route->path);
+    return refuse(request, true);
+  }
   if (request->body_declared > route->body_max) {
-    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "the body has %llu bytes; the limit is %zu",
+    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "",
+                    "the body has %llu bytes; the limit is %zu",
                     (unsigned long long)request->body_declared, route->body_max);
     return refuse(request, true);
   }
@@ -362,29 +382,34 @@ static enum MHD_Result begin_body(struct request_private *request) {
   return head_has_body(&request->connection->head) ? MHD_YES : body_complete(request);
 }
 
-static enum MHD_Result unauthorised(struct request_private *request, enum traffic_refusal refusal, const char *why) {
+static enum MHD_Result unauthorised(struct request_private *request, enum traffic_refusal refusal,
+                                    const char *why) {
   traffic_note_refusal(refusal);
   client_note_refused(&request->request, why);
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why);
   return refuse(request, true);
 }
 
-static enum MHD_Result begin_route(struct request_private *request, const struct credentials *credentials) {
+static enum MHD_Result begin_route(struct request_private *request,
+                                   const struct credentials *credentials) {
   if (request->route->roles == TOKEN_ANYONE)
     return begin_body(request);
   if (*credentials->refusal.message)
     return unauthorised(request, TRAFFIC_REFUSED_UNKNOWN, credentials->refusal.message);
   if (!credentials->authorization && !credentials->certificate)
-    return unauthorised(request, TRAFFIC_REFUSED_MISSING, "a token is needed: send \"Authorization: Bearer TOKEN\"");
+    return unauthorised(request, TRAFFIC_REFUSED_MISSING,
+                        "a token is needed: send \"Authorization: Bearer TOKEN\"");
   request->request.is_by_certificate = !credentials->authorization;
   switch (credentials->answer) {
   case AUTH_KNOWN:
     request->request.roles = request->connection->auth_roles;
     request->auth_generation = request->connection->auth_generation;
     request->auth_expires_ms = request->connection->auth_expires_ms;
-    memcpy(request->request.token_name, request->connection->auth_name, sizeof request->request.token_name);
+    memcpy(request->request.token_name, request->connection->auth_name,
+           sizeof request->request.token_name);
     request->request.token_id = request->connection->auth_id;
-    memcpy(request->request.token_agent, request->connection->auth_agent, sizeof request->request.token_agent);
+    memcpy(request->request.token_agent, request->connection->auth_agent,
+           sizeof request->request.token_agent);
     return begin_body(request);
   case AUTH_ASK:
     request->token = credentials->digest;
@@ -399,8 +424,8 @@ static enum MHD_Result begin_route(struct request_private *request, const struct
   }
 }
 
-static enum MHD_Result begin(struct connection *connection, const char *method, const struct head *head,
-                             const struct credentials *credentials) {
+static enum MHD_Result begin(struct connection *connection, const char *method,
+                             const struct head *head, const struct credentials *credentials) {
   struct request_private *request = request_new(connection);
   struct error error;
   char allow[ROUTE_ALLOW_SIZE];
@@ -414,18 +439,20 @@ static enum MHD_Result begin(struct connection *connection, const char *method, 
     request_problem(&request->request, MHD_HTTP_BAD_REQUEST, "", "%s", wrong);
     return refuse(request, false);
   }
-  if (!uri_parse(connection->target_long ? connection->target_long : connection->target, &request->uri, &error)) {
+  if (!uri_parse(connection->target_long ? connection->target_long : connection->target,
+                 &request->uri, &error)) {
     request_problem_extra(&request->request, MHD_HTTP_BAD_REQUEST, &error, NULL);
     return refuse(request, true);
   }
   switch (route_find(method, &request->uri, &request->route, request->request.segments, allow)) {
   case ROUTE_NO_PATH:
-    request_problem(&request->request, MHD_HTTP_NOT_FOUND, "", "there is no such route; GET /openapi.json lists them");
+    request_problem(&request->request, MHD_HTTP_NOT_FOUND, "",
+                    "there is no such route; GET /openapi.json lists them");
     return refuse(request, true);
   case ROUTE_NO_METHOD:
     request_add_header(&request->request, MHD_HTTP_HEADER_ALLOW, allow);
-    request_problem(&request->request, MHD_HTTP_METHOD_NOT_ALLOWED, "", "the method %.16s is not allowed here; %s is",
-                    method, allow);
+    request_problem(&request->request, MHD_HTTP_METHOD_NOT_ALLOWED, "",
+                    "the method %.16s is not allowed here; %s is", method, allow);
     return refuse(request, true);
   default:
     request->request.route = request->route->id;
@@ -453,13 +480,14 @@ static enum MHD_Result begin_connection(struct connection *connection, const cha
   struct credentials credentials;
   struct server *server = connection->server;
   credentials_read(connection, head, &credentials);
-  bool is_plain = (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) && !head_has_body(head) &&
-                  !head_wrong(head) && !connection->target_long;
+  bool is_plain = (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) &&
+                  !head_has_body(head) && !head_wrong(head) && !connection->target_long;
   connection->is_begun = true;
   if (is_plain && credentials.answer == AUTH_KNOWN &&
       token_is_enough(server, connection->auth_roles, connection->auth_agent) &&
-      response_memory_answer(server->memory, connection->target, connection->target_size, connection->auth_roles,
-                             head->if_none_match, send_remembered, connection) == MEMORY_ANSWERED) {
+      response_memory_answer(server->memory, connection->target, connection->target_size,
+                             connection->auth_roles, head->if_none_match, send_remembered,
+                             connection) == MEMORY_ANSWERED) {
     counter_add(COUNTER_requests, 1);
     counter_add(COUNTER_responses_memory, 1);
     return MHD_YES;
@@ -484,16 +512,18 @@ static void body_append(struct request_private *request, const char *bytes, size
   public->body[public->body_size] = '\0';
 }
 
-static enum MHD_Result body_arrives(struct request_private *request, const char *bytes, size_t *size) {
+static enum MHD_Result body_arrives(struct request_private *request, const char *bytes,
+                                    size_t *size) {
   size_t n = *size;
   *size = 0;
-  if (request->state == REQUEST_READING && n <= request->route->body_max - request->request.body_size) {
+  if (request->state == REQUEST_READING &&
+      n <= request->route->body_max - request->request.body_size) {
     body_append(request, bytes, n);
     return MHD_YES;
   }
   if (request->state == REQUEST_READING) {
-    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "the body has more than %zu bytes",
-                    request->route->body_max);
+    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "",
+                    "the body has more than %zu bytes", request->route->body_max);
     request->state = REQUEST_SWALLOWING;
   }
   request->swallowed += n;
@@ -504,8 +534,8 @@ bool request_parse_body(struct request_private *request) {
   struct error error;
   if (!request->route->is_json || request->request.json)
     return true;
-  if (json_parse(request->request.body ? request->request.body : "", request->request.body_size, &request->request.json,
-                 &error))
+  if (json_parse(request->request.body ? request->request.body : "", request->request.body_size,
+                 &request->request.json, &error))
     return true;
   request_problem_extra(&request->request, MHD_HTTP_BAD_REQUEST, &error, NULL);
   return false;
@@ -513,9 +543,9 @@ bool request_parse_body(struct request_private *request) {
 
 static void run_in_memory(struct request_private *request) {
 #define HANDLE_ROUTE_DATABASE(id)
-#define HANDLE_ROUTE_MEMORY(id)                                                                                        \
-  case ROUTE_##id:                                                                                                     \
-    route_##id(request->request.server, &request->request);                                                            \
+#define HANDLE_ROUTE_MEMORY(id)                                                                    \
+  case ROUTE_##id:                                                                                 \
+    route_##id(request->request.server, &request->request);                                        \
     break;
 #define X(id, method, path, role, place, ...) HANDLE_##place(id)
   switch (request->route->id) {
@@ -554,8 +584,8 @@ static void head_read(struct connection *connection, const char *method) {
   log_set_request(connection->request_id);
 }
 
-static enum MHD_Result access_go_on(struct connection *connection, const char *method, const char *upload_data,
-                                    size_t *upload_data_size) {
+static enum MHD_Result access_go_on(struct connection *connection, const char *method,
+                                    const char *upload_data, size_t *upload_data_size) {
   if (!connection->is_read) {
     head_read(connection, method);
     return head_has_body(&connection->head) ? begin_connection(connection, method) : MHD_YES;
@@ -570,7 +600,8 @@ static enum MHD_Result access_go_on(struct connection *connection, const char *m
     return begin_body(request);
   case REQUEST_ANSWERED:
     /* A refused token's body, if it has one, was not read yet. */
-    return request->route->body_max && !request->request.body_size ? refuse(request, true) : send_response(request);
+    return request->route->body_max && !request->request.body_size ? refuse(request, true)
+                                                                   : send_response(request);
   case REQUEST_READING:
   case REQUEST_SWALLOWING:
     if (*upload_data_size)
@@ -581,9 +612,9 @@ static enum MHD_Result access_go_on(struct connection *connection, const char *m
   }
 }
 
-enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url, const char *method,
-                                const char *version, const char *upload_data, size_t *upload_data_size,
-                                void **context) {
+enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url,
+                                const char *method, const char *version, const char *upload_data,
+                                size_t *upload_data_size, void **context) {
   (void)server, (void)mhd, (void)url, (void)version;
   struct connection *connection = *context;
   MAGIC_CHECK(connection, CONNECTION_MAGIC);

@@ -1,4 +1,5 @@
-/* The event threads' side of a request: read, authorise, bound, answer from memory or hand to a worker.
+/* The event threads' side of a request: read, authorise, bound, answer from memory or hand to a
+ * worker.
  *
  * These are libmicrohttpd's callbacks; none blocks. */
 #ifndef WAVETUNE_SERVER_HTTP_DISPATCH_H
@@ -9,9 +10,9 @@
 void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code);
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd);
-enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url, const char *method,
-                                const char *version, const char *upload_data, size_t *upload_data_size,
-                                void **connection);
+enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url,
+                                const char *method, const char *version, const char *upload_data,
+                                size_t *upload_data_size, void **connection);
 void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connection,
                         enum MHD_RequestTerminationCode code);
 

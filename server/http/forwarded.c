@@ -36,14 +36,16 @@ static bool network_parse(const char *text, struct network *ret, struct error *e
   size_t length = strcspn(text, "/");
   snprintf(address, sizeof address, "%.*s", (int)length, text);
   if (length >= sizeof address || !address_parse(address, ret->address, &is_four))
-    return error_set(error, "\"%.60s\" is no address; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", text);
+    return error_set(
+        error, "\"%.60s\" is no address; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", text);
   unsigned most = is_four ? 32 : 128, bits = most;
   if (text[length]) {
     char *end;
     const char *digits = text + length + 1;
     unsigned long given = strtoul(digits, &end, 10);
     if (*digits < '0' || *digits > '9' || *end || given > most)
-      return error_set(error, "\"%.60s\" is no network: behind the / there are 0 to %u bits", text, most);
+      return error_set(error, "\"%.60s\" is no network: behind the / there are 0 to %u bits", text,
+                       most);
     bits = (unsigned)given;
   }
   ret->bits = is_four ? 8 * sizeof four_prefix + bits : bits;
@@ -83,8 +85,8 @@ bool networks_have(const struct networks *networks, const struct sockaddr *addre
 
 static char *bytes_format(const uint8_t address[16], char text[ADDRESS_SIZE]) {
   bool is_four = memcmp(address, four_prefix, sizeof four_prefix) == 0;
-  ALWAYS(inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? address + sizeof four_prefix : address, text,
-                   ADDRESS_SIZE) != NULL);
+  ALWAYS(inet_ntop(is_four ? AF_INET : AF_INET6, is_four ? address + sizeof four_prefix : address,
+                   text, ADDRESS_SIZE) != NULL);
   return text;
 }
 
@@ -124,7 +126,9 @@ bool forwarded_address(const struct networks *trusted, const char *value, char t
 }
 
 static int hex_digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
+  return c >= '0' && c <= '9'                     ? c - '0'
+         : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                  : -1;
 }
 
 /* False where a % is not followed by two digits. */
@@ -150,7 +154,8 @@ bool forwarded_certificate(const char *value, uint8_t **ret_der, size_t *ret_siz
   if (is_pem && !percent_decode(text))
     return false;
   gnutls_datum_t given = {(unsigned char *)text, (unsigned)strlen(text)}, der = {0};
-  int reason = is_pem ? gnutls_pem_base64_decode2("CERTIFICATE", &given, &der) : gnutls_base64_decode2(&given, &der);
+  int reason = is_pem ? gnutls_pem_base64_decode2("CERTIFICATE", &given, &der)
+                      : gnutls_base64_decode2(&given, &der);
   if (reason < 0 || der.size == 0) {
     gnutls_free(der.data);
     return false;

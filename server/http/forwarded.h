@@ -18,7 +18,8 @@ struct networks {
   struct network *all;
 };
 /* "192.0.2.7", "192.0.2.0/24", "2001:db8::/32". */
-must_check bool networks_parse(const char *const *texts, size_t n, struct networks *ret, struct error *error);
+must_check bool networks_parse(const char *const *texts, size_t n, struct networks *ret,
+                               struct error *error);
 void networks_release(struct networks *networks);
 bool networks_have(const struct networks *networks, const struct sockaddr *address);
 
@@ -28,7 +29,8 @@ char *address_format(const struct sockaddr *address, char text[ADDRESS_SIZE]);
 
 /* The client that X-Forwarded-For names: of its addresses, to which each proxy added the one it was
  * called from, the last that is no trusted proxy's. False, and text untouched: it names none. */
-must_check bool forwarded_address(const struct networks *trusted, const char *value, char text[ADDRESS_SIZE]);
+must_check bool forwarded_address(const struct networks *trusted, const char *value,
+                                  char text[ADDRESS_SIZE]);
 
 /* A certificate as nginx passes it (PEM, percent-encoded) or as haproxy does (DER in base64), as
  * DER. */

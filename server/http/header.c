@@ -44,7 +44,8 @@ static bool digits_read(const char **text, uint64_t *ret) {
   uint64_t number = 0;
   const char *c = *text;
   for (; *c >= '0' && *c <= '9'; c++)
-    if (__builtin_mul_overflow(number, 10, &number) || __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
+    if (__builtin_mul_overflow(number, 10, &number) ||
+        __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
       number = UINT64_MAX;
   if (c == *text)
     return false;
@@ -53,7 +54,8 @@ static bool digits_read(const char **text, uint64_t *ret) {
   return true;
 }
 
-enum range_answer header_range(const char *value, size_t size, size_t *ret_first, size_t *ret_last) {
+enum range_answer header_range(const char *value, size_t size, size_t *ret_first,
+                               size_t *ret_last) {
   uint64_t first = 0, last = 0;
   if (strncasecmp(value, "bytes=", 6) != 0)
     return RANGE_WHOLE;

@@ -6,15 +6,17 @@
 
 #include "common/base/base.h"
 
-/* The token of "Bearer TOKEN", NULL when the value is something else. TOKEN is 1 to 256 visible characters. */
+/* The token of "Bearer TOKEN", NULL when the value is something else. TOKEN is 1 to 256 visible
+ * characters. */
 const char *header_bearer(const char *value);
 
-/* Whether a list of entity tags ("*", or quoted ones, weak or strong, with commas) names `etag` (without quotes). */
+/* Whether a list of entity tags ("*", or quoted ones, weak or strong, with commas) names `etag`
+ * (without quotes). */
 bool header_etag_listed(const char *list, const char *etag);
 
 enum range_answer { RANGE_WHOLE, RANGE_PART, RANGE_UNSATISFIABLE };
-/* One range of bytes of a body of `size` bytes; what is not one well-formed range is ignored (RANGE_WHOLE), as RFC 9110
- * allows. Both ends are included. */
+/* One range of bytes of a body of `size` bytes; what is not one well-formed range is ignored
+ * (RANGE_WHOLE), as RFC 9110 allows. Both ends are included. */
 enum range_answer header_range(const char *value, size_t size, size_t *ret_first, size_t *ret_last);
 
 /* Decimal digits only, no sign or space. */

@@ -24,11 +24,12 @@ struct statement_family {
   int column; /* runs, rows, nanoseconds, failures */
 };
 
-static void statement_write(void *context, const char *statement, uint64_t runs, uint64_t rows, uint64_t nanoseconds,
-                            uint64_t failures) {
+static void statement_write(void *context, const char *statement, uint64_t runs, uint64_t rows,
+                            uint64_t nanoseconds, uint64_t failures) {
   const struct statement_family *family = context;
   const double values[] = {(double)runs, (double)rows, (double)nanoseconds / 1e9, (double)failures};
-  fprintf(family->out, "%s{statement=\"%s\"} %.17g\n", family->name, statement, values[family->column]);
+  fprintf(family->out, "%s{statement=\"%s\"} %.17g\n", family->name, statement,
+          values[family->column]);
 }
 
 static void statements_write(FILE *out) {
@@ -55,13 +56,18 @@ char *metrics_text(struct server *server, size_t *ret_size) {
     fprintf(out, "%s %" PRIu64 "\n", counter_name((enum counter)i), counter_read((enum counter)i));
   }
   traffic_write(out);
-  gauge_write(out, "wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued);
-  gauge_write(out, "wavetune_parked", "Requests that wait for something to happen (long polls)", (double)state.parked);
-  gauge_write(out, "wavetune_suspended", "Requests that the event threads wait for", (double)server->n_suspended);
-  gauge_write(out, "wavetune_http_open", "Requests that are being read or answered", (double)server->n_open);
+  gauge_write(out, "wavetune_queue_length", "Requests that wait for a database worker",
+              (double)state.queued);
+  gauge_write(out, "wavetune_parked", "Requests that wait for something to happen (long polls)",
+              (double)state.parked);
+  gauge_write(out, "wavetune_suspended", "Requests that the event threads wait for",
+              (double)server->n_suspended);
+  gauge_write(out, "wavetune_http_open", "Requests that are being read or answered",
+              (double)server->n_open);
   gauge_write(out, "wavetune_agents", "Live agents of all servers, as the database knows them",
               (double)server->n_live_agents);
-  gauge_write(out, "wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server));
+  gauge_write(out, "wavetune_ready", "1 when the database answers and is migrated",
+              server_is_ready(server));
   gauge_write(out, "wavetune_uptime_seconds", "Since this process started to serve",
               (double)(clock_monotonic_ms() - server->started_ms) / 1e3);
   statements_write(out);

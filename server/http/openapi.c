@@ -26,9 +26,10 @@ static json_t *path_parameters(const char *path) {
   json_t *parameters = json_array();
   for (const char *open = strchr(path, '{'); open; open = strchr(open + 1, '{')) {
     cleanup_free char *name = xstrndup(open + 1, strcspn(open + 1, "}"));
-    const char *schema = strcmp(name, "digest") == 0 || strcmp(name, "hash") == 0 ? "Digest" : "Text";
-    json_array_append_new(parameters, json_pack("{s:s, s:s, s:b, s:o}", "name", name, "in", "path", "required", 1,
-                                                "schema", schema_reference(schema)));
+    const char *schema =
+        strcmp(name, "digest") == 0 || strcmp(name, "hash") == 0 ? "Digest" : "Text";
+    json_array_append_new(parameters, json_pack("{s:s, s:s, s:b, s:o}", "name", name, "in", "path",
+                                                "required", 1, "schema", schema_reference(schema)));
   }
   return parameters;
 }
@@ -53,7 +54,8 @@ static json_t *responses(const struct openapi_operation *operation) {
   for (char *status = strtok_r(copy, " ", &rest); status; status = strtok_r(NULL, " ", &rest)) {
     int number = (int)strtol(status, NULL, 10);
     json_t *response = json_pack("{s:s}", "description", status_title(number));
-    bool has_body = operation->answer && number != MHD_HTTP_NO_CONTENT && number != MHD_HTTP_NOT_MODIFIED;
+    bool has_body =
+        operation->answer && number != MHD_HTTP_NO_CONTENT && number != MHD_HTTP_NOT_MODIFIED;
     if (has_body)
       json_object_set_new(response, "content", content(operation->answer_type, operation->answer));
     json_object_set_new(all, status, response);
@@ -76,12 +78,13 @@ static json_t *operation_make(const struct route *route, const json_t *queries) 
   const struct openapi_operation *operation = &openapi_operations[route->id];
   json_t *parameters = path_parameters(route->path);
   query_parameters_add(parameters, queries, operation->query);
-  json_t *made = json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary, "parameters",
-                           parameters, "responses", responses(operation));
+  json_t *made =
+      json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary,
+                "parameters", parameters, "responses", responses(operation));
   if (operation->request)
-    json_object_set_new(
-        made, "requestBody",
-        json_pack("{s:b, s:o}", "required", 1, "content", content(operation->request_type, operation->request)));
+    json_object_set_new(made, "requestBody",
+                        json_pack("{s:b, s:o}", "required", 1, "content",
+                                  content(operation->request_type, operation->request)));
   if (route->roles == TOKEN_ANYONE)
     json_object_set_new(made, "security", json_array());
   else
@@ -120,14 +123,16 @@ static json_t *schemas_make(void) {
 }
 
 json_t *openapi_document(void) {
-  json_t *problem = json_pack("{s:s, s:o}", "description", "A problem document (RFC 9457)", "content",
-                              content("application/problem+json", "Problem"));
-  json_t *components = json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:o}", "securitySchemes", "token", "type", "http",
-                                 "scheme", "bearer", "responses", "Problem", problem, "schemas", schemas_make());
+  json_t *problem = json_pack("{s:s, s:o}", "description", "A problem document (RFC 9457)",
+                              "content", content("application/problem+json", "Problem"));
+  json_t *components =
+      json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:o}", "securitySchemes", "token", "type", "http",
+                "scheme", "bearer", "responses", "Problem", problem, "schemas", schemas_make());
   json_t *document =
-      json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:o}", "openapi", "3.1.0", "info", "title", "wavetune",
-                "version", WAVETUNE_VERSION, "description", "Cluster-wide tuning of GPU kernels: see docs/api.md",
-                "security", "token", "paths", paths_make(), "components", components);
+      json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:o}", "openapi", "3.1.0", "info",
+                "title", "wavetune", "version", WAVETUNE_VERSION, "description",
+                "Cluster-wide tuning of GPU kernels: see docs/api.md", "security", "token", "paths",
+                paths_make(), "components", components);
   ALWAYS(document != NULL);
   return document;
 }

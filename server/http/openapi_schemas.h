@@ -1,4 +1,5 @@
-/* What the OpenAPI document says of each route beyond the table ROUTES, and the schemas of the bodies.
+/* What the OpenAPI document says of each route beyond the table ROUTES, and the schemas of the
+ * bodies.
  *
  * Memory: static texts. Threads: any. */
 #ifndef WAVETUNE_SERVER_HTTP_OPENAPI_SCHEMAS_H
@@ -7,7 +8,7 @@
 #include "server/http/route.h"
 
 struct openapi_operation {
-  const char *query;        /* names of query arguments, separated by spaces; each is in openapi_queries */
+  const char *query; /* names of query arguments, separated by spaces; each is in openapi_queries */
   const char *request;      /* name of the body's schema; NULL: none */
   const char *request_type; /* media type of the body */
   const char *statuses;     /* of success, separated by spaces */

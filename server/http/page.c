@@ -12,7 +12,8 @@ bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int6
   if (!request_page(request, ret_limit, &text))
     return false;
   if (text && (!header_size(text, &after) || after > INT64_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "", "the query argument \"after\" must be the \"next\" of the page before");
+    answer_refusal(request, ERROR_INVALID, "",
+                   "the query argument \"after\" must be the \"next\" of the page before");
     return false;
   }
   *ret_after = text ? (int64_t)after : start;

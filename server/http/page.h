@@ -6,8 +6,10 @@
 
 #include "server/http/request.h"
 
-/* `start` is where a list begins that has no "after". Answers 422 and returns false when they are wrong. */
-must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after);
+/* `start` is where a list begins that has no "after". Answers 422 and returns false when they are
+ * wrong. */
+must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit,
+                           int64_t *ret_after);
 
 must_check json_t *page_to_json(json_t *items, int64_t next); /* next 0: null; a new reference */
 

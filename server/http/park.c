@@ -2,7 +2,8 @@
 #include "server/http/park.h"
 
 struct park_key {
-  uint64_t hash; /* stands for the name; a collision is harmless: it wakes a request that then finds no work */
+  uint64_t hash; /* stands for the name; a collision is harmless: it wakes a request that then finds
+                    no work */
   struct park_key *next;
   struct park_list items;
   int64_t idle_until_ms;
@@ -70,7 +71,8 @@ static void wheel_remove(struct park *park, struct park_item *item) {
   *(item->slot_next ? &item->slot_next->slot_previous : &slot->last) = item->slot_previous;
 }
 
-void park_add(struct park *park, struct park_item *item, const char *key, int64_t now_ms, int64_t due_ms) {
+void park_add(struct park *park, struct park_item *item, const char *key, int64_t now_ms,
+              int64_t due_ms) {
   ALWAYS(item->key == NULL);
   if (park->n++ == 0)
     park->tick = now_ms / PARK_TICK_MS;
@@ -140,7 +142,9 @@ struct park_item *park_take_any(struct park *park) {
   return NULL;
 }
 
-void park_mark_idle(struct park_item *item, int64_t until_ms) { item->key->idle_until_ms = until_ms; }
+void park_mark_idle(struct park_item *item, int64_t until_ms) {
+  item->key->idle_until_ms = until_ms;
+}
 
 void park_note_wake(struct park *park, const char *key) {
   struct park_key *found = key_find(park, key_hash(key));

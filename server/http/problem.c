@@ -14,15 +14,16 @@ const char *status_title(int status) {
   return title ? title : "Error";
 }
 
-/* `extra` (may be NULL) is taken over. Of a status that is not the error's kind's, as HTTP has some, the kind is the
- * status's. Adds WWW-Authenticate to 401 and Retry-After to 503. */
-static struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra, const char *request,
-                                             size_t *ret_size) {
+/* `extra` (may be NULL) is taken over. Of a status that is not the error's kind's, as HTTP has
+ * some, the kind is the status's. Adds WWW-Authenticate to 401 and Retry-After to 503. */
+static struct MHD_Response *response_problem(int status, const struct error *error, json_t *extra,
+                                             const char *request, size_t *ret_size) {
   bool is_of_kind = error_http_status(error->kind) == status;
   enum error_kind kind = is_of_kind ? error->kind : error_kind_of_http(status);
-  json_t *problem = json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "type", "about:blank", "title",
-                              status_title(status), "status", status, "kind", error_kind_name(kind), "detail",
-                              error->message, "pointer", error->pointer, "request", request);
+  json_t *problem =
+      json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "type", "about:blank", "title",
+                status_title(status), "status", status, "kind", error_kind_name(kind), "detail",
+                error->message, "pointer", error->pointer, "request", request);
   ALWAYS(problem != NULL);
   if (extra)
     json_object_update_missing_new(problem, extra);
@@ -38,7 +39,8 @@ static struct MHD_Response *response_problem(int status, const struct error *err
   return response;
 }
 
-void request_problem_extra(struct request *request, int status, const struct error *error, json_t *extra) {
+void request_problem_extra(struct request *request, int status, const struct error *error,
+                           json_t *extra) {
   struct request_private *private_ = request_private_of(request);
   size_t size;
   struct MHD_Response *response = response_problem(status, error, extra, request->id, &size);
@@ -46,7 +48,8 @@ void request_problem_extra(struct request *request, int status, const struct err
   request_finish(private_, (unsigned)status, response);
 }
 
-void request_problem(struct request *request, int status, const char *pointer, const char *format, ...) {
+void request_problem(struct request *request, int status, const char *pointer, const char *format,
+                     ...) {
   struct error error;
   char message[sizeof error.message];
   va_list arguments;

@@ -5,7 +5,8 @@
 #include <pthread.h>
 #include <time.h>
 
-/* How long a worker without work sleeps while requests are parked: the grain of polls and deadlines. */
+/* How long a worker without work sleeps while requests are parked: the grain of polls and
+ * deadlines. */
 #define TICK_MS 20
 
 /* Requests in the order in which they came. */
@@ -133,8 +134,8 @@ static void wait_for_work(struct queue *queue) {
   pthread_cond_timedwait(&queue->work, &queue->lock, &until);
 }
 
-size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TOKENS_MAX], bool *ret_for_tokens,
-                  uint64_t *ret_generation) {
+size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TOKENS_MAX],
+                  bool *ret_for_tokens, uint64_t *ret_generation) {
   size_t n = 0;
   pthread_mutex_lock(&queue->lock);
   while (!queue->is_stopping) {
@@ -159,7 +160,8 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
   return n;
 }
 
-/* Polls are spread over [poll - 1/8, poll + 1/8], so that requests parked together do not stay together. */
+/* Polls are spread over [poll - 1/8, poll + 1/8], so that requests parked together do not stay
+ * together. */
 static int64_t poll_due(struct queue *queue, int64_t now_ms) {
   queue->jitter ^= queue->jitter << 13; /* xorshift64, Marsaglia 2003 */
   queue->jitter ^= queue->jitter >> 7;

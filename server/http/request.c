@@ -15,7 +15,8 @@ const char *request_query(const struct request *request, const char *name) {
 }
 
 const char *request_header(const struct request *request, const char *name) {
-  return MHD_lookup_connection_value(request_private_of(request)->connection->mhd, MHD_HEADER_KIND, name);
+  return MHD_lookup_connection_value(request_private_of(request)->connection->mhd, MHD_HEADER_KIND,
+                                     name);
 }
 
 const struct author *request_author(struct request *request) {
@@ -23,8 +24,9 @@ const struct author *request_author(struct request *request) {
   if (!private_->author_roles) {
     private_->author_roles = roles_text(request->roles, ",");
     client_address(request, private_->author_peer);
-    private_->author = (struct author){request->token_id, request->token_name, private_->author_roles,
-                                       private_->author_peer[0] ? private_->author_peer : NULL};
+    private_->author =
+        (struct author){request->token_id, request->token_name, private_->author_roles,
+                        private_->author_peer[0] ? private_->author_peer : NULL};
   }
   return &private_->author;
 }
@@ -36,7 +38,8 @@ bool request_query_only(struct request *request, const char *const *names) {
     while (*known && strcmp(*known, uri->query[i].name) != 0)
       known++;
     if (!*known) {
-      answer_refusal(request, ERROR_INVALID, "", "unknown query argument \"%.64s\"", uri->query[i].name);
+      answer_refusal(request, ERROR_INVALID, "", "unknown query argument \"%.64s\"",
+                     uri->query[i].name);
       return false;
     }
   }
@@ -47,7 +50,8 @@ bool request_page(struct request *request, int64_t *ret_limit, const char **ret_
   const char *text = request_query(request, "limit");
   uint64_t limit = PAGE_DEFAULT;
   if (text && (!header_size(text, &limit) || limit < 1 || limit > PAGE_MAX)) {
-    answer_refusal(request, ERROR_INVALID, "", "the query argument \"limit\" must be 1 to %d", PAGE_MAX);
+    answer_refusal(request, ERROR_INVALID, "", "the query argument \"limit\" must be 1 to %d",
+                   PAGE_MAX);
     return false;
   }
   *ret_limit = (int64_t)limit;
@@ -61,23 +65,28 @@ bool request_client_is_there(const struct request *request) {
   return poll(&socket, 1, 0) <= 0;
 }
 
-static void request_put(struct worker *worker, struct request *request, const char *key, bool is_idle,
-                        int64_t deadline_ms) {
+static void request_put(struct worker *worker, struct request *request, const char *key,
+                        bool is_idle, int64_t deadline_ms) {
   struct request_private *private_ = request_private_of(request);
   ALWAYS(private_->is_suspended && private_->response == NULL);
   requests_settled++;
-  if (!queue_park(worker->server->queue, private_, key, is_idle, deadline_ms, worker->wake_generation)) {
+  if (!queue_park(worker->server->queue, private_, key, is_idle, deadline_ms,
+                  worker->wake_generation)) {
     requests_settled--;
     answer_refusal(request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
   }
 }
 
-void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {
+void request_park(struct worker *worker, struct request *request, const char *key,
+                  int64_t deadline_ms) {
   request_put(worker, request, key, false, deadline_ms);
 }
 
-void request_park_idle(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms) {
+void request_park_idle(struct worker *worker, struct request *request, const char *key,
+                       int64_t deadline_ms) {
   request_put(worker, request, key, true, deadline_ms);
 }
 
-void park_wake(struct server *server, const char *key, size_t most) { queue_wake(server->queue, key, most); }
+void park_wake(struct server *server, const char *key, size_t most) {
+  queue_wake(server->queue, key, most);
+}

@@ -1,8 +1,10 @@
-/* One HTTP request from its first byte to its last: what handlers see of it, and the ways to answer.
+/* One HTTP request from its first byte to its last: what handlers see of it, and the ways to
+ * answer.
  *
- * A request is suspended in libmicrohttpd while a database worker has it; answering resumes it. It is owned by the
- * event thread's connection until it is queued, by one worker while it runs, by the park while it waits, and it is freed
- * in one place, when libmicrohttpd says that the connection is done with it.
+ * A request is suspended in libmicrohttpd while a database worker has it; answering resumes it. It
+ * is owned by the event thread's connection until it is queued, by one worker while it runs, by the
+ * park while it waits, and it is freed in one place, when libmicrohttpd says that the connection is
+ * done with it.
  *
  * Memory: bodies given to request_answer… are taken over. Threads: the owner of the moment only. */
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_H
@@ -21,9 +23,10 @@ struct request {
   struct server *server;
   enum route_id route;
   bool is_head;
-  const char *id;                             /* X-Request-Id; until it is answered */
-  const char *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
-  char *body;                                 /* NUL-terminated; NULL when the route takes none */
+  const char *id; /* X-Request-Id; until it is answered */
+  const char
+      *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
+  char *body;                          /* NUL-terminated; NULL when the route takes none */
   size_t body_size;
   json_t *json;   /* a JSON route's body, checked by the dispatcher, until the answer; else NULL */
   unsigned roles; /* of the token; TOKEN_ANYONE without one */
@@ -31,7 +34,8 @@ struct request {
   int64_t token_id;       /* in the database; 0 without one */
   char token_agent[33];   /* the only agent that the token may act as; "": it is bound to none */
   bool is_by_certificate; /* what stands for the token is the client's certificate */
-  bool is_parked_before;  /* it has waited in the park: check that its client is still there before granting anything */
+  bool is_parked_before;  /* it has waited in the park: check that its client is still there before
+                             granting anything */
   bool deadline_passed;   /* its park deadline is over: answer now */
   int64_t arrived_ms;     /* clock_monotonic_ms */
   /* The connection, the response, the park's links: private to http/. */
@@ -40,7 +44,8 @@ struct request {
 
 /* A query argument, percent-decoded, or NULL. Borrowed. */
 const char *request_query(const struct request *request, const char *name);
-/* Refuses query arguments that are not in `names` (NULL-terminated) with 422; true when all are known. */
+/* Refuses query arguments that are not in `names` (NULL-terminated) with 422; true when all are
+ * known. */
 must_check bool request_query_only(struct request *request, const char *const *names);
 /* limit (1..1000, default 100) and after; answers 422 and returns false when they are wrong. */
 must_check bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after);
@@ -50,40 +55,49 @@ const char *request_header(const struct request *request, const char *name); /* 
 
 /* Answers; each may be called once per request. They take over `body`/`json`. */
 void request_answer_json(struct request *request, int status, json_t *body);
-/* The same of an object to which members come whose values are JSON already; borrowed. Reading and writing a large value only
- * to pass it on would take longer than the rest of an answer. */
+/* The same of an object to which members come whose values are JSON already; borrowed. Reading and
+ * writing a large value only to pass it on would take longer than the rest of an answer. */
 struct json_text {
   const char *name, *text;
 };
-void request_answer_json_with(struct request *request, int status, json_t *object, const struct json_text *members,
-                              size_t n);
+void request_answer_json_with(struct request *request, int status, json_t *object,
+                              const struct json_text *members, size_t n);
 void request_answer_empty(struct request *request, int status); /* 204, 304 */
-void request_answer_text(struct request *request, int status, const char *content_type, char *body, size_t size);
-/* With a strong ETag (without quotes in `etag`): handles If-None-Match → 304 and HEAD. `immutable` sets Cache-Control. */
-void request_answer_entity(struct request *request, const char *content_type, char *body, size_t size, const char *etag,
-                           bool immutable);
-/* The same, and keeps it: later GETs of the same path and query are answered by the event thread. MEMORY_IMMUTABLE is
- * kept until room is needed, MEMORY_CHANNELS until response_memory_forget_channels. `match` is Wavetune-Match or NULL. */
+void request_answer_text(struct request *request, int status, const char *content_type, char *body,
+                         size_t size);
+/* With a strong ETag (without quotes in `etag`): handles If-None-Match → 304 and HEAD. `immutable`
+ * sets Cache-Control. */
+void request_answer_entity(struct request *request, const char *content_type, char *body,
+                           size_t size, const char *etag, bool immutable);
+/* The same, and keeps it: later GETs of the same path and query are answered by the event thread.
+ * MEMORY_IMMUTABLE is kept until room is needed, MEMORY_CHANNELS until
+ * response_memory_forget_channels. `match` is Wavetune-Match or NULL. */
 enum memory_kind { MEMORY_IMMUTABLE, MEMORY_CHANNELS };
-void request_answer_remembered(struct request *request, enum memory_kind kind, const char *content_type, char *body,
-                               size_t size, const char *etag, const char *match);
+void request_answer_remembered(struct request *request, enum memory_kind kind,
+                               const char *content_type, char *body, size_t size, const char *etag,
+                               const char *match);
 void response_memory_forget_channels(struct server *server);
 
-/* An immutable file with its range, ETag and 304. `release` is called with `context` once the bytes are not needed any
- * more, on any thread. */
+/* An immutable file with its range, ETag and 304. `release` is called with `context` once the bytes
+ * are not needed any more, on any thread. */
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
                          void (*release)(void *context), void *context);
-void request_add_header(struct request *request, const char *name, const char *value); /* before answering */
+void request_add_header(struct request *request, const char *name,
+                        const char *value); /* before answering */
 
-/* Parks the request until park_wake with its key, the server's poll interval, or deadline_ms (clock_monotonic_ms); then it
- * runs again. `worker` tells when this run began: a wake-up since then is not lost. */
+/* Parks the request until park_wake with its key, the server's poll interval, or deadline_ms
+ * (clock_monotonic_ms); then it runs again. `worker` tells when this run began: a wake-up since
+ * then is not lost. */
 struct worker;
-void request_park(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms);
-/* The same where no request that waits under this key could be answered now: of a thousand only a few look again in each
- * poll interval. */
-void request_park_idle(struct worker *worker, struct request *request, const char *key, int64_t deadline_ms);
+void request_park(struct worker *worker, struct request *request, const char *key,
+                  int64_t deadline_ms);
+/* The same where no request that waits under this key could be answered now: of a thousand only a
+ * few look again in each poll interval. */
+void request_park_idle(struct worker *worker, struct request *request, const char *key,
+                       int64_t deadline_ms);
 
-/* Whether the client of a suspended request is still connected (peeks at the socket: libmicrohttpd does not notice). */
+/* Whether the client of a suspended request is still connected (peeks at the socket: libmicrohttpd
+ * does not notice). */
 bool request_client_is_there(const struct request *request);
 
 #endif

@@ -1,8 +1,8 @@
 /* What http/ knows of a request and its connection beyond request.h.
  *
- * A connection lives as long as its socket and remembers who its last token was, so that a keep-alive client is hashed
- * once. A request lives from its headers to NOTIFY_COMPLETED, the one place that frees it. Answers from memory need no
- * request at all. */
+ * A connection lives as long as its socket and remembers who its last token was, so that a
+ * keep-alive client is hashed once. A request lives from its headers to NOTIFY_COMPLETED, the one
+ * place that frees it. Answers from memory need no request at all. */
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 
@@ -20,7 +20,8 @@
 #define REQUEST_HEADERS_MAX 6
 #define METHOD_SIZE 16 /* what is longer is none that there is, and cut */
 
-/* What the headers say, from one walk over them. Texts are libmicrohttpd's, as long as the request. */
+/* What the headers say, from one walk over them. Texts are libmicrohttpd's, as long as the
+ * request. */
 struct head {
   const char *authorization, *if_none_match, *request_id;
   const char *forwarded_for;      /* the last X-Forwarded-For: what the nearest proxy added */
@@ -40,8 +41,9 @@ struct connection {
   struct head head;
   bool is_proxy;                          /* a trusted one */
   struct client_certificate *certificate; /* the one that was checked last; NULL: none was */
-  /* The access handler is called with the headers, with each piece of the body, and at the end. An answer to the first
-   * call makes libmicrohttpd close the connection, so that a request without a body is begun by the last call. */
+  /* The access handler is called with the headers, with each piece of the body, and at the end. An
+   * answer to the first call makes libmicrohttpd close the connection, so that a request without a
+   * body is begun by the last call. */
   bool is_read; /* its headers were looked at */
   bool is_begun;
   int64_t began_ns;                 /* its headers were there */
@@ -67,7 +69,8 @@ enum request_state {
   REQUEST_AUTHORISING, /* suspended; a worker looks its token up */
   REQUEST_AUTHORISED,  /* resumed with its role; event thread */
   REQUEST_READING,     /* its body arrives; event thread */
-  REQUEST_SWALLOWING,  /* refused; its small body is read and forgotten, then it is answered; event thread */
+  REQUEST_SWALLOWING,  /* refused; its small body is read and forgotten, then it is answered; event
+                          thread */
   REQUEST_QUEUED,      /* suspended, in the queue */
   REQUEST_RUNNING,     /* a worker's or, for ROUTE_MEMORY, the event thread's */
   REQUEST_PARKED,      /* suspended, in the park */
@@ -82,7 +85,8 @@ struct request_private {
   bool is_suspended;
   struct uri uri;
   struct digest token;      /* of the Authorization header, where it is being looked up */
-  uint64_t auth_generation; /* of the tokens when its own was live; 0: look again before it is run anew */
+  uint64_t auth_generation; /* of the tokens when its own was live; 0: look again before it is run
+                               anew */
   int64_t auth_expires_ms;  /* of its token; 0: never */
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
@@ -113,7 +117,8 @@ static inline struct request_private *request_private_of(const struct request *r
 }
 
 /* Gives the request its response (taken over) and lets the event thread send it. */
-void request_finish(struct request_private *request, unsigned status, struct MHD_Response *response);
+void request_finish(struct request_private *request, unsigned status,
+                    struct MHD_Response *response);
 
 /* For NOTIFY_COMPLETED only. */
 void request_free(struct request_private *request);

@@ -1,5 +1,5 @@
-/* Answers: JSON, text, entities with ETag, files with ranges. Bodies belong to their response. Any thread that owns the
- * request. */
+/* Answers: JSON, text, entities with ETag, files with ranges. Bodies belong to their response. Any
+ * thread that owns the request. */
 #include "server/http/response.h"
 
 #include "common/base/log.h"
@@ -15,7 +15,8 @@ void response_header(struct MHD_Response *response, const char *name, const char
 }
 
 struct MHD_Response *response_text(const char *content_type, char *body, size_t size) {
-  struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback(size, body, free);
+  struct MHD_Response *response =
+      MHD_create_response_from_buffer_with_free_callback(size, body, free);
   ALWAYS(response != NULL);
   if (content_type)
     response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
@@ -35,7 +36,8 @@ void response_entity_headers(struct MHD_Response *response, const char *etag, bo
                   immutable ? "public, max-age=31536000, immutable" : "no-cache");
 }
 
-void request_finish(struct request_private *request, unsigned status, struct MHD_Response *response) {
+void request_finish(struct request_private *request, unsigned status,
+                    struct MHD_Response *response) {
   ALWAYS(request->response == NULL && request->state != REQUEST_PARKED);
   for (size_t i = 0; i < request->n_headers; i++)
     response_header(response, request->headers[i].name, request->headers[i].value);
@@ -63,7 +65,8 @@ void request_add_header(struct request *request, const char *name, const char *v
   private_->headers[private_->n_headers++].value = xstrdup(value);
 }
 
-void request_answer_text(struct request *request, int status, const char *content_type, char *body, size_t size) {
+void request_answer_text(struct request *request, int status, const char *content_type, char *body,
+                         size_t size) {
   struct request_private *private_ = request_private_of(request);
   private_->bytes = size;
   request_finish(private_, (unsigned)status, response_text(content_type, body, size));
@@ -76,8 +79,8 @@ void request_answer_json(struct request *request, int status, json_t *body) {
   request_answer_text(request, status, "application/json", text, strlen(text));
 }
 
-void request_answer_json_with(struct request *request, int status, json_t *object, const struct json_text *members,
-                              size_t n) {
+void request_answer_json_with(struct request *request, int status, json_t *object,
+                              const struct json_text *members, size_t n) {
   cleanup_free char *rest = json_dumps(object, JSON_COMPACT);
   ALWAYS(rest != NULL && json_object_size(object) > 0);
   json_decref(object);
@@ -109,8 +112,8 @@ static void answer_not_modified(struct request *request, const char *etag, bool 
   request_finish(request_private_of(request), MHD_HTTP_NOT_MODIFIED, response);
 }
 
-void request_answer_entity(struct request *request, const char *content_type, char *body, size_t size, const char *etag,
-                           bool immutable) {
+void request_answer_entity(struct request *request, const char *content_type, char *body,
+                           size_t size, const char *etag, bool immutable) {
   if (client_has(request, etag)) {
     free(body);
     answer_not_modified(request, etag, immutable);
@@ -123,8 +126,8 @@ void request_answer_entity(struct request *request, const char *content_type, ch
 }
 
 /* If-Range with another tag (or a date) means: the whole file. */
-static enum range_answer range_wanted(const struct request *request, size_t size, const char *etag, size_t *ret_first,
-                                      size_t *ret_last) {
+static enum range_answer range_wanted(const struct request *request, size_t size, const char *etag,
+                                      size_t *ret_first, size_t *ret_last) {
   const char *range = request_header(request, MHD_HTTP_HEADER_RANGE);
   const char *if_range = request_header(request, MHD_HTTP_HEADER_IF_RANGE);
   if (!range || (if_range && (*if_range != '"' || !header_etag_listed(if_range, etag))))
@@ -145,8 +148,8 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
   if (range == RANGE_UNSATISFIABLE) {
     cleanup_free char *content_range = xasprintf("bytes */%zu", size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
-    request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE, "", "the file has %zu bytes; the range begins behind them",
-                    size);
+    request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE, "",
+                    "the file has %zu bytes; the range begins behind them", size);
     release(context);
     return;
   }
@@ -163,5 +166,6 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
   response_header(response, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
   response_entity_headers(response, etag, true);
   request_private_of(request)->bytes = size;
-  request_finish(request_private_of(request), range == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
+  request_finish(request_private_of(request),
+                 range == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
 }

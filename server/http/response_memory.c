@@ -1,4 +1,5 @@
-/* A hash of targets under a reader-writer lock. Entries own their texts and have a share in their body. */
+/* A hash of targets under a reader-writer lock. Entries own their texts and have a share in their
+ * body. */
 #include "server/http/response_memory.h"
 
 #include <pthread.h>
@@ -12,7 +13,8 @@
 #define ENTRIES_MAX 8192
 #define ENTRY_OVERHEAD 512 /* the entry and its texts */
 
-/* An entry's and that of each response that is being sent: libmicrohttpd has it after the entry is gone. */
+/* An entry's and that of each response that is being sent: libmicrohttpd has it after the entry is
+ * gone. */
 struct shared_body {
   atomic_size_t n_users;
   char *bytes;
@@ -43,7 +45,8 @@ struct response_memory {
 struct response_memory *response_memory_new(size_t bytes_max, response_used *used, void *context) {
   struct response_memory *memory = xcalloc(1, sizeof *memory);
   pthread_rwlockattr_t attributes;
-  pthread_rwlockattr_init(&attributes); /* or readers that never pause would keep a moved channel from being seen */
+  pthread_rwlockattr_init(
+      &attributes); /* or readers that never pause would keep a moved channel from being seen */
   pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
   pthread_rwlock_init(&memory->lock, &attributes);
   pthread_rwlockattr_destroy(&attributes);
@@ -83,7 +86,8 @@ void response_memory_free(struct response_memory *memory) {
 }
 
 static uint64_t target_hash(const char *target, size_t size) {
-  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a by eight bytes; keys are compared in full, and adding is authorised */
+  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a by eight bytes; keys are compared in full, and
+                                          adding is authorised */
   for (; size >= 8; target += 8, size -= 8) {
     uint64_t word;
     memcpy(&word, target, 8);
@@ -95,9 +99,11 @@ static uint64_t target_hash(const char *target, size_t size) {
   return hash ^ hash >> 32;
 }
 
-static struct entry **entry_find(struct response_memory *memory, const char *target, size_t size, uint64_t hash) {
+static struct entry **entry_find(struct response_memory *memory, const char *target, size_t size,
+                                 uint64_t hash) {
   struct entry **at = &memory->buckets[hash % BUCKETS];
-  while (*at && ((*at)->hash != hash || (*at)->target_size != size || memcmp((*at)->target, target, size) != 0))
+  while (*at && ((*at)->hash != hash || (*at)->target_size != size ||
+                 memcmp((*at)->target, target, size) != 0))
     at = &(*at)->next;
   return at;
 }
@@ -120,7 +126,8 @@ static void evict_oldest(struct response_memory *memory) {
   entry_remove(memory, oldest);
 }
 
-static struct entry *entry_new(const char *target, size_t target_size, const struct remembered *remembered) {
+static struct entry *entry_new(const char *target, size_t target_size,
+                               const struct remembered *remembered) {
   struct entry *entry = xcalloc(1, sizeof *entry);
   entry->target = xmemdup(target, target_size);
   entry->target_size = target_size;
@@ -142,12 +149,14 @@ void response_memory_add(struct response_memory *memory, const char *target, siz
                          const struct remembered *remembered, uint64_t generation) {
   struct entry *entry = entry_new(target, target_size, remembered);
   pthread_rwlock_wrlock(&memory->lock);
-  bool is_stale = remembered->kind == MEMORY_CHANNELS && atomic_load(&memory->generation) != generation;
+  bool is_stale =
+      remembered->kind == MEMORY_CHANNELS && atomic_load(&memory->generation) != generation;
   if (!is_stale && entry->cost <= memory->bytes_max / 2) {
     struct entry **at = entry_find(memory, target, target_size, entry->hash);
     if (*at)
       entry_remove(memory, at);
-    while (memory->n && (memory->n >= ENTRIES_MAX || memory->bytes + entry->cost > memory->bytes_max))
+    while (memory->n &&
+           (memory->n >= ENTRIES_MAX || memory->bytes + entry->cost > memory->bytes_max))
       evict_oldest(memory);
     entry->next = memory->buckets[entry->hash % BUCKETS];
     memory->buckets[entry->hash % BUCKETS] = entry;
@@ -160,7 +169,9 @@ void response_memory_add(struct response_memory *memory, const char *target, siz
     entry_free(entry);
 }
 
-uint64_t response_memory_generation(struct response_memory *memory) { return atomic_load(&memory->generation); }
+uint64_t response_memory_generation(struct response_memory *memory) {
+  return atomic_load(&memory->generation);
+}
 
 void response_memory_forget(struct response_memory *memory) {
   pthread_rwlock_wrlock(&memory->lock);
@@ -188,8 +199,8 @@ static struct MHD_Response *entry_response(const struct entry *entry, bool is_kn
     response = response_empty();
   } else {
     atomic_fetch_add(&entry->body->n_users, 1);
-    response = MHD_create_response_from_buffer_with_free_callback_cls(entry->size, entry->body->bytes, body_unreference,
-                                                                      entry->body);
+    response = MHD_create_response_from_buffer_with_free_callback_cls(
+        entry->size, entry->body->bytes, body_unreference, entry->body);
     ALWAYS(response != NULL);
     response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, entry->content_type);
   }
@@ -199,10 +210,11 @@ static struct MHD_Response *entry_response(const struct entry *entry, bool is_kn
   return response;
 }
 
-enum memory_answer response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
-                                          unsigned roles, const char *if_none_match,
-                                          void (*send)(void *context, const struct remembered_answer *answer),
-                                          void *context) {
+enum memory_answer
+response_memory_answer(struct response_memory *memory, const char *target, size_t target_size,
+                       unsigned roles, const char *if_none_match,
+                       void (*send)(void *context, const struct remembered_answer *answer),
+                       void *context) {
   enum memory_answer answer = MEMORY_ABSENT;
   uint64_t hash = target_hash(target, target_size);
   pthread_rwlock_rdlock(&memory->lock);
@@ -227,16 +239,20 @@ enum memory_answer response_memory_answer(struct response_memory *memory, const 
   return answer;
 }
 
-void response_memory_forget_channels(struct server *server) { response_memory_forget(server->memory); }
+void response_memory_forget_channels(struct server *server) {
+  response_memory_forget(server->memory);
+}
 
-void request_answer_remembered(struct request *request, enum memory_kind kind, const char *content_type, char *body,
-                               size_t size, const char *etag, const char *match) {
+void request_answer_remembered(struct request *request, enum memory_kind kind,
+                               const char *content_type, char *body, size_t size, const char *etag,
+                               const char *match) {
   struct request_private *private_ = request_private_of(request);
   const struct connection *connection = private_->connection;
   if (!connection->target_long) {
-    struct remembered remembered = {request->route, kind, content_type, etag, match, xmemdup(body, size), size};
-    response_memory_add(request->server->memory, connection->target, connection->target_size, &remembered,
-                        private_->memory_generation);
+    struct remembered remembered = {request->route,      kind, content_type, etag, match,
+                                    xmemdup(body, size), size};
+    response_memory_add(request->server->memory, connection->target, connection->target_size,
+                        &remembered, private_->memory_generation);
   }
   if (match)
     request_add_header(request, "Wavetune-Match", match);

@@ -1,25 +1,27 @@
-/* The one table of routes: router, roles, limits, /openapi.json, metrics and the route tests are made from it.
+/* The one table of routes: router, roles, limits, /openapi.json, metrics and the route tests are
+ * made from it.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, summary)
  * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for
- * ROUTE_DATABASE, run on a database worker, and `void route_<id>(struct server *server, struct request *request)`
- * for ROUTE_MEMORY, run on the event thread: it may not block. Every request that a handler is given must be answered (request_answer… or request_park). */
+ * ROUTE_DATABASE, run on a database worker, and `void route_<id>(struct server *server, struct
+ * request *request)` for ROUTE_MEMORY, run on the event thread: it may not block. Every request
+ * that a handler is given must be answered (request_answer… or request_park). */
 #ifndef WAVETUNE_SERVER_HTTP_ROUTE_H
 #define WAVETUNE_SERVER_HTTP_ROUTE_H
 
 #include "common/base/base.h"
 
 /* What a token is for. It has one role or several, as bits; agent, enrol and admin stand alone. */
-#define TOKEN_ROLES(ROLE)                                                                                              \
-  ROLE(READER, "reader")                                                                                               \
-  ROLE(DEMAND, "demand")                                                                                               \
-  ROLE(CACHE_WRITER, "cache-writer")                                                                                   \
-  ROLE(SUBMITTER, "submitter")                                                                                         \
-  ROLE(BUILDER, "builder")                                                                                             \
-  ROLE(PUBLISHER, "publisher")                                                                                         \
-  ROLE(AGENT, "agent")                                                                                                 \
-  ROLE(ENROL, "enrol")                                                                                                 \
-  ROLE(OPERATOR, "operator")                                                                                           \
+#define TOKEN_ROLES(ROLE)                                                                          \
+  ROLE(READER, "reader")                                                                           \
+  ROLE(DEMAND, "demand")                                                                           \
+  ROLE(CACHE_WRITER, "cache-writer")                                                               \
+  ROLE(SUBMITTER, "submitter")                                                                     \
+  ROLE(BUILDER, "builder")                                                                         \
+  ROLE(PUBLISHER, "publisher")                                                                     \
+  ROLE(AGENT, "agent")                                                                             \
+  ROLE(ENROL, "enrol")                                                                             \
+  ROLE(OPERATOR, "operator")                                                                       \
   ROLE(ADMIN, "admin")
 
 enum token_role_bit {
@@ -35,10 +37,12 @@ enum token_role {
 #undef X
 };
 
-/* Which roles may call a route: the whole of the matrix, with the table below. A token calls what any of its roles may.
- * Beyond that a token may be bound (an agent's own to the agent, a publisher's to channels). */
-#define MAY_READ                                                                                                       \
-  (TOKEN_READER | TOKEN_CACHE_WRITER | TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_PUBLISHER | TOKEN_OPERATOR | TOKEN_ADMIN)
+/* Which roles may call a route: the whole of the matrix, with the table below. A token calls what
+ * any of its roles may. Beyond that a token may be bound (an agent's own to the agent, a
+ * publisher's to channels). */
+#define MAY_READ                                                                                   \
+  (TOKEN_READER | TOKEN_CACHE_WRITER | TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_PUBLISHER |         \
+   TOKEN_OPERATOR | TOKEN_ADMIN)
 #define MAY_READ_CODE (MAY_READ | TOKEN_AGENT)
 #define MAY_STORE (TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_AGENT | TOKEN_ADMIN)
 #define MAY_BUILD (TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_ADMIN)
@@ -59,61 +63,105 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
 
 /* clang-format off */
 #define ROUTES(ROUTE) \
-  ROUTE(blob_put, "PUT", "/v1/blobs/{digest}", MAY_STORE, ROUTE_DATABASE, 64 * MIB, "Store a content-addressed file") \
-  ROUTE(blob_get, "GET", "/v1/blobs/{digest}", MAY_READ_CODE, ROUTE_DATABASE, 0, "Read a file; HEAD, Range, ETag") \
-  ROUTE(kernel_post, "POST", "/v1/kernels", MAY_REGISTER, ROUTE_DATABASE, 4 * MIB, "Register a kernel manifest") \
+  ROUTE(blob_put, "PUT", "/v1/blobs/{digest}", MAY_STORE, ROUTE_DATABASE, 64 * MIB, \
+        "Store a content-addressed file") \
+  ROUTE(blob_get, "GET", "/v1/blobs/{digest}", MAY_READ_CODE, ROUTE_DATABASE, 0, \
+        "Read a file; HEAD, Range, ETag") \
+  ROUTE(kernel_post, "POST", "/v1/kernels", MAY_REGISTER, ROUTE_DATABASE, 4 * MIB, \
+        "Register a kernel manifest") \
   ROUTE(kernel_list, "GET", "/v1/kernels", MAY_READ_CODE, ROUTE_DATABASE, 0, "List kernels") \
-  ROUTE(kernel_get, "GET", "/v1/kernels/{hash}", MAY_READ_CODE, ROUTE_DATABASE, 0, "Read a manifest") \
-  ROUTE(build_put, "PUT", "/v1/kernels/{hash}/builds/{digest}", MAY_BUILD, ROUTE_DATABASE, 16 * MIB, "Register compiled code") \
-  ROUTE(build_get, "GET", "/v1/kernels/{hash}/builds/{digest}", MAY_READ_CODE, ROUTE_DATABASE, 0, "Read a build's canonical bytes") \
-  ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", MAY_READ_CODE, ROUTE_DATABASE, 0, "List a kernel's builds") \
-  ROUTE(kernel_signature_post, "POST", "/v1/kernels/{hash}/signatures", MAY_BUILD, ROUTE_DATABASE, 4 * KIB, "Add a signature to a kernel") \
-  ROUTE(build_signature_post, "POST", "/v1/kernels/{hash}/builds/{digest}/signatures", MAY_BUILD, ROUTE_DATABASE, 4 * KIB, "Add a signature to a build") \
-  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, "Submit a job or a batch of jobs") \
+  ROUTE(kernel_get, "GET", "/v1/kernels/{hash}", MAY_READ_CODE, ROUTE_DATABASE, 0, \
+        "Read a manifest") \
+  ROUTE(build_put, "PUT", "/v1/kernels/{hash}/builds/{digest}", \
+        MAY_BUILD, ROUTE_DATABASE, 16 * MIB, \
+        "Register compiled code") \
+  ROUTE(build_get, "GET", "/v1/kernels/{hash}/builds/{digest}", MAY_READ_CODE, ROUTE_DATABASE, 0, \
+        "Read a build's canonical bytes") \
+  ROUTE(build_list, "GET", "/v1/kernels/{hash}/builds", MAY_READ_CODE, ROUTE_DATABASE, 0, \
+        "List a kernel's builds") \
+  ROUTE(kernel_signature_post, "POST", "/v1/kernels/{hash}/signatures", \
+        MAY_BUILD, ROUTE_DATABASE, 4 * KIB, "Add a signature to a kernel") \
+  ROUTE(build_signature_post, "POST", "/v1/kernels/{hash}/builds/{digest}/signatures", \
+        MAY_BUILD, ROUTE_DATABASE, 4 * KIB, "Add a signature to a build") \
+  ROUTE(job_post, "POST", "/v1/jobs", MAY_SUBMIT, ROUTE_DATABASE, 4 * MIB, \
+        "Submit a job or a batch of jobs") \
   ROUTE(job_list, "GET", "/v1/jobs", MAY_READ, ROUTE_DATABASE, 0, "List jobs") \
   ROUTE(job_get, "GET", "/v1/jobs/{id}", MAY_READ, ROUTE_DATABASE, 0, "Read a job") \
-  ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, "Read a job's measurements") \
-  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_DATABASE, 0, "Follow a job (long poll)") \
+  ROUTE(job_measurements, "GET", "/v1/jobs/{id}/measurements", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read a job's measurements") \
+  ROUTE(job_events, "GET", "/v1/jobs/{id}/events", MAY_READ, ROUTE_DATABASE, 0, \
+        "Follow a job (long poll)") \
   ROUTE(job_delete, "DELETE", "/v1/jobs/{id}", MAY_SUBMIT, ROUTE_DATABASE, 0, "Cancel a job") \
-  ROUTE(environment_list, "GET", "/v1/environments", MAY_READ, ROUTE_DATABASE, 0, "List the environments that nodes have") \
+  ROUTE(environment_list, "GET", "/v1/environments", MAY_READ, ROUTE_DATABASE, 0, \
+        "List the environments that nodes have") \
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, "Enrol an agent") \
-  ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", MAY_WORK, ROUTE_MEMORY, 4 * KIB, "Say that an agent lives") \
-  ROUTE(agent_token, "POST", "/v1/agents/{id}/token", MAY_WORK, ROUTE_DATABASE, 4 * KIB, "Replace an agent's own token") \
-  ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, "Drain an agent, with a reason") \
+  ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", MAY_WORK, ROUTE_MEMORY, 4 * KIB, \
+        "Say that an agent lives") \
+  ROUTE(agent_token, "POST", "/v1/agents/{id}/token", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+        "Replace an agent's own token") \
+  ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
+        "Drain an agent, with a reason") \
   ROUTE(agent_list, "GET", "/v1/agents", MAY_READ, ROUTE_DATABASE, 0, "List agents") \
-  ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, "Pull work (long poll)") \
-  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_DATABASE, 4 * KIB, "Keep a lease") \
-  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_DATABASE, 4 * MIB, "Post measurements") \
-  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_DATABASE, 4 * KIB, "Hand a lease back") \
-  ROUTE(release_post, "POST", "/v1/releases", MAY_RELEASE, ROUTE_DATABASE, 4 * MIB, "Make a release of the winners") \
+  ROUTE(lease_post, "POST", "/v1/leases", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+        "Pull work (long poll)") \
+  ROUTE(lease_renew, "POST", "/v1/leases/{id}/renew", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+        "Keep a lease") \
+  ROUTE(lease_results, "POST", "/v1/leases/{id}/results", MAY_WORK, ROUTE_DATABASE, 4 * MIB, \
+        "Post measurements") \
+  ROUTE(lease_release, "POST", "/v1/leases/{id}/release", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
+        "Hand a lease back") \
+  ROUTE(release_post, "POST", "/v1/releases", MAY_RELEASE, ROUTE_DATABASE, 4 * MIB, \
+        "Make a release of the winners") \
   ROUTE(release_list, "GET", "/v1/releases", MAY_READ, ROUTE_DATABASE, 0, "List releases") \
-  ROUTE(release_get, "GET", "/v1/releases/{digest}", MAY_READ, ROUTE_DATABASE, 0, "Read a release's canonical bytes") \
-  ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", MAY_READ, ROUTE_DATABASE, 0, "Read a release rendered for a consumer") \
-  ROUTE(channel_put, "PUT", "/v1/channels/{name}", MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, "Point a channel at a release") \
+  ROUTE(release_get, "GET", "/v1/releases/{digest}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read a release's canonical bytes") \
+  ROUTE(release_export, "GET", "/v1/releases/{digest}/export/{format}", \
+        MAY_READ, ROUTE_DATABASE, 0, "Read a release rendered for a consumer") \
+  ROUTE(channel_put, "PUT", "/v1/channels/{name}", MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, \
+        "Point a channel at a release") \
   ROUTE(channel_list, "GET", "/v1/channels", MAY_READ, ROUTE_DATABASE, 0, "List channel entries") \
-  ROUTE(channel_get, "GET", "/v1/channels/{name}", MAY_READ, ROUTE_DATABASE, 0, "Read a channel entry") \
-  ROUTE(channel_entries, "GET", "/v1/channels/{name}/entries", MAY_READ, ROUTE_DATABASE, 0, "Read a channel's history") \
-  ROUTE(channel_signature_post, "POST", "/v1/channels/{name}/signatures", MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, "Add a signature to a channel entry") \
-  ROUTE(cache_get, "GET", "/v1/cache", MAY_READ, ROUTE_DATABASE, 0, "What a starting container asks: environment and channel to release") \
-  ROUTE(import_post, "POST", "/v1/imports", MAY_IMPORT, ROUTE_DATABASE, 64 * MIB, "Import tables that were tuned elsewhere") \
+  ROUTE(channel_get, "GET", "/v1/channels/{name}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read a channel entry") \
+  ROUTE(channel_entries, "GET", "/v1/channels/{name}/entries", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read a channel's history") \
+  ROUTE(channel_signature_post, "POST", "/v1/channels/{name}/signatures", \
+        MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, "Add a signature to a channel entry") \
+  ROUTE(cache_get, "GET", "/v1/cache", MAY_READ, ROUTE_DATABASE, 0, \
+        "What a starting container asks: environment and channel to release") \
+  ROUTE(import_post, "POST", "/v1/imports", MAY_IMPORT, ROUTE_DATABASE, 64 * MIB, \
+        "Import tables that were tuned elsewhere") \
   ROUTE(import_list, "GET", "/v1/imports", MAY_READ, ROUTE_DATABASE, 0, "List imported entries") \
-  ROUTE(image_put, "PUT", "/v1/images/{digest}", MAY_IMPORT, ROUTE_DATABASE, 16 * MIB, "Keep the identity of a container image") \
-  ROUTE(image_get, "GET", "/v1/images/{digest}", MAY_READ, ROUTE_DATABASE, 0, "Read the identity of a container image") \
-  ROUTE(compatibility_post, "POST", "/v1/compatibilities", MAY_OPERATE, ROUTE_DATABASE, 16 * KIB, "Declare that one environment's cache may serve another") \
-  ROUTE(compatibility_list, "GET", "/v1/compatibilities", MAY_READ, ROUTE_DATABASE, 0, "List declared compatibilities") \
-  ROUTE(compatibility_delete, "DELETE", "/v1/compatibilities/{id}", MAY_OPERATE, ROUTE_DATABASE, 0, "Withdraw a declared compatibility") \
-  ROUTE(demand_post, "POST", "/v1/demand", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, "Report hits and misses of a deployment") \
-  ROUTE(demand_get, "GET", "/v1/demand", MAY_READ, ROUTE_DATABASE, 0, "Untuned keys that deployments ask for, by the GPU time that tuning saves") \
-  ROUTE(demand_queue, "POST", "/v1/demand/queue", MAY_SUBMIT, ROUTE_DATABASE, 4 * KIB, "Queue jobs for the first of them") \
-  ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, "Remove what nobody needs, or say what that would be") \
-  ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, "Which token wrote what, newest first") \
+  ROUTE(image_put, "PUT", "/v1/images/{digest}", MAY_IMPORT, ROUTE_DATABASE, 16 * MIB, \
+        "Keep the identity of a container image") \
+  ROUTE(image_get, "GET", "/v1/images/{digest}", MAY_READ, ROUTE_DATABASE, 0, \
+        "Read the identity of a container image") \
+  ROUTE(compatibility_post, "POST", "/v1/compatibilities", MAY_OPERATE, ROUTE_DATABASE, 16 * KIB, \
+        "Declare that one environment's cache may serve another") \
+  ROUTE(compatibility_list, "GET", "/v1/compatibilities", MAY_READ, ROUTE_DATABASE, 0, \
+        "List declared compatibilities") \
+  ROUTE(compatibility_delete, "DELETE", "/v1/compatibilities/{id}", \
+        MAY_OPERATE, ROUTE_DATABASE, 0, \
+        "Withdraw a declared compatibility") \
+  ROUTE(demand_post, "POST", "/v1/demand", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
+        "Report hits and misses of a deployment") \
+  ROUTE(demand_get, "GET", "/v1/demand", MAY_READ, ROUTE_DATABASE, 0, \
+        "Untuned keys that deployments ask for, by the GPU time that tuning saves") \
+  ROUTE(demand_queue, "POST", "/v1/demand/queue", MAY_SUBMIT, ROUTE_DATABASE, 4 * KIB, \
+        "Queue jobs for the first of them") \
+  ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
+        "Remove what nobody needs, or say what that would be") \
+  ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \
+        "Which token wrote what, newest first") \
   ROUTE(token_post, "POST", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, "Make a token") \
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, "List tokens") \
-  ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, "Revoke a token") \
+  ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, \
+        "Revoke a token") \
   ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_MEMORY, 0, "Prometheus metrics") \
   ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_MEMORY, 0, "The process runs") \
-  ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_MEMORY, 0, "The database answers and is migrated") \
-  ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_MEMORY, 0, "This contract for programs")
+  ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_MEMORY, 0, \
+        "The database answers and is migrated") \
+  ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_MEMORY, 0, \
+        "This contract for programs")
 /* clang-format on */
 
 enum route_id {

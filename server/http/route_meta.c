@@ -6,14 +6,16 @@
 
 void route_healthz_get(struct server *server, struct request *request) {
   (void)server;
-  request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s, s:s}", "status", "ok", "version", WAVETUNE_VERSION));
+  request_answer_json(request, MHD_HTTP_OK,
+                      json_pack("{s:s, s:s}", "status", "ok", "version", WAVETUNE_VERSION));
 }
 
 void route_readyz_get(struct server *server, struct request *request) {
   if (server_is_ready(server))
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
   else /* anyone may ask: where the database is, is for the log */
-    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "not ready; the server's log says why");
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
+                    "not ready; the server's log says why");
 }
 
 void route_metrics_get(struct server *server, struct request *request) {

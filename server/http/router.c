@@ -3,9 +3,9 @@
 
 static const struct route routes[] = {
 /* clang-format off */
-#define X(id_, method_, path_, roles_, place_, body_max_, summary_)                                                     \
-  [ROUTE_##id_] = {.id = ROUTE_##id_, .name = #id_, .method = method_, .path = path_, .summary = summary_,             \
-                   .roles = roles_, .place = place_, .body_max = body_max_,                                              \
+#define X(id_, method_, path_, roles_, place_, body_max_, summary_) \
+  [ROUTE_##id_] = {.id = ROUTE_##id_, .name = #id_, .method = method_, .path = path_, \
+                   .summary = summary_, .roles = roles_, .place = place_, .body_max = body_max_, \
                    .is_json = (body_max_) > 0 && ROUTE_##id_ != ROUTE_blob_put},
     ROUTES(X)
 #undef X
@@ -15,7 +15,8 @@ static const struct route routes[] = {
 const struct route *route_of(enum route_id id) { return &routes[id]; }
 
 /* Compares a pattern such as /v1/jobs/{id} with the segments of a path. */
-static bool path_matches(const char *pattern, const struct uri *uri, const char *segments[REQUEST_SEGMENTS_MAX]) {
+static bool path_matches(const char *pattern, const struct uri *uri,
+                         const char *segments[REQUEST_SEGMENTS_MAX]) {
   size_t n_captured = 0;
   for (size_t i = 0; i < uri->n_segments; i++) {
     if (*pattern != '/')
@@ -38,8 +39,10 @@ static void allow_add(char allow[ROUTE_ALLOW_SIZE], const char *method) {
   snprintf(allow + used, ROUTE_ALLOW_SIZE - used, "%s%s", used ? ", " : "", method);
 }
 
-enum route_match route_find(const char *method, const struct uri *uri, const struct route **ret_route,
-                            const char *segments[REQUEST_SEGMENTS_MAX], char allow[ROUTE_ALLOW_SIZE]) {
+enum route_match route_find(const char *method, const struct uri *uri,
+                            const struct route **ret_route,
+                            const char *segments[REQUEST_SEGMENTS_MAX],
+                            char allow[ROUTE_ALLOW_SIZE]) {
   if (uri->n_segments > URI_SEGMENTS_MAX)
     return ROUTE_NO_PATH;
   if (strcmp(method, "HEAD") == 0)
@@ -67,7 +70,9 @@ static const char *const role_names[TOKEN_ROLE_COUNT] = {
 #undef X
 };
 
-bool roles_may(unsigned roles, unsigned allowed) { return allowed == TOKEN_ANYONE || (roles & allowed); }
+bool roles_may(unsigned roles, unsigned allowed) {
+  return allowed == TOKEN_ANYONE || (roles & allowed);
+}
 
 char *roles_text(unsigned roles, const char *separator) {
   char *text = xstrdup("");
@@ -91,9 +96,10 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
                                       memcmp(role_names[bit], name, (size_t)(end - name)) != 0))
       bit++;
     if (bit == TOKEN_ROLE_COUNT)
-      return error_at(error, "/role",
-                      "the role \"%.*s\" is unknown: it must be one of %s, or several with a comma between",
-                      (int)(end - name > 32 ? 32 : end - name), name, known);
+      return error_at(
+          error, "/role",
+          "the role \"%.*s\" is unknown: it must be one of %s, or several with a comma between",
+          (int)(end - name > 32 ? 32 : end - name), name, known);
     if (roles & 1u << bit)
       return error_at(error, "/role", "the role %s is named twice", role_names[bit]);
     roles |= 1u << bit;
@@ -103,7 +109,8 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
 
   unsigned alone = roles & (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN);
   if (alone && roles & (roles - 1))
-    return error_at(error, "/role", "the roles agent, enrol and admin do not go with others; make two tokens");
+    return error_at(error, "/role",
+                    "the roles agent, enrol and admin do not go with others; make two tokens");
   *ret_roles = roles;
   return true;
 }

@@ -19,11 +19,13 @@ struct route {
 const struct route *route_of(enum route_id id);
 
 enum route_match { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
-/* HEAD is GET. Fills `segments` with what the path's {…} matched. ROUTE_NO_METHOD fills `allow` with the methods that
- * there are, for the header Allow. */
+/* HEAD is GET. Fills `segments` with what the path's {…} matched. ROUTE_NO_METHOD fills `allow`
+ * with the methods that there are, for the header Allow. */
 #define ROUTE_ALLOW_SIZE 48
-enum route_match route_find(const char *method, const struct uri *uri, const struct route **ret_route,
-                            const char *segments[REQUEST_SEGMENTS_MAX], char allow[ROUTE_ALLOW_SIZE]);
+enum route_match route_find(const char *method, const struct uri *uri,
+                            const struct route **ret_route,
+                            const char *segments[REQUEST_SEGMENTS_MAX],
+                            char allow[ROUTE_ALLOW_SIZE]);
 
 /* Whether a token with `roles` may call a route that allows `allowed`. */
 bool roles_may(unsigned roles, unsigned allowed);

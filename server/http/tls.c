@@ -42,7 +42,8 @@ struct tls {
   pthread_rwlock_t lock;
   struct material material;
   pthread_mutex_t reload_lock;
-  struct stamp read[FILES], seen[FILES]; /* when they were read last; when they were looked at last */
+  struct stamp read[FILES],
+      seen[FILES]; /* when they were read last; when they were looked at last */
 };
 
 static struct tls *_Atomic serving;
@@ -68,7 +69,8 @@ static bool text_read(const char *path, char **ret_text, gnutls_datum_t *ret, st
   return true;
 }
 
-static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned *ret_n, struct error *error) {
+static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned *ret_n,
+                       struct error *error) {
   cleanup_free char *text = NULL;
   gnutls_datum_t pem;
   if (!text_read(path, &text, &pem, error))
@@ -90,13 +92,16 @@ static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct er
   int reason = gnutls_x509_privkey_import2(*ret_key, &pem, GNUTLS_X509_FMT_PEM, NULL, 0);
   explicit_bzero(text, pem.size);
   if (reason < 0 && is_encrypted)
-    return error_set(error, "%s is encrypted with a passphrase, which nobody is there to type; write it without", path);
+    return error_set(
+        error, "%s is encrypted with a passphrase, which nobody is there to type; write it without",
+        path);
   if (reason < 0)
     return error_set(error, "%s holds no private key in PEM: %s", path, gnutls_strerror(reason));
   return true;
 }
 
-static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_clients, struct error *error) {
+static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_clients,
+                             struct error *error) {
   gnutls_x509_crt_t *authorities = NULL;
   unsigned n = 0, not_one = 0;
   if (!chain_read(path, &authorities, &n, error))
@@ -107,17 +112,20 @@ static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_cli
   ALWAYS(gnutls_x509_trust_list_init(ret_clients, 0) == 0);
   gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* takes the certificates over */
   gnutls_free(authorities);
-  return not_one == 0 || error_set(error,
-                                   "certificate %u in %s is no authority's; give the ones that sign clients' "
-                                   "certificates, not those themselves",
-                                   not_one, path);
+  return not_one == 0 ||
+         error_set(error,
+                   "certificate %u in %s is no authority's; give the ones that sign clients' "
+                   "certificates, not those themselves",
+                   not_one, path);
 }
 
 static bool key_fits(const struct material *material) {
   unsigned char of_certificate[KEY_ID_SIZE], of_key[KEY_ID_SIZE];
   size_t size = sizeof of_certificate, key_size = sizeof of_key;
-  return gnutls_x509_crt_get_key_id(material->chain[0], GNUTLS_KEYID_USE_SHA256, of_certificate, &size) == 0 &&
-         gnutls_x509_privkey_get_key_id(material->key, GNUTLS_KEYID_USE_SHA256, of_key, &key_size) == 0 &&
+  return gnutls_x509_crt_get_key_id(material->chain[0], GNUTLS_KEYID_USE_SHA256, of_certificate,
+                                    &size) == 0 &&
+         gnutls_x509_privkey_get_key_id(material->key, GNUTLS_KEYID_USE_SHA256, of_key,
+                                        &key_size) == 0 &&
          size == key_size && memcmp(of_certificate, of_key, size) == 0;
 }
 
@@ -129,17 +137,19 @@ static bool material_read(const struct tls *tls, struct material *ret, struct er
   if (certificate && !chain_read(certificate, &material.chain, &material.n_chain, error))
     return error_prefix(error, "--tls-certificate: ");
   if (material.n_chain > CHAIN_MAX)
-    return error_set(error,
-                     "--tls-certificate: %s holds %u certificates; a server sends its own and its issuers', %d "
-                     "at most",
-                     certificate, material.n_chain, CHAIN_MAX);
+    return error_set(
+        error,
+        "--tls-certificate: %s holds %u certificates; a server sends its own and its issuers', %d "
+        "at most",
+        certificate, material.n_chain, CHAIN_MAX);
   if (certificate && !key_read(key, &material.key, error))
     return error_prefix(error, "--tls-key: ");
   if (certificate && !key_fits(&material))
-    return error_set(error,
-                     "--tls-key: %s is not the key of the first certificate in %s; give the two that belong "
-                     "together, the server's certificate before its issuers'",
-                     key, certificate);
+    return error_set(
+        error,
+        "--tls-key: %s is not the key of the first certificate in %s; give the two that belong "
+        "together, the server's certificate before its issuers'",
+        key, certificate);
   *ret = material;
   material = (struct material){0};
   return true;
@@ -176,7 +186,8 @@ static void validity_log(const struct material *material, const char *path) {
 
 bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *error) {
   if (!files->certificate != !files->key)
-    return error_set(error, "--tls-certificate and --tls-key belong together; give both or neither");
+    return error_set(error,
+                     "--tls-certificate and --tls-key belong together; give both or neither");
   *ret_tls = NULL;
   if (!files->certificate && !files->client_ca)
     return true;
@@ -230,7 +241,8 @@ static void reload(struct tls *tls) {
   material_release(&before);
   validity_log(&material, tls->paths[0]);
   if (!tls->paths[0])
-    log_info("tls: clients' certificates are checked against the authorities in %s anew", tls->paths[2]);
+    log_info("tls: clients' certificates are checked against the authorities in %s anew",
+             tls->paths[2]);
 }
 
 void tls_reload(struct tls *tls) {
@@ -257,9 +269,9 @@ void tls_reload_changed(struct tls *tls) {
 
 /* Copies, which GnuTLS frees with the session: a reload in the middle of a handshake takes nothing
  * away. */
-int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info, gnutls_pcert_st **certs,
-                 unsigned *n_certs, gnutls_ocsp_data_st **ocsp, unsigned *n_ocsp, gnutls_privkey_t *key,
-                 unsigned *flags) {
+int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
+                 gnutls_pcert_st **certs, unsigned *n_certs, gnutls_ocsp_data_st **ocsp,
+                 unsigned *n_ocsp, gnutls_privkey_t *key, unsigned *flags) {
   struct tls *tls = atomic_load(&serving);
   gnutls_pcert_st *copies;
   (void)info;
@@ -293,18 +305,20 @@ static bool text_is_printable(const char *text, size_t size) {
 
 bool tls_name_is_good(const char *text) {
   const char *value = strchr(text, ':');
-  bool is_known = string_starts(text, "URI:") || string_starts(text, "DNS:") || string_starts(text, "CN:");
+  bool is_known =
+      string_starts(text, "URI:") || string_starts(text, "DNS:") || string_starts(text, "CN:");
   return is_known && text_is_printable(value + 1, strlen(value + 1));
 }
 
 /* The first alternative name of a type; *ret_size is more than a name may have where it does not
  * fit. A NUL in it, which would end it early for us alone, is not printable. */
-static bool alternative_name(gnutls_x509_crt_t certificate, unsigned type, char *name, size_t capacity,
-                             size_t *ret_size) {
+static bool alternative_name(gnutls_x509_crt_t certificate, unsigned type, char *name,
+                             size_t capacity, size_t *ret_size) {
   for (unsigned i = 0;; i++) {
     unsigned found;
     *ret_size = capacity;
-    int reason = gnutls_x509_crt_get_subject_alt_name2(certificate, i, name, ret_size, &found, NULL);
+    int reason =
+        gnutls_x509_crt_get_subject_alt_name2(certificate, i, name, ret_size, &found, NULL);
     if (reason == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
       return false;
     if (reason == GNUTLS_E_SHORT_MEMORY_BUFFER)
@@ -322,8 +336,8 @@ static bool name_of(gnutls_x509_crt_t certificate, char ret_name[TLS_NAME_SIZE])
     prefix = "URI";
   else if (alternative_name(certificate, GNUTLS_SAN_DNSNAME, name, sizeof name, &size))
     prefix = "DNS";
-  else if (size = sizeof name,
-           gnutls_x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) < 0)
+  else if (size = sizeof name, gnutls_x509_crt_get_dn_by_oid(
+                                   certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) < 0)
     return false;
   if (!text_is_printable(name, size))
     return false;
@@ -341,39 +355,46 @@ struct digest tls_name_digest(const char *name) {
   return digest_of(text, strlen(text));
 }
 
-static bool chain_check(struct tls *tls, gnutls_x509_crt_t *chain, unsigned n, struct error *error) {
+static bool chain_check(struct tls *tls, gnutls_x509_crt_t *chain, unsigned n,
+                        struct error *error) {
   unsigned status = 0;
   gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                    .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
   pthread_rwlock_rdlock(&tls->lock);
   int reason = tls->material.clients
-                   ? gnutls_x509_trust_list_verify_crt2(tls->material.clients, chain, n, &purpose, 1, 0, &status, NULL)
+                   ? gnutls_x509_trust_list_verify_crt2(tls->material.clients, chain, n, &purpose,
+                                                        1, 0, &status, NULL)
                    : GNUTLS_E_NO_CERTIFICATE_FOUND;
   pthread_rwlock_unlock(&tls->lock);
   if (reason < 0)
-    return error_set(error, "the client certificate cannot be checked: %s", gnutls_strerror(reason));
+    return error_set(error, "the client certificate cannot be checked: %s",
+                     gnutls_strerror(reason));
   if (status == 0)
     return true;
   gnutls_datum_t text = {0};
-  bool is_said = gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &text, 0) == 0;
-  error_set(error, "the client certificate is refused: %s", is_said ? (const char *)text.data : "it is not valid");
+  bool is_said =
+      gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &text, 0) == 0;
+  error_set(error, "the client certificate is refused: %s",
+            is_said ? (const char *)text.data : "it is not valid");
   gnutls_free(text.data);
   return false;
 }
 
-bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n, char ret_name[TLS_NAME_SIZE],
-                     struct error *error) {
+bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n,
+                     char ret_name[TLS_NAME_SIZE], struct error *error) {
   gnutls_x509_crt_t certificates[CHAIN_MAX];
   unsigned n_read = 0;
   bool is_good = n > 0 && n <= CHAIN_MAX;
   while (is_good && n_read < n) {
     ALWAYS(gnutls_x509_crt_init(&certificates[n_read]) == 0);
-    is_good = gnutls_x509_crt_import(certificates[n_read], &chain[n_read], GNUTLS_X509_FMT_DER) == 0;
+    is_good =
+        gnutls_x509_crt_import(certificates[n_read], &chain[n_read], GNUTLS_X509_FMT_DER) == 0;
     n_read++;
   }
   if (!is_good)
     error_set(error, "what the client shows is no certificate");
-  else if ((is_good = chain_check(tls, certificates, n, error)) && !(is_good = name_of(certificates[0], ret_name)))
+  else if ((is_good = chain_check(tls, certificates, n, error)) &&
+           !(is_good = name_of(certificates[0], ret_name)))
     error_set(error, "the client certificate has no name of printable ASCII, of 250 characters at "
                      "most: give it a URI "
                      "or DNS name among its alternative names, or a common name");

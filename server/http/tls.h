@@ -53,7 +53,7 @@ struct digest tls_name_digest(const char *name);
 /* The name of the client whose certificates, its own first, are `chain` (DER). False: they are no
  * certificates, not for clients, past their time, from no authority of client_ca, or have no name.
  * Issuers between it and the authority may be in the chain or in client_ca. */
-must_check bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n, char ret_name[TLS_NAME_SIZE],
-                                struct error *error);
+must_check bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n,
+                                char ret_name[TLS_NAME_SIZE], struct error *error);
 
 #endif

@@ -1,4 +1,5 @@
-/* Tokens between the database and the table in memory. Runs on database workers and on the housekeeper. */
+/* Tokens between the database and the table in memory. Runs on database workers and on the
+ * housekeeper. */
 #include "server/http/tokens.h"
 
 #include <openssl/crypto.h>
@@ -34,7 +35,8 @@ static const struct field token_fields[] = {
 };
 static const struct record token_record = RECORD(NULL, struct token_row, token_fields);
 
-/* Leaves out tokens with a role that a newer server has made. `ret` has room for all rows; returns how many were read. */
+/* Leaves out tokens with a role that a newer server has made. `ret` has room for all rows; returns
+ * how many were read. */
 static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
   size_t n_rows, n = 0;
   struct token_row *all = db_read_all(rows, &token_record, &n_rows);
@@ -54,8 +56,8 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
   return n;
 }
 
-bool tokens_find(struct db *db, const struct digest *digests, size_t n, struct auth_token *ret_tokens, size_t *ret_n,
-                 struct error *error) {
+bool tokens_find(struct db *db, const struct digest *digests, size_t n,
+                 struct auth_token *ret_tokens, size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   struct db_array array;
@@ -79,7 +81,9 @@ bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct erro
   return db_run(db, &sql_tokens_settle_used, &parameters, NULL, error);
 }
 
-bool token_is_live(const struct server *server, int64_t id) { return auth_is_live(server->auth, id); }
+bool token_is_live(const struct server *server, int64_t id) {
+  return auth_is_live(server->auth, id);
+}
 
 bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
                                  char ret_agent[TOKEN_AGENT_SIZE]) {
@@ -121,7 +125,8 @@ bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct
 static void authorised(struct request_private *request, struct auth_token *token) {
   if (request->request.is_by_certificate &&
       !tokens_agent_of_certificate(request->request.server, &request->token, token->agent)) {
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "", "the server is starting; try again");
+    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
+                    "the server is starting; try again");
     return;
   }
   if (token->replaces)
@@ -138,13 +143,14 @@ static void authorised(struct request_private *request, struct auth_token *token
 
 void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   struct error why;
-  const char *name = request->request.is_by_certificate ? request->connection->certificate->name : NULL;
+  const char *name =
+      request->request.is_by_certificate ? request->connection->certificate->name : NULL;
   if (name)
-    error_set(
-        &why,
-        "no live token stands for the client certificate of \"%s\"; an admin makes one with \"wavetune token make "
-        "NAME --role agent --certificate '%s'\"",
-        name, name);
+    error_set(&why,
+              "no live token stands for the client certificate of \"%s\"; an admin makes one with "
+              "\"wavetune token make "
+              "NAME --role agent --certificate '%s'\"",
+              name, name);
   else
     error_set(&why, "%s", is_expired ? TOKEN_EXPIRED_TEXT : "the token is unknown or revoked");
   traffic_note_refusal(is_expired ? TRAFFIC_REFUSED_EXPIRED : TRAFFIC_REFUSED_UNKNOWN);
@@ -163,7 +169,8 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
 
-  /* Asks again when another answer came meanwhile; that ends, because whoever had that one got ahead. */
+  /* Asks again when another answer came meanwhile; that ends, because whoever had that one got
+   * ahead. */
   do {
     since = auth_answers(auth);
     is_answered = tokens_find(worker->db, digests, n, found, &n_found, &error);
@@ -181,7 +188,8 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
         token = &found[k];
 
     if (!is_answered) {
-      log_debug("tokens: %s", error.message); /* nobody in particular asks: not where the database is */
+      log_debug("tokens: %s",
+                error.message); /* nobody in particular asks: not where the database is */
       request_problem(&requests[i]->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
                       "the token cannot be checked while the database is away; try again");
     } else if (token && !token->is_expired) {

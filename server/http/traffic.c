@@ -10,7 +10,8 @@
 #include "server/http/client.h"
 #include "server/server_private.h"
 
-/* With --log-requests errors: an outage of the database, or of a thousand agents' network, must not fill a disk. */
+/* With --log-requests errors: an outage of the database, or of a thousand agents' network, must not
+ * fill a disk. */
 #define SLOW_NS 1000000000LL
 #define LINES_PER_SECOND 20
 #define LINES_BURST 100
@@ -18,7 +19,8 @@
 /* Those that this server answers, the frequent ones first; what is not listed counts as 0. */
 static const unsigned short statuses[] = {200, 304, 201, 204, 202, 206, 400, 401, 403, 404, 405,
                                           408, 409, 411, 412, 413, 416, 422, 429, 500, 503, 0};
-static const int64_t bounds_ns[] = {1000000, 5000000, 25000000, 100000000, 500000000, 2500000000, INT64_MAX};
+static const int64_t bounds_ns[] = {1000000,   5000000,    25000000, 100000000,
+                                    500000000, 2500000000, INT64_MAX};
 static const char *const bound_names[] = {"0.001", "0.005", "0.025", "0.1", "0.5", "2.5", "+Inf"};
 
 static struct {
@@ -51,10 +53,12 @@ bool request_log_parse(const char *name, enum request_log *ret_log) {
   return false;
 }
 
-/* A server that ends answers 503 to all that wait, and one that is not ready says just that to each probe of a balancer. */
+/* A server that ends answers 503 to all that wait, and one that is not ready says just that to each
+ * probe of a balancer. */
 static bool is_error(const struct server *server, const struct traffic_answer *answer) {
   bool is_probe = answer->route && answer->route->id == ROUTE_readyz_get;
-  if (answer->status == MHD_HTTP_SERVICE_UNAVAILABLE && (is_probe || queue_state(server->queue).is_stopping))
+  if (answer->status == MHD_HTTP_SERVICE_UNAVAILABLE &&
+      (is_probe || queue_state(server->queue).is_stopping))
     return false;
   return answer->status >= 500 || answer->work_ns >= SLOW_NS;
 }
@@ -82,10 +86,12 @@ static bool line_take(uint64_t *ret_left_out) {
 static void line_write(const struct traffic_answer *answer) {
   char peer[ADDRESS_SIZE];
   log_write(answer->status >= 500 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
-            "http: request method=%s path=%s status=%u ms=%.3f waited_ms=%lld bytes=%llu token=%s peer=%s",
-            answer->method, answer->route ? answer->route->path : NULL, answer->status, (double)answer->work_ns / 1e6,
-            (long long)(answer->waited_ns / 1000000), (unsigned long long)answer->bytes,
-            answer->token_name[0] ? answer->token_name : NULL, connection_address(answer->connection, peer));
+            "http: request method=%s path=%s status=%u ms=%.3f waited_ms=%lld bytes=%llu token=%s "
+            "peer=%s",
+            answer->method, answer->route ? answer->route->path : NULL, answer->status,
+            (double)answer->work_ns / 1e6, (long long)(answer->waited_ns / 1000000),
+            (unsigned long long)answer->bytes, answer->token_name[0] ? answer->token_name : NULL,
+            connection_address(answer->connection, peer));
 }
 
 void traffic_note(const struct server *server, const struct traffic_answer *answer) {
@@ -108,7 +114,8 @@ void traffic_note(const struct server *server, const struct traffic_answer *answ
     else
       line_write(answer);
     if (left_out)
-      log_warning("http: lines of requests left out before this one n=%llu", (unsigned long long)left_out);
+      log_warning("http: lines of requests left out before this one n=%llu",
+                  (unsigned long long)left_out);
   }
 }
 
@@ -118,13 +125,16 @@ static const char *route_name(size_t route) {
 
 static void answers_write(FILE *out) {
   static const char name[] = "wavetune_http_answers_total";
-  fprintf(out, "# HELP %s Answers by route (none: no such path) and status (0: another one)\n# TYPE %s counter\n", name,
-          name);
+  fprintf(out,
+          "# HELP %s Answers by route (none: no such path) and status (0: another one)\n# TYPE %s "
+          "counter\n",
+          name, name);
   for (size_t route = 0; route <= ROUTE_COUNT; route++)
     for (size_t i = 0; i < ARRAY_LENGTH(statuses); i++) {
       uint64_t n = atomic_load(&routes[route].answers[i]);
       if (n)
-        fprintf(out, "%s{route=\"%s\",status=\"%u\"} %" PRIu64 "\n", name, route_name(route), statuses[i], n);
+        fprintf(out, "%s{route=\"%s\",status=\"%u\"} %" PRIu64 "\n", name, route_name(route),
+                statuses[i], n);
     }
 }
 
@@ -140,11 +150,12 @@ static void histograms_write(FILE *out) {
     for (size_t i = 0; i < ARRAY_LENGTH(bounds_ns); i++)
       in_bound[i] = n += atomic_load(&routes[route].in_bound[i]);
     for (size_t i = 0; n && i < ARRAY_LENGTH(bounds_ns); i++)
-      fprintf(out, "%s_bucket{route=\"%s\",le=\"%s\"} %" PRIu64 "\n", name, route_name(route), bound_names[i],
-              in_bound[i]);
+      fprintf(out, "%s_bucket{route=\"%s\",le=\"%s\"} %" PRIu64 "\n", name, route_name(route),
+              bound_names[i], in_bound[i]);
     if (n)
-      fprintf(out, "%s_sum{route=\"%s\"} %.9g\n%s_count{route=\"%s\"} %" PRIu64 "\n", name, route_name(route),
-              (double)atomic_load(&routes[route].work_ns) / 1e9, name, route_name(route), n);
+      fprintf(out, "%s_sum{route=\"%s\"} %.9g\n%s_count{route=\"%s\"} %" PRIu64 "\n", name,
+              route_name(route), (double)atomic_load(&routes[route].work_ns) / 1e9, name,
+              route_name(route), n);
   }
 }
 
@@ -152,7 +163,9 @@ void traffic_write(FILE *out) {
   static const char name[] = "wavetune_tokens_refused_total";
   answers_write(out);
   histograms_write(out);
-  fprintf(out, "# HELP %s Requests refused for their token, by reason\n# TYPE %s counter\n", name, name);
+  fprintf(out, "# HELP %s Requests refused for their token, by reason\n# TYPE %s counter\n", name,
+          name);
   for (size_t i = 0; i < TRAFFIC_REFUSALS; i++)
-    fprintf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name, refusal_names[i], atomic_load(&refusals[i]));
+    fprintf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", name, refusal_names[i],
+            atomic_load(&refusals[i]));
 }

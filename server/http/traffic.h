@@ -1,5 +1,5 @@
-/* What is counted and logged of each answer: by route and status, how long the server worked for it, and its line in the
- * log of requests (--log-requests).
+/* What is counted and logged of each answer: by route and status, how long the server worked for
+ * it, and its line in the log of requests (--log-requests).
  *
  * Counters are the process's. Threads: any. */
 #ifndef WAVETUNE_SERVER_HTTP_TRAFFIC_H
@@ -18,7 +18,8 @@ struct traffic_answer {
   const struct connection *connection;
 };
 
-/* An answer is about to be sent. Writes the line, where it gets one: with the id of log_set_request. */
+/* An answer is about to be sent. Writes the line, where it gets one: with the id of
+ * log_set_request. */
 void traffic_note(const struct server *server, const struct traffic_answer *answer);
 
 /* Why a token was refused, with 401 or, for what it may not do, 403. */
@@ -35,6 +36,7 @@ void traffic_note_refusal(enum traffic_refusal refusal);
 /* Prometheus' text. */
 void traffic_write(FILE *out);
 
-must_check bool request_log_parse(const char *name, enum request_log *ret_log); /* "off", "errors", "all" */
+must_check bool request_log_parse(const char *name,
+                                  enum request_log *ret_log); /* "off", "errors", "all" */
 
 #endif

@@ -32,8 +32,8 @@ static bool text_decode(char *text, bool is_query, struct error *error) {
       int high = hex_value(in[1]);
       int low = high < 0 ? -1 : hex_value(in[2]);
       if (low < 0 || (high | low) == 0)
-        return error_set(error,
-                         "the request target has a \"%%\" that two hexadecimal digits other than 00 do not follow");
+        return error_set(error, "the request target has a \"%%\" that two hexadecimal digits other "
+                                "than 00 do not follow");
       *out++ = (char)(high << 4 | low);
       in += 2;
     } else {

@@ -1,4 +1,5 @@
-/* The database workers: take what waits, run its handler, see that everything was answered. Each owns its connection. */
+/* The database workers: take what waits, run its handler, see that everything was answered. Each
+ * owns its connection. */
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db.h"
@@ -12,9 +13,9 @@
 
 static void handle(struct worker *worker, enum route_id id, struct request *request) {
 #define HANDLE_ROUTE_MEMORY(id)
-#define HANDLE_ROUTE_DATABASE(id)                                                                                      \
-  case ROUTE_##id:                                                                                                     \
-    route_##id(worker, request);                                                                                       \
+#define HANDLE_ROUTE_DATABASE(id)                                                                  \
+  case ROUTE_##id:                                                                                 \
+    route_##id(worker, request);                                                                   \
     break;
 #define X(id, method, path, role, place, ...) HANDLE_##place(id)
   switch (id) {
@@ -25,7 +26,8 @@ static void handle(struct worker *worker, enum route_id id, struct request *requ
 #undef X
 }
 
-/* A token may have been revoked, or its time may have come, while its request was parked: it gets no work any more. */
+/* A token may have been revoked, or its time may have come, while its request was parked: it gets
+ * no work any more. */
 static bool is_still_allowed(struct request_private *request) {
   struct auth *auth = request->request.server->auth;
   uint64_t generation = auth_generation(auth);
@@ -44,7 +46,8 @@ static bool is_worth_running(struct request_private *request, uint64_t memory_ge
   if (request->request.is_parked_before && !is_still_allowed(request)) {
     bool has_expired = auth_has_expired(request->auth_expires_ms);
     traffic_note_refusal(has_expired ? TRAFFIC_REFUSED_EXPIRED : TRAFFIC_REFUSED_UNKNOWN);
-    request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "the token was revoked, or has expired");
+    request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "",
+                    "the token was revoked, or has expired");
     return false;
   }
   request->memory_generation = memory_generation;
@@ -56,13 +59,15 @@ static void run(struct worker *worker, struct request_private *taken) {
   if (!is_worth_running(taken, response_memory_generation(worker->server->memory)))
     return;
 
-  const char *name = route_of(request->route)->name; /* answered, the request is the event thread's */
+  const char *name =
+      route_of(request->route)->name; /* answered, the request is the event thread's */
   uint64_t settled = requests_settled;
   log_set_request(request->id);
   handle(worker, request->route, request);
   log_set_request(NULL);
   if (requests_settled - settled != 1)
-    die("%s answered its request %llu times", name, (unsigned long long)(requests_settled - settled));
+    die("%s answered its request %llu times", name,
+        (unsigned long long)(requests_settled - settled));
 }
 
 void *work_main(void *context) {

@@ -7,19 +7,23 @@
 #define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
 
 static const struct field entry_fields[] = {
-    {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED | FIELD_OBJECT, .schema = SCHEMA("Key")},
+    {"key", FIELD_JSON, offsetof(struct import_entry, key), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = SCHEMA("Key")},
     {"config", FIELD_JSON, offsetof(struct import_entry, config), FIELD_REQUIRED | FIELD_OBJECT,
      .schema = SCHEMA("Flat")},
     {"ms", FIELD_NUMBERS, offsetof(struct import_entry, ms), FIELD_NOT_NULL, .most = IMPORT_MS_MAX,
-     .schema = "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", \"exclusiveMinimum\": 0}}",
+     .schema = "{\"type\": \"array\", \"maxItems\": 3, \"items\": {\"type\": \"number\", "
+               "\"exclusiveMinimum\": 0}}",
      .about = "none, the median, or the median and the 20th and 80th percentile"},
-    {"provenance", FIELD_JSON, offsetof(struct import_entry, provenance), FIELD_NOT_NULL | FIELD_OBJECT,
-     .schema = SCHEMA("Flat")},
+    {"provenance", FIELD_JSON, offsetof(struct import_entry, provenance),
+     FIELD_NOT_NULL | FIELD_OBJECT, .schema = SCHEMA("Flat")},
 };
-const struct record import_entry_record = RECORD("ImportedEntry", struct import_entry, entry_fields);
+const struct record import_entry_record =
+    RECORD("ImportedEntry", struct import_entry, entry_fields);
 
 static const struct field kernel_fields[] = {
-    {"manifest", FIELD_JSON, offsetof(struct import_kernel, manifest), FIELD_NOT_NULL, .schema = SCHEMA("Manifest")},
+    {"manifest", FIELD_JSON, offsetof(struct import_kernel, manifest), FIELD_NOT_NULL,
+     .schema = SCHEMA("Manifest")},
     {"kernel", FIELD_DIGEST, offsetof(struct import_kernel, hash), FIELD_NOT_NULL},
     {"entries", FIELD_RECORDS, offsetof(struct import_kernel, entries), FIELD_REQUIRED, .least = 1,
      .most = IMPORT_ENTRIES_MAX, .of = &import_entry_record},
@@ -30,7 +34,8 @@ static const struct field post_fields[] = {
     {"format", FIELD_TEXT, offsetof(struct import_post, format), FIELD_REQUIRED},
     {"environment", FIELD_JSON, offsetof(struct import_post, environment_json), FIELD_REQUIRED,
      .schema = SCHEMA("Environment")},
-    {"tag", FIELD_TEXT, offsetof(struct import_post, tag), FIELD_NOT_NULL, .least = 1, .most = IMPORT_TAG_MAX},
+    {"tag", FIELD_TEXT, offsetof(struct import_post, tag), FIELD_NOT_NULL, .least = 1,
+     .most = IMPORT_TAG_MAX},
     {"kernels", FIELD_RECORDS, offsetof(struct import_post, kernels), FIELD_REQUIRED, .least = 1,
      .of = &import_kernel_record},
 };
@@ -65,16 +70,19 @@ static bool kernel_name_read(struct import_kernel *kernel, const char *at, struc
   json_pointer_member(manifest_at, sizeof manifest_at, at, "manifest");
   json_pointer_member(kernel_at, sizeof kernel_at, at, "kernel");
   if (!kernel->manifest)
-    return !digest_is_none(&kernel->hash) || error_at(error, kernel_at, "member \"kernel\" is missing");
+    return !digest_is_none(&kernel->hash) ||
+           error_at(error, kernel_at, "member \"kernel\" is missing");
   if (!digest_is_none(&kernel->hash))
-    return error_at(error, at, "\"kernel\" and \"manifest\" name the kernel twice; keep one of them");
+    return error_at(error, at,
+                    "\"kernel\" and \"manifest\" name the kernel twice; keep one of them");
 
   if (!kernel_parse(kernel->manifest, &kernel->kernel, error))
     return error_pointer_prefix(error, manifest_at);
   kernel->hash = kernel->kernel->hash;
   return kernel->kernel->language == LANGUAGE_EXTERNAL ||
          error_at(error, manifest_at,
-                  "an import brings kernels that are known by name only (\"external\"); register \"%s\" by POST "
+                  "an import brings kernels that are known by name only (\"external\"); register "
+                  "\"%s\" by POST "
                   "/v1/kernels and name it by its hash",
                   kernel->kernel->name);
 }
@@ -131,17 +139,22 @@ static bool flat_read(const json_t *object, const char *at, char **ret_text, str
 }
 
 /* {0.2031,0.201,0.208} */
-static bool ms_read(const struct numbers *ms, const char *at, char **ret_text, struct error *error) {
+static bool ms_read(const struct numbers *ms, const char *at, char **ret_text,
+                    struct error *error) {
   if (ms->n != 0 && ms->n != 1 && ms->n != IMPORT_MS_MAX)
-    return error_at(error, at, "%zu milliseconds; there are none, the median, or the median and two quantiles", ms->n);
+    return error_at(error, at,
+                    "%zu milliseconds; there are none, the median, or the median and two quantiles",
+                    ms->n);
 
   char text[IMPORT_MS_MAX * FLOAT_TEXT_SIZE + 3], number[FLOAT_TEXT_SIZE];
   size_t used = (size_t)snprintf(text, sizeof text, "{");
   for (size_t i = 0; i < ms->n; i++) {
     char number_at[JSON_POINTER_SIZE];
     if (!(ms->all[i] > 0))
-      return error_at(error, json_pointer_index(number_at, sizeof number_at, at, i), "milliseconds are above 0");
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "", float_format(ms->all[i], number));
+      return error_at(error, json_pointer_index(number_at, sizeof number_at, at, i),
+                      "milliseconds are above 0");
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", i ? "," : "",
+                             float_format(ms->all[i], number));
   }
   snprintf(text + used, sizeof text - used, "}");
   *ret_text = xstrdup(text);
@@ -149,7 +162,8 @@ static bool ms_read(const struct numbers *ms, const char *at, char **ret_text, s
 }
 
 /* What a release adds itself would be said twice. */
-static bool provenance_read(const json_t *provenance, const char *at, char **ret_text, struct error *error) {
+static bool provenance_read(const json_t *provenance, const char *at, char **ret_text,
+                            struct error *error) {
   static const char *const added[] = {"origin", "format", "build", "kernel_key", "build_key"};
   for (size_t i = 0; i < ARRAY_LENGTH(added); i++) {
     char member_at[JSON_POINTER_SIZE];
@@ -163,12 +177,13 @@ static bool provenance_read(const json_t *provenance, const char *at, char **ret
   return true;
 }
 
-static bool entry_read(const struct import_entry *entry, const char *at, const struct kernel *kernel,
-                       struct import_row *row, struct error *error) {
+static bool entry_read(const struct import_entry *entry, const char *at,
+                       const struct kernel *kernel, struct import_row *row, struct error *error) {
   char member_at[JSON_POINTER_SIZE];
   cleanup_key struct key key = {0};
   json_pointer_member(member_at, sizeof member_at, at, "key");
-  if (!key_parse(entry->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key, error))
+  if (!key_parse(entry->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key,
+                 error))
     return error_pointer_prefix(error, member_at);
   row->key = key_to_text(&key);
   row->key_digest = key_digest(&key);
@@ -177,8 +192,10 @@ static bool entry_read(const struct import_entry *entry, const char *at, const s
   if (json_object_size(entry->config) == 0)
     return error_at(error, member_at, "the config is empty; leave the entry out");
   return flat_read(entry->config, member_at, &row->config, error) &&
-         ms_read(&entry->ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), &row->ms, error) &&
-         provenance_read(entry->provenance, json_pointer_member(member_at, sizeof member_at, at, "provenance"),
+         ms_read(&entry->ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), &row->ms,
+                 error) &&
+         provenance_read(entry->provenance,
+                         json_pointer_member(member_at, sizeof member_at, at, "provenance"),
                          &row->provenance, error);
 }
 
@@ -198,12 +215,13 @@ static bool rows_are_distinct(const struct import_post *post, struct error *erro
     char at[JSON_POINTER_SIZE];
     if (rows_compare(one, other) != 0)
       continue;
-    bool is_first = one->kernel_index < other->kernel_index ||
-                    (one->kernel_index == other->kernel_index && one->entry_index < other->entry_index);
+    bool is_first =
+        one->kernel_index < other->kernel_index ||
+        (one->kernel_index == other->kernel_index && one->entry_index < other->entry_index);
     const struct import_row *first = is_first ? one : other, *second = is_first ? other : one;
     entry_pointer(second->kernel_index, second->entry_index, at);
-    return error_at(error, at, "entry %zu of kernel %zu has this key too; keep one of the two", first->entry_index,
-                    first->kernel_index);
+    return error_at(error, at, "entry %zu of kernel %zu has this key too; keep one of the two",
+                    first->entry_index, first->kernel_index);
   }
   return true;
 }

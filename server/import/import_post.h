@@ -24,7 +24,7 @@
 
 struct import_entry {
   json_t *key, *config, *provenance; /* provenance may be NULL */
-  struct numbers ms;                 /* none, the median, or the median and two quantiles; milliseconds */
+  struct numbers ms; /* none, the median, or the median and two quantiles; milliseconds */
 };
 
 struct import_kernel {

@@ -14,7 +14,8 @@ static const char *const no_arguments[] = {NULL};
 
 /* Gives the kernels that are named by hash what is registered. Answers what is wrong, and returns
  * false. */
-static bool kernels_find(struct worker *worker, struct request *request, struct import_post *import) {
+static bool kernels_find(struct worker *worker, struct request *request,
+                         struct import_post *import) {
   size_t n = import->kernels.n;
   cleanup_free struct digest *hashes = xcalloc(n, sizeof *hashes);
   cleanup_free json_t **manifests = xcalloc(n, sizeof(json_t *));
@@ -58,7 +59,8 @@ static const struct field answer_kernel_fields[] = {
     {"name", FIELD_TEXT, offsetof(struct answer_kernel, name), FIELD_ANSWER},
     {"entries", FIELD_INTEGER, offsetof(struct answer_kernel, entries), FIELD_ANSWER},
 };
-static const struct record answer_kernel_record = RECORD(NULL, struct answer_kernel, answer_kernel_fields);
+static const struct record answer_kernel_record =
+    RECORD(NULL, struct answer_kernel, answer_kernel_fields);
 
 struct import_answer {
   struct records kernels;
@@ -67,7 +69,8 @@ struct import_answer {
   struct import_counts counts;
 };
 static const struct field answer_fields[] = {
-    {"kernels", FIELD_RECORDS, offsetof(struct import_answer, kernels), FIELD_ANSWER, .of = &answer_kernel_record},
+    {"kernels", FIELD_RECORDS, offsetof(struct import_answer, kernels), FIELD_ANSWER,
+     .of = &answer_kernel_record},
     {"environment", FIELD_JSON, offsetof(struct import_answer, environment), FIELD_ANSWER,
      .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
     {"missing", FIELD_JSON, offsetof(struct import_answer, missing), FIELD_ANSWER,
@@ -78,14 +81,16 @@ static const struct field answer_fields[] = {
     {"changed", FIELD_INTEGER, offsetof(struct import_answer, counts.changed), FIELD_ANSWER},
     {"known", FIELD_INTEGER, offsetof(struct import_answer, counts.known), FIELD_ANSWER},
 };
-const struct record import_answer_record = RECORD("ImportAnswer", struct import_answer, answer_fields);
+const struct record import_answer_record =
+    RECORD("ImportAnswer", struct import_answer, answer_fields);
 
 static json_t *answer_make(const struct import_post *import, const struct import_counts *counts) {
   size_t n = import->kernels.n;
   cleanup_free struct answer_kernel *kernels = xcalloc(n, sizeof *kernels);
   for (size_t i = 0; i < n; i++) {
     const struct import_kernel *kernel = import_kernel_at(import, i);
-    kernels[i] = (struct answer_kernel){kernel->hash, kernel->kernel->name, (int64_t)kernel->entries.n};
+    kernels[i] =
+        (struct answer_kernel){kernel->hash, kernel->kernel->name, (int64_t)kernel->entries.n};
   }
 
   cleanup_json json_t *environment = environment_to_json(&import->environment),
@@ -117,15 +122,16 @@ void route_import_post(struct worker *worker, struct request *request) {
     return;
   }
   if (counts.added || counts.changed)
-    log_info("import: format=%s added=%lld changed=%lld known=%lld", import.format, (long long)counts.added,
-             (long long)counts.changed, (long long)counts.known);
+    log_info("import: format=%s added=%lld changed=%lld known=%lld", import.format,
+             (long long)counts.added, (long long)counts.changed, (long long)counts.known);
   request_answer_json(request, counts.added ? 201 : 200, answer_make(&import, &counts));
 }
 
 void route_import_list(struct worker *worker, struct request *request) {
   static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
   const char *hash = request_query(request, "kernel");
-  struct imports_filter filter = {.format = request_query(request, "format"), .tag = request_query(request, "tag")};
+  struct imports_filter filter = {.format = request_query(request, "format"),
+                                  .tag = request_query(request, "tag")};
   struct error error;
   struct digest kernel;
   json_t *items;
@@ -133,7 +139,8 @@ void route_import_list(struct worker *worker, struct request *request) {
   if (!request_query_only(request, known) || !page_by_id(request, 0, &filter.limit, &filter.after))
     return;
   if (hash && !digest_parse(hash, &kernel)) {
-    answer_refusal(request, ERROR_INVALID, "", "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
+    answer_refusal(request, ERROR_INVALID, "",
+                   "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
     return;
   }
   filter.kernel = hash ? &kernel : NULL;
@@ -175,7 +182,8 @@ void route_image_put(struct worker *worker, struct request *request) {
   if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, &error))
     answer_failure(request, &error);
   else
-    request_answer_json(request, is_new ? 201 : 200, json_pack("{s:o}", "image", json_digest_text(&digest)));
+    request_answer_json(request, is_new ? 201 : 200,
+                        json_pack("{s:o}", "image", json_digest_text(&digest)));
 }
 
 void route_image_get(struct worker *worker, struct request *request) {
@@ -190,6 +198,6 @@ void route_image_get(struct worker *worker, struct request *request) {
   else if (!text)
     answer_refusal(request, ERROR_MISSING, "", "there is no image %s", request->segments[0]);
   else
-    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text), request->segments[0],
-                              NULL);
+    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text),
+                              request->segments[0], NULL);
 }

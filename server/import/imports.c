@@ -32,13 +32,14 @@ static const struct field item_fields[] = {
      .schema = "{\"$ref\": \"#/components/schemas/Flat\"}"},
     {"format", FIELD_TEXT, offsetof(struct import_item, format), FIELD_ANSWER},
     {"imported_by", FIELD_TEXT, offsetof(struct import_item, imported_by), FIELD_ANSWER},
-    {"imported_by_id", FIELD_ID, offsetof(struct import_item, imported_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"imported_by_id", FIELD_ID, offsetof(struct import_item, imported_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
     {"imported_at", FIELD_TIME, offsetof(struct import_item, imported_at), FIELD_ANSWER},
 };
 const struct record import_item_record = RECORD("ImportItem", struct import_item, item_fields);
 
-static bool kernels_store(struct db *db, const struct import_post *post, const struct author *author,
-                          struct error *error) {
+static bool kernels_store(struct db *db, const struct import_post *post,
+                          const struct author *author, struct error *error) {
   struct db_array hashes, names, manifests;
   db_array_init(&hashes);
   db_array_init(&names);
@@ -47,7 +48,8 @@ static bool kernels_store(struct db *db, const struct import_post *post, const s
     const struct import_kernel *kernel = import_kernel_at(post, i);
     if (!kernel->manifest)
       continue;
-    cleanup_free char *manifest = json_dumps(kernel->kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
+    cleanup_free char *manifest =
+        json_dumps(kernel->kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
     ALWAYS(manifest != NULL);
     db_array_digest(&hashes, &kernel->hash);
     db_array_text(&names, kernel->kernel->name);
@@ -64,7 +66,8 @@ static bool kernels_store(struct db *db, const struct import_post *post, const s
 }
 
 static bool rows_store(struct db *db, const struct import_post *post, size_t first, size_t n,
-                       const struct author *author, struct import_counts *counts, struct error *error) {
+                       const struct author *author, struct import_counts *counts,
+                       struct error *error) {
   struct digest digest = environment_digest(&post->environment);
   cleanup_json json_t *environment = environment_to_json(&post->environment);
   cleanup_rows struct db_rows *rows = NULL;
@@ -90,13 +93,15 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
   bool ok = kernels_store(db, post, author, error);
   for (size_t first = 0; ok && first < post->n_rows; first += ROWS_AT_ONCE) {
     size_t left = post->n_rows - first;
-    ok = rows_store(db, post, first, left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE, author, counts, error);
+    ok = rows_store(db, post, first, left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE, author, counts,
+                    error);
   }
   if (!ok || (!counts->added && !counts->changed))
     return ok;
 
-  json_t *detail = json_pack("{s:o, s:s, s:I, s:I}", "environment", environment_to_json(&post->environment), "tag",
-                             post->tag, "added", (json_int_t)counts->added, "changed", (json_int_t)counts->changed);
+  json_t *detail = json_pack("{s:o, s:s, s:I, s:I}", "environment",
+                             environment_to_json(&post->environment), "tag", post->tag, "added",
+                             (json_int_t)counts->added, "changed", (json_int_t)counts->changed);
   return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 
@@ -109,8 +114,8 @@ bool imports_store(struct db *db, const struct import_post *post, const struct a
   return true;
 }
 
-bool imports_list(struct db *db, const struct imports_filter *filter, json_t **ret_items, int64_t *ret_next,
-                  struct error *error) {
+bool imports_list(struct db *db, const struct imports_filter *filter, json_t **ret_items,
+                  int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "kernel", filter->kernel);
@@ -124,8 +129,8 @@ bool imports_list(struct db *db, const struct imports_filter *filter, json_t **r
   return true;
 }
 
-bool image_store(struct db *db, const struct digest *digest, const char *text, const struct author *author,
-                 bool *ret_is_new, struct error *error) {
+bool image_store(struct db *db, const struct digest *digest, const char *text,
+                 const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);

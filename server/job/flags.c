@@ -1,4 +1,5 @@
-/* Flagging winners that turned out slower than the default. Memory and threads: as the header says. */
+/* Flagging winners that turned out slower than the default. Memory and threads: as the header
+ * says. */
 #include "server/job/flags.h"
 
 #include "common/base/log.h"
@@ -9,16 +10,19 @@
 #include "server/job/job_store.h"
 #include "server/measurement/measurements.h"
 
-static bool default_failed(const struct final_measurement *measurements, size_t n, uint64_t default_config) {
+static bool default_failed(const struct final_measurement *measurements, size_t n,
+                           uint64_t default_config) {
   for (size_t i = 0; i < n; i++)
-    if (measurements[i].sample.config == default_config && measurements[i].outcome != OUTCOME_CORRECT)
+    if (measurements[i].sample.config == default_config &&
+        measurements[i].outcome != OUTCOME_CORRECT)
       return true;
   return false;
 }
 
 /* How the default compares with all others. False: nothing can be said of it. */
-static bool default_compare(const struct final_measurement *measurements, size_t n, uint64_t baseline,
-                            uint64_t default_config, uint64_t seed, struct verdict *ret_verdict) {
+static bool default_compare(const struct final_measurement *measurements, size_t n,
+                            uint64_t baseline, uint64_t default_config, uint64_t seed,
+                            struct verdict *ret_verdict) {
   cleanup_free struct verdict_sample *samples = xcalloc(n + 1, sizeof *samples);
   size_t n_samples = 0;
   for (size_t i = 0; i < n; i++)
@@ -26,11 +30,13 @@ static bool default_compare(const struct final_measurement *measurements, size_t
       samples[n_samples++] = measurements[i].sample;
   struct error error;
   return !default_failed(measurements, n, default_config) &&
-         verdict_decide_for(samples, n_samples, baseline, default_config, seed, ret_verdict, &error);
+         verdict_decide_for(samples, n_samples, baseline, default_config, seed, ret_verdict,
+                            &error);
 }
 
 /* `ratio` and its interval: the default's time over the config's. */
-static size_t flag_add(struct flag *flags, size_t n, uint64_t config, double ratio, double lower, double upper) {
+static size_t flag_add(struct flag *flags, size_t n, uint64_t config, double ratio, double lower,
+                       double upper) {
   if (upper < 1)
     flags[n++] = (struct flag){config, 1 / ratio, 1 / upper, 1 / lower};
   return n;
@@ -41,19 +47,19 @@ static int by_config(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline, uint64_t default_config,
-                   uint64_t seed, struct flag ret_flags[FLAGS_MAX]) {
+size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline,
+                   uint64_t default_config, uint64_t seed, struct flag ret_flags[FLAGS_MAX]) {
   cleanup_verdict struct verdict verdict = {0};
   if (!default_compare(measurements, n, baseline, default_config, seed, &verdict))
     return 0;
-  size_t n_flags =
-      flag_add(ret_flags, 0, baseline, verdict.baseline_ratio, verdict.baseline_lower, verdict.baseline_upper);
+  size_t n_flags = flag_add(ret_flags, 0, baseline, verdict.baseline_ratio, verdict.baseline_lower,
+                            verdict.baseline_upper);
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, by_config);
   for (size_t i = 0; i < verdict.n_finalists && n_flags < FLAGS_MAX; i++) {
     const struct verdict_finalist *finalist = &verdict.finalists[i];
     if (finalist->config != baseline && finalist->config != default_config)
-      n_flags = flag_add(ret_flags, n_flags, finalist->config, finalist->winner_ratio, finalist->winner_lower,
-                         finalist->winner_upper);
+      n_flags = flag_add(ret_flags, n_flags, finalist->config, finalist->winner_ratio,
+                         finalist->winner_lower, finalist->winner_upper);
   }
   return n_flags;
 }
@@ -61,7 +67,8 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
 struct flag_facts {
   int64_t baseline, seed;
   int64_t default_config; /* FIELD_NONE: the space has none */
-  bool has_earlier;       /* some job that was done when it was submitted has a winner that can be flagged */
+  bool has_earlier;       /* some job that was done when it was submitted has a winner that can be
+                             flagged */
   int64_t n_lacking;      /* samples of the final that were quarantined and not measured again */
 };
 static const struct field facts_fields[] = {
@@ -73,7 +80,8 @@ static const struct field facts_fields[] = {
 };
 static const struct record facts_record = RECORD(NULL, struct flag_facts, facts_fields);
 
-static bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret, struct error *error) {
+static bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret,
+                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -84,7 +92,8 @@ static bool flag_facts_load(struct db *db, int64_t job, struct flag_facts *ret, 
   return true;
 }
 
-/* A flag with its config's values as canonical JSON, by which the same config is found in another space. */
+/* A flag with its config's values as canonical JSON, by which the same config is found in another
+ * space. */
 struct flag_row {
   char *config_values;
   struct flag flag;
@@ -97,9 +106,10 @@ static const struct field flag_fields[] = {
 };
 static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
 
-/* Flags the winners with these configs, with the event. Those that are flagged already stay as they are. */
-static bool flags_store(struct db *db, int64_t job, const struct flag *flags, size_t n, size_t *ret_flagged,
-                        struct error *error) {
+/* Flags the winners with these configs, with the event. Those that are flagged already stay as they
+ * are. */
+static bool flags_store(struct db *db, int64_t job, const struct flag *flags, size_t n,
+                        size_t *ret_flagged, struct error *error) {
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
   cleanup_space struct space *space = NULL;
@@ -131,19 +141,21 @@ bool flags_after_job(struct worker *worker, int64_t job, struct error *error) {
   if (!flag_facts_load(worker->db, job, &facts, error))
     return false;
   if (facts.n_lacking)
-    return error_set(error, "%lld of its samples were quarantined while it was decided", (long long)facts.n_lacking);
+    return error_set(error, "%lld of its samples were quarantined while it was decided",
+                     (long long)facts.n_lacking);
   if (facts.default_config == FIELD_NONE || !facts.has_earlier)
     return true;
   if (!measurements_final(worker->db, job, &summary, error))
     return false;
-  size_t n = flags_judge(summary.measurements, summary.n, (uint64_t)facts.baseline, (uint64_t)facts.default_config,
-                         (uint64_t)facts.seed, flags);
+  size_t n = flags_judge(summary.measurements, summary.n, (uint64_t)facts.baseline,
+                         (uint64_t)facts.default_config, (uint64_t)facts.seed, flags);
   final_summary_release(&summary);
   if (n > 0 && !flags_store(worker->db, job, flags, n, &n_flagged, error))
     return false;
   counter_add(COUNTER_winners_flagged, n_flagged);
   if (n_flagged)
-    log_warning("job: flagged by job=%lld: the winners of %zu earlier ones are slower than the default", (long long)job,
-                n_flagged);
+    log_warning(
+        "job: flagged by job=%lld: the winners of %zu earlier ones are slower than the default",
+        (long long)job, n_flagged);
   return true;
 }

@@ -56,8 +56,8 @@ static bool post_parse(const json_t *json, struct job_post *post, struct error *
 }
 
 /* Against what is registered and which environments there are. */
-static bool post_check(struct worker *worker, struct catalog *catalog, struct job_post *post, json_t **ret_extra,
-                       struct error *error) {
+static bool post_check(struct worker *worker, struct catalog *catalog, struct job_post *post,
+                       json_t **ret_extra, struct error *error) {
   cleanup_free struct digest *kernels = xcalloc(post->n, sizeof *kernels);
   for (size_t i = 0; i < post->n; i++)
     kernels[i] = post->submissions[i].request.kernel;
@@ -112,7 +112,8 @@ static bool post_plan(struct job_post *post, struct error *error) {
 }
 
 /* Stores what is new or has a higher priority now. */
-static bool post_store(struct worker *worker, struct job_post *post, const struct author *author, struct error *error) {
+static bool post_store(struct worker *worker, struct job_post *post, const struct author *author,
+                       struct error *error) {
   cleanup_free struct job_row **changed = xcalloc(post->n_rows, sizeof *changed);
   cleanup_free int64_t *raised = xcalloc(post->n_rows, sizeof *raised);
   size_t n_changed = 0, n_raised = 0;
@@ -141,13 +142,14 @@ struct job_answer {
 static const struct field answer_fields[] = {
     {"job", FIELD_ID, offsetof(struct job_answer, job), FIELD_ANSWER | FIELD_NOT_NULL},
     {"created", FIELD_BOOL, offsetof(struct job_answer, created), FIELD_ANSWER},
-    {"state", FIELD_ENUM, offsetof(struct job_answer, state), FIELD_ANSWER | FIELD_NOT_NULL, .names = job_state_names,
-     .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"},
+    {"state", FIELD_ENUM, offsetof(struct job_answer, state), FIELD_ANSWER | FIELD_NOT_NULL,
+     .names = job_state_names, .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"},
     {"configs", FIELD_INTEGER, offsetof(struct job_answer, configs), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_answer, baseline_from), FIELD_ANSWER | FIELD_NOT_NULL,
-     .names = baseline_from_names, .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"},
-    {"environment", FIELD_JSON, offsetof(struct job_answer, environment), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_answer, baseline_from),
+     FIELD_ANSWER | FIELD_NOT_NULL, .names = baseline_from_names,
+     .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"},
+    {"environment", FIELD_JSON, offsetof(struct job_answer, environment),
+     FIELD_ANSWER | FIELD_NOT_NULL, .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
     {"agents", FIELD_JSON, offsetof(struct job_answer, agents), FIELD_ANSWER | FIELD_NOT_NULL,
      .schema = "{\"$ref\": \"#/components/schemas/MatchingAgents\"}"},
 };
@@ -178,7 +180,8 @@ static void post_answer(struct request *request, struct job_post *post) {
     ALWAYS(json_array_append_new(answers, submission_answer(submission, created)) == 0);
   }
 
-  json_t *answer = post->is_array ? json_pack("{s:O}", "jobs", answers) : json_incref(json_array_get(answers, 0));
+  json_t *answer = post->is_array ? json_pack("{s:O}", "jobs", answers)
+                                  : json_incref(json_array_get(answers, 0));
   request_answer_json(request, any_created ? 201 : 200, answer);
   json_decref(answers);
 }
@@ -188,7 +191,8 @@ void route_job_post(struct worker *worker, struct request *request) {
   cleanup_catalog struct catalog catalog = {0};
   json_t *extra = NULL;
   struct error error;
-  bool ok = post_parse(request->json, &post, &error) && post_check(worker, &catalog, &post, &extra, &error);
+  bool ok = post_parse(request->json, &post, &error) &&
+            post_check(worker, &catalog, &post, &extra, &error);
 
   if (ok) {
     post_join(&post);

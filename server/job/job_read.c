@@ -10,18 +10,20 @@ struct job_winner {
 };
 static const struct field winner_item_fields[] = {
     {"config", FIELD_INTEGER, offsetof(struct job_winner, config), FIELD_ANSWER, "winner_config"},
-    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER, "winner_values",
-     .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
+    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER,
+     "winner_values", .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
 };
-const struct record job_winner_item_record = RECORD("JobWinnerValues", struct job_winner, winner_item_fields);
+const struct record job_winner_item_record =
+    RECORD("JobWinnerValues", struct job_winner, winner_item_fields);
 
 static const struct field winner_fields[] = {
     {"config", FIELD_INTEGER, offsetof(struct job_winner, config), FIELD_ANSWER, "winner_config"},
-    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER, "winner_values",
-     .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
+    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER,
+     "winner_values", .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
     {"verdict", FIELD_JSON, offsetof(struct job_winner, verdict), FIELD_ANSWER, "winner_verdict",
      .schema = "{\"type\": \"object\"}"},
-    {"resources", FIELD_JSON, offsetof(struct job_winner, resources), FIELD_ANSWER, "winner_resources",
+    {"resources", FIELD_JSON, offsetof(struct job_winner, resources), FIELD_ANSWER,
+     "winner_resources",
      .schema = "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Resources\"}}"},
 };
 const struct record job_winner_record = RECORD("JobWinner", struct job_winner, winner_fields);
@@ -106,15 +108,18 @@ const struct record job_item_record = RECORD("JobItem", struct job_summary, item
 static const struct field job_fields[] = {
     SUMMARY_FIELDS,
     {"winner", FIELD_RECORD, AT(winner), FIELD_ANSWER, .of = &job_winner_record},
-    {"waiting", FIELD_TEXT, AT(waiting), FIELD_ANSWER, .about = "why nothing of it is measured that could be"},
-    {"space", FIELD_JSON, AT(space), ALWAYS_THERE, .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
-    {"flagged", FIELD_JSON, AT(flagged), FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"},
+    {"waiting", FIELD_TEXT, AT(waiting), FIELD_ANSWER,
+     .about = "why nothing of it is measured that could be"},
+    {"space", FIELD_JSON, AT(space), ALWAYS_THERE,
+     .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
+    {"flagged", FIELD_JSON, AT(flagged), FIELD_ANSWER,
+     .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"},
     {"quarantined", FIELD_TEXT, AT(quarantined), FIELD_ANSWER},
 };
 const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 
-bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_items, int64_t *ret_next,
-               struct error *error) {
+bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_items,
+               int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "before", filter->before);
@@ -130,7 +135,8 @@ bool jobs_list(struct db *db, const struct job_filter *filter, json_t **ret_item
   return true;
 }
 
-bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **ret_summary, struct error *error) {
+bool job_get(struct db *db, int64_t job, int64_t live_ms, json_t **ret_summary,
+             struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -157,12 +163,13 @@ static const struct field event_fields[] = {
     {"event", FIELD_INTEGER, offsetof(struct job_event, event), ALWAYS_THERE},
     {"kind", FIELD_TEXT, offsetof(struct job_event, kind), ALWAYS_THERE},
     {"at", FIELD_TIME, offsetof(struct job_event, at), ALWAYS_THERE},
-    {"detail", FIELD_JSON, offsetof(struct job_event, detail), ALWAYS_THERE, .schema = "{\"type\": \"object\"}"},
+    {"detail", FIELD_JSON, offsetof(struct job_event, detail), ALWAYS_THERE,
+     .schema = "{\"type\": \"object\"}"},
 };
 const struct record job_event_record = RECORD("JobEvent", struct job_event, event_fields);
 
-bool job_events_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items, int64_t *ret_last,
-                     struct error *error) {
+bool job_events_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
+                     int64_t *ret_last, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);

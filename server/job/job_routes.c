@@ -14,15 +14,18 @@
 /* False, and answered: an argument is wrong. `kernel` holds what the filter points to. */
 static bool filter_read(struct request *request, struct job_filter *filter, struct digest *kernel) {
   static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
-  *filter = (struct job_filter){.state = request_query(request, "state"), .tag = request_query(request, "tag")};
-  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &filter->limit, &filter->before))
+  *filter = (struct job_filter){.state = request_query(request, "state"),
+                                .tag = request_query(request, "tag")};
+  if (!request_query_only(request, names) ||
+      !page_by_id(request, INT64_MAX, &filter->limit, &filter->before))
     return false;
 
   const char *hash = request_query(request, "kernel");
   enum job_state state;
   struct error error;
   if (filter->state && !job_state_parse(filter->state, &state)) {
-    error_set(&error, "state=\"%.40s\" is none of queued, running, done, failed and cancelled", filter->state);
+    error_set(&error, "state=\"%.40s\" is none of queued, running, done, failed and cancelled",
+              filter->state);
     answer_failure(request, &error);
     return false;
   }
@@ -96,7 +99,8 @@ void route_job_measurements(struct worker *worker, struct request *request) {
 
 /* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits
  * for an event. */
-static bool events_read(struct request *request, int64_t *ret_limit, int64_t *ret_after, int64_t *ret_deadline_ms) {
+static bool events_read(struct request *request, int64_t *ret_limit, int64_t *ret_after,
+                        int64_t *ret_deadline_ms) {
   static const char *const names[] = {"limit", "after", "wait", NULL};
   if (!request_query_only(request, names) || !page_by_id(request, 0, ret_limit, ret_after))
     return false;
@@ -158,7 +162,8 @@ void route_job_delete(struct worker *worker, struct request *request) {
 
   const char *state = json_string_value(json_object_get(summary, "state"));
   if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0) {
-    error_of(&error, ERROR_CONFLICT, "job %lld is %s already; nothing is left to cancel", (long long)job, state);
+    error_of(&error, ERROR_CONFLICT, "job %lld is %s already; nothing is left to cancel",
+             (long long)job, state);
     answer_failure(request, &error);
     return;
   }

@@ -8,8 +8,9 @@
 
 #include "common/verdict/outcome.h"
 
-#define JOB_STATES(X)                                                                                                  \
-  X(QUEUED, "queued") X(RUNNING, "running") X(DONE, "done") X(FAILED, "failed") X(CANCELLED, "cancelled")
+#define JOB_STATES(X)                                                                              \
+  X(QUEUED, "queued")                                                                              \
+  X(RUNNING, "running") X(DONE, "done") X(FAILED, "failed") X(CANCELLED, "cancelled")
 
 #define X(id, name) JOB_##id,
 enum job_state { JOB_STATES(X) JOB_STATE_COUNT };

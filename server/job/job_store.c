@@ -12,7 +12,8 @@
 
 #define JOB_ID_SIZE 24
 
-bool job_kernels_load(struct db *db, const struct digest *hashes, size_t n, char **ret_manifests, struct error *error) {
+bool job_kernels_load(struct db *db, const struct digest *hashes, size_t n, char **ret_manifests,
+                      struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "kernel", hashes, n);
@@ -43,7 +44,8 @@ static const struct field row_fields[] = {
     {"device_class", FIELD_DIGEST, offsetof(struct job_row, device_class)},
     {"seed", FIELD_INTEGER, offsetof(struct job_row, seed)},
     {"baseline", FIELD_INTEGER, offsetof(struct job_row, plan.baseline)},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_row, known.baseline_from), .names = baseline_from_names},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_row, known.baseline_from),
+     .names = baseline_from_names},
     {"default_config", FIELD_INTEGER, offsetof(struct job_row, default_config)},
     {"configs", FIELD_INTEGER, offsetof(struct job_row, known.configs)},
     {"config_us", FIELD_INTEGER, offsetof(struct job_row, sizing.config_us)},
@@ -57,7 +59,8 @@ static const struct field known_fields[] = {
     {"priority", FIELD_INTEGER, offsetof(struct job_known, priority)},
     {"configs", FIELD_INTEGER, offsetof(struct job_known, configs)},
     {"state", FIELD_ENUM, offsetof(struct job_known, state), .names = job_state_names},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_known, baseline_from), .names = baseline_from_names},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_known, baseline_from),
+     .names = baseline_from_names},
     {"created", FIELD_BOOL, offsetof(struct job_known, created)},
 };
 static const struct record known_record = RECORD(NULL, struct job_known, known_fields);
@@ -96,7 +99,8 @@ static const struct field space_fields[] = {
 static const struct record space_record = RECORD(NULL, struct space_row, space_fields);
 
 /* A campaign's jobs share one, mostly their neighbour's. */
-static bool spaces_store(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
+static bool spaces_store(struct db *db, struct job_row *const *jobs, size_t n,
+                         struct error *error) {
   cleanup_free struct space_row *spaces = xcalloc(n + 1, sizeof *spaces);
   size_t n_spaces = 0;
   for (size_t i = 0; i < n; i++) {
@@ -122,8 +126,8 @@ static char *ordinals_format(const uint64_t *ordinals, size_t n) {
   return array.text;
 }
 
-static bool rows_insert(struct db *db, struct job_row *const *jobs, size_t n, const struct author *author,
-                        struct error *error) {
+static bool rows_insert(struct db *db, struct job_row *const *jobs, size_t n,
+                        const struct author *author, struct error *error) {
   struct db_array likely;
   db_array_init(&likely);
   for (size_t i = 0; i < n; i++) {
@@ -144,7 +148,8 @@ static bool rows_insert(struct db *db, struct job_row *const *jobs, size_t n, co
   return true;
 }
 
-static bool first_leases_insert(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
+static bool first_leases_insert(struct db *db, struct job_row *const *jobs, size_t n,
+                                struct error *error) {
   size_t n_leases = 0, used = 0;
   for (size_t i = 0; i < n; i++)
     n_leases += jobs[i]->known.created ? jobs[i]->plan.n : 0;
@@ -159,8 +164,8 @@ static bool first_leases_insert(struct db *db, struct job_row *const *jobs, size
 }
 
 /* A job that another transaction stored meanwhile was asked for, and nothing was written. */
-static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n, const struct author *author,
-                      struct error *error) {
+static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n,
+                      const struct author *author, struct error *error) {
   cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
   cleanup_json json_t *kept = json_array();
   cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
@@ -187,7 +192,8 @@ static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n, cons
 
 bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, const struct author *author,
                  struct error *error) {
-  cleanup_free const struct environment **environments = xcalloc(n + 1, sizeof(struct environment *));
+  cleanup_free const struct environment **environments =
+      xcalloc(n + 1, sizeof(struct environment *));
   for (size_t i = 0; i < n; i++)
     environments[i] = jobs[i]->environment;
   return spaces_store(db, jobs, n, error) && environments_store(db, environments, n, error) &&
@@ -195,7 +201,8 @@ bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n, const str
          jobs_note(db, jobs, n, author, error);
 }
 
-bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed, struct error *error) {
+bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
+                      struct error *error) {
   ALWAYS(job_state_may_change(change->from, change->to));
   ALWAYS(change->to_stage == (change->from == change->to));
   static const struct author nobody;
@@ -269,13 +276,14 @@ bool jobs_ready(struct db *db, const int64_t *jobs, size_t n, int64_t live_ms, i
     brief->search.wanted = brief->search.trials != FIELD_NONE;
     brief->budget = db_get_budget(rows, (int)i);
     brief->is_spent =
-        brief->is_cut || budget_screen_left_us(&brief->budget, final_processes(brief->final_devices)) == 0;
+        brief->is_cut ||
+        budget_screen_left_us(&brief->budget, final_processes(brief->final_devices)) == 0;
   }
   return true;
 }
 
-bool job_store_winner(struct db *db, int64_t job, uint64_t config, const json_t *config_values, const json_t *verdict,
-                      struct error *error) {
+bool job_store_winner(struct db *db, int64_t job, uint64_t config, const json_t *config_values,
+                      const json_t *verdict, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
   bind_integer(&parameters, "config", (int64_t)config);
@@ -284,7 +292,8 @@ bool job_store_winner(struct db *db, int64_t job, uint64_t config, const json_t 
   return db_run(db, &sql_job_store_winner, &parameters, NULL, error);
 }
 
-bool job_set_likely(struct db *db, int64_t job, const uint64_t *likely, size_t n, struct error *error) {
+bool job_set_likely(struct db *db, int64_t job, const uint64_t *likely, size_t n,
+                    struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
   bind_taken(&parameters, "likely", ordinals_format(likely, n), false);
@@ -309,9 +318,11 @@ static const struct field search_input_fields[] = {
     {"environment", FIELD_JSON, offsetof(struct job_search_input, environment)},
     {"likely", FIELD_TEXT, offsetof(struct job_search_input, likely_text)},
 };
-static const struct record search_input_record = RECORD(NULL, struct job_search_input, search_input_fields);
+static const struct record search_input_record =
+    RECORD(NULL, struct job_search_input, search_input_fields);
 
-bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret, struct error *error) {
+bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret,
+                      struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -324,4 +335,6 @@ bool job_search_input(struct db *db, int64_t job, struct job_search_input *ret, 
   return true;
 }
 
-void job_search_input_release(struct job_search_input *input) { record_release(&search_input_record, input); }
+void job_search_input_release(struct job_search_input *input) {
+  record_release(&search_input_record, input);
+}

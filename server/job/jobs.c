@@ -29,19 +29,23 @@ static json_t *reason_detail(const char *reason) {
   return detail;
 }
 
-/* After the job, not with it: nobody waits for leases while holding a job. The housekeeper repeats it after a crash. */
-static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed, struct error *error) {
+/* After the job, not with it: nobody waits for leases while holding a job. The housekeeper repeats
+ * it after a crash. */
+static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
+                       struct error *error) {
   if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
     return false;
   if (is_changed) {
-    log_info("job: %s job=%lld reason=%s", job_state_name(change->to), (long long)*change->jobs, change->reason);
+    log_info("job: %s job=%lld reason=%s", job_state_name(change->to), (long long)*change->jobs,
+             change->reason);
     job_announce(worker, *change->jobs);
   }
   return true;
 }
 
 /* From queued first: in the meantime it can only become running. */
-static bool state_end(struct db *db, struct job_change *change, size_t *ret_changed, struct error *error) {
+static bool state_end(struct db *db, struct job_change *change, size_t *ret_changed,
+                      struct error *error) {
   change->from = JOB_QUEUED;
   if (!job_change_state(db, change, ret_changed, error))
     return false;
@@ -49,7 +53,8 @@ static bool state_end(struct db *db, struct job_change *change, size_t *ret_chan
   return *ret_changed > 0 || job_change_state(db, change, ret_changed, error);
 }
 
-static bool cancel_noted(struct db *db, struct job_change *change, size_t *ret_changed, struct error *error) {
+static bool cancel_noted(struct db *db, struct job_change *change, size_t *ret_changed,
+                         struct error *error) {
   char job[24];
   snprintf(job, sizeof job, "%lld", (long long)*change->jobs);
   if (!db_begin(db, error))
@@ -59,10 +64,11 @@ static bool cancel_noted(struct db *db, struct job_change *change, size_t *ret_c
   return db_end(db, ok, error);
 }
 
-bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason, const struct author *author,
-             bool *ret_ended, struct error *error) {
+bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason,
+             const struct author *author, bool *ret_ended, struct error *error) {
   cleanup_json json_t *detail = reason_detail(reason);
-  struct job_change change = {.jobs = &job, .n = 1, .to = to, .reason = reason, .detail = detail, .author = author};
+  struct job_change change = {
+      .jobs = &job, .n = 1, .to = to, .reason = reason, .detail = detail, .author = author};
   size_t changed = 0;
   if (!(author ? cancel_noted : state_end)(worker->db, &change, &changed, error))
     return false;
@@ -70,8 +76,10 @@ bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *
   return end_settle(worker, &change, *ret_ended, error);
 }
 
-/* What the job's measurements said holds for this stage and round only: another server may have moved it on. */
-static bool job_fail(struct worker *worker, const struct job_brief *job, const char *reason, struct error *error) {
+/* What the job's measurements said holds for this stage and round only: another server may have
+ * moved it on. */
+static bool job_fail(struct worker *worker, const struct job_brief *job, const char *reason,
+                     struct error *error) {
   cleanup_json json_t *detail = reason_detail(reason);
   struct job_change change = {.jobs = &job->id,
                               .n = 1,
@@ -83,7 +91,8 @@ static bool job_fail(struct worker *worker, const struct job_brief *job, const c
                               .stage = job->stage,
                               .round = job->round};
   size_t changed;
-  return job_change_state(worker->db, &change, &changed, error) && end_settle(worker, &change, changed > 0, error);
+  return job_change_state(worker->db, &change, &changed, error) &&
+         end_settle(worker, &change, changed > 0, error);
 }
 
 static json_t *configs_json(const struct campaign_step *step) {
@@ -94,8 +103,8 @@ static json_t *configs_json(const struct campaign_step *step) {
 }
 
 /* Takes over `detail`, which has stage and round to come. */
-static bool stage_change(struct worker *worker, const struct job_brief *job, enum stage stage, int64_t round,
-                         json_t *detail, bool *ret_moved, struct error *error) {
+static bool stage_change(struct worker *worker, const struct job_brief *job, enum stage stage,
+                         int64_t round, json_t *detail, bool *ret_moved, struct error *error) {
   cleanup_json json_t *owned = detail;
   ALWAYS(json_object_set_new(owned, "stage", json_string(stage_name(stage))) == 0);
   ALWAYS(json_object_set_new(owned, "round", json_integer(round)) == 0);
@@ -118,20 +127,23 @@ static bool stage_change(struct worker *worker, const struct job_brief *job, enu
 }
 
 /* A final that is to be on several devices has its first processes apart. */
-static bool race_begin(struct worker *worker, const struct job_brief *job, const struct campaign_step *step,
-                       bool *ret_moved, struct error *error) {
+static bool race_begin(struct worker *worker, const struct job_brief *job,
+                       const struct campaign_step *step, bool *ret_moved, struct error *error) {
   enum stage stage = step->kind == CAMPAIGN_HALVING ? STAGE_HALVING : STAGE_FINAL;
   int64_t round = job->stage == stage ? job->round + 1 : 0, first = step->first_process;
-  json_t *detail = json_pack("{s:o, s:I}", "configs", configs_json(step), "processes", (json_int_t)step->n_processes);
+  json_t *detail = json_pack("{s:o, s:I}", "configs", configs_json(step), "processes",
+                             (json_int_t)step->n_processes);
   cleanup_config_ranges struct config_ranges configs = {0};
   for (size_t i = 0; i < step->n_configs; i++)
     config_ranges_add(&configs, step->configs[i]);
   cleanup_free struct lease_row *rows = xcalloc((size_t)step->n_processes, sizeof *rows);
   for (int64_t i = 0; i < step->n_processes; i++)
     rows[i] = (struct lease_row){first + i, &configs,
-                                 stage == STAGE_FINAL && job->final_devices > 1 && first + i < job->final_devices};
+                                 stage == STAGE_FINAL && job->final_devices > 1 &&
+                                     first + i < job->final_devices};
   return stage_change(worker, job, stage, round, detail, ret_moved, error) &&
-         (!*ret_moved || leases_insert(worker->db, job->id, stage, round, rows, (size_t)step->n_processes, error));
+         (!*ret_moved ||
+          leases_insert(worker->db, job->id, stage, round, rows, (size_t)step->n_processes, error));
 }
 
 static bool winner_values(struct worker *worker, int64_t job, uint64_t config, json_t **ret_values,
@@ -146,8 +158,8 @@ static bool winner_values(struct worker *worker, int64_t job, uint64_t config, j
   return true;
 }
 
-static bool job_finish(struct worker *worker, const struct job_brief *job, const struct verdict *verdict,
-                       bool *ret_moved, struct error *error) {
+static bool job_finish(struct worker *worker, const struct job_brief *job,
+                       const struct verdict *verdict, bool *ret_moved, struct error *error) {
   cleanup_json json_t *values = NULL;
   if (!winner_values(worker, job->id, verdict->winner, &values, error))
     return false;
@@ -170,13 +182,16 @@ static bool job_finish(struct worker *worker, const struct job_brief *job, const
 }
 
 /* Reads what the stage measured and asks the campaign what follows. */
-static bool step_choose(struct worker *worker, const struct job_brief *job, struct campaign_step *ret_step,
-                        struct error *error) {
-  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->has_default ? job->default_config : job->baseline};
-  __attribute__((cleanup(screen_summary_release))) struct screen_summary screen = {0}, halving = {0};
+static bool step_choose(struct worker *worker, const struct job_brief *job,
+                        struct campaign_step *ret_step, struct error *error) {
+  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->has_default ? job->default_config
+                                                                             : job->baseline};
+  __attribute__((cleanup(screen_summary_release))) struct screen_summary screen = {0},
+                                                                         halving = {0};
   __attribute__((cleanup(final_summary_release))) struct final_summary final = {0};
-  bool ok = job->stage == STAGE_FINAL ? measurements_final(worker->db, job->id, &final, error)
-                                      : measurements_screen(worker->db, job->id, STAGE_SCREEN, always, &screen, error);
+  bool ok = job->stage == STAGE_FINAL
+                ? measurements_final(worker->db, job->id, &final, error)
+                : measurements_screen(worker->db, job->id, STAGE_SCREEN, always, &screen, error);
   if (!ok || (job->stage == STAGE_HALVING &&
               !measurements_screen(worker->db, job->id, STAGE_HALVING, always, &halving, error)))
     return false;
@@ -187,8 +202,8 @@ static bool step_choose(struct worker *worker, const struct job_brief *job, stru
   return true;
 }
 
-static bool step_apply(struct worker *worker, const struct job_brief *job, const struct campaign_step *step,
-                       bool *ret_moved, struct error *error) {
+static bool step_apply(struct worker *worker, const struct job_brief *job,
+                       const struct campaign_step *step, bool *ret_moved, struct error *error) {
   if (!db_begin(worker->db, error))
     return false;
   bool ok = step->kind == CAMPAIGN_DONE ? job_finish(worker, job, &step->verdict, ret_moved, error)
@@ -200,8 +215,9 @@ static bool step_apply(struct worker *worker, const struct job_brief *job, const
 }
 
 /* What the job's search asks for in the round after this one. */
-static bool search_ask_next(struct worker *worker, const struct job_brief *job, uint64_t ret_batch[SEARCH_BATCH_MAX],
-                            size_t *ret_n, struct error *error) {
+static bool search_ask_next(struct worker *worker, const struct job_brief *job,
+                            uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n,
+                            struct error *error) {
   __attribute__((cleanup(job_search_input_release))) struct job_search_input input = {0};
   cleanup_free struct search_told *told = NULL;
   cleanup_space struct space *space = NULL;
@@ -209,30 +225,36 @@ static bool search_ask_next(struct worker *worker, const struct job_brief *job, 
   __attribute__((cleanup(environment_release))) struct environment environment = {0};
   size_t n_told;
   if (!job_search_input(worker->db, job->id, &input, error) ||
-      !measurements_search(worker->db, job->id, &told, &n_told, error) || !space_parse(input.space, &space, error) ||
-      !key_parse(input.key, NULL, 0, &key, error) || !environment_parse(input.environment, &environment, error))
+      !measurements_search(worker->db, job->id, &told, &n_told, error) ||
+      !space_parse(input.space, &space, error) || !key_parse(input.key, NULL, 0, &key, error) ||
+      !environment_parse(input.environment, &environment, error))
     return false;
   struct space_facts facts = {&key, environment.gpu, environment.arch};
-  return job_search_round(job, space, &facts, input.likely, input.n_likely, told, n_told, ret_batch, ret_n, error);
+  return job_search_round(job, space, &facts, input.likely, input.n_likely, told, n_told, ret_batch,
+                          ret_n, error);
 }
 
-static bool round_begin(struct worker *worker, const struct job_brief *job, const struct lease_plan *plan, size_t n,
-                        bool *ret_moved, struct error *error) {
+static bool round_begin(struct worker *worker, const struct job_brief *job,
+                        const struct lease_plan *plan, size_t n, bool *ret_moved,
+                        struct error *error) {
   cleanup_free struct lease_row *rows = xcalloc(plan->n, sizeof *rows);
   for (size_t i = 0; i < plan->n; i++)
     rows[i] = (struct lease_row){.configs = &plan->leases[i]};
   if (!db_begin(worker->db, error))
     return false;
-  if (stage_change(worker, job, STAGE_SCREEN, job->round + 1, json_pack("{s:I}", "trials", (json_int_t)n), ret_moved,
-                   error) &&
-      (!*ret_moved || leases_insert(worker->db, job->id, STAGE_SCREEN, job->round + 1, rows, plan->n, error)))
+  if (stage_change(worker, job, STAGE_SCREEN, job->round + 1,
+                   json_pack("{s:I}", "trials", (json_int_t)n), ret_moved, error) &&
+      (!*ret_moved ||
+       leases_insert(worker->db, job->id, STAGE_SCREEN, job->round + 1, rows, plan->n, error)))
     return db_commit(worker->db, error);
   db_rollback(worker->db);
   return false;
 }
 
-/* The next batch of a search is the next round of its screen. *ret_over: there is none, and the job goes on without. */
-static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over, struct error *error) {
+/* The next batch of a search is the next round of its screen. *ret_over: there is none, and the job
+ * goes on without. */
+static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
+                           struct error *error) {
   uint64_t batch[SEARCH_BATCH_MAX];
   size_t n;
   bool moved = false;
@@ -242,12 +264,14 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   if (*ret_over)
     return true;
   cleanup_lease_plan struct lease_plan plan = {0};
-  struct lease_sizing sizing = {job->config_us, server_options(worker->server)->lease_target_ms * 1000, job->devices};
+  struct lease_sizing sizing = {
+      job->config_us, server_options(worker->server)->lease_target_ms * 1000, job->devices};
   lease_plan_cut(batch, n, (uint64_t)job->search.trials, &sizing, &plan);
   if (!round_begin(worker, job, &plan, n, &moved, error))
     return false;
   if (moved) {
-    log_info("job: round job=%lld round=%lld configs=%zu", (long long)job->id, (long long)job->round + 1, n);
+    log_info("job: round job=%lld round=%lld configs=%zu", (long long)job->id,
+             (long long)job->round + 1, n);
     leases_announce(worker, &job->hardware_digest, plan.n);
     job_announce(worker, job->id);
   }
@@ -273,11 +297,12 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
   if (!moved)
     return true;
   if (step.kind == CAMPAIGN_DONE) {
-    log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id, (unsigned long long)step.verdict.winner,
-             verdict_outcome_name(step.verdict.outcome));
+    log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id,
+             (unsigned long long)step.verdict.winner, verdict_outcome_name(step.verdict.outcome));
   } else {
-    log_info("job: %s job=%lld configs=%zu processes=%lld", step.kind == CAMPAIGN_HALVING ? "halving" : "final",
-             (long long)job->id, step.n_configs, (long long)step.n_processes);
+    log_info("job: %s job=%lld configs=%zu processes=%lld",
+             step.kind == CAMPAIGN_HALVING ? "halving" : "final", (long long)job->id,
+             step.n_configs, (long long)step.n_processes);
     leases_announce(worker, &job->hardware_digest, (size_t)step.n_processes);
   }
   job_announce(worker, job->id);
@@ -288,8 +313,8 @@ void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
   struct error error;
   struct job_brief *ready = NULL;
   size_t n_ready = 0;
-  if (!jobs_ready(worker->db, jobs, n, agent_live_ms(server_options(worker->server)), ADVANCE_MAX, &ready, &n_ready,
-                  &error)) {
+  if (!jobs_ready(worker->db, jobs, n, agent_live_ms(server_options(worker->server)), ADVANCE_MAX,
+                  &ready, &n_ready, &error)) {
     log_warning("jobs: %s", error.message);
     return;
   }

@@ -47,8 +47,8 @@ static struct kernel *kernel_read(const char *manifest) {
   return NULL;
 }
 
-bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n, struct catalog *ret,
-                  struct error *error) {
+bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
+                  struct catalog *ret, struct error *error) {
   cleanup_catalog struct catalog catalog = {0};
   for (size_t i = 0; i < n; i++) {
     if (catalog_find(&catalog, &kernels[i]))
@@ -71,7 +71,8 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
     catalog.kernels[i].config_us = paces[i] > 0 ? paces[i] : CONFIG_US_DEFAULT;
     free(manifests[i]);
   }
-  if (!environments_known(worker->db, agent_live_ms(server_options(worker->server)), &catalog.environments, error))
+  if (!environments_known(worker->db, agent_live_ms(server_options(worker->server)),
+                          &catalog.environments, error))
     return false;
 
   *ret = catalog;
@@ -80,7 +81,8 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
 }
 
 /* Only when a job runs compiled code. */
-static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry, struct error *error) {
+static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *entry,
+                                struct error *error) {
   if (entry->has_builds)
     return true;
   cleanup_rows struct db_rows *rows = NULL;
@@ -90,13 +92,14 @@ static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *en
     return false;
 
   entry->has_builds = true;
-  entry->builds =
-      (struct match_builds){.builds = xcalloc((size_t)db_count(rows) + 1, sizeof(struct build *)), .required = true};
+  entry->builds = (struct match_builds){
+      .builds = xcalloc((size_t)db_count(rows) + 1, sizeof(struct build *)), .required = true};
   for (int row = 0; row < db_count(rows); row++) {
     cleanup_json json_t *head = db_get_json(rows, row, "head");
     struct digest digest = db_get_digest(rows, row, "digest");
     struct error bad;
-    if (build_parse_head(head, &digest, entry->kernel, &entry->builds.builds[entry->builds.n], &bad))
+    if (build_parse_head(head, &digest, entry->kernel, &entry->builds.builds[entry->builds.n],
+                         &bad))
       entry->builds.n++;
     else
       log_error("kernel: a stored build is not valid any more: %s", bad.message);
@@ -126,12 +129,14 @@ static struct digest identity_digest(const struct job_row *row) {
   digest_stream_add(stream, &row->environment_digest, sizeof row->environment_digest);
   digest_stream_add(stream, row->tag, strlen(row->tag) + 1);
   digest_stream_add(stream, row->run, strlen(row->run) + 1);
-  if (row->regime != REGIME_COLD) /* it seeds the search: cold jobs keep the seeds that they always had */
+  if (row->regime !=
+      REGIME_COLD) /* it seeds the search: cold jobs keep the seeds that they always had */
     digest_stream_add(stream, regime_name(row->regime), strlen(regime_name(row->regime)) + 1);
   return digest_stream_finish(stream);
 }
 
-static void row_fill(struct submission *submission, const struct kernel *kernel, const struct build *build) {
+static void row_fill(struct submission *submission, const struct kernel *kernel,
+                     const struct build *build) {
   const struct job_request *request = &submission->request;
   submission->key_text = key_to_text(&submission->key);
   submission->space_text = json_dumps(submission->space->json, JSON_COMPACT);
@@ -153,8 +158,9 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
                           .search = request->search,
                           .final_devices = request->finals.devices,
                           .has_default = submission->space->has_default,
-                          .default_config = submission->space->has_default ? submission->space->default_ordinal
-                                                                           : (uint64_t)FIELD_NONE,
+                          .default_config = submission->space->has_default
+                                                ? submission->space->default_ordinal
+                                                : (uint64_t)FIELD_NONE,
                           .device_class = environment_hardware_digest(&submission->environment)};
   if (build)
     row->build = build->digest;
@@ -164,20 +170,21 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
 }
 
 /* A search depends on what it is told first, so that stays what it is when the job is submitted. */
-static bool likely_read(struct worker *worker, struct catalog_kernel *entry, struct submission *submission,
-                        struct error *error) {
+static bool likely_read(struct worker *worker, struct catalog_kernel *entry,
+                        struct submission *submission, struct error *error) {
   struct job_row *row = &submission->row;
   if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
     return false;
   entry->has_winners = true;
-  row->n_likely =
-      job_warm_starts(submission->space, &submission->key, &row->environment_digest, &entry->winners, row->likely);
+  row->n_likely = job_warm_starts(submission->space, &submission->key, &row->environment_digest,
+                                  &entry->winners, row->likely);
   return true;
 }
 
 /* Who can run the job, as its answer says. */
-static bool agents_find(struct worker *worker, const struct catalog *catalog, const struct kernel *kernel,
-                        const struct build *build, struct submission *submission, struct error *error) {
+static bool agents_find(struct worker *worker, const struct catalog *catalog,
+                        const struct kernel *kernel, const struct build *build,
+                        struct submission *submission, struct error *error) {
   const struct environment *environment = &submission->environment;
   struct digest hardware = environment_hardware_digest(environment);
   struct error reason;
@@ -187,15 +194,16 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog, co
     error_set(&reason, "no key that they trust signed %s; sign it with `wavetune kernel sign`",
               build ? "the kernel or the build that it runs" : "the kernel");
   if (match_wants_signatures(environment, &catalog->environments) &&
-      !agents_refusing(worker->db, &hardware, &kernel->hash, build ? &build->digest : NULL, submission->row.is_plain,
-                       agent_live_ms(server_options(worker->server)), &refusing, error))
+      !agents_refusing(worker->db, &hardware, &kernel->hash, build ? &build->digest : NULL,
+                       submission->row.is_plain, agent_live_ms(server_options(worker->server)),
+                       &refusing, error))
     return false;
   submission->agents = match_agents(environment, &catalog->environments, refusing, reason.message);
   return true;
 }
 
-bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission, json_t **ret_extra,
-                      struct error *error) {
+bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
+                      json_t **ret_extra, struct error *error) {
   static const struct match_builds no_builds;
   const struct job_request *request = &submission->request;
   struct catalog_kernel *entry = catalog_find(catalog, &request->kernel);
@@ -213,7 +221,8 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     return false;
 
   const struct match_builds *builds = runs_builds ? &entry->builds : &no_builds;
-  if (!key_parse(request->key, (const char *const *)kernel->key_names, kernel->n_key_names, &submission->key, error))
+  if (!key_parse(request->key, (const char *const *)kernel->key_names, kernel->n_key_names,
+                 &submission->key, error))
     return error_pointer_prefix(error, "/key");
   if (!space_parse(request->space, &submission->space, error))
     return error_pointer_prefix(error, "/space");
@@ -221,8 +230,8 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
       !match_has_build(&submission->key, builds, error))
     return false;
 
-  if (!match_environment(&request->environment, &catalog->environments, builds, &submission->environment, &fitting,
-                         error)) {
+  if (!match_environment(&request->environment, &catalog->environments, builds,
+                         &submission->environment, &fitting, error)) {
     *ret_extra = json_pack("{s:o}", "environments", fitting);
     return error_pointer_prefix(error, "/environment");
   }
@@ -230,16 +239,17 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     return false;
 
   row_fill(submission, kernel, build);
-  submission->row.sizing =
-      (struct lease_sizing){entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
-                            match_devices(&submission->environment, &catalog->environments)};
+  submission->row.sizing = (struct lease_sizing){
+      entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
+      match_devices(&submission->environment, &catalog->environments)};
   return (!request->search.wanted || likely_read(worker, entry, submission, error)) &&
          agents_find(worker, catalog, kernel, build, submission, error);
 }
 
 /* Whether the config is a point of the space that holds. */
-static bool incumbent_fits(const struct space *space, const struct space_facts *facts, const json_t *config,
-                           bool *ret_fits, uint64_t *ret_ordinal, struct error *error) {
+static bool incumbent_fits(const struct space *space, const struct space_facts *facts,
+                           const json_t *config, bool *ret_fits, uint64_t *ret_ordinal,
+                           struct error *error) {
   struct error no_point;
   *ret_fits = false;
   if (!space_config_from_json(space, config, ret_ordinal, &no_point))
@@ -248,12 +258,13 @@ static bool incumbent_fits(const struct space *space, const struct space_facts *
 }
 
 /* The newest incumbent that fits is the baseline. */
-static bool incumbent_apply(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
-                            struct error *error) {
+static bool incumbent_apply(const struct submission *submission, const struct space_facts *facts,
+                            struct job_row *row, struct error *error) {
   bool fits = false;
   for (size_t i = 0; i < row->n_incumbents && !fits; i++) {
     uint64_t ordinal;
-    if (!incumbent_fits(submission->space, facts, row->incumbents[i].config, &fits, &ordinal, error))
+    if (!incumbent_fits(submission->space, facts, row->incumbents[i].config, &fits, &ordinal,
+                        error))
       return false;
     if (fits) {
       row->plan.baseline = ordinal;
@@ -264,16 +275,17 @@ static bool incumbent_apply(const struct submission *submission, const struct sp
 }
 
 /* The baseline, and the first batch of a search. */
-static bool search_plan(const struct submission *submission, const struct space_facts *facts, struct job_row *row,
-                        struct error *error) {
+static bool search_plan(const struct submission *submission, const struct space_facts *facts,
+                        struct job_row *row, struct error *error) {
   uint64_t first[SEARCH_FIRST_MAX], batch[SEARCH_BATCH_MAX];
   size_t n;
   if (!lease_plan_baseline(submission->space, facts, &row->plan, error) ||
       !incumbent_apply(submission, facts, row, error))
     return false;
-  size_t n_first =
-      search_first(row->plan.baseline, row->has_default, row->default_config, row->likely, row->n_likely, first);
-  struct search_options options = {row->search.strategy, row->seed, (uint64_t)row->search.trials, n_first, first};
+  size_t n_first = search_first(row->plan.baseline, row->has_default, row->default_config,
+                                row->likely, row->n_likely, first);
+  struct search_options options = {row->search.strategy, row->seed, (uint64_t)row->search.trials,
+                                   n_first, first};
   if (!search_round(submission->space, facts, &options, NULL, 0, 0, batch, &n, error))
     return false;
   row->plan.configs = options.trials;
@@ -288,19 +300,22 @@ bool submission_pays(const struct submission *submission, struct error *error) {
   if (row->budget_ms == 0 || row->budget_ms >= least_ms)
     return true;
   return error_at(error, "/budget/device_seconds",
-                  "\"device_seconds\" is %g, and no final of this job can keep to it: its quickest config took %g when "
-                  "it was measured before, and a final measures %d configs in %lld processes; state at least %g",
-                  (double)row->budget_ms * 1e-3, (double)row->quickest_us * 1e-6, BUDGET_FINALISTS_MIN,
-                  (long long)processes, (double)least_ms * 1e-3);
+                  "\"device_seconds\" is %g, and no final of this job can keep to it: its quickest "
+                  "config took %g when "
+                  "it was measured before, and a final measures %d configs in %lld processes; "
+                  "state at least %g",
+                  (double)row->budget_ms * 1e-3, (double)row->quickest_us * 1e-6,
+                  BUDGET_FINALISTS_MIN, (long long)processes, (double)least_ms * 1e-3);
 }
 
 bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
   struct job_row *row = submission->stored;
-  struct space_facts facts = {&submission->key, submission->environment.gpu, submission->environment.arch};
-  bool ok = row->search.wanted
-                ? search_plan(submission, &facts, row, error)
-                : lease_plan_make(submission->space, &facts, points_max, &row->sizing, &row->plan, error) &&
-                      incumbent_apply(submission, &facts, row, error);
+  struct space_facts facts = {&submission->key, submission->environment.gpu,
+                              submission->environment.arch};
+  bool ok = row->search.wanted ? search_plan(submission, &facts, row, error)
+                               : lease_plan_make(submission->space, &facts, points_max,
+                                                 &row->sizing, &row->plan, error) &&
+                                     incumbent_apply(submission, &facts, row, error);
   if (ok) {
     row->known.configs = (int64_t)row->plan.configs;
     row->known.baseline_from = row->plan.baseline_from;
@@ -310,15 +325,17 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
   return error_pointer_prefix(error, "/space");
 }
 
-static bool rows_store(struct worker *worker, struct job_row *const *rows, size_t n, const struct author *author,
-                       struct error *error) {
-  return db_begin(worker->db, error) && db_end(worker->db, jobs_insert(worker->db, rows, n, author, error), error);
+static bool rows_store(struct worker *worker, struct job_row *const *rows, size_t n,
+                       const struct author *author, struct error *error) {
+  return db_begin(worker->db, error) &&
+         db_end(worker->db, jobs_insert(worker->db, rows, n, author, error), error);
 }
 
-bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n, const struct author *author,
-                       struct error *error) {
+bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
+                       const struct author *author, struct error *error) {
   bool ok = n == 0 || rows_store(worker, rows, n, author, error);
-  for (int attempt = 1; !ok && error->kind == ERROR_CONTENTION && attempt < STORE_ATTEMPTS; attempt++)
+  for (int attempt = 1; !ok && error->kind == ERROR_CONTENTION && attempt < STORE_ATTEMPTS;
+       attempt++)
     ok = rows_store(worker, rows, n, author, error);
   if (!ok)
     return false;
@@ -333,8 +350,8 @@ bool submissions_store(struct worker *worker, struct job_row *const *rows, size_
     }
     struct digest hardware = environment_hardware_digest(row->environment);
     leases_announce(worker, &hardware, row->plan.n);
-    log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)row->known.id, (long long)row->known.configs,
-             row->plan.n);
+    log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)row->known.id,
+             (long long)row->known.configs, row->plan.n);
   }
   return jobs_raise_leases(worker->db, raised, n_raised, error);
 }

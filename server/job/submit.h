@@ -27,8 +27,8 @@ struct catalog {
   struct catalog_kernel *kernels;
   struct known_environments environments;
 };
-must_check bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n, struct catalog *ret,
-                             struct error *error);
+must_check bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
+                             struct catalog *ret, struct error *error);
 void catalog_release(struct catalog *catalog);
 /* The entry of one of the kernels that it was loaded for; NULL: it was not. */
 struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash);
@@ -50,8 +50,9 @@ void submission_release(struct submission *submission);
 /* Checks a parsed request against kernel, builds and environments. ERROR_INVALID: the request is
  * wrong, with a pointer relative to the job and perhaps *ret_extra (else NULL; the caller's) for
  * the problem. Other kinds: the database. */
-must_check bool submission_check(struct worker *worker, struct catalog *catalog, struct submission *submission,
-                                 json_t **ret_extra, struct error *error);
+must_check bool submission_check(struct worker *worker, struct catalog *catalog,
+                                 struct submission *submission, json_t **ret_extra,
+                                 struct error *error);
 
 /* Refuses a budget of which it is known that no final can keep to it: the same was measured
  * before, and took longer. */
@@ -60,7 +61,8 @@ must_check bool submission_pays(const struct submission *submission, struct erro
 /* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in
  * the post gets the plan. A space that is searched is not enumerated, others have at most
  * `points_max` points. */
-must_check bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error);
+must_check bool submission_plan(struct submission *submission, uint64_t points_max,
+                                struct error *error);
 
 /* Stores all: the new ones with their leases, and raised priorities, in one transaction that is
  * repeated when another one was in its way. Then wakes the requests that wait for their leases. */

@@ -18,8 +18,8 @@ void past_winners_release(struct past_winners *winners) {
   *winners = (struct past_winners){0};
 }
 
-bool winners_past(struct db *db, const struct digest *kernels, size_t n, struct past_winners *ret_winners,
-                  struct error *error) {
+bool winners_past(struct db *db, const struct digest *kernels, size_t n,
+                  struct past_winners *ret_winners, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "kernel", kernels, n);
@@ -38,7 +38,8 @@ bool winners_past(struct db *db, const struct digest *kernels, size_t n, struct 
   return true;
 }
 
-bool kernels_pace(struct db *db, const struct digest *kernels, size_t n, int64_t *ret_config_us, struct error *error) {
+bool kernels_pace(struct db *db, const struct digest *kernels, size_t n, int64_t *ret_config_us,
+                  struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "kernel", kernels, n);
@@ -54,7 +55,8 @@ bool kernels_pace(struct db *db, const struct digest *kernels, size_t n, int64_t
 
 static const struct field incumbent_fields[] = {
     {"config", FIELD_JSON, offsetof(struct job_incumbent, config)},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_incumbent, from), .names = baseline_from_names},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_incumbent, from),
+     .names = baseline_from_names},
 };
 static const struct record incumbent_record = RECORD(NULL, struct job_incumbent, incumbent_fields);
 

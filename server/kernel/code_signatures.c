@@ -16,15 +16,18 @@ static const struct field signatures_fields[] = {
     {"kernel", FIELD_DIGEST, offsetof(struct code_signatures, kernel), FIELD_ANSWER},
     {"build", FIELD_DIGEST, offsetof(struct code_signatures, build), FIELD_ANSWER | FIELD_OMITTED},
     {"signatures", FIELD_JSON, offsetof(struct code_signatures, signatures), FIELD_ANSWER,
-     .schema = "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"},
+     .schema =
+         "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"},
 };
-const struct record code_signatures_record = RECORD("CodeSignatures", struct code_signatures, signatures_fields);
+const struct record code_signatures_record =
+    RECORD("CodeSignatures", struct code_signatures, signatures_fields);
 
 static const struct digest *code_digest(const struct signed_code *code) {
   return code->is_build ? &code->build : &code->kernel;
 }
 
-bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret_is_registered, struct error *error) {
+bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret_is_registered,
+                        struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "kernel", &code->kernel);
@@ -35,15 +38,17 @@ bool code_is_registered(struct db *db, const struct signed_code *code, bool *ret
   return true;
 }
 
-static bool signature_store(struct db *db, const struct digest *digest, const struct code_signature *signature,
-                            const struct author *author, bool *ret_has_room, struct error *error) {
+static bool signature_store(struct db *db, const struct digest *digest,
+                            const struct code_signature *signature, const struct author *author,
+                            bool *ret_has_room, struct error *error) {
   char expires[TIME_TEXT_SIZE];
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
   bind_digest(&parameters, "key", &signature->key);
   bind_text(&parameters, "signature", signature->text);
-  bind_text(&parameters, "expires_at", signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
+  bind_text(&parameters, "expires_at",
+            signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
   bind_integer(&parameters, "most", CODE_SIGNATURES_MAX);
   bind_author(&parameters, author);
   if (!db_run(db, &sql_code_signature_store, &parameters, &rows, error))
@@ -55,7 +60,8 @@ static bool signature_store(struct db *db, const struct digest *digest, const st
                            json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);
 }
 
-static bool signatures_load(struct db *db, const struct signed_code *code, json_t **ret_answer, struct error *error) {
+static bool signatures_load(struct db *db, const struct signed_code *code, json_t **ret_answer,
+                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", code_digest(code));
@@ -70,8 +76,9 @@ static bool signatures_load(struct db *db, const struct signed_code *code, json_
   return true;
 }
 
-bool code_signature_store(struct db *db, const struct signed_code *code, const struct code_signature *signature,
-                          const struct author *author, bool *ret_has_room, json_t **ret_answer, struct error *error) {
+bool code_signature_store(struct db *db, const struct signed_code *code,
+                          const struct code_signature *signature, const struct author *author,
+                          bool *ret_has_room, json_t **ret_answer, struct error *error) {
   cleanup_json json_t *answer = NULL;
   bool has_room = false;
   if (!db_begin(db, error))
@@ -87,7 +94,8 @@ bool code_signature_store(struct db *db, const struct signed_code *code, const s
 }
 
 bool agents_refusing(struct db *db, const struct digest *hardware, const struct digest *kernel,
-                     const struct digest *build, bool is_plain, int64_t live_ms, int64_t *ret_n, struct error *error) {
+                     const struct digest *build, bool is_plain, int64_t live_ms, int64_t *ret_n,
+                     struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "hardware", hardware);

@@ -13,10 +13,12 @@
 #include "server/kernel/kernels.h"
 #include "server/records.h"
 
-static bool digest_of_path(struct request *request, int segment, const char *what, struct digest *ret_digest) {
+static bool digest_of_path(struct request *request, int segment, const char *what,
+                           struct digest *ret_digest) {
   if (digest_parse(request->segments[segment], ret_digest))
     return true;
-  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what, request->segments[segment]);
+  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what,
+                 request->segments[segment]);
   return false;
 }
 
@@ -37,8 +39,9 @@ void route_kernel_post(struct worker *worker, struct request *request) {
   if (!kernel_store(worker->db, kernel, request_author(request), &is_new, &error))
     answer_failure(request, &error);
   else
-    request_answer_json(request, is_new ? 201 : 200,
-                        json_pack("{s:o, s:s}", "kernel", json_digest_text(&kernel->hash), "name", kernel->name));
+    request_answer_json(
+        request, is_new ? 201 : 200,
+        json_pack("{s:o, s:s}", "kernel", json_digest_text(&kernel->hash), "name", kernel->name));
 }
 
 void route_kernel_list(struct worker *worker, struct request *request) {
@@ -49,7 +52,8 @@ void route_kernel_list(struct worker *worker, struct request *request) {
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
 
-  if (!kernels_list(worker->db, request_query(request, "name"), after, limit, &items, &next, &error))
+  if (!kernels_list(worker->db, request_query(request, "name"), after, limit, &items, &next,
+                    &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, 200, page_to_json(items, next));
@@ -110,7 +114,8 @@ void route_build_put(struct worker *worker, struct request *request) {
   if (!build_store(worker->db, build, request_author(request), &is_new, &error))
     answer_failure(request, &error);
   else
-    request_answer_json(request, is_new ? 201 : 200, json_pack("{s:o}", "build", json_digest_text(&digest)));
+    request_answer_json(request, is_new ? 201 : 200,
+                        json_pack("{s:o}", "build", json_digest_text(&digest)));
 }
 
 void route_build_get(struct worker *worker, struct request *request) {
@@ -125,10 +130,11 @@ void route_build_get(struct worker *worker, struct request *request) {
   if (!build_load(worker->db, &hash, &digest, &text, &error))
     answer_failure(request, &error);
   else if (!text)
-    answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0], request->segments[1]);
+    answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0],
+                   request->segments[1]);
   else
-    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text), request->segments[1],
-                              NULL);
+    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text),
+                              request->segments[1], NULL);
 }
 
 void route_build_list(struct worker *worker, struct request *request) {
@@ -168,8 +174,8 @@ static void signature_request_release(struct signature_request *body) {
 #define cleanup_signature_request __attribute__((cleanup(signature_request_release)))
 
 /* The body's signature, which holds. */
-static bool signature_read(const json_t *json, const struct signed_code *code, struct code_signature *ret,
-                           struct error *error) {
+static bool signature_read(const json_t *json, const struct signed_code *code,
+                           struct code_signature *ret, struct error *error) {
   cleanup_signature_request struct signature_request body = {0};
   cleanup_signing_key struct signing_key key = {0};
   struct code_signature signature = {0};
@@ -183,11 +189,12 @@ static bool signature_read(const json_t *json, const struct signed_code *code, s
   cleanup_free char *bytes = code_signed_bytes(code, signature.expires_s, &size);
   char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
   if (!signing_key_verify(&key, bytes, size, body.signature))
-    return error_at(error, "/signature",
-                    "this is not the signature of %s%s by key %s; sign the text that docs/signing.md "
-                    "describes",
-                    signed_code_format(code, what), signature.expires_s ? " with this expiry" : "",
-                    digest_format(&key.id, id));
+    return error_at(
+        error, "/signature",
+        "this is not the signature of %s%s by key %s; sign the text that docs/signing.md "
+        "describes",
+        signed_code_format(code, what), signature.expires_s ? " with this expiry" : "",
+        digest_format(&key.id, id));
 
   signature.key = key.id;
   memcpy(signature.text, body.signature, sizeof signature.text);
@@ -195,7 +202,8 @@ static bool signature_read(const json_t *json, const struct signed_code *code, s
   return true;
 }
 
-static void signature_post(struct worker *worker, struct request *request, const struct signed_code *code) {
+static void signature_post(struct worker *worker, struct request *request,
+                           const struct signed_code *code) {
   struct code_signature signature;
   struct error error;
   char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
@@ -215,16 +223,19 @@ static void signature_post(struct worker *worker, struct request *request, const
     return;
   }
 
-  if (!code_signature_store(worker->db, code, &signature, request_author(request), &has_room, &answer, &error)) {
+  if (!code_signature_store(worker->db, code, &signature, request_author(request), &has_room,
+                            &answer, &error)) {
     answer_failure(request, &error);
     return;
   }
   if (!has_room) {
-    answer_refusal(request, ERROR_INVALID, "/signature", "%s has %d signatures by other keys, and no more fit", what,
+    answer_refusal(request, ERROR_INVALID, "/signature",
+                   "%s has %d signatures by other keys, and no more fit", what,
                    CODE_SIGNATURES_MAX);
     return;
   }
-  log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id), request->token_name);
+  log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id),
+           request->token_name);
   request_answer_json(request, 200, answer);
 }
 
@@ -236,6 +247,7 @@ void route_kernel_signature_post(struct worker *worker, struct request *request)
 
 void route_build_signature_post(struct worker *worker, struct request *request) {
   struct signed_code code = {.is_build = true};
-  if (digest_of_path(request, 0, "kernel", &code.kernel) && digest_of_path(request, 1, "build", &code.build))
+  if (digest_of_path(request, 0, "kernel", &code.kernel) &&
+      digest_of_path(request, 1, "build", &code.build))
     signature_post(worker, request, &code);
 }

@@ -6,7 +6,8 @@
 #include "server/kernel/kernel.sql.h"
 #include "server/records.h"
 
-#define SCHEMA_SIGNATURES "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
+#define SCHEMA_SIGNATURES                                                                          \
+  "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
 #define SCHEMA_MANIFEST "{\"$ref\": \"#/components/schemas/Manifest\"}"
 
 /* A kernel or a build, of which each of the answers below has a part. */
@@ -19,11 +20,14 @@ struct stored_code {
 
 static const struct field kernel_fields[] = {
     {"kernel", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "hash"},
-    {"manifest", FIELD_JSON, offsetof(struct stored_code, manifest), FIELD_ANSWER, .schema = SCHEMA_MANIFEST},
+    {"manifest", FIELD_JSON, offsetof(struct stored_code, manifest), FIELD_ANSWER,
+     .schema = SCHEMA_MANIFEST},
     {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
     {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
-    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER, .schema = SCHEMA_SIGNATURES},
+    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
+    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER,
+     .schema = SCHEMA_SIGNATURES},
 };
 const struct record kernel_record = RECORD("Kernel", struct stored_code, kernel_fields);
 
@@ -33,10 +37,13 @@ static const struct field kernel_item_fields[] = {
     {"language", FIELD_TEXT, offsetof(struct stored_code, language), FIELD_ANSWER},
     {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
     {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
-    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER, .schema = SCHEMA_SIGNATURES},
+    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
+    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER,
+     .schema = SCHEMA_SIGNATURES},
 };
-const struct record kernel_item_record = RECORD("KernelItem", struct stored_code, kernel_item_fields);
+const struct record kernel_item_record =
+    RECORD("KernelItem", struct stored_code, kernel_item_fields);
 
 static const struct field build_item_fields[] = {
     {"build", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "digest"},
@@ -46,8 +53,10 @@ static const struct field build_item_fields[] = {
     {"variants", FIELD_INTEGER, offsetof(struct stored_code, variants), FIELD_ANSWER},
     {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
     {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
-    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER, .schema = SCHEMA_SIGNATURES},
+    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
+    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER,
+     .schema = SCHEMA_SIGNATURES},
 };
 const struct record build_item_record = RECORD("BuildItem", struct stored_code, build_item_fields);
 
@@ -55,7 +64,8 @@ struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
   struct digest *digests = xcalloc(kernel->n_sources + 1, sizeof *digests);
   size_t n = 0;
   for (size_t i = 0; i <= kernel->n_sources; i++) {
-    const struct source *source = i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference.source;
+    const struct source *source =
+        i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference.source;
     bool is_known = !source->path;
     for (size_t j = 0; j < n; j++)
       is_known |= digest_equal(&digests[j], &source->digest);
@@ -68,8 +78,9 @@ struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
 
 /* Inserts a kernel or a build with its files and notes it, in one transaction; nothing when it is
  * there. */
-static bool code_store(struct db *db, const struct statement *insert, const struct db_parameters *parameters,
-                       const struct audit_row *note, bool *ret_is_new, struct error *error) {
+static bool code_store(struct db *db, const struct statement *insert,
+                       const struct db_parameters *parameters, const struct audit_row *note,
+                       bool *ret_is_new, struct error *error) {
   if (!db_begin(db, error))
     return false;
 
@@ -81,8 +92,8 @@ static bool code_store(struct db *db, const struct statement *insert, const stru
   return db_end(db, ok, error);
 }
 
-bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author, bool *ret_is_new,
-                  struct error *error) {
+bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author,
+                  bool *ret_is_new, struct error *error) {
   size_t n;
   cleanup_free struct digest *files = kernel_files(kernel, &n);
   char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
@@ -97,12 +108,13 @@ bool kernel_store(struct db *db, const struct kernel *kernel, const struct autho
 
   char hash[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
-  const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash), detail};
+  const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash),
+                                 detail};
   return code_store(db, &sql_kernel_insert, &parameters, &note, ret_is_new, error);
 }
 
-bool build_store(struct db *db, const struct build *build, const struct author *author, bool *ret_is_new,
-                 struct error *error) {
+bool build_store(struct db *db, const struct build *build, const struct author *author,
+                 bool *ret_is_new, struct error *error) {
   cleanup_json json_t *head = build_head(build);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", &build->digest);
@@ -120,11 +132,13 @@ bool build_store(struct db *db, const struct build *build, const struct author *
   char digest[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail =
       json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
-  const struct audit_row note = {author, AUDIT_PUT_BUILD, digest_format(&build->digest, digest), detail};
+  const struct audit_row note = {author, AUDIT_PUT_BUILD, digest_format(&build->digest, digest),
+                                 detail};
   return code_store(db, &sql_build_insert, &parameters, &note, ret_is_new, error);
 }
 
-bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest, struct error *error) {
+bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest,
+                 struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "hash", hash);
@@ -134,18 +148,21 @@ bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest
   return true;
 }
 
-bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests, struct error *error) {
+bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
+                  struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "hashes", hashes, n);
   if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
     return false;
   for (size_t i = 0; i < n; i++)
-    ret_manifests[i] = db_is_null(rows, (int)i, "manifest") ? NULL : db_get_json(rows, (int)i, "manifest");
+    ret_manifests[i] =
+        db_is_null(rows, (int)i, "manifest") ? NULL : db_get_json(rows, (int)i, "manifest");
   return true;
 }
 
-bool kernel_read(struct db *db, const struct digest *hash, json_t **ret_answer, struct error *error) {
+bool kernel_read(struct db *db, const struct digest *hash, json_t **ret_answer,
+                 struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "hash", hash);
@@ -167,8 +184,8 @@ static char *build_text(const struct db_rows *rows, const struct digest *digest)
   return json_canonical(build);
 }
 
-bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest, char **ret_text,
-                struct error *error) {
+bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest,
+                char **ret_text, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "kernel", kernel);
@@ -179,8 +196,8 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
   return true;
 }
 
-bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items, int64_t *ret_next,
-                  struct error *error) {
+bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items,
+                  int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
@@ -192,8 +209,8 @@ bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit,
   return true;
 }
 
-bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit, json_t **ret_items,
-                 int64_t *ret_next, struct error *error) {
+bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit,
+                 json_t **ret_items, int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "kernel", kernel);

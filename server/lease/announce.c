@@ -1,7 +1,8 @@
 /* Waking those who wait. Memory and threads: as the header says. */
 #include "server/lease/announce.h"
 
-char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures, char text[PARK_KEY_SIZE]) {
+char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
+                     char text[PARK_KEY_SIZE]) {
   char digest[DIGEST_TEXT_SIZE];
   snprintf(text, PARK_KEY_SIZE, "lease%s:%s", wants_signatures ? " signed" : "",
            digest_format(hardware_digest, digest));

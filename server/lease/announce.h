@@ -9,9 +9,10 @@
 
 /* Keys of the park. */
 #define PARK_KEY_SIZE 96
-/* Devices that want signatures wait apart: one that is woken for work that it may not have must not cost another its
- * wake-up. */
-char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures, char text[PARK_KEY_SIZE]);
+/* Devices that want signatures wait apart: one that is woken for work that it may not have must not
+ * cost another its wake-up. */
+char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
+                     char text[PARK_KEY_SIZE]);
 char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]);
 
 /* n leases for this hardware are open now. */

@@ -6,7 +6,8 @@
 #include "server/lease/identity.sql.h"
 #include "server/lease/lease_id.h"
 
-_Static_assert(SERVER_SECRET_SIZE == LEASE_SECRET_SIZE, "ids of leases are made with the server's secret");
+_Static_assert(SERVER_SECRET_SIZE == LEASE_SECRET_SIZE,
+               "ids of leases are made with the server's secret");
 
 /* The token that an agent or a lease belongs to. */
 struct owner {
@@ -28,8 +29,9 @@ static void owner_release(struct owner *owner) { record_release(&owner_record, o
 #define cleanup_owner __attribute__((cleanup(owner_release)))
 
 /* What is not known is no token's. */
-static bool owner_find(struct db *db, const struct statement *statement, const struct db_parameters *parameters,
-                       struct owner *ret, bool *ret_known, struct error *error) {
+static bool owner_find(struct db *db, const struct statement *statement,
+                       const struct db_parameters *parameters, struct owner *ret, bool *ret_known,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, statement, parameters, &rows, error))
     return false;
@@ -59,7 +61,8 @@ static bool server_has_secret(struct worker *worker, struct request *request) {
 bool identity_fits(struct request *request, const char *agent, const char *pointer) {
   if (!*request->token_agent || strcmp(request->token_agent, agent) == 0)
     return true;
-  answer_refusal(request, ERROR_FORBIDDEN, pointer, "the token \"%s\" acts as agent %s alone, not as agent \"%.40s\"",
+  answer_refusal(request, ERROR_FORBIDDEN, pointer,
+                 "the token \"%s\" acts as agent %s alone, not as agent \"%.40s\"",
                  request->token_name, request->token_agent, agent);
   return false;
 }
@@ -99,12 +102,13 @@ bool identity_may_act(struct worker *worker, struct request *request) {
   if (!owner_is_another(&owner, request))
     return true;
   if (owner.is_agent)
-    answer_refusal(request, ERROR_FORBIDDEN, "/agent", "agent %s has a token of its own, and only with that acts as it",
-                   agent);
+    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
+                   "agent %s has a token of its own, and only with that acts as it", agent);
   else
     answer_refusal(request, ERROR_FORBIDDEN, "/agent",
-                   "agent %s enrolled with the token \"%s\"; another acts as it only when that one was revoked", agent,
-                   owner.name);
+                   "agent %s enrolled with the token \"%s\"; another acts as it only when that one "
+                   "was revoked",
+                   agent, owner.name);
   return false;
 }
 
@@ -121,9 +125,10 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   if (!server_has_secret(worker, request))
     return false;
 
-  bool has_epoch = json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &epoch, &error);
-  switch (
-      lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch, request->token_agent, &lease)) {
+  bool has_epoch =
+      json_get_integer(request->json, "", "epoch", JSON_REQUIRED, 1, INT64_MAX, &epoch, &error);
+  switch (lease_id_check(server_lease_secret(worker->server), request->segments[0], epoch,
+                         request->token_agent, &lease)) {
   case LEASE_ID_NONE:
     answer_refusal(request, ERROR_MISSING, "", "there is no lease \"%.40s\"", request->segments[0]);
     return false;
@@ -150,17 +155,20 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   if (owner.is_agent || epoch >= owner.epoch)
     return not_granted_answer(request);
 
-  /* Several agents may share the token: which of them has the results of an earlier epoch is not known any more. They are
-   * not taken, and the agent, if it was granted the lease, hears that it has lost it. */
+  /* Several agents may share the token: which of them has the results of an earlier epoch is not
+   * known any more. They are not taken, and the agent, if it was granted the lease, hears that it
+   * has lost it. */
   error_of(&error, ERROR_CONFLICT, "lease %lld is no longer yours at this epoch", (long long)lease);
   answer_failure_extra(request, &error, json_pack("{s:n}", "epoch"));
   return false;
 }
 
-int64_t identity_lease(const struct request *request) { return strtoll(request->segments[0], NULL, 10); }
+int64_t identity_lease(const struct request *request) {
+  return strtoll(request->segments[0], NULL, 10);
+}
 
-bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token, int64_t *ret_epoch,
-                           struct error *error) {
+bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int64_t token,
+                           int64_t *ret_epoch, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "lease", lease);

@@ -1,5 +1,5 @@
-/* Leases: locked, made, and cancelled when their jobs have ended or have spent their budgets. Memory and threads: as the
- * header says. */
+/* Leases: locked, made, and cancelled when their jobs have ended or have spent their budgets.
+ * Memory and threads: as the header says. */
 #include "server/lease/lease.h"
 
 #include "common/campaign/campaign.h"
@@ -26,7 +26,8 @@ static const struct record lease_record = RECORD(NULL, struct lease, lease_field
 
 void lease_release(struct lease *lease) { config_ranges_release(&lease->remaining); }
 
-bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known, struct error *error) {
+bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
+                struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "lease", id);
@@ -52,14 +53,15 @@ static const struct field made_fields[] = {
 };
 static const struct record made_record = RECORD(NULL, struct made_lease, made_fields);
 
-bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round, const struct lease_row *rows, size_t n,
-                   struct error *error) {
+bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round,
+                   const struct lease_row *rows, size_t n, struct error *error) {
   cleanup_free struct made_lease *made = xcalloc(n + 1, sizeof *made);
   for (size_t i = 0; i < n; i++)
-    made[i] = (struct made_lease){.process = rows[i].process,
-                                  .configs = *rows[i].configs,
-                                  .is_large = stage == STAGE_SCREEN && lease_is_large(rows[i].configs),
-                                  .is_apart = rows[i].is_apart};
+    made[i] =
+        (struct made_lease){.process = rows[i].process,
+                            .configs = *rows[i].configs,
+                            .is_large = stage == STAGE_SCREEN && lease_is_large(rows[i].configs),
+                            .is_apart = rows[i].is_apart};
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -76,7 +78,9 @@ static bool locked_cancel(struct db *db, const struct db_rows *rows, struct erro
   for (size_t i = 0; i < n; i++)
     changes[i] = (struct lease_change){
         .lease = db_get_integer(rows, (int)i, "id"),
-        .from = strcmp(db_get(rows, (int)i, "state"), lease_state_name(LEASE_HELD)) == 0 ? LEASE_HELD : LEASE_OPEN,
+        .from = strcmp(db_get(rows, (int)i, "state"), lease_state_name(LEASE_HELD)) == 0
+                    ? LEASE_HELD
+                    : LEASE_OPEN,
         .to = LEASE_CANCELLED};
   return lease_change_state(db, changes, n, error);
 }
@@ -98,7 +102,8 @@ static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct e
   *ret_is_spent = false;
   if (db_count(rows) > 0) {
     struct budget budget = db_get_budget(rows, 0);
-    *ret_is_spent = budget_screen_left_us(&budget, final_processes(db_get_integer(rows, 0, "final_devices"))) == 0;
+    *ret_is_spent = budget_screen_left_us(
+                        &budget, final_processes(db_get_integer(rows, 0, "final_devices"))) == 0;
   }
   return true;
 }
@@ -111,10 +116,12 @@ static bool open_cancel(struct db *db, int64_t job, bool *ret_any, struct error 
     return false;
 
   *ret_any = db_count(rows) > 0;
-  return !*ret_any || (locked_cancel(db, rows, error) && lease_note_cancelled(db, job, db_count(rows), error));
+  return !*ret_any ||
+         (locked_cancel(db, rows, error) && lease_note_cancelled(db, job, db_count(rows), error));
 }
 
-bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent, struct error *error) {
+bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
+                         struct error *error) {
   bool is_spent, is_cancelled = false;
   *ret_is_spent = false;
   if (!budget_read(worker->db, job, &is_spent, error))
@@ -122,7 +129,8 @@ bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
   if (!is_spent)
     return true;
 
-  if (!db_begin(worker->db, error) || !db_end(worker->db, open_cancel(worker->db, job, &is_cancelled, error), error))
+  if (!db_begin(worker->db, error) ||
+      !db_end(worker->db, open_cancel(worker->db, job, &is_cancelled, error), error))
     return false;
   if (is_cancelled)
     job_announce(worker, job);
@@ -143,7 +151,8 @@ bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct er
 
   if (!db_begin(db, error))
     return false;
-  bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters, &rows, error) &&
+  bool ok = db_run(db, jobs ? &sql_leases_cancel_ended : &sql_leases_cancel_all_ended, &parameters,
+                   &rows, error) &&
             locked_cancel(db, rows, error);
   return db_end(db, ok, error);
 }

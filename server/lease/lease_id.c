@@ -10,8 +10,8 @@
 #define MAC_BYTES 16
 #define MAC_LENGTH 22 /* of base64url without padding */
 
-static void mac_of(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, int64_t epoch, const char *agent,
-                   char ret[MAC_LENGTH + 1]) {
+static void mac_of(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, int64_t epoch,
+                   const char *agent, char ret[MAC_LENGTH + 1]) {
   uint8_t base64[4 * (MAC_BYTES + 2) / 3 + 1];
   cleanup_free char *message = xasprintf("%lld|%lld|%s", (long long)lease, (long long)epoch, agent);
   struct digest mac = digest_keyed(secret, LEASE_SECRET_SIZE, message, strlen(message));
@@ -21,8 +21,8 @@ static void mac_of(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, int64
   ret[MAC_LENGTH] = '\0';
 }
 
-char *lease_id_format(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, int64_t epoch, const char *agent,
-                      char text[LEASE_ID_SIZE]) {
+char *lease_id_format(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, int64_t epoch,
+                      const char *agent, char text[LEASE_ID_SIZE]) {
   char mac[MAC_LENGTH + 1] = "";
   if (*agent)
     mac_of(secret, lease, epoch, agent, mac);
@@ -30,8 +30,8 @@ char *lease_id_format(const uint8_t secret[LEASE_SECRET_SIZE], int64_t lease, in
   return text;
 }
 
-enum lease_id_answer lease_id_check(const uint8_t secret[LEASE_SECRET_SIZE], const char *text, int64_t epoch,
-                                    const char *agent, int64_t *ret_lease) {
+enum lease_id_answer lease_id_check(const uint8_t secret[LEASE_SECRET_SIZE], const char *text,
+                                    int64_t epoch, const char *agent, int64_t *ret_lease) {
   char *end, mac[MAC_LENGTH + 1];
   errno = 0;
   long long lease = strtoll(text, &end, 10);

@@ -12,7 +12,8 @@ static const struct field first_fields[] = {
 };
 static const struct record first_record = RECORD(NULL, struct lease_first, first_fields);
 
-bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n, struct error *error) {
+bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n,
+                         struct error *error) {
   if (n == 0)
     return true;
 

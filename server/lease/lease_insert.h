@@ -13,9 +13,11 @@ struct lease_first {
   struct config_ranges configs;
   bool is_large; /* lease_is_large */
 };
-must_check bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n, struct error *error);
+must_check bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n,
+                                    struct error *error);
 
 /* After the priority of jobs was raised: their leases follow. */
-must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error);
+must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
+                                  struct error *error);
 
 #endif

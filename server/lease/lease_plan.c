@@ -17,7 +17,8 @@ void lease_plan_release(struct lease_plan *plan) {
 uint64_t lease_plan_size(uint64_t configs, uint64_t total, const struct lease_sizing *sizing) {
   uint64_t size = (uint64_t)(sizing->target_us / sizing->config_us);
   if (total > size && sizing->devices > 0) {
-    uint64_t shares = 2 * (uint64_t)sizing->devices, share = configs / shares + (configs % shares > 0);
+    uint64_t shares = 2 * (uint64_t)sizing->devices,
+             share = configs / shares + (configs % shares > 0);
     size = size < share ? size : share;
   }
   if (size < LEASE_CONFIGS_MIN)
@@ -25,7 +26,8 @@ uint64_t lease_plan_size(uint64_t configs, uint64_t total, const struct lease_si
   return size > LEASE_CONFIGS_MOST ? LEASE_CONFIGS_MOST : size;
 }
 
-static bool default_check(const struct space *space, const struct space_facts *facts, struct error *error) {
+static bool default_check(const struct space *space, const struct space_facts *facts,
+                          struct error *error) {
   bool holds;
   if (!space_holds(space, facts, space->default_ordinal, &holds, error))
     return false;
@@ -37,8 +39,8 @@ static bool default_check(const struct space *space, const struct space_facts *f
 }
 
 static bool no_point(struct error *error) {
-  return error_set(error,
-                   "no point of the space fulfils its conditions for this key; loosen a condition or add values");
+  return error_set(error, "no point of the space fulfils its conditions for this key; loosen a "
+                          "condition or add values");
 }
 
 static void baseline_set(const struct space *space, uint64_t first, struct lease_plan *plan) {
@@ -47,7 +49,8 @@ static void baseline_set(const struct space *space, uint64_t first, struct lease
 }
 
 /* Adds a config to the last lease, or to another one when that has `size` already. */
-static void config_add(struct lease_plan *plan, size_t *capacity, uint64_t size, uint64_t *in_lease, uint64_t ordinal) {
+static void config_add(struct lease_plan *plan, size_t *capacity, uint64_t size, uint64_t *in_lease,
+                       uint64_t ordinal) {
   if (plan->n == 0 || *in_lease == size) {
     GROW(plan->leases, plan->n, *capacity);
     plan->leases[plan->n++] = (struct config_ranges){0};
@@ -57,8 +60,9 @@ static void config_add(struct lease_plan *plan, size_t *capacity, uint64_t size,
   ++*in_lease;
 }
 
-bool lease_plan_make(const struct space *space, const struct space_facts *facts, uint64_t points_max,
-                     const struct lease_sizing *sizing, struct lease_plan *ret_plan, struct error *error) {
+bool lease_plan_make(const struct space *space, const struct space_facts *facts,
+                     uint64_t points_max, const struct lease_sizing *sizing,
+                     struct lease_plan *ret_plan, struct error *error) {
   if (space->has_default && !default_check(space, facts, error))
     return false;
   cleanup_lease_plan struct lease_plan plan = {0};
@@ -83,8 +87,8 @@ bool lease_plan_make(const struct space *space, const struct space_facts *facts,
   return true;
 }
 
-bool lease_plan_baseline(const struct space *space, const struct space_facts *facts, struct lease_plan *plan,
-                         struct error *error) {
+bool lease_plan_baseline(const struct space *space, const struct space_facts *facts,
+                         struct lease_plan *plan, struct error *error) {
   uint64_t first = 0;
   if (space->has_default) {
     if (!default_check(space, facts, error))

@@ -1,4 +1,5 @@
-/* The transition table of leases, and the statement that follows it. Memory and threads: as the header says. */
+/* The transition table of leases, and the statement that follows it. Memory and threads: as the
+ * header says. */
 #include "server/lease/lease_state.h"
 
 #include "server/counters.h"
@@ -13,16 +14,18 @@ const char *lease_state_name(enum lease_state state) { return lease_state_names[
 
 /* May a lease go from the row's state to the column's? */
 static const bool transitions[LEASE_STATE_COUNT][LEASE_STATE_COUNT] = {
-    [LEASE_OPEN] = {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},
-    [LEASE_HELD] = {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},
+    [LEASE_OPEN] =
+        {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},
+    [LEASE_HELD] =
+        {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},
     [LEASE_DONE] = {[LEASE_OPEN] = true, [LEASE_DONE] = true},
     [LEASE_CANCELLED] = {[LEASE_CANCELLED] = true},
 };
 
 bool lease_may_change(enum lease_state from, enum lease_state to) { return transitions[from][to]; }
 
-enum lease_state lease_state_after(const struct config_ranges *remaining, const struct config_ranges *less,
-                                   enum lease_state otherwise) {
+enum lease_state lease_state_after(const struct config_ranges *remaining,
+                                   const struct config_ranges *less, enum lease_state otherwise) {
   for (size_t i = 0; i < remaining->n; i++)
     for (uint64_t k = 0; k < remaining->ranges[i].count; k++)
       if (!config_ranges_hold(less, remaining->ranges[i].first + k))
@@ -63,11 +66,13 @@ static void change_count(struct db *db, const struct lease_change *change) {
   static const enum counter counters[LEASE_STATE_COUNT] = {[LEASE_OPEN] = COUNTER_leases_reopened,
                                                            [LEASE_HELD] = COUNTER_leases_granted,
                                                            [LEASE_DONE] = COUNTER_leases_done,
-                                                           [LEASE_CANCELLED] = COUNTER_leases_cancelled};
+                                                           [LEASE_CANCELLED] =
+                                                               COUNTER_leases_cancelled};
   db_at_commit(db, count, (int)counters[change->to], 1);
 }
 
-bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n, struct error *error) {
+bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n,
+                        struct error *error) {
   if (n == 0)
     return true;
   for (size_t i = 0; i < n; i++) {

@@ -5,8 +5,10 @@
  *     ├── handed back, lost, partly done
  *     └── done, when measurements of it are quarantined
  *
- * An open lease may also become done (its configs were given up, or another lease took them) or cancelled.
- * Memory: texts and ranges are borrowed. Threads: pure functions; lease_change_state: the connection's. */
+ * An open lease may also become done (its configs were given up, or another lease took them) or
+ * cancelled.
+ * Memory: texts and ranges are borrowed. Threads: pure functions; lease_change_state: the
+ * connection's. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 
@@ -22,35 +24,41 @@ enum lease_state { LEASE_STATES(X) LEASE_STATE_COUNT };
 extern const char *const lease_state_names[LEASE_STATE_COUNT + 1]; /* ends with NULL */
 const char *lease_state_name(enum lease_state state);
 
-/* Whether a lease may be written so: also from a state to itself, which writes the rest of a change. */
+/* Whether a lease may be written so: also from a state to itself, which writes the rest of a
+ * change. */
 bool lease_may_change(enum lease_state from, enum lease_state to);
 
-/* Where a lease that loses `less` of `remaining` and is left open or held otherwise gets: done, when nothing remains. */
-enum lease_state lease_state_after(const struct config_ranges *remaining, const struct config_ranges *less,
-                                   enum lease_state otherwise);
+/* Where a lease that loses `less` of `remaining` and is left open or held otherwise gets: done,
+ * when nothing remains. */
+enum lease_state lease_state_after(const struct config_ranges *remaining,
+                                   const struct config_ranges *less, enum lease_state otherwise);
 
 /* What a change of a lease writes. What is 0, NULL or empty stays as it is.
  *
- * A grant (open to held) names its holder: it raises the epoch and `fruitless`, and begins the counts of an epoch anew.
- * A lease that stops being held measures nothing any more: its current_config goes. */
+ * A grant (open to held) names its holder: it raises the epoch and `fruitless`, and begins the
+ * counts of an epoch anew. A lease that stops being held measures nothing any more: its
+ * current_config goes. */
 struct lease_change {
   int64_t lease;
   enum lease_state from, to;          /* from: as it was read when the row was locked */
   const char *agent, *device, *nonce; /* of a grant: the holder */
-  int64_t token, held_ms;             /* of a grant: the token it was asked for with, and how long it lasts */
-  struct config_ranges less, more;    /* leave `remaining`; come to it, and to `configs` */
-  bool is_split;                      /* its holder was granted more than remains from now on */
-  int64_t posts;                      /* added: 1 when measurements of it were written or taken back */
-  int64_t fruitless_less;             /* taken off the grants in vain; LEASE_FRUITFUL: there are none now */
-  int64_t device_us, opening_us;      /* added */
-  int64_t outcomes[OUTCOME_COUNT];    /* added to the accepted measurements by outcome; may be below 0 */
+  int64_t token, held_ms; /* of a grant: the token it was asked for with, and how long it lasts */
+  struct config_ranges less, more; /* leave `remaining`; come to it, and to `configs` */
+  bool is_split;                   /* its holder was granted more than remains from now on */
+  int64_t posts;                   /* added: 1 when measurements of it were written or taken back */
+  int64_t fruitless_less; /* taken off the grants in vain; LEASE_FRUITFUL: there are none now */
+  int64_t device_us, opening_us; /* added */
+  int64_t
+      outcomes[OUTCOME_COUNT]; /* added to the accepted measurements by outcome; may be below 0 */
 };
 #define LEASE_FRUITFUL INT32_MAX
 
-/* The only function that changes a lease's state. The caller has locked the rows (FOR UPDATE, in the order of their ids)
- * in this transaction, and no lease comes twice. The changes are counted (counters.h) when it commits. Aborts on a change that
- * lease_may_change does not have, and when a row is not in `from`. It is sent (db_send): that the holder of a grant has
- * another lease with this nonce, ERROR_UNIQUE, the transaction's next run or its commit says. */
-must_check bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n, struct error *error);
+/* The only function that changes a lease's state. The caller has locked the rows (FOR UPDATE, in
+ * the order of their ids) in this transaction, and no lease comes twice. The changes are counted
+ * (counters.h) when it commits. Aborts on a change that lease_may_change does not have, and when a
+ * row is not in `from`. It is sent (db_send): that the holder of a grant has another lease with
+ * this nonce, ERROR_UNIQUE, the transaction's next run or its commit says. */
+must_check bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n,
+                                   struct error *error);
 
 #endif

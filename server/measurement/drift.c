@@ -132,7 +132,8 @@ static void device_bind(struct db_parameters *parameters, const struct quarantin
 }
 
 /* Drains the device, if it is not drained already. */
-static bool device_suspect(struct db *db, const struct quarantine *quarantine, bool *ret_is_new, struct error *error) {
+static bool device_suspect(struct db *db, const struct quarantine *quarantine, bool *ret_is_new,
+                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   device_bind(&parameters, quarantine);
@@ -142,13 +143,14 @@ static bool device_suspect(struct db *db, const struct quarantine *quarantine, b
   if (!db_run(db, &sql_drift_suspect, &parameters, &rows, error))
     return false;
   *ret_is_new = db_affected(rows) > 0;
-  return !*ret_is_new ||
-         audit_note(db, &author_server, AUDIT_DRAIN, quarantine->agent,
-                    json_pack("{s:s, s:s}", "device", quarantine->device, "reason", quarantine->reason), error);
+  return !*ret_is_new || audit_note(db, &author_server, AUDIT_DRAIN, quarantine->agent,
+                                    json_pack("{s:s, s:s}", "device", quarantine->device, "reason",
+                                              quarantine->reason),
+                                    error);
 }
 
-static bool samples_take(struct db *db, const struct quarantine *quarantine, struct quarantined *quarantined,
-                         struct error *error) {
+static bool samples_take(struct db *db, const struct quarantine *quarantine,
+                         struct quarantined *quarantined, struct error *error) {
   cleanup_rows struct db_rows *locked = NULL;
   cleanup_rows struct db_rows *taken = NULL;
   cleanup_parameters struct db_parameters wanted = {0}, parameters = {0};
@@ -186,12 +188,13 @@ static struct drift_job *job_of(struct quarantined *quarantined, int64_t id) {
   return job;
 }
 
-/* Takes its leases from the device and opens those again that miss samples now, but for those that ended with their job.
- * Fills the jobs. */
+/* Takes its leases from the device and opens those again that miss samples now, but for those that
+ * ended with their job. Fills the jobs. */
 static bool leases_open(struct db *db, struct quarantined *quarantined, struct error *error) {
   cleanup_free struct lease_change *changes = xcalloc(quarantined->n_locked, sizeof *changes);
   size_t n = 0, k = 0;
-  quarantined->jobs = xcalloc(quarantined->n_locked + quarantined->n_taken, sizeof *quarantined->jobs);
+  quarantined->jobs =
+      xcalloc(quarantined->n_locked + quarantined->n_taken, sizeof *quarantined->jobs);
   for (size_t i = 0; i < quarantined->n_taken; i++) {
     const struct taken_samples *taken = &quarantined->taken[i];
     struct drift_job *job = job_of(quarantined, taken->job);
@@ -211,8 +214,10 @@ static bool leases_open(struct db *db, struct quarantined *quarantined, struct e
 
     bool opens = lease->state == LEASE_DONE || lease->is_held_here;
     struct lease_change *change = &changes[n++];
-    *change = (struct lease_change){
-        .lease = lease->id, .from = lease->state, .to = opens ? LEASE_OPEN : lease->state, .posts = 1};
+    *change = (struct lease_change){.lease = lease->id,
+                                    .from = lease->state,
+                                    .to = opens ? LEASE_OPEN : lease->state,
+                                    .posts = 1};
     if (misses) {
       change->more = taken->configs;
       change->outcomes[OUTCOME_CORRECT] = -taken->missing;
@@ -224,8 +229,8 @@ static bool leases_open(struct db *db, struct quarantined *quarantined, struct e
 }
 
 /* In the jobs' events and winners. */
-static bool jobs_note(struct db *db, const struct quarantine *quarantine, struct quarantined *quarantined,
-                      struct error *error) {
+static bool jobs_note(struct db *db, const struct quarantine *quarantine,
+                      struct quarantined *quarantined, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   device_bind(&parameters, quarantine);
@@ -253,24 +258,27 @@ static bool jobs_note(struct db *db, const struct quarantine *quarantine, struct
   return true;
 }
 
-/* One transaction, repeated when another one was in its way: drains a device, takes its leases away, quarantines the samples
- * that it gave, opens their leases again for those that their job still needs, marks the winners that were decided from
- * them, and says so in the jobs' events. Any number of times for one device. */
-static bool device_quarantine(struct db *db, const struct quarantine *quarantine, struct quarantined *ret,
-                              struct error *error) {
+/* One transaction, repeated when another one was in its way: drains a device, takes its leases
+ * away, quarantines the samples that it gave, opens their leases again for those that their job
+ * still needs, marks the winners that were decided from them, and says so in the jobs' events. Any
+ * number of times for one device. */
+static bool device_quarantine(struct db *db, const struct quarantine *quarantine,
+                              struct quarantined *ret, struct error *error) {
   for (int attempt = 1;; attempt++) {
     quarantined_release(ret);
     bool ok = db_begin(db, error) &&
               db_end(db,
-                     device_suspect(db, quarantine, &ret->is_new, error) && samples_take(db, quarantine, ret, error) &&
-                         leases_open(db, ret, error) && jobs_note(db, quarantine, ret, error),
+                     device_suspect(db, quarantine, &ret->is_new, error) &&
+                         samples_take(db, quarantine, ret, error) && leases_open(db, ret, error) &&
+                         jobs_note(db, quarantine, ret, error),
                      error);
     if (ok || attempt == DRAIN_ATTEMPTS || error->kind != ERROR_CONTENTION)
       return ok;
   }
 }
 
-static bool device_drain(struct worker *worker, const struct quarantine *quarantine, struct error *error) {
+static bool device_drain(struct worker *worker, const struct quarantine *quarantine,
+                         struct error *error) {
   cleanup_quarantined struct quarantined quarantined = {0};
   int64_t measurements = 0;
   if (!device_quarantine(worker->db, quarantine, &quarantined, error))
@@ -278,9 +286,10 @@ static bool device_drain(struct worker *worker, const struct quarantine *quarant
 
   for (size_t i = 0; i < quarantined.n_jobs; i++)
     measurements += quarantined.jobs[i].samples;
-  log_warning("device: drained agent=%s device=%s measurements=%lld jobs=%zu winners=%lld reason=%s", quarantine->agent,
-              quarantine->device, (long long)measurements, quarantined.n_jobs, (long long)quarantined.winners,
-              quarantine->reason);
+  log_warning(
+      "device: drained agent=%s device=%s measurements=%lld jobs=%zu winners=%lld reason=%s",
+      quarantine->agent, quarantine->device, (long long)measurements, quarantined.n_jobs,
+      (long long)quarantined.winners, quarantine->reason);
   counter_add(COUNTER_devices_drained, quarantined.is_new);
   counter_add(COUNTER_measurements_quarantined, (uint64_t)measurements);
   counter_add(COUNTER_winners_quarantined, (uint64_t)quarantined.winners);
@@ -306,16 +315,19 @@ static bool drift_subject(struct db *db, int64_t lease, char **ret_subject, stru
 
 static char *drift_reason(const struct drift *drift, const char *subject) {
   double percent = 100 * fabs(drift->now_us / drift->history_us - 1);
-  return xasprintf(
-      "drift: %s took %.4g us in its last %d leases on this device, %.3g %% %s than the %.4g us (sigma %.2g) of the "
-      "%zu before",
-      subject, drift->now_us, DRIFT_LEASES, percent, drift->now_us > drift->history_us ? "more" : "less",
-      drift->history_us, drift->spread_us, drift->n_history);
+  return xasprintf("drift: %s took %.4g us in its last %d leases on this device, %.3g %% %s than "
+                   "the %.4g us (sigma %.2g) of the "
+                   "%zu before",
+                   subject, drift->now_us, DRIFT_LEASES, percent,
+                   drift->now_us > drift->history_us ? "more" : "less", drift->history_us,
+                   drift->spread_us, drift->n_history);
 }
 
 static bool note_judge(struct worker *worker, const struct drift_note *note, struct error *error) {
-  struct quarantine quarantine = {note->agent, note->device, note->drain_reason, note->suspect_since_us};
-  if (note->suspect_since_us != FIELD_NONE) /* it got this lease, or held it, while it was being drained */
+  struct quarantine quarantine = {note->agent, note->device, note->drain_reason,
+                                  note->suspect_since_us};
+  if (note->suspect_since_us !=
+      FIELD_NONE) /* it got this lease, or held it, while it was being drained */
     return device_drain(worker, &quarantine, error);
 
   size_t n = note->medians_us.n;
@@ -341,7 +353,8 @@ void drift_note_release(struct drift_note *note) {
   note->lease = 0;
 }
 
-bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret, struct error *error) {
+bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret,
+                struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "lease", lease);

@@ -30,7 +30,8 @@ static const struct field lease_fields[] = {
 };
 static const struct record lease_record = RECORD(NULL, struct posted_lease, lease_fields);
 
-bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known, struct error *error) {
+bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "lease", id);
@@ -53,8 +54,8 @@ static const struct field known_fields[] = {
 };
 static const struct record known_record = RECORD(NULL, struct known_measurement, known_fields);
 
-bool results_known(struct db *db, int64_t lease, const struct results *results, struct known_measurement **ret,
-                   size_t *ret_n, struct error *error) {
+bool results_known(struct db *db, int64_t lease, const struct results *results,
+                   struct known_measurement **ret, size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   struct db_array seqs;
@@ -83,8 +84,9 @@ static bool has_objects(const struct results *results) {
   return is_any;
 }
 
-static bool objects_insert(struct db *db, const struct posted_lease *lease, const struct results *results,
-                           const struct db_rows *inserted, struct error *error) {
+static bool objects_insert(struct db *db, const struct posted_lease *lease,
+                           const struct results *results, const struct db_rows *inserted,
+                           struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   struct db_array ids, objects;
   db_array_init(&ids);
@@ -92,7 +94,8 @@ static bool objects_insert(struct db *db, const struct posted_lease *lease, cons
   for (int row = 0; row < db_count(inserted); row++)
     for (size_t i = 0; i < results->measurements.n; i++) {
       const struct measurement *measurement = RESULTS_MEASUREMENT(results, i);
-      if (digest_is_none(&measurement->object) || measurement->seq != db_get_integer(inserted, row, "seq"))
+      if (digest_is_none(&measurement->object) ||
+          measurement->seq != db_get_integer(inserted, row, "seq"))
         continue;
       db_array_integer(&ids, db_get_integer(inserted, row, "id"));
       db_array_digest(&objects, &measurement->object);
@@ -104,8 +107,9 @@ static bool objects_insert(struct db *db, const struct posted_lease *lease, cons
   return n == 0 || db_run(db, &sql_results_objects, &parameters, NULL, error);
 }
 
-static bool measurements_insert(struct db *db, const struct posted_lease *lease, const struct results *results,
-                                const struct judgement *judgement, struct error *error) {
+static bool measurements_insert(struct db *db, const struct posted_lease *lease,
+                                const struct results *results, const struct judgement *judgement,
+                                struct error *error) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, insert_statement_make);
 
@@ -161,8 +165,9 @@ static bool best_lower(struct db *db, int64_t job, double ratio, struct error *e
   return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
 }
 
-static bool late_note(struct db *db, const struct posted_lease *lease, const struct results *results,
-                      const struct judgement *judgement, struct error *error) {
+static bool late_note(struct db *db, const struct posted_lease *lease,
+                      const struct results *results, const struct judgement *judgement,
+                      struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", lease->job);
   bind_integer(&parameters, "lease", judgement->change.lease);
@@ -173,12 +178,14 @@ static bool late_note(struct db *db, const struct posted_lease *lease, const str
 }
 
 bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
-                   const struct judgement *judgement, struct drift_note *note, struct error *error) {
+                   const struct judgement *judgement, struct drift_note *note,
+                   struct error *error) {
   if (judgement->n_fresh && !measurements_insert(db, lease, results, judgement, error))
     return false;
   if (judgement->is_change && !lease_change_state(db, &judgement->change, 1, error))
     return false;
-  if (post_ends_lease(judgement) && !drift_note(db, judgement->change.lease, results->epoch, note, error))
+  if (post_ends_lease(judgement) &&
+      !drift_note(db, judgement->change.lease, results->epoch, note, error))
     return false;
 
   if (judgement->best_ratio < (isnan(lease->best_ratio) ? INFINITY : lease->best_ratio))
@@ -210,10 +217,12 @@ static const struct field stored_fields[] = {
     {"quarantined", FIELD_BOOL, STORED(quarantined), FIELD_ANSWER},
     {"at", FIELD_TIME, STORED(at), FIELD_ANSWER},
 };
-const struct record stored_measurement_record = RECORD("Measurement", struct stored_measurement, stored_fields);
+const struct record stored_measurement_record =
+    RECORD("Measurement", struct stored_measurement, stored_fields);
 
-bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit, json_t **ret_items,
-                           int64_t *ret_next, bool *ret_known, struct error *error) {
+bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit,
+                           json_t **ret_items, int64_t *ret_next, bool *ret_known,
+                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -248,8 +257,9 @@ static const struct field ranked_fields[] = {
 };
 static const struct record ranked_record = RECORD(NULL, struct ranked, ranked_fields);
 
-bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uint64_t always[FINALISTS_ALWAYS],
-                         struct screen_summary *ret, struct error *error) {
+bool measurements_screen(struct db *db, int64_t job, enum stage stage,
+                         const uint64_t always[FINALISTS_ALWAYS], struct screen_summary *ret,
+                         struct error *error) {
   cleanup_rows struct db_rows *ranked = NULL;
   cleanup_rows struct db_rows *outcomes = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -270,8 +280,10 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage, const uin
   for (int row = 0; row < db_count(ranked); row++) {
     struct ranked one;
     db_read(ranked, row, &ranked_record, &one);
-    ret->candidates[row] = (struct campaign_candidate){
-        .config = (uint64_t)one.config, .ratio = one.ratio, .left_early = one.left_early, .lease = one.lease};
+    ret->candidates[row] = (struct campaign_candidate){.config = (uint64_t)one.config,
+                                                       .ratio = one.ratio,
+                                                       .left_early = one.left_early,
+                                                       .lease = one.lease};
   }
   ret->n = (size_t)db_count(ranked);
   for (int row = 0; row < db_count(outcomes); row++) {
@@ -296,9 +308,9 @@ bool measurements_search(struct db *db, int64_t job, struct search_told **ret_to
   *ret_n = (size_t)db_count(rows);
   *ret_told = xcalloc(*ret_n + 1, sizeof **ret_told);
   for (int row = 0; row < db_count(rows); row++)
-    (*ret_told)[row] =
-        (struct search_told){(uint64_t)db_get_integer(rows, row, "config"),
-                             db_is_null(rows, row, "ratio") ? INFINITY : db_get_double(rows, row, "ratio")};
+    (*ret_told)[row] = (struct search_told){
+        (uint64_t)db_get_integer(rows, row, "config"),
+        db_is_null(rows, row, "ratio") ? INFINITY : db_get_double(rows, row, "ratio")};
   return true;
 }
 
@@ -322,7 +334,8 @@ static const struct record final_record = RECORD(NULL, struct final_row, final_f
 
 static int64_t known(int64_t value) { return value == FIELD_NONE ? 0 : value; }
 
-bool measurements_final(struct db *db, int64_t job, struct final_summary *ret, struct error *error) {
+bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
+                        struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -335,16 +348,17 @@ bool measurements_final(struct db *db, int64_t job, struct final_summary *ret, s
   for (size_t i = 0; i < n; i++) {
     struct final_row *row = &all[i];
     ALWAYS(row->samples_us.n == row->baseline_us.n);
-    summary.measurements[i] = (struct final_measurement){.outcome = row->outcome,
-                                                         .sample = {.config = (uint64_t)row->config,
-                                                                    .process = row->process,
-                                                                    .n = row->samples_us.n,
-                                                                    .samples_us = TAKE(row->samples_us.all),
-                                                                    .baseline_us = TAKE(row->baseline_us.all),
-                                                                    .device = row->device,
-                                                                    .vgprs = known(row->vgprs),
-                                                                    .spills = known(row->spills),
-                                                                    .lds_bytes = known(row->lds_bytes)}};
+    summary.measurements[i] =
+        (struct final_measurement){.outcome = row->outcome,
+                                   .sample = {.config = (uint64_t)row->config,
+                                              .process = row->process,
+                                              .n = row->samples_us.n,
+                                              .samples_us = TAKE(row->samples_us.all),
+                                              .baseline_us = TAKE(row->baseline_us.all),
+                                              .device = row->device,
+                                              .vgprs = known(row->vgprs),
+                                              .spills = known(row->spills),
+                                              .lds_bytes = known(row->lds_bytes)}};
   }
   *ret = summary;
   return true;

@@ -1,7 +1,7 @@
 /* What an agent posts of a lease, the body of POST /v1/leases/{id}/results, and what becomes of it.
  *
- * Memory: results own what was read: results_release. A judgement is the caller's: judgement_release. Threads: pure
- * functions. */
+ * Memory: results own what was read: results_release. A judgement is the caller's:
+ * judgement_release. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_RESULTS_H
 #define WAVETUNE_SERVER_MEASUREMENT_RESULTS_H
 
@@ -11,9 +11,10 @@
 
 #define RESULTS_MEASUREMENTS_MAX 1000
 
-/* Whether the baseline could not be measured, so that nothing of the job can; then `detail` says why. Older agents do not
- * know the member "baseline_failed": their detail begins with "baseline: ". A compiler's message may do that as well, so
- * BY_DETAIL counts only where the config is the job's baseline. */
+/* Whether the baseline could not be measured, so that nothing of the job can; then `detail` says
+ * why. Older agents do not know the member "baseline_failed": their detail begins with "baseline:
+ * ". A compiler's message may do that as well, so BY_DETAIL counts only where the config is the
+ * job's baseline. */
 enum baseline_failure { BASELINE_WORKED, BASELINE_FAILED, BASELINE_FAILED_BY_DETAIL };
 
 /* What the server adds to a measurement that it reads. */
@@ -37,7 +38,8 @@ must_check bool results_parse(const json_t *json, struct results *ret, struct er
 void results_release(struct results *results);
 #define cleanup_results __attribute__((cleanup(results_release)))
 
-/* Why the job's baseline could not be measured; NULL: it was not reported to have failed. Borrowed. */
+/* Why the job's baseline could not be measured; NULL: it was not reported to have failed.
+ * Borrowed. */
 const char *results_baseline_failure(const struct results *results, int64_t baseline);
 
 /* A lease as a post finds it, locked. */
@@ -71,18 +73,21 @@ enum post_verdict {
 
 struct judgement {
   enum post_verdict verdict;
-  struct error refusal;       /* of POST_UNKNOWN, POST_CONFLICT and POST_OUTSIDE: nothing is stored */
-  size_t n_fresh;             /* measurements that are not stored yet, unless it is refused */
-  size_t *fresh;              /* n_fresh: which */
-  bool *is_late;              /* n_fresh: whether it moves nothing */
-  size_t n_late;              /* how many of them */
-  double best_ratio;          /* the least of those that count and did not leave their race early; NaN: none */
-  bool is_change;             /* the lease is written: as `change` says */
+  struct error refusal; /* of POST_UNKNOWN, POST_CONFLICT and POST_OUTSIDE: nothing is stored */
+  size_t n_fresh;       /* measurements that are not stored yet, unless it is refused */
+  size_t *fresh;        /* n_fresh: which */
+  bool *is_late;        /* n_fresh: whether it moves nothing */
+  size_t n_late;        /* how many of them */
+  double best_ratio;    /* the least of those that count and did not leave their race early; NaN:
+                           none */
+  bool is_change;       /* the lease is written: as `change` says */
   struct lease_change change; /* its ranges are the judgement's */
 };
 
-/* What a post does. `lease` NULL: there is none of this id. `known`: those of its seqs that are stored. */
-struct judgement results_judge(const struct results *results, int64_t id, const struct posted_lease *lease,
+/* What a post does. `lease` NULL: there is none of this id. `known`: those of its seqs that are
+ * stored. */
+struct judgement results_judge(const struct results *results, int64_t id,
+                               const struct posted_lease *lease,
                                const struct known_measurement *known, size_t n_known);
 /* Whether the lease is held no more after it. */
 bool post_ends_lease(const struct judgement *judgement);

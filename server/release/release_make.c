@@ -1,5 +1,5 @@
-/* Which winners a release includes and why the others are left out. A plan owns its reasons and borrows the rest. Pure
- * functions, any thread. */
+/* Which winners a release includes and why the others are left out. A plan owns its reasons and
+ * borrows the rest. Pure functions, any thread. */
 #include "server/release/release_make.h"
 
 #define AT(member) offsetof(struct release_candidate, member)
@@ -28,7 +28,8 @@ static const struct field candidate_fields[] = {
     {"quarantined", FIELD_TEXT, AT(quarantined)},
 };
 #undef AT
-const struct record release_candidate_record = RECORD(NULL, struct release_candidate, candidate_fields);
+const struct record release_candidate_record =
+    RECORD(NULL, struct release_candidate, candidate_fields);
 
 void release_candidates_release(struct release_candidates *candidates) {
   for (size_t i = 0; i < candidates->n; i++) {
@@ -43,7 +44,8 @@ void release_candidates_release(struct release_candidates *candidates) {
 }
 
 static bool outcome_parse(const char *name, enum verdict_outcome *ret) {
-  static const enum verdict_outcome outcomes[] = {VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER, VERDICT_AMBIGUOUS};
+  static const enum verdict_outcome outcomes[] = {VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER,
+                                                  VERDICT_AMBIGUOUS};
   for (size_t i = 0; i < ARRAY_LENGTH(outcomes); i++)
     if (strcmp(verdict_outcome_name(outcomes[i]), name) == 0) {
       *ret = outcomes[i];
@@ -52,7 +54,8 @@ static bool outcome_parse(const char *name, enum verdict_outcome *ret) {
   return false;
 }
 
-/* A median of microseconds as milliseconds of 9 significant digits, as verdicts have them: a quotient has 17. */
+/* A median of microseconds as milliseconds of 9 significant digits, as verdicts have them: a
+ * quotient has 17. */
 static void ms_from_us(double us, struct release_candidate *candidate) {
   char text[32];
   if (us <= 0)
@@ -84,8 +87,8 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, struct 
   return true;
 }
 
-static int place_compare(const struct digest *kernel, const char *key_text, const struct digest *other_kernel,
-                         const char *other_key_text) {
+static int place_compare(const struct digest *kernel, const char *key_text,
+                         const struct digest *other_kernel, const char *other_key_text) {
   int order = memcmp(kernel->bytes, other_kernel->bytes, DIGEST_SIZE);
   return order ? order : strcmp(key_text, other_key_text);
 }
@@ -100,7 +103,8 @@ const struct release_pin *release_pin_of(const struct release_request *request,
                                          const struct release_candidate *candidate) {
   if (!request->pins.n)
     return NULL;
-  return bsearch(candidate, request->pins.all, request->pins.n, sizeof(struct release_pin), pin_to_candidate);
+  return bsearch(candidate, request->pins.all, request->pins.n, sizeof(struct release_pin),
+                 pin_to_candidate);
 }
 
 static int served_compare(const void *a, const void *b) {
@@ -109,8 +113,8 @@ static int served_compare(const void *a, const void *b) {
 }
 
 void release_served_init(struct release_served *served, struct release *release) {
-  *served =
-      (struct release_served){.release = release, .winners = xcalloc(release->n_winners + 1, sizeof *served->winners)};
+  *served = (struct release_served){
+      .release = release, .winners = xcalloc(release->n_winners + 1, sizeof *served->winners)};
   for (size_t i = 0; i < release->n_kernels; i++)
     for (size_t j = 0; j < release->kernels[i].n_winners; j++) {
       const struct release_kernel *kernel = &release->kernels[i];
@@ -135,14 +139,16 @@ void release_served_release(struct release_served *served) {
 static int served_to_candidate(const void *wanted, const void *element) {
   const struct release_candidate *candidate = wanted;
   const struct release_served_winner *served = element;
-  return place_compare(&candidate->kernel, candidate->key_text, &served->kernel->hash, served->key_text);
+  return place_compare(&candidate->kernel, candidate->key_text, &served->kernel->hash,
+                       served->key_text);
 }
 
 static const struct release_served_winner *served_of(const struct release_served *served,
                                                      const struct release_candidate *candidate) {
   if (!served->n)
     return NULL;
-  return bsearch(candidate, served->winners, served->n, sizeof *served->winners, served_to_candidate);
+  return bsearch(candidate, served->winners, served->n, sizeof *served->winners,
+                 served_to_candidate);
 }
 
 static const struct release_config *served_config(const struct release_served_winner *served) {
@@ -154,7 +160,8 @@ static const json_t *served_provenance(const struct release_served_winner *serve
 }
 
 static bool served_is_imported(const struct release_served_winner *served) {
-  return string_equal(json_string_value(json_object_get(served_provenance(served), "origin")), "imported");
+  return string_equal(json_string_value(json_object_get(served_provenance(served), "origin")),
+                      "imported");
 }
 
 bool release_needs_space(const struct release_request *request, const struct release_served *served,
@@ -163,8 +170,8 @@ bool release_needs_space(const struct release_request *request, const struct rel
     return false;
   const struct release_served_winner *winner = served_of(served, candidate);
   return release_pin_of(request, candidate) ||
-         (winner &&
-          !(served_config(winner)->has_ordinal && digest_equal(&served_config(winner)->space, &candidate->space)));
+         (winner && !(served_config(winner)->has_ordinal &&
+                      digest_equal(&served_config(winner)->space, &candidate->space)));
 }
 
 void release_plan_release(struct release_plan *plan) {
@@ -188,16 +195,21 @@ static void plan_skip(struct release_plan *plan, struct release_skipped skipped)
   plan->skipped[plan->n_skipped++] = skipped;
 }
 
-static void plan_skip_job(struct release_plan *plan, const struct release_candidate *candidate, char *reason) {
-  plan_skip(plan, (struct release_skipped){candidate->name, candidate->kernel, candidate->key, candidate->job, reason});
+static void plan_skip_job(struct release_plan *plan, const struct release_candidate *candidate,
+                          char *reason) {
+  plan_skip(plan, (struct release_skipped){candidate->name, candidate->kernel, candidate->key,
+                                           candidate->job, reason});
 }
 
-static int by_name_kernel_and_key(const struct release_candidate *left, const struct release_candidate *right) {
+static int by_name_kernel_and_key(const struct release_candidate *left,
+                                  const struct release_candidate *right) {
   int order = strcmp(left->name, right->name);
-  return order ? order : place_compare(&left->kernel, left->key_text, &right->kernel, right->key_text);
+  return order ? order
+               : place_compare(&left->kernel, left->key_text, &right->kernel, right->key_text);
 }
 
-/* A group is one (kernel, key); in it the job that finished last comes first, then unfinished ones, then an import. */
+/* A group is one (kernel, key); in it the job that finished last comes first, then unfinished ones,
+ * then an import. */
 static int candidates_compare(const void *a, const void *b) {
   const struct release_candidate *left = a, *right = b;
   int order = by_name_kernel_and_key(left, right);
@@ -211,15 +223,17 @@ static int candidates_compare(const void *a, const void *b) {
 }
 
 /* Why a job's winner cannot be released (the caller's), or NULL. */
-static char *unusable_reason(const struct release_request *request, const struct release_candidate *candidate) {
+static char *unusable_reason(const struct release_request *request,
+                             const struct release_candidate *candidate) {
   if (request->as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
     return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
   if (request->refuse_self_timed && candidate->is_self_timed)
-    return xstrdup(
-        "self-timed: a kernel in c runs in the process that times it and could state any time; pin a config, or "
-        "leave out \"refuse_self_timed\"");
+    return xstrdup("self-timed: a kernel in c runs in the process that times it and could state "
+                   "any time; pin a config, or "
+                   "leave out \"refuse_self_timed\"");
   if (strcmp(candidate->state, "failed") == 0)
-    return xasprintf("no winner: failed: %s", candidate->reason ? candidate->reason : "no reason was given");
+    return xasprintf("no winner: failed: %s",
+                     candidate->reason ? candidate->reason : "no reason was given");
   if (strcmp(candidate->state, "cancelled") == 0)
     return xstrdup("no winner: cancelled");
   if (strcmp(candidate->state, "done") != 0)
@@ -227,14 +241,16 @@ static char *unusable_reason(const struct release_request *request, const struct
   if (!candidate->has_winner)
     return xstrdup("no winner");
   if (candidate->quarantined)
-    return xasprintf("quarantined: %s; submit the job again with another run", candidate->quarantined);
+    return xasprintf("quarantined: %s; submit the job again with another run",
+                     candidate->quarantined);
   if (candidate->flagged_by)
-    return xasprintf("flagged: job %lld measured this winner slower than the default, by a factor of %.3f",
-                     (long long)candidate->flagged_by, candidate->flagged_ratio);
+    return xasprintf(
+        "flagged: job %lld measured this winner slower than the default, by a factor of %.3f",
+        (long long)candidate->flagged_by, candidate->flagged_ratio);
   if (candidate->outcome == VERDICT_AMBIGUOUS)
-    return xstrdup(
-        "ambiguous: the winner is neither faster than the baseline nor the same beyond doubt; submit the job "
-        "again with another run when the machine is quiet, or pin a config");
+    return xstrdup("ambiguous: the winner is neither faster than the baseline nor the same beyond "
+                   "doubt; submit the job "
+                   "again with another run when the machine is quiet, or pin a config");
   if (candidate->outcome == VERDICT_SLOWER)
     return xstrdup("slower than its baseline");
   return NULL;
@@ -248,20 +264,22 @@ static bool sets_meet(const struct release_candidate *one, const struct release_
   return false;
 }
 
-static bool jobs_conflict(const struct release_candidate *newest, const struct release_candidate *former) {
+static bool jobs_conflict(const struct release_candidate *newest,
+                          const struct release_candidate *former) {
   return digest_equal(&newest->space, &former->space) && !sets_meet(newest, former);
 }
 
 static char *conflict_reason(const struct release_candidate *other) {
-  return xasprintf("conflicting: job %lld measured the same space and no config is among the best of both; run the "
+  return xasprintf("conflicting: job %lld measured the same space and no config is among the best "
+                   "of both; run the "
                    "job once more or pin a config",
                    (long long)other->job);
 }
 
-/* Whether what is served was the winner of a job that has since been flagged or quarantined; of several such jobs the
- * newest tells. */
-static bool served_is_tainted(const struct release_served_winner *served, const struct release_candidate *group,
-                              size_t n) {
+/* Whether what is served was the winner of a job that has since been flagged or quarantined; of
+ * several such jobs the newest tells. */
+static bool served_is_tainted(const struct release_served_winner *served,
+                              const struct release_candidate *group, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (group[i].has_winner && json_equal(group[i].config, served_config(served)->values))
       return group[i].flagged_by || group[i].quarantined;
@@ -269,17 +287,20 @@ static bool served_is_tainted(const struct release_served_winner *served, const 
 }
 
 /* Whether the job's winner may take the place of what is served; else why not. */
-static bool may_replace(const struct release_served_winner *served, const struct release_candidate *job,
-                        double min_gain, struct error *ret_reason) {
+static bool may_replace(const struct release_served_winner *served,
+                        const struct release_candidate *job, double min_gain,
+                        struct error *ret_reason) {
   const struct release_config *config = served_config(served);
   uint64_t ordinal = config->ordinal;
   if (!(config->has_ordinal && digest_equal(&config->space, &job->space)) &&
       !space_config_from_json(job->points, config->values, &ordinal, ret_reason))
-    return error_set(ret_reason, "the space of job %lld does not have the config that is served", (long long)job->job);
+    return error_set(ret_reason, "the space of job %lld does not have the config that is served",
+                     (long long)job->job);
   return verdict_json_replaces(job->verdict, job->baseline, ordinal, min_gain, ret_reason);
 }
 
-enum release_choice release_choose(const struct release_rivals *rivals, double min_gain, struct error *ret_reason) {
+enum release_choice release_choose(const struct release_rivals *rivals, double min_gain,
+                                   struct error *ret_reason) {
   const struct release_served_winner *served = rivals->served;
   const struct release_candidate *job = rivals->job, *import = rivals->import;
   if (!served)
@@ -299,8 +320,10 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
 }
 
 /* Adds what is chosen for a group. */
-static enum release_choice choice_include(const struct release_request *request, const struct release_rivals *rivals,
-                                          const struct release_candidate *group, struct release_plan *plan) {
+static enum release_choice choice_include(const struct release_request *request,
+                                          const struct release_rivals *rivals,
+                                          const struct release_candidate *group,
+                                          struct release_plan *plan) {
   const struct release_candidate *job = rivals->job, *import = rivals->import;
   struct error reason;
   enum release_choice choice = release_choose(rivals, request->replaces.min_gain, &reason);
@@ -315,7 +338,8 @@ static enum release_choice choice_include(const struct release_request *request,
     plan_include(plan, (struct release_included){.candidate = import});
     break;
   case RELEASE_SAME:
-    plan_include(plan, (struct release_included){.candidate = job ? job : import, .kept = rivals->served});
+    plan_include(
+        plan, (struct release_included){.candidate = job ? job : import, .kept = rivals->served});
     break;
   case RELEASE_SERVED:
     plan_include(plan, (struct release_included){.candidate = job ? job : group,
@@ -327,11 +351,12 @@ static enum release_choice choice_include(const struct release_request *request,
 }
 
 /* What is served and may stay, unless something better is there; else NULL. */
-static const struct release_served_winner *served_that_may_stay(const struct release_request *request,
-                                                                const struct release_served *served,
-                                                                const struct release_candidate *group, size_t n) {
+static const struct release_served_winner *
+served_that_may_stay(const struct release_request *request, const struct release_served *served,
+                     const struct release_candidate *group, size_t n) {
   const struct release_served_winner *winner = served_of(served, group);
-  if (!winner || served_is_tainted(winner, group, n) || (request->refuse_self_timed && group->is_self_timed))
+  if (!winner || served_is_tainted(winner, group, n) ||
+      (request->refuse_self_timed && group->is_self_timed))
     return NULL;
   return winner;
 }
@@ -342,8 +367,8 @@ static char *superseded_reason(const struct release_candidate *by) {
                    : xstrdup("superseded by an import");
 }
 
-/* One (kernel, key) without a pin: `n` candidates, of which each is included, or kept as the one that did not take the
- * place, or skipped with its reason. */
+/* One (kernel, key) without a pin: `n` candidates, of which each is included, or kept as the one
+ * that did not take the place, or skipped with its reason. */
 static void group_plan(const struct release_request *request, const struct release_served *served,
                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
   /* Why each is skipped; NULL: it is not. */
@@ -367,8 +392,9 @@ static void group_plan(const struct release_request *request, const struct relea
     reasons[former - group] = conflict_reason(newest);
   }
 
-  const struct release_rivals rivals = {
-      .served = served_that_may_stay(request, served, group, n), .job = conflict ? NULL : newest, .import = import};
+  const struct release_rivals rivals = {.served = served_that_may_stay(request, served, group, n),
+                                        .job = conflict ? NULL : newest,
+                                        .import = import};
   enum release_choice choice = choice_include(request, &rivals, group, plan);
   bool is_import = !rivals.job && (choice == RELEASE_IMPORT || choice == RELEASE_SAME);
   const struct release_candidate *considered = is_import ? import : rivals.job;
@@ -381,26 +407,30 @@ static void group_plan(const struct release_request *request, const struct relea
   }
 }
 
-/* Whether `config` is a point of the space that its conditions allow; else why not, in *ret_reason. */
+/* Whether `config` is a point of the space that its conditions allow; else why not, in
+ * *ret_reason. */
 static bool pin_is_in_space(const struct release_pin *pin, const struct environment *environment,
-                            const struct release_candidate *candidate, uint64_t *ret_ordinal, char **ret_reason) {
+                            const struct release_candidate *candidate, uint64_t *ret_ordinal,
+                            char **ret_reason) {
   struct error error;
   cleanup_key struct key key = {0};
   bool holds = false;
   if (!space_config_from_json(candidate->points, pin->config, ret_ordinal, &error)) {
-    *ret_reason =
-        xasprintf("the pin names a config outside the space of job %lld: %s", (long long)candidate->job, error.message);
+    *ret_reason = xasprintf("the pin names a config outside the space of job %lld: %s",
+                            (long long)candidate->job, error.message);
     return false;
   }
   ALWAYS(key_parse(pin->key, NULL, 0, &key, &error)); /* the pin's key was made by key_to_json */
   const struct space_facts facts = {&key, environment->gpu, environment->arch};
   if (!space_holds(candidate->points, &facts, *ret_ordinal, &holds, &error)) {
-    *ret_reason = xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
+    *ret_reason =
+        xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
     return false;
   }
   if (!holds)
     *ret_reason =
-        xasprintf("the pin names a config that the conditions of job %lld's space exclude", (long long)candidate->job);
+        xasprintf("the pin names a config that the conditions of job %lld's space exclude",
+                  (long long)candidate->job);
   return holds;
 }
 
@@ -409,10 +439,11 @@ static json_t *job_build(const struct release_candidate *candidate) {
   return candidate->job ? json_object_get(candidate->provenance, "build") : NULL;
 }
 
-/* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. Where there are only
- * imports, no space knows better. */
+/* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. Where
+ * there are only imports, no space knows better. */
 static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
-                        const struct release_served_winner *served, const struct release_candidate *group, size_t n,
+                        const struct release_served_winner *served,
+                        const struct release_candidate *group, size_t n,
                         struct release_plan *plan) {
   cleanup_free char *first_reason = NULL;
   bool is_served = served && json_equal(served_config(served)->values, pin->config), found = false;
@@ -422,15 +453,18 @@ static void pinned_plan(const struct release_pin *pin, const struct environment 
     if (!group[i].job && i > 0)
       break; /* imports come last */
     found = !group[i].job || pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
-    bool stays = is_served && (json_object_get(served_provenance(served), "build") || !job_build(&group[i]));
+    bool stays =
+        is_served && (json_object_get(served_provenance(served), "build") || !job_build(&group[i]));
     if (found)
-      plan_include(plan, (struct release_included){&group[i], pin, stays ? served : NULL, NULL, ordinal});
+      plan_include(plan,
+                   (struct release_included){&group[i], pin, stays ? served : NULL, NULL, ordinal});
     else if (!first_reason)
       first_reason = TAKE(reason);
     free(reason);
   }
   if (!found)
-    plan_skip(plan, (struct release_skipped){group->name, pin->kernel, pin->key, 0, TAKE(first_reason)});
+    plan_skip(plan,
+              (struct release_skipped){group->name, pin->kernel, pin->key, 0, TAKE(first_reason)});
   for (size_t i = 0; i < n; i++)
     plan_skip_job(plan, &group[i], xstrdup("superseded by the pin"));
 }
@@ -442,9 +476,9 @@ static bool kernel_is_named(const struct release_request *request, const struct 
   return false;
 }
 
-/* Of the included winners with one name (a run of them: they are sorted by name), drops those of kernels that the
- * request does not name and that were registered before the newest. External kernels are no versions of one another: many
- * imported tables share the name of their function. */
+/* Of the included winners with one name (a run of them: they are sorted by name), drops those of
+ * kernels that the request does not name and that were registered before the newest. External
+ * kernels are no versions of one another: many imported tables share the name of their function. */
 static void kernels_supersede(const struct release_request *request, struct release_plan *plan) {
   size_t kept = 0;
   for (size_t first = 0, end; first < plan->n_included; first = end) {
@@ -467,26 +501,34 @@ static void kernels_supersede(const struct release_request *request, struct rele
         continue;
       }
       free(included->kept_reason);
-      plan_skip(plan, (struct release_skipped){
-                          candidate->name, candidate->kernel, candidate->key, included->pin ? 0 : candidate->job,
-                          xasprintf("superseded by kernel %s of the same name, which is newer; name this one in "
-                                    "\"kernels\" to release it",
-                                    digest_format(&newest->kernel, text))});
+      plan_skip(
+          plan,
+          (struct release_skipped){
+              candidate->name, candidate->kernel, candidate->key,
+              included->pin ? 0 : candidate->job,
+              xasprintf(
+                  "superseded by kernel %s of the same name, which is newer; name this one in "
+                  "\"kernels\" to release it",
+                  digest_format(&newest->kernel, text))});
     }
   }
   plan->n_included = kept;
 }
 
 static void kernels_without_jobs_skip(const struct release_request *request,
-                                      const struct release_candidates *candidates, struct release_plan *plan) {
+                                      const struct release_candidates *candidates,
+                                      struct release_plan *plan) {
   for (size_t i = 0; i < request->kernels.n; i++) {
     bool has_job = false;
     for (size_t j = 0; j < candidates->n && !has_job; j++)
       has_job = digest_equal(&candidates->all[j].kernel, &request->kernels.all[i]);
     if (!has_job)
-      plan_skip(plan, (struct release_skipped){
-                          NULL, request->kernels.all[i], NULL, 0,
-                          xstrdup("no job tunes this kernel for this environment and tag, and no import has it")});
+      plan_skip(
+          plan,
+          (struct release_skipped){
+              NULL, request->kernels.all[i], NULL, 0,
+              xstrdup(
+                  "no job tunes this kernel for this environment and tag, and no import has it")});
   }
 }
 
@@ -501,7 +543,8 @@ void release_plan(const struct release_request *request, const struct environmen
     qsort(candidates->all, candidates->n, sizeof *candidates->all, candidates_compare);
   for (size_t first = 0, end; first < candidates->n; first = end) {
     const struct release_candidate *group = &candidates->all[first];
-    for (end = first + 1; end < candidates->n && by_name_kernel_and_key(group, &candidates->all[end]) == 0; end++)
+    for (end = first + 1;
+         end < candidates->n && by_name_kernel_and_key(group, &candidates->all[end]) == 0; end++)
       ;
     const struct release_pin *pin = release_pin_of(request, group);
     if (pin) {
@@ -518,7 +561,8 @@ void release_plan(const struct release_request *request, const struct environmen
       plan_skip(ret_plan,
                 (struct release_skipped){
                     NULL, pins[i].kernel, pins[i].key, 0,
-                    xstrdup("pinned, but no job of this environment and tag has this kernel and key, so its space is "
+                    xstrdup("pinned, but no job of this environment and tag has this kernel and "
+                            "key, so its space is "
                             "not known; submit the job first, or import a table that has it")});
   kernels_without_jobs_skip(request, candidates, ret_plan);
 }
@@ -526,16 +570,19 @@ void release_plan(const struct release_request *request, const struct environmen
 const char *release_origin(const struct release_included *included) {
   if (included->kept)
     return json_string_value(json_object_get(served_provenance(included->kept), "origin"));
-  return included->pin ? "pinned" : json_string_value(json_object_get(included->candidate->provenance, "origin"));
+  return included->pin
+             ? "pinned"
+             : json_string_value(json_object_get(included->candidate->provenance, "origin"));
 }
 
-static bool winner_add(struct release_builder *builder, const struct release_included *included, struct error *error) {
+static bool winner_add(struct release_builder *builder, const struct release_included *included,
+                       struct error *error) {
   const struct release_candidate *candidate = included->candidate;
   const char *key_names[KEY_MEMBERS_MAX];
   size_t n = json_array_size(candidate->key_names);
   if (n > KEY_MEMBERS_MAX)
-    return error_set(error, "the key of kernel %.100s has %zu names; at most %d are possible", candidate->name, n,
-                     KEY_MEMBERS_MAX);
+    return error_set(error, "the key of kernel %.100s has %zu names; at most %d are possible",
+                     candidate->name, n, KEY_MEMBERS_MAX);
   for (size_t i = 0; i < n; i++)
     key_names[i] = json_string_value(json_array_get(candidate->key_names, i));
 
@@ -573,12 +620,15 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
   return release_builder_add(builder, &entry, error);
 }
 
-bool release_from_plan(const struct release_plan *plan, const struct environment *environment, const char *tag,
-                       enum regime regime, struct release **ret_release, struct error *error) {
-  cleanup_release_builder struct release_builder *builder = release_builder_new(environment, tag, regime);
+bool release_from_plan(const struct release_plan *plan, const struct environment *environment,
+                       const char *tag, enum regime regime, struct release **ret_release,
+                       struct error *error) {
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(environment, tag, regime);
   bool ok = true;
   for (size_t i = 0; ok && i < plan->n_included; i++)
     ok = winner_add(builder, &plan->included[i], error);
   /* Whatever is wrong with winners is wrong with what is stored. */
-  return (ok && release_builder_finish(builder, ret_release, error)) || error_become(error, ERROR_DAMAGED);
+  return (ok && release_builder_finish(builder, ret_release, error)) ||
+         error_become(error, ERROR_DAMAGED);
 }

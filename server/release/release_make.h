@@ -1,30 +1,32 @@
-/* What a release includes: for each (kernel, key) the pin, else the newest done job whose verdict is usable; what is
- * left out is listed with the reason.
+/* What a release includes: for each (kernel, key) the pin, else the newest done job whose verdict
+ * is usable; what is left out is listed with the reason.
  *
- * A job is usable when it is done and its winner is faster than its baseline or the same; an ambiguous one is skipped,
- * and an older usable one stands in, so that an undecided re-tune never takes a key out of a release. One whose winner
- * was later measured slower than the default (flagged), or was decided from samples of a device that drifted
- * (quarantined), is not usable. The two newest usable jobs conflict when they measured the same space and no config is
- * among the best of both: then neither is included until a third campaign or a pin decides. Of several kernels with one
- * name (one was edited) the one that was registered last is taken; the others only when the request names them in
- * "kernels".
+ * A job is usable when it is done and its winner is faster than its baseline or the same; an
+ * ambiguous one is skipped, and an older usable one stands in, so that an undecided re-tune never
+ * takes a key out of a release. One whose winner was later measured slower than the default
+ * (flagged), or was decided from samples of a device that drifted (quarantined), is not usable. The
+ * two newest usable jobs conflict when they measured the same space and no config is among the best
+ * of both: then neither is included until a third campaign or a pin decides. Of several kernels
+ * with one name (one was edited) the one that was registered last is taken; the others only when
+ * the request names them in "kernels".
  *
- * A release that is to replace what a channel serves changes a (kernel, key) only for a reason: the new winner's job
- * measured the served config beside it, and verdict_json_replaces says that it wins by enough. Else the served config is
- * kept, as it is when no job has a usable winner at all. One whose own job is flagged or quarantined is not kept, and a pin
- * needs no reason. A config that stays what it was keeps all that the served winner says of it (times, job, provenance),
- * so that a re-tune that changed nothing makes the same release; only what was imported and is now confirmed by a job
- * becomes that job's.
+ * A release that is to replace what a channel serves changes a (kernel, key) only for a reason: the
+ * new winner's job measured the served config beside it, and verdict_json_replaces says that it
+ * wins by enough. Else the served config is kept, as it is when no job has a usable winner at all.
+ * One whose own job is flagged or quarantined is not kept, and a pin needs no reason. A config that
+ * stays what it was keeps all that the served winner says of it (times, job, provenance), so that a
+ * re-tune that changed nothing makes the same release; only what was imported and is now confirmed
+ * by a job becomes that job's.
  *
- * A request may refuse what is self-timed: winners of kernels in c, whose host code runs in the process that times them. What
- * is served of such a kernel is not kept then; a pin needs no reason.
+ * A request may refuse what is self-timed: winners of kernels in c, whose host code runs in the
+ * process that times them. What is served of such a kernel is not kept then; a pin needs no reason.
  *
- * An imported incumbent is a candidate without a job. It stands in where no job is usable and nothing but an import is
- * served. It has no space: a pin may name any config for a key that only imports know.
+ * An imported incumbent is a candidate without a job. It stands in where no job is usable and
+ * nothing but an import is served. It has no space: a pin may name any config for a key that only
+ * imports know.
  *
- * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is served, which must
- * outlive them.
- * Threads: pure functions, any thread. */
+ * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is
+ * served, which must outlive them. Threads: pure functions, any thread. */
 #ifndef WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 #define WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 
@@ -61,15 +63,17 @@ struct release_request {
     char *channel;   /* whose release it replaces; NULL: none */
     double min_gain; /* what that takes */
   } replaces;
-  bool refuse_self_timed; /* no winners of kernels whose own code could state its time, unless they are pinned */
+  bool refuse_self_timed; /* no winners of kernels whose own code could state its time, unless they
+                             are pinned */
 };
 extern const struct record release_request_record;
-must_check bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error);
+must_check bool release_request_parse(const json_t *json, struct release_request *ret,
+                                      struct error *error);
 void release_request_release(struct release_request *request);
 #define cleanup_release_request __attribute__((cleanup(release_request_release)))
 
-/* One job of the release's environment, tag and regime, with its winner when it has one; or an import, which has only what is
- * said to be for both. */
+/* One job of the release's environment, tag and regime, with its winner when it has one; or an
+ * import, which has only what is said to be for both. */
 struct release_candidate {
   int64_t job; /* 0: an import */
   char *name;  /* the kernel's */
@@ -81,7 +85,8 @@ struct release_candidate {
   json_t *key;
   char *key_text; /* canonical */
   struct digest space;
-  const struct space *points; /* the space, where release_needs_space; in the candidates' spaces; else NULL */
+  const struct space *points; /* the space, where release_needs_space; in the candidates' spaces;
+                                 else NULL */
   char *state;                /* as the API names it: "done", "failed", … */
   char *reason;               /* why it failed, or NULL */
   int64_t finished_us;        /* 0: not finished; of an import, when it was made */
@@ -132,23 +137,31 @@ const struct release_pin *release_pin_of(const struct release_request *request,
                                          const struct release_candidate *candidate);
 
 /* Whether planning must find a config that is not the candidate's own winner in its space. */
-must_check bool release_needs_space(const struct release_request *request, const struct release_served *served,
+must_check bool release_needs_space(const struct release_request *request,
+                                    const struct release_served *served,
                                     const struct release_candidate *candidate);
 
-/* Reads what the verdict, {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1, …}, says of the winner. */
-must_check bool release_candidate_read_verdict(struct release_candidate *candidate, struct error *error);
+/* Reads what the verdict, {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1,
+ * …}, says of the winner. */
+must_check bool release_candidate_read_verdict(struct release_candidate *candidate,
+                                               struct error *error);
 
 /* What becomes of a (kernel, key) that no pin decides:
  *
- *   served      its config is the job's    the job's is another     no job, but an import     neither
- *   nothing     the job's                  the job's                the import                nothing
- *   an import   the job's                  by the job's verdict     the newer import          what is served
- *   a winner    the same                   by the job's verdict     what is served            what is served */
+ *   served     its config is     the job's is       no job, but        neither
+ *              the job's          another            an import
+ *
+ *   nothing    the job's          the job's          the import         nothing
+ *   an import  the job's          by the job's       the newer import   what is served
+ *                                 verdict
+ *   a winner   the same           by the job's       what is served     what is served
+ *                                 verdict */
 enum release_choice {
   RELEASE_NOTHING,
   RELEASE_JOB,    /* the job's winner */
   RELEASE_IMPORT, /* what was imported */
-  RELEASE_SAME,   /* the job's winner, or the import, is what is served, and keeps what was said of it */
+  RELEASE_SAME,   /* the job's winner, or the import, is what is served, and keeps what was said of
+                     it */
   RELEASE_SERVED, /* what is served stays, for a reason */
 };
 struct release_rivals {
@@ -162,10 +175,10 @@ must_check enum release_choice release_choose(const struct release_rivals *rival
 
 struct release_included {
   const struct release_candidate *candidate; /* of a pin: the job whose space, and build, have it */
-  const struct release_pin *pin;             /* NULL: the candidate's own winner, or what is served */
-  const struct release_served_winner *kept;  /* what is served and stays, or NULL */
-  char *kept_reason;                         /* NULL: the config is the same */
-  uint64_t ordinal;                          /* of the pin's config or the job's winner */
+  const struct release_pin *pin; /* NULL: the candidate's own winner, or what is served */
+  const struct release_served_winner *kept; /* what is served and stays, or NULL */
+  char *kept_reason;                        /* NULL: the config is the same */
+  uint64_t ordinal;                         /* of the pin's config or the job's winner */
 };
 
 struct release_skipped {
@@ -183,9 +196,9 @@ struct release_plan {
   struct release_skipped *skipped;
 };
 
-/* Sorts the candidates. Those of kernels that the request does not name must not be among them. `environment` is the
- * full one, whose gpu and arch the conditions of a pinned config's space may read. `served` is empty for a request that
- * replaces nothing. */
+/* Sorts the candidates. Those of kernels that the request does not name must not be among them.
+ * `environment` is the full one, whose gpu and arch the conditions of a pinned config's space may
+ * read. `served` is empty for a request that replaces nothing. */
 void release_plan(const struct release_request *request, const struct environment *environment,
                   const struct release_served *served, struct release_candidates *candidates,
                   struct release_plan *ret_plan);
@@ -196,8 +209,9 @@ void release_plan_release(struct release_plan *plan);
 const char *release_origin(const struct release_included *included);
 
 /* The release of a plan that includes something. */
-must_check bool release_from_plan(const struct release_plan *plan, const struct environment *environment,
-                                  const char *tag, enum regime regime, struct release **ret_release,
+must_check bool release_from_plan(const struct release_plan *plan,
+                                  const struct environment *environment, const char *tag,
+                                  enum regime regime, struct release **ret_release,
                                   struct error *error);
 
 #endif

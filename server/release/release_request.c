@@ -1,4 +1,5 @@
-/* Reading the body of POST /v1/releases. The request owns what it holds. Pure functions, any thread. */
+/* Reading the body of POST /v1/releases. The request owns what it holds. Pure functions, any
+ * thread. */
 #include "common/base/time.h"
 #include "server/channel/channels.h"
 #include "server/release/release_make.h"
@@ -6,7 +7,8 @@
 static bool kernels_read(const json_t *value, void *to, struct error *error) {
   size_t n = json_array_size(value);
   if (n == 0 || n > RELEASE_KERNELS_MAX)
-    return error_set(error, "\"kernels\" is an array of 1 to %d kernels; leave it out for all", RELEASE_KERNELS_MAX);
+    return error_set(error, "\"kernels\" is an array of 1 to %d kernels; leave it out for all",
+                     RELEASE_KERNELS_MAX);
 
   cleanup_free struct digest *kernels = xcalloc(n, sizeof *kernels);
   for (size_t i = 0; i < n; i++) {
@@ -31,11 +33,12 @@ static void kernels_release(void *at) {
   free(kernels->all);
   *kernels = (struct release_kernels){0};
 }
-static const struct field_custom kernels_field = {.schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
-                                                            " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}",
-                                                  .read = kernels_read,
-                                                  .write = kernels_write,
-                                                  .release = kernels_release};
+static const struct field_custom kernels_field = {
+    .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
+              " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}",
+    .read = kernels_read,
+    .write = kernels_write,
+    .release = kernels_release};
 
 static const struct field pin_fields[] = {
     {"kernel", FIELD_DIGEST, offsetof(struct release_pin, kernel), FIELD_REQUIRED},
@@ -51,15 +54,18 @@ static const struct field replaces_fields[] = {
     {"channel", FIELD_TEXT, offsetof(struct release_replaces, channel), FIELD_NOT_NULL,
      .schema = "{\"type\": \"string\", \"default\": \"stable\"}"},
     {"min_gain", FIELD_NUMBER, offsetof(struct release_replaces, min_gain), FIELD_NOT_NULL,
-     .schema = "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"},
+     .schema =
+         "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"},
 };
 static const struct record replaces_record = RECORD(NULL, struct release_replaces, replaces_fields);
 
 #define AT(member) offsetof(struct release_request, member)
 static const struct field request_fields[] = {
     {"environment", FIELD_CUSTOM, AT(environment), FIELD_REQUIRED, .custom = &environment_field},
-    {"tag", FIELD_TEXT, AT(tag), FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX, .about = "default: \"default\""},
-    {"regime", FIELD_ENUM, AT(regime), FIELD_NOT_NULL, .names = regime_names, .about = "default: cold"},
+    {"tag", FIELD_TEXT, AT(tag), FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX,
+     .about = "default: \"default\""},
+    {"regime", FIELD_ENUM, AT(regime), FIELD_NOT_NULL, .names = regime_names,
+     .about = "default: cold"},
     {"kernels", FIELD_CUSTOM, AT(kernels), FIELD_NOT_NULL, .custom = &kernels_field},
     {"as_of", FIELD_TIME, AT(as_of), FIELD_NOT_NULL},
     {"pins", FIELD_RECORDS, AT(pins), FIELD_NOT_NULL, .most = RELEASE_PINS_MAX, .of = &pin_record},
@@ -68,7 +74,8 @@ static const struct field request_fields[] = {
      .about = "leaves out winners of kernels in c, whose own code could state its time"},
 };
 #undef AT
-const struct record release_request_record = RECORD("ReleaseRequest", struct release_request, request_fields);
+const struct record release_request_record =
+    RECORD("ReleaseRequest", struct release_request, request_fields);
 
 static int pins_compare(const void *a, const void *b) {
   const struct release_pin *left = a, *right = b;
@@ -76,7 +83,8 @@ static int pins_compare(const void *a, const void *b) {
   return order ? order : strcmp(left->key_text, right->key_text);
 }
 
-/* Makes key and config the pin's own: the request's body is freed by another thread, as soon as the request is answered. */
+/* Makes key and config the pin's own: the request's body is freed by another thread, as soon as the
+ * request is answered. */
 static bool pin_finish(struct release_pin *pin, const char *at, struct error *error) {
   char member_at[JSON_POINTER_SIZE];
   cleanup_key struct key key = {0};
@@ -91,7 +99,8 @@ static bool pin_finish(struct release_pin *pin, const char *at, struct error *er
   json_pointer_member(member_at, sizeof member_at, at, "config");
   json_object_foreach (pin->config, name, value)
     if (json_is_object(value) || json_is_array(value))
-      return error_at(error, member_at, "\"%.64s\" must be null, a boolean, a number or a string", name);
+      return error_at(error, member_at, "\"%.64s\" must be null, a boolean, a number or a string",
+                      name);
   json_t *copy = json_deep_copy(pin->config);
   ALWAYS(copy != NULL);
   json_decref(pin->config);
@@ -99,7 +108,8 @@ static bool pin_finish(struct release_pin *pin, const char *at, struct error *er
   return true;
 }
 
-static bool kernel_may_be_pinned(const struct release_request *request, const struct digest *kernel) {
+static bool kernel_may_be_pinned(const struct release_request *request,
+                                 const struct digest *kernel) {
   for (size_t i = 0; i < request->kernels.n; i++)
     if (digest_equal(&request->kernels.all[i], kernel))
       return true;
@@ -116,7 +126,8 @@ static bool pins_finish(struct release_request *request, struct error *error) {
     if (!pin_finish(&pins[i], at, error))
       return false;
     if (!kernel_may_be_pinned(request, &pins[i].kernel))
-      return error_at(error, at, "the pin's kernel is not one of \"kernels\"; name it there or drop the pin");
+      return error_at(error, at,
+                      "the pin's kernel is not one of \"kernels\"; name it there or drop the pin");
   }
 
   if (n)
@@ -125,7 +136,8 @@ static bool pins_finish(struct release_request *request, struct error *error) {
     if (pins_compare(&pins[i - 1], &pins[i]) == 0) {
       size_t one = pins[i - 1].index, other = pins[i].index;
       return error_at(error, json_pointer_index(at, sizeof at, "/pins", one > other ? one : other),
-                      "pin %zu is for the same kernel and key; keep one of the two", one < other ? one : other);
+                      "pin %zu is for the same kernel and key; keep one of the two",
+                      one < other ? one : other);
     }
   return true;
 }
@@ -136,10 +148,10 @@ static bool replaces_finish(struct release_replaces *replaces, struct error *err
   if (!channel_name_check(replaces->channel, error))
     return error_pointer_prefix(error, "/replaces/channel");
   if (!(replaces->min_gain >= 0 && replaces->min_gain < 1))
-    return error_at(
-        error, "/replaces/min_gain",
-        "\"min_gain\" is %g; it is the share of the served config's time that a winner must save, 0 to below 1",
-        replaces->min_gain);
+    return error_at(error, "/replaces/min_gain",
+                    "\"min_gain\" is %g; it is the share of the served config's time that a winner "
+                    "must save, 0 to below 1",
+                    replaces->min_gain);
   return true;
 }
 
@@ -149,10 +161,12 @@ bool release_request_parse(const json_t *json, struct release_request *ret, stru
   if (!record_read(&release_request_record, json, "", &request, error))
     return false;
   if (request.as_of && !time_parse(request.as_of, &request.as_of_us))
-    return error_at(error, "/as_of", "\"%.64s\" is not a time; write it as 2026-01-31T12:00:00Z", request.as_of);
+    return error_at(error, "/as_of", "\"%.64s\" is not a time; write it as 2026-01-31T12:00:00Z",
+                    request.as_of);
   if (!pins_finish(&request, error))
     return false;
-  if (json_is_object(json_object_get(json, "replaces")) && !replaces_finish(&request.replaces, error))
+  if (json_is_object(json_object_get(json, "replaces")) &&
+      !replaces_finish(&request.replaces, error))
     return false;
 
   *ret = request;

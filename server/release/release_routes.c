@@ -27,26 +27,30 @@ struct release_item {
 static const struct field item_fields[] = {
     {"name", FIELD_TEXT, AT(name), FIELD_ANSWER},
     {"kernel", FIELD_DIGEST, AT(kernel), FIELD_ANSWER | FIELD_REQUIRED},
-    {"key", FIELD_JSON, AT(key), FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
+    {"key", FIELD_JSON, AT(key), FIELD_ANSWER,
+     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
     {"job", FIELD_ID, AT(job), FIELD_ANSWER},
     {"origin", FIELD_TEXT, AT(origin), FIELD_ANSWER | FIELD_OMITTED,
      .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
      .about = "of what is included"},
-    {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER | FIELD_OMITTED, .about = "of what is kept or skipped"},
+    {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER | FIELD_OMITTED,
+     .about = "of what is kept or skipped"},
 };
 #undef AT
 const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
 
-/* The channel whose release is replaced, with the entity tag that it had: moving it with If-Match replaces what was
- * compared. */
+/* The channel whose release is replaced, with the entity tag that it had: moving it with If-Match
+ * replaces what was compared. */
 struct release_replaced {
   const char *channel;
   double min_gain;
   const char *etag; /* quoted; NULL: it has no entry yet */
 };
 static const struct field replaced_fields[] = {
-    {"channel", FIELD_TEXT, offsetof(struct release_replaced, channel), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaced, min_gain), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"channel", FIELD_TEXT, offsetof(struct release_replaced, channel),
+     FIELD_ANSWER | FIELD_NOT_NULL},
+    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaced, min_gain),
+     FIELD_ANSWER | FIELD_NOT_NULL},
     {"etag", FIELD_TEXT, offsetof(struct release_replaced, etag), FIELD_ANSWER},
 };
 static const struct record replaced_record = RECORD(NULL, struct release_replaced, replaced_fields);
@@ -63,13 +67,16 @@ static const struct field answer_fields[] = {
     {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL},
     {"bytes", FIELD_TEXT, AT(bytes), FIELD_ANSWER | FIELD_NOT_NULL},
     {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"included", FIELD_RECORDS, AT(included), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
+    {"included", FIELD_RECORDS, AT(included), FIELD_ANSWER | FIELD_NOT_NULL,
+     .of = &release_item_record},
     {"kept", FIELD_RECORDS, AT(kept), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
-    {"skipped", FIELD_RECORDS, AT(skipped), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
+    {"skipped", FIELD_RECORDS, AT(skipped), FIELD_ANSWER | FIELD_NOT_NULL,
+     .of = &release_item_record},
     {"replaces", FIELD_RECORD, AT(replaces), FIELD_ANSWER, .of = &replaced_record},
 };
 #undef AT
-const struct record release_answer_record = RECORD("ReleaseAnswer", struct release_answer, answer_fields);
+const struct record release_answer_record =
+    RECORD("ReleaseAnswer", struct release_answer, answer_fields);
 
 static int64_t job_or_none(int64_t job) { return job ? job : FIELD_NONE; }
 
@@ -82,12 +89,13 @@ static struct records included_items(const struct release_plan *plan, bool is_ke
     const struct release_candidate *candidate = included->candidate;
     if ((included->kept_reason != NULL) != is_kept)
       continue;
-    items[n++] = (struct release_item){.name = candidate->name,
-                                       .kernel = candidate->kernel,
-                                       .key = candidate->key,
-                                       .job = included->pin ? FIELD_NONE : job_or_none(candidate->job),
-                                       .origin = is_kept ? NULL : release_origin(included),
-                                       .reason = included->kept_reason};
+    items[n++] =
+        (struct release_item){.name = candidate->name,
+                              .kernel = candidate->kernel,
+                              .key = candidate->key,
+                              .job = included->pin ? FIELD_NONE : job_or_none(candidate->job),
+                              .origin = is_kept ? NULL : release_origin(included),
+                              .reason = included->kept_reason};
   }
   return (struct records){n, items};
 }
@@ -111,7 +119,8 @@ static bool environment_choose(struct request *request, const struct release_req
   struct error error;
   size_t index = 0;
   cleanup_free char *sentence = NULL, *asked = environment_format(&wanted->environment);
-  cleanup_free const struct environment **there = xcalloc(known->n + 1, sizeof(struct environment *));
+  cleanup_free const struct environment **there =
+      xcalloc(known->n + 1, sizeof(struct environment *));
   json_t *extra;
   for (size_t i = 0; i < known->n; i++)
     there[i] = &known->all[i];
@@ -120,15 +129,19 @@ static bool environment_choose(struct request *request, const struct release_req
     *ret = environment_copy(there[index]);
     return true;
   case CACHE_MATCH_NONE:
-    extra = json_pack("{s:o}", "nearest", cache_nearest(&wanted->environment, there, known->n, &sentence));
-    error_at(&error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s", wanted->tag,
-             regime_name(wanted->regime), asked,
-             sentence ? sentence : "there is none of this tag and regime at all: submit jobs first");
+    extra = json_pack("{s:o}", "nearest",
+                      cache_nearest(&wanted->environment, there, known->n, &sentence));
+    error_at(
+        &error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s",
+        wanted->tag, regime_name(wanted->regime), asked,
+        sentence ? sentence : "there is none of this tag and regime at all: submit jobs first");
     break;
   case CACHE_MATCH_SEVERAL:
-    extra = json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, known->n));
+    extra =
+        json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, known->n));
     error_at(&error, "/environment",
-             "several environments with jobs of tag \"%.50s\" fit; state the members in which they differ "
+             "several environments with jobs of tag \"%.50s\" fit; state the members in which they "
+             "differ "
              "(\"environments\" lists them)",
              wanted->tag);
     break;
@@ -142,8 +155,10 @@ static void nothing_answer(struct request *request, const struct release_plan *p
   struct error error;
   struct release_answer answer = {.skipped = skipped_items(plan)};
   cleanup_json json_t *json = record_write(&release_answer_record, &answer);
-  error_set(&error, "nothing can be released for this environment, tag and regime; \"skipped\" says why");
-  answer_failure_extra(request, &error, json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
+  error_set(&error,
+            "nothing can be released for this environment, tag and regime; \"skipped\" says why");
+  answer_failure_extra(request, &error,
+                       json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
   free(answer.skipped.all);
 }
 
@@ -152,7 +167,8 @@ static void release_answer(struct request *request, const struct release *releas
                            const struct release_plan *plan, const struct release_request *wanted,
                            const struct channel_state *state) {
   char etag[CHANNEL_ETAG_SIZE];
-  cleanup_free char *quoted = state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
+  cleanup_free char *quoted =
+      state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
   const char *channel = wanted->replaces.channel;
   struct release_answer answer = {
       .release = release->digest,
@@ -161,7 +177,9 @@ static void release_answer(struct request *request, const struct release *releas
       .included = included_items(plan, false),
       .kept = included_items(plan, true),
       .skipped = skipped_items(plan),
-      .replaces = {.channel = channel, .min_gain = channel ? wanted->replaces.min_gain : NAN, .etag = quoted}};
+      .replaces = {.channel = channel,
+                   .min_gain = channel ? wanted->replaces.min_gain : NAN,
+                   .etag = quoted}};
 
   request_answer_json(request, is_new ? 201 : 200, record_write(&release_answer_record, &answer));
   free(answer.included.all);
@@ -192,7 +210,8 @@ void route_release_post(struct worker *worker, struct request *request) {
   struct channel_state state = {0};
   cleanup_release_served struct release_served served = {0};
   cleanup_release_candidates struct release_candidates candidates = {0};
-  if ((wanted.replaces.channel && !release_served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
+  if ((wanted.replaces.channel &&
+       !release_served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
       !release_candidates_load(worker->db, &wanted, &environment, &served, &candidates, &error)) {
     answer_failure(request, &error);
     return;
@@ -217,8 +236,9 @@ void route_release_post(struct worker *worker, struct request *request) {
 }
 
 /* The bytes of the release that the path names; answers and returns NULL when there is none. */
-static char *release_of_path(struct worker *worker, struct request *request, const char *const *arguments,
-                             struct digest *ret_digest, size_t *ret_size) {
+static char *release_of_path(struct worker *worker, struct request *request,
+                             const char *const *arguments, struct digest *ret_digest,
+                             size_t *ret_size) {
   struct error error;
   char *bytes = NULL;
   if (!request_query_only(request, arguments))
@@ -229,8 +249,8 @@ static char *release_of_path(struct worker *worker, struct request *request, con
     return NULL;
   }
   if (!bytes)
-    answer_refusal(request, ERROR_MISSING, "", "there is no release %.100s; GET /v1/releases lists all",
-                   request->segments[0]);
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
   return bytes;
 }
 
@@ -243,12 +263,14 @@ void route_release_get(struct worker *worker, struct request *request) {
   if (!bytes)
     return;
   fetches_note(worker->server, &digest);
-  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size, digest_format(&digest, etag),
-                            NULL);
+  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size,
+                            digest_format(&digest, etag), NULL);
 }
 
-/* The identity that ?identity= names, NULL without it; answers and returns false when there is none. */
-static bool identity_of_query(struct worker *worker, struct request *request, struct identity **ret_identity) {
+/* The identity that ?identity= names, NULL without it; answers and returns false when there is
+ * none. */
+static bool identity_of_query(struct worker *worker, struct request *request,
+                              struct identity **ret_identity) {
   const char *asked = request_query(request, "identity");
   cleanup_free char *text = NULL;
   cleanup_json json_t *json = NULL;
@@ -265,12 +287,14 @@ static bool identity_of_query(struct worker *worker, struct request *request, st
     return false;
   }
   if (!text) {
-    answer_refusal(request, ERROR_MISSING, "", "there is no image %s; PUT /v1/images/{digest} keeps its identity",
-                   asked);
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no image %s; PUT /v1/images/{digest} keeps its identity", asked);
     return false;
   }
-  /* It was parsed before it was kept; what a later version does not read any more is for the operator. */
-  if (!json_parse(text, strlen(text), &json, &error) || !identity_parse(json, ret_identity, &error)) {
+  /* It was parsed before it was kept; what a later version does not read any more is for the
+   * operator. */
+  if (!json_parse(text, strlen(text), &json, &error) ||
+      !identity_parse(json, ret_identity, &error)) {
     error_prefix(&error, "the stored image %s: ", asked);
     error_become(&error, ERROR_DAMAGED);
     answer_failure(request, &error);
@@ -284,7 +308,8 @@ static bool path_ends(const char *path, const char *suffix) {
   return length >= end && strcmp(path + length - end, suffix) == 0;
 }
 
-/* One file as it is, several as a tar. What lacks winners may be complete another day, so it is not kept. */
+/* One file as it is, several as a tar. What lacks winners may be complete another day, so it is not
+ * kept. */
 static void files_answer(struct request *request, struct cache_files *files) {
   char etag[DIGEST_TEXT_SIZE];
   struct cache_file *only = files->n == 1 ? &files->files[0] : NULL;
@@ -333,7 +358,8 @@ void route_release_export(struct worker *worker, struct request *request) {
     return;
   }
   fetches_note(worker->server, &digest);
-  const struct render_request wanted = {.release = release, .source = &source, .identity = identity};
+  const struct render_request wanted = {
+      .release = release, .source = &source, .identity = identity};
   bool ok = format->render(&wanted, &files, &error);
   if (store.has_failed) {
     answer_failure(request, &store.failure);

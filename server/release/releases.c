@@ -14,8 +14,8 @@ void release_environments_release(struct release_environments *environments) {
   *environments = (struct release_environments){0};
 }
 
-bool release_environments_load(struct db *db, const char *tag, enum regime regime, struct release_environments *ret,
-                               struct error *error) {
+bool release_environments_load(struct db *db, const char *tag, enum regime regime,
+                               struct release_environments *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "tag", tag);
@@ -23,7 +23,8 @@ bool release_environments_load(struct db *db, const char *tag, enum regime regim
   if (!db_run(db, &sql_release_environments, &parameters, &rows, error))
     return false;
 
-  struct release_environments environments = {.all = xcalloc((size_t)db_count(rows) + 1, sizeof *environments.all)};
+  struct release_environments environments = {
+      .all = xcalloc((size_t)db_count(rows) + 1, sizeof *environments.all)};
   for (int row = 0; row < db_count(rows); row++) {
     cleanup_json json_t *identity = db_get_json(rows, row, "identity");
     struct error bad;
@@ -33,8 +34,9 @@ bool release_environments_load(struct db *db, const char *tag, enum regime regim
   return true;
 }
 
-bool release_served_load(struct db *db, const struct release_request *request, const struct environment *environment,
-                         struct release_served *ret_served, struct channel_state *ret_state, struct error *error) {
+bool release_served_load(struct db *db, const struct release_request *request,
+                         const struct environment *environment, struct release_served *ret_served,
+                         struct channel_state *ret_state, struct error *error) {
   struct digest environment_id = environment_digest(environment);
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -55,16 +57,20 @@ bool release_served_load(struct db *db, const struct release_request *request, c
   struct error unread;
   if (release_take(&text, size, &served, &release, &unread))
     release_served_init(ret_served, release);
-  else /* an older wavetune's: nobody can fetch it any more, so it is not to be kept and must not stand in the way */
-    log_warning("publish: the release that channel %s serves is not compared with: %s", request->replaces.channel,
-                unread.message);
-  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served, db_get_integer(rows, 0, "signings")};
+  else /* an older wavetune's: nobody can fetch it any more, so it is not to be kept and must not
+          stand in the way */
+    log_warning("publish: the release that channel %s serves is not compared with: %s",
+                request->replaces.channel, unread.message);
+  *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served,
+                                      db_get_integer(rows, 0, "signings")};
   return true;
 }
 
 /* Jobs and imports of the environment, tag and kernels; of jobs, also of the regime. */
-static bool candidates_run(struct db *db, const struct statement *statement, const struct release_request *request,
-                           const struct environment *environment, struct db_rows **ret_rows, struct error *error) {
+static bool candidates_run(struct db *db, const struct statement *statement,
+                           const struct release_request *request,
+                           const struct environment *environment, struct db_rows **ret_rows,
+                           struct error *error) {
   struct digest environment_id = environment_digest(environment);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "environment_digest", &environment_id);
@@ -77,21 +83,24 @@ static bool candidates_run(struct db *db, const struct statement *statement, con
   return db_run(db, statement, &parameters, ret_rows, error);
 }
 
-/* Seconds with three digits: thousands of winners then share a few hundred provenances, where each of them would have one
- * of its own, which every start of a container reads. */
+/* Seconds with three digits: thousands of winners then share a few hundred provenances, where each
+ * of them would have one of its own, which every start of a container reads. */
 static double seconds_round(int64_t us) {
   char text[32];
   snprintf(text, sizeof text, "%.3g", (double)us / 1e6);
   return strtod(text, NULL);
 }
 
-static bool job_read(const struct db_rows *rows, int row, struct release_candidate *job, struct error *error) {
+static bool job_read(const struct db_rows *rows, int row, struct release_candidate *job,
+                     struct error *error) {
   db_read(rows, row, &release_candidate_record, job);
   job->key_text = json_canonical(job->key);
 
-  int64_t device_us = db_get_integer(rows, row, "device_us"); /* 0: no winner, or nothing reported it */
+  int64_t device_us =
+      db_get_integer(rows, row, "device_us"); /* 0: no winner, or nothing reported it */
   if (device_us)
-    ALWAYS(json_object_set_new(job->provenance, "spent_device_seconds", json_real(seconds_round(device_us))) == 0);
+    ALWAYS(json_object_set_new(job->provenance, "spent_device_seconds",
+                               json_real(seconds_round(device_us))) == 0);
 
   if (!job->has_winner || release_candidate_read_verdict(job, error))
     return true;
@@ -104,7 +113,8 @@ static void import_read(const struct db_rows *rows, int row, struct release_cand
   import->key_text = json_canonical(import->key);
   import->outcome = VERDICT_SAME;
   ALWAYS(json_object_set_new(import->provenance, "origin", json_string("imported")) == 0);
-  ALWAYS(json_object_set_new(import->provenance, "format", json_string(db_get(rows, row, "format"))) == 0);
+  ALWAYS(json_object_set_new(import->provenance, "format",
+                             json_string(db_get(rows, row, "format"))) == 0);
 
   cleanup_json json_t *ms = db_get_json(rows, row, "ms");
   for (; import->n_ms < json_array_size(ms) && import->n_ms < RELEASE_MS_MAX; import->n_ms++)
@@ -126,15 +136,17 @@ static bool spaces_read(const struct db_rows *rows, const struct release_request
 
     for (size_t i = 0; i < candidates->n; i++) {
       struct release_candidate *candidate = &candidates->all[i];
-      if (digest_equal(&candidate->space, &digest) && release_needs_space(request, served, candidate))
+      if (digest_equal(&candidate->space, &digest) &&
+          release_needs_space(request, served, candidate))
         candidate->points = candidates->spaces[row];
     }
   }
   return true;
 }
 
-static bool spaces_load(struct db *db, const struct release_request *request, const struct release_served *served,
-                        struct release_candidates *candidates, struct error *error) {
+static bool spaces_load(struct db *db, const struct release_request *request,
+                        const struct release_served *served, struct release_candidates *candidates,
+                        struct error *error) {
   cleanup_free struct digest *digests = xcalloc(candidates->n + 1, sizeof *digests);
   size_t n = 0;
   for (size_t i = 0; i < candidates->n; i++)
@@ -151,15 +163,17 @@ static bool spaces_load(struct db *db, const struct release_request *request, co
 }
 
 bool release_candidates_load(struct db *db, const struct release_request *request,
-                             const struct environment *environment, const struct release_served *served,
-                             struct release_candidates *ret, struct error *error) {
+                             const struct environment *environment,
+                             const struct release_served *served, struct release_candidates *ret,
+                             struct error *error) {
   cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
   if (!candidates_run(db, &sql_release_candidates, request, environment, &jobs, error) ||
       !candidates_run(db, &sql_release_imports, request, environment, &imports, error))
     return false;
 
   size_t n = (size_t)db_count(jobs) + (size_t)db_count(imports);
-  cleanup_release_candidates struct release_candidates candidates = {.all = xcalloc(n + 1, sizeof *candidates.all)};
+  cleanup_release_candidates struct release_candidates candidates = {
+      .all = xcalloc(n + 1, sizeof *candidates.all)};
   for (int row = 0; row < db_count(jobs); row++)
     if (!job_read(jobs, row, &candidates.all[candidates.n++], error))
       return false;
@@ -173,8 +187,8 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
   return true;
 }
 
-bool release_store(struct db *db, const struct release *release, const struct author *author, bool *ret_is_new,
-                   struct error *error) {
+bool release_store(struct db *db, const struct release *release, const struct author *author,
+                   bool *ret_is_new, struct error *error) {
   struct digest environment_id = environment_digest(&release->environment);
   cleanup_json json_t *environment = environment_to_json(&release->environment);
   cleanup_rows struct db_rows *rows = NULL;
@@ -194,8 +208,9 @@ bool release_store(struct db *db, const struct release *release, const struct au
   bool is_new = ok && db_affected(rows) == 1;
   if (is_new)
     ok = audit_note_digest(db, author, AUDIT_RELEASE, &release->digest,
-                           json_pack("{s:s, s:s, s:I}", "tag", release->tag, "regime", regime_name(release->regime),
-                                     "winners", (json_int_t)release->n_winners),
+                           json_pack("{s:s, s:s, s:I}", "tag", release->tag, "regime",
+                                     regime_name(release->regime), "winners",
+                                     (json_int_t)release->n_winners),
                            error);
   if (!db_end(db, ok, error))
     return false;
@@ -204,7 +219,8 @@ bool release_store(struct db *db, const struct release *release, const struct au
   return true;
 }
 
-bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size, struct error *error) {
+bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size,
+                  struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
@@ -243,10 +259,11 @@ static const struct field listed_fields[] = {
     {"made_by_id", FIELD_ID, AT(made_by_id), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY_ID},
 };
 #undef AT
-const struct record listed_release_record = RECORD("ListedRelease", struct listed_release, listed_fields);
+const struct record listed_release_record =
+    RECORD("ListedRelease", struct listed_release, listed_fields);
 
-bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_items, int64_t *ret_next,
-                   struct error *error) {
+bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_items,
+                   int64_t *ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "before", before);

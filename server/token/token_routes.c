@@ -15,12 +15,15 @@ struct token_answer {
 static const struct field answer_fields[] = {
     {"token", FIELD_TEXT, offsetof(struct token_answer, token), FIELD_ANSWER | FIELD_OMITTED},
     {"name", FIELD_TEXT, offsetof(struct token_answer, name), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"role", FIELD_TEXT, offsetof(struct token_answer, role), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE},
-    {"certificate", FIELD_TEXT, offsetof(struct token_answer, certificate), FIELD_ANSWER | FIELD_OMITTED},
+    {"role", FIELD_TEXT, offsetof(struct token_answer, role), FIELD_ANSWER | FIELD_NOT_NULL,
+     .schema = SCHEMA_ROLE},
+    {"certificate", FIELD_TEXT, offsetof(struct token_answer, certificate),
+     FIELD_ANSWER | FIELD_OMITTED},
 };
 const struct record token_answer_record = RECORD("TokenAnswer", struct token_answer, answer_fields);
 
-/* What changed must hold on this server when the answer is read; the others see it within seconds. */
+/* What changed must hold on this server when the answer is read; the others see it within
+ * seconds. */
 static void refresh(struct worker *worker) {
   struct error error;
   if (!tokens_refresh(worker, &error))
@@ -38,9 +41,11 @@ void route_token_post(struct worker *worker, struct request *request) {
   }
 
   log_info("token: %s made %s with the role %s%s%s", request->token_name, asked.name, asked.role,
-           asked.certificate ? " for the certificate " : "", asked.certificate ? asked.certificate : "");
+           asked.certificate ? " for the certificate " : "",
+           asked.certificate ? asked.certificate : "");
   refresh(worker);
-  struct token_answer answer = {asked.certificate ? NULL : token, asked.name, asked.role, asked.certificate};
+  struct token_answer answer = {asked.certificate ? NULL : token, asked.name, asked.role,
+                                asked.certificate};
   request_answer_json(request, 201, record_write(&token_answer_record, &answer));
 }
 

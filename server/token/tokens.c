@@ -18,7 +18,8 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
                    char ret_token[TOKEN_TEXT_SIZE], struct error *error) {
   char token[TOKEN_TEXT_SIZE] = "wt_";
   random_hex(token + 3, 32);
-  struct digest digest = request->certificate ? tls_name_digest(request->certificate) : digest_of(token, strlen(token));
+  struct digest digest = request->certificate ? tls_name_digest(request->certificate)
+                                              : digest_of(token, strlen(token));
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters named = {0}, freed = {0}, parameters = {0};
@@ -34,11 +35,13 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
 
   if (db_affected(rows) == 0 && request->certificate)
     return error_of_at(error, ERROR_CONFLICT, "/name",
-                       "there is a token \"%s\" already, or another one that stands for \"%s\"; revoke that one first",
+                       "there is a token \"%s\" already, or another one that stands for \"%s\"; "
+                       "revoke that one first",
                        request->name, request->certificate);
   if (db_affected(rows) == 0)
     return error_of_at(error, ERROR_CONFLICT, "/name",
-                       "there is a token \"%s\" already; revoke it or take another name", request->name);
+                       "there is a token \"%s\" already; revoke it or take another name",
+                       request->name);
   snprintf(ret_token, TOKEN_TEXT_SIZE, "%s", request->certificate ? "" : token);
   return true;
 }
@@ -48,8 +51,9 @@ static json_t *detail_of(const struct token_request *request) {
   json_t *channels = request->channels.n ? json_array() : NULL;
   for (size_t i = 0; i < request->channels.n; i++)
     json_array_append_new(channels, json_string(request->channels.all[i]));
-  json_t *detail = json_pack("{s:s, s:o*, s:s*, s:s*}", "role", request->role, "channels", channels, "certificate",
-                             request->certificate, "agent_name", request->agent_name);
+  json_t *detail =
+      json_pack("{s:s, s:o*, s:s*, s:s*}", "role", request->role, "channels", channels,
+                "certificate", request->certificate, "agent_name", request->agent_name);
   ALWAYS(detail != NULL);
   if (request->expires_in_ms != FIELD_NONE)
     json_object_set_new(detail, "expires_in_ms", json_integer((json_int_t)request->expires_in_ms));
@@ -67,8 +71,8 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
   return db_end(db, ok, error);
 }
 
-bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may, char **ret_patterns,
-                         struct error *error) {
+bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
+                         char **ret_patterns, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "token", token);
@@ -88,8 +92,8 @@ bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool
   return true;
 }
 
-static bool revoke_named(struct db *db, const char *name, bool may_be_last_admin, const struct author *author,
-                         struct error *error) {
+static bool revoke_named(struct db *db, const char *name, bool may_be_last_admin,
+                         const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
@@ -101,16 +105,17 @@ static bool revoke_named(struct db *db, const char *name, bool may_be_last_admin
   if (db_count(rows) && db_get_bool(rows, 0, "is_revoked"))
     return true;
   if (db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
-    return error_of(
-        error, ERROR_CONFLICT,
-        "\"%.64s\" is the last admin token: without one no token can be made over HTTP; make another first, "
-        "or use \"wavetune-server token revoke\"",
-        name);
-  return error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"", name); /* or another was faster */
+    return error_of(error, ERROR_CONFLICT,
+                    "\"%.64s\" is the last admin token: without one no token can be made over "
+                    "HTTP; make another first, "
+                    "or use \"wavetune-server token revoke\"",
+                    name);
+  return error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"",
+                  name); /* or another was faster */
 }
 
-bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, const struct author *author,
-                   struct error *error) {
+bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
+                   const struct author *author, struct error *error) {
   if (!db_begin(db, error))
     return false;
   bool ok = revoke_named(db, name, may_be_last_admin, author, error) &&
@@ -120,27 +125,33 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, cons
 
 struct token {
   int64_t id, uses_left, made_by_id, revoked_by_id;
-  char *name, *role, *created_at, *revoked_at, *expires_at, *agent, *agent_name, *certificate, *made_by, *revoked_by;
+  char *name, *role, *created_at, *revoked_at, *expires_at, *agent, *agent_name, *certificate,
+      *made_by, *revoked_by;
   json_t *environment;
   struct texts channels;
 };
 static const struct field token_fields[] = {
     {"id", FIELD_ID, offsetof(struct token, id), FIELD_ANSWER | FIELD_NOT_NULL},
     {"name", FIELD_TEXT, offsetof(struct token, name), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"role", FIELD_TEXT, offsetof(struct token, role), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE},
+    {"role", FIELD_TEXT, offsetof(struct token, role), FIELD_ANSWER | FIELD_NOT_NULL,
+     .schema = SCHEMA_ROLE},
     {"created_at", FIELD_TIME, offsetof(struct token, created_at), FIELD_ANSWER | FIELD_NOT_NULL},
     {"revoked_at", FIELD_TIME, offsetof(struct token, revoked_at), FIELD_ANSWER},
     {"expires_at", FIELD_TIME, offsetof(struct token, expires_at), FIELD_ANSWER},
     {"agent", FIELD_TEXT, offsetof(struct token, agent), FIELD_ANSWER},
     {"uses_left", FIELD_INTEGER, offsetof(struct token, uses_left), FIELD_ANSWER},
     {"agent_name", FIELD_TEXT, offsetof(struct token, agent_name), FIELD_ANSWER},
-    {"environment", FIELD_JSON, offsetof(struct token, environment), FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT},
+    {"environment", FIELD_JSON, offsetof(struct token, environment), FIELD_ANSWER,
+     .schema = SCHEMA_ENVIRONMENT},
     {"channels", FIELD_TEXTS, offsetof(struct token, channels), FIELD_ANSWER},
     {"certificate", FIELD_TEXT, offsetof(struct token, certificate), FIELD_ANSWER},
     {"made_by", FIELD_TEXT, offsetof(struct token, made_by), FIELD_ANSWER, .schema = SCHEMA_BY},
-    {"made_by_id", FIELD_ID, offsetof(struct token, made_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
-    {"revoked_by", FIELD_TEXT, offsetof(struct token, revoked_by), FIELD_ANSWER, .schema = SCHEMA_BY},
-    {"revoked_by_id", FIELD_ID, offsetof(struct token, revoked_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID},
+    {"made_by_id", FIELD_ID, offsetof(struct token, made_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
+    {"revoked_by", FIELD_TEXT, offsetof(struct token, revoked_by), FIELD_ANSWER,
+     .schema = SCHEMA_BY},
+    {"revoked_by_id", FIELD_ID, offsetof(struct token, revoked_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
 };
 const struct record token_record = RECORD("Token", struct token, token_fields);
 

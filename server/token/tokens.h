@@ -1,7 +1,8 @@
-/* Tokens: what is asked for of a new one, and the table of them. Of a token only its SHA-256 is stored.
+/* Tokens: what is asked for of a new one, and the table of them. Of a token only its SHA-256 is
+ * stored.
  *
- * Memory: requests own what they read from JSON; lists are the caller's. Threads: reading any; functions that take a db,
- * its own. */
+ * Memory: requests own what they read from JSON; lists are the caller's. Threads: reading any;
+ * functions that take a db, its own. */
 #ifndef WAVETUNE_SERVER_TOKEN_TOKENS_H
 #define WAVETUNE_SERVER_TOKEN_TOKENS_H
 
@@ -14,8 +15,9 @@
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);
 
-/* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` makes from its options, and what the
- * server adds. Absent is what a record has for it (common/record/record.h). */
+/* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` makes from
+ * its options, and what the server adds. Absent is what a record has for it
+ * (common/record/record.h). */
 struct token_request {
   const char *name;
   const char *role;        /* names of the database's enum, with commas between */
@@ -23,12 +25,13 @@ struct token_request {
   int64_t uses;            /* agents that one of the role enrol may enrol */
   const char *agent_name;  /* of the role enrol: a pattern for their names; NULL: any */
   json_t *environment;     /* of the role enrol: what each of their devices has; NULL: any */
-  const char *certificate; /* the name of the client certificate that stands for it; NULL: a token is made */
+  const char *certificate; /* the name of the client certificate that stands for it; NULL: a token
+                              is made */
   struct texts channels;   /* of a publisher: patterns for their names */
   /* Not in JSON: */
   int64_t expires_in_ms; /* FIELD_NONE: never */
   const char *agent;     /* whose it is alone; NULL: of nobody in particular */
-  int64_t replaces;      /* the token that ends soon after this one was first used; FIELD_NONE: none */
+  int64_t replaces; /* the token that ends soon after this one was first used; FIELD_NONE: none */
 };
 /* All absent. */
 void token_request_init(struct token_request *request);
@@ -36,29 +39,33 @@ void token_request_init(struct token_request *request);
 void token_request_release(struct token_request *request);
 #define cleanup_token_request __attribute__((cleanup(token_request_release)))
 /* `ret` is to be released also after a failure. */
-must_check bool token_request_parse(const json_t *json, struct token_request *ret, struct error *error);
+must_check bool token_request_parse(const json_t *json, struct token_request *ret,
+                                    struct error *error);
 extern const struct record token_request_record;
 
-/* Makes a random token and stores its digest; with a certificate, of which the digest of its name is stored, no token is
- * made (ret_token is ""). Fails with ERROR_CONFLICT when a live token has the name, or stands for the certificate. The
- * first in a transaction of its own, the second in the caller's, who notes it. */
-must_check bool tokens_make(struct db *db, const struct token_request *request, const struct author *author,
-                            char ret_token[TOKEN_TEXT_SIZE], struct error *error);
-must_check bool tokens_insert(struct db *db, const struct token_request *request, const struct author *author,
-                              char ret_token[TOKEN_TEXT_SIZE], struct error *error);
-
-/* Fails with ERROR_MISSING when no live token has the name, and, unless `may_be_last_admin`, with ERROR_CONFLICT when no other
- * live token has the role admin. */
-must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin, const struct author *author,
+/* Makes a random token and stores its digest; with a certificate, of which the digest of its name
+ * is stored, no token is made (ret_token is ""). Fails with ERROR_CONFLICT when a live token has
+ * the name, or stands for the certificate. The first in a transaction of its own, the second in the
+ * caller's, who notes it. */
+must_check bool tokens_make(struct db *db, const struct token_request *request,
+                            const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
+                            struct error *error);
+must_check bool tokens_insert(struct db *db, const struct token_request *request,
+                              const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                               struct error *error);
 
-/* Whether the publisher's token may move the channel. *ret_patterns: those that it may, with commas between; the
- * caller's. */
-must_check bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
-                                    char **ret_patterns, struct error *error);
+/* Fails with ERROR_MISSING when no live token has the name, and, unless `may_be_last_admin`, with
+ * ERROR_CONFLICT when no other live token has the role admin. */
+must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
+                              const struct author *author, struct error *error);
+
+/* Whether the publisher's token may move the channel. *ret_patterns: those that it may, with commas
+ * between; the caller's. */
+must_check bool token_moves_channel(struct db *db, int64_t token, const char *channel,
+                                    bool *ret_may, char **ret_patterns, struct error *error);
 
 /* Items of GET /v1/tokens from id `after` on, by id; *ret_next 0: there are no more. */
-must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, int64_t *ret_next,
-                            struct error *error);
+must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items,
+                            int64_t *ret_next, struct error *error);
 
 #endif

@@ -1,12 +1,14 @@
-/* A HIP runtime without a GPU, for tests of what the agent does around one: leases, builds, sentinels, faults. The
- * device's memory is the process's, a launch is a call here. Kernels are known by name, what code the module holds is not
- * looked at: fake_add(float *y, const float *x, int64_t n), y = x + 1, the width of whose block says how it goes wrong
- * (enum behaviour), the fingerprint of agent/compile/helper_kernels.h, wrong where $FAKE_HIP_FORGETS is set, and the
+/* A HIP runtime without a GPU, for tests of what the agent does around one: leases, builds,
+ * sentinels, faults. The device's memory is the process's, a launch is a call here. Kernels are
+ * known by name, what code the module holds is not looked at: fake_add(float *y, const float *x,
+ * int64_t n), y = x + 1, the width of whose block says how it goes wrong (enum behaviour), the
+ * fingerprint of agent/compile/helper_kernels.h, wrong where $FAKE_HIP_FORGETS is set, and the
  * instruction flush, which does nothing. Fills and copies of BULK_BYTES do nothing either: they
- * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While the file that
- * $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing. Where $FAKE_HIP_WAITS is set, who waits for the stream
- * waits as long as the device would be busy, and each of grid_y adds a tenth of a percent to a launch: GPUs that take time
- * and no core, for bench/gpus.py.
+ * are there to displace caches, which this has not. fake_hip.h says what tests may ask of it. While
+ * the file that $FAKE_HIP_BROKEN names is there, the GPU fills memory with nothing. Where
+ * $FAKE_HIP_WAITS is set, who waits for the stream waits as long as the device would be busy, and
+ * each of grid_y adds a tenth of a percent to a launch: GPUs that take time and no core, for
+ * bench/gpus.py.
  *
  * Memory: handles are the caller's until they are given back. Threads: one. */
 #include <stdbool.h>
@@ -38,7 +40,8 @@ enum behaviour {
   BEYOND_END = 320,
   ABORT = 384, /* as ROCm ends a process whose kernel faulted */
   BREAK = 448, /* a fault after which no process can use the GPU */
-  RESET = 576, /* the GPU is reset after its code was unloaded: a fault that is none of the next kernel's */
+  RESET = 576, /* the GPU is reset after its code was unloaded: a fault that is none of the next
+                  kernel's */
   CHANGE_INPUT = 640,
   REFUSE = 704, /* the second fingerprint after it is refused, once */
 };
@@ -52,7 +55,8 @@ static char calls[LOG_MAX + 1];
 static size_t n_calls;
 static double clock_us;           /* of events, where $FAKE_HIP_LAUNCH_US is set */
 static struct timespec idle_from; /* where $FAKE_HIP_WAITS is set */
-static const char *const functions[] = {"fake_add", "wavetune_instruction_flush", "wavetune_fingerprint"};
+static const char *const functions[] = {"fake_add", "wavetune_instruction_flush",
+                                        "wavetune_fingerprint"};
 enum { FAKE_ADD, INSTRUCTION_FLUSH, FINGERPRINT }; /* handles are addresses in it */
 
 static bool is_before(struct timespec a, struct timespec b) {
@@ -97,14 +101,17 @@ int hipRuntimeGetVersion(int *version) {
   return 0;
 }
 
-const char *hipGetErrorName(int code) { return code == ILLEGAL_ADDRESS ? "hipErrorIllegalAddress" : "hipError"; }
+const char *hipGetErrorName(int code) {
+  return code == ILLEGAL_ADDRESS ? "hipErrorIllegalAddress" : "hipError";
+}
 const char *hipGetErrorString(int code) {
-  return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered" : "unspecified launch failure";
+  return code == ILLEGAL_ADDRESS ? "an illegal memory access was encountered"
+                                 : "unspecified launch failure";
 }
 
-/* $FAKE_HIP_COUNT GPUs are there; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. Shown are those that are in
- * $HIP_VISIBLE_DEVICES, in its order, as numbers or as ids ("GPU-2"); it ends with an item that is neither. What is named
- * twice is shown once. With $FAKE_HIP_DEAF all are. */
+/* $FAKE_HIP_COUNT GPUs are there; all but the first $FAKE_HIP_USABLE (1) cannot be looked at. Shown
+ * are those that are in $HIP_VISIBLE_DEVICES, in its order, as numbers or as ids ("GPU-2"); it ends
+ * with an item that is neither. What is named twice is shown once. With $FAKE_HIP_DEAF all are. */
 static int gpus_show(int *ret_shown) {
   const char *counted = getenv("FAKE_HIP_COUNT"), *list = getenv("HIP_VISIBLE_DEVICES");
   int n = counted ? atoi(counted) : 1, n_shown = 0;
@@ -300,8 +307,8 @@ int hipEventRecord(void *event, void *stream) {
   (void)stream;
   clock_gettime(CLOCK_MONOTONIC, stamp);
   if (getenv("FAKE_HIP_LAUNCH_US"))
-    *stamp =
-        (struct timespec){(time_t)(clock_us / 1e6), (long)((clock_us - 1e6 * (double)(time_t)(clock_us / 1e6)) * 1e3)};
+    *stamp = (struct timespec){(time_t)(clock_us / 1e6),
+                               (long)((clock_us - 1e6 * (double)(time_t)(clock_us / 1e6)) * 1e3)};
   call_note('E', FAKE_HIP_EVENT_US);
   return fault;
 }
@@ -396,9 +403,9 @@ static int fingerprint(void **arguments, unsigned groups) {
   return 0;
 }
 
-int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                          unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
-                          void **extra) {
+int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z,
+                          unsigned shared_bytes, void *stream, void **arguments, void **extra) {
   int64_t n;
   float *y, *x;
   (void)grid_z, (void)block_y, (void)block_z, (void)shared_bytes, (void)stream;
@@ -421,9 +428,10 @@ int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsi
   return fake_add(y, x, n, block_x);
 }
 
-int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                                     void *stream, void **arguments) {
-  return hipModuleLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                               arguments, NULL);
+int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned shared_bytes, void *stream,
+                                     void **arguments) {
+  return hipModuleLaunchKernel(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                               shared_bytes, stream, arguments, NULL);
 }

@@ -1,6 +1,7 @@
-/* A hiprtc for tests: its functions, with clang behind them, so that the agent's calls of hiprtc run without ROCm. Like
- * the real one it brings the language's words itself, which `words` stands for. What the source mentions makes it fail
- * in other ways: FAKE_ABORT ends the process, FAKE_NO_CODE leaves nothing to fetch.
+/* A hiprtc for tests: its functions, with clang behind them, so that the agent's calls of hiprtc
+ * run without ROCm. Like the real one it brings the language's words itself, which `words` stands
+ * for. What the source mentions makes it fail in other ways: FAKE_ABORT ends the process,
+ * FAKE_NO_CODE leaves nothing to fetch.
  *
  * Memory: a program owns copies of its texts. Threads: one. */
 #include <stdbool.h>
@@ -27,15 +28,17 @@ static const char words[] =
     "#define __global__ __attribute__((global))\n#define __device__ __attribute__((device))\n"
     "#define __shared__ __attribute__((shared))\n#define __launch_bounds__(...) wrong\n"
     "typedef long long int64_t;\nstruct words_index { unsigned x, y, z; };\n"
-    "static __device__ words_index words_thread() { return {__builtin_amdgcn_workitem_id_x(), 0, 0}; }\n"
-    "static __device__ words_index words_block() { return {__builtin_amdgcn_workgroup_id_x(), 0, 0}; }\n"
+    "static __device__ words_index words_thread() { return {__builtin_amdgcn_workitem_id_x(), 0, "
+    "0}; }\n"
+    "static __device__ words_index words_block() { return {__builtin_amdgcn_workgroup_id_x(), 0, "
+    "0}; }\n"
     "#define threadIdx words_thread()\n#define blockIdx words_block()\n";
 
 int hipRuntimeGetVersion(int *version);
 int hiprtcVersion(int *major, int *minor);
 const char *hiprtcGetErrorString(int result);
-int hiprtcCreateProgram(struct program **ret, const char *source, const char *name, int n, const char **headers,
-                        const char **names);
+int hiprtcCreateProgram(struct program **ret, const char *source, const char *name, int n,
+                        const char **headers, const char **names);
 int hiprtcCompileProgram(struct program *program, int n, const char **options);
 int hiprtcGetProgramLogSize(struct program *program, size_t *size);
 int hiprtcGetProgramLog(struct program *program, char *log);
@@ -73,8 +76,8 @@ static char *file_get(const char *name, size_t *size) {
   return bytes;
 }
 
-int hiprtcCreateProgram(struct program **ret, const char *source, const char *name, int n, const char **headers,
-                        const char **names) {
+int hiprtcCreateProgram(struct program **ret, const char *source, const char *name, int n,
+                        const char **headers, const char **names) {
   bool ok = name && file_put("fake.hip", words, source);
   for (int i = 0; i < n; i++)
     ok = ok && file_put(names[i], "", headers[i]);

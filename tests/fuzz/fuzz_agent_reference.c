@@ -1,5 +1,6 @@
-/* What the process of a reference, a stranger's code, says to a worker: bytes that are taken for elements. The first byte is how
- * many are asked for. Whatever they are, each is a value that outputs of every type can be held against. */
+/* What the process of a reference, a stranger's code, says to a worker: bytes that are taken for
+ * elements. The first byte is how many are asked for. Whatever they are, each is a value that
+ * outputs of every type can be held against. */
 #include <math.h>
 #include <sys/socket.h>
 
@@ -8,9 +9,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static const enum dtype dtypes[] = {DTYPE_BOOL,    DTYPE_INT8,    DTYPE_UINT8,   DTYPE_INT16,  DTYPE_UINT16,
-                                    DTYPE_INT32,   DTYPE_UINT32,  DTYPE_INT64,   DTYPE_UINT64, DTYPE_FLOAT16,
-                                    DTYPE_FLOAT32, DTYPE_FLOAT64, DTYPE_BFLOAT16};
+static const enum dtype dtypes[] = {DTYPE_BOOL,    DTYPE_INT8,    DTYPE_UINT8,   DTYPE_INT16,
+                                    DTYPE_UINT16,  DTYPE_INT32,   DTYPE_UINT32,  DTYPE_INT64,
+                                    DTYPE_UINT64,  DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64,
+                                    DTYPE_BFLOAT16};
 
 /* As the check of an output rounds what the reference has. */
 static void value_round(double value) {

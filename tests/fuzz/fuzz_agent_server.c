@@ -1,6 +1,6 @@
-/* What a server answers to an agent: a status, a newline, the body. Each answer is refused with a sentence, or holds to what the
- * agent relies on: ids that can be parts of paths, tokens that can be sent, times that can be added to a clock, configs that are
- * in the space. */
+/* What a server answers to an agent: a status, a newline, the body. Each answer is refused with a
+ * sentence, or holds to what the agent relies on: ids that can be parts of paths, tokens that can
+ * be sent, times that can be added to a clock, configs that are in the space. */
 #include "agent/run/answers.h"
 #include "agent/run/held.h"
 #include "agent/run/server_client.h"
@@ -10,8 +10,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 #define YEARS_MS (INT64_C(1) << 54)
 
 static void refusal_check(const struct error *error) {
-  cleanup_json json_t *message = json_string(error->message), *pointer = json_string(error->pointer);
-  ALWAYS(message && pointer && error->message[0] && (!error->pointer[0] || error->pointer[0] == '/'));
+  cleanup_json json_t *message = json_string(error->message),
+                      *pointer = json_string(error->pointer);
+  ALWAYS(message && pointer && error->message[0] &&
+         (!error->pointer[0] || error->pointer[0] == '/'));
 }
 
 static bool is_of(const char *text, const char *characters, size_t most) {
@@ -19,7 +21,9 @@ static bool is_of(const char *text, const char *characters, size_t most) {
   return length >= 1 && length <= most && strspn(text, characters) == length;
 }
 
-static bool rotation_is_sane(int64_t in_ms) { return in_ms == FIELD_NONE || (in_ms > 0 && in_ms < YEARS_MS); }
+static bool rotation_is_sane(int64_t in_ms) {
+  return in_ms == FIELD_NONE || (in_ms > 0 && in_ms < YEARS_MS);
+}
 
 static void enrolment_check(const json_t *json) {
   cleanup_enrolled struct enrolled enrolled = {0};
@@ -27,7 +31,8 @@ static void enrolment_check(const json_t *json) {
   struct beaten beaten;
   struct error error = {0};
   if (enrolled_read(json, &enrolled, &error))
-    ALWAYS(is_of(enrolled.agent, "0123456789abcdef", 64) && (!enrolled.token || token_is_plain(enrolled.token)) &&
+    ALWAYS(is_of(enrolled.agent, "0123456789abcdef", 64) &&
+           (!enrolled.token || token_is_plain(enrolled.token)) &&
            rotation_is_sane(enrolled.rotate_in_ms) && enrolled.heartbeat_every_ms >= 1);
   else
     refusal_check(&error);
@@ -45,15 +50,16 @@ static void enrolment_check(const json_t *json) {
 static void renewal_check(const json_t *json) {
   struct error error = {0};
   struct renewed renewed;
-  struct lease_terms terms = {.id = "l", .epoch = 1, .expires_in_ms = LEASE_MS_MAX, .renew_every_ms = 1};
+  struct lease_terms terms = {
+      .id = "l", .epoch = 1, .expires_in_ms = LEASE_MS_MAX, .renew_every_ms = 1};
   struct held_due due;
   int64_t wait_ms, asked_ms = held_clock_ms();
   if (!lease_terms_read(json, &terms, &error))
     refusal_check(&error);
   ALWAYS(!strchr(terms.id, '/') && terms.id[0] != '.');
   struct held_table *table = held_table_new();
-  held_add(table,
-           &(struct held_grant){terms.id, terms.epoch, asked_ms, terms.expires_in_ms, terms.renew_every_ms, NULL});
+  held_add(table, &(struct held_grant){terms.id, terms.epoch, asked_ms, terms.expires_in_ms,
+                                       terms.renew_every_ms, NULL});
   if (renewed_read(json, &renewed, &error)) {
     held_renewed(table, terms.id, terms.epoch, asked_ms, renewed.expires_in_ms);
     if (renewed.is_limited)
@@ -74,7 +80,8 @@ static void lease_check(json_t *json, bool is_gpu) {
     refusal_check(&error);
     return;
   }
-  ALWAYS(config_ranges_count(&lease.configs) <= LEASE_CONFIGS_MAX && lease.baseline < lease.space->raw_count);
+  ALWAYS(config_ranges_count(&lease.configs) <= LEASE_CONFIGS_MAX &&
+         lease.baseline < lease.space->raw_count);
   for (size_t i = 0; i < lease.configs.n; i++) {
     struct config_range range = lease.configs.ranges[i];
     ALWAYS(range.count >= 1 && range.first < lease.space->raw_count &&
@@ -102,7 +109,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   size_t body_size = size - (size_t)(newline + 1 - bytes);
   cleanup_free char *body = xstrndup((const char *)newline + 1, body_size);
   struct http_response response = {.status = atoi(status) % 1000, .body = body, .size = body_size};
-  cleanup_server_answer struct server_answer answer = server_answer_read("POST", "/v1/leases", &response);
+  cleanup_server_answer struct server_answer answer =
+      server_answer_read("POST", "/v1/leases", &response);
   if (!answer.is_ok)
     refusal_check(&answer.error);
   enrolment_check(answer.json);

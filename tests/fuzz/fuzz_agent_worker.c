@@ -1,6 +1,7 @@
-/* What a worker says during a race, as bytes that come in pieces. The first byte is the size of the pieces, the second the
- * stage (lowest bit) and what the object claims of its code. The supervisor ends with each config handed on once at most, and a
- * server takes each measurement that it hands on. */
+/* What a worker says during a race, as bytes that come in pieces. The first byte is the size of the
+ * pieces, the second the stage (lowest bit) and what the object claims of its code. The supervisor
+ * ends with each config handed on once at most, and a server takes each measurement that it hands
+ * on. */
 #include "agent/lease/lease_execution.h"
 #include "agent/run/measurement_json.h"
 #include "agent/worker/worker_answers.h"
@@ -18,14 +19,15 @@ struct handed {
   unsigned seen[CONFIGS];
 };
 
-static bool measured(void *context, const struct lease *lease, const struct measurement *measurement,
-                     const struct lease_object *object) {
+static bool measured(void *context, const struct lease *lease,
+                     const struct measurement *measurement, const struct lease_object *object) {
   struct handed *handed = context;
   (void)object;
   struct error error = {0};
   cleanup_json json_t *json = measurement_to_json(lease, measurement, NULL);
   json_object_set_new(json, "seq", json_integer((json_int_t)++handed->n));
-  cleanup_json json_t *body = json_pack("{s:I, s:[O]}", "epoch", (json_int_t)lease->epoch, "measurements", json);
+  cleanup_json json_t *body =
+      json_pack("{s:I, s:[O]}", "epoch", (json_int_t)lease->epoch, "measurements", json);
   if (!results_taken(body, &error))
     die("no server takes what is handed on: %s: %s", error.pointer, error.message);
   handed->n_baseline += measurement->baseline_failed;
@@ -40,9 +42,10 @@ static bool stopped(void *context) {
   return false;
 }
 
-/* Takes whole answers until more bytes must come (true), or the race or the worker is at its end. */
-static bool answers_take(struct execution *execution, const struct heat *heat, struct worker_answers *answers,
-                         struct heat_end *ended) {
+/* Takes whole answers until more bytes must come (true), or the race or the worker is at its
+ * end. */
+static bool answers_take(struct execution *execution, const struct heat *heat,
+                         struct worker_answers *answers, struct heat_end *ended) {
   for (;;) {
     cleanup_json json_t *answer = NULL;
     struct error error = {0};
@@ -76,10 +79,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct lease lease = {.id = id, .job = job, .regime = regime, .epoch = 1, .kernel = &kernel};
   struct executor executor = {.device = "cpu0"};
   struct lease_hooks hooks = {.context = &handed, .measured = measured, .stopped = stopped};
-  struct execution execution = {.executor = &executor, .lease = &lease, .hooks = &hooks, .error = &error};
+  struct execution execution = {
+      .executor = &executor, .lease = &lease, .hooks = &hooks, .error = &error};
   struct lease_object object = {.is_ok = true, .launch = launch_spec_default()};
   struct work works[CONFIGS] = {0}, *order[CONFIGS];
-  int64_t claimed = bytes[1] & 2 ? (int64_t)1 << 40 : bytes[1]; /* the most that code objects may say */
+  int64_t claimed =
+      bytes[1] & 2 ? (int64_t)1 << 40 : bytes[1]; /* the most that code objects may say */
   object.launch.resources = (struct code_resources){claimed, claimed, claimed, claimed, claimed};
   for (size_t i = 0; i < CONFIGS; i++) {
     works[i] = (struct work){.config = configs[i], .object = &object};

@@ -1,5 +1,6 @@
-/* Any bytes as a code object: what is read keeps its promises (names, order of arguments, ranges), travels through JSON, and
- * its occupancy can be computed; what is not read is refused with a sentence. */
+/* Any bytes as a code object: what is read keeps its promises (names, order of arguments, ranges),
+ * travels through JSON, and its occupancy can be computed; what is not read is refused with a
+ * sentence. */
 #include "common/code/occupancy.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -31,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_code_object struct code_object *object = NULL;
   if (!code_object_parse(bytes, size, &object, &error)) {
-    cleanup_json json_t *message = json_string(error.message), *pointer = json_string(error.pointer);
+    cleanup_json json_t *message = json_string(error.message),
+                        *pointer = json_string(error.pointer);
     ALWAYS(message != NULL && pointer != NULL && error.message[0]);
     return 0;
   }

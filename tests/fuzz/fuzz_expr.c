@@ -1,8 +1,10 @@
-/* Expressions from anybody: what parses and binds gives the same value twice, whatever the slots it does not read hold,
- * and a value that reads back as an expression; what is refused says so in UTF-8. */
+/* Expressions from anybody: what parses and binds gives the same value twice, whatever the slots it
+ * does not read hold, and a value that reads back as an expression; what is refused says so in
+ * UTF-8. */
 #include "common/space/expr.h"
 
-static const char *const names[] = {"M", "N", "K", "largest", "least", "yes", "none", "text", "empty", "scale"};
+static const char *const names[] = {"M",   "N",    "K",    "largest", "least",
+                                    "yes", "none", "text", "empty",   "scale"};
 static const struct value slots[] = {
     {VALUE_INT, {.integer = 64}},
     {VALUE_INT, {.integer = -7}},
@@ -28,7 +30,8 @@ static void check_value(struct value value) {
   struct value back;
   if (strlen(text) > EXPR_TEXT_MAX) /* escapes made it longer than an expression may be */
     return;
-  ALWAYS(expr_parse(text, &expr, &error) && expr_eval(expr, NULL, &back, &error) && value_equal(value, back));
+  ALWAYS(expr_parse(text, &expr, &error) && expr_eval(expr, NULL, &back, &error) &&
+         value_equal(value, back));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

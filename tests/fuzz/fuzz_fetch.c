@@ -1,6 +1,7 @@
-/* What a server sends to `wavetune fetch`: {"entry": …, "release": …, "kernels": [manifests], "builds": […], "blob": "…"}, with
- * what is there already: {"state": …, "identity": …}. Digests are made to fit, as a server
- * that forges an entry makes them fit where nobody has to sign it. What is believed is rendered by all formats, which abort when a path leaves the folder. */
+/* What a server sends to `wavetune fetch`: {"entry": …, "release": …, "kernels": [manifests],
+ * "builds": […], "blob": "…"}, with what is there already: {"state": …, "identity": …}. Digests are
+ * made to fit, as a server that forges an entry makes them fit where nobody has to sign it. What is
+ * believed is rendered by all formats, which abort when a path leaves the folder. */
 #include "cli/fetch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -14,7 +15,8 @@ struct sent {
   const char *blob;
 };
 
-static bool sent_kernel(void *context, const struct digest *hash, const struct kernel **ret, struct error *error) {
+static bool sent_kernel(void *context, const struct digest *hash, const struct kernel **ret,
+                        struct error *error) {
   const struct sent *sent = context;
   for (size_t i = 0; i < sent->n; i++) {
     if (digest_equal(&sent->kernels[i]->hash, hash)) {
@@ -29,7 +31,8 @@ static bool sent_build(void *context, const struct kernel *kernel, const struct 
                        const struct build **ret, struct error *error) {
   const struct sent *sent = context;
   for (size_t i = 0; i < sent->n; i++) {
-    if (sent->kernels[i] == kernel && sent->builds[i] && digest_equal(&sent->builds[i]->digest, digest)) {
+    if (sent->kernels[i] == kernel && sent->builds[i] &&
+        digest_equal(&sent->builds[i]->digest, digest)) {
       *ret = sent->builds[i];
       return true;
     }
@@ -37,8 +40,8 @@ static bool sent_build(void *context, const struct kernel *kernel, const struct 
   return error_set(error, "no such build");
 }
 
-static bool sent_blob(void *context, const struct digest *digest, const char **ret_bytes, size_t *ret_size,
-                      struct error *error) {
+static bool sent_blob(void *context, const struct digest *digest, const char **ret_bytes,
+                      size_t *ret_size, struct error *error) {
   const struct sent *sent = context;
   (void)digest;
   if (!sent->blob)
@@ -50,7 +53,8 @@ static bool sent_blob(void *context, const struct digest *digest, const char **r
 
 /* Reads the manifests and builds; the release names them from now on. */
 static void sent_read(const json_t *input, struct sent *sent) {
-  const json_t *kernels = json_object_get(input, "kernels"), *builds = json_object_get(input, "builds");
+  const json_t *kernels = json_object_get(input, "kernels"),
+               *builds = json_object_get(input, "builds");
   const json_t *of_release = json_object_get(json_object_get(input, "release"), "kernels");
   const json_t *records = json_object_get(json_object_get(input, "identity"), "functions");
   struct error ignored;
@@ -66,11 +70,13 @@ static void sent_read(const json_t *input, struct sent *sent) {
     if (json_is_object(build))
       ALWAYS(json_object_set_new(build, "kernel", json_digest_text(&kernel->hash)) == 0);
     if (json_is_object(json_array_get(records, sent->n)))
-      ALWAYS(json_object_set_new(json_array_get(records, sent->n), "kernel", json_digest_text(&kernel->hash)) == 0);
+      ALWAYS(json_object_set_new(json_array_get(records, sent->n), "kernel",
+                                 json_digest_text(&kernel->hash)) == 0);
     json_t *provenance = json_array_get(json_object_get(named, "provenance"), 0);
     if (json_is_object(build) && build_parse(build, kernel, &sent->builds[sent->n], &ignored) &&
         json_is_object(provenance))
-      ALWAYS(json_object_set_new(provenance, "build", json_digest_text(&sent->builds[sent->n]->digest)) == 0);
+      ALWAYS(json_object_set_new(provenance, "build",
+                                 json_digest_text(&sent->builds[sent->n]->digest)) == 0);
     sent->n++;
   }
 }
@@ -88,8 +94,10 @@ static void refusal_check(const struct error *error) {
   ALWAYS(message && error->message[0]);
 }
 
-static void release_render(const struct release *release, struct sent *sent, const struct identity *identity) {
-  struct cache_source source = {.context = sent, .kernel = sent_kernel, .build = sent_build, .blob = sent_blob};
+static void release_render(const struct release *release, struct sent *sent,
+                           const struct identity *identity) {
+  struct cache_source source = {
+      .context = sent, .kernel = sent_kernel, .build = sent_build, .blob = sent_blob};
   struct render_request request = {
       .release = release, .source = &source, .identity = identity, .root = "/cache/0123/format"};
   for (size_t i = 0; cache_formats[i]; i++) {
@@ -113,7 +121,8 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
     refusal_check(&error);
     return;
   }
-  ALWAYS(string_equal(entry.channel, fetch->channel) && string_equal(entry.tag, fetch->tag) && entry.counter >= 1);
+  ALWAYS(string_equal(entry.channel, fetch->channel) && string_equal(entry.tag, fetch->tag) &&
+         entry.counter >= 1);
   entry_note(fetch, &entry);
   cleanup_channel_entry struct channel_entry again = {0};
   ALWAYS(entry_believe(fetch, json, &again, &error)); /* what was noted does not refuse the same */
@@ -127,11 +136,15 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_json json_t *input = NULL;
   struct error error;
-  if (!json_parse((const char *)bytes, size, &input, &error) || !json_is_object(json_object_get(input, "entry")) ||
+  if (!json_parse((const char *)bytes, size, &input, &error) ||
+      !json_is_object(json_object_get(input, "entry")) ||
       !json_is_object(json_object_get(input, "release")))
     return 0;
-  struct fetch fetch = {
-      .to = "/cache", .channel = "stable", .tag = "default", .match = CACHE_RULE_COMPATIBLE, .state = json_object()};
+  struct fetch fetch = {.to = "/cache",
+                        .channel = "stable",
+                        .tag = "default",
+                        .match = CACHE_RULE_COMPATIBLE,
+                        .state = json_object()};
   struct sent sent = {0};
   if (json_is_object(json_object_get(input, "state")))
     json_object_update(fetch.state, json_object_get(input, "state"));

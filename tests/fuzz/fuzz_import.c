@@ -1,6 +1,7 @@
-/* Any bytes as files of a cache format. The first byte picks the format; then come files, each a path, a newline and its
- * bytes, with a NUL between files. What a format reads holds together: its manifests are kernels, a release can be made of
- * it, and what the format writes of that release it reads again with the same meaning. */
+/* Any bytes as files of a cache format. The first byte picks the format; then come files, each a
+ * path, a newline and its bytes, with a NUL between files. What a format reads holds together: its
+ * manifests are kernels, a release can be made of it, and what the format writes of that release it
+ * reads again with the same meaning. */
 #include "common/cache/format.h"
 #include "common/cache/release_build.h"
 
@@ -11,7 +12,8 @@ struct kernels {
   struct kernel **all; /* NULL where the import knows the kernel by its hash */
 };
 
-static bool find_kernel(void *context, const struct digest *hash, const struct kernel **ret, struct error *error) {
+static bool find_kernel(void *context, const struct digest *hash, const struct kernel **ret,
+                        struct error *error) {
   const struct kernels *kernels = context;
   for (size_t i = 0; i < kernels->n; i++) {
     if (kernels->all[i] && digest_equal(&kernels->all[i]->hash, hash)) {
@@ -37,8 +39,8 @@ static void files_take(struct cache_files *files, const char *bytes, size_t size
     const char *newline = memchr(bytes, '\n', length);
     size_t path = newline ? (size_t)(newline - bytes) : length, begin = newline ? path + 1 : length;
     GROW(files->files, files->n, files->capacity);
-    files->files[files->n++] =
-        (struct cache_file){xstrndup(bytes, path), xstrndup(bytes + begin, length - begin), length - begin};
+    files->files[files->n++] = (struct cache_file){
+        xstrndup(bytes, path), xstrndup(bytes + begin, length - begin), length - begin};
     bytes += length;
     size -= length;
     if (size) { /* the NUL */
@@ -68,15 +70,16 @@ static json_t *meaning_of(const struct imported *imported, bool with_kernels) {
     for (size_t j = 0; j < kernel->n_entries; j++) {
       cleanup_free char *key = json_canonical(kernel->entries[j].key),
                         *config = json_canonical(kernel->entries[j].config);
-      cleanup_free char *entry = xasprintf("%s %s %s", with_kernels ? digest_format(&digest, text) : "", key, config);
+      cleanup_free char *entry =
+          xasprintf("%s %s %s", with_kernels ? digest_format(&digest, text) : "", key, config);
       ALWAYS(json_object_set_new(meaning, entry, json_true()) == 0);
     }
   }
   return meaning;
 }
 
-static void entry_add(struct release_builder *builder, const struct imported_kernel *from, const struct kernel *kernel,
-                      const struct imported_entry *entry) {
+static void entry_add(struct release_builder *builder, const struct imported_kernel *from,
+                      const struct kernel *kernel, const struct imported_entry *entry) {
   struct error error;
   const char *names[KEY_MEMBERS_MAX], *name;
   json_t *value;
@@ -89,7 +92,8 @@ static void entry_add(struct release_builder *builder, const struct imported_ker
   json_object_set_new(provenance, "origin", json_string("imported"));
   struct release_entry winner = {.name = kernel ? kernel->name : "k",
                                  .kernel = kernel ? kernel->hash : from->hash,
-                                 .key_names = kernel ? (const char *const *)kernel->key_names : names,
+                                 .key_names =
+                                     kernel ? (const char *const *)kernel->key_names : names,
                                  .n_key_names = kernel ? kernel->n_key_names : n,
                                  .key = entry->key,
                                  .config = entry->config,
@@ -97,7 +101,9 @@ static void entry_add(struct release_builder *builder, const struct imported_ker
                                  .ms = entry->ms,
                                  .n_ms = entry->n_ms};
   bool ok = release_builder_add(builder, &winner, &error);
-  ALWAYS(ok || !kernel); /* cache.json is of other people's kernels, whose names and keys nobody checked */
+  ALWAYS(
+      ok ||
+      !kernel); /* cache.json is of other people's kernels, whose names and keys nobody checked */
 }
 
 static struct release *release_of(const struct imported *imported, const struct kernels *kernels) {
@@ -107,7 +113,8 @@ static struct release *release_of(const struct imported *imported, const struct 
   if (imported->environment)
     json_object_update(json, imported->environment);
   ALWAYS(environment_parse(json, &environment, &error));
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(&environment, "default", REGIME_COLD);
   for (size_t i = 0; i < imported->n_kernels; i++) {
     for (size_t j = 0; j < imported->kernels[i].n_entries; j++)
       entry_add(builder, &imported->kernels[i], kernels->all[i], &imported->kernels[i].entries[j]);
@@ -124,9 +131,11 @@ static void read_again(const struct cache_format *format, const struct imported 
   struct import_request request = {.files = files};
   if (!format->read(&request, &again, &error))
     die("%s does not read what it wrote: %s", format->name, error.message);
-  /* A kernel that is known by name may hold what all of its entries have in common, and some may not have been written. */
+  /* A kernel that is known by name may hold what all of its entries have in common, and some may
+   * not have been written. */
   bool is_whole = files->n_skipped == 0;
-  cleanup_json json_t *before = meaning_of(imported, is_whole), *after = meaning_of(&again, is_whole);
+  cleanup_json json_t *before = meaning_of(imported, is_whole),
+                      *after = meaning_of(&again, is_whole);
   ALWAYS(!is_whole || json_object_size(before) == json_object_size(after));
   const char *entry;
   json_t *value;
@@ -149,8 +158,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   files_take(&files, (const char *)bytes + 1, size - 1);
   struct import_request request = {.files = &files};
   if (!format->read(&request, &imported, &error)) {
-    cleanup_json json_t *message = json_string(error.message), *pointer = json_string(error.pointer);
-    ALWAYS(message != NULL && pointer != NULL && error.message[0] && !imported.n_kernels && !imported.environment);
+    cleanup_json json_t *message = json_string(error.message),
+                        *pointer = json_string(error.pointer);
+    ALWAYS(message != NULL && pointer != NULL && error.message[0] && !imported.n_kernels &&
+           !imported.environment);
     return 0;
   }
   __attribute__((cleanup(kernels_release))) struct kernels kernels = {0};

@@ -1,4 +1,5 @@
-/* Any bytes as JSON: what is read has a canonical text that reads back to an equal value and is its own canonical text. */
+/* Any bytes as JSON: what is read has a canonical text that reads back to an equal value and is its
+ * own canonical text. */
 #include "common/base/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

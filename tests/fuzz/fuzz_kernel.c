@@ -1,6 +1,6 @@
-/* Manifests and builds from anybody: {"manifest": …, "key": …, "space": …, "build": …}, each member optional. What is
- * accepted must hold together: a hash that parsing again gives too, a build and a job that can be asked about, and a
- * head that chooses as its build does. */
+/* Manifests and builds from anybody: {"manifest": …, "key": …, "space": …, "build": …}, each member
+ * optional. What is accepted must hold together: a hash that parsing again gives too, a build and a
+ * job that can be asked about, and a head that chooses as its build does. */
 #include "common/builds/build.h"
 
 static void check_build(const struct kernel *kernel, json_t *json, const struct key *key) {
@@ -24,9 +24,10 @@ static void check_job(const struct kernel *kernel, const json_t *input) {
   struct error error;
   cleanup_key struct key key = {0};
   cleanup_space struct space *space = NULL;
-  const json_t *key_json = json_object_get(input, "key"), *space_json = json_object_get(input, "space");
-  bool has_key =
-      key_json && key_parse(key_json, (const char *const *)kernel->key_names, kernel->n_key_names, &key, &error);
+  const json_t *key_json = json_object_get(input, "key"),
+               *space_json = json_object_get(input, "space");
+  bool has_key = key_json && key_parse(key_json, (const char *const *)kernel->key_names,
+                                       kernel->n_key_names, &key, &error);
   check_build(kernel, json_object_get(input, "build"), has_key ? &key : NULL);
   if (!has_key || !space_json || !space_parse(space_json, &space, &error) ||
       !kernel_accepts(kernel, &key, space, &error))
@@ -37,7 +38,8 @@ static void check_job(const struct kernel *kernel, const json_t *input) {
     return;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     int64_t elements;
-    if (kernel->arguments[i].is_buffer && argument_elements(&kernel->arguments[i], &scope, &elements, &error))
+    if (kernel->arguments[i].is_buffer &&
+        argument_elements(&kernel->arguments[i], &scope, &elements, &error))
       ALWAYS(elements >= 1 && elements <= (int64_t)1 << 40);
   }
 }

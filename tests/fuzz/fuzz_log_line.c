@@ -1,5 +1,6 @@
-/* Lines of the log: whatever values are, a line is one line of strict UTF-8 without control characters, and in JSON one
- * object whose members are those of the format. Line by line: an id of a request, a field's text, words. */
+/* Lines of the log: whatever values are, a line is one line of strict UTF-8 without control
+ * characters, and in JSON one object whose members are those of the format. Line by line: an id of
+ * a request, a field's text, words. */
 #include "common/base/json.h"
 #include "common/base/log_line.h"
 #include "common/program/request_id.h"
@@ -14,7 +15,8 @@ static char *line_next(const char **at, const char *end) {
   return line;
 }
 
-static printf_like(3, 4) char *line_of(enum log_format format, const char *request, const char *text, ...) {
+static printf_like(3, 4) char *line_of(enum log_format format, const char *request,
+                                       const char *text, ...) {
   struct log_head head = {format, "", "2026-11-21T06:40:04.123Z", "info", "fuzz", request};
   char line[LOG_LINE_SIZE];
   va_list arguments;
@@ -29,8 +31,9 @@ static printf_like(3, 4) char *line_of(enum log_format format, const char *reque
   return xstrndup(line, size);
 }
 
-#define LINE(format)                                                                                                   \
-  line_of(format, request, "fuzz: seen name=%s n=%zu %s cut=%.3s", name, size, words, request ? request : NULL)
+#define LINE(format)                                                                               \
+  line_of(format, request, "fuzz: seen name=%s n=%zu %s cut=%.3s", name, size, words,              \
+          request ? request : NULL)
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   const char *at = (const char *)bytes, *end = at + size;
@@ -49,6 +52,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   ALWAYS(string_equal(json_string_value(json_object_get(object, "request")), request));
   ALWAYS(json_integer_value(json_object_get(object, "n")) == (json_int_t)size);
   size_t members = json_object_size(object), all = 7 + 2 * (size_t)(request != NULL);
-  ALWAYS(members == all || (members == all + 1 && json_is_true(json_object_get(object, "truncated"))));
+  ALWAYS(members == all ||
+         (members == all + 1 && json_is_true(json_object_get(object, "truncated"))));
   return 0;
 }

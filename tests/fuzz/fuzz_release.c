@@ -1,12 +1,15 @@
-/* Any bytes as a release. What release_parse accepts is what the slow way accepts: jansson reads it, json_canonical writes
- * the same bytes, and the members are those of the header. What was read holds together, differs from itself in nothing,
- * and a builder that is given its winners in the opposite order makes the same bytes. What release_take accepts, which may
- * be written otherwise, jansson reads as the same winners: what is hashed has one meaning. */
+/* Any bytes as a release. What release_parse accepts is what the slow way accepts: jansson reads
+ * it, json_canonical writes the same bytes, and the members are those of the header. What was read
+ * holds together, differs from itself in nothing, and a builder that is given its winners in the
+ * opposite order makes the same bytes. What release_take accepts, which may be written otherwise,
+ * jansson reads as the same winners: what is hashed has one meaning. */
 #include "common/cache/release_build.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-static bool is_scalar(const json_t *value) { return value && !json_is_object(value) && !json_is_array(value); }
+static bool is_scalar(const json_t *value) {
+  return value && !json_is_object(value) && !json_is_array(value);
+}
 
 static bool is_flat(const json_t *object) {
   const char *name;
@@ -22,10 +25,13 @@ static bool is_digest(const json_t *text) {
   return json_is_string(text) && digest_parse(json_string_value(text), &ignored);
 }
 
-static bool is_text(const json_t *text) { return json_is_string(text) && json_string_length(text) > 0; }
+static bool is_text(const json_t *text) {
+  return json_is_string(text) && json_string_length(text) > 0;
+}
 
 static bool is_index(const json_t *number, size_t n) {
-  return json_is_integer(number) && json_integer_value(number) >= 0 && (size_t)json_integer_value(number) < n;
+  return json_is_integer(number) && json_integer_value(number) >= 0 &&
+         (size_t)json_integer_value(number) < n;
 }
 
 static bool is_config(const json_t *config) {
@@ -40,7 +46,8 @@ static bool is_provenance(const json_t *provenance) {
   const char *origin = json_string_value(json_object_get(provenance, "origin"));
   const json_t *build = json_object_get(provenance, "build");
   return is_flat(provenance) && (!build || is_digest(build)) &&
-         (string_equal(origin, "tuned") || string_equal(origin, "pinned") || string_equal(origin, "imported"));
+         (string_equal(origin, "tuned") || string_equal(origin, "pinned") ||
+          string_equal(origin, "imported"));
 }
 
 static bool are_key_names(const json_t *names) {
@@ -69,11 +76,13 @@ static bool is_winner(const json_t *winner, size_t n_key, size_t n_configs, size
     if (!is_scalar(json_array_get(key, i)))
       return false;
   return json_array_size(winner) == 5 && json_is_array(key) && json_array_size(key) == n_key &&
-         is_index(json_array_get(winner, 1), n_configs) && is_index(json_array_get(winner, 2), n_provenance) &&
-         are_ms(json_array_get(winner, 3)) && json_is_integer(job) && json_integer_value(job) >= 0;
+         is_index(json_array_get(winner, 1), n_configs) &&
+         is_index(json_array_get(winner, 2), n_provenance) && are_ms(json_array_get(winner, 3)) &&
+         json_is_integer(job) && json_integer_value(job) >= 0;
 }
 
-/* Whether the canonical texts of all elements (of their first element, where that is asked for) rise. */
+/* Whether the canonical texts of all elements (of their first element, where that is asked for)
+ * rise. */
 static bool is_sorted(const json_t *array, bool by_first) {
   cleanup_free char *former = NULL;
   size_t index;
@@ -101,7 +110,8 @@ static bool is_used(const json_t *winners, size_t column, size_t n) {
 }
 
 static bool is_kernel(const json_t *kernel) {
-  const json_t *configs = json_object_get(kernel, "configs"), *provenance = json_object_get(kernel, "provenance");
+  const json_t *configs = json_object_get(kernel, "configs"),
+               *provenance = json_object_get(kernel, "provenance");
   const json_t *winners = json_object_get(kernel, "winners"), *key = json_object_get(kernel, "key");
   size_t n_configs = json_array_size(configs), n_provenance = json_array_size(provenance);
   for (size_t i = 0; i < n_configs; i++)
@@ -113,16 +123,17 @@ static bool is_kernel(const json_t *kernel) {
   for (size_t i = 0; i < json_array_size(winners); i++)
     if (!is_winner(json_array_get(winners, i), json_array_size(key), n_configs, n_provenance))
       return false;
-  return json_object_size(kernel) == 6 && is_digest(json_object_get(kernel, "kernel")) && are_key_names(key) &&
-         is_text(json_object_get(kernel, "name")) && is_sorted(configs, false) && is_sorted(provenance, false) &&
-         is_sorted(winners, true) && is_used(winners, 1, n_configs) && is_used(winners, 2, n_provenance);
+  return json_object_size(kernel) == 6 && is_digest(json_object_get(kernel, "kernel")) &&
+         are_key_names(key) && is_text(json_object_get(kernel, "name")) &&
+         is_sorted(configs, false) && is_sorted(provenance, false) && is_sorted(winners, true) &&
+         is_used(winners, 1, n_configs) && is_used(winners, 2, n_provenance);
 }
 
 static bool kernels_are_sorted(const json_t *kernels) {
   for (size_t i = 1; i < json_array_size(kernels); i++) {
     const json_t *one = json_array_get(kernels, i - 1), *other = json_array_get(kernels, i);
-    int order =
-        strcmp(json_string_value(json_object_get(one, "name")), json_string_value(json_object_get(other, "name")));
+    int order = strcmp(json_string_value(json_object_get(one, "name")),
+                       json_string_value(json_object_get(other, "name")));
     if (!order)
       order = strcmp(json_string_value(json_object_get(one, "kernel")),
                      json_string_value(json_object_get(other, "kernel")));
@@ -145,17 +156,20 @@ static bool is_environment(const json_t *json) {
 static bool is_release(const char *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   struct error ignored;
-  if (!json_parse(bytes, size, &json, &ignored) || !json_is_object(json) || json_object_size(json) != 4)
+  if (!json_parse(bytes, size, &json, &ignored) || !json_is_object(json) ||
+      json_object_size(json) != 4)
     return false;
   cleanup_free char *canonical = json_canonical(json);
-  const json_t *kernels = json_object_get(json, "kernels"), *version = json_object_get(json, "version");
+  const json_t *kernels = json_object_get(json, "kernels"),
+               *version = json_object_get(json, "version");
   if (strlen(canonical) != size || memcmp(canonical, bytes, size) != 0 || !json_is_array(kernels))
     return false;
   for (size_t i = 0; i < json_array_size(kernels); i++)
     if (!is_kernel(json_array_get(kernels, i)))
       return false;
-  return is_environment(json_object_get(json, "environment")) && is_text(json_object_get(json, "tag")) &&
-         json_is_integer(version) && json_integer_value(version) == 2 && kernels_are_sorted(kernels);
+  return is_environment(json_object_get(json, "environment")) &&
+         is_text(json_object_get(json, "tag")) && json_is_integer(version) &&
+         json_integer_value(version) == 2 && kernels_are_sorted(kernels);
 }
 
 static void winner_add(struct release_builder *builder, const struct release_kernel *kernel,
@@ -202,17 +216,21 @@ static json_t *reals_of(const double *numbers, size_t n) {
 /* Whether a winner that was read says what jansson reads in its place. */
 static bool is_same_winner(const struct release_kernel *kernel, const struct release_winner *winner,
                            const json_t *kernel_json, const json_t *json) {
-  cleanup_json json_t *key = release_key_object(kernel, winner), *ms = reals_of(winner->ms, winner->n_ms);
+  cleanup_json json_t *key = release_key_object(kernel, winner),
+                      *ms = reals_of(winner->ms, winner->n_ms);
   const json_t *config = json_array_get(json_object_get(kernel_json, "configs"), winner->config);
-  const json_t *provenance = json_array_get(json_object_get(kernel_json, "provenance"), winner->provenance);
+  const json_t *provenance =
+      json_array_get(json_object_get(kernel_json, "provenance"), winner->provenance);
   for (size_t i = 0; i < kernel->n_key_names; i++)
-    if (!json_equal(json_object_get(key, kernel->key_names[i]), json_array_get(json_array_get(json, 0), i)))
+    if (!json_equal(json_object_get(key, kernel->key_names[i]),
+                    json_array_get(json_array_get(json, 0), i)))
       return false;
   return json_equal(json_object_get(config, "values"), kernel->configs[winner->config].values) &&
          json_equal(provenance, kernel->provenance[winner->provenance]) &&
          json_integer_value(json_array_get(json, 1)) == (json_int_t)winner->config &&
          json_integer_value(json_array_get(json, 2)) == (json_int_t)winner->provenance &&
-         json_equal(json_array_get(json, 3), ms) && json_integer_value(json_array_get(json, 4)) == winner->job;
+         json_equal(json_array_get(json, 3), ms) &&
+         json_integer_value(json_array_get(json, 4)) == winner->job;
 }
 
 static void check_means_the_same(const struct release *release) {
@@ -224,7 +242,8 @@ static void check_means_the_same(const struct release *release) {
   ALWAYS(json_array_size(kernels) == release->n_kernels);
   for (size_t i = 0; i < release->n_kernels; i++) {
     const struct release_kernel *kernel = &release->kernels[i];
-    const json_t *kernel_json = json_array_get(kernels, i), *winners = json_object_get(kernel_json, "winners");
+    const json_t *kernel_json = json_array_get(kernels, i),
+                 *winners = json_object_get(kernel_json, "winners");
     ALWAYS(string_equal(json_string_value(json_object_get(kernel_json, "name")), kernel->name));
     ALWAYS(json_array_size(winners) == kernel->n_winners);
     for (size_t j = 0; j < kernel->n_winners; j++)
@@ -254,7 +273,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   ALWAYS(is_read == is_release((const char *)bytes, size));
   ALWAYS(check_taken(bytes, size) || !is_read);
   if (!is_read) {
-    cleanup_json json_t *message = json_string(error.message), *pointer = json_string(error.pointer);
+    cleanup_json json_t *message = json_string(error.message),
+                        *pointer = json_string(error.pointer);
     ALWAYS(message != NULL && pointer != NULL && error.message[0]);
     return 0;
   }

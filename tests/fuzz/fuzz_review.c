@@ -1,4 +1,5 @@
-/* Texts that reviews read, from anybody: a disassembly, or TTGIR. What is accepted must be printable and be JSON. */
+/* Texts that reviews read, from anybody: a disassembly, or TTGIR. What is accepted must be
+ * printable and be JSON. */
 #include "inspect/isa_review.h"
 #include "inspect/ttgir_review.h"
 

@@ -1,6 +1,7 @@
-/* Searches of spaces from anybody, told anything: {"space": …, "strategy": 0 to 2, "seed": 1, "trials": 100,
- * "likely": [17], "ratios": [0.9, null]}; ratios are told in turn, null is INFINITY. Every config that is asked for holds and
- * comes once, and a search that is told the other way round asks for the same. */
+/* Searches of spaces from anybody, told anything: {"space": …, "strategy": 0 to 2, "seed": 1,
+ * "trials": 100, "likely": [17], "ratios": [0.9, null]}; ratios are told in turn, null is INFINITY.
+ * Every config that is asked for holds and comes once, and a search that is told the other way
+ * round asks for the same. */
 #include <math.h>
 
 #include "common/search/search.h"
@@ -26,7 +27,8 @@ static double ratio_of(const struct input *input, size_t trial) {
   return json_is_number(ratio) ? json_number_value(ratio) : INFINITY;
 }
 
-static bool check_batch(const struct input *input, const uint64_t *batch, size_t n, uint64_t *asked, size_t n_asked) {
+static bool check_batch(const struct input *input, const uint64_t *batch, size_t n, uint64_t *asked,
+                        size_t n_asked) {
   struct error error;
   ALWAYS(n <= SEARCH_BATCH_MAX && n_asked + n <= input->options.trials);
   for (size_t i = 0; i < n; i++) {
@@ -76,10 +78,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct input input = {.space = space, .ratios = json_object_get(json, "ratios")};
   const json_t *likely = json_object_get(json, "likely");
   while (input.options.n_likely < LIKELY && input.options.n_likely < json_array_size(likely)) {
-    input.likely[input.options.n_likely] = (uint64_t)json_integer_value(json_array_get(likely, input.options.n_likely));
+    input.likely[input.options.n_likely] =
+        (uint64_t)json_integer_value(json_array_get(likely, input.options.n_likely));
     input.options.n_likely++;
   }
-  input.options.strategy = (enum search_strategy)((uint64_t)integer_of(json, "strategy") % SEARCH_STRATEGY_COUNT);
+  input.options.strategy =
+      (enum search_strategy)((uint64_t)integer_of(json, "strategy") % SEARCH_STRATEGY_COUNT);
   input.options.seed = (uint64_t)integer_of(json, "seed");
   input.options.trials = 1 + (uint64_t)integer_of(json, "trials") % TRIALS;
   input.options.likely = input.likely;

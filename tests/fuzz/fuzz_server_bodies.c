@@ -1,5 +1,5 @@
-/* Bodies of jobs, enrolments, imports, channels and results from anybody: each is refused with a sentence and a pointer, or what was read
- * keeps the promises that the SQL relies on. */
+/* Bodies of jobs, enrolments, imports, channels and results from anybody: each is refused with a
+ * sentence and a pointer, or what was read keeps the promises that the SQL relies on. */
 #include "server/agent/enrolment.h"
 #include "server/channel/channels.h"
 #include "server/import/import_post.h"
@@ -26,7 +26,8 @@ static void check_results(const json_t *json) {
     ALWAYS(measurement->samples_us.n == measurement->baseline_us.n);
     ALWAYS(measurement->outcome != OUTCOME_CORRECT || results.posted[i].ratio > 0);
     ALWAYS(measurement->outcome == OUTCOME_CORRECT || digest_is_none(&measurement->object));
-    cleanup_free char *conditions = measurement->conditions ? json_canonical(measurement->conditions) : NULL;
+    cleanup_free char *conditions =
+        measurement->conditions ? json_canonical(measurement->conditions) : NULL;
     ALWAYS(!conditions || strlen(conditions) <= MEASUREMENT_CONDITIONS_MAX);
   }
   results_release(&results);
@@ -39,7 +40,8 @@ static void check_job(const json_t *json) {
     check_refusal(&error);
     return;
   }
-  ALWAYS(*request.tag && request.budget_ms >= 0 && request.priority >= -1000 && request.priority <= 1000);
+  ALWAYS(*request.tag && request.budget_ms >= 0 && request.priority >= -1000 &&
+         request.priority <= 1000);
   job_request_release(&request);
 }
 
@@ -50,7 +52,8 @@ static void check_enrolment(const json_t *json) {
     check_refusal(&error);
     return;
   }
-  ALWAYS(enrolment.devices.n >= 1 && environment_is_full(&enrolment_device(&enrolment, 0)->environment, &error));
+  ALWAYS(enrolment.devices.n >= 1 &&
+         environment_is_full(&enrolment_device(&enrolment, 0)->environment, &error));
 }
 
 static void check_import(const json_t *json) {
@@ -84,7 +87,8 @@ static void check_channel_bodies(const json_t *json) {
   if (!channel_move_parse(json, &move, &error))
     check_refusal(&error);
   else
-    ALWAYS(move.signatures.n <= CHANNEL_SIGNATURES_MAX && (move.counter >= 1 || !move.signatures.n));
+    ALWAYS(move.signatures.n <= CHANNEL_SIGNATURES_MAX &&
+           (move.counter >= 1 || !move.signatures.n));
   if (!channel_signing_parse(json, &signing, &error))
     check_refusal(&error);
   else
@@ -104,7 +108,8 @@ static void check_channel_entry(const json_t *json) {
   ALWAYS(channel_entry_parse(written, &again, &error));
   cleanup_free char *bytes = channel_entry_signed_bytes(&entry, &size),
                     *bytes_again = channel_entry_signed_bytes(&again, &size_again);
-  ALWAYS(size == size_again && memcmp(bytes, bytes_again, size) == 0 && again.signatures.n == entry.signatures.n);
+  ALWAYS(size == size_again && memcmp(bytes, bytes_again, size) == 0 &&
+         again.signatures.n == entry.signatures.n);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -1,4 +1,5 @@
-/* What a client controls of a request: its method and target, its header values, its JSON body. One line each. */
+/* What a client controls of a request: its method and target, its header values, its JSON body. One
+ * line each. */
 #include "server/http/header.h"
 #include "server/http/router.h"
 
@@ -54,7 +55,8 @@ static void headers_read(const char *value) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   const char *at = (const char *)bytes, *end = at + size;
-  cleanup_free char *method = line_next(&at, end), *target = line_next(&at, end), *header = line_next(&at, end);
+  cleanup_free char *method = line_next(&at, end), *target = line_next(&at, end),
+                    *header = line_next(&at, end);
   target_read(method, target);
   headers_read(header);
   cleanup_json json_t *body = NULL;

@@ -1,5 +1,5 @@
-/* Spaces and keys from anybody: {"space": …, "key": …}. An accepted space survives its own JSON, every config has its
- * ordinal, and enumeration, counting and deciding one point alone agree. */
+/* Spaces and keys from anybody: {"space": …, "key": …}. An accepted space survives its own JSON,
+ * every config has its ordinal, and enumeration, counting and deciding one point alone agree. */
 #include "common/space/space.h"
 
 #define STEPS 3000
@@ -74,7 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error = {0};
   if (!json_parse((const char *)bytes, size, &input, &error) || !json_is_object(input))
     return 0;
-  const json_t *key_json = json_object_get(input, "key"), *space_json = json_object_get(input, "space");
+  const json_t *key_json = json_object_get(input, "key"),
+               *space_json = json_object_get(input, "space");
   bool has_key = key_json && key_parse(key_json, NULL, 0, &key, &error);
   if (has_key)
     check_key(&key);
@@ -87,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   ALWAYS(space_parse(space->json, &again, &error) && digest_equal(&space->digest, &again->digest));
   check_ordinal(space, 0);
   check_ordinal(space, space->raw_count - 1);
-  check_points(space, &(struct space_facts){has_key ? &key : NULL, "AMD Instinct MI300X", "gfx942"});
+  check_points(space,
+               &(struct space_facts){has_key ? &key : NULL, "AMD Instinct MI300X", "gfx942"});
   return 0;
 }

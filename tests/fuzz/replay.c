@@ -1,4 +1,5 @@
-/* Runs a fuzz target over every file of the folders it is given: the corpus and the inputs that once broke it. */
+/* Runs a fuzz target over every file of the folders it is given: the corpus and the inputs that
+ * once broke it. */
 #include <dirent.h>
 #include <errno.h>
 

@@ -1,12 +1,15 @@
-/* A libamdhip64.so for tests: the calls that agent/device/hip.c makes, over CUDA's driver, so that the same HIP code
- * path launches and times kernels on an NVIDIA GPU. Test code, never installed, no substitute for HIP: it knows what
- * the agent uses and nothing else, and like the agent's use of HIP it wants hipSetDevice before work.
+/* A libamdhip64.so for tests: the calls that agent/device/hip.c makes, over CUDA's driver, so that
+ * the same HIP code path launches and times kernels on an NVIDIA GPU. Test code, never installed,
+ * no substitute for HIP: it knows what the agent uses and nothing else, and like the agent's use of
+ * HIP it wants hipSetDevice before work.
  *
- * Error codes and attributes are translated; functions, modules, streams and events are CUDA's own. Objects are what
- * CUDA's driver loads (cubin, PTX). hipRuntimeGetVersion says 6.2. The driver is opened with dlopen when hipInit is
- * called; without it hipInit says hipErrorNoDevice, as without a GPU.
+ * Error codes and attributes are translated; functions, modules, streams and events are CUDA's own.
+ * Objects are what CUDA's driver loads (cubin, PTX). hipRuntimeGetVersion says 6.2. The driver is
+ * opened with dlopen when hipInit is called; without it hipInit says hipErrorNoDevice, as without a
+ * GPU.
  *
- * Memory: nothing is owned but the retained contexts. Threads: as HIP, but for two that first call hipInit at once. */
+ * Memory: nothing is owned but the retained contexts. Threads: as HIP, but for two that first call
+ * hipInit at once. */
 #include "hip_shim.h"
 
 #include <dlfcn.h>
@@ -18,43 +21,44 @@
 #define CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES 8
 
 /* X(member, symbol, parameters), from CUDA's cuda.h */
-#define CUDA_CALLS(X)                                                                                                  \
-  X(init, "cuInit", (unsigned flags))                                                                                  \
-  X(device_count, "cuDeviceGetCount", (int *count))                                                                    \
-  X(device_get, "cuDeviceGet", (int *device, int ordinal))                                                             \
-  X(device_name, "cuDeviceGetName", (char *name, int size, int device))                                                \
-  X(device_memory, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                                                 \
-  X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))                                 \
-  X(device_pci, "cuDeviceGetPCIBusId", (char *id, int size, int device))                                               \
-  X(context_retain, "cuDevicePrimaryCtxRetain", (void **context, int device))                                          \
-  X(context_set, "cuCtxSetCurrent", (void *context))                                                                   \
-  X(memory_info, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                                         \
-  X(memory_new, "cuMemAlloc_v2", (uint64_t *address, size_t size))                                                     \
-  X(memory_free, "cuMemFree_v2", (uint64_t address))                                                                   \
-  X(host_memory_new, "cuMemHostAlloc", (void **address, size_t size, unsigned flags))                                  \
-  X(host_memory_free, "cuMemFreeHost", (void *address))                                                                \
-  X(upload, "cuMemcpyHtoDAsync_v2", (uint64_t to, const void *from, size_t size, void *stream))                        \
-  X(download, "cuMemcpyDtoHAsync_v2", (void *to, uint64_t from, size_t size, void *stream))                            \
-  X(copy, "cuMemcpyDtoDAsync_v2", (uint64_t to, uint64_t from, size_t size, void *stream))                             \
-  X(fill_bytes, "cuMemsetD8Async", (uint64_t to, unsigned char value, size_t count, void *stream))                     \
-  X(fill_words, "cuMemsetD32Async", (uint64_t to, unsigned value, size_t count, void *stream))                         \
-  X(stream_new, "cuStreamCreate", (void **stream, unsigned flags))                                                     \
-  X(stream_free, "cuStreamDestroy_v2", (void *stream))                                                                 \
-  X(stream_wait, "cuStreamSynchronize", (void *stream))                                                                \
-  X(event_new, "cuEventCreate", (void **event, unsigned flags))                                                        \
-  X(event_free, "cuEventDestroy_v2", (void *event))                                                                    \
-  X(event_record, "cuEventRecord", (void *event, void *stream))                                                        \
-  X(event_elapsed, "cuEventElapsedTime", (float *ms, void *start, void *end))                                          \
-  X(module_new, "cuModuleLoadData", (void **module, const void *image))                                                \
-  X(module_free, "cuModuleUnload", (void *module))                                                                     \
-  X(function_find, "cuModuleGetFunction", (void **function, void *module, const char *name))                           \
-  X(function_attribute_set, "cuFuncSetAttribute", (void *function, int attribute, int value))                          \
-  X(launch, "cuLaunchKernel",                                                                                          \
-    (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,            \
-     unsigned block_z, unsigned shared_bytes, void *stream, void **arguments, void **extra))                           \
-  X(launch_cooperative, "cuLaunchCooperativeKernel",                                                                   \
-    (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,            \
-     unsigned block_z, unsigned shared_bytes, void *stream, void **arguments))
+#define CUDA_CALLS(X)                                                                              \
+  X(init, "cuInit", (unsigned flags))                                                              \
+  X(device_count, "cuDeviceGetCount", (int *count))                                                \
+  X(device_get, "cuDeviceGet", (int *device, int ordinal))                                         \
+  X(device_name, "cuDeviceGetName", (char *name, int size, int device))                            \
+  X(device_memory, "cuDeviceTotalMem_v2", (size_t *bytes, int device))                             \
+  X(device_attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))             \
+  X(device_pci, "cuDeviceGetPCIBusId", (char *id, int size, int device))                           \
+  X(context_retain, "cuDevicePrimaryCtxRetain", (void **context, int device))                      \
+  X(context_set, "cuCtxSetCurrent", (void *context))                                               \
+  X(memory_info, "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))                     \
+  X(memory_new, "cuMemAlloc_v2", (uint64_t *address, size_t size))                                 \
+  X(memory_free, "cuMemFree_v2", (uint64_t address))                                               \
+  X(host_memory_new, "cuMemHostAlloc", (void **address, size_t size, unsigned flags))              \
+  X(host_memory_free, "cuMemFreeHost", (void *address))                                            \
+  X(upload, "cuMemcpyHtoDAsync_v2", (uint64_t to, const void *from, size_t size, void *stream))    \
+  X(download, "cuMemcpyDtoHAsync_v2", (void *to, uint64_t from, size_t size, void *stream))        \
+  X(copy, "cuMemcpyDtoDAsync_v2", (uint64_t to, uint64_t from, size_t size, void *stream))         \
+  X(fill_bytes, "cuMemsetD8Async", (uint64_t to, unsigned char value, size_t count, void *stream)) \
+  X(fill_words, "cuMemsetD32Async", (uint64_t to, unsigned value, size_t count, void *stream))     \
+  X(stream_new, "cuStreamCreate", (void **stream, unsigned flags))                                 \
+  X(stream_free, "cuStreamDestroy_v2", (void *stream))                                             \
+  X(stream_wait, "cuStreamSynchronize", (void *stream))                                            \
+  X(event_new, "cuEventCreate", (void **event, unsigned flags))                                    \
+  X(event_free, "cuEventDestroy_v2", (void *event))                                                \
+  X(event_record, "cuEventRecord", (void *event, void *stream))                                    \
+  X(event_elapsed, "cuEventElapsedTime", (float *ms, void *start, void *end))                      \
+  X(module_new, "cuModuleLoadData", (void **module, const void *image))                            \
+  X(module_free, "cuModuleUnload", (void *module))                                                 \
+  X(function_find, "cuModuleGetFunction", (void **function, void *module, const char *name))       \
+  X(function_attribute_set, "cuFuncSetAttribute", (void *function, int attribute, int value))      \
+  X(launch, "cuLaunchKernel",                                                                      \
+    (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,    \
+     void **extra))                                                                                \
+  X(launch_cooperative, "cuLaunchCooperativeKernel",                                               \
+    (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments))
 
 static struct {
 #define X(member, symbol, parameters) int(*member) parameters;
@@ -104,7 +108,8 @@ static size_t error_index(int code) {
   return n - 1;
 }
 
-/* What only CUDA has: PTX that cannot be compiled is no binary for the GPU, faults of a kernel are a launch failure. */
+/* What only CUDA has: PTX that cannot be compiled is no binary for the GPU, faults of a kernel are
+ * a launch failure. */
 static int translate(int code) {
   if (code >= 221 && code <= 223)
     return 209;
@@ -160,9 +165,15 @@ int hipGetDeviceCount(int *count) {
 }
 
 int hipDeviceGet(int *device, int ordinal) { return translate(cuda.device_get(device, ordinal)); }
-int hipDeviceGetName(char *name, int size, int device) { return translate(cuda.device_name(name, size, device)); }
-int hipDeviceTotalMem(size_t *bytes, int device) { return translate(cuda.device_memory(bytes, device)); }
-int hipDeviceGetPCIBusId(char *id, int size, int device) { return translate(cuda.device_pci(id, size, device)); }
+int hipDeviceGetName(char *name, int size, int device) {
+  return translate(cuda.device_name(name, size, device));
+}
+int hipDeviceTotalMem(size_t *bytes, int device) {
+  return translate(cuda.device_memory(bytes, device));
+}
+int hipDeviceGetPCIBusId(char *id, int size, int device) {
+  return translate(cuda.device_pci(id, size, device));
+}
 
 int hipDeviceGetAttribute(int *value, int attribute, int device) {
   /* hipDeviceAttribute_t of HIP 5 to 7, CUdevice_attribute */
@@ -231,21 +242,32 @@ int hipMemsetD32Async(void *to, int value, size_t count, void *stream) {
   return translate(cuda.fill_words((uintptr_t)to, (unsigned)value, count, stream));
 }
 
-int hipStreamCreateWithFlags(void **stream, unsigned flags) { return translate(cuda.stream_new(stream, flags)); }
+int hipStreamCreateWithFlags(void **stream, unsigned flags) {
+  return translate(cuda.stream_new(stream, flags));
+}
 int hipStreamDestroy(void *stream) { return translate(cuda.stream_free(stream)); }
 int hipStreamSynchronize(void *stream) { return translate(cuda.stream_wait(stream)); }
-int hipEventCreateWithFlags(void **event, unsigned flags) { return translate(cuda.event_new(event, flags)); }
+int hipEventCreateWithFlags(void **event, unsigned flags) {
+  return translate(cuda.event_new(event, flags));
+}
 int hipEventDestroy(void *event) { return translate(cuda.event_free(event)); }
-int hipEventRecord(void *event, void *stream) { return translate(cuda.event_record(event, stream)); }
-int hipEventElapsedTime(float *ms, void *start, void *end) { return translate(cuda.event_elapsed(ms, start, end)); }
-int hipModuleLoadData(void **module, const void *image) { return translate(cuda.module_new(module, image)); }
+int hipEventRecord(void *event, void *stream) {
+  return translate(cuda.event_record(event, stream));
+}
+int hipEventElapsedTime(float *ms, void *start, void *end) {
+  return translate(cuda.event_elapsed(ms, start, end));
+}
+int hipModuleLoadData(void **module, const void *image) {
+  return translate(cuda.module_new(module, image));
+}
 
 int hipModuleGetFunction(void **function, void *module, const char *name) {
   return translate(cuda.function_find(function, module, name));
 }
 
-/* CUDA wants to be asked for more than 48 KiB, those included that the function has of its own; HIP on AMD gives what
- * there is. Asked once, until another function comes: the question costs host time. */
+/* CUDA wants to be asked for more than 48 KiB, those included that the function has of its own; HIP
+ * on AMD gives what there is. Asked once, until another function comes: the question costs host
+ * time. */
 static _Thread_local struct {
   void *function;
   unsigned bytes;
@@ -254,7 +276,8 @@ static _Thread_local struct {
 static int shared_allow(void *function, unsigned bytes) {
   if (bytes == 0 || (function == allowed.function && bytes <= allowed.bytes))
     return 0;
-  int code = cuda.function_attribute_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+  int code = cuda.function_attribute_set(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                         (int)bytes);
   allowed.function = code == 0 ? function : NULL;
   allowed.bytes = bytes;
   return code;
@@ -266,20 +289,22 @@ int hipModuleUnload(void *module) {
   return translate(cuda.module_free(module));
 }
 
-int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                          unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
-                          void **extra) {
+int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z,
+                          unsigned shared_bytes, void *stream, void **arguments, void **extra) {
   int code = shared_allow(function, shared_bytes);
   return translate(code ? code
-                        : cuda.launch(function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream,
-                                      arguments, extra));
+                        : cuda.launch(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
+                                      shared_bytes, stream, arguments, extra));
 }
 
-int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                                     void *stream, void **arguments) {
+int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned shared_bytes, void *stream,
+                                     void **arguments) {
   int code = shared_allow(function, shared_bytes);
-  return translate(code ? code
-                        : cuda.launch_cooperative(function, grid_x, grid_y, grid_z, block_x, block_y, block_z,
-                                                  shared_bytes, stream, arguments));
+  return translate(code
+                       ? code
+                       : cuda.launch_cooperative(function, grid_x, grid_y, grid_z, block_x, block_y,
+                                                 block_z, shared_bytes, stream, arguments));
 }

@@ -1,5 +1,6 @@
-/* The part of HIP's API that the shim has, with hipError_t, hipDevice_t and hipDeviceAttribute_t as int, device
- * pointers and handles as void *. Checked against hip_runtime_api.h of HIP 5.2, 6.2 and 7.1. */
+/* The part of HIP's API that the shim has, with hipError_t, hipDevice_t and hipDeviceAttribute_t as
+ * int, device pointers and handles as void *. Checked against hip_runtime_api.h of HIP 5.2, 6.2
+ * and 7.1. */
 #ifndef WAVETUNE_TESTS_HIP_SHIM_H
 #define WAVETUNE_TESTS_HIP_SHIM_H
 
@@ -43,11 +44,12 @@ int hipEventElapsedTime(float *ms, void *start, void *end);
 int hipModuleLoadData(void **module, const void *image);
 int hipModuleUnload(void *module);
 int hipModuleGetFunction(void **function, void *module, const char *name);
-int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                          unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,
-                          void **extra);
-int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                                     void *stream, void **arguments);
+int hipModuleLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                          unsigned block_x, unsigned block_y, unsigned block_z,
+                          unsigned shared_bytes, void *stream, void **arguments, void **extra);
+int hipModuleLaunchCooperativeKernel(void *function, unsigned grid_x, unsigned grid_y,
+                                     unsigned grid_z, unsigned block_x, unsigned block_y,
+                                     unsigned block_z, unsigned shared_bytes, void *stream,
+                                     void **arguments);
 
 #endif

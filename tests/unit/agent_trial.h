@@ -19,7 +19,8 @@ struct scripted {
   const char *body;
 };
 
-/* A server that answers by a script, one connection a request; when the script is at its end, with 200. */
+/* A server that answers by a script, one connection a request; when the script is at its end, with
+ * 200. */
 struct fake_server {
   int fd;
   pthread_t thread;
@@ -48,7 +49,8 @@ static inline bool request_read(struct fake_server *server, int fd) {
   struct error error;
   server->lines[server->n] = xstrndup(text, strcspn(text, "\r") - strlen(" HTTP/1.1"));
   if (length)
-    cr_assert(json_parse(body, strlen(body), &server->bodies[server->n], &error), "%s", error.message);
+    cr_assert(json_parse(body, strlen(body), &server->bodies[server->n], &error), "%s",
+              error.message);
   server->n++;
   return true;
 }
@@ -64,8 +66,9 @@ static inline void *fake_server_run(void *context) {
     struct scripted answer = {200, "{\"accepted\": 0, \"known\": 0, \"state\": \"held\"}"};
     if (server->n <= server->n_script)
       answer = server->script[server->n - 1];
-    cleanup_free char *text = xasprintf("HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
-                                        answer.status, strlen(answer.body), answer.body);
+    cleanup_free char *text =
+        xasprintf("HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n\r\n%s",
+                  answer.status, strlen(answer.body), answer.body);
     cr_assert(fd_write_all(fd, text, strlen(text)));
     server->n_answered++;
   }
@@ -99,9 +102,12 @@ static inline void trial_init(struct trial *trial, const struct scripted *script
   pthread_mutex_init(&trial->agent.mutex, NULL);
   pthread_cond_init(&trial->agent.changed, &monotonic);
   cleanup_free char *url = xasprintf("http://127.0.0.1:%d", ntohs(address.sin_port));
-  cr_assert(http_client_new(url, "t", false, 5000, &trial->agent.poster_client, &error), "%s", error.message);
-  cr_assert(http_client_new(url, "t", false, 5000, &trial->agent.keeper_client, &error), "%s", error.message);
-  cr_assert(spool_open(folder, SPOOL_SHORTEN_AT_DEFAULT, &trial->agent.spool, &error), "%s", error.message);
+  cr_assert(http_client_new(url, "t", false, 5000, &trial->agent.poster_client, &error), "%s",
+            error.message);
+  cr_assert(http_client_new(url, "t", false, 5000, &trial->agent.keeper_client, &error), "%s",
+            error.message);
+  cr_assert(spool_open(folder, SPOOL_SHORTEN_AT_DEFAULT, &trial->agent.spool, &error), "%s",
+            error.message);
 }
 
 static inline void trial_release(struct trial *trial) {

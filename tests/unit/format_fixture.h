@@ -53,8 +53,9 @@ static inline bool shelf_kernel(void *context, const struct digest *hash, const 
   return error_set(error, "no such kernel on the shelf");
 }
 
-static inline bool shelf_build(void *context, const struct kernel *kernel, const struct digest *digest,
-                               const struct build **ret, struct error *error) {
+static inline bool shelf_build(void *context, const struct kernel *kernel,
+                               const struct digest *digest, const struct build **ret,
+                               struct error *error) {
   const struct shelf *shelf = context;
   (void)kernel;
   for (size_t i = 0; i < shelf->n_builds; i++) {
@@ -66,8 +67,8 @@ static inline bool shelf_build(void *context, const struct kernel *kernel, const
   return error_set(error, "no such build on the shelf");
 }
 
-static inline bool shelf_blob(void *context, const struct digest *digest, const char **ret_bytes, size_t *ret_size,
-                              struct error *error) {
+static inline bool shelf_blob(void *context, const struct digest *digest, const char **ret_bytes,
+                              size_t *ret_size, struct error *error) {
   const struct shelf *shelf = context;
   for (size_t i = 0; i < shelf->n_blobs; i++) {
     struct digest of_blob = digest_of(shelf->blobs[i], strlen(shelf->blobs[i]));
@@ -101,7 +102,8 @@ struct winner {
 
 static inline struct release *release_of(const struct winner *winners, size_t n) {
   struct environment environment = {0};
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(&environment, "default", REGIME_COLD);
   struct release *release = NULL;
   struct error error;
   for (size_t i = 0; i < n; i++) {
@@ -123,16 +125,18 @@ static inline struct release *release_of(const struct winner *winners, size_t n)
 }
 
 /* What was imported as a release of its own; the kernels go to the shelf. */
-static inline struct release *release_of_imported(const struct imported *imported, const char *format,
-                                                  struct shelf *shelf) {
+static inline struct release *release_of_imported(const struct imported *imported,
+                                                  const char *format, struct shelf *shelf) {
   struct environment environment = {0};
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&environment, "default", REGIME_COLD);
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(&environment, "default", REGIME_COLD);
   struct release *release = NULL;
   struct error error;
   for (size_t i = 0; i < imported->n_kernels; i++) {
     const struct imported_kernel *kernel = &imported->kernels[i];
     struct kernel *parsed = NULL;
-    cr_assert(kernel_parse(kernel->manifest, &parsed, &error), "%s: %s", error.pointer, error.message);
+    cr_assert(kernel_parse(kernel->manifest, &parsed, &error), "%s: %s", error.pointer,
+              error.message);
     shelf->kernels[shelf->n_kernels++] = parsed;
     for (size_t j = 0; j < kernel->n_entries; j++) {
       const struct imported_entry *imported_entry = &kernel->entries[j];
@@ -148,7 +152,8 @@ static inline struct release *release_of_imported(const struct imported *importe
                                     .provenance = provenance,
                                     .ms = imported_entry->ms,
                                     .n_ms = imported_entry->n_ms};
-      cr_assert(release_builder_add(builder, &entry, &error), "%s: %s", error.pointer, error.message);
+      cr_assert(release_builder_add(builder, &entry, &error), "%s: %s", error.pointer,
+                error.message);
     }
   }
   cr_assert(release_builder_finish(builder, &release, &error), "%s", error.message);
@@ -195,13 +200,14 @@ static inline void check_size_refused(const struct cache_format *format, const c
 }
 
 /* Reads one file of a format and demands a refusal that says `message`. */
-static inline void check_read_refused(const struct cache_format *format, const char *path, const char *text,
-                                      const char *message) {
+static inline void check_read_refused(const struct cache_format *format, const char *path,
+                                      const char *text, const char *message) {
   cleanup_cache_files struct cache_files files = {0};
   struct imported imported;
   struct error error = {0};
   files_add_text(&files, path, text);
-  cr_assert(!format->read(&(struct import_request){&files, NULL}, &imported, &error), "taken: %s", text);
+  cr_assert(!format->read(&(struct import_request){&files, NULL}, &imported, &error), "taken: %s",
+            text);
   cr_assert(strstr(error.message, message), "%s says: %s", text, error.message);
   cr_assert(strstr(error.message, path), "no file in: %s", error.message);
 }

@@ -1,5 +1,5 @@
-/* Noise for tests of the verdict: a draw with mean 0 and standard deviation 1, the sum of twelve even ones. One thread to a
- * generator. */
+/* Noise for tests of the verdict: a draw with mean 0 and standard deviation 1, the sum of twelve
+ * even ones. One thread to a generator. */
 #ifndef WAVETUNE_TESTS_GAUSS_H
 #define WAVETUNE_TESTS_GAUSS_H
 

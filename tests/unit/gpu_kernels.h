@@ -1,12 +1,12 @@
-/* The kernels of the GPU tests, once as PTX and once as HIP source: what a device loads depends on what it is, not on
- * the runtime that drives it. All but the last work on 32-bit words. */
+/* The kernels of the GPU tests, once as PTX and once as HIP source: what a device loads depends on
+ * what it is, not on the runtime that drives it. All but the last work on 32-bit words. */
 #ifndef WAVETUNE_TESTS_GPU_KERNELS_H
 #define WAVETUNE_TESTS_GPU_KERNELS_H
 
 /* add(out, in, n, k): out[i] = in[i] + k for i < n
  * count(out): out[i] += 1 for all threads
- * exchange(out): passes words through dynamic shared memory at its end: out[i] = 256 - 1 - i, for one block of 256 that
- *   has `bytes` (second argument) of it
+ * exchange(out): passes words through dynamic shared memory at its end: out[i] = 256 - 1 - i, for
+ *   one block of 256 that has `bytes` (second argument) of it
  * exchange_beside(out): the same in a kernel that has 40 KiB of its own
  * poke(address): writes to `address` */
 static const char gpu_kernels_ptx[] =
@@ -15,7 +15,8 @@ static const char gpu_kernels_ptx[] =
     ".visible .entry add(.param .u64 out, .param .u64 in, .param .u32 n, .param .u32 k)\n"
     "{\n"
     "  .reg .pred %p; .reg .b32 %a, %b, %c, %i, %n, %k, %x; .reg .b64 %out, %in, %offset;\n"
-    "  ld.param.u64 %out, [out]; ld.param.u64 %in, [in]; ld.param.u32 %n, [n]; ld.param.u32 %k, [k];\n"
+    "  ld.param.u64 %out, [out]; ld.param.u64 %in, [in]; ld.param.u32 %n, [n]; ld.param.u32 %k, "
+    "[k];\n"
     "  cvta.to.global.u64 %out, %out; cvta.to.global.u64 %in, %in;\n"
     "  mov.u32 %a, %ctaid.x; mov.u32 %b, %ntid.x; mov.u32 %c, %tid.x; mad.lo.u32 %i, %a, %b, %c;\n"
     "  setp.ge.u32 %p, %i, %n; @%p bra end;\n"
@@ -36,7 +37,8 @@ static const char gpu_kernels_ptx[] =
     "{\n"
     "  .reg .b32 %i, %there, %base, %bytes, %x; .reg .b64 %out, %offset;\n"
     "  ld.param.u64 %out, [out]; ld.param.u32 %bytes, [bytes]; cvta.to.global.u64 %out, %out;\n"
-    "  mov.u32 %i, %tid.x; mov.u32 %base, shared; add.u32 %base, %base, %bytes; sub.u32 %base, %base, 1024;\n"
+    "  mov.u32 %i, %tid.x; mov.u32 %base, shared; add.u32 %base, %base, %bytes; sub.u32 %base, "
+    "%base, 1024;\n"
     "  shl.b32 %there, %i, 2; add.u32 %there, %base, %there; st.shared.u32 [%there], %i;\n"
     "  bar.sync 0;\n"
     "  sub.u32 %there, 255, %i; shl.b32 %there, %there, 2; add.u32 %there, %base, %there;\n"
@@ -49,7 +51,8 @@ static const char gpu_kernels_ptx[] =
     "  .shared .align 16 .b8 own[40960];\n"
     "  .reg .b32 %i, %there, %base, %bytes, %x; .reg .b64 %out, %offset;\n"
     "  ld.param.u64 %out, [out]; ld.param.u32 %bytes, [bytes]; cvta.to.global.u64 %out, %out;\n"
-    "  mov.u32 %i, %tid.x; mov.u32 %base, shared; add.u32 %base, %base, %bytes; sub.u32 %base, %base, 1024;\n"
+    "  mov.u32 %i, %tid.x; mov.u32 %base, shared; add.u32 %base, %base, %bytes; sub.u32 %base, "
+    "%base, 1024;\n"
     "  mov.u32 %x, own; st.volatile.shared.u32 [%x], %i;\n"
     "  shl.b32 %there, %i, 2; add.u32 %there, %base, %there; st.shared.u32 [%there], %i;\n"
     "  bar.sync 0;\n"

@@ -1,5 +1,5 @@
-/* What the tests of executing leases share: a lease of a kernel made from C text, executed, and what it yielded. The
- * program is its own worker.
+/* What the tests of executing leases share: a lease of a kernel made from C text, executed, and
+ * what it yielded. The program is its own worker.
  *
  * Each test makes one trial, runs it and frees it. */
 #ifndef WAVETUNE_TESTS_LEASE_TRIAL_H
@@ -61,7 +61,8 @@ struct trial {
   struct error error;
 };
 
-static inline bool trial_measured(void *context, const struct lease *lease, const struct measurement *measurement,
+static inline bool trial_measured(void *context, const struct lease *lease,
+                                  const struct measurement *measurement,
                                   const struct lease_object *object) {
   struct trial *trial = context;
   (void)lease;
@@ -73,8 +74,10 @@ static inline bool trial_measured(void *context, const struct lease *lease, cons
                                 .has_timer = measurement->timer != NULL,
                                 .has_conditions = measurement->conditions != NULL,
                                 .vgprs = measurement->vgprs};
-  snprintf(measured->object, sizeof measured->object, "%s", object && object->is_ok ? object->path : "");
-  snprintf(measured->detail, sizeof measured->detail, "%s", measurement->detail ? measurement->detail : "");
+  snprintf(measured->object, sizeof measured->object, "%s",
+           object && object->is_ok ? object->path : "");
+  snprintf(measured->detail, sizeof measured->detail, "%s",
+           measurement->detail ? measurement->detail : "");
   snprintf(measured->end, sizeof measured->end, "%s", measurement->end ? measurement->end : "");
   for (size_t i = 0; i < measurement->samples_us.n; i++)
     cr_expect(measurement->samples_us.all[i] > 0 && measurement->baseline_us.all[i] > 0);
@@ -95,8 +98,10 @@ static inline bool trial_stopped(void *context) {
 
 static inline int trial_work(struct supervisor *supervisor, void *context) {
   struct trial *trial = context;
-  struct lease_hooks hooks = {
-      .context = trial, .measured = trial_measured, .stopped = trial_stopped, .is_ours = trial->is_ours};
+  struct lease_hooks hooks = {.context = trial,
+                              .measured = trial_measured,
+                              .stopped = trial_stopped,
+                              .is_ours = trial->is_ours};
   trial->executor.spawner = supervisor->spawner;
   spawner_set_custody(supervisor->spawner, &trial->custody);
   executor_start_workers(&trial->executor, trial->n_started);
@@ -109,17 +114,18 @@ static inline int trial_work(struct supervisor *supervisor, void *context) {
   return 0;
 }
 
-/* A kernel with one parameter MODE of `modes` values 0, 1, …; `body` is C with MODE, y, x and n, called before the right
- * result is written. */
+/* A kernel with one parameter MODE of `modes` values 0, 1, …; `body` is C with MODE, y, x and n,
+ * called before the right result is written. */
 static inline struct trial trial_new(const char *body, int modes, enum stage stage) {
   log_set_level(LOG_LEVEL_ERROR);
   struct trial trial = {.leases = 1};
-  cleanup_free char *source = xasprintf(
-      "#include <stdint.h>\n#include <stdlib.h>\n#include <stdio.h>\n"
-      "#include <unistd.h>\n#include <signal.h>\n#include <string.h>\n#include <sys/mman.h>\nstatic long calls;\n"
-      "void f(float *y, const float *x, int64_t n) {\n  calls++;\n  %s\n"
-      "  for (int64_t i = 0; i < n; i++) y[i] = x[i] + 1;\n}\n",
-      body);
+  cleanup_free char *source =
+      xasprintf("#include <stdint.h>\n#include <stdlib.h>\n#include <stdio.h>\n"
+                "#include <unistd.h>\n#include <signal.h>\n#include <string.h>\n#include "
+                "<sys/mman.h>\nstatic long calls;\n"
+                "void f(float *y, const float *x, int64_t n) {\n  calls++;\n  %s\n"
+                "  for (int64_t i = 0; i < n; i++) y[i] = x[i] + 1;\n}\n",
+                body);
   cleanup_free char *values = xstrdup("0");
   for (int i = 1; i < modes; i++) {
     cleanup_free char *shorter = values;
@@ -158,7 +164,8 @@ static inline struct trial trial_new(const char *body, int modes, enum stage sta
   return trial;
 }
 
-/* The file that $WAVETUNE_TEST_FILE names to kernels: how they leave a trace beyond their process. */
+/* The file that $WAVETUNE_TEST_FILE names to kernels: how they leave a trace beyond their
+ * process. */
 static inline char *test_file(const struct trial *trial) {
   char *path = xasprintf("%s/trace", trial->fixture.folder);
   setenv("WAVETUNE_TEST_FILE", path, 1);
@@ -192,22 +199,26 @@ static inline const struct measured *measured_of(const struct trial *trial, uint
 static inline void expect_correct(const struct trial *trial, uint64_t config, size_t rounds) {
   const struct measured *measured = measured_of(trial, config);
   cr_expect_eq(measured->outcome, OUTCOME_CORRECT, "config %d: %s", (int)config, measured->detail);
-  cr_expect(measured->n >= 1 && measured->n <= rounds, "config %d: %zu samples", (int)config, measured->n);
+  cr_expect(measured->n >= 1 && measured->n <= rounds, "config %d: %zu samples", (int)config,
+            measured->n);
   cr_expect(measured->has_timer);
 }
 
 static inline void expect_outcome(const struct trial *trial, uint64_t config, enum outcome outcome,
                                   const char *detail) {
   const struct measured *measured = measured_of(trial, config);
-  cr_expect_eq(measured->outcome, outcome, "config %d is %s", (int)config, outcome_name(measured->outcome));
-  cr_expect_not_null(strstr(measured->detail, detail), "config %d: %s", (int)config, measured->detail);
+  cr_expect_eq(measured->outcome, outcome, "config %d is %s", (int)config,
+               outcome_name(measured->outcome));
+  cr_expect_not_null(strstr(measured->detail, detail), "config %d: %s", (int)config,
+                     measured->detail);
   cr_expect_eq(measured->n, 0);
 }
 
 /* Appends the process's id to the file that $WAVETUNE_TEST_FILE names. */
-#define NOTE_PID                                                                                                       \
-  "if (calls == 1) { FILE *file = fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"a\"); fprintf(file, \"%d\\n\", "             \
-  "(int)getpid()); "                                                                                                   \
+#define NOTE_PID                                                                                   \
+  "if (calls == 1) { FILE *file = fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"a\"); fprintf(file, "    \
+  "\"%d\\n\", "                                                                                    \
+  "(int)getpid()); "                                                                               \
   "fclose(file); }"
 
 static inline size_t count_processes(const char *path) {
@@ -226,9 +237,10 @@ static inline size_t count_processes(const char *path) {
   return n;
 }
 
-/* Gives the trial's lease objects as a build's: those of the compile pool, each with so many spills, or with none of
- * them where spills[i] is -1. */
-static inline struct build_objects objects_of(struct trial *trial, const int64_t *spills, size_t n) {
+/* Gives the trial's lease objects as a build's: those of the compile pool, each with so many
+ * spills, or with none of them where spills[i] is -1. */
+static inline struct build_objects objects_of(struct trial *trial, const int64_t *spills,
+                                              size_t n) {
   struct build_objects objects = {.n = n, .all = xcalloc(n, sizeof *objects.all)};
   for (size_t i = 0; i < n; i++) {
     struct lease_object *object = &objects.all[i].object;
@@ -239,7 +251,8 @@ static inline struct build_objects objects_of(struct trial *trial, const int64_t
     object->launch.resources.vgpr_spills = spills[i];
     object->launch.resources.sgpr_spills = 0;
     if (object->is_ok)
-      object->path = fixture_object(&trial->fixture, i, false), object->digest = fixture_digest(object->path);
+      object->path = fixture_object(&trial->fixture, i, false),
+      object->digest = fixture_digest(object->path);
     else
       object->detail = xstrdup("was not packed");
     object->outcome = OUTCOME_COMPILE;

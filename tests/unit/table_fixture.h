@@ -1,5 +1,6 @@
-/* What tests of tables share: files in, imported kernels, the release that is made of them, and files out again. The release's
- * kernels are the imported manifests: the source finds them by hash. */
+/* What tests of tables share: files in, imported kernels, the release that is made of them, and
+ * files out again. The release's kernels are the imported manifests: the source finds them by
+ * hash. */
 #ifndef WAVETUNE_TESTS_TABLE_FIXTURE_H
 #define WAVETUNE_TESTS_TABLE_FIXTURE_H
 
@@ -27,7 +28,8 @@ static inline void files_add_text(struct cache_files *files, const char *path, c
 }
 
 /* Every file below `folder`, with its path relative to that. */
-static inline void files_add_folder(struct cache_files *files, const char *folder, const char *below) {
+static inline void files_add_folder(struct cache_files *files, const char *folder,
+                                    const char *below) {
   cleanup_free char *path = xasprintf("%s/%s", folder, below);
   DIR *open_folder = opendir(path);
   cr_assert(open_folder != NULL, "%s", path);
@@ -67,7 +69,8 @@ static inline void kernels_release(struct kernels *kernels) {
 static inline struct kernel *kernels_add(struct kernels *kernels, const json_t *manifest) {
   struct error error;
   cr_assert(kernels->n < ARRAY_LENGTH(kernels->all));
-  cr_assert(kernel_parse(manifest, &kernels->all[kernels->n], &error), "%s: %s", error.pointer, error.message);
+  cr_assert(kernel_parse(manifest, &kernels->all[kernels->n], &error), "%s: %s", error.pointer,
+            error.message);
   return kernels->all[kernels->n++];
 }
 
@@ -100,19 +103,22 @@ static inline void winners_add(struct release_builder *builder, const struct ker
                                    .provenance = provenance,
                                    .ms = entry->ms,
                                    .n_ms = entry->n_ms};
-    cr_assert(release_builder_add(builder, &winner, &error), "%s: %s", error.pointer, error.message);
+    cr_assert(release_builder_add(builder, &winner, &error), "%s: %s", error.pointer,
+              error.message);
   }
 }
 
-/* A release of what was imported, for its own environment or another one; kernels that are known by hash must be in `kernels`
- * already, and those with a manifest are put there. */
-static inline struct release *release_of(const struct imported *imported, const char *format, const char *environment,
-                                         struct kernels *kernels) {
+/* A release of what was imported, for its own environment or another one; kernels that are known by
+ * hash must be in `kernels` already, and those with a manifest are put there. */
+static inline struct release *release_of(const struct imported *imported, const char *format,
+                                         const char *environment, struct kernels *kernels) {
   struct error error;
-  cleanup_json json_t *json = environment ? json_loads(environment, 0, NULL) : json_incref(imported->environment);
+  cleanup_json json_t *json =
+      environment ? json_loads(environment, 0, NULL) : json_incref(imported->environment);
   cleanup_environment struct environment parsed = {0};
   cr_assert(environment_parse(json, &parsed, &error), "%s", error.message);
-  cleanup_release_builder struct release_builder *builder = release_builder_new(&parsed, "default", REGIME_COLD);
+  cleanup_release_builder struct release_builder *builder =
+      release_builder_new(&parsed, "default", REGIME_COLD);
   for (size_t i = 0; i < imported->n_kernels; i++) {
     const struct imported_kernel *from = &imported->kernels[i];
     const struct kernel *kernel = NULL;
@@ -130,19 +136,22 @@ static inline struct release *release_of(const struct imported *imported, const 
 static inline struct release *release_of_text(const char *bytes) {
   struct release *release = NULL;
   struct error error;
-  cr_assert(release_parse(bytes, strlen(bytes), &release, &error), "%s: %s", error.pointer, error.message);
+  cr_assert(release_parse(bytes, strlen(bytes), &release, &error), "%s: %s", error.pointer,
+            error.message);
   return release;
 }
 
-static inline bool render_with(const char *format, const struct release *release, struct kernels *kernels,
-                               const struct identity *identity, struct cache_files *ret, struct error *error) {
+static inline bool render_with(const char *format, const struct release *release,
+                               struct kernels *kernels, const struct identity *identity,
+                               struct cache_files *ret, struct error *error) {
   struct cache_source source = {.context = kernels, .kernel = kernels_find};
   struct render_request request = {.release = release, .source = &source, .identity = identity};
   return format_named(format)->render(&request, ret, error);
 }
 
-static inline bool read_with(const char *format, const struct cache_files *files, const struct kernel *kernel,
-                             struct imported *ret, struct error *error) {
+static inline bool read_with(const char *format, const struct cache_files *files,
+                             const struct kernel *kernel, struct imported *ret,
+                             struct error *error) {
   struct import_request request = {.files = files, .kernel = kernel};
   return format_named(format)->read(&request, ret, error);
 }

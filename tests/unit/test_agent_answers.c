@@ -14,8 +14,9 @@ static json_t *json_of(const char *text) {
 }
 
 Test(agent_answers, an_enrolment_names_the_agent_and_what_it_may_expect) {
-  cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"token\": \"wt_x\", \"rotate_in_ms\": 60000, "
-                                      "\"heartbeat_every_ms\": 700, \"reclaimed\": 2}");
+  cleanup_json json_t *json =
+      json_of("{\"agent\": \"ab12\", \"token\": \"wt_x\", \"rotate_in_ms\": 60000, "
+              "\"heartbeat_every_ms\": 700, \"reclaimed\": 2}");
   cleanup_enrolled struct enrolled enrolled;
   struct error error;
   cr_assert(enrolled_read(json, &enrolled, &error), "%s", error.message);
@@ -74,7 +75,8 @@ Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
     cr_expect_not(enrolled_read(json, &enrolled, &error), "%s", enrolments[i].text);
     cr_expect_str_eq(error.pointer, enrolments[i].pointer);
   }
-  static const char *const renewals[] = {"{}", "{\"expires_in_ms\": 9223372036854775807}", "{\"expires_in_ms\": 0}",
+  static const char *const renewals[] = {"{}", "{\"expires_in_ms\": 9223372036854775807}",
+                                         "{\"expires_in_ms\": 0}",
                                          "{\"expires_in_ms\": 1, \"configs\": 7}",
                                          "{\"expires_in_ms\": 1, \"configs\": [[5, 1], [0, 1]]}"};
   for (size_t i = 0; i < ARRAY_LENGTH(renewals); i++) {
@@ -92,8 +94,8 @@ Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
 }
 
 Test(agent_answers, whatever_a_server_sends_is_ok_or_an_error_with_a_sentence) {
-  static char html[] = "<html>", list[] = "[1]", pointer[] = "{\"detail\": \"no\", \"pointer\": \"nowhere\"}",
-              none[] = "";
+  static char html[] = "<html>", list[] = "[1]",
+              pointer[] = "{\"detail\": \"no\", \"pointer\": \"nowhere\"}", none[] = "";
   static const struct {
     int status;
     char *body;
@@ -101,7 +103,8 @@ Test(agent_answers, whatever_a_server_sends_is_ok_or_an_error_with_a_sentence) {
     const char *sentence;
   } answers[] = {
       {200, html, ERROR_UNAVAILABLE, "the server's answer to POST /v1/x is not a JSON document"},
-      {302, html, ERROR_UNAVAILABLE, "the server answered 302 to POST /v1/x: redirects are not followed"},
+      {302, html, ERROR_UNAVAILABLE,
+       "the server answered 302 to POST /v1/x: redirects are not followed"},
       {404, html, ERROR_UNAVAILABLE, "the server answered 404 to POST /v1/x: it did not say why"},
       {404, pointer, ERROR_MISSING, "the server answered 404 to POST /v1/x: no"},
       {418, list, ERROR_INVALID, "it did not say why"},
@@ -111,9 +114,11 @@ Test(agent_answers, whatever_a_server_sends_is_ok_or_an_error_with_a_sentence) {
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
     struct http_response response = {
         .status = answers[i].status, .body = answers[i].body, .size = strlen(answers[i].body)};
-    cleanup_server_answer struct server_answer answer = server_answer_read("POST", "/v1/x", &response);
+    cleanup_server_answer struct server_answer answer =
+        server_answer_read("POST", "/v1/x", &response);
     cr_expect(answer_is(&answer, answers[i].kind), "%zu", i);
-    cr_expect_not_null(strstr(answer.error.message, answers[i].sentence), "%s", answer.error.message);
+    cr_expect_not_null(strstr(answer.error.message, answers[i].sentence), "%s",
+                       answer.error.message);
     cr_expect_str_eq(answer.error.pointer, "");
   }
 }
@@ -140,7 +145,8 @@ Test(agent_answers, without_a_kind_the_status_says_what_to_do) {
 
 Test(agent_answers, the_kind_in_a_problem_document_says_what_to_do) {
   for (enum error_kind kind = 0; kind <= ERROR_INTERNAL; kind++) {
-    cleanup_free char *body = xasprintf("{\"detail\": \"x\", \"kind\": \"%s\"}", error_kind_name(kind));
+    cleanup_free char *body =
+        xasprintf("{\"detail\": \"x\", \"kind\": \"%s\"}", error_kind_name(kind));
     const struct http_response response = {.status = 418, .body = body, .size = strlen(body)};
     cleanup_server_answer struct server_answer answer = answer_of(418, body);
     cr_expect(answer_is(&answer, kind), "%s", body);
@@ -151,13 +157,14 @@ Test(agent_answers, the_kind_in_a_problem_document_says_what_to_do) {
 }
 
 Test(agent_answers, a_kind_that_is_not_known_is_what_its_status_says) {
-  static const char *const bodies[] = {"{\"detail\": \"x\", \"kind\": \"Status\"}", "{\"detail\": \"x\", \"kind\": 7}",
-                                       "{\"detail\": \"x\"}"};
+  static const char *const bodies[] = {"{\"detail\": \"x\", \"kind\": \"Status\"}",
+                                       "{\"detail\": \"x\", \"kind\": 7}", "{\"detail\": \"x\"}"};
   for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
     cleanup_server_answer struct server_answer answer = answer_of(409, bodies[i]);
     cr_expect(answer_is(&answer, ERROR_CONFLICT), "%s", bodies[i]);
   }
-  const struct http_response page = {.status = 502, .body = (char *)"<html>", .size = 6}, none = {.status = 404};
+  const struct http_response page = {.status = 502, .body = (char *)"<html>", .size = 6},
+                             none = {.status = 404};
   cr_expect_eq(server_error_kind(&page), ERROR_UNAVAILABLE);
   cr_expect_eq(server_error_kind(&none), ERROR_UNAVAILABLE);
 }
@@ -179,7 +186,8 @@ Test(agent_answers, a_lease_of_another_is_missing_and_what_a_proxy_does_not_find
       {403, "{\"lease\": \"91\"}", ERROR_UNAVAILABLE},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
-    cleanup_server_answer struct server_answer answer = answer_of(answers[i].status, answers[i].body);
+    cleanup_server_answer struct server_answer answer =
+        answer_of(answers[i].status, answers[i].body);
     cr_expect(answer_is(&answer, answers[i].kind), "%zu: %d", i, (int)answer.error.kind);
   }
 }

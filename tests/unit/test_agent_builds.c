@@ -1,4 +1,5 @@
-/* A lease's objects from a build: folders as `pack` writes them, with code for gfx942 that clang makes here. */
+/* A lease's objects from a build: folders as `pack` writes them, with code for gfx942 that clang
+ * makes here. */
 #include "agent/lease/builds.h"
 
 #include <criterion/criterion.h>
@@ -8,10 +9,12 @@
 #include "common/program/command.h"
 
 #define ARCH "gfx942"
-/* Two arguments and n; n is compiled in where it is 1. Two scratch pointers follow, as since Triton 3.5. */
-#define CODE                                                                                                           \
-  "kernel void f(global float *y, global const float *x, int n, global void *g, global void *p) {\n"                   \
-  "  local float shared[64]; int i = __builtin_amdgcn_workitem_id_x(); shared[i] = x[i];\n"                            \
+/* Two arguments and n; n is compiled in where it is 1. Two scratch pointers follow, as since
+ * Triton 3.5. */
+#define CODE                                                                                       \
+  "kernel void f(global float *y, global const float *x, int n, global void *g, global void *p) "  \
+  "{\n"                                                                                            \
+  "  local float shared[64]; int i = __builtin_amdgcn_workitem_id_x(); shared[i] = x[i];\n"        \
   "  if (i < n) y[i] = shared[63 - i]; }\n"
 
 struct packed {
@@ -46,9 +49,18 @@ static void code_compile(const char *folder, char **ret_bytes, size_t *ret_size)
   if (!program_find("clang-19", &clang, &error))
     cr_skip("no code for " ARCH " can be made: %s", error.message);
   file_write(folder, "f.cl", CODE, strlen(CODE));
-  const char *const arguments[] = {
-      clang,  "-x",   "cl", "-cl-std=CL2.0", "--target=amdgcn-amd-amdhsa", "-mcpu=" ARCH, "-nogpulib", "-O2", "-o",
-      object, "f.cl", NULL};
+  const char *const arguments[] = {clang,
+                                   "-x",
+                                   "cl",
+                                   "-cl-std=CL2.0",
+                                   "--target=amdgcn-amd-amdhsa",
+                                   "-mcpu=" ARCH,
+                                   "-nogpulib",
+                                   "-O2",
+                                   "-o",
+                                   object,
+                                   "f.cl",
+                                   NULL};
   struct command command = {.arguments = (char *const *)arguments,
                             .environment = (char *const *)environment,
                             .folder = folder,
@@ -65,12 +77,13 @@ static void code_compile(const char *folder, char **ret_bytes, size_t *ret_size)
   cr_assert(file_read(object, (size_t)1 << 20, ret_bytes, ret_size, &error), "%s", error.message);
 }
 
-#define METADATA                                                                                                       \
-  "{\"name\": \"f\", \"shared\": 4096, \"num_warps\": 4, \"warp_size\": 64, \"num_ctas\": 1, "                         \
-  "\"launch_cooperative_grid\": false, \"scratch\": 2, \"global_scratch_size\": 0, \"profile_scratch_size\": 0}"
+#define METADATA                                                                                   \
+  "{\"name\": \"f\", \"shared\": 4096, \"num_warps\": 4, \"warp_size\": 64, \"num_ctas\": 1, "     \
+  "\"launch_cooperative_grid\": false, \"scratch\": 2, \"global_scratch_size\": 0, "               \
+  "\"profile_scratch_size\": 0}"
 
-/* A build of two variants; that for n == 1 has no argument n. BLOCK 64 is packed with members in another order, 128 failed,
- * 256 is not there. */
+/* A build of two variants; that for n == 1 has no argument n. BLOCK 64 is packed with members in
+ * another order, 128 failed, 256 is not there. */
 static struct packed packed_new(const char *metadata) {
   struct packed packed = {0};
   struct error error = {0};
@@ -84,28 +97,33 @@ static struct packed packed_new(const char *metadata) {
   cleanup_free char *objects = xasprintf("%s/objects", folder);
   cr_assert(folder_make(objects, 0700, &error));
   file_write(objects, digest_format(&packed.code, digest) + strlen("sha256:"), bytes, size);
-  cleanup_json json_t *manifest =
-      json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:{s:[s]}}", "name", "test", "language", "triton", "entry",
-                "f", "sources", "path", "f.py", "digest", digest, "key", "n", "arguments",
-                json_of("[{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [64], \"access\": \"write\"},"
-                        "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [64], \"access\": \"read\"},"
-                        "{\"name\": \"n\", \"dtype\": \"int32\", \"value\": \"n\"}]"),
-                "launch", "grid", "ceil_div(n, BLOCK)");
+  cleanup_json json_t *manifest = json_pack(
+      "{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:{s:[s]}}", "name", "test", "language",
+      "triton", "entry", "f", "sources", "path", "f.py", "digest", digest, "key", "n", "arguments",
+      json_of("[{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [64], \"access\": \"write\"},"
+              "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [64], \"access\": \"read\"},"
+              "{\"name\": \"n\", \"dtype\": \"int32\", \"value\": \"n\"}]"),
+      "launch", "grid", "ceil_div(n, BLOCK)");
   cr_assert(kernel_parse(manifest, &packed.kernel, &error), "%s", error.message);
   cleanup_json json_t *key = json_of("{\"n\": 64}");
   cr_assert(key_parse(key, NULL, 0, &packed.key, &error));
-  cleanup_json json_t *space = json_of("{\"parameters\": {\"BLOCK\": [64, 128, 256], \"num_warps\": [4]}, "
-                                       "\"roles\": {\"num_warps\": \"option\"}}");
+  cleanup_json json_t *space =
+      json_of("{\"parameters\": {\"BLOCK\": [64, 128, 256], \"num_warps\": [4]}, "
+              "\"roles\": {\"num_warps\": \"option\"}}");
   cr_assert(space_parse(space, &packed.space, &error), "%s", error.message);
   packed.build = json_pack(
-      "{s:o, s:{s:s}, s:s, s:i, s:[{s:s, s:o, s:o, s:[{s:o, s:s, s:o}]}, {s:o, s:{}, s:[{s:o, s:s, s:o}], s:[{s:o, "
+      "{s:o, s:{s:s}, s:s, s:i, s:[{s:s, s:o, s:o, s:[{s:o, s:s, s:o}]}, {s:o, s:{}, s:[{s:o, s:s, "
+      "s:o}], s:[{s:o, "
       "s:s}]}]}",
-      "kernel", json_digest_text(&packed.kernel->hash), "toolchain", "triton", "3.6.0", "arch", ARCH, "warp_size", 64,
-      "variants", "when", "n == 1", "signature", json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\"}"), "constexprs",
-      json_of("{\"n\": 1}"), "objects", "config", json_of("{\"BLOCK\": 64, \"num_warps\": 4}"), "digest", digest,
-      "metadata", json_of(metadata), "signature", json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\", \"n\": \"i32\"}"),
-      "constexprs", "objects", "config", json_of("{\"num_warps\": 4, \"BLOCK\": 64}"), "digest", digest, "metadata",
-      json_of(metadata), "failed", "config", json_of("{\"BLOCK\": 128, \"num_warps\": 4}"), "error", "out of LDS");
+      "kernel", json_digest_text(&packed.kernel->hash), "toolchain", "triton", "3.6.0", "arch",
+      ARCH, "warp_size", 64, "variants", "when", "n == 1", "signature",
+      json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\"}"), "constexprs", json_of("{\"n\": 1}"),
+      "objects", "config", json_of("{\"BLOCK\": 64, \"num_warps\": 4}"), "digest", digest,
+      "metadata", json_of(metadata), "signature",
+      json_of("{\"y\": \"*fp32\", \"x\": \"*fp32\", \"n\": \"i32\"}"), "constexprs", "objects",
+      "config", json_of("{\"num_warps\": 4, \"BLOCK\": 64}"), "digest", digest, "metadata",
+      json_of(metadata), "failed", "config", json_of("{\"BLOCK\": 128, \"num_warps\": 4}"), "error",
+      "out of LDS");
   cr_assert_not_null(packed.build);
   cleanup_free char *text = json_canonical(packed.build);
   file_write(folder, "build.json", text, strlen(text));
@@ -122,16 +140,16 @@ static void packed_free(struct packed *packed) {
   free(packed->folder);
 }
 
-static bool blob_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
-                      struct error *error) {
+static bool blob_read(void *context, const struct source *source, char **ret_bytes,
+                      size_t *ret_size, struct error *error) {
   struct packed *packed = context;
   packed->n_read++;
   return build_folder_blob(packed->folder, source, ret_bytes, ret_size, error);
 }
 
 /* Prepares all configs of the space for n, on a device of `arch`. */
-static bool prepare(struct packed *packed, const char *arch, int64_t n, struct build_objects **ret_objects,
-                    struct error *error) {
+static bool prepare(struct packed *packed, const char *arch, int64_t n,
+                    struct build_objects **ret_objects, struct error *error) {
   static const uint64_t configs[] = {2, 0, 1, 0};
   cleanup_free char *cache = xasprintf("%s/cache", packed->folder);
   struct build_request request = {packed->kernel, &packed->key,          packed->space, "a GPU",
@@ -148,7 +166,8 @@ static struct build_objects *prepared(struct packed *packed, int64_t n) {
   return objects;
 }
 
-static void expect_refused(struct packed *packed, const char *arch, int64_t n, const char *message) {
+static void expect_refused(struct packed *packed, const char *arch, int64_t n,
+                           const char *message) {
   struct build_objects *objects;
   struct error error = {0};
   cr_expect_not(prepare(packed, arch, n, &objects, &error));
@@ -184,13 +203,15 @@ Test(builds, an_object_lies_on_the_disk_with_how_it_is_launched) {
 Test(builds, a_config_that_failed_has_the_text_and_one_that_is_absent_says_so) {
   struct packed packed = packed_new(METADATA);
   struct build_objects *objects = prepared(&packed, 64);
-  const struct lease_object *failed = build_objects_find(objects, 1), *absent = build_objects_find(objects, 2);
+  const struct lease_object *failed = build_objects_find(objects, 1),
+                            *absent = build_objects_find(objects, 2);
   cr_expect_not(failed->is_ok);
   cr_expect_eq(failed->outcome, OUTCOME_COMPILE);
   cr_expect_str_eq(failed->detail, "out of LDS");
   cr_expect_eq(absent->outcome, OUTCOME_COMPILE);
-  cr_expect_not_null(strstr(absent->detail, "the build has no object of {\"BLOCK\":256,\"num_warps\":4}"), "%s",
-                     absent->detail);
+  cr_expect_not_null(
+      strstr(absent->detail, "the build has no object of {\"BLOCK\":256,\"num_warps\":4}"), "%s",
+      absent->detail);
   build_objects_free(objects);
   packed_free(&packed);
 }
@@ -203,9 +224,11 @@ Test(builds, a_blob_is_fetched_once) {
   packed_free(&packed);
 }
 
-static struct build_objects *objects_of_key(struct packed *packed, struct build_code *code, int64_t n) {
+static struct build_objects *objects_of_key(struct packed *packed, struct build_code *code,
+                                            int64_t n) {
   static const uint64_t configs[] = {0};
-  struct build_request request = {packed->kernel, &packed->key, packed->space, "a GPU", ARCH, 1, configs};
+  struct build_request request = {packed->kernel, &packed->key, packed->space, "a GPU", ARCH, 1,
+                                  configs};
   struct build_objects *objects = NULL;
   struct error error = {0};
   packed->key.values[0] = value_int(n);
@@ -219,7 +242,8 @@ Test(builds, keys_of_one_variant_share_what_was_read) {
   struct error error = {0};
   cleanup_free char *cache = xasprintf("%s/cache", packed.folder);
   struct build_code *code = NULL;
-  cr_assert(build_code_new(cache, packed.build, packed.kernel, ARCH, &reader, &code, &error), "%s", error.message);
+  cr_assert(build_code_new(cache, packed.build, packed.kernel, ARCH, &reader, &code, &error), "%s",
+            error.message);
   struct build_objects *first = objects_of_key(&packed, code, 64);
   cr_assert(folder_remove(cache, &error));
   struct build_objects *second = objects_of_key(&packed, code, 128);
@@ -227,7 +251,8 @@ Test(builds, keys_of_one_variant_share_what_was_read) {
   cr_expect(build_objects_find(second, 0)->is_ok);
   cr_expect_str_eq(build_objects_find(second, 0)->path, build_objects_find(first, 0)->path);
   build_objects_free(first);
-  cr_expect_str_eq(build_objects_find(second, 0)->launch.arguments[2], "n", "it is the second key's own");
+  cr_expect_str_eq(build_objects_find(second, 0)->launch.arguments[2], "n",
+                   "it is the second key's own");
   build_objects_free(second);
   build_code_free(code);
   packed_free(&packed);
@@ -251,8 +276,9 @@ Test(builds, code_that_takes_other_arguments_than_are_passed_is_not_used) {
   struct build_objects *objects = prepared(&packed, 1);
   const struct lease_object *object = build_objects_find(objects, 0);
   cr_expect_not(object->is_ok);
-  cr_expect_not_null(strstr(object->detail, "its code takes 5 arguments, the signature and scratch are 4"), "%s",
-                     object->detail);
+  cr_expect_not_null(
+      strstr(object->detail, "its code takes 5 arguments, the signature and scratch are 4"), "%s",
+      object->detail);
   build_objects_free(objects);
   packed_free(&packed);
 }
@@ -302,13 +328,15 @@ Test(builds, code_for_another_arch_than_its_build_is_not_used) {
   cr_assert(prepare(&packed, "gfx90a", 64, &objects, &error), "%s", error.message);
   const struct lease_object *object = build_objects_find(objects, 0);
   cr_expect_not(object->is_ok);
-  cr_expect_not_null(strstr(object->detail, "it is code for gfx942, the build is for gfx90a"), "%s", object->detail);
+  cr_expect_not_null(strstr(object->detail, "it is code for gfx942, the build is for gfx90a"), "%s",
+                     object->detail);
   build_objects_free(objects);
   packed_free(&packed);
 }
 
 Test(builds, threads_are_counted_in_the_wavefronts_of_the_code) {
-  struct packed packed = packed_new("{\"name\": \"f\", \"num_warps\": 4, \"warp_size\": 32, \"scratch\": 2}");
+  struct packed packed =
+      packed_new("{\"name\": \"f\", \"num_warps\": 4, \"warp_size\": 32, \"scratch\": 2}");
   expect_unusable(&packed, 64, "its code runs in wavefronts of 64 lanes, the build says 32");
   packed_free(&packed);
 }
@@ -325,7 +353,8 @@ Test(builds, a_value_that_is_not_what_was_compiled_in_is_noticed) {
 Test(builds, a_value_that_the_code_takes_in_too_few_bits_is_noticed) {
   struct packed packed = packed_new(METADATA);
   packed.kernel->arguments[2].dtype = DTYPE_INT64;
-  expect_unusable(&packed, INT64_C(1) << 31, "its code takes \"n\" as i32, which cannot hold 2147483648");
+  expect_unusable(&packed, INT64_C(1) << 31,
+                  "its code takes \"n\" as i32, which cannot hold 2147483648");
   build_objects_free(prepared(&packed, INT32_MAX));
   packed_free(&packed);
 }
@@ -340,7 +369,8 @@ Test(builds, a_scalar_that_cannot_be_computed_for_a_config_costs_that_config) {
 }
 
 Test(builds, as_much_memory_as_metadata_may_ask_for_can_be_told_to_a_worker) {
-  struct packed packed = packed_new("{\"name\": \"f\", \"num_warps\": 4, \"shared\": 2147483647, \"scratch\": 2}");
+  struct packed packed =
+      packed_new("{\"name\": \"f\", \"num_warps\": 4, \"shared\": 2147483647, \"scratch\": 2}");
   struct build_objects *objects = prepared(&packed, 64);
   const struct lease_object *object = build_objects_find(objects, 0);
   struct launch_spec back;
@@ -366,11 +396,14 @@ Test(builds, an_object_that_cannot_be_launched_has_the_outcome_compile) {
   static const struct {
     const char *metadata, *detail;
   } cases[] = {
-      {"{\"name\": \"g\", \"num_warps\": 4, \"scratch\": 2}", "the build's object cannot be used: "},
+      {"{\"name\": \"g\", \"num_warps\": 4, \"scratch\": 2}",
+       "the build's object cannot be used: "},
       {"{\"num_warps\": 4}", "\"name\""},
       {"{\"name\": \"f\"}", "\"num_warps\""},
-      {"{\"name\": \"f\", \"num_warps\": 4, \"scratch\": 2, \"global_scratch_size\": 64}", "scratch memory"},
-      {"{\"name\": \"f\", \"num_warps\": 4, \"scratch\": 2, \"profile_scratch_size\": 64}", "scratch memory"},
+      {"{\"name\": \"f\", \"num_warps\": 4, \"scratch\": 2, \"global_scratch_size\": 64}",
+       "scratch memory"},
+      {"{\"name\": \"f\", \"num_warps\": 4, \"scratch\": 2, \"profile_scratch_size\": 64}",
+       "scratch memory"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct packed packed = packed_new(cases[i].metadata);
@@ -392,7 +425,8 @@ Test(builds, a_build_for_another_arch_is_refused) {
 
 Test(builds, a_key_that_no_variant_covers_is_refused) {
   struct packed packed = packed_new(METADATA);
-  json_object_set_new(json_array_get(json_object_get(packed.build, "variants"), 1), "when", json_string("n == 2"));
+  json_object_set_new(json_array_get(json_object_get(packed.build, "variants"), 1), "when",
+                      json_string("n == 2"));
   expect_refused(&packed, ARCH, 64, "no variant of the build for gfx942 covers this key");
   packed_free(&packed);
 }
@@ -408,7 +442,8 @@ Test(builds, a_variant_with_other_arguments_than_the_manifest_is_refused) {
   struct packed packed = packed_new(METADATA);
   json_t *variant = json_array_get(json_object_get(packed.build, "variants"), 1);
   json_object_set_new(json_object_get(variant, "signature"), "z", json_string("*fp32"));
-  expect_refused(&packed, ARCH, 64, "the signature passes 4 arguments, of which the manifest has 3");
+  expect_refused(&packed, ARCH, 64,
+                 "the signature passes 4 arguments, of which the manifest has 3");
   json_object_del(json_object_get(variant, "signature"), "x");
   expect_refused(&packed, ARCH, 64, "argument \"x\" is neither in the signature nor compiled in");
   packed_free(&packed);
@@ -417,8 +452,8 @@ Test(builds, a_variant_with_other_arguments_than_the_manifest_is_refused) {
 Test(builds, a_blob_that_cannot_be_had_is_an_error) {
   struct packed packed = packed_new(METADATA);
   char digest[DIGEST_TEXT_SIZE];
-  cleanup_free char *path =
-      xasprintf("%s/objects/%s", packed.folder, digest_format(&packed.code, digest) + strlen("sha256:"));
+  cleanup_free char *path = xasprintf("%s/objects/%s", packed.folder,
+                                      digest_format(&packed.code, digest) + strlen("sha256:"));
   file_write(packed.folder, "other", "other", 5);
   cr_assert_eq(unlink(path), 0);
   expect_refused(&packed, ARCH, 64, path);

@@ -17,16 +17,18 @@ static struct checked check(const char *source, struct fixture_options options) 
   struct reference *reference;
   struct problem *problem;
   struct candidate *candidate;
-  char *object = fixture_object(&fixture, 0, false), *reference_object = fixture_object(&fixture, 0, true);
+  char *object = fixture_object(&fixture, 0, false),
+       *reference_object = fixture_object(&fixture, 0, true);
   cr_assert(device_open("cpu0", &device, &checked.error));
-  cr_assert(reference_load(reference_object, &reference, &checked.error), "%s", checked.error.message);
+  cr_assert(reference_load(reference_object, &reference, &checked.error), "%s",
+            checked.error.message);
   struct problem_options problem_options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
-  cr_assert(problem_new(device, fixture.kernel, &fixture.key, fixture.space, reference, &problem_options, &problem,
-                        &checked.error),
+  cr_assert(problem_new(device, fixture.kernel, &fixture.key, fixture.space, reference,
+                        &problem_options, &problem, &checked.error),
             "%s", checked.error.message);
   struct launch_spec launch = launch_spec_default();
-  cr_assert_eq(candidate_load(problem, 0, object, &launch, &candidate, &checked.error), OUTCOME_CORRECT, "%s",
-               checked.error.message);
+  cr_assert_eq(candidate_load(problem, 0, object, &launch, &candidate, &checked.error),
+               OUTCOME_CORRECT, "%s", checked.error.message);
   checked.outcome = candidate_check(problem, candidate, &checked.error);
   /* The check leaves nothing behind that would blame the next config. */
   if (checked.outcome != OUTCOME_CORRECT) {
@@ -39,7 +41,8 @@ static struct checked check(const char *source, struct fixture_options options) 
   for (size_t i = 0; i < fixture.kernel->n_arguments; i++) {
     const struct operand *operand = &problem->operands[i];
     if (operand->checked && fixture.kernel->arguments[i].access == ACCESS_READ)
-      checked.inputs_are_whole &= memcmp(operand->checked->address, operand->given, operand->bytes) == 0;
+      checked.inputs_are_whole &=
+          memcmp(operand->checked->address, operand->given, operand->bytes) == 0;
   }
   candidate_free(problem, candidate);
   problem_free(problem);
@@ -55,8 +58,9 @@ static void expect_wrong(struct checked checked, const char *beginning) {
   cr_expect(string_starts(checked.error.message, beginning), "%s", checked.error.message);
 }
 
-#define LOOP                                                                                                           \
-  "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t i = 0; i < n; i++) y[i] = x[i] + " \
+#define LOOP                                                                                       \
+  "#include <stdint.h>\nvoid f(float *y, const float *x, int64_t n) {\nfor (int64_t i = 0; i < "   \
+  "n; i++) y[i] = x[i] + "                                                                         \
   "1;\n"
 
 Test(check, what_is_right_passes) {
@@ -90,17 +94,19 @@ Test(check, an_element_that_is_not_written_is_found_wherever_it_is) {
 }
 
 Test(check, a_nan_is_found_wherever_it_is) {
-  expect_wrong(check(LOOP "y[54321] = __builtin_nanf(\"\");}\n", (struct fixture_options){.n = 100000}),
-               "y[54321] is NaN, the reference has ");
+  expect_wrong(
+      check(LOOP "y[54321] = __builtin_nanf(\"\");}\n", (struct fixture_options){.n = 100000}),
+      "y[54321] is NaN, the reference has ");
 }
 
 Test(check, a_nan_that_the_reference_has_too_passes) {
   struct checked checked = check(
       LOOP "y[54321] = y[1] = __builtin_nanf(\"\");}\n",
-      (struct fixture_options){.n = 100000,
-                               .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, const float *x, "
-                                            "int64_t n) {\nreturn i == 54321 || i == 1 ? __builtin_nan(\"\") : "
-                                            "x[i] + 1.0; }\n"});
+      (struct fixture_options){
+          .n = 100000,
+          .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, const float *x, "
+                       "int64_t n) {\nreturn i == 54321 || i == 1 ? __builtin_nan(\"\") : "
+                       "x[i] + 1.0; }\n"});
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
@@ -125,75 +131,88 @@ Test(check, a_write_around_an_input_is_found) {
 }
 
 Test(check, a_change_of_an_input_is_found_and_undone) {
-  struct checked checked = check(LOOP "if (x[n - 1] != 77) ((float *)x)[n - 1] = 77; else y[0] = 1000;}\n",
-                                 (struct fixture_options){.n = 300000});
+  struct checked checked =
+      check(LOOP "if (x[n - 1] != 77) ((float *)x)[n - 1] = 77; else y[0] = 1000;}\n",
+            (struct fixture_options){.n = 300000});
   expect_wrong(checked, "argument \"x\": it is only to be read");
   cr_expect(checked.inputs_are_whole);
 }
 
-#define BYTES                                                                                                          \
-  "[{\"name\":\"y\",\"dtype\":\"uint8\",\"shape\":[\"n\"],\"access\":\"write\"},{\"name\":\"n\",\"dtype\":\"int64\","  \
+#define BYTES                                                                                      \
+  "[{\"name\":\"y\",\"dtype\":\"uint8\",\"shape\":[\"n\"],\"access\":\"write\"},{\"name\":\"n\","  \
+  "\"dtype\":\"int64\","                                                                           \
   "\"value\":\"n\"}]"
-#define BYTES_REFERENCE "#include <stdint.h>\ndouble f_at(int64_t i, uint8_t *y, int64_t n) { return (uint8_t)i; }\n"
+#define BYTES_REFERENCE                                                                            \
+  "#include <stdint.h>\ndouble f_at(int64_t i, uint8_t *y, int64_t n) { return (uint8_t)i; }\n"
 
 Test(check, integers_may_have_any_value) {
   struct checked checked =
-      check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) { for (int64_t i = 0; i < n; i++) y[i] = i; }\n",
+      check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) { for (int64_t i = 0; i < n; i++) "
+            "y[i] = i; }\n",
             (struct fixture_options){.arguments = BYTES, .reference = BYTES_REFERENCE});
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, an_integer_that_is_not_written_is_found) {
-  expect_wrong(
-      check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) {\nfor (int64_t i = 0; i < n; i++) if (i != 300) "
-            "y[i] = i; }\n",
-            (struct fixture_options){.arguments = BYTES, .reference = BYTES_REFERENCE}),
-      "y[300] was not written; 1 of its 1000 elements were not");
+  expect_wrong(check("#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) {\nfor (int64_t i = 0; i "
+                     "< n; i++) if (i != 300) "
+                     "y[i] = i; }\n",
+                     (struct fixture_options){.arguments = BYTES, .reference = BYTES_REFERENCE}),
+               "y[300] was not written; 1 of its 1000 elements were not");
 }
 
-#define CHANGED                                                                                                        \
-  "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"readwrite\"},{\"name\":\"n\",\"dtype\":"      \
+#define CHANGED                                                                                    \
+  "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"readwrite\"},{\"name\":"  \
+  "\"n\",\"dtype\":"                                                                               \
   "\"int64\",\"value\":\"n\"}]"
 
 Test(check, a_buffer_that_is_changed_is_compared_with_what_it_was_before) {
   struct checked checked =
-      check("#include <stdint.h>\nvoid f(float *y, int64_t n) { for (int64_t i = 0; i < n; i++) y[i] = 2 * y[i]; }\n",
-            (struct fixture_options){.arguments = CHANGED,
-                                     .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { "
-                                                  "return 2.0 * y[i]; }\n"});
+      check("#include <stdint.h>\nvoid f(float *y, int64_t n) { for (int64_t i = 0; i < n; i++) "
+            "y[i] = 2 * y[i]; }\n",
+            (struct fixture_options){
+                .arguments = CHANGED,
+                .reference = "#include <stdint.h>\ndouble f_at(int64_t i, float *y, int64_t n) { "
+                             "return 2.0 * y[i]; }\n"});
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
-#define HALVES                                                                                                         \
-  "[{\"name\":\"y\",\"dtype\":\"float16\",\"shape\":[\"n\"],\"access\":\"write\"},{\"name\":\"x\",\"dtype\":"          \
-  "\"float16\",\"shape\":[\"n\"],\"access\":\"read\"},{\"name\":\"n\",\"dtype\":\"int32\",\"value\":\"n\"}]"
+#define HALVES                                                                                     \
+  "[{\"name\":\"y\",\"dtype\":\"float16\",\"shape\":[\"n\"],\"access\":\"write\"},{\"name\":"      \
+  "\"x\",\"dtype\":"                                                                               \
+  "\"float16\",\"shape\":[\"n\"],\"access\":\"read\"},{\"name\":\"n\",\"dtype\":\"int32\","        \
+  "\"value\":\"n\"}]"
 
 Test(check, a_result_rounded_to_its_dtype_is_right) {
-  struct checked checked = check(
-      "void f(_Float16 *y, const _Float16 *x, int n) { for (int i = 0; i < n; i++) y[i] = 30000 * (float)x[i]; }\n",
-      (struct fixture_options){.arguments = HALVES,
-                               .reference = "#include <stdint.h>\ndouble f_at(int64_t i, _Float16 *y, const "
-                                            "_Float16 *x, int n) { return 30000.0 * x[i]; }\n"});
+  struct checked checked =
+      check("void f(_Float16 *y, const _Float16 *x, int n) { for (int i = 0; i < n; i++) y[i] = "
+            "30000 * (float)x[i]; }\n",
+            (struct fixture_options){
+                .arguments = HALVES,
+                .reference = "#include <stdint.h>\ndouble f_at(int64_t i, _Float16 *y, const "
+                             "_Float16 *x, int n) { return 30000.0 * x[i]; }\n"});
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
 Test(check, every_kind_of_scalar_reaches_the_kernel) {
-  struct checked checked =
-      check("#include <stdint.h>\nvoid f(double *y, _Bool a, int8_t b, uint16_t c, uint64_t d, float e, double g) {\n"
-            "y[0] = a; y[1] = b; y[2] = c; y[3] = d; y[4] = e; y[5] = g; }\n",
-            (struct fixture_options){
-                .arguments = "[{\"name\":\"y\",\"dtype\":\"float64\",\"shape\":[6],\"access\":\"write\"},"
-                             "{\"name\":\"a\",\"dtype\":\"bool\",\"value\":\"n > "
-                             "3\"},{\"name\":\"b\",\"dtype\":\"int8\",\"value\":\"-n\"},"
-                             "{\"name\":\"c\",\"dtype\":\"uint16\",\"value\":65535},"
-                             "{\"name\":\"d\",\"dtype\":\"uint64\",\"value\":\"2 ** 40\"},"
-                             "{\"name\":\"e\",\"dtype\":\"float32\",\"value\":\"BLOCK\"},"
-                             "{\"name\":\"g\",\"dtype\":\"float64\",\"value\":-7}]",
-                .space = "{\"parameters\": {\"BLOCK\": [32]}}",
-                .reference =
-                    "#include <stdint.h>\ndouble f_at(int64_t i, double *y, _Bool a, int8_t b, uint16_t c, uint64_t d, "
-                    "float e, double g) {\nreturn (double[]){1, -100, 65535, 0x1p40, 32, -7}[i]; }\n",
-                .n = 100});
+  struct checked checked = check(
+      "#include <stdint.h>\nvoid f(double *y, _Bool a, int8_t b, uint16_t c, uint64_t d, float e, "
+      "double g) {\n"
+      "y[0] = a; y[1] = b; y[2] = c; y[3] = d; y[4] = e; y[5] = g; }\n",
+      (struct fixture_options){
+          .arguments = "[{\"name\":\"y\",\"dtype\":\"float64\",\"shape\":[6],\"access\":\"write\"},"
+                       "{\"name\":\"a\",\"dtype\":\"bool\",\"value\":\"n > "
+                       "3\"},{\"name\":\"b\",\"dtype\":\"int8\",\"value\":\"-n\"},"
+                       "{\"name\":\"c\",\"dtype\":\"uint16\",\"value\":65535},"
+                       "{\"name\":\"d\",\"dtype\":\"uint64\",\"value\":\"2 ** 40\"},"
+                       "{\"name\":\"e\",\"dtype\":\"float32\",\"value\":\"BLOCK\"},"
+                       "{\"name\":\"g\",\"dtype\":\"float64\",\"value\":-7}]",
+          .space = "{\"parameters\": {\"BLOCK\": [32]}}",
+          .reference =
+              "#include <stdint.h>\ndouble f_at(int64_t i, double *y, _Bool a, int8_t b, uint16_t "
+              "c, uint64_t d, "
+              "float e, double g) {\nreturn (double[]){1, -100, 65535, 0x1p40, 32, -7}[i]; }\n",
+          .n = 100});
   cr_expect_eq(checked.outcome, OUTCOME_CORRECT, "%s", checked.error.message);
 }
 
@@ -206,7 +225,8 @@ struct several {
   size_t n;
 };
 
-static void several_open(struct several *several, const char *source, struct fixture_options options) {
+static void several_open(struct several *several, const char *source,
+                         struct fixture_options options) {
   struct error error = {0};
   *several = (struct several){.fixture = fixture_new(source, options)};
   struct reference *reference;
@@ -214,8 +234,9 @@ static void several_open(struct several *several, const char *source, struct fix
   char *object = fixture_object(&several->fixture, 0, true);
   cr_assert(device_open("cpu0", &several->device, &error));
   cr_assert(reference_load(object, &reference, &error), "%s", error.message);
-  cr_assert(problem_new(several->device, several->fixture.kernel, &several->fixture.key, several->fixture.space,
-                        reference, &problem_options, &several->problem, &error),
+  cr_assert(problem_new(several->device, several->fixture.kernel, &several->fixture.key,
+                        several->fixture.space, reference, &problem_options, &several->problem,
+                        &error),
             "%s", error.message);
   free(object);
 }
@@ -230,8 +251,8 @@ static enum outcome several_check(struct several *several, uint64_t config) {
   struct launch_spec launch = launch_spec_default();
   char *object = fixture_object(&several->fixture, config, false);
   struct candidate **candidate = &several->candidates[several->n++];
-  cr_assert_eq(candidate_load(several->problem, config, object, &launch, candidate, &error), OUTCOME_CORRECT, "%s",
-               error.message);
+  cr_assert_eq(candidate_load(several->problem, config, object, &launch, candidate, &error),
+               OUTCOME_CORRECT, "%s", error.message);
   free(object);
   enum outcome outcome = candidate_check(several->problem, *candidate, &error);
   cr_expect_eq(outcome, (*candidate)->outcome);
@@ -253,21 +274,25 @@ static void several_close(struct several *several) {
   fixture_free(&several->fixture);
 }
 
-/* After they have computed what is right, BLOCK 1 changes the last input, which every sample has, and BLOCK 2 another in its
- * last bits. BLOCK 3 computes what is right to the last bit but one, BLOCK 4 an element wrong that no sample has, BLOCK 5 one
- * that is off by 3e-6, where CHECK_FAR tolerances are at least 4e-6. */
-#define CHANGERS                                                                                                       \
-  LOOP "if (BLOCK == 1) ((float *)x)[n - 1] = 77;\nif (BLOCK == 2) ((float *)x)[54321] *= 1.0000002f;\n"               \
-       "if (BLOCK == 3) for (int64_t i = 0; i < n; i++) y[i] += 1e-7f;\nif (BLOCK == 4) y[54321] += 1;\n"              \
+/* After they have computed what is right, BLOCK 1 changes the last input, which every sample has,
+ * and BLOCK 2 another in its last bits. BLOCK 3 computes what is right to the last bit but one,
+ * BLOCK 4 an element wrong that no sample has, BLOCK 5 one that is off by 3e-6, where CHECK_FAR
+ * tolerances are at least 4e-6. */
+#define CHANGERS                                                                                   \
+  LOOP "if (BLOCK == 1) ((float *)x)[n - 1] = 77;\nif (BLOCK == 2) ((float *)x)[54321] *= "        \
+       "1.0000002f;\n"                                                                             \
+       "if (BLOCK == 3) for (int64_t i = 0; i < n; i++) y[i] += 1e-7f;\nif (BLOCK == 4) y[54321] " \
+       "+= 1;\n"                                                                                   \
        "if (BLOCK == 5) y[54321] += 3e-6f;}\n"
-#define CHANGERS_SPACE                                                                                                 \
-  (struct fixture_options){.n = 100000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3, 4, 5]}}"}
+#define CHANGERS_SPACE                                                                             \
+  (struct fixture_options){.n = 100000,                                                            \
+                           .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3, 4, 5]}}"}
 
 static void expect_blamed(const struct several *several, size_t culprit) {
   for (size_t i = 0; i < several->n; i++) {
     const struct candidate *candidate = several->candidates[i];
-    cr_expect_eq(candidate->outcome, i == culprit ? OUTCOME_CORRECTNESS : OUTCOME_CORRECT, "%zu: %s", i,
-                 candidate->error.message);
+    cr_expect_eq(candidate->outcome, i == culprit ? OUTCOME_CORRECTNESS : OUTCOME_CORRECT,
+                 "%zu: %s", i, candidate->error.message);
   }
   const char *message = several->candidates[culprit]->error.message;
   cr_expect(string_starts(message, "argument \"x\": it is only to be read"), "%s", message);
@@ -291,7 +316,8 @@ Test(check_several, who_changed_an_input_is_found_before_the_configs_are_timed) 
     cr_expect_eq(several_check(&several, configs[i]), OUTCOME_CORRECT);
   several_settle(&several);
   expect_blamed(&several, 1);
-  cr_expect_eq(several.problem->operands[0].n_verified, 1, "what was made of the changed input is no right output");
+  cr_expect_eq(several.problem->operands[0].n_verified, 1,
+               "what was made of the changed input is no right output");
   several_close(&several);
 }
 
@@ -300,7 +326,8 @@ Test(check_several, inputs_are_looked_at_after_so_many_configs) {
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++)
     cr_expect_eq(several_check(&several, i == 5 ? 2 : 0), OUTCOME_CORRECT);
-  cr_expect_eq(several.candidates[5]->outcome, OUTCOME_CORRECT, "nobody has looked since the first");
+  cr_expect_eq(several.candidates[5]->outcome, OUTCOME_CORRECT,
+               "nobody has looked since the first");
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   expect_blamed(&several, 5);
   several_close(&several);
@@ -324,7 +351,8 @@ Test(check_several, what_one_changed_that_was_unloaded_is_undone_and_no_other_is
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
   several_unload_last(&several);
-  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT, "it computes with the changed input first");
+  cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT,
+               "it computes with the changed input first");
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
   several_unload_last(&several);
   several_settle(&several);
@@ -351,8 +379,8 @@ Test(check_several, an_output_that_lacks_an_element_is_none_that_passed_before) 
                CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
-  cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] was not written; 1 of "), "%s",
-            several.candidates[1]->error.message);
+  cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] was not written; 1 of "),
+            "%s", several.candidates[1]->error.message);
   several_close(&several);
 }
 
@@ -362,13 +390,14 @@ Test(check_several, an_output_that_holds_a_mark_is_not_kept) {
                "#include <stdint.h>\nvoid f(uint8_t *y, int64_t n) {\nfor (int64_t i = 0; i < "
                "n; i++) if (!BLOCK || i != 0x5a) y[i] "
                "= i; }\n",
-               (struct fixture_options){
-                   .arguments = BYTES, .reference = BYTES_REFERENCE, .space = "{\"parameters\": {\"BLOCK\": [0, 1]}}"});
+               (struct fixture_options){.arguments = BYTES,
+                                        .reference = BYTES_REFERENCE,
+                                        .space = "{\"parameters\": {\"BLOCK\": [0, 1]}}"});
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several.problem->operands[0].n_verified, 0);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
-  cr_expect(string_starts(several.candidates[1]->error.message, "y[90] was not written; 1 of "), "%s",
-            several.candidates[1]->error.message);
+  cr_expect(string_starts(several.candidates[1]->error.message, "y[90] was not written; 1 of "),
+            "%s", several.candidates[1]->error.message);
   several_close(&several);
 }
 
@@ -379,34 +408,40 @@ Test(check_several, an_element_that_no_sample_has_is_held_against_the_first_outp
   cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECTNESS);
   cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] is "), "%s",
             several.candidates[1]->error.message);
-  cr_expect_eq(several_check(&several, 5), OUTCOME_CORRECT, "as much as CHECK_FAR samples may be off");
+  cr_expect_eq(several_check(&several, 5), OUTCOME_CORRECT,
+               "as much as CHECK_FAR samples may be off");
   cr_expect_eq(several_check(&several, 3), OUTCOME_CORRECT);
   cr_expect_str_empty(several.problem->baseline_wrong.message);
   several_close(&several);
 }
 
-/* 2,000 elements from 600000 on are 3 tolerances too large or too small: right, and far from one another. What one sample may
- * be off, many may not, so none of these is a sample. The whole has four pieces of up to 2^19 elements. */
+/* 2,000 elements from 600000 on are 3 tolerances too large or too small: right, and far from one
+ * another. What one sample may be off, many may not, so none of these is a sample. The whole has
+ * four pieces of up to 2^19 elements. */
 #define ROUNDED_FIRST 600000
-#define ROUNDED                                                                                                        \
-  LOOP "for (int64_t i = 600000; i < 602000; i++) y[i] += BLOCK == 0 ? 3e-6f : -3e-6f;\n"                              \
-       "if (BLOCK == 2) y[1700000] += 1;\nif (BLOCK == 3) y[601999] += 1;\nif (BLOCK == 4) y[600200] += 1;}\n"
-#define ROUNDED_SPACE (struct fixture_options){.n = 2000000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3, 4]}}"}
+#define ROUNDED                                                                                    \
+  LOOP "for (int64_t i = 600000; i < 602000; i++) y[i] += BLOCK == 0 ? 3e-6f : -3e-6f;\n"          \
+       "if (BLOCK == 2) y[1700000] += 1;\nif (BLOCK == 3) y[601999] += 1;\nif (BLOCK == 4) "       \
+       "y[600200] += 1;}\n"
+#define ROUNDED_SPACE                                                                              \
+  (struct fixture_options){.n = 2000000, .space = "{\"parameters\": {\"BLOCK\": [0, 1, 2, 3, 4]}}"}
 
-Test(check_several, elements_of_all_pieces_are_asked_of_the_reference_in_turn_and_no_more_than_so_many) {
+Test(check_several,
+     elements_of_all_pieces_are_asked_of_the_reference_in_turn_and_no_more_than_so_many) {
   struct several several;
   several_open(&several, ROUNDED, ROUNDED_SPACE);
   const struct expectation *expected = &several.problem->operands[0].expected;
   for (size_t i = 0; i < expected->n; i++)
-    cr_assert(expected->indices[i] < ROUNDED_FIRST || expected->indices[i] >= ROUNDED_FIRST + 2000, "%lld is a sample",
-              (long long)expected->indices[i]);
+    cr_assert(expected->indices[i] < ROUNDED_FIRST || expected->indices[i] >= ROUNDED_FIRST + 2000,
+              "%lld is a sample", (long long)expected->indices[i]);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS, "all pieces have their turn");
   cr_expect(string_starts(several.candidates[2]->error.message, "y[1700000] is "), "%s",
             several.candidates[2]->error.message);
   cr_expect_eq(several_check(&several, 3), OUTCOME_CORRECT, "asking has an end");
-  cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECTNESS, "what other pieces do not need is asked of this one");
+  cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECTNESS,
+               "what other pieces do not need is asked of this one");
   several_close(&several);
 }
 
@@ -423,7 +458,8 @@ Test(check_several, it_is_the_first_output_that_is_wrong_where_the_reference_say
 Test(check_several, an_output_of_changed_inputs_is_none_that_others_are_held_against) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
-  cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS, "the inputs are looked at after the first config");
+  cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS,
+               "the inputs are looked at after the first config");
   cr_expect_null(several.problem->operands[0].first);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_not_null(several.problem->operands[0].first);
@@ -437,7 +473,8 @@ Test(check_several, an_output_of_changed_inputs_is_none_that_others_are_held_aga
 
 Test(check_several, nothing_is_held_where_the_samples_are_all_elements) {
   struct several several;
-  several_open(&several, CHANGERS, (struct fixture_options){.n = 100, .space = "{\"parameters\": {\"BLOCK\": [0]}}"});
+  several_open(&several, CHANGERS,
+               (struct fixture_options){.n = 100, .space = "{\"parameters\": {\"BLOCK\": [0]}}"});
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_null(several.problem->operands[0].first);
   several_close(&several);

@@ -1,5 +1,5 @@
-/* Problems and checks over a GPU's back end: a HIP runtime without a GPU, whose kernel goes wrong as the width of its block
- * says (tests/fake_hip). */
+/* Problems and checks over a GPU's back end: a HIP runtime without a GPU, whose kernel goes wrong
+ * as the width of its block says (tests/fake_hip). */
 #include "tests/unit/agent_fixture.h"
 
 #include <dlfcn.h>
@@ -10,10 +10,11 @@ enum { N = 1000 };
 enum config { GOOD, WRONG, FAULT, BEYOND_END, CHANGE_INPUT, REFUSE, CONFIGS };
 enum setup { PLAIN = 0, COLD = 1, FINGERPRINTS = 2 };
 
-#define MANIFEST                                                                                                       \
-  "{\"name\": \"add\", \"language\": \"hip\", \"entry\": \"fake_add\", \"sources\": [%s], \"key\": [\"n\"], "          \
-  "\"arguments\": " FIXTURE_ARGUMENTS                                                                                  \
-  ", \"launch\": {\"grid\": [\"ceil_div(n, BLOCK)\"], \"block\": [\"BLOCK\"]}, \"reference\": {\"source\": "           \
+#define MANIFEST                                                                                   \
+  "{\"name\": \"add\", \"language\": \"hip\", \"entry\": \"fake_add\", \"sources\": [%s], "        \
+  "\"key\": [\"n\"], "                                                                             \
+  "\"arguments\": " FIXTURE_ARGUMENTS ", \"launch\": {\"grid\": [\"ceil_div(n, BLOCK)\"], "        \
+  "\"block\": [\"BLOCK\"]}, \"reference\": {\"source\": "                                          \
   "%s, \"outputs\": {\"y\": \"f_at\"}}}"
 
 struct opened {
@@ -31,7 +32,8 @@ static void kernel_replace(struct fixture *fixture) {
   char *text = xasprintf(MANIFEST, kernel_text, reference_text);
   json_t *manifest = fixture_json(text);
   kernel_free(fixture->kernel);
-  cr_assert(kernel_parse(manifest, &fixture->kernel, &error), "%s: %s", error.pointer, error.message);
+  cr_assert(kernel_parse(manifest, &fixture->kernel, &error), "%s: %s", error.pointer,
+            error.message);
   json_decref(manifest);
   json_decref(kernel);
   json_decref(reference);
@@ -46,7 +48,8 @@ static void problem_open(struct opened *opened, int setup) {
   *opened = (struct opened){
       .fixture = fixture_new(
           FIXTURE_GOOD,
-          (struct fixture_options){.n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320, 640, 704]}}"})};
+          (struct fixture_options){
+              .n = N, .space = "{\"parameters\": {\"BLOCK\": [64, 128, 192, 320, 640, 704]}}"})};
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
   setenv("WAVETUNE_ARCH", "gfx942", 1);
   setenv("WAVETUNE_KFD_TOPOLOGY", "/nowhere", 1);
@@ -62,8 +65,8 @@ static void problem_open(struct opened *opened, int setup) {
                                     .is_cold = setup & COLD,
                                     .instruction_flush = setup & COLD ? opened->object : NULL,
                                     .fingerprint = setup & FINGERPRINTS ? opened->object : NULL};
-  cr_assert(problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key, opened->fixture.space, reference,
-                        &options, &opened->problem, &error),
+  cr_assert(problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key,
+                        opened->fixture.space, reference, &options, &opened->problem, &error),
             "%s", error.message);
 }
 
@@ -71,8 +74,8 @@ static struct candidate *candidate_of(struct opened *opened, enum config config)
   struct error error = {0};
   struct candidate *candidate = NULL;
   struct launch_spec launch = launch_spec_default();
-  cr_assert_eq(candidate_load(opened->problem, config, opened->object, &launch, &candidate, &error), OUTCOME_CORRECT,
-               "%s", error.message);
+  cr_assert_eq(candidate_load(opened->problem, config, opened->object, &launch, &candidate, &error),
+               OUTCOME_CORRECT, "%s", error.message);
   return candidate;
 }
 
@@ -94,9 +97,11 @@ static void expect_found(int setup) {
   for (size_t i = 0; i < ARRAY_LENGTH(configs); i++) {
     candidates[i] = candidate_of(&opened, configs[i]);
     enum outcome outcome = candidate_check(opened.problem, candidates[i], &error);
-    cr_expect_eq(outcome, configs[i] == GOOD ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS, "%s", error.message);
+    cr_expect_eq(outcome, configs[i] == GOOD ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS, "%s",
+                 error.message);
   }
-  cr_expect(string_starts(candidates[1]->error.message, "y[0] is "), "%s", candidates[1]->error.message);
+  cr_expect(string_starts(candidates[1]->error.message, "y[0] is "), "%s",
+            candidates[1]->error.message);
   cr_expect_eq(opened.problem->operands[0].n_verified, 1);
   cr_expect(problem_inputs_check(opened.problem, &error), "%s", error.message);
   cr_expect_not(opened.problem->is_spoiled);
@@ -126,13 +131,15 @@ static size_t copies_of_a_check(struct opened *opened, enum config config) {
   struct error error = {0};
   struct candidate *candidate = candidate_of(opened, config);
   size_t before = copies_to_host();
-  cr_expect_eq(candidate_check(opened->problem, candidate, &error), OUTCOME_CORRECT, "%s", error.message);
+  cr_expect_eq(candidate_check(opened->problem, candidate, &error), OUTCOME_CORRECT, "%s",
+               error.message);
   size_t n = copies_to_host() - before;
   candidate_free(opened->problem, candidate);
   return n;
 }
 
-/* Of what passed before, only the canaries of two buffers and the parts of its fingerprint come to the host. */
+/* Of what passed before, only the canaries of two buffers and the parts of its fingerprint come to
+ * the host. */
 Test(check_gpu, an_output_with_a_known_fingerprint_is_not_copied_to_the_host) {
   enum { CANARIES = 4, PARTS = 1, OUTPUT = 1, INPUT = 1 };
   struct opened opened;
@@ -150,9 +157,11 @@ Test(check_gpu, a_changed_input_is_found_by_its_fingerprint_and_restored) {
   struct opened opened;
   struct error error = {0};
   problem_open(&opened, FINGERPRINTS);
-  struct candidate *changes = candidate_of(&opened, CHANGE_INPUT), *good = candidate_of(&opened, GOOD);
+  struct candidate *changes = candidate_of(&opened, CHANGE_INPUT),
+                   *good = candidate_of(&opened, GOOD);
   cr_expect_eq(candidate_check(opened.problem, changes, &error), OUTCOME_CORRECTNESS);
-  cr_expect_not_null(strstr(error.message, "argument \"x\": it is only to be read"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "argument \"x\": it is only to be read"), "%s",
+                     error.message);
   cr_expect_eq(candidate_check(opened.problem, good, &error), OUTCOME_CORRECT, "%s", error.message);
   cr_expect(problem_inputs_check(opened.problem, &error), "%s", error.message);
   cr_expect_eq(good->outcome, OUTCOME_CORRECT);
@@ -168,7 +177,8 @@ Test(check_gpu, a_device_whose_fingerprint_is_wrong_or_does_not_load_does_withou
   problem_open(&opened, FINGERPRINTS);
   cr_expect_not(opened.device->has_fingerprint);
   copies_of_a_check(&opened, GOOD);
-  cr_expect(opened.device->ops->fingerprint_set(opened.device, opened.object, &error), "it is not tried again");
+  cr_expect(opened.device->ops->fingerprint_set(opened.device, opened.object, &error),
+            "it is not tried again");
   problem_close(&opened);
   unsetenv("FAKE_HIP_FORGETS");
   problem_open(&opened, PLAIN);
@@ -192,10 +202,13 @@ static void expect_spoiled(int setup, enum config config, enum outcome expected,
 }
 
 Test(check_gpu, a_write_beyond_the_end_spoils_the_problem) {
-  expect_spoiled(PLAIN, BEYOND_END, OUTCOME_CORRECTNESS, "argument \"y\": a byte outside of the buffer was written");
+  expect_spoiled(PLAIN, BEYOND_END, OUTCOME_CORRECTNESS,
+                 "argument \"y\": a byte outside of the buffer was written");
 }
 
-Test(check_gpu, a_fault_spoils_the_problem) { expect_spoiled(PLAIN, FAULT, OUTCOME_RUNTIME, "illegal memory access"); }
+Test(check_gpu, a_fault_spoils_the_problem) {
+  expect_spoiled(PLAIN, FAULT, OUTCOME_RUNTIME, "illegal memory access");
+}
 
 Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_at_the_inputs) {
   struct opened opened;
@@ -204,7 +217,8 @@ Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_
   struct candidate *good[] = {candidate_of(&opened, GOOD), candidate_of(&opened, GOOD)};
   struct candidate *faulty = candidate_of(&opened, FAULT);
   for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
-    cr_assert_eq(candidate_check(opened.problem, good[i], &error), OUTCOME_CORRECT, "%s", error.message);
+    cr_assert_eq(candidate_check(opened.problem, good[i], &error), OUTCOME_CORRECT, "%s",
+                 error.message);
   struct device_launch launch = candidate_launch(faulty);
   cr_expect_not(opened.device->ops->launch(opened.device, &launch, &error) &&
                 opened.device->ops->synchronize(opened.device, &error));
@@ -225,10 +239,12 @@ Test(check_gpu, a_device_that_refuses_one_look_at_the_inputs_has_no_verdict_on_t
   problem_open(&opened, FINGERPRINTS);
   for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++) {
     candidates[i] = candidate_of(&opened, GOOD);
-    cr_assert_eq(candidate_check(opened.problem, candidates[i], &error), OUTCOME_CORRECT, "%s", error.message);
+    cr_assert_eq(candidate_check(opened.problem, candidates[i], &error), OUTCOME_CORRECT, "%s",
+                 error.message);
   }
   candidates[CHECK_INPUTS_EVERY] = candidate_of(&opened, REFUSE);
-  cr_expect_eq(candidate_check(opened.problem, candidates[CHECK_INPUTS_EVERY], &error), OUTCOME_RUNTIME);
+  cr_expect_eq(candidate_check(opened.problem, candidates[CHECK_INPUTS_EVERY], &error),
+               OUTCOME_RUNTIME);
   cr_expect_not_null(strstr(error.message, "wavetune_fingerprint"), "%s", error.message);
   cr_expect(opened.problem->is_spoiled && opened.problem->is_lost);
   for (size_t i = 0; i < ARRAY_LENGTH(candidates); i++)

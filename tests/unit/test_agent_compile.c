@@ -69,7 +69,8 @@ Test(compile, a_reference_computes_one_element) {
 }
 
 Test(compile, the_detail_of_a_failure_is_the_first_error_with_its_line) {
-  struct fixture fixture = fixture_new("void f(void) {\n  this is not C;\n}\n", (struct fixture_options){0});
+  struct fixture fixture =
+      fixture_new("void f(void) {\n  this is not C;\n}\n", (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
   cr_expect_eq(result.error.kind, ERROR_INVALID);
@@ -80,20 +81,24 @@ Test(compile, the_detail_of_a_failure_is_the_first_error_with_its_line) {
 }
 
 Test(compile, a_source_that_disagrees_with_the_manifest_does_not_compile) {
-  struct fixture fixture = fixture_new("void f(double *y, const float *x, int n) {}\n", (struct fixture_options){0});
+  struct fixture fixture =
+      fixture_new("void f(double *y, const float *x, int n) {}\n", (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect_not_null(strstr(result.error.message, "conflicting types for 'f'"), "%s", result.error.message);
+  cr_expect_not_null(strstr(result.error.message, "conflicting types for 'f'"), "%s",
+                     result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
 
 Test(compile, a_name_that_nobody_defines_is_an_error_of_the_compile) {
   struct fixture fixture =
-      fixture_new("void g(void);\nvoid f(float *y, const float *x, long n) { g(); }\n", (struct fixture_options){0});
+      fixture_new("void g(void);\nvoid f(float *y, const float *x, long n) { g(); }\n",
+                  (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
-  cr_expect_not_null(strstr(result.error.message, "undefined reference to `g'"), "%s", result.error.message);
+  cr_expect_not_null(strstr(result.error.message, "undefined reference to `g'"), "%s",
+                     result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -169,10 +174,10 @@ Test(compile, a_compiler_without_room_on_the_disk_is_not_the_configs_fault) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct error error;
   cleanup_free char *cache = xasprintf("%s/full", fixture.folder);
-  cleanup_free char *path =
-      fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
-                              "echo 'kernel.c: error: cannot write: No space left on device'\n"
-                              "exit 1\n");
+  cleanup_free char *path = fake_compiler(
+      &fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
+                "echo 'kernel.c: error: cannot write: No space left on device'\n"
+                "exit 1\n");
   compile_pool_free(fixture.pool);
   cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
   struct compile_result result = fixture_compile(&fixture, 0);
@@ -189,8 +194,9 @@ Test(compile, a_compiler_without_room_on_the_disk_is_not_the_configs_fault) {
 }
 
 Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
-  struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
-                                       (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
+                  (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
   struct error error;
   uint64_t tickets[3];
   cleanup_free char *cache = xasprintf("%s/cache", fixture.folder);
@@ -217,10 +223,11 @@ Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
 Test(compile, freeing_the_pool_ends_a_running_compiler) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct error error;
-  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder), *begun = xasprintf("%s/*.scratch/begun", cache);
-  cleanup_free char *path =
-      fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
-                              ": >begun\n/bin/sleep 20\nexec /usr/bin/cc \"$@\"\n");
+  cleanup_free char *cache = xasprintf("%s/cache", fixture.folder),
+                    *begun = xasprintf("%s/*.scratch/begun", cache);
+  cleanup_free char *path = fake_compiler(
+      &fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
+                ": >begun\n/bin/sleep 20\nexec /usr/bin/cc \"$@\"\n");
   compile_pool_free(fixture.pool);
   cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error), "%s", error.message);
   struct compile_request request = fixture_request(&fixture, 0, false);
@@ -233,7 +240,8 @@ Test(compile, freeing_the_pool_ends_a_running_compiler) {
   compile_pool_free(fixture.pool);
   fixture.pool = NULL;
   setenv("PATH", "/usr/bin:/bin", 1);
-  cr_expect_eq(files_in(&fixture, ""), 0, "the compiler was waited for, or its folder stays behind");
+  cr_expect_eq(files_in(&fixture, ""), 0,
+               "the compiler was waited for, or its folder stays behind");
   fixture_free(&fixture);
 }
 
@@ -254,19 +262,23 @@ Test(compile, an_object_of_an_earlier_pool_is_found) {
   fixture_free(&fixture);
 }
 
-/* What is done to the folder of objects between two pools, and that the object is then compiled anew. */
+/* What is done to the folder of objects between two pools, and that the object is then compiled
+ * anew. */
 static void expect_compiled_anew(const char *suffix, const char *bytes) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct error error;
   struct compile_result first = fixture_compile(&fixture, 0);
-  cleanup_free char *changed = xasprintf("%s%s", first.object, suffix), *cache = xasprintf("%s/cache", fixture.folder);
+  cleanup_free char *changed = xasprintf("%s%s", first.object, suffix),
+                    *cache = xasprintf("%s/cache", fixture.folder);
   cr_assert(first.ok);
   compile_pool_free(fixture.pool);
-  cr_assert(bytes ? file_write_atomically(changed, bytes, strlen(bytes), 0600, &error) : unlink(changed) == 0);
+  cr_assert(bytes ? file_write_atomically(changed, bytes, strlen(bytes), 0600, &error)
+                  : unlink(changed) == 0);
 
   cr_assert(compile_pool_new(cache, 1, &fixture.pool, &error));
   struct compile_result second = fixture_compile(&fixture, 0);
-  cr_expect(second.ok && second.compile_ms > 0, "%s%s: it was taken as it is", suffix, bytes ? bytes : " is gone");
+  cr_expect(second.ok && second.compile_ms > 0, "%s%s: it was taken as it is", suffix,
+            bytes ? bytes : " is gone");
   cr_expect_str_eq(second.object, first.object);
   cr_expect(digest_equal(&second.digest, &first.digest));
 
@@ -294,15 +306,17 @@ static struct compile_result compile_as_nobody(struct fixture *fixture, struct c
   return fixture_compile(fixture, 0);
 }
 
-/* Who it is, and whose the folder is in which it runs; and that it cannot read the folder of objects. */
+/* Who it is, and whose the folder is in which it runs; and that it cannot read the folder of
+ * objects. */
 Test(compile, a_compiler_can_be_another_user) {
   if (geteuid() != 0)
     cr_skip("only root can let compilers be another user");
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct custody custody = {0};
-  cleanup_free char *path =
-      fake_compiler(&fixture, "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
-                              "echo \"error: user $(/usr/bin/id -u), folder of $(/usr/bin/stat -c %u .)\"\nexit 1\n");
+  cleanup_free char *path = fake_compiler(
+      &fixture,
+      "#!/bin/sh\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\n"
+      "echo \"error: user $(/usr/bin/id -u), folder of $(/usr/bin/stat -c %u .)\"\nexit 1\n");
   cr_assert(chmod(fixture.folder, 0755) == 0 && chmod(path, 0755) == 0);
   struct compile_result result = compile_as_nobody(&fixture, &custody);
   cleanup_free char *expected = xasprintf("error: user %u, folder of %u", custody.uid, custody.uid);
@@ -334,10 +348,12 @@ Test(compile, an_object_of_another_users_compiler_is_the_same_and_ours) {
 
 /* Objects of two hours ago: one that nobody uses any more, one whose ticket is still held. */
 Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_runs) {
-  struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
-                                       (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
+                  (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
   struct timespec old[2] = {{.tv_sec = time(NULL) - 7200}, {.tv_sec = time(NULL) - 7200}};
-  cleanup_free char *unused = fixture_object(&fixture, 0, false), *cache = xasprintf("%s/cache", fixture.folder);
+  cleanup_free char *unused = fixture_object(&fixture, 0, false),
+                    *cache = xasprintf("%s/cache", fixture.folder);
   cleanup_free char *held = fixture_object(&fixture, 1, false);
   struct compile_request request = fixture_request(&fixture, 1, false);
   (void)compile_pool_submit(fixture.pool, &request);
@@ -356,7 +372,8 @@ Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_ru
 Test(compile, equal_content_is_compiled_once_while_it_is_in_flight) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = TWO_BLOCKS});
   struct compile_request request = fixture_request(&fixture, 0, false);
-  uint64_t tickets[2] = {compile_pool_submit(fixture.pool, &request), compile_pool_submit(fixture.pool, &request)};
+  uint64_t tickets[2] = {compile_pool_submit(fixture.pool, &request),
+                         compile_pool_submit(fixture.pool, &request)};
   struct compile_result results[2];
   for (int i = 0; i < 2; i++)
     results[i] = compile_pool_wait(fixture.pool, tickets[i]);
@@ -380,8 +397,8 @@ Test(compile, a_failure_is_remembered) {
 }
 
 Test(compile, configs_share_an_object_when_no_source_mentions_what_differs) {
-  struct fixture fixture =
-      fixture_new(FIXTURE_GOOD "/* not BLOCKS, not MY_BLOCK */\n", (struct fixture_options){.space = TWO_BLOCKS});
+  struct fixture fixture = fixture_new(FIXTURE_GOOD "/* not BLOCKS, not MY_BLOCK */\n",
+                                       (struct fixture_options){.space = TWO_BLOCKS});
   char *first = fixture_object(&fixture, 0, false), *second = fixture_object(&fixture, 1, false);
   cr_expect_str_eq(first, second);
   free(first);
@@ -390,8 +407,8 @@ Test(compile, configs_share_an_object_when_no_source_mentions_what_differs) {
 }
 
 Test(compile, configs_have_objects_of_their_own_when_a_source_mentions_what_differs) {
-  struct fixture fixture =
-      fixture_new(FIXTURE_GOOD "int block = BLOCK;\n", (struct fixture_options){.space = TWO_BLOCKS});
+  struct fixture fixture = fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
+                                       (struct fixture_options){.space = TWO_BLOCKS});
   char *first = fixture_object(&fixture, 0, false), *second = fixture_object(&fixture, 1, false);
   cr_expect_str_neq(first, second);
   free(first);
@@ -400,10 +417,11 @@ Test(compile, configs_have_objects_of_their_own_when_a_source_mentions_what_diff
 }
 
 Test(compile, a_definition_that_another_one_stands_for_is_kept) {
-  struct fixture fixture = fixture_new(
-      FIXTURE_GOOD "_Static_assert(ACTIVATION == 5, \"\");\n",
-      (struct fixture_options){.space = "{\"parameters\": {\"ACTIVATION\": [\"RELU\"], \"RELU\": [\"CODE\"],"
-                                        " \"CODE\": [5], \"OTHER\": [1, 2]}}"});
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "_Static_assert(ACTIVATION == 5, \"\");\n",
+                  (struct fixture_options){
+                      .space = "{\"parameters\": {\"ACTIVATION\": [\"RELU\"], \"RELU\": [\"CODE\"],"
+                               " \"CODE\": [5], \"OTHER\": [1, 2]}}"});
   char *objects[2] = {fixture_object(&fixture, 0, false), fixture_object(&fixture, 1, false)};
   cr_expect_str_eq(objects[0], objects[1], "OTHER does not count");
   for (int i = 0; i < 2; i++)
@@ -412,8 +430,9 @@ Test(compile, a_definition_that_another_one_stands_for_is_kept) {
 }
 
 Test(compile, configs_have_objects_of_their_own_when_names_are_pasted) {
-  struct fixture fixture = fixture_new(FIXTURE_GOOD "#define PASTE(a, b) a##b\nint block = PASTE(BLO, CK);\n",
-                                       (struct fixture_options){.space = TWO_BLOCKS});
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD "#define PASTE(a, b) a##b\nint block = PASTE(BLO, CK);\n",
+                  (struct fixture_options){.space = TWO_BLOCKS});
   char *first = fixture_object(&fixture, 0, false), *second = fixture_object(&fixture, 1, false);
   cr_expect_str_neq(first, second);
   free(first);
@@ -426,8 +445,9 @@ Test(compile, equal_content_gives_equal_bytes_in_other_folders) {
   size_t sizes[2];
   struct error error;
   for (int i = 0; i < 2; i++) {
-    struct fixture fixture = fixture_new(FIXTURE_GOOD "const char *where = __FILE__, *when = __DATE__ __TIME__;\n",
-                                         (struct fixture_options){0});
+    struct fixture fixture =
+        fixture_new(FIXTURE_GOOD "const char *where = __FILE__, *when = __DATE__ __TIME__;\n",
+                    (struct fixture_options){0});
     char *object = fixture_object(&fixture, 0, false);
     cr_assert(file_read(object, 1 << 20, &texts[i], &sizes[i], &error));
     free(object);
@@ -442,7 +462,8 @@ Test(compile, equal_content_gives_equal_bytes_in_other_folders) {
 Test(compile, a_manifests_defines_are_computed_from_key_and_config) {
   struct fixture fixture = fixture_new(
       FIXTURE_GOOD "_Static_assert(TOTAL == 1002, \"\");\n_Static_assert(ODD == 0, \"\");\n",
-      (struct fixture_options){.space = TWO_BLOCKS, .defines = "{\"TOTAL\": \"n + BLOCK\", \"ODD\": \"n % 2 == 1\"}"});
+      (struct fixture_options){.space = TWO_BLOCKS,
+                               .defines = "{\"TOTAL\": \"n + BLOCK\", \"ODD\": \"n % 2 == 1\"}"});
   struct compile_result right = fixture_compile(&fixture, 1), wrong = fixture_compile(&fixture, 0);
   cr_expect(right.ok, "%s", right.error.message);
   cr_expect_not(wrong.ok);
@@ -452,8 +473,8 @@ Test(compile, a_manifests_defines_are_computed_from_key_and_config) {
 }
 
 Test(compile, a_define_that_cannot_be_computed_fails_with_its_name) {
-  struct fixture fixture =
-      fixture_new(FIXTURE_GOOD, (struct fixture_options){.defines = "{\"PART\": \"n // (BLOCK - 1)\"}"});
+  struct fixture fixture = fixture_new(
+      FIXTURE_GOOD, (struct fixture_options){.defines = "{\"PART\": \"n // (BLOCK - 1)\"}"});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
   cr_expect(string_starts(result.error.message, "the define PART: "), "%s", result.error.message);
@@ -474,10 +495,11 @@ Test(compile, sources_that_are_not_there_fail) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_request request = fixture_request(&fixture, 0, false);
   request.sources = "/nonexistent";
-  struct compile_result result = compile_pool_wait(fixture.pool, compile_pool_submit(fixture.pool, &request));
+  struct compile_result result =
+      compile_pool_wait(fixture.pool, compile_pool_submit(fixture.pool, &request));
   cr_expect_not(result.ok);
-  cr_expect(string_starts(result.error.message, "cannot find the kernel's sources in /nonexistent"), "%s",
-            result.error.message);
+  cr_expect(string_starts(result.error.message, "cannot find the kernel's sources in /nonexistent"),
+            "%s", result.error.message);
   cr_expect_eq(result.error.kind, ERROR_UNAVAILABLE, "the config is not to blame");
   compile_result_release(&result);
   fixture_free(&fixture);
@@ -495,10 +517,10 @@ Test(compile, a_source_that_is_gone_is_not_the_configs_fault) {
 }
 
 Test(compile, a_parameter_of_role_env_is_in_the_compilers_environment) {
-  struct fixture fixture =
-      fixture_new(FIXTURE_GOOD "const char *when = __DATE__;\n",
-                  (struct fixture_options){.space = "{\"parameters\": {\"SOURCE_DATE_EPOCH\": [0, 86400]},"
-                                                    " \"roles\": {\"SOURCE_DATE_EPOCH\": \"env\"}}"});
+  struct fixture fixture = fixture_new(
+      FIXTURE_GOOD "const char *when = __DATE__;\n",
+      (struct fixture_options){.space = "{\"parameters\": {\"SOURCE_DATE_EPOCH\": [0, 86400]},"
+                                        " \"roles\": {\"SOURCE_DATE_EPOCH\": \"env\"}}"});
   char *object = fixture_object(&fixture, 1, false), *text;
   size_t size;
   struct error error;

@@ -1,5 +1,5 @@
-/* Kernels in HIP: clang for AMD, runtime compilers for AMD (a hiprtc for tests) and NVIDIA (where NVRTC is), and what a
- * source or a space can make them do. */
+/* Kernels in HIP: clang for AMD, runtime compilers for AMD (a hiprtc for tests) and NVIDIA (where
+ * NVRTC is), and what a source or a space can make them do. */
 #include <errno.h>
 #include <seccomp.h>
 #include <sys/syscall.h>
@@ -9,32 +9,43 @@
 #include "common/program/sandbox.h"
 #include "tests/unit/agent_fixture.h"
 
-#define HIP_ARGUMENTS                                                                                                  \
-  "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"write\"},"                                    \
-  "{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"read\"},"                                      \
+#define HIP_ARGUMENTS                                                                              \
+  "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"write\"},"                \
+  "{\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[\"n\"],\"access\":\"read\"},"                  \
   "{\"name\":\"n\",\"dtype\":\"int64\",\"value\":\"n\"}]"
 #define SIGNATURE "extern \"C\" __global__ void f(float *__restrict__ y, const float *x, int64_t n)"
-#define GOOD                                                                                                           \
-  SIGNATURE " {\n  __shared__ float tile[64];\n  int64_t i = (int64_t)blockIdx.x * 64 + threadIdx.x;\n"                \
-            "  tile[threadIdx.x] = i < n ? x[i] : 0;\n  if (i < n) y[i] = tile[threadIdx.x ^ 1] + 1;\n}\n"
+#define GOOD                                                                                       \
+  SIGNATURE                                                                                        \
+  " {\n  __shared__ float tile[64];\n  int64_t i = (int64_t)blockIdx.x * 64 + threadIdx.x;\n"      \
+  "  tile[threadIdx.x] = i < n ? x[i] : 0;\n  if (i < n) y[i] = tile[threadIdx.x ^ 1] + "          \
+  "1;\n}\n"
 /* Every word of the prelude. */
-#define VOCABULARY                                                                                                     \
-  "struct __attribute__((aligned(16))) half8 { _Float16 v[8]; };\nextern __shared__ float dynamic[];\n"                \
-  "static __device__ __forceinline__ float add(float a, float b) { return a + b; }\n"                                  \
-  "extern \"C\" __global__ __launch_bounds__(256, WAVES_PER_EU) void f(float *y, const float *x, int64_t n) {\n"       \
-  "  __shared__ half8 halves[32];\n  __shared__ int count;\n  __shared__ unsigned total;\n"                            \
-  "  int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;\n  if (threadIdx.x < 32) halves[threadIdx.x] = "      \
-  "((const half8 *)x)[i];\n  __syncthreads();\n  _Float16 h = halves[i & 31].v[1], g = h * h + (_Float16)1;\n"         \
-  "  g += h; g *= 2; g -= 0.5f; g /= h; h = -g; h = h / g - h; h = h * 2;\n  float v = add(h, g);\n"                   \
-  "  v += expf(v) + __expf(h) + exp2f(g) + logf(v) + __logf(v) + log2f(v) + sqrtf(g) + rsqrtf(v) + fabsf(h) +\n"       \
-  "       fmaxf(h, 2) + fminf(g, 1) + fmaf(h, g, v);\n"                                                                \
-  "  for (int mask = WAVETUNE_WARP_SIZE / 2; mask > 0; mask >>= 1) v += __shfl_xor(v, mask);\n"                        \
-  "  v += __shfl_down(v, 1) + __shfl(v, 0);\n  int k = __shfl_xor(count, 1) + __shfl_down(count, 2u) + __shfl(3, "     \
-  "0);\n"                                                                                                              \
-  "  unsigned u = __shfl_xor(total, 1) + __shfl_down(total, 1u) + __shfl(3u, 0);\n  atomicAdd(&y[1], v); "             \
-  "atomicAdd(&count, k); atomicAdd(&total, u);\n"                                                                      \
-  "  int8_t a = 1; uint8_t b = 2; int16_t c = 3; uint16_t d = 4; int32_t e = 5; uint32_t q = 6; uint64_t r = 7;\n"     \
-  "  dynamic[threadIdx.x] = a + b + c + d + e + q + r + sizeof(size_t);\n  __syncthreads();\n"                         \
+#define VOCABULARY                                                                                 \
+  "struct __attribute__((aligned(16))) half8 { _Float16 v[8]; };\nextern __shared__ float "        \
+  "dynamic[];\n"                                                                                   \
+  "static __device__ __forceinline__ float add(float a, float b) { return a + b; }\n"              \
+  "extern \"C\" __global__ __launch_bounds__(256, WAVES_PER_EU) void f(float *y, const float *x, " \
+  "int64_t n) {\n"                                                                                 \
+  "  __shared__ half8 halves[32];\n  __shared__ int count;\n  __shared__ unsigned total;\n"        \
+  "  int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;\n  if (threadIdx.x < 32) "        \
+  "halves[threadIdx.x] = "                                                                         \
+  "((const half8 *)x)[i];\n  __syncthreads();\n  _Float16 h = halves[i & 31].v[1], g = h * h + "   \
+  "(_Float16)1;\n"                                                                                 \
+  "  g += h; g *= 2; g -= 0.5f; g /= h; h = -g; h = h / g - h; h = h * 2;\n  float v = add(h, "    \
+  "g);\n"                                                                                          \
+  "  v += expf(v) + __expf(h) + exp2f(g) + logf(v) + __logf(v) + log2f(v) + sqrtf(g) + rsqrtf(v) " \
+  "+ fabsf(h) +\n"                                                                                 \
+  "       fmaxf(h, 2) + fminf(g, 1) + fmaf(h, g, v);\n"                                            \
+  "  for (int mask = WAVETUNE_WARP_SIZE / 2; mask > 0; mask >>= 1) v += __shfl_xor(v, mask);\n"    \
+  "  v += __shfl_down(v, 1) + __shfl(v, 0);\n  int k = __shfl_xor(count, 1) + __shfl_down(count, " \
+  "2u) + __shfl(3, "                                                                               \
+  "0);\n"                                                                                          \
+  "  unsigned u = __shfl_xor(total, 1) + __shfl_down(total, 1u) + __shfl(3u, 0);\n  "              \
+  "atomicAdd(&y[1], v); "                                                                          \
+  "atomicAdd(&count, k); atomicAdd(&total, u);\n"                                                  \
+  "  int8_t a = 1; uint8_t b = 2; int16_t c = 3; uint16_t d = 4; int32_t e = 5; uint32_t q = 6; "  \
+  "uint64_t r = 7;\n"                                                                              \
+  "  dynamic[threadIdx.x] = a + b + c + d + e + q + r + sizeof(size_t);\n  __syncthreads();\n"     \
   "  if (i < n) y[i] = dynamic[threadIdx.x ^ 1] + gridDim.y + blockDim.z + blockIdx.z;\n}\n"
 
 #define CLANG "/usr/bin/clang-19"
@@ -45,13 +56,15 @@ static struct fixture hip_fixture(const char *source, const char *space_text) {
   char folder[] = "/tmp/wavetune-test-XXXXXX";
   cr_assert_not_null(mkdtemp(folder));
   fixture.folder = xstrdup(folder);
-  json_t *manifest =
-      json_pack("{s:s, s:s, s:s, s:[o], s:[s], s:o, s:{s:[s], s:[s]}, s:{s:o, s:{s:s}}}", "name", "test", "language",
-                "hip", "entry", "f", "sources", fixture_source(&fixture, "kernel.hip", source), "key", "n", "arguments",
-                fixture_json(HIP_ARGUMENTS), "launch", "grid", "ceil_div(n, 64)", "block", "64", "reference", "source",
-                fixture_source(&fixture, "reference.c", FIXTURE_REFERENCE), "outputs", "y", "f_at");
+  json_t *manifest = json_pack(
+      "{s:s, s:s, s:s, s:[o], s:[s], s:o, s:{s:[s], s:[s]}, s:{s:o, s:{s:s}}}", "name", "test",
+      "language", "hip", "entry", "f", "sources", fixture_source(&fixture, "kernel.hip", source),
+      "key", "n", "arguments", fixture_json(HIP_ARGUMENTS), "launch", "grid", "ceil_div(n, 64)",
+      "block", "64", "reference", "source",
+      fixture_source(&fixture, "reference.c", FIXTURE_REFERENCE), "outputs", "y", "f_at");
   cr_assert_not_null(manifest);
-  cr_assert(kernel_parse(manifest, &fixture.kernel, &error), "%s: %s", error.pointer, error.message);
+  cr_assert(kernel_parse(manifest, &fixture.kernel, &error), "%s: %s", error.pointer,
+            error.message);
   json_decref(manifest);
   json_t *key = json_pack("{s:i}", "n", 1000);
   cr_assert(key_parse(key, NULL, 0, &fixture.key, &error), "%s", error.message);
@@ -64,7 +77,8 @@ static struct fixture hip_fixture(const char *source, const char *space_text) {
   return fixture;
 }
 
-static struct compile_result compile_for(const struct fixture *fixture, uint64_t config, const char *arch) {
+static struct compile_result compile_for(const struct fixture *fixture, uint64_t config,
+                                         const char *arch) {
   struct compile_request request = fixture_request(fixture, config, false);
   request.arch = arch;
   return compile_pool_wait(fixture->pool, compile_pool_submit(fixture->pool, &request));
@@ -103,15 +117,16 @@ TestSuite(compile_clang, .init = choose_clang);
 TestSuite(compile_hiprtc, .init = choose_hiprtc);
 TestSuite(compile_nvrtc, .init = choose_nvrtc);
 
-static void expect_object(const char *source, const char *space, const char *arch, int64_t wavefront_size,
-                          int64_t lds_bytes_min) {
+static void expect_object(const char *source, const char *space, const char *arch,
+                          int64_t wavefront_size, int64_t lds_bytes_min) {
   struct fixture fixture = hip_fixture(source, space);
   struct compile_result result = compile_for(&fixture, 0, arch);
   cr_assert(result.ok, "%s", result.error.message);
   cr_expect_gt(result.compile_ms, 0);
   cr_expect_str_eq(result.object + strlen(result.object) - 3, ".co");
   cr_expect_gt(result.resources.vgprs, 0);
-  cr_expect_geq(result.resources.lds_bytes, lds_bytes_min, "%lld", (long long)result.resources.lds_bytes);
+  cr_expect_geq(result.resources.lds_bytes, lds_bytes_min, "%lld",
+                (long long)result.resources.lds_bytes);
   cr_expect_eq(result.resources.wavefront_size, wavefront_size);
   compile_result_release(&result);
   fixture_free(&fixture);
@@ -133,9 +148,13 @@ Test(compile_hiprtc, a_kernel_becomes_a_code_object_whose_resources_are_known) {
   expect_object(GOOD, NULL, "gfx942", 64, 256);
 }
 
-Test(compile_nvrtc, a_kernel_becomes_a_cubin_whose_resources_are_known) { expect_object(GOOD, NULL, "sm_90", 32, 256); }
+Test(compile_nvrtc, a_kernel_becomes_a_cubin_whose_resources_are_known) {
+  expect_object(GOOD, NULL, "sm_90", 32, 256);
+}
 
-Test(compile_nvrtc, every_word_of_the_prelude_compiles) { expect_object(VOCABULARY, WAVES, "sm_90", 32, 520); }
+Test(compile_nvrtc, every_word_of_the_prelude_compiles) {
+  expect_object(VOCABULARY, WAVES, "sm_90", 32, 520);
+}
 
 static void expect_known_again(const char *arch) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
@@ -186,9 +205,15 @@ static void expect_equal_bytes(const char *arch) {
   cr_expect(digest_equal(&digests[0], &digests[1]));
 }
 
-Test(compile_clang, equal_content_gives_equal_bytes_in_other_folders) { expect_equal_bytes("gfx942"); }
-Test(compile_hiprtc, equal_content_gives_equal_bytes_in_other_folders) { expect_equal_bytes("gfx942"); }
-Test(compile_nvrtc, equal_content_gives_equal_bytes_in_other_folders) { expect_equal_bytes("sm_90"); }
+Test(compile_clang, equal_content_gives_equal_bytes_in_other_folders) {
+  expect_equal_bytes("gfx942");
+}
+Test(compile_hiprtc, equal_content_gives_equal_bytes_in_other_folders) {
+  expect_equal_bytes("gfx942");
+}
+Test(compile_nvrtc, equal_content_gives_equal_bytes_in_other_folders) {
+  expect_equal_bytes("sm_90");
+}
 
 /* The detail of a compile that must fail because of its source; owned by the caller. */
 static char *failure_of(const char *source, const char *space, const char *arch) {
@@ -241,7 +266,8 @@ Test(compile_nvrtc, an_object_without_the_kernel_is_a_failure_that_says_so) {
 }
 
 Test(compile_clang, an_arch_that_is_no_name_is_refused) {
-  expect_failure(GOOD, "gfx942 -include x", "\"gfx942 -include x\" is not the name of a GPU's architecture");
+  expect_failure(GOOD, "gfx942 -include x",
+                 "\"gfx942 -include x\" is not the name of a GPU's architecture");
 }
 
 Test(compile_hiprtc, a_compiler_that_ends_by_a_signal_costs_one_compile) {
@@ -249,7 +275,8 @@ Test(compile_hiprtc, a_compiler_that_ends_by_a_signal_costs_one_compile) {
 }
 
 Test(compile_hiprtc, a_compiler_that_has_no_code_to_give_is_a_failure) {
-  expect_failure("/* FAKE_NO_CODE */\n" GOOD, "gfx942", "there is no code: HIPRTC_ERROR_INVALID_PROGRAM");
+  expect_failure("/* FAKE_NO_CODE */\n" GOOD, "gfx942",
+                 "there is no code: HIPRTC_ERROR_INVALID_PROGRAM");
 }
 
 /* 2^32 tokens keep the compiler busy for minutes. */
@@ -280,10 +307,12 @@ Test(compile_clang, features_after_a_colon_make_no_other_object) {
 }
 
 Test(compile_clang, parameters_are_definitions_and_options_in_capitals) {
-  struct fixture fixture =
-      hip_fixture(GOOD "static_assert(BLOCK == 2 && NUM_WARPS == 8, \"\");\n#ifdef num_warps\n#error\n#endif\n",
-                  "{\"parameters\": {\"BLOCK\": [1, 2], \"num_warps\": [8]}, \"roles\": {\"num_warps\": \"option\"}}");
-  struct compile_result wrong = compile_for(&fixture, 0, "gfx942"), right = compile_for(&fixture, 1, "gfx942");
+  struct fixture fixture = hip_fixture(
+      GOOD "static_assert(BLOCK == 2 && NUM_WARPS == 8, \"\");\n#ifdef num_warps\n#error\n#endif\n",
+      "{\"parameters\": {\"BLOCK\": [1, 2], \"num_warps\": [8]}, \"roles\": {\"num_warps\": "
+      "\"option\"}}");
+  struct compile_result wrong = compile_for(&fixture, 0, "gfx942"),
+                        right = compile_for(&fixture, 1, "gfx942");
   cr_expect_not(wrong.ok);
   cr_expect(right.ok, "%s", right.error.message);
   compile_result_release(&wrong);
@@ -293,37 +322,47 @@ Test(compile_clang, parameters_are_definitions_and_options_in_capitals) {
 
 /* Parameters called as the prelude and a runtime compiler's headers call theirs. */
 static void expect_any_name(const char *arch) {
-  struct fixture fixture = hip_fixture(GOOD "static_assert(lanes + mask + T + value + v + x_count == 21, \"\");\n",
-                                       "{\"parameters\": {\"lanes\": [1], \"mask\": [2], \"T\": [3], \"value\": [4],"
-                                       " \"v\": [5], \"x_count\": [6]}}");
+  struct fixture fixture =
+      hip_fixture(GOOD "static_assert(lanes + mask + T + value + v + x_count == 21, \"\");\n",
+                  "{\"parameters\": {\"lanes\": [1], \"mask\": [2], \"T\": [3], \"value\": [4],"
+                  " \"v\": [5], \"x_count\": [6]}}");
   struct compile_result result = compile_for(&fixture, 0, arch);
   cr_expect(result.ok, "%s", result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }
 
-Test(compile_clang, a_parameter_may_be_called_as_the_prelude_calls_its_own) { expect_any_name("gfx942"); }
-Test(compile_nvrtc, a_parameter_may_be_called_as_the_prelude_calls_its_own) { expect_any_name("sm_90"); }
+Test(compile_clang, a_parameter_may_be_called_as_the_prelude_calls_its_own) {
+  expect_any_name("gfx942");
+}
+Test(compile_nvrtc, a_parameter_may_be_called_as_the_prelude_calls_its_own) {
+  expect_any_name("sm_90");
+}
 
 Test(compile_hip, an_option_that_becomes_the_name_of_a_definition_is_refused) {
   choose_clang();
   cleanup_free char *detail = failure_of(
-      GOOD, "{\"parameters\": {\"BLOCK\": [1], \"block\": [8]}, \"roles\": {\"block\": \"option\"}}", "gfx942");
-  cr_expect_str_eq(detail, "BLOCK is defined twice, as an option in capitals and by its name; rename one of them");
+      GOOD,
+      "{\"parameters\": {\"BLOCK\": [1], \"block\": [8]}, \"roles\": {\"block\": \"option\"}}",
+      "gfx942");
+  cr_expect_str_eq(
+      detail,
+      "BLOCK is defined twice, as an option in capitals and by its name; rename one of them");
 }
 
 Test(compile_hip, a_variable_that_chooses_programs_or_folders_is_refused) {
-  static const char *const names[] = {"LD_PRELOAD",    "LD_LIBRARY_PATH", "PATH",           "TMPDIR",
-                                      "COMPILER_PATH", "GCC_EXEC_PREFIX", "CPATH",          "WAVETUNE_NVRTC",
-                                      "GCONV_PATH",    "HSA_TOOLS_LIB",   "AMD_COMGR_CACHE"};
+  static const char *const names[] = {"LD_PRELOAD",    "LD_LIBRARY_PATH", "PATH",
+                                      "TMPDIR",        "COMPILER_PATH",   "GCC_EXEC_PREFIX",
+                                      "CPATH",         "WAVETUNE_NVRTC",  "GCONV_PATH",
+                                      "HSA_TOOLS_LIB", "AMD_COMGR_CACHE"};
   choose_clang();
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
-    cleanup_free char *space =
-        xasprintf("{\"parameters\": {\"%s\": [\"/tmp\"]}, \"roles\": {\"%s\": \"env\"}}", names[i], names[i]);
-    cleanup_free char *expected =
-        xasprintf("the parameter %s of role env would change which compiler runs or what it reads; leave it out of the "
-                  "space",
-                  names[i]);
+    cleanup_free char *space = xasprintf(
+        "{\"parameters\": {\"%s\": [\"/tmp\"]}, \"roles\": {\"%s\": \"env\"}}", names[i], names[i]);
+    cleanup_free char *expected = xasprintf("the parameter %s of role env would change which "
+                                            "compiler runs or what it reads; leave it out of the "
+                                            "space",
+                                            names[i]);
     cleanup_free char *detail = failure_of(GOOD, space, "gfx942");
     cr_expect_str_eq(detail, expected);
   }
@@ -341,10 +380,10 @@ static void expect_no_secret(const char *detail) {
   }
 }
 
-#define NEEDS_LANDLOCK                                                                                                 \
-  do {                                                                                                                 \
-    if (!sandbox_confines_files())                                                                                     \
-      cr_skip("this kernel has no Landlock");                                                                          \
+#define NEEDS_LANDLOCK                                                                             \
+  do {                                                                                             \
+    if (!sandbox_confines_files())                                                                 \
+      cr_skip("this kernel has no Landlock");                                                      \
   } while (0)
 
 static void expect_include_learns_nothing(const char *arch) {
@@ -384,7 +423,8 @@ Test(compile_nvrtc, a_source_that_includes_a_file_of_the_machine_learns_nothing)
 
 Test(compile_c, a_source_that_includes_a_file_of_the_machine_learns_nothing) {
   NEEDS_LANDLOCK;
-  struct fixture fixture = fixture_new("#include \"/etc/passwd\"\n" FIXTURE_GOOD, (struct fixture_options){0});
+  struct fixture fixture =
+      fixture_new("#include \"/etc/passwd\"\n" FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_expect_not(result.ok);
   expect_no_secret(result.error.message);
@@ -397,8 +437,9 @@ Test(compile_c, a_source_that_includes_a_file_of_the_machine_learns_nothing) {
 static void fake_compiler(struct fixture *fixture, const char *act) {
   struct error error;
   cleanup_free char *path = xasprintf("%s/cc", fixture->folder);
-  cleanup_free char *script =
-      xasprintf("#!/bin/bash\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc \"$@\";; esac\nPATH=/usr/bin:/bin\n%s\n", act);
+  cleanup_free char *script = xasprintf("#!/bin/bash\ncase \"$*\" in *-dM*|--*) exec /usr/bin/cc "
+                                        "\"$@\";; esac\nPATH=/usr/bin:/bin\n%s\n",
+                                        act);
   cr_assert(file_write_atomically(path, script, strlen(script), 0700, &error), "%s", error.message);
   setenv("PATH", fixture->folder, 1);
   pool_renew(fixture);
@@ -416,16 +457,19 @@ static void expect_detail_of(const char *act, const char *expected) {
 }
 
 Test(compile_c, a_compiler_that_was_led_astray_has_no_network) {
-  expect_detail_of("echo \"error: $( (: </dev/tcp/127.0.0.1/9) 2>&1 | tail -n 1)\"; exit 1", "Operation not permitted");
+  expect_detail_of("echo \"error: $( (: </dev/tcp/127.0.0.1/9) 2>&1 | tail -n 1)\"; exit 1",
+                   "Operation not permitted");
 }
 
 Test(compile_c, a_compiler_that_was_led_astray_cannot_read_the_machines_files) {
   NEEDS_LANDLOCK;
-  expect_detail_of("echo \"error: $(cat /etc/passwd 2>&1 | head -n 1)\"; exit 1", "Permission denied");
+  expect_detail_of("echo \"error: $(cat /etc/passwd 2>&1 | head -n 1)\"; exit 1",
+                   "Permission denied");
 }
 
 Test(compile_c, a_compiler_that_was_led_astray_cannot_pass_a_link_off_as_its_object) {
-  expect_detail_of("ln -s /etc/passwd object.so; exit 0", "the compiler said that all was well and left no object");
+  expect_detail_of("ln -s /etc/passwd object.so; exit 0",
+                   "the compiler said that all was well and left no object");
 }
 
 Test(compile_c, a_compiler_that_was_led_astray_cannot_write_beside_its_scratch_folder) {
@@ -437,7 +481,8 @@ Test(compile_c, a_compiler_that_was_led_astray_cannot_write_beside_its_scratch_f
 static void landlock_take_away(void) {
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
   cr_assert_not_null(context);
-  cr_assert_eq(seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SYS_landlock_create_ruleset, 0), 0);
+  cr_assert_eq(seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SYS_landlock_create_ruleset, 0),
+               0);
   cr_assert_eq(seccomp_load(context), 0);
   seccomp_release(context);
   cr_expect_not(sandbox_confines_files());
@@ -481,16 +526,19 @@ Test(compile_c, whoever_requires_a_sandbox_does_not_start_without) {
   struct error error;
   landlock_take_away();
   cr_expect_not(pool_is_made("landlock", &error));
-  cr_expect(string_starts(error.message,
-                          "--require-sandbox=landlock: this kernel confines kernels and compilers by: seccomp;"),
-            "%s", error.message);
+  cr_expect(
+      string_starts(
+          error.message,
+          "--require-sandbox=landlock: this kernel confines kernels and compilers by: seccomp;"),
+      "%s", error.message);
   cr_expect(pool_is_made("seccomp", &error), "%s", error.message);
 }
 
 Test(compile_c, a_level_that_there_is_not_is_refused) {
   struct error error;
   cr_expect_not(pool_is_made("strict", &error));
-  cr_expect_str_eq(error.message, "--require-sandbox must be none, seccomp or landlock, not \"strict\"");
+  cr_expect_str_eq(error.message,
+                   "--require-sandbox must be none, seccomp or landlock, not \"strict\"");
 }
 
 /* The sentence of a compile that this machine cannot do; owned by the caller. */
@@ -515,7 +563,8 @@ Test(compile_clang, an_arch_that_is_too_new_for_the_compiler_is_not_the_configs_
 }
 
 Test(compile_hiprtc, an_arch_that_is_too_new_for_the_compiler_is_not_the_configs_fault) {
-  expect_refusal("gfx999", "hiprtc 6.4.43484 does not know the architecture gfx999; install a newer one");
+  expect_refusal("gfx999",
+                 "hiprtc 6.4.43484 does not know the architecture gfx999; install a newer one");
 }
 
 Test(compile_nvrtc, an_arch_that_is_too_new_for_the_compiler_is_not_the_configs_fault) {
@@ -543,9 +592,10 @@ Test(compile_hip, without_a_compiler_the_sentence_says_what_to_install) {
   setenv("PATH", "/nonexistent", 1);
   struct compile_result result = compile_for(&fixture, 0, "gfx942");
   cr_expect_eq(result.error.kind, ERROR_UNAVAILABLE);
-  cr_expect_str_eq(result.error.message,
-                   "this machine cannot compile HIP for AMD: there is no hiprtc of ROCm 6 or later (libhiprtc.so.6); "
-                   "and there is no clang-19 or later in $PATH; install one (Debian: apt install clang-19 lld-19)");
+  cr_expect_str_eq(result.error.message, "this machine cannot compile HIP for AMD: there is no "
+                                         "hiprtc of ROCm 6 or later (libhiprtc.so.6); "
+                                         "and there is no clang-19 or later in $PATH; install one "
+                                         "(Debian: apt install clang-19 lld-19)");
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -559,8 +609,10 @@ Test(compile_hip, without_nvrtc_the_sentence_says_what_to_install) {
     compiler_free(compiler);
     cr_skip("NVRTC is here");
   }
-  expect_refusal("sm_90", "this machine cannot compile HIP for NVIDIA: there is no NVRTC (libnvrtc.so.13 or .12); "
-                          "install CUDA 12 or later");
+  expect_refusal(
+      "sm_90",
+      "this machine cannot compile HIP for NVIDIA: there is no NVRTC (libnvrtc.so.13 or .12); "
+      "install CUDA 12 or later");
 }
 
 Test(compile_hip, a_compiler_that_is_chosen_and_not_there_is_named) {
@@ -580,7 +632,8 @@ Test(compile_hip, hiprtc_that_is_chosen_and_not_there_is_an_error) {
     cr_skip("ROCm is here");
   }
   setenv("WAVETUNE_HIP_COMPILER", "hiprtc", 1);
-  expect_refusal("gfx942", "$WAVETUNE_HIP_COMPILER is hiprtc: there is no hiprtc of ROCm 6 or later");
+  expect_refusal("gfx942",
+                 "$WAVETUNE_HIP_COMPILER is hiprtc: there is no hiprtc of ROCm 6 or later");
 }
 
 Test(compile_hip, a_compiler_that_is_not_clang_is_refused) {
@@ -595,19 +648,22 @@ Test(compile_hip, a_library_of_something_else_is_refused) {
 
 Test(compile_hip, hiprtc_of_rocm_5_is_refused) {
   setenv("WAVETUNE_HIP_COMPILER", FAKE_HIPRTC ".5", 1);
-  expect_refusal("gfx942", "is of ROCm 5, whose hiprtc does not know gfx942; install ROCm 6 or later");
+  expect_refusal("gfx942",
+                 "is of ROCm 5, whose hiprtc does not know gfx942; install ROCm 6 or later");
 }
 
 Test(compile_hip, clang_without_its_linker_says_what_to_install) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   struct error error;
   cleanup_free char *path = xasprintf("%s/clang", fixture.folder);
-  static const char script[] = "#!/bin/sh\ncase \"$*\" in *lld*) echo lld; exit;; esac\n"
-                               "echo '#define __clang_major__ 19'\necho '#define __clang_minor__ 1'\n"
-                               "echo '#define __clang_patchlevel__ 7'\n";
+  static const char script[] =
+      "#!/bin/sh\ncase \"$*\" in *lld*) echo lld; exit;; esac\n"
+      "echo '#define __clang_major__ 19'\necho '#define __clang_minor__ 1'\n"
+      "echo '#define __clang_patchlevel__ 7'\n";
   cr_assert(file_write_atomically(path, script, strlen(script), 0700, &error), "%s", error.message);
   setenv("WAVETUNE_HIP_COMPILER", path, 1);
-  expect_refusal("gfx942", "/clang finds no lld, which links its objects; install the lld of its version");
+  expect_refusal("gfx942",
+                 "/clang finds no lld, which links its objects; install the lld of its version");
   fixture_free(&fixture);
 }
 
@@ -619,7 +675,8 @@ Test(compile_hip, a_compiler_whose_library_was_repaired_is_another_one) {
   cleanup_free char *program = xasprintf("%s/clang", folder);
   cleanup_free char *build = xasprintf(
       "cd %s && echo 'int x(void) { return 0; }' >x.c && cc -shared -fPIC -o libx.so x.c && "
-      "echo 'int x(void); int main(void) { return x(); }' >main.c && cc -o clang main.c -L. -lx -Wl,-rpath,%s",
+      "echo 'int x(void); int main(void) { return x(); }' >main.c && cc -o clang main.c -L. -lx "
+      "-Wl,-rpath,%s",
       folder, folder);
   cleanup_free char *repair = xasprintf("echo >>%s/libx.so", folder);
   cr_assert_eq(system(build), 0);
@@ -662,7 +719,8 @@ Test(compile_hip, a_kernel_in_triton_is_not_compiled_here) {
   fixture.kernel->language = LANGUAGE_TRITON;
   struct compile_result result = compile_for(&fixture, 0, "gfx942");
   cr_expect(!result.ok && result.error.kind == ERROR_UNAVAILABLE);
-  cr_expect_not_null(strstr(result.error.message, "wavetune kernel push --build"), "%s", result.error.message);
+  cr_expect_not_null(strstr(result.error.message, "wavetune kernel push --build"), "%s",
+                     result.error.message);
   compile_result_release(&result);
   fixture_free(&fixture);
 }

@@ -1,5 +1,5 @@
-/* What ROCdebug-agent says of a fault, and how a worker is put under it. The text has the form that its user guide
- * shows; none was printed by a GPU here. */
+/* What ROCdebug-agent says of a fault, and how a worker is put under it. The text has the form that
+ * its user guide shows; none was printed by a GPU here. */
 #include <criterion/criterion.h>
 #include <unistd.h>
 
@@ -17,15 +17,18 @@ Test(debug_agent, a_fault_is_one_sentence) {
       "wave_2: pc=0x7fd4f100d0f0 (stopped, reason: MEMORY_VIOLATION)\n"
       "wave_3: pc=0x7fd4f100d0f0 (running)\n";
   cleanup_free char *summary = debug_agent_summary(printed);
-  cr_expect_str_eq(summary, "2 waves stopped by MEMORY_VIOLATION, the first at pc 0x7fd4f100d0e8 in copy_kernel; queue "
-                            "error HSA_STATUS_ERROR_EXCEPTION: An operation resulted in a hardware exception.");
+  cr_expect_str_eq(
+      summary,
+      "2 waves stopped by MEMORY_VIOLATION, the first at pc 0x7fd4f100d0e8 in copy_kernel; queue "
+      "error HSA_STATUS_ERROR_EXCEPTION: An operation resulted in a hardware exception.");
 }
 
 Test(debug_agent, the_function_is_that_of_the_wave_that_stopped) {
-  cleanup_free char *summary = debug_agent_summary("wave_1: pc=0x10 (running)\nDisassembly for function fine:\n"
-                                                   "wave_2: pc=0x20 (stopped, reason: TRAP)\n"
-                                                   "Disassembly for function broken:\n"
-                                                   "wave_3: pc=0x10 (running)\nDisassembly for function fine:\n");
+  cleanup_free char *summary =
+      debug_agent_summary("wave_1: pc=0x10 (running)\nDisassembly for function fine:\n"
+                          "wave_2: pc=0x20 (stopped, reason: TRAP)\n"
+                          "Disassembly for function broken:\n"
+                          "wave_3: pc=0x10 (running)\nDisassembly for function fine:\n");
   cleanup_free char *unknown =
       debug_agent_summary("wave_2: pc=0x20 (stopped, reason: TRAP)\nwave_3: pc=0x10 (running)\n"
                           "Disassembly for function fine:\n");
@@ -34,7 +37,8 @@ Test(debug_agent, the_function_is_that_of_the_wave_that_stopped) {
 }
 
 Test(debug_agent, a_wave_alone_and_a_queue_alone_say_what_they_know) {
-  cleanup_free char *wave = debug_agent_summary("wave_7: pc=0x10 (stopped, reason: ILLEGAL_INSTRUCTION)\n");
+  cleanup_free char *wave =
+      debug_agent_summary("wave_7: pc=0x10 (stopped, reason: ILLEGAL_INSTRUCTION)\n");
   cleanup_free char *queue = debug_agent_summary("Queue error (HSA_STATUS_ERROR_MEMORY_FAULT)");
   cr_expect_str_eq(wave, "1 wave stopped by ILLEGAL_INSTRUCTION, the first at pc 0x10");
   cr_expect_str_eq(queue, "queue error HSA_STATUS_ERROR_MEMORY_FAULT");
@@ -55,7 +59,8 @@ Test(debug_agent, the_environment_names_library_and_folder) {
   cr_expect_str_eq(environment[0], "HSA_TOOLS_LIB=/lib/agent.so");
   cr_expect_str_eq(environment[1], "HSA_ENABLE_DEBUG=1");
   cr_expect_str_eq(environment[2],
-                   "ROCM_DEBUG_AGENT_OPTIONS=--all --output=/tmp/fault/debug-agent.txt --save-code-objects=/tmp/fault");
+                   "ROCM_DEBUG_AGENT_OPTIONS=--all --output=/tmp/fault/debug-agent.txt "
+                   "--save-code-objects=/tmp/fault");
   cr_expect_str_eq(environment[4], "HSA_DISABLE_FRAGMENT_ALLOCATOR=1");
   size_t n = 0;
   for (; environment[n]; n++)

@@ -23,7 +23,8 @@ Test(device, probe_reports_a_full_environment) {
   cr_expect_str_eq(json_string_value(json_object_get(cpu, "device")), "cpu0");
   cr_expect_str_eq(json_string_value(json_object_get(cpu, "backend")), "cpu");
   struct environment environment;
-  cr_assert(environment_parse(json_object_get(cpu, "environment"), &environment, &error), "%s", error.message);
+  cr_assert(environment_parse(json_object_get(cpu, "environment"), &environment, &error), "%s",
+            error.message);
   cr_expect(environment_is_full(&environment, &error), "%s", error.message);
   cr_expect_str_eq(environment.partition, "");
   cr_expect_eq(environment.compute_units, sysconf(_SC_NPROCESSORS_ONLN));
@@ -113,8 +114,9 @@ static void counted_open(struct counted *counted, const struct fixture *fixture)
   struct error error = {0};
   char *object = fixture_object(fixture, 0, false);
   *counted = (struct counted){.device = open_cpu()};
-  cr_assert(counted->device->ops->module_load(counted->device, object, "f", &counted->module, &error), "%s",
-            error.message);
+  cr_assert(
+      counted->device->ops->module_load(counted->device, object, "f", &counted->module, &error),
+      "%s", error.message);
   free(object);
   counted->arguments[0] = &counted->pointer;
   counted->arguments[1] = &counted->x;

@@ -1,4 +1,5 @@
-/* What is known of GPUs without one: the files of AMD's driver, and what is said where a runtime or a GPU is missing. */
+/* What is known of GPUs without one: the files of AMD's driver, and what is said where a runtime or
+ * a GPU is missing. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -133,9 +134,11 @@ Test(kfd, older_names_of_conditions_are_known_and_what_is_not_told_is_left_out) 
 
 static void process_write(const char *folder, int pid, int64_t gpu_id, const char *bytes) {
   struct error error = {0};
-  char *process = xasprintf("%s/%d", folder, pid), *path = xasprintf("%s/vram_%lld", process, (long long)gpu_id);
-  cr_assert(folder_make(process, 0700, &error) && file_write_atomically(path, bytes, strlen(bytes), 0600, &error), "%s",
-            error.message);
+  char *process = xasprintf("%s/%d", folder, pid),
+       *path = xasprintf("%s/vram_%lld", process, (long long)gpu_id);
+  cr_assert(folder_make(process, 0700, &error) &&
+                file_write_atomically(path, bytes, strlen(bytes), 0600, &error),
+            "%s", error.message);
   free(process);
   free(path);
 }
@@ -179,8 +182,8 @@ static pid_t idle_child(void) {
   return child;
 }
 
-/* A process of another name has called exec: a worker is named as its siblings are. Those of the test itself are other tests,
- * which come and go. */
+/* A process of another name has called exec: a worker is named as its siblings are. Those of the
+ * test itself are other tests, which come and go. */
 Test(kfd, workers_of_the_same_parent_are_no_others) {
   cr_expect(gpu_process_is_own(getpid()));
   cr_expect_not(gpu_process_is_own(getppid()));
@@ -225,7 +228,8 @@ static void expect_absent(const struct device_ops *ops, const char *part) {
 
 Test(gpu_absent, a_runtime_that_is_not_installed_is_a_sentence) {
   setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
-  expect_absent(&hip_ops, "the HIP runtime is not installed or cannot be loaded: /nowhere/libamdhip64.so");
+  expect_absent(&hip_ops,
+                "the HIP runtime is not installed or cannot be loaded: /nowhere/libamdhip64.so");
 }
 
 Test(gpu_absent, a_library_without_the_calls_is_a_sentence_that_names_the_first) {
@@ -250,7 +254,8 @@ Test(gpu_absent, the_real_hip_runtime_without_a_gpu_is_a_sentence_with_its_words
   cr_assert_not(hip_ops.probe(&devices, &error));
   if (strstr(error.message, "not installed"))
     cr_skip("%s", error.message);
-  cr_expect_not_null(strstr(error.message, "the HIP runtime finds no GPU to work with"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "the HIP runtime finds no GPU to work with"), "%s",
+                     error.message);
   cr_expect_not_null(strstr(error.message, "(hipErrorNoDevice, 100)"), "%s", error.message);
 }
 
@@ -276,8 +281,9 @@ Test(gpu_absent, probing_goes_on_without_them_and_says_why) {
   setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
   cr_assert(devices_probe(&devices, &absent, &error), "%s", error.message);
   json_array_foreach (absent, i, row)
-    found = found || (string_equal(json_string_value(json_object_get(row, "backend")), "hip") &&
-                      strstr(json_string_value(json_object_get(row, "reason")), "/nowhere/libamdhip64.so"));
+    found = found ||
+            (string_equal(json_string_value(json_object_get(row, "backend")), "hip") &&
+             strstr(json_string_value(json_object_get(row, "reason")), "/nowhere/libamdhip64.so"));
   cr_expect(found);
   row = json_array_get(devices, json_array_size(devices) - 1);
   cr_expect_str_eq(json_string_value(json_object_get(row, "device")), "cpu0");

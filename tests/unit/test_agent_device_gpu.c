@@ -1,5 +1,6 @@
-/* GPUs behind the table of functions: the same tests for the back ends hip and cuda. They skip, in the back end's own
- * words, where there is no GPU. Where there is no AMD GPU, hip runs over the shim of tests/hip_shim. */
+/* GPUs behind the table of functions: the same tests for the back ends hip and cuda. They skip, in
+ * the back end's own words, where there is no GPU. Where there is no AMD GPU, hip runs over the
+ * shim of tests/hip_shim. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <signal.h>
@@ -22,14 +23,14 @@ static struct criterion_test_params back_end_parameters(void) {
   return cr_make_param_array(char[8], names, ARRAY_LENGTH(back_ends));
 }
 
-#define GPU_TEST(name)                                                                                                 \
-  static void test_##name(struct device *gpu);                                                                         \
-  ParameterizedTestParameters(device_gpu, name) { return back_end_parameters(); }                                      \
-  ParameterizedTest(char(*back_end)[8], device_gpu, name) {                                                            \
-    struct device *gpu = gpu_open_or_skip(*back_end);                                                                  \
-    test_##name(gpu);                                                                                                  \
-    device_close(gpu);                                                                                                 \
-  }                                                                                                                    \
+#define GPU_TEST(name)                                                                             \
+  static void test_##name(struct device *gpu);                                                     \
+  ParameterizedTestParameters(device_gpu, name) { return back_end_parameters(); }                  \
+  ParameterizedTest(char(*back_end)[8], device_gpu, name) {                                        \
+    struct device *gpu = gpu_open_or_skip(*back_end);                                              \
+    test_##name(gpu);                                                                              \
+    device_close(gpu);                                                                             \
+  }                                                                                                \
   static void test_##name(struct device *gpu)
 
 /* Without an AMD GPU, HIP is the shim; the arch, which no topology tells then, is stated. */
@@ -69,9 +70,10 @@ static char *kernels_write(const struct device *gpu) {
   cr_assert(file_write_atomically(path, text, strlen(text), 0600, &error), "%s", error.message);
   if (!is_amd(gpu))
     return path;
-  char *command = xasprintf("clang-19 -x hip --cuda-device-only --offload-arch=%s -nogpulib -nogpuinc -O2 "
-                            "--no-gpu-bundle-output -fuse-cuid=none %s -o %s.co && mv %s.co %s",
-                            gpu->arch, path, path, path, path);
+  char *command =
+      xasprintf("clang-19 -x hip --cuda-device-only --offload-arch=%s -nogpulib -nogpuinc -O2 "
+                "--no-gpu-bundle-output -fuse-cuid=none %s -o %s.co && mv %s.co %s",
+                gpu->arch, path, path, path, path);
   int status = system(command);
   free(command);
   if (status != 0)
@@ -93,7 +95,8 @@ static struct device_module *kernel_load(struct device *gpu, const char *entry) 
 static struct device_buffer *buffer_make(struct device *gpu, size_t words) {
   struct device_buffer *buffer = NULL;
   struct error error = {0};
-  cr_assert(gpu->ops->buffer_new(gpu, words * sizeof(uint32_t), &buffer, &error), "%s", error.message);
+  cr_assert(gpu->ops->buffer_new(gpu, words * sizeof(uint32_t), &buffer, &error), "%s",
+            error.message);
   return buffer;
 }
 
@@ -104,7 +107,8 @@ static struct device_buffer *buffer_counting(struct device *gpu) {
   uint32_t *words = xcalloc(N, sizeof *words);
   for (uint32_t i = 0; i < N; i++)
     words[i] = i;
-  cr_assert(gpu->ops->upload(gpu, buffer->address, words, N * sizeof *words, &error), "%s", error.message);
+  cr_assert(gpu->ops->upload(gpu, buffer->address, words, N * sizeof *words, &error), "%s",
+            error.message);
   free(words);
   return buffer;
 }
@@ -112,7 +116,8 @@ static struct device_buffer *buffer_counting(struct device *gpu) {
 static uint32_t *words_of(struct device *gpu, const void *address, size_t n) {
   struct error error = {0};
   uint32_t *words = xcalloc(n, sizeof *words);
-  cr_assert(gpu->ops->download(gpu, words, address, n * sizeof *words, &error), "%s", error.message);
+  cr_assert(gpu->ops->download(gpu, words, address, n * sizeof *words, &error), "%s",
+            error.message);
   return words;
 }
 
@@ -126,7 +131,8 @@ static void expect_words(struct device *gpu, const void *address, uint32_t first
 }
 
 static struct device_geometry line_of(size_t threads) {
-  return (struct device_geometry){.grid = {(uint32_t)(threads / BLOCK), 1, 1}, .block = {BLOCK, 1, 1}};
+  return (struct device_geometry){.grid = {(uint32_t)(threads / BLOCK), 1, 1},
+                                  .block = {BLOCK, 1, 1}};
 }
 
 /* add(out, in, n, k) as a launch; `storage` holds its arguments. */
@@ -155,7 +161,8 @@ ParameterizedTest(char (*back_end)[8], device_gpu, describes_itself) {
   struct device *gpu = gpu_open_or_skip(*back_end);
   json_t *first = json_array_get(devices, 0);
   struct environment environment;
-  cr_assert(environment_parse(json_object_get(first, "environment"), &environment, &error), "%s", error.message);
+  cr_assert(environment_parse(json_object_get(first, "environment"), &environment, &error), "%s",
+            error.message);
   cr_expect(environment_is_full(&environment, &error), "%s", error.message);
   cr_expect_str_eq(environment.gpu, gpu->gpu_name);
   cr_expect_str_eq(environment.arch, gpu->arch);
@@ -174,7 +181,8 @@ GPU_TEST(bytes_go_there_and_come_back) {
   struct error error = {0};
   struct device_buffer *from = buffer_counting(gpu), *to = buffer_make(gpu, N);
   cr_expect_eq((uintptr_t)from->address % 4096, 0);
-  cr_expect(gpu->ops->copy(gpu, to->address, from->address, from->size, &error), "%s", error.message);
+  cr_expect(gpu->ops->copy(gpu, to->address, from->address, from->size, &error), "%s",
+            error.message);
   expect_words(gpu, to->address, 0, 1);
   cr_expect(gpu->ops->upload(gpu, to->address, NULL, 0, &error), "%s", error.message);
   gpu->ops->buffer_free(gpu, from);
@@ -225,7 +233,8 @@ GPU_TEST(a_write_behind_a_buffer_is_found_once) {
   cr_expect(gpu->ops->launch(gpu, &launch, &error), "%s", error.message);
   cr_expect_not(gpu->ops->buffer_intact(gpu, out, &error));
   cr_expect_not_null(strstr(error.message, "at offset 262140 of 262140"), "%s", error.message);
-  cr_expect(gpu->ops->buffer_intact(gpu, out, &error), "the canaries were not restored: %s", error.message);
+  cr_expect(gpu->ops->buffer_intact(gpu, out, &error), "the canaries were not restored: %s",
+            error.message);
   gpu->ops->module_unload(gpu, module);
   gpu->ops->buffer_free(gpu, in);
   gpu->ops->buffer_free(gpu, out);
@@ -253,18 +262,21 @@ struct rotating {
   struct device_rotation rotation;
 };
 
-static void rotating_init(struct rotating *rotating, struct device *gpu, size_t n_copies, bool restores) {
+static void rotating_init(struct rotating *rotating, struct device *gpu, size_t n_copies,
+                          bool restores) {
   struct error error = {0};
   size_t size = N * sizeof(uint32_t);
   rotating->pristine = buffer_counting(gpu);
   rotating->copies = buffer_make(gpu, n_copies * N);
   char *base = rotating->copies->address;
   for (size_t i = 0; i < n_copies; i++)
-    cr_assert(gpu->ops->copy(gpu, base + i * size, rotating->pristine->address, size, &error), "%s", error.message);
+    cr_assert(gpu->ops->copy(gpu, base + i * size, rotating->pristine->address, size, &error), "%s",
+              error.message);
   rotating->arguments[0] = &rotating->pointer;
-  rotating->operand =
-      (struct device_operand){&rotating->pointer, base, size, size, restores ? rotating->pristine->address : NULL};
-  rotating->rotation = (struct device_rotation){.n_operands = 1, .operands = &rotating->operand, .n_copies = n_copies};
+  rotating->operand = (struct device_operand){&rotating->pointer, base, size, size,
+                                              restores ? rotating->pristine->address : NULL};
+  rotating->rotation = (struct device_rotation){
+      .n_operands = 1, .operands = &rotating->operand, .n_copies = n_copies};
 }
 
 static void rotating_release(struct rotating *rotating, struct device *gpu) {
@@ -279,7 +291,8 @@ GPU_TEST(samples_are_durations_and_calls_rotate) {
   rotating_init(&rotating, gpu, 3, false);
   struct device_timing timings[4];
   for (int i = 0; i < 4; i++)
-    timings[i] = (struct device_timing){{module, line_of(N), rotating.arguments}, &rotating.rotation, 5, 0};
+    timings[i] =
+        (struct device_timing){{module, line_of(N), rotating.arguments}, &rotating.rotation, 5, 0};
   cr_expect(gpu->ops->time(gpu, timings, 4, &error), "%s", error.message);
   for (int i = 0; i < 4; i++)
     cr_expect(timings[i].us > 0 && timings[i].us < 1e6, "%g us", timings[i].us);
@@ -297,12 +310,14 @@ GPU_TEST(a_fill_repeats_its_word_and_cuts_the_last) {
   struct device_buffer *words = buffer_counting(gpu);
   cr_expect(gpu->ops->fill(gpu, words->address, 0x04030201, 10, &error), "%s", error.message);
   uint32_t *found = words_of(gpu, words->address, 4);
-  cr_expect(found[0] == 0x04030201 && found[1] == 0x04030201 && found[2] == 0x00000201 && found[3] == 3);
+  cr_expect(found[0] == 0x04030201 && found[1] == 0x04030201 && found[2] == 0x00000201 &&
+            found[3] == 3);
   free(found);
   gpu->ops->buffer_free(gpu, words);
 }
 
-/* Samples with preparations and without in one batch, and of more calls than can be in flight at once. */
+/* Samples with preparations and without in one batch, and of more calls than can be in flight at
+ * once. */
 GPU_TEST(a_batch_may_hold_samples_of_every_kind) {
   struct error error = {0};
   struct rotating rotating, restoring;
@@ -314,12 +329,13 @@ GPU_TEST(a_batch_may_hold_samples_of_every_kind) {
   struct device_rotation displacing = rotating.rotation;
   displacing.displace = true;
   for (int i = 0; i < SAMPLES; i++)
-    timings[i] = (struct device_timing){{module, line_of(N), i % 3 ? rotating.arguments : restoring.arguments},
-                                        i % 3 == 0   ? &restoring.rotation
-                                        : i % 3 == 1 ? &rotating.rotation
-                                                     : &displacing,
-                                        i % 3 == 0 ? 50 : 1,
-                                        0};
+    timings[i] = (struct device_timing){
+        {module, line_of(N), i % 3 ? rotating.arguments : restoring.arguments},
+        i % 3 == 0   ? &restoring.rotation
+        : i % 3 == 1 ? &rotating.rotation
+                     : &displacing,
+        i % 3 == 0 ? 50 : 1,
+        0};
   cr_assert(gpu->ops->time(gpu, timings, SAMPLES, &error), "%s", error.message);
   for (int i = 0; i < SAMPLES; i++)
     cr_expect(timings[i].us > 0 && timings[i].us < 1e6, "%g us", timings[i].us);
@@ -357,7 +373,8 @@ GPU_TEST(a_sample_may_displace_the_caches_first) {
   struct device_module *module = kernel_load(gpu, "count");
   rotating_init(&rotating, gpu, 1, false);
   rotating.rotation.displace = true;
-  struct device_timing timing = {{module, line_of(N), rotating.arguments}, &rotating.rotation, 1, 0};
+  struct device_timing timing = {
+      {module, line_of(N), rotating.arguments}, &rotating.rotation, 1, 0};
   cr_expect(gpu->ops->time(gpu, &timing, 1, &error), "%s", error.message);
   cr_expect_gt(timing.us, 0);
   cr_expect(gpu->ops->displace(gpu, &error), "%s", error.message);
@@ -376,7 +393,8 @@ GPU_TEST(an_empty_launch_still_takes_time) {
   gpu->ops->module_unload(gpu, module);
 }
 
-static void exchange_with(struct device *gpu, const char *kernel, uint32_t bytes, bool cooperative) {
+static void exchange_with(struct device *gpu, const char *kernel, uint32_t bytes,
+                          bool cooperative) {
   struct error error = {0};
   struct device_buffer *out = buffer_make(gpu, BLOCK);
   struct device_module *module = kernel_load(gpu, kernel);
@@ -444,7 +462,8 @@ GPU_TEST(clusters_are_launched_or_refused_in_a_sentence) {
   launch.geometry.cluster = 2;
   bool launched = gpu->ops->launch(gpu, &launch, &error);
   if (string_equal(gpu->ops->backend, "hip"))
-    cr_expect(!launched && strstr(error.message, "clusters"), "%s", launched ? "launched" : error.message);
+    cr_expect(!launched && strstr(error.message, "clusters"), "%s",
+              launched ? "launched" : error.message);
   else if (string_equal(gpu->arch, "sm_90"))
     cr_expect(launched, "%s", error.message);
   expect_words(gpu, words->address, launched, 1);
@@ -453,7 +472,8 @@ GPU_TEST(clusters_are_launched_or_refused_in_a_sentence) {
 }
 
 GPU_TEST(an_object_that_is_none_is_refused) {
-  static const char *const texts[] = {".version 7.0\n.target sm_70\nnonsense\n", "not an object", ""};
+  static const char *const texts[] = {".version 7.0\n.target sm_70\nnonsense\n", "not an object",
+                                      ""};
   struct error error = {0};
   struct device_module *module;
   char path[] = "/tmp/wavetune-gpu-bad-XXXXXX";
@@ -461,7 +481,8 @@ GPU_TEST(an_object_that_is_none_is_refused) {
   cr_assert_geq(fd, 0);
   close(fd);
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
-    cr_assert(file_write_atomically(path, texts[i], strlen(texts[i]), 0600, &error), "%s", error.message);
+    cr_assert(file_write_atomically(path, texts[i], strlen(texts[i]), 0600, &error), "%s",
+              error.message);
     cr_expect_not(gpu->ops->module_load(gpu, path, "add", &module, &error));
     cr_expect_not_null(strstr(error.message, "cannot load add"), "%s", error.message);
   }
@@ -544,12 +565,12 @@ static int status_in_child(const char *back_end, void (*body)(struct device *gpu
   return status;
 }
 
-#define CHILD_EXPECT(expression)                                                                                       \
-  do {                                                                                                                 \
-    if (!(expression)) {                                                                                               \
-      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #expression);                                                 \
-      _exit(2);                                                                                                        \
-    }                                                                                                                  \
+#define CHILD_EXPECT(expression)                                                                   \
+  do {                                                                                             \
+    if (!(expression)) {                                                                           \
+      fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #expression);                             \
+      _exit(2);                                                                                    \
+    }                                                                                              \
   } while (0)
 
 static void child_faults(struct device *gpu) {
@@ -581,7 +602,8 @@ static void child_passes(struct device *gpu) {
   _exit(0);
 }
 
-/* Writes "NAME PCI" of the last GPU to `fd`, as the process that probes does; nothing where there is none. */
+/* Writes "NAME PCI" of the last GPU to `fd`, as the process that probes does; nothing where there
+ * is none. */
 static void child_probes(const char *back_end, int fd) {
   struct error error;
   json_t *devices = NULL;
@@ -599,7 +621,8 @@ static void child_probes(const char *back_end, int fd) {
 ParameterizedTestParameters(device_gpu, a_process_of_its_own_opens_the_gpu_that_probe_named) {
   return back_end_parameters();
 }
-ParameterizedTest(char (*back_end)[8], device_gpu, a_process_of_its_own_opens_the_gpu_that_probe_named) {
+ParameterizedTest(char (*back_end)[8], device_gpu,
+                  a_process_of_its_own_opens_the_gpu_that_probe_named) {
   struct error error;
   struct device *gpu;
   int ends[2], status = 0;
@@ -627,10 +650,12 @@ ParameterizedTest(char (*back_end)[8], device_gpu, a_process_of_its_own_opens_th
 }
 
 /* An AMD GPU that faults ends the process: HIP has no words for it. */
-ParameterizedTestParameters(device_gpu, a_fault_ends_in_words_and_the_next_process_passes_the_sentinel) {
+ParameterizedTestParameters(device_gpu,
+                            a_fault_ends_in_words_and_the_next_process_passes_the_sentinel) {
   return back_end_parameters();
 }
-ParameterizedTest(char (*back_end)[8], device_gpu, a_fault_ends_in_words_and_the_next_process_passes_the_sentinel) {
+ParameterizedTest(char (*back_end)[8], device_gpu,
+                  a_fault_ends_in_words_and_the_next_process_passes_the_sentinel) {
   if (string_equal(*back_end, "hip") && access("/dev/kfd", F_OK) == 0)
     cr_skip("a fault on an AMD GPU ends the process without words");
   int faulted = status_in_child(*back_end, child_faults);

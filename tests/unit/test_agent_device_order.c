@@ -1,4 +1,5 @@
-/* Which calls a GPU's runtime gets, in which order, and what is made of its events: over a HIP runtime without a GPU. */
+/* Which calls a GPU's runtime gets, in which order, and what is made of its events: over a HIP
+ * runtime without a GPU. */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 
@@ -25,9 +26,12 @@ static struct setting setting_make(void) {
   cr_assert(fd >= 0 && fd_write_all(fd, "\177ELF", 4));
   cr_assert(device_open("hip0", &setting.gpu, &error), "%s", error.message);
   const struct device_ops *ops = setting.gpu->ops;
-  cr_assert(ops->module_load(setting.gpu, setting.object, "fake_add", &setting.module, &error), "%s", error.message);
-  cr_assert(ops->buffer_new(setting.gpu, N * sizeof(float), &setting.x, &error), "%s", error.message);
-  cr_assert(ops->buffer_new(setting.gpu, N * sizeof(float), &setting.y, &error), "%s", error.message);
+  cr_assert(ops->module_load(setting.gpu, setting.object, "fake_add", &setting.module, &error),
+            "%s", error.message);
+  cr_assert(ops->buffer_new(setting.gpu, N * sizeof(float), &setting.x, &error), "%s",
+            error.message);
+  cr_assert(ops->buffer_new(setting.gpu, N * sizeof(float), &setting.y, &error), "%s",
+            error.message);
   return setting;
 }
 
@@ -41,7 +45,8 @@ static void setting_end(struct setting *setting) {
   unlink(setting->object);
 }
 
-/* More calls than there are events, each on the next of two copies, which are as before when all is done. */
+/* More calls than there are events, each on the next of two copies, which are as before when all is
+ * done. */
 Test(device_order, more_calls_than_events_are_timed_one_by_one_and_restored) {
   struct setting setting = setting_make();
   const struct device_ops *ops = setting.gpu->ops;
@@ -53,19 +58,26 @@ Test(device_order, more_calls_than_events_are_timed_one_by_one_and_restored) {
   for (size_t i = 0; i < HALF; i++)
     before[i] = 7;
   cr_assert(ops->buffer_new(setting.gpu, sizeof before, &pristine, &error), "%s", error.message);
-  cr_assert(ops->upload(setting.gpu, pristine->address, before, sizeof before, &error), "%s", error.message);
-  cr_assert(ops->upload(setting.gpu, setting.y->address, zeros, sizeof zeros, &error), "%s", error.message);
+  cr_assert(ops->upload(setting.gpu, pristine->address, before, sizeof before, &error), "%s",
+            error.message);
+  cr_assert(ops->upload(setting.gpu, setting.y->address, zeros, sizeof zeros, &error), "%s",
+            error.message);
   void *y, *arguments[] = {&y, &setting.x->address, &n};
-  struct device_operand operand = {&y, setting.y->address, sizeof before, sizeof before, pristine->address};
+  struct device_operand operand = {&y, setting.y->address, sizeof before, sizeof before,
+                                   pristine->address};
   struct device_rotation rotation = {.n_operands = 1, .operands = &operand, .n_copies = 2};
   struct device_timing timings[2];
   for (int i = 0; i < 2; i++)
     timings[i] = (struct device_timing){
-        {setting.module, {.grid = {2, 1, 1}, .block = {64, 1, 1}}, arguments}, &rotation, CALLS + (unsigned)i, 0};
+        {setting.module, {.grid = {2, 1, 1}, .block = {64, 1, 1}}, arguments},
+        &rotation,
+        CALLS + (unsigned)i,
+        0};
   cr_assert(ops->time(setting.gpu, timings, 2, &error), "%s", error.message);
   cr_expect(timings[0].us > 0 && timings[1].us > 0);
   cr_expect_eq(rotation.next, 1);
-  cr_assert(ops->download(setting.gpu, after, setting.y->address, sizeof after, &error), "%s", error.message);
+  cr_assert(ops->download(setting.gpu, after, setting.y->address, sizeof after, &error), "%s",
+            error.message);
   for (size_t i = 0; i < N; i++)
     cr_assert_eq(after[i], 7);
   ops->buffer_free(setting.gpu, pristine);
@@ -78,7 +90,8 @@ Test(device_order, a_module_is_unloaded_when_its_launches_have_ended) {
   struct error error = {0};
   int64_t n = N;
   void *arguments[] = {&setting.y->address, &setting.x->address, &n};
-  struct device_launch launch = {setting.module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments};
+  struct device_launch launch = {
+      setting.module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments};
   cr_assert(ops->launch(setting.gpu, &launch, &error), "%s", error.message);
   ops->module_unload(setting.gpu, TAKE(setting.module));
   cr_expect(ops->sentinel(setting.gpu, &error), "%s", error.message);
@@ -107,11 +120,13 @@ static size_t count(const char *text, const char *word) {
 }
 
 /* Takes n samples of fake_add, of `calls` calls each; that of the first in us. */
-static double samples_take(const struct setting *setting, struct device_rotation *rotation, size_t n, unsigned calls) {
+static double samples_take(const struct setting *setting, struct device_rotation *rotation,
+                           size_t n, unsigned calls) {
   struct error error = {0};
   int64_t elements = N;
   void *arguments[] = {&setting->y->address, &setting->x->address, &elements};
-  struct device_launch launch = {setting->module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments};
+  struct device_launch launch = {
+      setting->module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments};
   struct device_timing *timings = xcalloc(n, sizeof *timings);
   for (size_t i = 0; i < n; i++)
     timings[i] = (struct device_timing){launch, rotation, calls, 0};
@@ -129,7 +144,8 @@ Test(device_order, what_an_empty_interval_lasts_is_taken_off_and_stated) {
   struct device_rotation rotation = {.n_copies = 1};
   cr_expect_float_eq(samples_take(&setting, &rotation, 4, 3), 10, 0.01);
   json_t *conditions = setting.gpu->ops->conditions(setting.gpu);
-  cr_expect_float_eq(json_number_value(json_object_get(conditions, "overhead_us")), FAKE_HIP_EVENT_US, 0.01);
+  cr_expect_float_eq(json_number_value(json_object_get(conditions, "overhead_us")),
+                     FAKE_HIP_EVENT_US, 0.01);
   json_decref(conditions);
   setting_end(&setting);
 }
@@ -173,7 +189,8 @@ Test(device_order, a_host_that_made_events_gives_a_head_start_again) {
   setting_end(&setting);
 }
 
-/* What a call takes counts from when it was given, and here it is over before the host has given the next. */
+/* What a call takes counts from when it was given, and here it is over before the host has given
+ * the next. */
 Test(device_order, a_device_that_is_faster_than_its_host_gets_a_head_start_for_each_sample) {
   setenv("FAKE_HIP_LAUNCH_US", "1000", 1);
   setenv("FAKE_HIP_SLOW", "L", 1);
@@ -193,7 +210,10 @@ Test(device_order, a_device_that_was_waited_for_after_an_error_is_not_taken_for_
   struct device_rotation rotation = {.n_copies = 1};
   int64_t n = N;
   void *arguments[] = {&setting.y->address, &setting.x->address, &n};
-  struct device_launch launch = {setting.module, {.grid = {4, 1, 1}, .block = {64, 1, 1}}, arguments}, refused = launch;
+  struct device_launch launch = {setting.module,
+                                 {.grid = {4, 1, 1}, .block = {64, 1, 1}},
+                                 arguments},
+                       refused = launch;
   refused.geometry.block[0] = 2048;
   samples_take(&setting, &rotation, 1, 1);
   struct device_timing timings[] = {{launch, &rotation, 1, 0}, {refused, &rotation, 1, 0}};
@@ -213,8 +233,10 @@ Test(device_order, data_and_instruction_caches_are_emptied_right_before_the_firs
   setting.gpu->displacement_bytes = 2 << 20;
   cr_expect(rotation_prepares(&rotation));
   for (int i = 0; i < 2; i++)
-    cr_assert(setting.gpu->ops->instruction_flush_set(setting.gpu, setting.object, &error), "%s", error.message);
-  cr_expect_float_eq(samples_take(&setting, &rotation, 1, 1), 1000, 0.1, "preparations are no part of a sample");
+    cr_assert(setting.gpu->ops->instruction_flush_set(setting.gpu, setting.object, &error), "%s",
+              error.message);
+  cr_expect_float_eq(samples_take(&setting, &rotation, 1, 1), 1000, 0.1,
+                     "preparations are no part of a sample");
   log_clear();
   samples_take(&setting, &rotation, 3, 1);
   const char *log = log_of_calls();
@@ -240,9 +262,11 @@ Test(device_order, a_fill_repeats_its_word_and_cuts_the_last) {
   struct error error = {0};
   const unsigned char expected[] = {1, 2, 3, 4, 1, 2, 3, 0}, zeros[8] = {0};
   unsigned char found[8];
-  cr_assert(ops->upload(setting.gpu, setting.x->address, zeros, sizeof zeros, &error), "%s", error.message);
+  cr_assert(ops->upload(setting.gpu, setting.x->address, zeros, sizeof zeros, &error), "%s",
+            error.message);
   cr_assert(ops->fill(setting.gpu, setting.x->address, 0x04030201, 7, &error), "%s", error.message);
-  cr_assert(ops->download(setting.gpu, found, setting.x->address, sizeof found, &error), "%s", error.message);
+  cr_assert(ops->download(setting.gpu, found, setting.x->address, sizeof found, &error), "%s",
+            error.message);
   cr_expect_arr_eq(found, expected, sizeof found);
   setting_end(&setting);
 }
@@ -255,7 +279,8 @@ Test(device_order, a_write_on_either_side_of_a_buffer_is_found_once) {
     struct error error = {0};
     char where[32];
     snprintf(where, sizeof where, "at offset %td of", offsets[i]);
-    cr_assert(ops->upload(setting.gpu, (char *)setting.x->address + offsets[i], "x", 1, &error), "%s", error.message);
+    cr_assert(ops->upload(setting.gpu, (char *)setting.x->address + offsets[i], "x", 1, &error),
+              "%s", error.message);
     cr_expect_not(ops->buffer_intact(setting.gpu, setting.x, &error));
     cr_expect_not_null(strstr(error.message, where), "%s", error.message);
     cr_expect(ops->buffer_intact(setting.gpu, setting.x, &error), "%s", error.message);
@@ -267,13 +292,16 @@ Test(device_order, host_memory_that_was_given_back_is_used_again_for_what_needs_
   struct setting setting = setting_make();
   const struct device_ops *ops = setting.gpu->ops;
   enum { BYTES = 1 << 20 };
-  void *first = ops->host_buffer_new(setting.gpu, BYTES), *second = ops->host_buffer_new(setting.gpu, BYTES);
+  void *first = ops->host_buffer_new(setting.gpu, BYTES),
+       *second = ops->host_buffer_new(setting.gpu, BYTES);
   cr_expect_neq(first, second);
   ops->host_buffer_free(setting.gpu, first);
-  void *small = ops->host_buffer_new(setting.gpu, BYTES / 8), *again = ops->host_buffer_new(setting.gpu, BYTES - 5);
+  void *small = ops->host_buffer_new(setting.gpu, BYTES / 8),
+       *again = ops->host_buffer_new(setting.gpu, BYTES - 5);
   cr_expect_neq(small, first);
   cr_expect_eq(again, first);
-  void *huge = ops->host_buffer_new(setting.gpu, (size_t)600 << 20); /* not pinned, and not touched */
+  void *huge =
+      ops->host_buffer_new(setting.gpu, (size_t)600 << 20); /* not pinned, and not touched */
   ops->host_buffer_free(setting.gpu, huge);
   setting_end(&setting);
 }

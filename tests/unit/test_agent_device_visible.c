@@ -1,4 +1,5 @@
-/* Which GPU of several a process opens, and which its runtime sees: over a HIP runtime without a GPU, which has four. */
+/* Which GPU of several a process opens, and which its runtime sees: over a HIP runtime without a
+ * GPU, which has four. */
 #include <criterion/criterion.h>
 #include <sys/wait.h>
 
@@ -77,7 +78,10 @@ Test(device_visible, where_the_list_is_not_clear_nothing_more_is_hidden) {
   static const struct {
     const char *list, *name;
     int gpu;
-  } unclear[] = {{"3,1,1,0", "hip2", 0}, {"GPU-1,1,0", "hip1", 0}, {"1,GPU-3", "hip1", 3}, {"2,1, 3", "hip0", 2}};
+  } unclear[] = {{"3,1,1,0", "hip2", 0},
+                 {"GPU-1,1,0", "hip1", 0},
+                 {"1,GPU-3", "hip1", 3},
+                 {"2,1, 3", "hip0", 2}};
   for (size_t i = 0; i < ARRAY_LENGTH(unclear); i++) {
     pid_t child = fork();
     int status;
@@ -85,7 +89,9 @@ Test(device_visible, where_the_list_is_not_clear_nothing_more_is_hidden) {
     if (child == 0) {
       setenv("HIP_VISIBLE_DEVICES", unclear[i].list, 1);
       int gpu = gpu_opened(unclear[i].name);
-      _exit(gpu == unclear[i].gpu && string_equal(getenv("HIP_VISIBLE_DEVICES"), unclear[i].list) ? 0 : 1);
+      _exit(gpu == unclear[i].gpu && string_equal(getenv("HIP_VISIBLE_DEVICES"), unclear[i].list)
+                ? 0
+                : 1);
     }
     cr_assert_eq(waitpid(child, &status, 0), child);
     cr_expect_eq(status, 0, "%s of %s", unclear[i].name, unclear[i].list);
@@ -124,7 +130,8 @@ Test(device_visible, a_runtime_that_did_not_start_is_started_for_the_same_gpu) {
   struct device *device;
   setenv("WAVETUNE_HIP_LIBRARY", "/nowhere/libamdhip64.so", 1);
   cr_expect_not(device_open("hip2", &device, &error));
-  cr_expect(string_starts(error.message, "no device hip2: the HIP runtime is not installed"), "%s", error.message);
+  cr_expect(string_starts(error.message, "no device hip2: the HIP runtime is not installed"), "%s",
+            error.message);
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);
   expect_refused("hip1", "no device hip1: this process is hip2's and hides all other GPUs");
   cr_expect_eq(gpu_opened("hip2"), 2);

@@ -31,10 +31,14 @@ Test(elements, the_first_that_differs_is_found_wherever_it_lies) {
   for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
     for (size_t k = 0; k < ARRAY_LENGTH(places); k++) {
       struct pair *pair = pair_of(all[i], 1);
-      cr_assert_eq(elements_far(all[i], pair->a, pair->b, 0, ELEMENTS, 0, 0), -1, "%s", dtype_name(all[i]));
+      cr_assert_eq(elements_far(all[i], pair->a, pair->b, 0, ELEMENTS, 0, 0), -1, "%s",
+                   dtype_name(all[i]));
       element_set(all[i], pair->b, places[k], 0);
-      cr_assert_eq(elements_far(all[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0), places[k], "%s", dtype_name(all[i]));
-      cr_assert_eq(elements_far(all[i], pair->a, pair->b, places[k] + 1, ELEMENTS - 1 - places[k], 0.5, 0), -1);
+      cr_assert_eq(elements_far(all[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0), places[k], "%s",
+                   dtype_name(all[i]));
+      cr_assert_eq(
+          elements_far(all[i], pair->a, pair->b, places[k] + 1, ELEMENTS - 1 - places[k], 0.5, 0),
+          -1);
       cr_assert_eq(elements_far(all[i], pair->a, pair->b, 0, places[k], 0.5, 0), -1);
       free(pair);
     }
@@ -46,9 +50,12 @@ Test(elements, as_much_as_the_tolerance_is_near) {
     struct pair *pair = pair_of(floats[i], 4);
     for (int64_t k = 0; k < ELEMENTS; k++)
       element_set(floats[i], pair->b, k, k % 2 ? 4.5 : 3.5);
-    cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0), -1, "%s", dtype_name(floats[i]));
-    cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.25, 0.0625), -1, "%s", dtype_name(floats[i]));
-    cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.25, 0), 0, "%s", dtype_name(floats[i]));
+    cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0), -1, "%s",
+                 dtype_name(floats[i]));
+    cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.25, 0.0625), -1, "%s",
+                 dtype_name(floats[i]));
+    cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.25, 0), 0, "%s",
+                 dtype_name(floats[i]));
     free(pair);
   }
 }
@@ -62,8 +69,8 @@ Test(elements, what_is_no_number_is_near_its_like_alone) {
         element_set(floats[i], pair->a, 7, values[a]);
         element_set(floats[i], pair->b, 7, values[b]);
         element_set(floats[i], pair->b, 8, 1.25); /* near: the block is looked at all the same */
-        cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0.5), a == b ? -1 : 7, "%s %g %g",
-                     dtype_name(floats[i]), values[a], values[b]);
+        cr_expect_eq(elements_far(floats[i], pair->a, pair->b, 0, ELEMENTS, 0.5, 0.5),
+                     a == b ? -1 : 7, "%s %g %g", dtype_name(floats[i]), values[a], values[b]);
         free(pair);
       }
     }

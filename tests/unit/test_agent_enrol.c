@@ -5,8 +5,10 @@ static const struct scripted enrolled = {200, "{\"agent\": \"ab\"}"};
 
 /* The options that a run has beside its own token. */
 static struct options *options_of_token(void) {
-  static const struct option_spec specs[] = {{.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "x"}};
-  static const struct command_spec command = {.name = "run", .arguments = "", .options = specs, .n_options = 1};
+  static const struct option_spec specs[] = {
+      {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "x"}};
+  static const struct command_spec command = {
+      .name = "run", .arguments = "", .options = specs, .n_options = 1};
   char *arguments[] = {(char *)"--token=wt_options", NULL};
   struct options *options;
   options_parse("wavetune-agent", &command, 1, arguments, &options);
@@ -67,14 +69,16 @@ static void expect_choice(const struct choice *choice) {
   struct options *options = options_of_token();
   trial.agent.options = options;
   cleanup_free char *path = xasprintf("%s/token", trial.agent.state);
-  cr_assert(file_write_atomically(path, choice->tokens, strlen(choice->tokens), 0600, &error), "%s", error.message);
+  cr_assert(file_write_atomically(path, choice->tokens, strlen(choice->tokens), 0600, &error), "%s",
+            error.message);
 
   own_token_choose(&trial.agent);
 
   const char *own_token = trial.agent.own_token ? trial.agent.own_token : "none";
   int status = choice->script[0].status;
   cr_expect_eq(trial.server.n, choice->n_requests, "%d: %zu", status, trial.server.n);
-  cr_expect_str_eq(own_token, choice->own_token ? choice->own_token : "none", "%d: %s", status, own_token);
+  cr_expect_str_eq(own_token, choice->own_token ? choice->own_token : "none", "%d: %s", status,
+                   own_token);
   cr_expect_eq(trial.agent.is_newcomer, choice->is_newcomer, "%d", status);
   free(trial.agent.own_token);
   free(trial.agent.own_token_before);

@@ -43,7 +43,8 @@ Test(fingerprint, words_that_change_places_show) {
     memcpy(word, bytes + at, 8);
     memcpy(bytes + at, bytes, 8);
     memcpy(bytes, word, 8);
-    cr_assert_not(fingerprint_equal(before, fingerprint_part(bytes, BYTES, 0)), "words 0 and %zu", at / 8);
+    cr_assert_not(fingerprint_equal(before, fingerprint_part(bytes, BYTES, 0)), "words 0 and %zu",
+                  at / 8);
     memcpy(bytes, bytes + at, 8);
     memcpy(bytes + at, word, 8);
   }
@@ -57,6 +58,7 @@ Test(fingerprint, parts_add_up) {
   for (size_t words = 0; words <= BYTES / 8; words++) {
     struct fingerprint first = fingerprint_part(bytes, 8 * words, 0),
                        rest = fingerprint_part(bytes + 8 * words, BYTES - 8 * words, words);
-    cr_assert(fingerprint_equal(whole, (struct fingerprint){first.sum + rest.sum, first.product + rest.product}));
+    cr_assert(fingerprint_equal(
+        whole, (struct fingerprint){first.sum + rest.sum, first.product + rest.product}));
   }
 }

@@ -5,8 +5,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 
-/* How long the machine was suspended: CLOCK_MONOTONIC does not count that. This definition is the program's, before the
- * C library's. */
+/* How long the machine was suspended: CLOCK_MONOTONIC does not count that. This definition is the
+ * program's, before the C library's. */
 static _Atomic int64_t suspended_s;
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
@@ -18,7 +18,8 @@ int clock_gettime(clockid_t clock, struct timespec *now) {
 
 static _Atomic uint64_t current = 17;
 
-static struct held_grant grant_of(const char *lease, int64_t expires_in_ms, int64_t renew_every_ms) {
+static struct held_grant grant_of(const char *lease, int64_t expires_in_ms,
+                                  int64_t renew_every_ms) {
   return (struct held_grant){.lease = lease,
                              .epoch = 3,
                              .asked_ms = held_clock_ms(),
@@ -27,7 +28,8 @@ static struct held_grant grant_of(const char *lease, int64_t expires_in_ms, int6
                              .current = &current};
 }
 
-static struct held_table *table_with(const char *lease, int64_t expires_in_ms, int64_t renew_every_ms) {
+static struct held_table *table_with(const char *lease, int64_t expires_in_ms,
+                                     int64_t renew_every_ms) {
   struct held_table *table = held_table_new();
   struct held_grant grant = grant_of(lease, expires_in_ms, renew_every_ms);
   held_add(table, &grant);
@@ -145,7 +147,8 @@ Test(agent_held, what_the_server_has_is_dropped) {
 }
 
 /* Limits a lease to the ranges, as a renewal's answer does. */
-static void limit_to(struct held_table *table, const char *lease, int64_t epoch, const char *ranges) {
+static void limit_to(struct held_table *table, const char *lease, int64_t epoch,
+                     const char *ranges) {
   struct config_ranges configs;
   struct error error;
   json_t *json = json_loads(ranges, 0, NULL);

@@ -26,10 +26,12 @@ static struct helper helper_begin(const char *compiler) {
   return helper;
 }
 
-static struct helper helper_compile(enum helper_kernel kernel, const char *compiler, const char *arch) {
+static struct helper helper_compile(enum helper_kernel kernel, const char *compiler,
+                                    const char *arch) {
   struct helper helper = helper_begin(compiler);
   struct error error = {0};
-  cr_assert(helper_kernel_object(helper.pool, kernel, arch, &helper.object, &error), "%s", error.message);
+  cr_assert(helper_kernel_object(helper.pool, kernel, arch, &helper.object, &error), "%s",
+            error.message);
   return helper;
 }
 
@@ -56,7 +58,8 @@ Test(helper_kernels, a_wave_invalidates_its_cache_and_waits_sixteen_nops) {
   struct helper helper = helper_compile(HELPER_INSTRUCTION_FLUSH, CLANG, "gfx942:sramecc+:xnack-");
   cr_assert_not_null(helper.object.path);
   cr_assert(file_read(helper.object.path, 1 << 20, &object, &size, &error), "%s", error.message);
-  cr_expect_not_null(memmem(object, size, INSTRUCTION_FLUSH_ENTRY, strlen(INSTRUCTION_FLUSH_ENTRY)));
+  cr_expect_not_null(
+      memmem(object, size, INSTRUCTION_FLUSH_ENTRY, strlen(INSTRUCTION_FLUSH_ENTRY)));
   if (disassemble(object, size, &text, &error)) {
     char *flushing = strstr(text, "s_icache_inv");
     cr_assert_not_null(flushing, "%s", text);
@@ -76,8 +79,9 @@ Test(helper_kernels, other_vendors_targets_need_no_flush) {
 }
 
 static void expect_none(const char *compiler, const char *why) {
-  static const char *const without[HELPER_COUNT] = {"on gfx942 cold measurements leave the instruction caches warm: ",
-                                                    "on gfx942 outputs are copied to the host to be compared: "};
+  static const char *const without[HELPER_COUNT] = {
+      "on gfx942 cold measurements leave the instruction caches warm: ",
+      "on gfx942 outputs are copied to the host to be compared: "};
   for (enum helper_kernel kernel = 0; kernel < HELPER_COUNT; kernel++) {
     struct error error = {0};
     struct helper helper = helper_begin(compiler);
@@ -88,7 +92,9 @@ static void expect_none(const char *compiler, const char *why) {
   }
 }
 
-Test(helper_kernels, a_machine_without_a_compiler_has_none) { expect_none("/nowhere/clang", "/nowhere/clang"); }
+Test(helper_kernels, a_machine_without_a_compiler_has_none) {
+  expect_none("/nowhere/clang", "/nowhere/clang");
+}
 
 Test(helper_kernels, a_machine_without_room_for_their_sources_has_none) {
   if (access(CLANG, X_OK) != 0)
@@ -128,19 +134,21 @@ Test(helper_kernels, the_fingerprint_is_compiled_for_nvidias_targets) {
   expect_object(&helper);
 }
 
-/* The kernel's text as C++ of the host: a thread for each of a workgroup's, one workgroup after the other. */
-static const char host_words[] = "#include <pthread.h>\n"
-                                 "#include <stdint.h>\n"
-                                 "#define __global__\n"
-                                 "#define __device__\n"
-                                 "#define __shared__ static\n"
-                                 "#define __forceinline__ inline\n"
-                                 "#define __launch_bounds__(threads)\n"
-                                 "struct coordinate { unsigned x; };\n"
-                                 "static __thread coordinate threadIdx, blockIdx;\n"
-                                 "static coordinate gridDim;\n"
-                                 "static pthread_barrier_t barrier;\n"
-                                 "static void __syncthreads() { pthread_barrier_wait(&barrier); }\n";
+/* The kernel's text as C++ of the host: a thread for each of a workgroup's, one workgroup after the
+ * other. */
+static const char host_words[] =
+    "#include <pthread.h>\n"
+    "#include <stdint.h>\n"
+    "#define __global__\n"
+    "#define __device__\n"
+    "#define __shared__ static\n"
+    "#define __forceinline__ inline\n"
+    "#define __launch_bounds__(threads)\n"
+    "struct coordinate { unsigned x; };\n"
+    "static __thread coordinate threadIdx, blockIdx;\n"
+    "static coordinate gridDim;\n"
+    "static pthread_barrier_t barrier;\n"
+    "static void __syncthreads() { pthread_barrier_wait(&barrier); }\n";
 static const char host_launch[] =
     "#define THREADS 256\n"
     "struct call { const unsigned char *bytes; uint64_t size, *parts; unsigned thread; };\n"
@@ -153,7 +161,8 @@ static const char host_launch[] =
     "  }\n"
     "  return 0;\n"
     "}\n"
-    "extern \"C\" void launch(const unsigned char *bytes, uint64_t size, uint64_t *parts, unsigned groups) {\n"
+    "extern \"C\" void launch(const unsigned char *bytes, uint64_t size, uint64_t *parts, unsigned "
+    "groups) {\n"
     "  static call calls[THREADS];\n"
     "  static pthread_t threads[THREADS];\n"
     "  gridDim.x = groups;\n"
@@ -167,18 +176,26 @@ static const char host_launch[] =
     "  pthread_barrier_destroy(&barrier);\n"
     "}\n";
 
-typedef void launch_function(const void *bytes, uint64_t size, struct fingerprint *parts, unsigned groups);
+typedef void launch_function(const void *bytes, uint64_t size, struct fingerprint *parts,
+                             unsigned groups);
 
 static launch_function *host_compile(const char *folder) {
   struct error error = {0};
   struct command_result ran;
   launch_function *launch;
   cleanup_free char *text = xasprintf("%s%s%s", host_words, fingerprint_kernel, host_launch);
-  cleanup_free char *source = xasprintf("%s/kernel.cc", folder), *object = xasprintf("%s/kernel.so", folder);
+  cleanup_free char *source = xasprintf("%s/kernel.cc", folder),
+                    *object = xasprintf("%s/kernel.so", folder);
   cr_assert(file_write_atomically(source, text, strlen(text), 0600, &error), "%s", error.message);
-  char *arguments[] = {
-      (char *)CLANG, (char *)"-O1", (char *)"-shared", (char *)"-fPIC", (char *)"-pthread", (char *)"-o", object,
-      source,        NULL};
+  char *arguments[] = {(char *)CLANG,
+                       (char *)"-O1",
+                       (char *)"-shared",
+                       (char *)"-fPIC",
+                       (char *)"-pthread",
+                       (char *)"-o",
+                       object,
+                       source,
+                       NULL};
   char *environment[] = {(char *)"PATH=/usr/bin:/bin", NULL};
   struct command command = {.arguments = arguments,
                             .environment = environment,
@@ -199,10 +216,12 @@ static launch_function *host_compile(const char *folder) {
   return launch;
 }
 
-/* Sizes around those at which a thread takes one word more, four at once, or the cut one at the end. */
+/* Sizes around those at which a thread takes one word more, four at once, or the cut one at the
+ * end. */
 Test(helper_kernels, the_text_of_the_fingerprint_computes_what_the_host_does) {
   enum { GROUPS = 2, STEP = 8 * FINGERPRINT_THREADS * GROUPS, BYTES = 9 * STEP };
-  static const size_t sizes[] = {0, 5, 8, STEP + 3, 4 * STEP - 8, 4 * STEP, 4 * STEP + 9, BYTES - 1};
+  static const size_t sizes[] = {0,        5, 8, STEP + 3, 4 * STEP - 8, 4 * STEP, 4 * STEP + 9,
+                                 BYTES - 1};
   char folder[] = "/tmp/wavetune-test-XXXXXX";
   struct error error = {0};
   if (access(CLANG, X_OK) != 0)
@@ -216,7 +235,8 @@ Test(helper_kernels, the_text_of_the_fingerprint_computes_what_the_host_does) {
     struct fingerprint parts[GROUPS];
     launch(bytes, sizes[i], parts, GROUPS);
     struct fingerprint whole = {parts[0].sum + parts[1].sum, parts[0].product + parts[1].product};
-    cr_expect(fingerprint_equal(whole, fingerprint_part(bytes, sizes[i], 0)), "%zu bytes", sizes[i]);
+    cr_expect(fingerprint_equal(whole, fingerprint_part(bytes, sizes[i], 0)), "%zu bytes",
+              sizes[i]);
   }
   cr_expect(folder_remove(folder, &error), "%s", error.message);
 }

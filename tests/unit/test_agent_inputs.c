@@ -39,7 +39,8 @@ Test(inputs, more_than_a_period_repeats_what_was_drawn) {
   cleanup_free char *bytes = xmalloc(INPUTS_PERIOD + MORE);
   inputs_fill(&argument, 0, INPUTS_PERIOD + MORE, 7, bytes);
   cr_expect_eq(memcmp(bytes, bytes + INPUTS_PERIOD, MORE), 0);
-  cr_expect_neq(memcmp(bytes, bytes + (1 << 24), MORE), 0, "rows of a power of two of elements must differ");
+  cr_expect_neq(memcmp(bytes, bytes + (1 << 24), MORE), 0,
+                "rows of a power of two of elements must differ");
 }
 
 static void expect_normal(enum dtype dtype) {
@@ -125,8 +126,10 @@ Test(element, every_dtype_reads_back_what_it_can_hold) {
     uint64_t bytes[4] = {0};
     element_set(all[i], bytes, 1, 1);
     cr_expect_eq(element_get(all[i], bytes, 1), 1, "%s", dtype_name(all[i]));
-    cr_expect_eq(element_get(all[i], bytes, 0), 0, "%s: the neighbour was written", dtype_name(all[i]));
-    cr_expect_eq(element_get(all[i], bytes, 2), 0, "%s: the neighbour was written", dtype_name(all[i]));
+    cr_expect_eq(element_get(all[i], bytes, 0), 0, "%s: the neighbour was written",
+                 dtype_name(all[i]));
+    cr_expect_eq(element_get(all[i], bytes, 2), 0, "%s: the neighbour was written",
+                 dtype_name(all[i]));
   }
 }
 
@@ -195,8 +198,10 @@ Test(element, an_element_that_may_not_be_written_makes_all_suspect) {
     cr_expect(elements_are_suspect(all[i], bytes, 0, ELEMENTS), "%s", dtype_name(all[i]));
     cr_expect(elements_are_suspect(all[i], bytes, 70, 1), "%s", dtype_name(all[i]));
     cr_expect_not(elements_are_suspect(all[i], bytes, 71, ELEMENTS - 71), "%s", dtype_name(all[i]));
-    cr_expect_eq(elements_unwritten(all[i], bytes, again, 0, ELEMENTS, &first), 1, "%s", dtype_name(all[i]));
+    cr_expect_eq(elements_unwritten(all[i], bytes, again, 0, ELEMENTS, &first), 1, "%s",
+                 dtype_name(all[i]));
     cr_expect_eq(first, 70, "%s", dtype_name(all[i]));
-    cr_expect_eq(elements_unwritten(all[i], bytes, bytes, 0, ELEMENTS, &first), 0, "%s", dtype_name(all[i]));
+    cr_expect_eq(elements_unwritten(all[i], bytes, bytes, 0, ELEMENTS, &first), 0, "%s",
+                 dtype_name(all[i]));
   }
 }

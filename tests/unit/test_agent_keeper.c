@@ -6,7 +6,8 @@ static void *keep(void *context) {
   return NULL;
 }
 
-/* Keeps until the server was asked `n` times: a heartbeat, then the renewal of a lease that is due. */
+/* Keeps until the server was asked `n` times: a heartbeat, then the renewal of a lease that is
+ * due. */
 static void keep_for(struct trial *trial, size_t n) {
   static _Atomic uint64_t current = 17;
   pthread_t keeper;
@@ -29,11 +30,13 @@ static void keep_for(struct trial *trial, size_t n) {
   cr_expect_eq(json_integer_value(json_object_get(trial->server.bodies[1], "config")), 17);
 }
 
-static const struct scripted heartbeat = {200, "{\"draining\": false, \"heartbeat_every_ms\": 600000}"};
+static const struct scripted heartbeat = {200,
+                                          "{\"draining\": false, \"heartbeat_every_ms\": 600000}"};
 
 Test(agent_keeper, a_lease_keeps_the_configs_that_its_renewal_says) {
   struct trial trial;
-  const struct scripted script[] = {heartbeat, {200, "{\"expires_in_ms\": 3600000, \"configs\": [[0, 24]]}"}};
+  const struct scripted script[] = {heartbeat,
+                                    {200, "{\"expires_in_ms\": 3600000, \"configs\": [[0, 24]]}"}};
   trial_init(&trial, script, ARRAY_LENGTH(script));
   keep_for(&trial, 2);
   cr_expect(held_is_alive(trial.agent.held, "91", 3));
@@ -43,7 +46,8 @@ Test(agent_keeper, a_lease_keeps_the_configs_that_its_renewal_says) {
 }
 
 Test(agent_keeper, a_lease_keeps_all_configs_where_the_server_says_nothing_of_them_or_nonsense) {
-  static const char *const answers[] = {"{\"expires_in_ms\": 3600000}", "{\"expires_in_ms\": 3600000, \"configs\": 7}",
+  static const char *const answers[] = {"{\"expires_in_ms\": 3600000}",
+                                        "{\"expires_in_ms\": 3600000, \"configs\": 7}",
                                         "{\"expires_in_ms\": 3600000, \"configs\": [[0, -1]]}"};
   for (size_t i = 0; i < ARRAY_LENGTH(answers); i++) {
     struct trial trial;
@@ -58,7 +62,8 @@ Test(agent_keeper, a_lease_keeps_all_configs_where_the_server_says_nothing_of_th
 
 Test(agent_keeper, a_lease_that_the_server_does_not_renew_is_lost) {
   struct trial trial;
-  const struct scripted script[] = {heartbeat, {409, "{\"detail\": \"another holds it\", \"epoch\": 4}"}};
+  const struct scripted script[] = {heartbeat,
+                                    {409, "{\"detail\": \"another holds it\", \"epoch\": 4}"}};
   trial_init(&trial, script, ARRAY_LENGTH(script));
   keep_for(&trial, 2);
   cr_expect_not(held_is_alive(trial.agent.held, "91", 3));
@@ -89,8 +94,8 @@ Test(agent_keeper, an_answer_decides_whether_a_lease_is_lost) {
     const struct scripted script[] = {heartbeat, cases[i].answer};
     trial_init(&trial, script, ARRAY_LENGTH(script));
     keep_for(&trial, 2);
-    cr_expect_neq(held_is_alive(trial.agent.held, "91", 3), cases[i].is_lost, "%d %s", cases[i].answer.status,
-                  cases[i].answer.body);
+    cr_expect_neq(held_is_alive(trial.agent.held, "91", 3), cases[i].is_lost, "%d %s",
+                  cases[i].answer.status, cases[i].answer.body);
     trial_release(&trial);
   }
 }

@@ -1,4 +1,5 @@
-/* The kernels that come with wavetune: their defaults and a few other configs are right, for odd sizes too. */
+/* The kernels that come with wavetune: their defaults and a few other configs are right, for odd
+ * sizes too. */
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/check.h"
@@ -24,7 +25,8 @@ static struct compile_result compile(struct checker *checker, uint64_t config, b
                                     .sources = checker->directory,
                                     .gpu_name = checker->device->gpu_name,
                                     .arch = checker->device->arch};
-  struct compile_result result = compile_pool_wait(checker->pool, compile_pool_submit(checker->pool, &request));
+  struct compile_result result =
+      compile_pool_wait(checker->pool, compile_pool_submit(checker->pool, &request));
   cr_assert(result.ok, "%s", result.error.message);
   return result;
 }
@@ -35,9 +37,10 @@ static void check_config(struct checker *checker, struct problem *problem, uint6
   struct compile_result object = compile(checker, config, false);
   char *text = space_config_format(checker->folder->space, config);
   struct launch_spec launch = launch_spec_default();
-  cr_assert_eq(candidate_load(problem, config, object.object, &launch, &candidate, &error), OUTCOME_CORRECT, "%s",
+  cr_assert_eq(candidate_load(problem, config, object.object, &launch, &candidate, &error),
+               OUTCOME_CORRECT, "%s", error.message);
+  cr_expect_eq(candidate_check(problem, candidate, &error), OUTCOME_CORRECT, "%s: %s", text,
                error.message);
-  cr_expect_eq(candidate_check(problem, candidate, &error), OUTCOME_CORRECT, "%s: %s", text, error.message);
   candidate_free(problem, candidate);
   compile_result_release(&object);
   free(text);
@@ -51,17 +54,18 @@ static void check_key(struct checker *checker, const char *key_text) {
   struct reference *reference;
   struct problem *problem;
   struct rng rng = rng_seeded(1);
-  cr_assert(
-      key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names, &checker->key, &error),
-      "%s", error.message);
+  cr_assert(key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names,
+                           &checker->key, &error),
+            "%s", error.message);
   cr_assert(kernel_accepts(kernel, &checker->key, space, &error), "%s", error.message);
   struct compile_result object = compile(checker, 0, true);
   cr_assert(reference_load(object.object, &reference, &error), "%s", error.message);
   compile_result_release(&object);
   cr_assert(space->has_default);
   struct problem_options options = {space->default_ordinal, 1, false, ROTATION_BYTES_MAX};
-  cr_assert(problem_new(checker->device, kernel, &checker->key, space, reference, &options, &problem, &error), "%s",
-            error.message);
+  cr_assert(problem_new(checker->device, kernel, &checker->key, space, reference, &options,
+                        &problem, &error),
+            "%s", error.message);
   check_config(checker, problem, space->default_ordinal);
   struct space_facts facts = {&checker->key, checker->device->gpu_name, checker->device->arch};
   for (int found = 0; found < OTHER_CONFIGS;) {
@@ -84,7 +88,8 @@ static void check_kernel(const char *name, const char *const *keys) {
   char *place = xasprintf(SOURCE_FOLDER "/kernels/%s", name);
   cr_assert_not_null(mkdtemp(cache));
   cr_assert(kernel_folder_load(place, &checker.folder, &error), "%s", error.message);
-  checker.directory = xstrndup(place, (size_t)(strchrnul(place + strlen(SOURCE_FOLDER), ':') - place));
+  checker.directory =
+      xstrndup(place, (size_t)(strchrnul(place + strlen(SOURCE_FOLDER), ':') - place));
   cr_assert(compile_pool_new(cache, 2, &checker.pool, &error));
   cr_assert(device_open("cpu0", &checker.device, &error));
   for (size_t i = 0; keys[i]; i++)
@@ -97,8 +102,8 @@ static void check_kernel(const char *name, const char *const *keys) {
   free(place);
 }
 
-static const char *const matrices[] = {"rows=1,columns=1", "rows=7,columns=13", "rows=103,columns=77",
-                                       "rows=2,columns=5001", NULL};
+static const char *const matrices[] = {"rows=1,columns=1", "rows=7,columns=13",
+                                       "rows=103,columns=77", "rows=2,columns=5001", NULL};
 
 Test(kernels, vector_add) {
   check_kernel("vector_add:c", (const char *const[]){"n=1", "n=7", "n=1023", "n=100003", NULL});
@@ -108,11 +113,12 @@ Test(kernels, softmax_online) { check_kernel("softmax:online", matrices); }
 Test(kernels, softmax_fused) { check_kernel("softmax:fused", matrices); }
 Test(kernels, layernorm) { check_kernel("layernorm:c", matrices); }
 Test(kernels, matmul) {
-  check_kernel("matmul:c", (const char *const[]){"M=1,N=1,K=1", "M=7,N=5,K=3", "M=97,N=129,K=65", NULL});
+  check_kernel("matmul:c",
+               (const char *const[]){"M=1,N=1,K=1", "M=7,N=5,K=3", "M=97,N=129,K=65", NULL});
 }
 Test(kernels, attention) {
-  check_kernel("attention:c",
-               (const char *const[]){"heads=1,sequence=1,head_dim=1", "heads=3,sequence=77,head_dim=40", NULL});
+  check_kernel("attention:c", (const char *const[]){"heads=1,sequence=1,head_dim=1",
+                                                    "heads=3,sequence=77,head_dim=40", NULL});
 }
 Test(kernels, noop) { check_kernel("noop:c", (const char *const[]){"n=1", NULL}); }
 
@@ -121,7 +127,8 @@ Test(kernels, the_configs_of_noop_share_one_object) {
   struct checker checker = {0};
   char cache[] = "/tmp/wavetune-test-XXXXXX";
   cr_assert_not_null(mkdtemp(cache));
-  cr_assert(kernel_folder_load(SOURCE_FOLDER "/kernels/noop:c", &checker.folder, &error), "%s", error.message);
+  cr_assert(kernel_folder_load(SOURCE_FOLDER "/kernels/noop:c", &checker.folder, &error), "%s",
+            error.message);
   checker.directory = xstrdup(SOURCE_FOLDER "/kernels/noop");
   cr_assert(compile_pool_new(cache, 2, &checker.pool, &error));
   cr_assert(device_open("cpu0", &checker.device, &error));

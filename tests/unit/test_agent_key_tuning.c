@@ -46,10 +46,13 @@ static void trial_end(struct trial *trial) {
 }
 
 /* Feeds one measurement of 12 rounds; `ratio` 0: it fails, as `detail` says. */
-static bool feed_ended(struct trial *trial, enum stage stage, int64_t process, uint64_t config, double ratio,
-                       const char *detail, const char *end) {
+static bool feed_ended(struct trial *trial, enum stage stage, int64_t process, uint64_t config,
+                       double ratio, const char *detail, const char *end) {
   double samples_us[12], baseline_us[12];
-  struct lease lease = {.space = trial->space, .stage = stage, .process = process, .baseline = trial->tuning.baseline};
+  struct lease lease = {.space = trial->space,
+                        .stage = stage,
+                        .process = process,
+                        .baseline = trial->tuning.baseline};
   size_t n = ratio > 0 ? ARRAY_LENGTH(samples_us) : 0;
   struct measurement measurement;
   measurement_init(&measurement);
@@ -67,8 +70,8 @@ static bool feed_ended(struct trial *trial, enum stage stage, int64_t process, u
   return key_tuning_take(&trial->tuning, &lease, &measurement);
 }
 
-static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_t config, double ratio,
-                 const char *detail) {
+static bool feed(struct trial *trial, enum stage stage, int64_t process, uint64_t config,
+                 double ratio, const char *detail) {
   return feed_ended(trial, stage, process, config, ratio, detail, NULL);
 }
 
@@ -86,10 +89,12 @@ static void expect_finalists(const struct trial *trial, enum stage stage, size_t
   cr_assert_eq(step.kind, CAMPAIGN_FINAL);
   cr_assert_eq(step.n_configs, n);
   for (size_t i = 0; i < n; i++)
-    cr_expect_eq(step.configs[i], expected[i], "place %zu has config %llu", i, (unsigned long long)step.configs[i]);
+    cr_expect_eq(step.configs[i], expected[i], "place %zu has config %llu", i,
+                 (unsigned long long)step.configs[i]);
 }
 
-static void expect_chosen(const struct trial *trial, size_t most, size_t n, const uint64_t *expected) {
+static void expect_chosen(const struct trial *trial, size_t most, size_t n,
+                          const uint64_t *expected) {
   expect_finalists(trial, STAGE_SCREEN, most, n, expected);
 }
 
@@ -103,7 +108,8 @@ Test(key_tuning, the_baseline_is_the_default_and_else_the_first_that_holds) {
   struct trial trial = trial_new(-1);
   cr_expect_eq(trial.tuning.n, CONFIGS);
   cr_expect_eq(trial.tuning.baseline, 2);
-  struct space *space = space_new("{\"parameters\": {\"B\": [0, 1, 2]}, \"conditions\": [\"B > 0\"]}");
+  struct space *space =
+      space_new("{\"parameters\": {\"B\": [0, 1, 2]}, \"conditions\": [\"B > 0\"]}");
   struct key_tuning listed = {0}, searched = {0};
   struct space_facts facts = {0};
   struct error error;
@@ -190,8 +196,9 @@ Test(key_tuning, a_screen_of_configs_that_all_failed_fails_the_key_and_says_how)
   cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, CONFIGS);
   key_tuning_apply(&trial.tuning, &step);
   cr_expect(trial.tuning.is_ended);
-  cr_expect_str_eq(trial.tuning.failure,
-                   "none of 2 configs was measured correctly (runtime 2); one of them: B=0: killed");
+  cr_expect_str_eq(
+      trial.tuning.failure,
+      "none of 2 configs was measured correctly (runtime 2); one of them: B=0: killed");
   trial_end(&trial);
 }
 
@@ -201,8 +208,9 @@ Test(key_tuning, a_screen_that_the_budget_ended_before_any_config_says_so) {
   trial.tuning.is_spent = true;
   cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, CONFIGS);
   key_tuning_apply(&trial.tuning, &step);
-  cr_expect_not_null(strstr(trial.tuning.failure, "took 0.5 device-seconds; give more with --budget"), "%s",
-                     trial.tuning.failure);
+  cr_expect_not_null(
+      strstr(trial.tuning.failure, "took 0.5 device-seconds; give more with --budget"), "%s",
+      trial.tuning.failure);
   trial_end(&trial);
 }
 
@@ -215,7 +223,8 @@ Test(key_tuning, what_several_leases_leave_races_once_more_and_then_only_that_co
   cleanup_campaign_step struct campaign_step step = next_of(&trial, STAGE_SCREEN, 2);
   cr_assert_eq(step.kind, CAMPAIGN_HALVING);
   cr_expect_eq(step.n_configs, 4);
-  expect_finalists(&trial, STAGE_HALVING, 2, 2, (uint64_t[]){0, 2}); /* it measured nothing: as the screen has them */
+  expect_finalists(&trial, STAGE_HALVING, 2, 2,
+                   (uint64_t[]){0, 2}); /* it measured nothing: as the screen has them */
   cr_assert(feed(&trial, STAGE_HALVING, 0, 0, 0.9, NULL));
   cr_assert(feed(&trial, STAGE_HALVING, 0, 1, 0.6, NULL));
   cr_assert(feed(&trial, STAGE_HALVING, 0, 3, 0.61, NULL));
@@ -264,12 +273,15 @@ Test(key_tuning, without_a_finalist_that_works_nothing_is_decided) {
   cr_assert(feed(&trial, STAGE_FINAL, 0, 3, 0, "killed by signal 6"));
   decide(&trial);
   cr_expect_not(trial.tuning.is_decided);
-  cr_expect_not_null(strstr(trial.tuning.failure, "every finalist failed"), "%s", trial.tuning.failure);
-  cr_expect_not_null(strstr(trial.tuning.failure, "killed by signal 6"), "%s", trial.tuning.failure);
+  cr_expect_not_null(strstr(trial.tuning.failure, "every finalist failed"), "%s",
+                     trial.tuning.failure);
+  cr_expect_not_null(strstr(trial.tuning.failure, "killed by signal 6"), "%s",
+                     trial.tuning.failure);
   trial_end(&trial);
 }
 
-/* Decides for config 3 in three processes; a fourth fails as a whole after config 3, or not, has failed in it. */
+/* Decides for config 3 in three processes; a fourth fails as a whole after config 3, or not, has
+ * failed in it. */
 static struct trial decided_trial_failed(bool winner_fails) {
   struct trial trial = trial_new(-1);
   struct error error;
@@ -294,7 +306,8 @@ Test(key_tuning, a_verdict_outlives_a_later_process_that_fails) {
   trial_end(&trial);
 }
 
-Test(key_tuning, a_winner_that_fails_in_a_later_process_is_none_even_where_nothing_is_decided_again) {
+Test(key_tuning,
+     a_winner_that_fails_in_a_later_process_is_none_even_where_nothing_is_decided_again) {
   struct trial trial = decided_trial_failed(true);
   cr_expect_not(trial.tuning.is_decided);
   cr_expect_str_eq(trial.tuning.failure, "the fourth process failed");
@@ -314,7 +327,8 @@ Test(key_tuning, processes_that_do_not_agree_get_one_more) {
   trial_end(&trial);
 }
 
-/* Where nothing was correct in three processes there is no verdict yet: as the server's jobs, a key has one more. */
+/* Where nothing was correct in three processes there is no verdict yet: as the server's jobs, a key
+ * has one more. */
 Test(key_tuning, a_finalist_without_enough_processes_gets_one_more) {
   struct trial trial = trial_new(-1);
   for (int64_t process = 0; process < 2; process++)
@@ -348,7 +362,8 @@ Test(key_tuning, the_best_of_the_keys_before_are_warm_starts) {
 Test(key_tuning, a_baseline_that_does_not_work_ends_the_key) {
   struct trial trial = trial_new(-1);
   struct lease lease = {.space = trial.space, .baseline = trial.tuning.baseline};
-  struct measurement failure = {.config = 2, .outcome = OUTCOME_RUNTIME, .detail = (char *)"killed"};
+  struct measurement failure = {
+      .config = 2, .outcome = OUTCOME_RUNTIME, .detail = (char *)"killed"};
   cr_expect(feed(&trial, STAGE_SCREEN, 0, 2, 0, "baseline: killed"),
             "the config of the same number may, whatever it says");
   failure.baseline_failed = true;

@@ -1,11 +1,12 @@
-/* How a config is launched: what goes between supervisor and worker, and what a worker makes of it. No device is
- * opened: plans are made for a device that is written down here. */
+/* How a config is launched: what goes between supervisor and worker, and what a worker makes of it.
+ * No device is opened: plans are made for a device that is written down here. */
 #include "agent/measure/launch.h"
 
 #include <criterion/criterion.h>
 
-#define SPEC                                                                                                           \
-  "{\"entry\": \"k\", \"arguments\": [\"y\", \"n\"], \"scratch\": 2, \"threads\": 256, \"shared_bytes\": 8192, "       \
+#define SPEC                                                                                       \
+  "{\"entry\": \"k\", \"arguments\": [\"y\", \"n\"], \"scratch\": 2, \"threads\": 256, "           \
+  "\"shared_bytes\": 8192, "                                                                       \
   "\"cooperative\": true, \"cluster\": 2, \"resources\": {\"vgprs\": 112, \"lds_bytes\": 0}}"
 
 static json_t *json_of(const char *text) {
@@ -28,7 +29,8 @@ Test(launch_spec, reads_every_member) {
   cr_expect_str_eq(spec.entry, "k");
   cr_expect_eq(spec.n_arguments, 2);
   cr_expect_str_eq(spec.arguments[1], "n");
-  cr_expect(spec.n_scratch == 2 && spec.threads == 256 && spec.shared_bytes == 8192 && spec.cluster == 2);
+  cr_expect(spec.n_scratch == 2 && spec.threads == 256 && spec.shared_bytes == 8192 &&
+            spec.cluster == 2);
   cr_expect(spec.cooperative);
   cr_expect_eq(spec.resources.vgprs, 112);
   cr_expect_eq(spec.resources.agprs, CODE_UNKNOWN);
@@ -52,18 +54,24 @@ Test(launch_spec, refuses_what_makes_no_sense) {
   static const struct {
     const char *text, *pointer;
   } cases[] = {
-      {"{\"entry\": 7}", "/entry"},           {"{\"arguments\": [7]}", "/arguments"},
-      {"{\"scratch\": 5}", "/scratch"},       {"{\"threads\": -1}", "/threads"},
-      {"{\"shared_bytes\": -1}", "/shared_"}, {"{\"cluster\": 0}", "/cluster"},
-      {"{\"cooperative\": 1}", "/coop"},      {"{\"resources\": {\"vgprs\": \"many\"}}", "/resources/vgprs"},
-      {"{\"thread\": 1}", "/thread"},         {"[]", ""},
+      {"{\"entry\": 7}", "/entry"},
+      {"{\"arguments\": [7]}", "/arguments"},
+      {"{\"scratch\": 5}", "/scratch"},
+      {"{\"threads\": -1}", "/threads"},
+      {"{\"shared_bytes\": -1}", "/shared_"},
+      {"{\"cluster\": 0}", "/cluster"},
+      {"{\"cooperative\": 1}", "/coop"},
+      {"{\"resources\": {\"vgprs\": \"many\"}}", "/resources/vgprs"},
+      {"{\"thread\": 1}", "/thread"},
+      {"[]", ""},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct launch_spec spec;
     struct error error = {0};
     cleanup_json json_t *json = json_of(cases[i].text);
     cr_expect_not(launch_spec_from_json(json, &spec, &error), "%s", cases[i].text);
-    cr_expect(string_starts(error.pointer, cases[i].pointer), "%s: %s", cases[i].text, error.pointer);
+    cr_expect(string_starts(error.pointer, cases[i].pointer), "%s: %s", cases[i].text,
+              error.pointer);
   }
 }
 
@@ -86,24 +94,28 @@ struct planned {
   struct error error;
 };
 
-/* Plans a launch of a kernel f(y, x, n) with the key n = 1000 and the config BLOCK = 128 on a device of `arch` with 304
- * compute units. */
-static struct planned plan_on(const char *arch, const char *language, const char *launch, const char *spec_text) {
+/* Plans a launch of a kernel f(y, x, n) with the key n = 1000 and the config BLOCK = 128 on a
+ * device of `arch` with 304 compute units. */
+static struct planned plan_on(const char *arch, const char *language, const char *launch,
+                              const char *spec_text) {
   static char gpu_name[] = "a GPU";
   cleanup_free char *arch_copy = xstrdup(arch);
-  struct device device = {.gpu_name = gpu_name, .arch = arch_copy, .compute_units = 304, .warp_size = 64};
+  struct device device = {
+      .gpu_name = gpu_name, .arch = arch_copy, .compute_units = 304, .warp_size = 64};
   cleanup_launch_spec struct launch_spec spec = spec_of(spec_text);
   cleanup_kernel struct kernel *kernel = NULL;
   struct planned planned = {0};
   struct scope scope = {0};
-  cleanup_json json_t *manifest =
-      json_pack("{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:o}", "name", "test", "language", language, "entry", "f",
-                "sources", "path", "f.hip", "digest",
-                "sha256:0000000000000000000000000000000000000000000000000000000000000000", "key", "n", "arguments",
-                json_of("[{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"},"
-                        "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"read\"},"
-                        "{\"name\": \"n\", \"dtype\": \"int64\", \"value\": \"n\"}]"),
-                "launch", json_of(launch));
+  cleanup_json json_t *manifest = json_pack(
+      "{s:s, s:s, s:s, s:[{s:s, s:s}], s:[s], s:o, s:o}", "name", "test", "language", language,
+      "entry", "f", "sources", "path", "f.hip", "digest",
+      "sha256:0000000000000000000000000000000000000000000000000000000000000000", "key", "n",
+      "arguments",
+      json_of(
+          "[{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"},"
+          "{\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"read\"},"
+          "{\"name\": \"n\", \"dtype\": \"int64\", \"value\": \"n\"}]"),
+      "launch", json_of(launch));
   cr_assert(kernel_parse(manifest, &kernel, &planned.error), "%s", planned.error.message);
   cr_assert(scope_add(&scope, "n", value_int(1000), &planned.error));
   cr_assert(scope_add(&scope, "BLOCK", value_int(128), &planned.error));
@@ -111,9 +123,12 @@ static struct planned plan_on(const char *arch, const char *language, const char
   return planned;
 }
 
-static struct planned plan(const char *launch, const char *spec) { return plan_on("gfx942", "hip", launch, spec); }
+static struct planned plan(const char *launch, const char *spec) {
+  return plan_on("gfx942", "hip", launch, spec);
+}
 
-static void expect_geometry(struct planned planned, const uint32_t grid[3], const uint32_t block[3]) {
+static void expect_geometry(struct planned planned, const uint32_t grid[3],
+                            const uint32_t block[3]) {
   cr_assert_eq(planned.outcome, OUTCOME_CORRECT, "%s", planned.error.message);
   for (int i = 0; i < 3; i++) {
     cr_expect_eq(planned.plan.geometry.grid[i], grid[i]);
@@ -136,17 +151,18 @@ Test(launch_plan, has_up_to_three_dimensions) {
 }
 
 Test(launch_plan, takes_the_block_from_the_object_where_the_manifest_has_none) {
-  expect_geometry(plan_on("gfx942", "triton", "{" GRID "}", "{\"threads\": 256}"), (uint32_t[]){8, 1, 1},
-                  (uint32_t[]){256, 1, 1});
+  expect_geometry(plan_on("gfx942", "triton", "{" GRID "}", "{\"threads\": 256}"),
+                  (uint32_t[]){8, 1, 1}, (uint32_t[]){256, 1, 1});
 }
 
 Test(launch_plan, needs_a_block_from_somewhere) {
-  expect_refused(plan_on("gfx942", "triton", "{" GRID "}", "{}"), OUTCOME_RUNTIME, "how many threads a workgroup has");
+  expect_refused(plan_on("gfx942", "triton", "{" GRID "}", "{}"), OUTCOME_RUNTIME,
+                 "how many threads a workgroup has");
 }
 
 Test(launch_plan, takes_dynamic_memory_from_the_manifest_before_the_object) {
-  struct planned planned =
-      plan("{" GRID ", \"block\": [64], \"shared_bytes\": \"4 * BLOCK\"}", "{\"shared_bytes\": 99}");
+  struct planned planned = plan("{" GRID ", \"block\": [64], \"shared_bytes\": \"4 * BLOCK\"}",
+                                "{\"shared_bytes\": 99}");
   cr_assert_eq(planned.outcome, OUTCOME_CORRECT, "%s", planned.error.message);
   cr_expect_eq(planned.plan.geometry.shared_bytes, 512);
   planned = plan(HIP, "{\"shared_bytes\": 99}");
@@ -154,15 +170,17 @@ Test(launch_plan, takes_dynamic_memory_from_the_manifest_before_the_object) {
 }
 
 Test(launch_plan, counts_static_and_dynamic_memory) {
-  struct planned planned = plan(HIP, "{\"shared_bytes\": 100, \"resources\": {\"lds_bytes\": 1000}}");
+  struct planned planned =
+      plan(HIP, "{\"shared_bytes\": 100, \"resources\": {\"lds_bytes\": 1000}}");
   cr_expect_eq(planned.plan.lds_bytes, 1100);
   cr_expect_eq(plan(HIP, "{}").plan.lds_bytes, CODE_UNKNOWN);
 }
 
 /* 128 VGPRs: 4 waves an EU, 16 a compute unit; workgroups of 2 waves: 8. */
 Test(launch_plan, tells_the_occupancy_and_grids_may_read_it) {
-  struct planned planned = plan("{\"grid\": [\"cus * occupancy\", \"warp_size\"], \"block\": [\"BLOCK\"]}",
-                                "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
+  struct planned planned =
+      plan("{\"grid\": [\"cus * occupancy\", \"warp_size\"], \"block\": [\"BLOCK\"]}",
+           "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
   expect_geometry(planned, (uint32_t[]){304 * 8, 64, 1}, (uint32_t[]){128, 1, 1});
   cr_expect_eq(planned.plan.occupancy, 8);
 }
@@ -180,11 +198,12 @@ Test(launch_plan, an_occupancy_that_is_not_known_reads_as_one) {
   cr_expect_eq(planned.plan.occupancy, CODE_UNKNOWN);
 }
 
-/* 304 compute units of 8 such workgroups: 3040 are a round and a quarter of one, which is 5/8 of two. */
+/* 304 compute units of 8 such workgroups: 3040 are a round and a quarter of one, which is 5/8 of
+ * two. */
 Test(launch_plan, tells_how_much_of_its_last_round_a_grid_uses) {
   struct device device = {.compute_units = 304};
-  struct planned planned =
-      plan("{\"grid\": [3040], \"block\": [\"BLOCK\"]}", "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
+  struct planned planned = plan("{\"grid\": [3040], \"block\": [\"BLOCK\"]}",
+                                "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
   cr_expect_eq(launch_utilization(&device, &planned.plan), 0.625);
   planned.plan.occupancy = CODE_UNKNOWN;
   cr_expect_eq(launch_utilization(&device, &planned.plan), 1);
@@ -193,7 +212,8 @@ Test(launch_plan, tells_how_much_of_its_last_round_a_grid_uses) {
 }
 
 Test(launch_plan, a_block_cannot_read_the_occupancy_that_follows_from_it) {
-  expect_refused(plan("{\"grid\": [1], \"block\": [\"64 * occupancy\"]}", "{}"), OUTCOME_RUNTIME, "the block[0]: ");
+  expect_refused(plan("{\"grid\": [1], \"block\": [\"64 * occupancy\"]}", "{}"), OUTCOME_RUNTIME,
+                 "the block[0]: ");
 }
 
 Test(launch_plan, more_memory_than_there_is_violates_constraints) {
@@ -205,11 +225,13 @@ Test(launch_plan, more_threads_than_a_workgroup_can_have_violate_constraints) {
 }
 
 Test(launch_plan, more_threads_than_the_code_was_compiled_for_violate_constraints) {
-  expect_refused(plan(HIP, "{\"resources\": {\"workgroup_max\": 64}}"), OUTCOME_CONSTRAINTS, "at most 64");
+  expect_refused(plan(HIP, "{\"resources\": {\"workgroup_max\": 64}}"), OUTCOME_CONSTRAINTS,
+                 "at most 64");
 }
 
 Test(launch_plan, what_an_unknown_target_can_run_is_not_guessed) {
-  cr_expect_eq(plan_on("gfx_of_tomorrow", "hip", HIP, "{\"shared_bytes\": 65537}").outcome, OUTCOME_CORRECT);
+  cr_expect_eq(plan_on("gfx_of_tomorrow", "hip", HIP, "{\"shared_bytes\": 65537}").outcome,
+               OUTCOME_CORRECT);
 }
 
 Test(launch_plan, a_grid_may_be_empty) {
@@ -233,7 +255,8 @@ Test(launch_plan, refuses_extents_that_cannot_be) {
       {"{\"grid\": [1], \"block\": [0]}", "the block[0]: "},
       {"{\"grid\": [4294967296], \"block\": [64]}", "the grid[0]: "},
       {"{\"grid\": [2147483647], \"block\": [64]}", "larger than a launch can be"},
-      {"{\"grid\": [2000000000, 2000000000, 2000000000], \"block\": [1]}", "larger than a launch can be"},
+      {"{\"grid\": [2000000000, 2000000000, 2000000000], \"block\": [1]}",
+       "larger than a launch can be"},
       {"{\"grid\": [1], \"block\": [2000000000, 2000000000, 2000000000]}", "has too many threads"},
       {"{\"grid\": [1], \"block\": [64], \"shared_bytes\": \"0 - 1\"}", "\"shared_bytes\": "},
   };

@@ -1,5 +1,5 @@
-/* What executing leases asks of workers: which process, in which order, with which limits. Workers are scripted here:
- * they measure nothing, answer at once, and note every request. */
+/* What executing leases asks of workers: which process, in which order, with which limits. Workers
+ * are scripted here: they measure nothing, answer at once, and note every request. */
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -18,7 +18,8 @@ static int scripted_worker(void);
 /* The scripted worker's process. */
 
 static void note(const json_t *request) {
-  cleanup_free char *text = json_canonical(request), *line = xasprintf("%d %s\n", (int)getpid(), text);
+  cleanup_free char *text = json_canonical(request),
+                    *line = xasprintf("%d %s\n", (int)getpid(), text);
   cleanup_fd int fd = open(getenv("WAVETUNE_TEST_FILE"), O_WRONLY | O_CREAT | O_APPEND, 0600);
   ALWAYS(fd >= 0 && write(fd, line, strlen(line)) == (ssize_t)strlen(line));
 }
@@ -29,10 +30,12 @@ static void say(json_t *taken) {
   ALWAYS(write(WORKER_SOCKET_FD, line, strlen(line)) == (ssize_t)strlen(line));
 }
 
-/* Config c takes 2 - c / 100 times as long as the baseline; LEFT_EARLY leaves the race early. $WAVETUNE_TEST_KILLER kills the worker, in its own turn when
- * that is serial; those before it have left then. */
+/* Config c takes 2 - c / 100 times as long as the baseline; LEFT_EARLY leaves the race early.
+ * $WAVETUNE_TEST_KILLER kills the worker, in its own turn when that is serial; those before it have
+ * left then. */
 static void measure(const json_t *request) {
-  struct worker_status *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
+  struct worker_status *page =
+      mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
   const char *killer = getenv("WAVETUNE_TEST_KILLER");
   json_int_t left_us = json_integer_value(json_object_get(request, "device_us")), spent_us = 0;
   bool is_bound = left_us > 0 && !json_is_true(json_object_get(request, "whole")), is_over = false;
@@ -49,22 +52,25 @@ static void measure(const json_t *request) {
     if (is_over)
       break;
     spent_us += CONFIG_US;
-    say(json_pack("{s:I, s:s, s:s, s:[f, f], s:[f, f], s:s, s:i}", "config", config, "outcome", "correct", "timer",
-                  "test", "samples_us", 200.0 - (double)config, 200.0 - (double)config, "baseline_us", 100.0, 100.0,
-                  "end", config == LEFT_EARLY ? "far" : "decided", "device_us", CONFIG_US));
+    say(json_pack("{s:I, s:s, s:s, s:[f, f], s:[f, f], s:s, s:i}", "config", config, "outcome",
+                  "correct", "timer", "test", "samples_us", 200.0 - (double)config,
+                  200.0 - (double)config, "baseline_us", 100.0, 100.0, "end",
+                  config == LEFT_EARLY ? "far" : "decided", "device_us", CONFIG_US));
   }
-  say(json_pack("{s:b, s:b, s:{s:I, s:i}}", "done", 1, "over_budget", is_over, "spent", "timing_us", spent_us,
-                "load_us", 0));
+  say(json_pack("{s:b, s:b, s:{s:I, s:i}}", "done", 1, "over_budget", is_over, "spent", "timing_us",
+                spent_us, "load_us", 0));
 }
 
-/* Takes $WAVETUNE_TEST_OPEN_US, of which DEVICE_US are the device's. The file that $WAVETUNE_TEST_OPEN_KILLER
- * names, which is removed, kills the worker. */
+/* Takes $WAVETUNE_TEST_OPEN_US, of which DEVICE_US are the device's. The file that
+ * $WAVETUNE_TEST_OPEN_KILLER names, which is removed, kills the worker. */
 static void open_problem(void) {
-  const char *open_us = getenv("WAVETUNE_TEST_OPEN_US"), *killer = getenv("WAVETUNE_TEST_OPEN_KILLER");
+  const char *open_us = getenv("WAVETUNE_TEST_OPEN_US"),
+             *killer = getenv("WAVETUNE_TEST_OPEN_KILLER");
   usleep(open_us ? (useconds_t)atoi(open_us) : 0);
   if (killer && unlink(killer) == 0)
     _exit(9);
-  say(json_pack("{s:b, s:{s:i, s:i}}", "opened", 1, "spent", "inputs_us", 30, "device_us", DEVICE_US));
+  say(json_pack("{s:b, s:{s:i, s:i}}", "opened", 1, "spent", "inputs_us", 30, "device_us",
+                DEVICE_US));
 }
 
 static int scripted_worker(void) {
@@ -124,9 +130,11 @@ static void requests_free(struct requests *requests) {
 }
 
 /* The so manieth request of a kind, which has to be there. */
-static const struct request *request_of(const struct requests *requests, const char *what, size_t index) {
+static const struct request *request_of(const struct requests *requests, const char *what,
+                                        size_t index) {
   for (size_t i = 0; i < requests->n; i++) {
-    if (string_equal(json_string_value(json_object_get(requests->all[i].json, "do")), what) && index-- == 0)
+    if (string_equal(json_string_value(json_object_get(requests->all[i].json, "do")), what) &&
+        index-- == 0)
       return &requests->all[i];
   }
   cr_assert_fail("no such request: %s", what);
@@ -153,7 +161,8 @@ static size_t n_configs(const struct requests *requests, size_t measure_index) {
   return json_array_size(member(requests, measure_index, "configs"));
 }
 
-/* A lease of `n` configs, and the objects of a build for it, so that nothing is compiled but the reference. */
+/* A lease of `n` configs, and the objects of a build for it, so that nothing is compiled but the
+ * reference. */
 struct batches {
   struct trial trial;
   char *path;
@@ -171,7 +180,10 @@ static struct batches batches_new(size_t n, enum stage stage) {
   for (size_t i = 0; i < n; i++) {
     batches.objects.all[i] = (struct config_object){
         .config = i,
-        .object = {.is_ok = true, .path = xstrdup(object), .digest = digest_of("", 0), .launch = launch_spec_default()},
+        .object = {.is_ok = true,
+                   .path = xstrdup(object),
+                   .digest = digest_of("", 0),
+                   .launch = launch_spec_default()},
     };
   }
   return batches;
@@ -210,7 +222,8 @@ Test(agent_lease_batches, a_later_batch_races_against_the_best_before_it_that_di
   cr_expect_eq(n_configs(&batches.requests, 0), SCREEN_BATCH);
   cr_expect_eq(n_configs(&batches.requests, 1), 6);
   cr_expect(json_is_null(member(&batches.requests, 0, "best_ratio")));
-  cr_expect_float_eq(json_number_value(member(&batches.requests, 1, "best_ratio")), 2 - (LEFT_EARLY - 1) / 100.0, 1e-9);
+  cr_expect_float_eq(json_number_value(member(&batches.requests, 1, "best_ratio")),
+                     2 - (LEFT_EARLY - 1) / 100.0, 1e-9);
   cr_expect_eq(count_of(&batches.requests, "open"), 1);
   batches_free(&batches);
 }
@@ -253,8 +266,9 @@ Test(agent_lease_batches, code_of_higher_occupancy_comes_first) {
   batches_free(&batches);
 }
 
-/* Four workgroups of 256 threads with 128 VGPRs fit into each of 304 compute units, 1216 at once: config 0 begins a second
- * round with one workgroup, config 1 leaves a quarter idle, config 2 nothing. Config 3's LDS leaves room for one. */
+/* Four workgroups of 256 threads with 128 VGPRs fit into each of 304 compute units, 1216 at once:
+ * config 0 begins a second round with one workgroup, config 1 leaves a quarter idle, config 2
+ * nothing. Config 3's LDS leaves room for one. */
 Test(agent_lease_batches, how_full_a_grid_and_a_unit_are_follows_from_the_manifests_launch) {
   struct batches batches = batches_new(4, STAGE_SCREEN);
   struct kernel *kernel = batches.trial.fixture.kernel;
@@ -293,7 +307,8 @@ Test(agent_lease_batches, neighbours_in_the_space_do_not_travel_together) {
   struct batches batches = batches_new(64, STAGE_SCREEN);
   batches_run(&batches);
   for (size_t i = 1; i < 64; i++)
-    n_neighbours += config_at(&batches.requests, 0, i) == config_at(&batches.requests, 0, i - 1) + 1;
+    n_neighbours +=
+        config_at(&batches.requests, 0, i) == config_at(&batches.requests, 0, i - 1) + 1;
   cr_expect_lt(n_neighbours, 16, "%zu of 63", n_neighbours);
   batches_free(&batches);
 }
@@ -302,7 +317,9 @@ Test(agent_lease_batches, each_stage_has_its_terms) {
   static const struct {
     enum stage stage;
     int rounds_min, rounds_max;
-  } cases[] = {{STAGE_SCREEN, 2, SCREEN_ROUNDS}, {STAGE_HALVING, 2, HALVING_ROUNDS}, {STAGE_FINAL, 7, FINAL_ROUNDS}};
+  } cases[] = {{STAGE_SCREEN, 2, SCREEN_ROUNDS},
+               {STAGE_HALVING, 2, HALVING_ROUNDS},
+               {STAGE_FINAL, 7, FINAL_ROUNDS}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct batches batches = batches_new(2, cases[i].stage);
     batches.trial.executor.halving.margin = 0.04;
@@ -311,11 +328,15 @@ Test(agent_lease_batches, each_stage_has_its_terms) {
     batches_run(&batches);
     bool is_halving = cases[i].stage == STAGE_HALVING, is_final = cases[i].stage == STAGE_FINAL;
     cr_expect_eq(batches.trial.n, 2);
-    cr_expect_eq(json_integer_value(member(&batches.requests, 0, "rounds_min")), cases[i].rounds_min);
-    cr_expect_eq(json_integer_value(member(&batches.requests, 0, "rounds_max")), cases[i].rounds_max);
+    cr_expect_eq(json_integer_value(member(&batches.requests, 0, "rounds_min")),
+                 cases[i].rounds_min);
+    cr_expect_eq(json_integer_value(member(&batches.requests, 0, "rounds_max")),
+                 cases[i].rounds_max);
     cr_expect_eq(json_is_null(member(&batches.requests, 0, "margin")), !is_halving);
-    cr_expect_eq(json_number_value(member(&batches.requests, 0, "precision")), is_halving ? 0.01 : 0);
-    cr_expect_eq(json_is_null(member(&batches.requests, 0, "best_ratio")), is_final, "nobody leaves a final");
+    cr_expect_eq(json_number_value(member(&batches.requests, 0, "precision")),
+                 is_halving ? 0.01 : 0);
+    cr_expect_eq(json_is_null(member(&batches.requests, 0, "best_ratio")), is_final,
+                 "nobody leaves a final");
     cr_expect(json_is_null(member(&batches.requests, 0, "device_us")));
     cr_expect(json_is_false(member(&batches.requests, 0, "serial")));
     batches_free(&batches);
@@ -364,7 +385,8 @@ Test(agent_lease_batches, a_later_batch_gets_what_is_left_of_the_device_time) {
 
 /* The clock says how long it took; nothing says how long at most. */
 static void expect_opened_for(const struct batches *batches, int64_t least_us) {
-  cr_expect_geq(batches->trial.executor.opening_us, least_us, "%lld us", (long long)batches->trial.executor.opening_us);
+  cr_expect_geq(batches->trial.executor.opening_us, least_us, "%lld us",
+                (long long)batches->trial.executor.opening_us);
 }
 
 Test(agent_lease_batches, opening_is_counted_from_the_request_to_the_answer_without_the_device) {
@@ -503,7 +525,8 @@ Test(agent_lease_batches, a_final_measures_all_again_when_its_worker_dies) {
   cr_assert_eq(count_of(&batches.requests, "measure"), 3);
   cr_expect_eq(n_configs(&batches.requests, 1), 8);
   cr_expect_eq(n_configs(&batches.requests, 2), 7);
-  cr_expect_neq(request_of(&batches.requests, "measure", 1)->pid, request_of(&batches.requests, "measure", 2)->pid);
+  cr_expect_neq(request_of(&batches.requests, "measure", 1)->pid,
+                request_of(&batches.requests, "measure", 2)->pid);
   batches_free(&batches);
 }
 
@@ -516,7 +539,8 @@ Test(agent_lease_batches, finals_of_several_jobs_share_a_process_that_has_one_pr
   cr_assert_eq(count_of(&batches.requests, "measure"), 3);
   int first = request_of(&batches.requests, "measure", 0)->pid,
       third = request_of(&batches.requests, "measure", 2)->pid;
-  cr_expect_eq(request_of(&batches.requests, "measure", 1)->pid, first, "a job that it has not seen");
+  cr_expect_eq(request_of(&batches.requests, "measure", 1)->pid, first,
+               "a job that it has not seen");
   cr_expect_neq(third, first);
   cr_expect_eq(count_of(&batches.requests, "close"), 1, "before another worker opens one");
   cr_expect_eq(request_of(&batches.requests, "close", 0)->pid, first);
@@ -531,7 +555,8 @@ Test(agent_lease_batches, a_final_replaces_the_worker_that_was_used_longest_ago)
   batches_run(&batches);
   for (size_t i = 0; i < 5; i++) {
     for (size_t k = 0; k < i; k++)
-      cr_expect_neq(request_of(&batches.requests, "measure", i)->pid, request_of(&batches.requests, "measure", k)->pid);
+      cr_expect_neq(request_of(&batches.requests, "measure", i)->pid,
+                    request_of(&batches.requests, "measure", k)->pid);
   }
   batches_free(&batches);
 }
@@ -542,7 +567,8 @@ Test(agent_lease_batches, screens_of_several_jobs_share_a_worker) {
   batches.trial.jobs = jobs;
   batches.trial.leases = 2;
   batches_run(&batches);
-  cr_expect_eq(request_of(&batches.requests, "measure", 0)->pid, request_of(&batches.requests, "measure", 1)->pid);
+  cr_expect_eq(request_of(&batches.requests, "measure", 0)->pid,
+               request_of(&batches.requests, "measure", 1)->pid);
   batches_free(&batches);
 }
 
@@ -627,8 +653,9 @@ Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_
     batches.trial.executor.arch = "gfx942";
     batches.trial.lease.regime = i ? warm : cold;
     for (enum helper_kernel helper = 0; helper < HELPER_COUNT; helper++)
-      cr_assert(helper_kernel_object(batches.trial.fixture.pool, helper, "gfx942", &objects[helper], &error), "%s",
-                error.message);
+      cr_assert(helper_kernel_object(batches.trial.fixture.pool, helper, "gfx942", &objects[helper],
+                                     &error),
+                "%s", error.message);
     batches_run(&batches);
     const json_t *open = request_of(&batches.requests, "open", 0)->json;
     const json_t *flush = json_object_get(open, "instruction_flush");
@@ -636,7 +663,8 @@ Test(agent_lease_batches, a_gpu_gets_the_fingerprint_and_amds_cold_measurements_
       cr_expect_str_eq(json_string_value(flush), objects[HELPER_INSTRUCTION_FLUSH].path);
     else
       cr_expect(json_is_null(flush));
-    cr_expect_str_eq(json_string_value(json_object_get(open, "fingerprint")), objects[HELPER_FINGERPRINT].path);
+    cr_expect_str_eq(json_string_value(json_object_get(open, "fingerprint")),
+                     objects[HELPER_FINGERPRINT].path);
     for (size_t helper = 0; helper < HELPER_COUNT; helper++)
       free(objects[helper].path);
     batches_free(&batches);

@@ -1,4 +1,5 @@
-/* Leases whose configs kill or hang the worker: who did it has its outcome, and all others their measurement. */
+/* Leases whose configs kill or hang the worker: who did it has its outcome, and all others their
+ * measurement. */
 #include "lease_trial.h"
 
 Test(agent_lease_deaths, goes_on_after_a_config_that_crashes_while_it_is_checked) {
@@ -57,8 +58,10 @@ Test(agent_lease_deaths, ends_with_the_baselines_outcome_when_it_hangs) {
 }
 
 Test(agent_lease_deaths, measures_the_rest_of_a_final_again_without_the_one_that_crashed_it) {
-  /* The first calls check and warm up: it dies in the middle of the timing, when others have samples already. */
-  struct trial trial = trial_new("if (MODE == 1 && calls > 50) kill(getpid(), SIGKILL);", 3, STAGE_FINAL);
+  /* The first calls check and warm up: it dies in the middle of the timing, when others have
+   * samples already. */
+  struct trial trial =
+      trial_new("if (MODE == 1 && calls > 50) kill(getpid(), SIGKILL);", 3, STAGE_FINAL);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 3);
@@ -79,20 +82,21 @@ Test(agent_lease_deaths, measures_the_rest_of_a_final_again_without_the_one_that
   trial_free(&trial);
 }
 
-/* The baseline, which is not among the finalists 1 and 2, dies when `condition` on the modes that have run in its process
- * (bits of `ran`) holds. */
+/* The baseline, which is not among the finalists 1 and 2, dies when `condition` on the modes that
+ * have run in its process (bits of `ran`) holds. */
 static struct trial trial_with_mortal_baseline(const char *condition) {
-  cleanup_free char *body = xasprintf("const char *trace = getenv(\"WAVETUNE_TEST_FILE\");\n"
-                                      "  char path[300];\n"
-                                      "  int ran = 0;\n"
-                                      "  snprintf(path, sizeof path, \"%%s.%%d.%%d\", trace, MODE, (int)getpid());\n"
-                                      "  if (MODE != 0 && calls == 1) fclose(fopen(path, \"w\"));\n"
-                                      "  for (int mode = 1; mode < 3; mode++) {\n"
-                                      "    snprintf(path, sizeof path, \"%%s.%%d.%%d\", trace, mode, (int)getpid());\n"
-                                      "    ran |= (access(path, F_OK) == 0) << mode;\n"
-                                      "  }\n"
-                                      "  if (MODE == 0 && (%s)) kill(getpid(), SIGKILL);",
-                                      condition);
+  cleanup_free char *body =
+      xasprintf("const char *trace = getenv(\"WAVETUNE_TEST_FILE\");\n"
+                "  char path[300];\n"
+                "  int ran = 0;\n"
+                "  snprintf(path, sizeof path, \"%%s.%%d.%%d\", trace, MODE, (int)getpid());\n"
+                "  if (MODE != 0 && calls == 1) fclose(fopen(path, \"w\"));\n"
+                "  for (int mode = 1; mode < 3; mode++) {\n"
+                "    snprintf(path, sizeof path, \"%%s.%%d.%%d\", trace, mode, (int)getpid());\n"
+                "    ran |= (access(path, F_OK) == 0) << mode;\n"
+                "  }\n"
+                "  if (MODE == 0 && (%s)) kill(getpid(), SIGKILL);",
+                condition);
   struct trial trial = trial_new(body, 3, STAGE_FINAL);
   config_ranges_release(&trial.lease.configs);
   config_ranges_add(&trial.lease.configs, 1);
@@ -106,7 +110,8 @@ Test(agent_lease_deaths, finds_the_finalist_that_kills_the_baseline) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 2);
-  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "the worker died beside it alone, in 2 processes: killed by signal 9");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME,
+                 "the worker died beside it alone, in 2 processes: killed by signal 9");
   expect_correct(&trial, 2, FINAL_ROUNDS);
   trial_free(&trial);
 }
@@ -117,19 +122,23 @@ Test(agent_lease_deaths, blames_no_finalist_when_the_baseline_dies_beside_none_o
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
   cr_expect_eq(trial.n, 0);
-  cr_expect_not_null(strstr(trial.error.message, "beside none of them alone"), "%s", trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "beside none of them alone"), "%s",
+                     trial.error.message);
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, measures_again_the_config_whose_baseline_an_earlier_one_of_the_worker_killed) {
-  /* Config 1 works and leaves something behind at which the baseline dies, when config 2 is measured. */
-  struct trial trial =
-      trial_new("char path[300];\n"
-                "  snprintf(path, sizeof path, \"%s.%d\", getenv(\"WAVETUNE_TEST_FILE\"), (int)getpid());\n"
-                "  if (MODE == 2 && calls == 1 && access(path, F_OK) == 0) rename(path, strcat(path, \"x\"));\n"
-                "  if (MODE == 1 && calls == 1) fclose(fopen(path, \"w\"));\n"
-                "  if (MODE == 0 && access(strcat(path, \"x\"), F_OK) == 0) kill(getpid(), SIGKILL);",
-                3, STAGE_SCREEN);
+Test(agent_lease_deaths,
+     measures_again_the_config_whose_baseline_an_earlier_one_of_the_worker_killed) {
+  /* Config 1 works and leaves something behind at which the baseline dies, when config 2 is
+   * measured. */
+  struct trial trial = trial_new(
+      "char path[300];\n"
+      "  snprintf(path, sizeof path, \"%s.%d\", getenv(\"WAVETUNE_TEST_FILE\"), (int)getpid());\n"
+      "  if (MODE == 2 && calls == 1 && access(path, F_OK) == 0) rename(path, strcat(path, "
+      "\"x\"));\n"
+      "  if (MODE == 1 && calls == 1) fclose(fopen(path, \"w\"));\n"
+      "  if (MODE == 0 && access(strcat(path, \"x\"), F_OK) == 0) kill(getpid(), SIGKILL);",
+      3, STAGE_SCREEN);
   cleanup_free char *path = test_file(&trial);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
@@ -140,13 +149,15 @@ Test(agent_lease_deaths, measures_again_the_config_whose_baseline_an_earlier_one
 }
 
 /* As a worker that finds its device lost: the page names nobody when it exits. */
-#define DIES_FOR_NOBODY                                                                                                \
-  " uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 4, 0); *page = UINT64_MAX; _exit(3); "
+#define DIES_FOR_NOBODY                                                                            \
+  " uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 4, 0); *page = "            \
+  "UINT64_MAX; _exit(3); "
 
 Test(agent_lease_deaths, measures_again_the_config_whose_worker_died_in_nobodys_turn) {
-  struct trial trial = trial_new("if (MODE == 1 && calls == 1 && access(getenv(\"WAVETUNE_TEST_FILE\"), F_OK)) {"
-                                 "fclose(fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"w\"));" DIES_FOR_NOBODY "}",
-                                 2, STAGE_SCREEN);
+  struct trial trial =
+      trial_new("if (MODE == 1 && calls == 1 && access(getenv(\"WAVETUNE_TEST_FILE\"), F_OK)) {"
+                "fclose(fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"w\"));" DIES_FOR_NOBODY "}",
+                2, STAGE_SCREEN);
   cleanup_free char *path = test_file(&trial);
   config_ranges_release(&trial.lease.configs);
   config_ranges_add(&trial.lease.configs, 1);
@@ -165,15 +176,16 @@ Test(agent_lease_deaths, blames_the_config_whose_workers_die_in_nobodys_turn_aga
   trial_free(&trial);
 }
 
-/* A kernel whose config 1 kills its worker, and which stands in for ROCdebug-agent when it runs under it: it writes what
- * that would print to the file that the options name. */
-#define FAULT_AND_TELL                                                                                                 \
-  "const char *o = getenv(\"ROCM_DEBUG_AGENT_OPTIONS\");"                                                              \
-  "if (MODE == 1 && o) {"                                                                                              \
-  "  char path[4096]; const char *from = strstr(o, \"--output=\") + 9;"                                                \
-  "  snprintf(path, sizeof path, \"%.*s\", (int)strcspn(from, \" \"), from);"                                          \
-  "  FILE *f = fopen(path, \"w\"); fputs(\"wave_1: pc=0x40 (stopped, reason: MEMORY_VIOLATION)\\n\", f); fclose(f);"   \
-  "}"                                                                                                                  \
+/* A kernel whose config 1 kills its worker, and which stands in for ROCdebug-agent when it runs
+ * under it: it writes what that would print to the file that the options name. */
+#define FAULT_AND_TELL                                                                             \
+  "const char *o = getenv(\"ROCM_DEBUG_AGENT_OPTIONS\");"                                          \
+  "if (MODE == 1 && o) {"                                                                          \
+  "  char path[4096]; const char *from = strstr(o, \"--output=\") + 9;"                            \
+  "  snprintf(path, sizeof path, \"%.*s\", (int)strcspn(from, \" \"), from);"                      \
+  "  FILE *f = fopen(path, \"w\"); fputs(\"wave_1: pc=0x40 (stopped, reason: "                     \
+  "MEMORY_VIOLATION)\\n\", f); fclose(f);"                                                         \
+  "}"                                                                                              \
   "if (MODE == 1) kill(getpid(), SIGABRT);"
 
 Test(agent_lease_deaths, runs_what_killed_its_worker_again_under_a_debug_agent) {
@@ -183,10 +195,11 @@ Test(agent_lease_deaths, runs_what_killed_its_worker_again_under_a_debug_agent) 
   trial.executor.faults = faults;
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
-  expect_outcome(
-      &trial, 1, OUTCOME_RUNTIME,
-      "killed by signal 6 (Aborted) while checking; run again alone: 1 wave stopped by MEMORY_VIOLATION, the "
-      "first at pc 0x40; not disassembled: the debug agent does not say which code object pc 0x40 is in (");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME,
+                 "killed by signal 6 (Aborted) while checking; run again alone: 1 wave stopped by "
+                 "MEMORY_VIOLATION, the "
+                 "first at pc 0x40; not disassembled: the debug agent does not say which code "
+                 "object pc 0x40 is in (");
   expect_correct(&trial, 2, SCREEN_ROUNDS);
   trial_free(&trial);
 }
@@ -204,7 +217,8 @@ Test(agent_lease_deaths, keeps_what_a_debug_agent_wrote_as_another_user) {
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   expect_outcome(&trial, 1, OUTCOME_RUNTIME,
-                 "killed by signal 6 (Aborted) while checking; run again alone: 1 wave stopped by MEMORY_VIOLATION");
+                 "killed by signal 6 (Aborted) while checking; run again alone: 1 wave stopped by "
+                 "MEMORY_VIOLATION");
   trial_free(&trial);
 }
 
@@ -214,7 +228,8 @@ Test(agent_lease_deaths, says_when_the_debug_agent_saw_nothing) {
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
   trial.executor.faults = faults;
   trial_run(&trial);
-  expect_outcome(&trial, 1, OUTCOME_RUNTIME, "run again alone: the debug agent says nothing of a fault");
+  expect_outcome(&trial, 1, OUTCOME_RUNTIME,
+                 "run again alone: the debug agent says nothing of a fault");
   trial_free(&trial);
 }
 

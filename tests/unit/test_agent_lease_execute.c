@@ -22,8 +22,9 @@ Test(agent_lease_execute, compiles_within_a_window_ahead) {
 }
 
 Test(agent_lease_execute, tells_compile_errors_and_wrong_results_apart) {
-  struct trial trial =
-      trial_new("\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4, STAGE_SCREEN);
+  struct trial trial = trial_new(
+      "\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4,
+      STAGE_SCREEN);
   trial_run(&trial);
   expect_outcome(&trial, 1, OUTCOME_COMPILE, "not this one");
   cr_expect_eq(measured_of(&trial, 2)->outcome, OUTCOME_CORRECTNESS);
@@ -49,12 +50,15 @@ Test(agent_lease_execute, ends_with_the_baselines_outcome_when_it_is_wrong) {
   trial_free(&trial);
 }
 
-/* The element is none of the samples: it shows when the other config's output is held against it. */
-Test(agent_lease_execute, ends_with_the_baselines_outcome_when_another_config_shows_that_it_is_wrong) {
+/* The element is none of the samples: it shows when the other config's output is held against
+ * it. */
+Test(agent_lease_execute,
+     ends_with_the_baselines_outcome_when_another_config_shows_that_it_is_wrong) {
   static const enum stage stages[] = {STAGE_SCREEN, STAGE_FINAL};
   for (size_t i = 0; i < ARRAY_LENGTH(stages); i++) {
-    struct trial trial = trial_new(
-        "if (MODE == 0) { for (int64_t i = 0; i < n; i++) y[i] = i == n / 2 ? 5 : x[i] + 1; return; }", 2, stages[i]);
+    struct trial trial = trial_new("if (MODE == 0) { for (int64_t i = 0; i < n; i++) y[i] = i == n "
+                                   "/ 2 ? 5 : x[i] + 1; return; }",
+                                   2, stages[i]);
     trial_run(&trial);
     cr_expect_eq(trial.end, LEASE_DONE);
     cr_expect_eq(trial.n, 1);
@@ -68,8 +72,9 @@ Test(agent_lease_execute, names_the_option_when_a_reference_takes_too_long) {
   fixture_free(&trial.fixture);
   trial.fixture = fixture_new(
       FIXTURE_GOOD,
-      (struct fixture_options){.reference = "#include <stdint.h>\n#include <unistd.h>\ndouble f_at(int64_t i, "
-                                            "float *y, const float *x, int64_t n) { return sleep(1000); }\n"});
+      (struct fixture_options){
+          .reference = "#include <stdint.h>\n#include <unistd.h>\ndouble f_at(int64_t i, "
+                       "float *y, const float *x, int64_t n) { return sleep(1000); }\n"});
   trial.executor.pool = trial.fixture.pool;
   trial.lease.kernel = trial.fixture.kernel;
   trial.lease.sources = trial.fixture.folder;
@@ -77,7 +82,8 @@ Test(agent_lease_execute, names_the_option_when_a_reference_takes_too_long) {
   trial.lease.space = trial.fixture.space;
   trial.executor.limits.open_ms = 300;
   trial_run(&trial);
-  expect_outcome(&trial, 0, OUTCOME_TIMEOUT, "baseline: killed after 0.3 s of opening (--open-timeout)");
+  expect_outcome(&trial, 0, OUTCOME_TIMEOUT,
+                 "baseline: killed after 0.3 s of opening (--open-timeout)");
   trial_free(&trial);
 }
 
@@ -92,8 +98,9 @@ Test(agent_lease_execute, measures_all_of_a_final_in_shared_rounds) {
 }
 
 Test(agent_lease_execute, leaves_out_of_a_final_what_does_not_compile_or_is_wrong) {
-  struct trial trial =
-      trial_new("\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4, STAGE_FINAL);
+  struct trial trial = trial_new(
+      "\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4,
+      STAGE_FINAL);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
   cr_expect_eq(trial.n, 4);
@@ -141,15 +148,17 @@ Test(agent_lease_execute, fails_and_blames_no_config_when_nothing_can_be_compile
   cr_assert(folder_remove(cache, &error), "%s", error.message);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
-  cr_expect_not_null(strstr(trial.error.message, "cannot compile test here"), "%s", trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "cannot compile test here"), "%s",
+                     trial.error.message);
   cr_expect_eq(trial.n, 0);
   trial_free(&trial);
 }
 
 Test(agent_lease_execute, stops_while_a_compile_would_run_on) {
-  struct trial trial = trial_new("\n#if MODE == 1\n#define a(x) x x x x\n#define b(x) a(a(a(a(x))))\n"
-                                 "int y = b(b(b(b(+)))) 1;\n#endif\n",
-                                 2, STAGE_SCREEN);
+  struct trial trial =
+      trial_new("\n#if MODE == 1\n#define a(x) x x x x\n#define b(x) a(a(a(a(x))))\n"
+                "int y = b(b(b(b(+)))) 1;\n#endif\n",
+                2, STAGE_SCREEN);
   compile_pool_set_timeout(trial.fixture.pool, 3600 * 1000);
   trial.stop_at_poll = 20;
   trial_run(&trial); /* returns */

@@ -3,14 +3,16 @@
 
 #include "agent_fixture.h"
 
-static const char *const space_text = "{\"parameters\": {\"UNROLL\": [1, 2], \"BLOCK\": [8, 16, 32]}}";
+static const char *const space_text =
+    "{\"parameters\": {\"UNROLL\": [1, 2], \"BLOCK\": [8, 16, 32]}}";
 
 /* A granted lease of the fixture's kernel. */
 static json_t *lease_json(const struct fixture *fixture) {
-  json_t *json =
-      fixture_json("{\"lease\": \"91\", \"epoch\": 3, \"job\": \"17\", \"build\": null, \"configs\": [[0, 2], [4, 1]], "
-                   "\"baseline\": 5, \"stage\": \"final\", \"round\": 1, \"process\": 2, \"seed\": 7, "
-                   "\"regime\": \"warm\", \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");
+  json_t *json = fixture_json(
+      "{\"lease\": \"91\", \"epoch\": 3, \"job\": \"17\", \"build\": null, \"configs\": [[0, 2], "
+      "[4, 1]], "
+      "\"baseline\": 5, \"stage\": \"final\", \"round\": 1, \"process\": 2, \"seed\": 7, "
+      "\"regime\": \"warm\", \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");
   json_object_set_new(json, "kernel", json_digest_text(&fixture->kernel->hash));
   json_object_set(json, "manifest", fixture->kernel->json);
   json_object_set_new(json, "key", key_to_json(&fixture->key));
@@ -34,7 +36,8 @@ Test(agent_lease_read, takes_everything_that_the_server_says) {
   cr_expect_str_eq(lease.job, "17");
   cr_expect_str_eq(lease.regime, "warm");
   cr_expect_eq(lease.stage, STAGE_FINAL);
-  cr_expect(lease.epoch == 3 && lease.round == 1 && lease.process == 2 && lease.seed == 7 && lease.baseline == 5);
+  cr_expect(lease.epoch == 3 && lease.round == 1 && lease.process == 2 && lease.seed == 7 &&
+            lease.baseline == 5);
   cr_expect_eq(config_ranges_count(&lease.configs), 3);
   cr_expect_str_eq(lease.space->parameters[0].name, "UNROLL", "parameters keep their order");
   lease_release(&lease);
@@ -47,7 +50,8 @@ Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent
   struct lease lease;
   struct error error;
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
-  cr_expect(lease.n_likely == 0 && lease.best_ratio == 0 && lease.device_us == 0 && lease.budget_us == 0,
+  cr_expect(lease.n_likely == 0 && lease.best_ratio == 0 && lease.device_us == 0 &&
+                lease.budget_us == 0,
             "an old server says nothing");
   lease_release(&lease);
   json_object_set_new(json, "likely", fixture_json("[4, 0]"));
@@ -88,7 +92,8 @@ struct refusal {
 
 Test(agent_lease_read, refuses_what_it_cannot_execute) {
   static const struct refusal refusals[] = {
-      {"kernel", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"", "/manifest", "differs"},
+      {"kernel", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"",
+       "/manifest", "differs"},
       {"manifest", "{}", "/manifest", "the lease cannot be executed"},
       {"manifest", "7", "/manifest", "the lease cannot be executed"},
       {"key", "[]", "/key", "the lease cannot be executed"},
@@ -104,8 +109,8 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
       {"configs", "[7]", "/configs", "the lease cannot be executed"},
       {"baseline", "6", "/baseline", "no config 6"},
       {"build", "\"sha256:00\"", "/build", "the lease cannot be executed"},
-      {"build", "\"sha256:0000000000000000000000000000000000000000000000000000000000000001\"", "/build",
-       "a kernel in c has no builds"},
+      {"build", "\"sha256:0000000000000000000000000000000000000000000000000000000000000001\"",
+       "/build", "a kernel in c has no builds"},
       {"process", "-1", "/process", "the lease cannot be executed"},
       {"likely", "[1, \"2\"]", "/likely/1", "an integer >= 0"},
       {"likely", "7", "/likely", "the lease cannot be executed"},
@@ -119,10 +124,12 @@ Test(agent_lease_read, refuses_what_it_cannot_execute) {
     struct lease lease;
     struct error error;
     json_t *value;
-    cr_assert(json_parse(refusals[i].value, strlen(refusals[i].value), &value, &error), "%s", refusals[i].value);
+    cr_assert(json_parse(refusals[i].value, strlen(refusals[i].value), &value, &error), "%s",
+              refusals[i].value);
     json_object_set_new(json, refusals[i].member, value);
     cr_expect_not(lease_read(json, false, &lease, &error), "%s", refusals[i].value);
-    cr_expect(string_starts(error.pointer, refusals[i].pointer), "%s: %s", error.pointer, error.message);
+    cr_expect(string_starts(error.pointer, refusals[i].pointer), "%s: %s", error.pointer,
+              error.message);
     cr_expect_not_null(strstr(error.message, refusals[i].message), "%s", error.message);
   }
   fixture_free(&fixture);
@@ -185,8 +192,8 @@ Test(agent_lease_read, refuses_a_language_that_does_not_fit_the_device) {
   }
   cleanup_json json_t *json = lease_json(&fixture);
   cr_expect_not(lease_read(json, true, &lease, &error));
-  cr_expect_not_null(strstr(error.message, "kernels in c run on the CPU, and this device is a GPU"), "%s",
-                     error.message);
+  cr_expect_not_null(strstr(error.message, "kernels in c run on the CPU, and this device is a GPU"),
+                     "%s", error.message);
   fixture_free(&fixture);
 }
 
@@ -205,12 +212,13 @@ Test(agent_lease_read, refuses_more_configs_than_a_lease_can_have) {
 }
 
 Test(agent_lease_read, takes_an_id_as_the_server_wrote_it) {
-  static const char *const ids[] = {"91", "9223372036854775807.ZxRJKBw0HktcVqxMdFiJdw", "1.-_-_-_-_-_-_-_-_-_-_-_"};
+  static const char *const ids[] = {"91", "9223372036854775807.ZxRJKBw0HktcVqxMdFiJdw",
+                                    "1.-_-_-_-_-_-_-_-_-_-_-_"};
   for (size_t i = 0; i < ARRAY_LENGTH(ids); i++) {
     struct lease_terms terms;
     struct error error;
-    cleanup_json json_t *json =
-        json_pack("{s:s, s:i, s:i, s:i}", "lease", ids[i], "epoch", 3, "expires_in_ms", 30000, "renew_every_ms", 10000);
+    cleanup_json json_t *json = json_pack("{s:s, s:i, s:i, s:i}", "lease", ids[i], "epoch", 3,
+                                          "expires_in_ms", 30000, "renew_every_ms", 10000);
     cr_assert(lease_terms_read(json, &terms, &error), "%s", error.message);
     cr_expect_str_eq(terms.id, ids[i]);
   }
@@ -222,13 +230,14 @@ Test(agent_lease_read, refuses_terms_without_sense) {
       {"lease", "\"..\"", "/lease", "A-Z"},
       {"lease", "\"\"", "/lease", "A-Z"},
       {"lease", "\"91?\"", "/lease", "A-Z"},
-      {"lease", "\"12345678901234567890123456789012345678901234567890123456789012345\"", "/lease", "A-Z"},
+      {"lease", "\"12345678901234567890123456789012345678901234567890123456789012345\"", "/lease",
+       "A-Z"},
       {"epoch", "-1", "/epoch", ""},
       {"expires_in_ms", "0", "/expires_in_ms", ""},
       {"renew_every_ms", "\"soon\"", "/renew_every_ms", ""}};
   for (size_t i = 0; i < ARRAY_LENGTH(refusals); i++) {
-    cleanup_json json_t *json =
-        fixture_json("{\"lease\": \"91\", \"epoch\": 3, \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");
+    cleanup_json json_t *json = fixture_json(
+        "{\"lease\": \"91\", \"epoch\": 3, \"expires_in_ms\": 30000, \"renew_every_ms\": 10000}");
     cleanup_free char *wrapped = xasprintf("[%s]", refusals[i].value);
     cleanup_json json_t *value = fixture_json(wrapped);
     json_object_set(json, refusals[i].member, json_array_get(value, 0));

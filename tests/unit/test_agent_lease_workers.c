@@ -1,4 +1,5 @@
-/* The workers of an executor: when they are kept and replaced, and whether their device is trusted. */
+/* The workers of an executor: when they are kept and replaced, and whether their device is
+ * trusted. */
 #include "lease_trial.h"
 
 Test(agent_lease_workers, fails_on_a_device_that_is_not_there) {
@@ -6,7 +7,8 @@ Test(agent_lease_workers, fails_on_a_device_that_is_not_there) {
   trial.executor.device = "gpu7";
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
-  cr_expect_not_null(strstr(trial.error.message, "gpu7 is not trusted any more"), "%s", trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "gpu7 is not trusted any more"), "%s",
+                     trial.error.message);
   cr_expect(trial.executor.is_suspect);
   cr_expect_eq(trial.n, 0);
   trial_free(&trial);
@@ -44,24 +46,26 @@ Test(agent_lease_workers, measures_each_final_in_a_fresh_worker) {
 
 Test(agent_lease_workers, blames_the_device_when_the_baseline_stops_working) {
   /* Config 1 breaks the device: from then on a file is there, at whose sight the baseline dies. */
-  struct trial trial = trial_new("const char *broken = getenv(\"WAVETUNE_TEST_FILE\");\n"
-                                 "  if (MODE == 1) { fclose(fopen(broken, \"w\")); kill(getpid(), SIGKILL); }\n"
-                                 "  if (MODE == 0 && access(broken, F_OK) == 0) kill(getpid(), SIGKILL);",
-                                 3, STAGE_SCREEN);
+  struct trial trial =
+      trial_new("const char *broken = getenv(\"WAVETUNE_TEST_FILE\");\n"
+                "  if (MODE == 1) { fclose(fopen(broken, \"w\")); kill(getpid(), SIGKILL); }\n"
+                "  if (MODE == 0 && access(broken, F_OK) == 0) kill(getpid(), SIGKILL);",
+                3, STAGE_SCREEN);
   cleanup_free char *path = test_file(&trial);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
-  cr_expect_not_null(strstr(trial.error.message, "does not work any more"), "%s", trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "does not work any more"), "%s",
+                     trial.error.message);
   cr_expect_eq(trial.n, 1);
   expect_outcome(&trial, 1, OUTCOME_RUNTIME, "killed by signal 9");
   trial_free(&trial);
 }
 
 Test(agent_lease_workers, opens_once_more_when_the_first_worker_dies_for_another_reason) {
-  struct trial trial =
-      trial_new("const char *once = getenv(\"WAVETUNE_TEST_FILE\");\n"
-                "  if (access(once, F_OK) != 0) { fclose(fopen(once, \"w\")); kill(getpid(), SIGKILL); }",
-                2, STAGE_SCREEN);
+  struct trial trial = trial_new(
+      "const char *once = getenv(\"WAVETUNE_TEST_FILE\");\n"
+      "  if (access(once, F_OK) != 0) { fclose(fopen(once, \"w\")); kill(getpid(), SIGKILL); }",
+      2, STAGE_SCREEN);
   cleanup_free char *path = test_file(&trial);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
@@ -70,7 +74,8 @@ Test(agent_lease_workers, opens_once_more_when_the_first_worker_dies_for_another
 }
 
 Test(agent_lease_workers, hides_the_token_from_kernels) {
-  struct trial trial = trial_new("if (getenv(\"WAVETUNE_TOKEN\")) kill(getpid(), SIGKILL);", 1, STAGE_SCREEN);
+  struct trial trial =
+      trial_new("if (getenv(\"WAVETUNE_TOKEN\")) kill(getpid(), SIGKILL);", 1, STAGE_SCREEN);
   setenv("WAVETUNE_TOKEN", "wt_secret", 1);
   trial_run(&trial);
   expect_correct(&trial, 0, SCREEN_ROUNDS);
@@ -80,7 +85,8 @@ Test(agent_lease_workers, hides_the_token_from_kernels) {
 static int sentinel_work(struct supervisor *supervisor, void *context) {
   struct trial *trial = context;
   trial->executor.spawner = supervisor->spawner;
-  trial->end = executor_sentinel(&trial->executor, NULL, NULL, &trial->error) ? LEASE_DONE : LEASE_FAILED;
+  trial->end =
+      executor_sentinel(&trial->executor, NULL, NULL, &trial->error) ? LEASE_DONE : LEASE_FAILED;
   return 0;
 }
 
@@ -100,8 +106,8 @@ Test(agent_lease_workers, a_device_that_works_passes_its_sentinel) {
 Test(agent_lease_workers, a_device_that_is_not_there_does_not_pass_its_sentinel) {
   struct trial trial = trial_new("", 1, STAGE_SCREEN);
   cr_expect_eq(sentinel_on(&trial, "gpu7"), LEASE_FAILED);
-  cr_expect_not_null(strstr(trial.error.message, "gpu7 does not pass its sentinel: no device gpu7"), "%s",
-                     trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "gpu7 does not pass its sentinel: no device gpu7"),
+                     "%s", trial.error.message);
   trial_free(&trial);
 }
 
@@ -109,8 +115,9 @@ Test(agent_lease_workers, a_sentinel_that_hangs_is_not_passed) {
   struct trial trial = trial_new("", 1, STAGE_SCREEN);
   trial.executor.limits.open_ms = 0;
   cr_expect_eq(sentinel_on(&trial, "cpu0"), LEASE_FAILED);
-  cr_expect_not_null(strstr(trial.error.message, "cpu0 does not pass its sentinel: the worker was killed after"), "%s",
-                     trial.error.message);
+  cr_expect_not_null(
+      strstr(trial.error.message, "cpu0 does not pass its sentinel: the worker was killed after"),
+      "%s", trial.error.message);
   trial_free(&trial);
 }
 
@@ -121,7 +128,8 @@ Test(agent_lease_workers, blames_a_gpu_whose_workers_die_before_it_is_a_configs_
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_FAILED);
   cr_expect(trial.executor.is_suspect);
-  cr_expect_not_null(strstr(trial.error.message, "cpu0 is not trusted any more"), "%s", trial.error.message);
+  cr_expect_not_null(strstr(trial.error.message, "cpu0 is not trusted any more"), "%s",
+                     trial.error.message);
   cr_expect_eq(trial.n, 0, "the baseline is not to blame");
   trial_free(&trial);
 }

@@ -1,5 +1,6 @@
-/* `env check|set|reset` over a folder that stands in for /, with an amd-smi and a rocm-smi of the test's own in $PATH: shell
- * scripts whose words are those of the real ones (amdsmi_cli and rocm_smi.py in their sources). No AMD GPU took part. */
+/* `env check|set|reset` over a folder that stands in for /, with an amd-smi and a rocm-smi of the
+ * test's own in $PATH: shell scripts whose words are those of the real ones (amdsmi_cli and
+ * rocm_smi.py in their sources). No AMD GPU took part. */
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -60,20 +61,24 @@ static void gpu_add(const char *card, const char *folder, const char *vendor, co
   static const char *const names[] = {"vendor", "device", "power_dpm_force_performance_level"};
   const char *const values[] = {vendor, device, "auto"};
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
-    cleanup_free char *file = xasprintf("%s/%s", folder, names[i]), *line = xasprintf("%s\n", values[i]);
+    cleanup_free char *file = xasprintf("%s/%s", folder, names[i]),
+                      *line = xasprintf("%s\n", values[i]);
     put(file, line);
   }
   struct error error;
-  cleanup_free char *path = xasprintf("%s/sys/class/drm/%s", root, card), *link = xasprintf("%s/device", path);
+  cleanup_free char *path = xasprintf("%s/sys/class/drm/%s", root, card),
+                    *link = xasprintf("%s/device", path);
   cleanup_free char *target = xasprintf("%s%s", root, folder);
   cr_assert(folder_make(path, 0700, &error), "%s", error.message);
   cr_assert_eq(symlink(target, link), 0);
 }
 
-/* A program of the test in $PATH, which has nothing else (the machine may have a real one), and which writes down what it was called with and then does `what` (a line of shell, in
- * which $root is the folder that stands in for /). */
+/* A program of the test in $PATH, which has nothing else (the machine may have a real one), and
+ * which writes down what it was called with and then does `what` (a line of shell, in which $root
+ * is the folder that stands in for /). */
 static void tool_add(const char *name, const char *what) {
-  cleanup_free char *script = xasprintf("#!/bin/sh\nroot=%s\necho %s \"$@\" >>$root/smi.log\n%s\n", root, name, what);
+  cleanup_free char *script =
+      xasprintf("#!/bin/sh\nroot=%s\necho %s \"$@\" >>$root/smi.log\n%s\n", root, name, what);
   cleanup_free char *file = xasprintf("/bin/%s", name);
   put(file, script);
   cleanup_free char *program = xasprintf("%s%s", root, file), *path = xasprintf("%s/bin", root);
@@ -90,7 +95,8 @@ static void gpu_with_rocm_smi(const char *what) {
 
 #define SETS_LEVEL "echo perf_determinism >$root" LEVEL
 
-static const struct setting_change *change_of(const struct settings_changes *changes, const char *name) {
+static const struct setting_change *change_of(const struct settings_changes *changes,
+                                              const char *name) {
   for (size_t i = 0; i < changes->n; i++) {
     if (string_equal(changes->all[i].name, name))
       return &changes->all[i];
@@ -112,14 +118,15 @@ static struct settings_changes reset(void) {
   return changes;
 }
 
-static void expect_change(const struct settings_changes *changes, const char *name, enum change_result result,
-                          const char *why) {
+static void expect_change(const struct settings_changes *changes, const char *name,
+                          enum change_result result, const char *why) {
   const struct setting_change *change = change_of(changes, name);
   cr_expect_eq(change->result, result, "%s: %d, %s", name, (int)change->result, change->why);
   cr_expect(strstr(change->why, why), "%s: %s", name, change->why);
 }
 
-static const struct setting_finding *find(const struct settings_findings *findings, const char *name) {
+static const struct setting_finding *find(const struct settings_findings *findings,
+                                          const char *name) {
   for (size_t i = 0; i < findings->n; i++) {
     if (string_equal(findings->all[i].name, name))
       return &findings->all[i];
@@ -211,11 +218,12 @@ Test(machine_settings, a_gpus_clock_is_set_and_reset_by_rocm_smi) {
 Test(machine_settings, amd_smi_is_preferred_and_asked_for_each_gpu_by_its_pci_address) {
   gpu_with_rocm_smi("exit 1");
   gpu_add("card2", SECOND_GPU, "0x1002", "0x74a1");
-  tool_add("amd-smi", "case $1 in\n"
-                      "set) level=perf_determinism;;\n"
-                      "reset) level=auto;;\n"
-                      "esac\n"
-                      "echo $level >$(echo $root/sys/devices/*/$3)/power_dpm_force_performance_level");
+  tool_add("amd-smi",
+           "case $1 in\n"
+           "set) level=perf_determinism;;\n"
+           "reset) level=auto;;\n"
+           "esac\n"
+           "echo $level >$(echo $root/sys/devices/*/$3)/power_dpm_force_performance_level");
   cleanup_settings_changes struct settings_changes changes = set(), back = reset();
   expect_change(&changes, "perf_determinism", CHANGE_DONE, "");
   expect_change(&back, "perf_determinism", CHANGE_DONE, "");
@@ -230,7 +238,8 @@ Test(machine_settings, a_setting_that_is_refused_does_not_end_the_others) {
   gpu_with_rocm_smi("echo; echo '==== ROCm System Management Interface ===='\n"
                     "echo 'GPU[0]\t\t: set_perf_determinism, Permission denied'\nexit 1");
   cleanup_settings_changes struct settings_changes changes = set();
-  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "rocm-smi --setperfdeterminism` failed: GPU[0]");
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED,
+                "rocm-smi --setperfdeterminism` failed: GPU[0]");
   expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "Permission denied");
   expect_change(&changes, "numa_balancing", CHANGE_DONE, "");
   expect_change(&changes, "cpu_governor", CHANGE_DONE, "");
@@ -245,7 +254,8 @@ Test(machine_settings, a_rocm_smi_that_says_all_is_well_and_changes_nothing_is_a
   gpu_with_rocm_smi("exit 0");
   cleanup_settings_changes struct settings_changes changes = set();
   expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "changed nothing: ");
-  expect_change(&changes, "perf_determinism", CHANGE_REFUSED, "power_dpm_force_performance_level is auto");
+  expect_change(&changes, "perf_determinism", CHANGE_REFUSED,
+                "power_dpm_force_performance_level is auto");
 }
 
 Test(machine_settings, an_unknown_gpu_is_refused) {
@@ -264,19 +274,22 @@ Test(machine_settings, a_gpu_without_clock_determinism_is_no_failure_and_is_reme
   } cases[] = {
       {"amd-smi", "echo 'amdsmi_exception.AmdSmiLibraryException: Error code:'\n"
                   "echo '\t2 | AMDSMI_STATUS_NOT_SUPPORTED - Feature not supported'\nexit 1"},
-      {"amd-smi", "echo 'GPU: 0'\necho '    PERFDETERMINISM: [AMDSMI_STATUS_NOT_SUPPORTED] Unable to set'"},
+      {"amd-smi",
+       "echo 'GPU: 0'\necho '    PERFDETERMINISM: [AMDSMI_STATUS_NOT_SUPPORTED] Unable to set'"},
       {"rocm-smi", "echo 'GPU[0]\t\t: set_perf_determinism, Not supported on the given system'"},
   };
   gpu_add("card1", GPU, "0x1002", "0x74a2");
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     cleanup_settings_findings struct settings_findings before = {0}, after = {0};
-    cleanup_free char *record = xasprintf("%s" UNSUPPORTED, root), *tool = xasprintf("%s/bin/amd-smi", root);
+    cleanup_free char *record = xasprintf("%s" UNSUPPORTED, root),
+                      *tool = xasprintf("%s/bin/amd-smi", root);
     (void)unlink(tool);
     tool_add(cases[i].tool, cases[i].what);
     machine_settings_check(root, &before);
     cr_expect_eq(find(&before, "perf_determinism")->state, SETTING_DIFFERS);
     cleanup_settings_changes struct settings_changes changes = set();
-    expect_change(&changes, "perf_determinism", CHANGE_UNSUPPORTED, i < 2 ? "NOT_SUPPORTED" : "Not supported");
+    expect_change(&changes, "perf_determinism", CHANGE_UNSUPPORTED,
+                  i < 2 ? "NOT_SUPPORTED" : "Not supported");
     cr_expect_not(settings_changes_failed(&changes));
     machine_settings_check(root, &after);
     cr_expect_eq(find(&after, "perf_determinism")->state, SETTING_UNSUPPORTED);
@@ -301,11 +314,11 @@ Test(machine_settings, a_level_without_a_limit_is_taken_back) {
 Test(machine_settings, one_gpu_of_two_may_have_no_limit) {
   gpu_add("card1", GPU, "0x1002", "0x74a2");
   gpu_add("card2", SECOND_GPU, "0x1002", "0x74a1");
-  tool_add("amd-smi",
-           "case $3 in\n"
-           "*d1*) echo perf_determinism >$(echo $root/sys/devices/*/$3)/power_dpm_force_performance_level;;\n"
-           "*) echo AMDSMI_STATUS_NOT_SUPPORTED;;\n"
-           "esac");
+  tool_add("amd-smi", "case $3 in\n"
+                      "*d1*) echo perf_determinism >$(echo "
+                      "$root/sys/devices/*/$3)/power_dpm_force_performance_level;;\n"
+                      "*) echo AMDSMI_STATUS_NOT_SUPPORTED;;\n"
+                      "esac");
   cleanup_settings_findings struct settings_findings findings = {0};
   cleanup_settings_changes struct settings_changes changes = set();
   expect_change(&changes, "perf_determinism", CHANGE_DONE, "1 of 2 GPUs do not support it");
@@ -377,7 +390,8 @@ Test(machine_settings, reset_goes_on_after_a_refusal_and_can_be_run_again) {
 }
 
 Test(machine_settings, a_damaged_save_is_refused_and_kept) {
-  static const char *const damaged[] = {"", "[]", "{\"/etc/passwd\": \"x\"}", "{\"/sys/../x/disable\": \"1\"}",
+  static const char *const damaged[] = {"", "[]", "{\"/etc/passwd\": \"x\"}",
+                                        "{\"/sys/../x/disable\": \"1\"}",
                                         "{\"/proc/sys/kernel/numa_balancing\": 1}"};
   for (size_t i = 0; i < ARRAY_LENGTH(damaged); i++) {
     struct error error = {0};

@@ -74,7 +74,8 @@ Test(agent_objects, what_fits_or_was_used_a_moment_ago_stays) {
 }
 
 Test(agent_objects, nothing_but_objects_and_old_scratch_folders_is_touched) {
-  cleanup_free char *old = path_of("a.so.1234.scratch"), *fresh = path_of("b.so.1234.scratch"), *other = path_of("c");
+  cleanup_free char *old = path_of("a.so.1234.scratch"), *fresh = path_of("b.so.1234.scratch"),
+                    *other = path_of("c");
   object_make("notes.txt", 500);
   cr_assert_eq(mkdir(old, 0700), 0);
   cr_assert_eq(mkdir(fresh, 0700), 0);
@@ -92,7 +93,8 @@ Test(agent_objects, a_pool_prunes_its_cache_and_notes_what_it_uses) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct error error;
   struct stat status;
-  cleanup_free char *object = fixture_object(&fixture, 0, false), *cache = xasprintf("%s/cache", fixture.folder);
+  cleanup_free char *object = fixture_object(&fixture, 0, false),
+                    *cache = xasprintf("%s/cache", fixture.folder);
   cleanup_free char *left = xasprintf("%s.1234.scratch", object);
   age(object, 2 * OBJECTS_RECENT_S);
   cr_assert_eq(mkdir(left, 0700), 0);

@@ -4,25 +4,28 @@
 static void append(struct trial *trial, const char *lease, const char *member, json_t *taken) {
   uint64_t number;
   struct error error;
-  cleanup_json json_t *record = json_pack("{s:s, s:i, s:o}", "lease", lease, "epoch", 3, member, taken);
+  cleanup_json json_t *record =
+      json_pack("{s:s, s:i, s:o}", "lease", lease, "epoch", 3, member, taken);
   cr_assert(spool_append(trial->agent.spool, record, &number, &error), "%s", error.message);
 }
 
 static void measured(struct trial *trial, const char *lease, int config) {
-  append(trial, lease, "measurement", json_pack("{s:i, s:s}", "config", config, "outcome", "compile"));
+  append(trial, lease, "measurement",
+         json_pack("{s:i, s:s}", "config", config, "outcome", "compile"));
 }
 
 /* A record that says what opening the kernel took so far. */
 static void append_opened(struct trial *trial, const char *member, json_t *taken, int opening_us) {
   uint64_t number;
   struct error error;
-  cleanup_json json_t *record =
-      json_pack("{s:s, s:i, s:o, s:i}", "lease", "91", "epoch", 3, member, taken, "opening_us", opening_us);
+  cleanup_json json_t *record = json_pack("{s:s, s:i, s:o, s:i}", "lease", "91", "epoch", 3, member,
+                                          taken, "opening_us", opening_us);
   cr_assert(spool_append(trial->agent.spool, record, &number, &error), "%s", error.message);
 }
 
 static void measured_opened(struct trial *trial, int config, int opening_us) {
-  append_opened(trial, "measurement", json_pack("{s:i, s:s}", "config", config, "outcome", "compile"), opening_us);
+  append_opened(trial, "measurement",
+                json_pack("{s:i, s:s}", "config", config, "outcome", "compile"), opening_us);
 }
 
 /* -1: the request does not say. */
@@ -42,14 +45,16 @@ static void held(struct trial *trial, const char *lease) {
 }
 
 /* The request's line, and its measurements as "seq:config …". */
-static void expect_request(const struct trial *trial, size_t index, const char *line, const char *measurements) {
+static void expect_request(const struct trial *trial, size_t index, const char *line,
+                           const char *measurements) {
   cr_assert_lt(index, trial->server.n, "request %zu was not made", index);
   cleanup_free char *seen = xstrdup("");
   size_t i;
   json_t *item;
   json_array_foreach (json_object_get(trial->server.bodies[index], "measurements"), i, item) {
     cleanup_free char *shorter = seen;
-    seen = xasprintf("%s%s%d:%d", shorter, i ? " " : "", (int)json_integer_value(json_object_get(item, "seq")),
+    seen = xasprintf("%s%s%d:%d", shorter, i ? " " : "",
+                     (int)json_integer_value(json_object_get(item, "seq")),
                      (int)json_integer_value(json_object_get(item, "config")));
   }
   cr_expect_str_eq(trial->server.lines[index], line);
@@ -133,7 +138,8 @@ Test(agent_poster, hands_a_lease_back_after_its_measurements) {
   cr_expect_eq(trial.server.n, 2);
   expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40");
   cr_expect_str_eq(trial.server.lines[1], "POST /v1/leases/91/release");
-  cr_expect_str_eq(json_string_value(json_object_get(trial.server.bodies[1], "reason")), "the agent ends");
+  cr_expect_str_eq(json_string_value(json_object_get(trial.server.bodies[1], "reason")),
+                   "the agent ends");
   cr_expect(spool_is_empty(trial.agent.spool), "that it was not ours any more does not matter");
   cr_expect_not(held_is_alive(trial.agent.held, "91", 3));
   trial_release(&trial);
@@ -156,12 +162,14 @@ Test(agent_poster, says_what_opening_took_with_whatever_it_posts) {
   expect_request(&trial, 0, "POST /v1/leases/91/results", "1:40 2:41");
   static const int expected[] = {700, 900, 20, -1, -1};
   for (size_t i = 0; i < ARRAY_LENGTH(expected); i++)
-    cr_expect_eq(opening_us_of(&trial, i), expected[i], "request %zu: %d", i, opening_us_of(&trial, i));
+    cr_expect_eq(opening_us_of(&trial, i), expected[i], "request %zu: %d", i,
+                 opening_us_of(&trial, i));
   trial_release(&trial);
 }
 
 Test(agent_poster, says_what_opening_took_also_when_a_measurement_is_refused) {
-  static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"}, {422, "{\"detail\": \"bad\"}"}};
+  static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"},
+                                           {422, "{\"detail\": \"bad\"}"}};
   struct trial trial;
   log_set_level(LOG_LEVEL_ERROR);
   trial_init(&trial, script, 2);
@@ -172,12 +180,14 @@ Test(agent_poster, says_what_opening_took_also_when_a_measurement_is_refused) {
   cr_assert_eq(trial.server.n, 3);
   static const int expected[] = {700, 500, 700};
   for (size_t i = 0; i < ARRAY_LENGTH(expected); i++)
-    cr_expect_eq(opening_us_of(&trial, i), expected[i], "request %zu: %d", i, opening_us_of(&trial, i));
+    cr_expect_eq(opening_us_of(&trial, i), expected[i], "request %zu: %d", i,
+                 opening_us_of(&trial, i));
   trial_release(&trial);
 }
 
 Test(agent_poster, posts_again_what_the_server_could_not_take) {
-  static const struct scripted script[] = {{503, "{\"detail\": \"busy\"}"}, {401, "{}"}, {200, "not json"}};
+  static const struct scripted script[] = {
+      {503, "{\"detail\": \"busy\"}"}, {401, "{}"}, {200, "not json"}};
   struct trial trial;
   trial_init(&trial, script, 3);
   measured(&trial, "91", 40);
@@ -205,7 +215,8 @@ Test(agent_poster, takes_a_late_result_for_delivered_and_the_lease_for_lost) {
 }
 
 Test(agent_poster, keeps_aside_the_one_measurement_that_is_refused_for_good) {
-  static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"}, {422, "{\"detail\": \"bad\"}"}};
+  static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"},
+                                           {422, "{\"detail\": \"bad\"}"}};
   struct trial trial;
   log_set_level(LOG_LEVEL_ERROR);
   trial_init(&trial, script, 2);
@@ -259,8 +270,9 @@ Test(agent_poster, keeps_aside_all_results_of_a_lease_that_the_server_does_not_k
 }
 
 Test(agent_poster, keeps_aside_all_results_of_a_lease_that_was_granted_to_another_identity) {
-  static const struct scripted script[] = {{403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"},
-                                           {403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"}};
+  static const struct scripted script[] = {
+      {403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"},
+      {403, "{\"detail\": \"it was not granted to you\", \"lease\": \"91\"}"}};
   struct trial trial;
   trial_init(&trial, script, 2);
   measured(&trial, "91", 40);
@@ -274,7 +286,8 @@ Test(agent_poster, keeps_aside_all_results_of_a_lease_that_was_granted_to_anothe
 }
 
 Test(agent_poster, posts_again_what_a_proxy_without_its_server_did_not_find) {
-  static const struct scripted script[] = {{404, "<html>default backend - 404</html>"}, {404, ""}, {404, "\"no\""}};
+  static const struct scripted script[] = {
+      {404, "<html>default backend - 404</html>"}, {404, ""}, {404, "\"no\""}};
   struct trial trial;
   trial_init(&trial, script, 3);
   measured(&trial, "91", 40);
@@ -303,10 +316,11 @@ static void expect_fates(const struct fate *fates, size_t n) {
     measured(&trial, "91", 40);
     agent_post_left(&trial.agent);
     cleanup_free char *refused = refused_text(&trial);
-    cr_expect_eq(trial.server.n, fates[i].n_requests, "%d %s: %zu", answer->status, answer->body, trial.server.n);
+    cr_expect_eq(trial.server.n, fates[i].n_requests, "%d %s: %zu", answer->status, answer->body,
+                 trial.server.n);
     cr_expect_eq(refused[0] != '\0', fates[i].is_kept_aside, "%d %s", answer->status, answer->body);
-    cr_expect_neq(held_is_alive(trial.agent.held, "91", 3), fates[i].loses_its_lease, "%d %s", answer->status,
-                  answer->body);
+    cr_expect_neq(held_is_alive(trial.agent.held, "91", 3), fates[i].loses_its_lease, "%d %s",
+                  answer->status, answer->body);
     cr_expect(spool_is_empty(trial.agent.spool));
     trial_release(&trial);
   }
@@ -349,7 +363,8 @@ Test(agent_poster, a_kind_decides_it_before_the_status) {
   expect_fates(fates, ARRAY_LENGTH(fates));
 }
 
-/* Results wait for a server that may take their code another time, three times, and go without else. */
+/* Results wait for a server that may take their code another time, three times, and go without
+ * else. */
 Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
   static const struct {
     struct scripted answer;
@@ -372,9 +387,9 @@ Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
     cleanup_free char *path = xasprintf("%s/code", trial.agent.state);
     cr_assert(file_write_atomically(path, "{}", 2, 0600, &error), "%s", error.message);
     struct digest of_code = digest_of("{}", 2);
-    cleanup_json json_t *record =
-        json_pack("{s:s, s:i, s:{s:i, s:s, s:s}, s:s}", "lease", "91", "epoch", 3, "measurement", "config", 40,
-                  "outcome", "correct", "object", digest_format(&of_code, digest), "object_path", path);
+    cleanup_json json_t *record = json_pack(
+        "{s:s, s:i, s:{s:i, s:s, s:s}, s:s}", "lease", "91", "epoch", 3, "measurement", "config",
+        40, "outcome", "correct", "object", digest_format(&of_code, digest), "object_path", path);
     cr_assert(spool_append(trial.agent.spool, record, &number, &error), "%s", error.message);
 
     agent_post_left(&trial.agent);
@@ -384,7 +399,8 @@ Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
     for (size_t k = 0; k < cases[i].n_puts; k++)
       cr_expect_str_eq(trial.server.lines[k], put);
     expect_request(&trial, cases[i].n_puts, "POST /v1/leases/91/results", "1:40");
-    json_t *posted = json_array_get(json_object_get(trial.server.bodies[cases[i].n_puts], "measurements"), 0);
+    json_t *posted =
+        json_array_get(json_object_get(trial.server.bodies[cases[i].n_puts], "measurements"), 0);
     cr_expect_eq(json_object_get(posted, "object") != NULL, cases[i].has_code, "%d", answer.status);
     json_decref(trial.agent.stored);
     trial_release(&trial);

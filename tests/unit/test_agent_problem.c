@@ -6,7 +6,8 @@
 enum { N = 100000, BYTES = 4 * N };
 
 static const struct problem_options warm = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
-static const struct problem_options cold = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX, .is_cold = true};
+static const struct problem_options cold = {
+    .seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX, .is_cold = true};
 
 struct opened {
   struct fixture fixture;
@@ -15,16 +16,16 @@ struct opened {
   struct error error;
 };
 
-/* y = x + 1 with N floats each, on a device whose caches `displacement` bytes displace and which has so much memory
- * beside them (0: not known). */
-static void problem_open(struct opened *opened, const struct problem_options *options, size_t displacement,
-                         size_t beside) {
+/* y = x + 1 with N floats each, on a device whose caches `displacement` bytes displace and which
+ * has so much memory beside them (0: not known). */
+static void problem_open(struct opened *opened, const struct problem_options *options,
+                         size_t displacement, size_t beside) {
   *opened = (struct opened){.fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = N})};
   cr_assert(device_open("cpu0", &opened->device, &opened->error), "%s", opened->error.message);
   opened->device->displacement_bytes = displacement;
   opened->device->memory_bytes = beside ? 4 * BYTES + beside : 0;
-  if (!problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key, opened->fixture.space, NULL, options,
-                   &opened->problem, &opened->error))
+  if (!problem_new(opened->device, opened->fixture.kernel, &opened->fixture.key,
+                   opened->fixture.space, NULL, options, &opened->problem, &opened->error))
     opened->problem = NULL;
 }
 
@@ -39,11 +40,14 @@ Test(problem, a_key_that_does_not_fit_into_memory_is_refused_before_anything_is_
   struct error error = {0};
   struct device *device;
   struct problem *problem;
-  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = (int64_t)1 << 40});
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD, (struct fixture_options){.n = (int64_t)1 << 40});
   cr_assert(device_open("cpu0", &device, &error));
   cr_expect_gt(device->memory_bytes, 0);
-  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &warm, &problem, &error));
-  cr_expect_not_null(strstr(error.message, "its buffers need 16384.00 GiB of memory and "), "%s", error.message);
+  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &warm,
+                            &problem, &error));
+  cr_expect_not_null(strstr(error.message, "its buffers need 16384.00 GiB of memory and "), "%s",
+                     error.message);
   device_close(device);
   fixture_free(&fixture);
 }
@@ -64,7 +68,8 @@ Test(regime, cold_rotates_over_what_displaces_the_caches) {
   const struct device_rotation *rotation = &opened.problem->rotation;
   cr_assert_eq(rotation->n_operands, 2);
   cr_expect_not(rotation_prepares(rotation));
-  cr_expect_geq(rotation->n_copies * 2 * rotation->operands[0].stride, opened.device->displacement_bytes);
+  cr_expect_geq(rotation->n_copies * 2 * rotation->operands[0].stride,
+                opened.device->displacement_bytes);
   const struct device_operand *input = &rotation->operands[1];
   cr_expect_geq(input->stride, BYTES);
   cr_expect_neq(((const float *)input->base)[1], 0);
@@ -73,7 +78,8 @@ Test(regime, cold_rotates_over_what_displaces_the_caches) {
   problem_close(&opened);
 }
 
-static void expect_displaced(const struct problem_options *options, size_t displacement, size_t beside) {
+static void expect_displaced(const struct problem_options *options, size_t displacement,
+                             size_t beside) {
   struct opened opened;
   problem_open(&opened, options, displacement, beside);
   cr_assert_not_null(opened.problem, "%s", opened.error.message);
@@ -83,7 +89,9 @@ static void expect_displaced(const struct problem_options *options, size_t displ
   problem_close(&opened);
 }
 
-Test(regime, cold_displaces_the_caches_where_copies_have_no_room) { expect_displaced(&cold, 2 << 20, 2 << 20); }
+Test(regime, cold_displaces_the_caches_where_copies_have_no_room) {
+  expect_displaced(&cold, 2 << 20, 2 << 20);
+}
 
 Test(regime, two_copies_of_operands_larger_than_the_caches_need_room_too) {
   expect_displaced(&cold, 2 << 16, (2 << 16) + 2 * BYTES);
@@ -109,7 +117,8 @@ Test(regime, instruction_caches_that_a_device_cannot_flush_are_an_error_of_a_col
   struct opened opened;
   problem_open(&opened, &options, 1 << 20, 0);
   cr_assert_null(opened.problem);
-  cr_expect_not_null(strstr(opened.error.message, "cpu cannot flush instruction caches"), "%s", opened.error.message);
+  cr_expect_not_null(strstr(opened.error.message, "cpu cannot flush instruction caches"), "%s",
+                     opened.error.message);
   problem_close(&opened);
   options.is_cold = false;
   problem_open(&opened, &options, 1 << 20, 0);

@@ -1,4 +1,5 @@
-/* Keys with which a problem cannot be made: scalars and buffers that their expressions do not give. */
+/* Keys with which a problem cannot be made: scalars and buffers that their expressions do not
+ * give. */
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/problem.h"
@@ -6,11 +7,13 @@
 static void expect_refused(const char *arguments, const char *space, const char *expected) {
   struct error error = {0};
   const struct problem_options options = {.seed = 1, .rotation_bytes_max = ROTATION_BYTES_MAX};
-  struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.arguments = arguments, .space = space});
+  struct fixture fixture =
+      fixture_new(FIXTURE_GOOD, (struct fixture_options){.arguments = arguments, .space = space});
   struct device *device;
   struct problem *problem;
   cr_assert(device_open("cpu0", &device, &error));
-  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &options, &problem, &error));
+  cr_expect_not(problem_new(device, fixture.kernel, &fixture.key, fixture.space, NULL, &options,
+                            &problem, &error));
   cr_expect_not_null(strstr(error.message, expected), "%s", error.message);
   device_close(device);
   fixture_free(&fixture);
@@ -21,9 +24,12 @@ static void expect_refused(const char *arguments, const char *space, const char 
 Test(problem_refused, a_scalar_that_its_type_cannot_hold_is_refused) {
   expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"int8\",\"value\":\"n\"}]", NULL,
                  "argument \"s\": n does not give a value of int8");
-  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"uint32\",\"value\":\"-n\"}]", NULL, "a value of uint32");
-  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"float32\",\"value\":\"2 ** 60\"}]", NULL, "a value of float32");
-  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"int32\",\"value\":\"None\"}]", NULL, "a value of int32");
+  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"uint32\",\"value\":\"-n\"}]", NULL,
+                 "a value of uint32");
+  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"float32\",\"value\":\"2 ** 60\"}]", NULL,
+                 "a value of float32");
+  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"int32\",\"value\":\"None\"}]", NULL,
+                 "a value of int32");
 }
 
 Test(problem_refused, a_scalar_that_cannot_be_computed_is_refused) {
@@ -32,11 +38,13 @@ Test(problem_refused, a_scalar_that_cannot_be_computed_is_refused) {
 }
 
 Test(problem_refused, an_empty_buffer_is_refused) {
-  expect_refused("[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n - 1000\"],\"access\":\"write\"}]", NULL,
-                 "\"y\"");
+  expect_refused(
+      "[{\"name\":\"y\",\"dtype\":\"float32\",\"shape\":[\"n - 1000\"],\"access\":\"write\"}]",
+      NULL, "\"y\"");
 }
 
 Test(problem_refused, a_buffer_whose_extent_depends_on_the_config_is_refused) {
-  expect_refused("[" Y ",{\"name\":\"s\",\"dtype\":\"float32\",\"shape\":[\"BLOCK\"],\"access\":\"read\"}]",
-                 "{\"parameters\": {\"BLOCK\": [1, 2]}}", "BLOCK");
+  expect_refused(
+      "[" Y ",{\"name\":\"s\",\"dtype\":\"float32\",\"shape\":[\"BLOCK\"],\"access\":\"read\"}]",
+      "{\"parameters\": {\"BLOCK\": [1, 2]}}", "BLOCK");
 }

@@ -1,4 +1,5 @@
-/* Running a race, on a device that is a script: who is sampled when, in whose turn, who is told, when it ends. */
+/* Running a race, on a device that is a script: who is sampled when, in whose turn, who is told,
+ * when it ends. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -9,7 +10,8 @@
 #define BASELINE 99
 #define EVENTS_MAX 4000
 
-/* A device whose kernels take as long as the script says. Its one problem has configs 0 to n - 1 and the baseline. */
+/* A device whose kernels take as long as the script says. Its one problem has configs 0 to n - 1
+ * and the baseline. */
 struct script {
   struct device device;
   struct device_ops ops;
@@ -37,7 +39,8 @@ struct script {
 
 static struct script *script; /* the one of this test: ops have no context */
 
-static bool script_time(struct device *device, struct device_timing *timings, size_t n, struct error *error) {
+static bool script_time(struct device *device, struct device_timing *timings, size_t n,
+                        struct error *error) {
   (void)device;
   script->n_calls_of_time++;
   script->most_at_once = n > script->most_at_once ? n : script->most_at_once;
@@ -48,7 +51,8 @@ static bool script_time(struct device *device, struct device_timing *timings, si
       script->is_broken |= script->fails_fatally;
       return error_set(error, "refused");
     }
-    bool is_slow = sample == script->slow_sample[i] || (script->n_clocks && script->n_clocks == script->slow_round[i]);
+    bool is_slow = sample == script->slow_sample[i] ||
+                   (script->n_clocks && script->n_clocks == script->slow_round[i]);
     timings[k].us = script->us[i] * (is_slow ? 10 : 1);
   }
   return true;
@@ -68,7 +72,8 @@ static double script_clock(struct device *device) {
 
 static void turn_note(void *context, uint64_t config) {
   (void)context;
-  if (script->n_turns < EVENTS_MAX) /* a race that only its budget ends has as many as this machine is fast */
+  if (script->n_turns <
+      EVENTS_MAX) /* a race that only its budget ends has as many as this machine is fast */
     script->turns[script->n_turns++] = config;
 }
 
@@ -83,7 +88,8 @@ static bool left_note(void *context, struct timed *timed) {
 
 static void script_new(size_t n, const double *us) {
   script = xcalloc(1, sizeof *script);
-  script->ops = (struct device_ops){.time = script_time, .sentinel = script_sentinel, .clock_mhz = script_clock};
+  script->ops = (struct device_ops){
+      .time = script_time, .sentinel = script_sentinel, .clock_mhz = script_clock};
   script->device.ops = &script->ops;
   script->problem.device = &script->device;
   script->problem.rotation.n_copies = 1;
@@ -109,7 +115,8 @@ static void script_free(void) {
 
 static void script_race(struct race_limits limits) {
   const struct race_listener listener = {NULL, turn_note, left_note};
-  race_run(&script->problem, &script->baseline, script->configs, script->n, &limits, 1, &listener, &script->race);
+  race_run(&script->problem, &script->baseline, script->configs, script->n, &limits, 1, &listener,
+           &script->race);
 }
 
 /* `rounds` for everybody. */
@@ -117,10 +124,12 @@ static struct race_limits fixed(size_t rounds) {
   return (struct race_limits){.rounds_min = rounds, .rounds_max = rounds, .margin = INFINITY};
 }
 
-static const struct race_limits screen = {.rounds_min = 2, .rounds_max = 16, .margin = 0.05, .precision = 0.02};
+static const struct race_limits screen = {
+    .rounds_min = 2, .rounds_max = 16, .margin = 0.05, .precision = 0.02};
 
 static void expect_end(size_t i, enum race_end end, size_t n) {
-  cr_expect_eq(script->configs[i].end, end, "config %zu: %s", i, race_end_name(script->configs[i].end));
+  cr_expect_eq(script->configs[i].end, end, "config %zu: %s", i,
+               race_end_name(script->configs[i].end));
   cr_expect_eq(script->configs[i].n, n, "config %zu: %zu samples", i, script->configs[i].n);
   cr_expect_eq(script->n_at_left[i], n);
 }
@@ -142,7 +151,8 @@ Test(race, every_config_gets_a_pair_a_round) {
 
 Test(race, a_slow_sample_of_the_baseline_changes_no_pair) {
   script_new(1, (double[]){100});
-  script->slow_sample[1] = 2; /* the first of the first round, behind the one that wakes the device */
+  script->slow_sample[1] =
+      2; /* the first of the first round, behind the one that wakes the device */
   script_race(fixed(2));
   cr_expect_float_eq(script->configs[0].baseline_us[0], 100, 1e-9);
   cr_expect_float_eq(script->configs[0].baseline_us[1], 100, 1e-9);

@@ -1,4 +1,5 @@
-/* What the samples of a race say, and the order of its rounds: both fed by hand, without a device. */
+/* What the samples of a race say, and the order of its rounds: both fed by hand, without a
+ * device. */
 #include <criterion/criterion.h>
 
 #include <math.h>
@@ -9,7 +10,8 @@
 #define ROUNDS_MAX 16
 #define CONFIGS_MAX 108
 
-static const struct race_limits screen = {.rounds_min = 2, .rounds_max = ROUNDS_MAX, .margin = 0.05, .precision = 0.02};
+static const struct race_limits screen = {
+    .rounds_min = 2, .rounds_max = ROUNDS_MAX, .margin = 0.05, .precision = 0.02};
 
 /* A field of configs whose true times are known. */
 struct racers {
@@ -29,7 +31,8 @@ static struct racers *field_new(size_t n, const double *us) {
   for (size_t i = 0; i < n; i++) {
     field->us[i] = us[i];
     field->is_in[i] = true;
-    field->timed[i] = (struct timed){.calls = 1, .samples_us = field->samples[i], .baseline_us = field->baselines[i]};
+    field->timed[i] = (struct timed){
+        .calls = 1, .samples_us = field->samples[i], .baseline_us = field->baselines[i]};
   }
   return field;
 }
@@ -51,8 +54,10 @@ static void field_judge(struct racers *field, const struct race_limits *limits) 
     field->standings[in[k] - field->timed] = standings[k];
 }
 
-/* A round of samples that are slower than the true times by these factors; the baseline takes 1,000. */
-static void field_round(struct racers *field, const double *factors, const struct race_limits *limits) {
+/* A round of samples that are slower than the true times by these factors; the baseline takes
+ * 1,000. */
+static void field_round(struct racers *field, const double *factors,
+                        const struct race_limits *limits) {
   for (size_t i = 0; i < field->n; i++) {
     struct timed *timed = &field->timed[i];
     if (!field->is_in[i])
@@ -194,10 +199,12 @@ struct noise {
 
 static double noisy(struct rng *rng, const struct noise *noise) {
   double factor = exp(noise->sigma * normal(rng));
-  return rng_unit(rng) < noise->spikes ? factor * (1 + (noise->spike_max - 1) * rng_unit(rng)) : factor;
+  return rng_unit(rng) < noise->spikes ? factor * (1 + (noise->spike_max - 1) * rng_unit(rng))
+                                       : factor;
 }
 
-/* As race.c does it: warm-ups, rounds with the median of three samples of the baseline, until all are decided. */
+/* As race.c does it: warm-ups, rounds with the median of three samples of the baseline, until all
+ * are decided. */
 static void field_race(struct racers *field, struct rng *rng, const struct noise *noise,
                        const struct race_limits *limits) {
   for (size_t i = 0; i < field->n; i++)
@@ -221,7 +228,8 @@ static void field_race(struct racers *field, struct rng *rng, const struct noise
     is_decided = true;
     for (size_t i = 0; i < field->n; i++) {
       is_decided &= !field->is_in[i] || field->standings[i] != STANDING_OPEN;
-      field->is_in[i] &= field->standings[i] != STANDING_FAR && field->standings[i] != STANDING_BEHIND;
+      field->is_in[i] &=
+          field->standings[i] != STANDING_FAR && field->standings[i] != STANDING_BEHIND;
     }
   }
 }
@@ -265,7 +273,8 @@ Test(race_statistics, a_quiet_machine_needs_few_samples) {
 Test(race_statistics, the_spread_is_that_of_the_noise) {
   struct rng rng = rng_seeded(3);
   const struct noise noise = {0.02, 0.02, 5};
-  const struct race_limits open = {.rounds_min = 2, .rounds_max = 8, .margin = INFINITY, .precision = 1e-9};
+  const struct race_limits open = {
+      .rounds_min = 2, .rounds_max = 8, .margin = INFINITY, .precision = 1e-9};
   double sum = 0;
   for (size_t i = 0; i < 50; i++) {
     struct racers *field = field_like_a_space(&rng);
@@ -379,6 +388,7 @@ Test(race_order, orders_are_random_and_follow_the_seed) {
     cr_expect_eq(memcmp(order.places, first, sizeof first), 0);
   }
   cr_expect(n_low_first > 140 && n_low_first < 260, "%zu of 400", n_low_first);
-  cr_expect(n_baseline_first > 15 && n_baseline_first < 90, "%zu of 400, a ninth of them", n_baseline_first);
+  cr_expect(n_baseline_first > 15 && n_baseline_first < 90, "%zu of 400, a ninth of them",
+            n_baseline_first);
   race_order_release(&order);
 }

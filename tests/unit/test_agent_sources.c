@@ -1,4 +1,5 @@
-/* A kernel's sources on the agent's disk: all of them, with the digests of the manifest, or none. */
+/* A kernel's sources on the agent's disk: all of them, with the digests of the manifest, or
+ * none. */
 #include "agent/compile/sources.h"
 
 #include <sys/stat.h>
@@ -13,8 +14,8 @@ struct library {
   const char *missing;
 };
 
-static bool library_read(void *context, const struct source *source, char **ret_bytes, size_t *ret_size,
-                         struct error *error) {
+static bool library_read(void *context, const struct source *source, char **ret_bytes,
+                         size_t *ret_size, struct error *error) {
   struct library *library = context;
   library->reads++;
   if (string_equal(library->missing, source->path))

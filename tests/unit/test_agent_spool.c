@@ -37,14 +37,16 @@ static uint64_t append(struct spool *spool, int value) {
   return number;
 }
 
-/* The records that wait must be `first`, `first + 1`, … with their numbers as values; returns how many. */
+/* The records that wait must be `first`, `first + 1`, … with their numbers as values; returns how
+ * many. */
 static size_t expect_waiting(struct spool *spool, uint64_t first) {
   struct spool_record records[16];
   size_t n;
   cr_assert(spool_peek(spool, records, 16, &n, &error), "%s", error.message);
   for (size_t i = 0; i < n; i++) {
     cr_expect_eq(records[i].number, first + i);
-    cr_expect_eq(json_integer_value(json_object_get(records[i].json, "value")), (json_int_t)(first + i));
+    cr_expect_eq(json_integer_value(json_object_get(records[i].json, "value")),
+                 (json_int_t)(first + i));
     json_decref(records[i].json);
   }
   return n;

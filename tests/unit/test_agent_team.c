@@ -46,7 +46,8 @@ Test(team, a_large_buffer_has_the_fingerprint_that_its_words_have) {
     unsigned char *bytes = xmalloc(sizes[i] + 1);
     for (size_t k = 0; k < sizes[i]; k++)
       bytes[k] = (unsigned char)(k * 7 + k / 251);
-    cr_expect(fingerprint_equal(bytes_fingerprint(bytes, sizes[i]), fingerprint_part(bytes, sizes[i], 0)));
+    cr_expect(fingerprint_equal(bytes_fingerprint(bytes, sizes[i]),
+                                fingerprint_part(bytes, sizes[i], 0)));
     free(bytes);
   }
 }

@@ -55,7 +55,8 @@ static struct child child_start(void) {
   child.status = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, page, 0);
   cr_assert_neq(child.status, MAP_FAILED);
   cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets), 0);
-  /* Before the pool has threads: what they hold locked would stay so in a child that goes on without exec. */
+  /* Before the pool has threads: what they hold locked would stay so in a child that goes on
+   * without exec. */
   child.pid = worker_fork(sockets[1], page);
   close(sockets[1]);
   close(page);
@@ -127,7 +128,9 @@ static void send_request_to(int socket, json_t *request, int fd) {
   json_decref(request);
 }
 
-static void send_request(struct child *child, json_t *request) { send_request_to(child->to, request, -1); }
+static void send_request(struct child *child, json_t *request) {
+  send_request_to(child->to, request, -1);
+}
 
 /* Starts the process of a reference and returns the socket to it. */
 static int reference_start(struct child *child, const char *object) {
@@ -140,9 +143,10 @@ static int reference_start(struct child *child, const char *object) {
   child->references[child->n_references++] = worker_fork(sockets[1], page);
   close(sockets[1]);
   send_request_to(sockets[0],
-                  json_pack("{s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:s, s:i, s:s}", "do", "reference", "kernel",
-                            child->folder->kernel->json, "key", "n", 1000, "space", child->folder->space->json, "seed",
-                            7, "gpu_name", "a CPU", "arch", "x86_64", "config", GOOD, "reference_object", object),
+                  json_pack("{s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:s, s:i, s:s}", "do", "reference",
+                            "kernel", child->folder->kernel->json, "key", "n", 1000, "space",
+                            child->folder->space->json, "seed", 7, "gpu_name", "a CPU", "arch",
+                            "x86_64", "config", GOOD, "reference_object", object),
                   ends[1]);
   close(sockets[0]);
   return ends[0];
@@ -173,7 +177,8 @@ static char *object_of(struct child *child, uint64_t config, bool is_reference) 
                                     .config = config,
                                     .is_reference = is_reference,
                                     .sources = MISBEHAVING};
-  struct compile_result result = compile_pool_wait(child->pool, compile_pool_submit(child->pool, &request));
+  struct compile_result result =
+      compile_pool_wait(child->pool, compile_pool_submit(child->pool, &request));
   cr_assert(result.ok, "%s", result.error.message);
   key_release(&key);
   return result.object;
@@ -182,10 +187,11 @@ static char *object_of(struct child *child, uint64_t config, bool is_reference) 
 static void send_open(struct child *child, uint64_t baseline, const char *regime) {
   char *object = object_of(child, baseline, false), *reference = object_of(child, 0, true);
   send_request_to(child->to,
-                  json_pack("{s:s, s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:b, s:{s:I, s:s}}", "do", "open", "device",
-                            "cpu0", "kernel", child->folder->kernel->json, "key", "n", 1000, "space",
-                            child->folder->space->json, "seed", 7, "regime", regime, "reference", true, "baseline",
-                            "config", (json_int_t)baseline, "object", object),
+                  json_pack("{s:s, s:s, s:O, s:{s:i}, s:O, s:i, s:s, s:b, s:{s:I, s:s}}", "do",
+                            "open", "device", "cpu0", "kernel", child->folder->kernel->json, "key",
+                            "n", 1000, "space", child->folder->space->json, "seed", 7, "regime",
+                            regime, "reference", true, "baseline", "config", (json_int_t)baseline,
+                            "object", object),
                   reference_start(child, reference));
   free(object);
   free(reference);
@@ -194,7 +200,8 @@ static void send_open(struct child *child, uint64_t baseline, const char *regime
 #define ROUNDS(n) "\"rounds_min\":" #n ",\"rounds_max\":" #n ",\"precision\":0"
 
 /* Limits are members of "measure". */
-static void send_measure_within(struct child *child, const enum mode *modes, size_t n, const char *limits) {
+static void send_measure_within(struct child *child, const enum mode *modes, size_t n,
+                                const char *limits) {
   json_t *configs = json_array(), *request = fixture_json(limits);
   for (size_t i = 0; i < n; i++) {
     char *object = object_of(child, modes[i], false);
@@ -215,9 +222,9 @@ static void send_measure_of_text(struct child *child, const char *launch) {
   cleanup_free char *path = xasprintf("%s/text", child->scratch);
   struct error error;
   cr_assert(file_write_atomically(path, "no object", 9, 0600, &error));
-  send_request(child,
-               json_pack("{s:s, s:i, s:i, s:i, s:[{s:i, s:s, s:o}]}", "do", "measure", "rounds_min", 3, "rounds_max", 3,
-                         "precision", 0, "configs", "config", 0, "object", path, "launch", fixture_json(launch)));
+  send_request(child, json_pack("{s:s, s:i, s:i, s:i, s:[{s:i, s:s, s:o}]}", "do", "measure",
+                                "rounds_min", 3, "rounds_max", 3, "precision", 0, "configs",
+                                "config", 0, "object", path, "launch", fixture_json(launch)));
 }
 
 static void expect_member(struct child *child, const char *member, const char *beginning) {
@@ -226,7 +233,9 @@ static void expect_member(struct child *child, const char *member, const char *b
   const json_t *value = json_object_get(answer, member);
   char *text = json_dumps(answer, 0);
   cr_expect(value, "%s", text);
-  cr_expect(!beginning || (json_is_string(value) && string_starts(json_string_value(value), beginning)), "%s", text);
+  cr_expect(!beginning ||
+                (json_is_string(value) && string_starts(json_string_value(value), beginning)),
+            "%s", text);
   free(text);
   json_decref(answer);
 }
@@ -243,7 +252,8 @@ Test(worker, probe_lists_the_devices) {
   cr_assert_not_null(answer);
   json_t *device = json_array_get(json_object_get(answer, "devices"), 0);
   cr_expect_str_eq(json_string_value(json_object_get(device, "device")), "cpu0");
-  cr_expect_str_neq(json_string_value(json_object_get(json_object_get(device, "environment"), "gpu")), "");
+  cr_expect_str_neq(
+      json_string_value(json_object_get(json_object_get(device, "environment"), "gpu")), "");
   json_decref(answer);
   int status = child_end(&child);
   cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", status);
@@ -290,7 +300,8 @@ Test(worker, opening_tells_what_it_took) {
 Test(worker, a_config_that_leaves_is_answered_before_the_others) {
   struct child child = child_start();
   open_good(&child);
-  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2, "{" SCREEN ",\"device_us\":null,\"best_ratio\":null}");
+  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2,
+                      "{" SCREEN ",\"device_us\":null,\"best_ratio\":null}");
   json_t *answer = receive(&child);
   cr_assert_not_null(answer);
   cr_expect_eq(json_integer_value(json_object_get(answer, "config")), SLOW);
@@ -305,7 +316,8 @@ Test(worker, a_config_that_leaves_is_answered_before_the_others) {
 Test(worker, the_best_ratio_of_others_is_a_runner) {
   struct child child = child_start();
   open_good(&child);
-  send_measure_within(&child, (enum mode[]){GOOD}, 1, "{" SCREEN ",\"best_ratio\":0.01,\"serial\":true}");
+  send_measure_within(&child, (enum mode[]){GOOD}, 1,
+                      "{" SCREEN ",\"best_ratio\":0.01,\"serial\":true}");
   expect_member(&child, "end", "far");
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -332,7 +344,8 @@ Test(worker, a_budget_leaves_configs_without_a_line) {
 Test(worker, a_budget_leaves_out_none_of_a_race_that_is_to_be_whole) {
   struct child child = child_start();
   open_good(&child);
-  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2, "{" ROUNDS(2) ",\"device_us\":1,\"whole\":true}");
+  send_measure_within(&child, (enum mode[]){GOOD, SLOW}, 2,
+                      "{" ROUNDS(2) ",\"device_us\":1,\"whole\":true}");
   for (int i = 0; i < 2; i++) {
     json_t *answer = receive(&child);
     cr_assert_not_null(answer);
@@ -425,7 +438,9 @@ static void expect_incorrect_and_going_on(enum mode mode, const char *detail) {
   child_end(&child);
 }
 
-Test(worker, a_wrong_value_has_the_outcome_correctness) { expect_incorrect_and_going_on(WRONG, "y[0] is "); }
+Test(worker, a_wrong_value_has_the_outcome_correctness) {
+  expect_incorrect_and_going_on(WRONG, "y[0] is ");
+}
 Test(worker, an_unwritten_element_has_the_outcome_correctness) {
   expect_incorrect_and_going_on(UNWRITTEN, "y[999] was not written");
 }
@@ -471,16 +486,18 @@ Test(worker, an_answer_tells_what_is_known_of_the_launch_and_of_the_device) {
   child_end(&child);
 }
 
-/* The worker is told that the kernel is for a GPU; its objects still are the CPU's, which has no use for a geometry. */
+/* The worker is told that the kernel is for a GPU; its objects still are the CPU's, which has no
+ * use for a geometry. */
 static void send_open_for_gpu(struct child *child) {
   char *object = object_of(child, GOOD, false), *reference = object_of(child, 0, true);
   json_t *manifest = json_deep_copy(child->folder->kernel->json);
   json_object_set_new(manifest, "language", json_string("hip"));
   json_object_set_new(manifest, "launch", fixture_json("{\"grid\": [\"cus\"], \"block\": [256]}"));
   send_request_to(child->to,
-                  json_pack("{s:s, s:s, s:o, s:{s:i}, s:O, s:i, s:s, s:b, s:{s:i, s:s}}", "do", "open", "device",
-                            "cpu0", "kernel", manifest, "key", "n", 1000, "space", child->folder->space->json, "seed",
-                            7, "regime", "warm", "reference", true, "baseline", "config", GOOD, "object", object),
+                  json_pack("{s:s, s:s, s:o, s:{s:i}, s:O, s:i, s:s, s:b, s:{s:i, s:s}}", "do",
+                            "open", "device", "cpu0", "kernel", manifest, "key", "n", 1000, "space",
+                            child->folder->space->json, "seed", 7, "regime", "warm", "reference",
+                            true, "baseline", "config", GOOD, "object", object),
                   reference_start(child, reference));
   free(object);
   free(reference);
@@ -494,7 +511,8 @@ Test(worker, what_cannot_run_has_the_outcome_constraints_and_is_not_loaded) {
   json_t *answer = receive(&child);
   cr_assert_not_null(answer);
   cr_expect_str_eq(json_string_value(json_object_get(answer, "outcome")), "constraints");
-  cr_expect_not_null(strstr(json_string_value(json_object_get(answer, "detail")), "has 256 threads in a workgroup"));
+  cr_expect_not_null(strstr(json_string_value(json_object_get(answer, "detail")),
+                            "has 256 threads in a workgroup"));
   json_decref(answer);
   expect_member(&child, "done", NULL);
   child_end(&child);
@@ -584,8 +602,8 @@ Test(worker, an_object_that_did_not_come_with_its_request_is_not_looked_for) {
   struct child child = child_start();
   open_good(&child);
   char *object = object_of(&child, GOOD, false);
-  cleanup_free char *text =
-      xasprintf("{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"%s\"}]}", object);
+  cleanup_free char *text = xasprintf(
+      "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":0,\"object\":\"%s\"}]}", object);
   send_text(&child, text);
   expect_member(&child, "error", "the object /tmp/wavetune-test-");
   free(object);
@@ -611,7 +629,8 @@ Test(worker, objects_are_handed_on_only_as_they_were_compiled) {
 
   cr_assert_eq(pwrite(file, "C", 1, 0), 1);
   cr_expect_not(pack(path, text, &fd, &error));
-  cr_expect_not_null(strstr(error.message, "its bytes are not those that were compiled"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "its bytes are not those that were compiled"), "%s",
+                     error.message);
   cr_assert_eq(ftruncate(file, 0), 0);
   cr_expect_not(pack(path, text, &fd, &error));
   unlink(path);
@@ -629,10 +648,12 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
       {"{\"do\": \"probe\", \"now\": true}", ""},
       {"{\"do\": \"open\"}", ""},
       {"{\"do\": \"measure\", " ROUNDS(3) ", \"configs\": []}", "nothing is open"},
-      {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,\"regime\":\"tepid\","
+      {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,"
+       "\"regime\":\"tepid\","
        "\"baseline\":{\"config\":0,\"object\":\"\"}}",
        "the regime must be \"cold\" or \"warm\""},
-      {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,\"regime\":\"warm\","
+      {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,"
+       "\"regime\":\"warm\","
        "\"baseline\":{\"config\":0,\"object\":\"\",\"launch\":{\"scratch\":9}}}",
        "\"scratch\""},
       {"{\"do\": \"sentinel\"}", ""},
@@ -643,7 +664,8 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
     expect_member(&child, "error", cases[i].error);
   }
   open_good(&child);
-  send_text(&child, "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":99,\"object\":\"\"}]}");
+  send_text(&child,
+            "{\"do\":\"measure\"," ROUNDS(3) ",\"configs\":[{\"config\":99,\"object\":\"\"}]}");
   expect_member(&child, "error", "");
   static const char *const limits[] = {
       ROUNDS(0),

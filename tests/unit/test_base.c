@@ -1,4 +1,5 @@
-/* What every file builds on: ownership by scope, checked sizes, and the way out when something impossible happened. */
+/* What every file builds on: ownership by scope, checked sizes, and the way out when something
+ * impossible happened. */
 #include "common/base/base.h"
 
 #include <criterion/criterion.h>

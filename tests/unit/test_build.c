@@ -10,16 +10,20 @@
 
 static const char manifest_format[] =
     "{\"name\": \"add\", \"language\": \"%s\", \"entry\": \"add\","
-    " \"sources\": [{\"path\": \"add.src\", \"digest\": \"" DIGEST_A "\"}], \"key\": [\"n\", \"dtype\"],"
-    " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"}], %s}";
+    " \"sources\": [{\"path\": \"add.src\", \"digest\": \"" DIGEST_A
+    "\"}], \"key\": [\"n\", \"dtype\"],"
+    " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": "
+    "\"write\"}], %s}";
 
 static const char variants[] =
-    "[{\"when\": \"n % 16 == 0\", \"signature\": {\"y\": \"*fp32\"}, \"constexprs\": {\"EVEN\": true},"
+    "[{\"when\": \"n % 16 == 0\", \"signature\": {\"y\": \"*fp32\"}, \"constexprs\": {\"EVEN\": "
+    "true},"
     "  \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_B "\","
     "                 \"metadata\": {\"shared\": 0, \"files\": {\"ttgir\": \"" DIGEST_C "\"}}},"
     "                {\"config\": {\"BLOCK\": 128}, \"digest\": \"" DIGEST_A "\"}],"
     "  \"failed\": [{\"config\": {\"BLOCK\": 256}, \"error\": \"out of LDS\"}]},"
-    " {\"when\": \"dtype == 'fp16'\", \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": \"" DIGEST_A "\"}]}]";
+    " {\"when\": \"dtype == 'fp16'\", \"objects\": [{\"config\": {\"BLOCK\": 64}, \"digest\": "
+    "\"" DIGEST_A "\"}]}]";
 
 static json_t *json_of(const char *text) {
   json_t *json = NULL;
@@ -37,13 +41,15 @@ static struct kernel *kernel_in(const char *language, const char *more) {
   return kernel;
 }
 
-static struct kernel *triton_kernel(void) { return kernel_in("triton", "\"launch\": {\"grid\": [\"n\"]}"); }
+static struct kernel *triton_kernel(void) {
+  return kernel_in("triton", "\"launch\": {\"grid\": [\"n\"]}");
+}
 
 static json_t *build_json(const struct kernel *kernel) {
   char text[DIGEST_TEXT_SIZE];
-  return json_pack("{s:s, s:{s:s, s:s}, s:s, s:i, s:o}", "kernel", digest_format(&kernel->hash, text), "toolchain",
-                   "triton", "3.6.0", "torch", "2.9.0", "arch", "gfx942", "warp_size", 64, "variants",
-                   json_of(variants));
+  return json_pack("{s:s, s:{s:s, s:s}, s:s, s:i, s:o}", "kernel",
+                   digest_format(&kernel->hash, text), "toolchain", "triton", "3.6.0", "torch",
+                   "2.9.0", "arch", "gfx942", "warp_size", 64, "variants", json_of(variants));
 }
 
 static struct build *build_of(const json_t *json, const struct kernel *kernel) {
@@ -59,7 +65,8 @@ static json_t *build_with(const struct kernel *kernel, const char *old, const ch
   cleanup_free char *text = json_canonical(json);
   char *found = strstr(text, old);
   cr_assert_not_null(found, "no %s in %s", old, text);
-  cleanup_free char *changed = xasprintf("%.*s%s%s", (int)(found - text), text, new, found + strlen(old));
+  cleanup_free char *changed =
+      xasprintf("%.*s%s%s", (int)(found - text), text, new, found + strlen(old));
   return json_of(changed);
 }
 
@@ -100,7 +107,8 @@ Test(build, digest_depends_on_content_and_not_on_order_of_members) {
 }
 
 /* The variant chosen for a key. */
-static bool variant_of(const struct build *build, const char *key_text, size_t *ret, struct error *error) {
+static bool variant_of(const struct build *build, const char *key_text, size_t *ret,
+                       struct error *error) {
   cleanup_json json_t *json = json_of(key_text);
   cleanup_key struct key key = {0};
   cr_assert(key_parse(json, NULL, 0, &key, error));
@@ -138,9 +146,11 @@ Test(build, a_key_that_no_variant_holds_for_is_refused_with_what_to_pack) {
   cr_assert_not(variant_of(build, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
   cr_assert_eq(index, 9u);
   cr_assert_str_eq(error.pointer, "/key");
-  cr_assert(strstr(error.message, "gfx942") && strstr(error.message, "n=33") &&
-                strstr(error.message, "python3 -m wavetune pack DIR --arch gfx942 --key \"n=33, dtype=fp32\" --output"),
-            "%s", error.message);
+  cr_assert(
+      strstr(error.message, "gfx942") && strstr(error.message, "n=33") &&
+          strstr(error.message,
+                 "python3 -m wavetune pack DIR --arch gfx942 --key \"n=33, dtype=fp32\" --output"),
+      "%s", error.message);
 }
 
 Test(build, a_when_that_cannot_be_evaluated_is_an_error) {
@@ -185,7 +195,8 @@ Test(build, wrong_builds_are_refused) {
       {",\"when\":\"n % 16 == 0\"", "", "/variants/0", "must be the last one"},
       {"{\"EVEN\":true}", "1", "/variants/0/constexprs", "an object"},
       {"{\"y\":\"*fp32\"}", "[]", "/variants/0/signature", "an object"},
-      {"\"metadata\":{", "\"metadata\":0,\"also\":{", "/variants/0/objects/0/also", "unknown member"},
+      {"\"metadata\":{", "\"metadata\":0,\"also\":{", "/variants/0/objects/0/also",
+       "unknown member"},
       {"\"shared\":0}", "\"shared\":0},\"more\":0", "/variants/0/objects/0/more", "unknown member"},
       {"{\"ttgir\":\"" DIGEST_C "\"}", "1", "/variants/0/objects/0/metadata/files", "an object"},
       {DIGEST_C, "cc", "/variants/0/objects/0/metadata/files/ttgir", "64 lower-case"},
@@ -203,7 +214,8 @@ Test(build, wrong_builds_are_refused) {
       {"\"digest\":\"sha256:b", "\"digest\":\"b", "/variants/0/objects/0/digest", "64 lower-case"},
       {"\"config\":{\"BLOCK\":128},\"digest\":\"" DIGEST_A "\"", "\"config\":{\"BLOCK\":128}",
        "/variants/0/objects/1/digest", "missing"},
-      {"[{\"config\":{\"BLOCK\":64},\"digest\":\"" DIGEST_A "\"}]", "[]", "/variants/1/objects", "at least one"},
+      {"[{\"config\":{\"BLOCK\":64},\"digest\":\"" DIGEST_A "\"}]", "[]", "/variants/1/objects",
+       "at least one"},
   };
   cleanup_kernel struct kernel *kernel = triton_kernel();
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
@@ -211,8 +223,10 @@ Test(build, wrong_builds_are_refused) {
     struct build *build = NULL;
     struct error error = {0};
     cr_assert_not(build_parse(json, kernel, &build, &error), "%s was taken", cases[i].new);
-    cr_assert_str_eq(error.pointer, cases[i].pointer, "%s: pointer %s: %s", cases[i].new, error.pointer, error.message);
-    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message, error.message);
+    cr_assert_str_eq(error.pointer, cases[i].pointer, "%s: pointer %s: %s", cases[i].new,
+                     error.pointer, error.message);
+    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message,
+              error.message);
   }
 }
 
@@ -223,7 +237,8 @@ Test(build, wrong_builds_are_refused) {
 static json_t *build_with_cache(const struct kernel *kernel) {
   json_t *json =
       build_with(kernel, "\"shared\":0",
-                 CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"add.json\":\"" DIGEST_A "\",\"add.hsaco\":\"sha256:"
+                 CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"add.json\":\"" DIGEST_A
+                       "\",\"add.hsaco\":\"sha256:"
                        "dddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddddd\"}"));
   json_t *record = json_of("{\"name\": \"add\", \"function\": {\"name\": \"add_kernel\"}}");
   ALWAYS(json_object_set_new(json, "record", record) == 0);
@@ -232,7 +247,8 @@ static json_t *build_with_cache(const struct kernel *kernel) {
 
 Test(build, tells_what_triton_would_look_for_in_its_cache) {
   cleanup_kernel struct kernel *kernel = triton_kernel();
-  cleanup_json json_t *json = build_with_cache(kernel), *config = json_of("{\"num_warps\": 4, \"BLOCK\": 64}"),
+  cleanup_json json_t *json = build_with_cache(kernel),
+                      *config = json_of("{\"num_warps\": 4, \"BLOCK\": 64}"),
                       *without = json_of("{\"BLOCK\": 128}"), *unknown = json_of("{\"BLOCK\": 32}");
   cleanup_build struct build *build = build_of(json, kernel);
   const json_t *cache = build_cache(build, 0, config);
@@ -251,7 +267,8 @@ Test(build, keeps_its_record_and_its_head_does_not) {
   cleanup_json json_t *head_json = build_head(build);
   struct error error;
   cr_assert_str_eq(json_string_value(json_object_get(build->record, "name")), "add");
-  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s",
+            error.message);
   cr_assert_null(head->record);
   ALWAYS(json_object_set_new(json, "record", json_null()) == 0);
   cleanup_build struct build *without = build_of(json, kernel);
@@ -267,16 +284,20 @@ Test(build, whose_cache_or_record_is_wrong_is_refused) {
       {CACHE("\"files\":{}"), "/folder", "missing"},
       {CACHE("\"more\":1"), "/more", "unknown member"},
       {CACHE("\"folder\":\"../../etc\",\"files\":{}"), "/folder", "52 characters of base32"},
-      {CACHE("\"folder\":\"ljRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ\",\"files\":{}"), "/folder", "base32"},
+      {CACHE("\"folder\":\"ljRKDJI2OBMAZKYNPTGZ7GWDEXQ2H6345JVO4N5ZD6MLTWYCLTIQ\",\"files\":{}"),
+       "/folder", "base32"},
       {CACHE("\"folder\":\"" FOLDER "\",\"files\":{}"), "/files", "here are 0"},
-      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a.json\":\"" DIGEST_A "\",\"b.json\":\"" DIGEST_A "\"}"), "/files",
-       "here are 2"},
-      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"../a.json\":\"" DIGEST_A "\"}"), "/files/..~1a.json",
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a.json\":\"" DIGEST_A
+             "\",\"b.json\":\"" DIGEST_A "\"}"),
+       "/files", "here are 2"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"../a.json\":\"" DIGEST_A "\"}"),
+       "/files/..~1a.json", "without '/'"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"..\":\"" DIGEST_A "\"}"), "/files/..",
        "without '/'"},
-      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"..\":\"" DIGEST_A "\"}"), "/files/..", "without '/'"},
-      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"__grp__a.json\":\"" DIGEST_A "\"}"), "/files/__grp__a.json",
-       "does not begin with"},
-      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a\\nb\":\"" DIGEST_A "\"}"), "/files/a\nb", "control characters"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"__grp__a.json\":\"" DIGEST_A "\"}"),
+       "/files/__grp__a.json", "does not begin with"},
+      {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a\\nb\":\"" DIGEST_A "\"}"), "/files/a\nb",
+       "control characters"},
       {CACHE("\"folder\":\"" FOLDER "\",\"files\":{\"a.json\":1}"), "/files/a.json", "a string"},
   };
   cleanup_kernel struct kernel *kernel = triton_kernel();
@@ -287,10 +308,12 @@ Test(build, whose_cache_or_record_is_wrong_is_refused) {
     cleanup_free char *pointer = xasprintf("/variants/0/objects/0/metadata/cache%s", cases[i].at);
     cr_assert_not(build_parse(json, kernel, &build, &error), "%s was taken", cases[i].metadata);
     cr_assert_str_eq(error.pointer, pointer, "pointer %s: %s", error.pointer, error.message);
-    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message, error.message);
+    cr_assert(strstr(error.message, cases[i].message), "no \"%s\" in: %s", cases[i].message,
+              error.message);
   }
   cleanup_json json_t *json = build_json(kernel);
-  ALWAYS(json_object_set_new(json, "record", json_of("{\"name\": \"add\", \"function\": {}}")) == 0);
+  ALWAYS(json_object_set_new(json, "record", json_of("{\"name\": \"add\", \"function\": {}}")) ==
+         0);
   cr_assert_not(build_parse(json, kernel, &build, &error));
   cr_assert_str_eq(error.pointer, "/record/function/name");
   ALWAYS(json_object_set_new(json, "record", json_integer(1)) == 0);
@@ -301,8 +324,10 @@ Test(build, whose_cache_or_record_is_wrong_is_refused) {
 Test(build, whose_cache_has_too_many_files_is_refused) {
   cleanup_kernel struct kernel *kernel = triton_kernel();
   cleanup_json json_t *json = build_with_cache(kernel);
-  json_t *object = json_array_get(json_object_get(json_array_get(json_object_get(json, "variants"), 0), "objects"), 0);
-  json_t *files = json_object_get(json_object_get(json_object_get(object, "metadata"), "cache"), "files");
+  json_t *object = json_array_get(
+      json_object_get(json_array_get(json_object_get(json, "variants"), 0), "objects"), 0);
+  json_t *files =
+      json_object_get(json_object_get(json_object_get(object, "metadata"), "cache"), "files");
   for (int i = 0; i < 64; i++) {
     cleanup_free char *name = xasprintf("add.%d", i);
     ALWAYS(json_object_set_new(files, name, json_string(DIGEST_A)) == 0);
@@ -351,7 +376,8 @@ Test(build, of_a_kernel_that_agents_compile_is_refused) {
   cleanup_kernel struct kernel *c =
       kernel_in("c", "\"reference\": {\"source\": {\"path\": \"r.c\", \"digest\": \"" DIGEST_A
                      "\"}, \"outputs\": {\"y\": \"f\"}}");
-  cleanup_kernel struct kernel *hip = kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
+  cleanup_kernel struct kernel *hip =
+      kernel_in("hip", "\"launch\": {\"grid\": [1], \"block\": [64]}");
   const struct kernel *kernels[] = {c, hip};
   for (size_t i = 0; i < ARRAY_LENGTH(kernels); i++) {
     cleanup_json json_t *json = build_json(kernels[i]);
@@ -369,13 +395,15 @@ Test(build, its_head_chooses_as_it_does) {
   cleanup_json json_t *head_json = build_head(build);
   struct error error;
   size_t index;
-  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s",
+            error.message);
   cr_expect(digest_equal(&head->digest, &build->digest));
   cr_expect_str_eq(head->triton, "3.6.0");
   cr_expect_str_eq(head->torch, "2.9.0");
   cr_expect_str_eq(head->arch, "gfx942");
   cr_expect_eq(head->n_objects, 0);
-  cr_assert(variant_of(head, "{\"n\": 33, \"dtype\": \"fp16\"}", &index, &error), "%s", error.message);
+  cr_assert(variant_of(head, "{\"n\": 33, \"dtype\": \"fp16\"}", &index, &error), "%s",
+            error.message);
   cr_expect_eq(index, 1u);
   cr_expect_not(variant_of(head, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
 }
@@ -387,7 +415,8 @@ Test(build, the_head_of_a_build_without_conditions_holds_always) {
   cleanup_json json_t *head_json = build_head(build);
   struct error error;
   size_t index;
-  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s", error.message);
+  cr_assert(build_parse_head(head_json, &build->digest, kernel, &head, &error), "%s",
+            error.message);
   cr_assert(variant_of(head, "{\"n\": 33, \"dtype\": \"fp32\"}", &index, &error));
   cr_expect_eq(index, 1u);
 }
@@ -400,7 +429,8 @@ Test(build, of_some_hundred_configs_and_variants_is_read) {
     cleanup_free char *when = xasprintf("n %% 64 == %d", v);
     json_t *objects = json_array();
     for (int i = 0; i < 200; i++)
-      json_array_append_new(objects, json_pack("{s:{s:i}, s:s}", "config", "BLOCK", i, "digest", DIGEST_A));
+      json_array_append_new(objects,
+                            json_pack("{s:{s:i}, s:s}", "config", "BLOCK", i, "digest", DIGEST_A));
     json_array_append_new(made, json_pack("{s:s, s:o}", "when", when, "objects", objects));
   }
   json_object_set_new(json, "variants", made);

@@ -4,8 +4,9 @@
 
 #include <criterion/criterion.h>
 
-#define MI300X                                                                                                         \
-  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, \"partition\": \"SPX/NPS1\""
+#define MI300X                                                                                     \
+  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, "               \
+  "\"partition\": \"SPX/NPS1\""
 #define STACK(rocm, triton) "{\"rocm\": \"" rocm "\", \"triton\": \"" triton "\", " MI300X "}"
 
 static struct environment environment_of(const char *text) {
@@ -18,7 +19,8 @@ static struct environment environment_of(const char *text) {
 
 /* `rules`: a letter for each that serves by itself, in the order of the names. */
 static void expect(const char *asked_text, const char *served_text, const char *rules) {
-  cleanup_environment struct environment asked = environment_of(asked_text), served = environment_of(served_text);
+  cleanup_environment struct environment asked = environment_of(asked_text),
+                                         served = environment_of(served_text);
   char found[5] = "";
   for (int rule = CACHE_RULE_EXACT; rule <= CACHE_RULE_COMPATIBLE; rule++)
     if (cache_rule_serves((enum cache_rule)rule, &asked, &served))
@@ -28,8 +30,9 @@ static void expect(const char *asked_text, const char *served_text, const char *
   bool any = false;
   for (int rule = CACHE_RULE_EXACT; rule <= CACHE_RULE_COMPATIBLE; rule++) {
     any = any || strchr(rules, *cache_rule_name((enum cache_rule)rule));
-    cr_expect_eq(cache_rules_serve((enum cache_rule)rule, &asked, &served), any, "up to %s: %s for %s",
-                 cache_rule_name((enum cache_rule)rule), served_text, asked_text);
+    cr_expect_eq(cache_rules_serve((enum cache_rule)rule, &asked, &served), any,
+                 "up to %s: %s for %s", cache_rule_name((enum cache_rule)rule), served_text,
+                 asked_text);
   }
 }
 
@@ -45,11 +48,13 @@ Test(cache_rule, each_serves_what_it_says) {
 
 Test(cache_rule, no_rule_serves_another_gpu) {
   expect(STACK("6.4.1", "3.3.1"),
-         "{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\","
+         "{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": "
+         "\"gfx942\","
          " \"compute_units\": 38, \"partition\": \"CPX/NPS1\"}",
          "");
   expect(STACK("6.4.1", "3.3.1"),
-         "{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\", \"gpu\": \"AMD Instinct MI250X\", \"arch\": \"gfx90a\","
+         "{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\", \"gpu\": \"AMD Instinct MI250X\", \"arch\": "
+         "\"gfx90a\","
          " \"compute_units\": 304, \"partition\": \"SPX/NPS1\"}",
          "");
 }

@@ -5,7 +5,8 @@
 #include <archive_entry.h>
 #include <criterion/criterion.h>
 
-/* "a/b 644 hello;": path, mode and content of every entry in its order, with a '!' for an owner or a time. */
+/* "a/b 644 hello;": path, mode and content of every entry in its order, with a '!' for an owner or
+ * a time. */
 static char *listed(const char *bytes, size_t size) {
   char *text = NULL;
   size_t length;
@@ -17,8 +18,10 @@ static char *listed(const char *bytes, size_t size) {
   while (archive_read_next_header(archive, &entry) == ARCHIVE_OK) {
     char content[64] = "";
     cr_assert_geq(archive_read_data(archive, content, sizeof content - 1), 0);
-    bool is_dated = archive_entry_uid(entry) || archive_entry_gid(entry) || archive_entry_mtime(entry);
-    fprintf(out, "%s %o %s%s;", archive_entry_pathname(entry), archive_entry_perm(entry), content, is_dated ? "!" : "");
+    bool is_dated =
+        archive_entry_uid(entry) || archive_entry_gid(entry) || archive_entry_mtime(entry);
+    fprintf(out, "%s %o %s%s;", archive_entry_pathname(entry), archive_entry_perm(entry), content,
+            is_dated ? "!" : "");
   }
   archive_read_free(archive);
   fclose(out);
@@ -41,8 +44,8 @@ Test(cache_tar, holds_the_files_sorted_without_owners_or_times) {
   size_t size;
   cleanup_free char *bytes = cache_files_tar(&files, &size);
   cleanup_free char *list = listed(bytes, size);
-  cleanup_free char *wanted =
-      xasprintf("a 644 ;b/ 755 ;b/cache.json 644 {};%.101s 755 ;%s 644 long;", long_path, long_path);
+  cleanup_free char *wanted = xasprintf(
+      "a 644 ;b/ 755 ;b/cache.json 644 {};%.101s 755 ;%s 644 long;", long_path, long_path);
   cr_assert_str_eq(list, wanted);
 }
 
@@ -54,7 +57,8 @@ Test(cache_tar, has_the_modes_that_the_format_states) {
   size_t size;
   cleanup_free char *bytes = cache_files_tar(&files, &size);
   cleanup_free char *list = listed(bytes, size);
-  cr_assert_str_eq(list, "a/ 1777 ;a/b/ 1777 ;a/b/x.json 777 x;a/b/y.json 777 y;a/c/ 1777 ;a/c/z.json 777 z;");
+  cr_assert_str_eq(
+      list, "a/ 1777 ;a/b/ 1777 ;a/b/x.json 777 x;a/b/y.json 777 y;a/c/ 1777 ;a/c/z.json 777 z;");
 }
 
 Test(cache_tar, is_the_same_for_the_same_files_in_another_order) {
@@ -64,7 +68,8 @@ Test(cache_tar, is_the_same_for_the_same_files_in_another_order) {
   file_add(&other, "b", "2");
   file_add(&other, "a", "1");
   size_t size, again_size;
-  cleanup_free char *bytes = cache_files_tar(&one, &size), *again = cache_files_tar(&other, &again_size);
+  cleanup_free char *bytes = cache_files_tar(&one, &size),
+                    *again = cache_files_tar(&other, &again_size);
   cr_assert_eq(size, again_size);
   cr_assert_arr_eq(bytes, again, size);
 }

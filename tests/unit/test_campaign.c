@@ -11,8 +11,8 @@ TestSuite(campaign);
 #define CHOSEN_MAX 8
 static uint64_t chosen[CHOSEN_MAX];
 
-static size_t choose(const struct campaign_candidate *candidates, size_t n, const uint64_t *always, size_t n_always,
-                     size_t most) {
+static size_t choose(const struct campaign_candidate *candidates, size_t n, const uint64_t *always,
+                     size_t n_always, size_t most) {
   return finalists_choose(candidates, n, always, n_always, most, chosen);
 }
 
@@ -38,14 +38,16 @@ Test(finalists, hold_what_is_always_kept_however_slow_it_is) {
   const struct campaign_candidate all[] = {{4, 0.5}, {3, 0.51}, {2, 0.52}, {1, 1}, {0, 3}};
   const uint64_t always[] = {0, 1};
   cr_assert_eq(choose(all, 5, always, 2, 3), 3);
-  cr_expect(chosen[0] == 0 && chosen[1] == 1 && chosen[2] == 4, "%lu %lu %lu", chosen[0], chosen[1], chosen[2]);
+  cr_expect(chosen[0] == 0 && chosen[1] == 1 && chosen[2] == 4, "%lu %lu %lu", chosen[0], chosen[1],
+            chosen[2]);
 }
 
 Test(finalists, hold_what_is_always_kept_once) {
   const struct campaign_candidate all[] = {{4, 0.5}, {3, 0.51}, {2, 0.52}};
   const uint64_t always[] = {4, 3, 3};
   cr_assert_eq(choose(all, 3, always, 3, 3), 3);
-  cr_expect(chosen[0] == 2 && chosen[1] == 3 && chosen[2] == 4, "%lu %lu %lu", chosen[0], chosen[1], chosen[2]);
+  cr_expect(chosen[0] == 2 && chosen[1] == 3 && chosen[2] == 4, "%lu %lu %lu", chosen[0], chosen[1],
+            chosen[2]);
 }
 
 Test(finalists, leave_out_what_is_always_kept_but_was_not_measured) {
@@ -73,9 +75,11 @@ Test(finalists, are_not_measured_by_what_left_its_race_early) {
 
 /* The server reads only those with the least ratios from its database. */
 Test(finalists, of_what_left_early_are_those_with_the_least_ratios_and_not_the_lowest_ordinals) {
-  const struct campaign_candidate all[] = {{1, 0.55, true}, {9, 0.51, true}, {5, 0.52, true}, {20, 0.6}};
+  const struct campaign_candidate all[] = {
+      {1, 0.55, true}, {9, 0.51, true}, {5, 0.52, true}, {20, 0.6}};
   cr_assert_eq(choose(all, 4, NULL, 0, 3), 3);
-  cr_expect(chosen[0] == 5 && chosen[1] == 9 && chosen[2] == 20, "%lu %lu %lu", chosen[0], chosen[1], chosen[2]);
+  cr_expect(chosen[0] == 5 && chosen[1] == 9 && chosen[2] == 20, "%lu %lu %lu", chosen[0],
+            chosen[1], chosen[2]);
 }
 
 Test(finalists, are_of_what_left_early_where_nothing_stayed) {
@@ -88,8 +92,8 @@ Test(finalists, are_none_of_none) { cr_expect_eq(choose(NULL, 0, NULL, 0, 1), 0)
 
 /* After a screen or a halving */
 
-/* A screen of up to RANKED correct configs, all of one lease and within a hair of one another; config 100 is the best. The
- * baseline is a config that was not measured. */
+/* A screen of up to RANKED correct configs, all of one lease and within a hair of one another;
+ * config 100 is the best. The baseline is a config that was not measured. */
 #define RANKED 80
 static struct campaign_candidate ranked[RANKED];
 
@@ -288,9 +292,10 @@ Test(campaign, a_screen_without_a_correct_config_fails_and_says_why) {
   facts.screen.outcomes[OUTCOME_TIMEOUT] = 1;
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_FAILED);
-  cr_expect_str_eq(step.reason.message,
-                   "none of 4 configs was measured correctly (compile 3, timeout 1); one of them: no such "
-                   "header");
+  cr_expect_str_eq(
+      step.reason.message,
+      "none of 4 configs was measured correctly (compile 3, timeout 1); one of them: no such "
+      "header");
 }
 
 /* A database takes no text that ends inside of a letter, and then the job would never end. */
@@ -311,8 +316,9 @@ Test(campaign, a_screen_that_measured_nothing_says_that_the_budget_was_spent) {
   facts.budget.opening_us = 1500000;
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_FAILED);
-  cr_expect_str_eq(step.reason.message, "the budget was spent before any config was measured, and opening the kernel "
-                                        "took 1.5 device-seconds; ask for more");
+  cr_expect_str_eq(step.reason.message,
+                   "the budget was spent before any config was measured, and opening the kernel "
+                   "took 1.5 device-seconds; ask for more");
 }
 
 /* After a final */
@@ -329,7 +335,8 @@ static void times_fill(void) {
 }
 
 static struct final_measurement measured(uint64_t config, int64_t process, const double *samples) {
-  return (struct final_measurement){OUTCOME_CORRECT, {config, process, PAIRS, samples, baseline, 0, 0, 0}};
+  return (struct final_measurement){OUTCOME_CORRECT,
+                                    {config, process, PAIRS, samples, baseline, 0, 0, 0}};
 }
 
 static struct final_measurement failed(uint64_t config, int64_t process) {
@@ -348,12 +355,14 @@ static struct campaign_facts final_of(const struct final_measurement *measuremen
 }
 
 /* What the budget of a final that spent as much pays for: no other process. */
-static const struct budget empty = {.total_us = 100, .spent_us = 100, .final_us = 90, .final_processes = 3};
+static const struct budget empty = {
+    .total_us = 100, .spent_us = 100, .final_us = 90, .final_processes = 3};
 
 Test(campaign, three_processes_decide) {
   times_fill();
-  struct final_measurement all[] = {measured(1, 0, slow), measured(2, 0, fast), measured(1, 1, slow),
-                                    measured(2, 1, fast), measured(1, 2, slow), measured(2, 2, fast)};
+  struct final_measurement all[] = {measured(1, 0, slow), measured(2, 0, fast),
+                                    measured(1, 1, slow), measured(2, 1, fast),
+                                    measured(1, 2, slow), measured(2, 2, fast)};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_DONE);
@@ -362,8 +371,9 @@ Test(campaign, three_processes_decide) {
 
 Test(campaign, a_finalist_that_fails_once_drops_out) {
   times_fill();
-  struct final_measurement all[] = {measured(1, 0, slow), measured(2, 0, fast), measured(1, 1, slow),
-                                    failed(2, 1),         measured(1, 2, slow), measured(2, 2, fast)};
+  struct final_measurement all[] = {measured(1, 0, slow), measured(2, 0, fast),
+                                    measured(1, 1, slow), failed(2, 1),
+                                    measured(1, 2, slow), measured(2, 2, fast)};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_DONE);
@@ -381,7 +391,8 @@ Test(campaign, a_process_is_added_when_no_finalist_has_enough) {
   cr_expect_eq(step.n_configs, 1);
 }
 
-/* One process each in which the winner is a tenth faster, as fast and a tenth slower than the baseline. */
+/* One process each in which the winner is a tenth faster, as fast and a tenth slower than the
+ * baseline. */
 static double bands[3][PAIRS];
 
 static void bands_fill(void) {
@@ -393,7 +404,8 @@ static void bands_fill(void) {
 
 Test(campaign, an_ambiguous_verdict_gets_one_more_process) {
   bands_fill();
-  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]),
+                                    measured(1, 2, bands[2])};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_FINAL);
@@ -402,7 +414,8 @@ Test(campaign, an_ambiguous_verdict_gets_one_more_process) {
   cr_expect_eq(step.n_configs, 1);
 }
 
-/* Config 1 is the best in one process and a tenth behind config 2 in the next, both far faster than the baseline. */
+/* Config 1 is the best in one process and a tenth behind config 2 in the next, both far faster than
+ * the baseline. */
 Test(campaign, a_regret_bound_that_is_too_wide_gets_one_more_process) {
   times_fill();
   static double quick[PAIRS], quicker[PAIRS];
@@ -410,8 +423,9 @@ Test(campaign, a_regret_bound_that_is_too_wide_gets_one_more_process) {
     quick[i] = fast[i] * 0.95;
     quicker[i] = fast[i] * 0.9;
   }
-  struct final_measurement all[] = {measured(1, 0, quicker), measured(2, 0, fast),  measured(1, 1, fast),
-                                    measured(2, 1, quicker), measured(1, 2, quick), measured(2, 2, quick)};
+  struct final_measurement all[] = {measured(1, 0, quicker), measured(2, 0, fast),
+                                    measured(1, 1, fast),    measured(2, 1, quicker),
+                                    measured(1, 2, quick),   measured(2, 2, quick)};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_FINAL);
@@ -419,15 +433,17 @@ Test(campaign, a_regret_bound_that_is_too_wide_gets_one_more_process) {
   cr_expect_eq(step.n_processes, 1);
 }
 
-/* Config 2 is slower by 0.5, 1.2 and 1.9 %: by 1.2 %, give or take 1.7. Nothing else is in doubt. */
+/* Config 2 is slower by 0.5, 1.2 and 1.9 %: by 1.2 %, give or take 1.7. Nothing else is in
+ * doubt. */
 Test(campaign, a_config_that_a_wide_interval_keeps_out_of_the_set_gets_one_more_process) {
   times_fill();
   static double near[3][PAIRS];
   for (size_t p = 0; p < 3; p++)
     for (size_t i = 0; i < PAIRS; i++)
       near[p][i] = fast[i] * (1.005 + 0.007 * (double)p);
-  struct final_measurement all[] = {measured(1, 0, fast),    measured(2, 0, near[0]), measured(1, 1, fast),
-                                    measured(2, 1, near[1]), measured(1, 2, fast),    measured(2, 2, near[2])};
+  struct final_measurement all[] = {measured(1, 0, fast), measured(2, 0, near[0]),
+                                    measured(1, 1, fast), measured(2, 1, near[1]),
+                                    measured(1, 2, fast), measured(2, 2, near[2])};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_FINAL);
@@ -449,7 +465,8 @@ Test(campaign, after_six_processes_an_ambiguous_verdict_stands) {
 
 Test(campaign, an_ambiguous_verdict_stands_where_the_budget_pays_for_no_more) {
   bands_fill();
-  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]),
+                                    measured(1, 2, bands[2])};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   facts.budget = empty;
   cleanup_campaign_step struct campaign_step step = next(&facts);
@@ -459,14 +476,16 @@ Test(campaign, an_ambiguous_verdict_stands_where_the_budget_pays_for_no_more) {
   facts = final_of(few, ARRAY_LENGTH(few));
   facts.budget = empty;
   cleanup_campaign_step struct campaign_step undecided = next(&facts);
-  cr_expect_eq(undecided.kind, CAMPAIGN_FINAL, "without three processes there is no verdict at all");
+  cr_expect_eq(undecided.kind, CAMPAIGN_FINAL,
+               "without three processes there is no verdict at all");
 }
 
 Test(campaign, a_finalist_that_fails_in_an_added_process_drops_out) {
   bands_fill();
-  struct final_measurement all[] = {
-      measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2]), failed(1, 3),
-      measured(2, 0, slow),     measured(2, 1, slow),     measured(2, 2, slow),     measured(2, 3, slow)};
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]),
+                                    measured(1, 2, bands[2]), failed(1, 3),
+                                    measured(2, 0, slow),     measured(2, 1, slow),
+                                    measured(2, 2, slow),     measured(2, 3, slow)};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_DONE);
@@ -496,7 +515,8 @@ Test(campaign, every_finalist_that_failed_may_have_an_example) {
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   facts.final_example = "killed by signal 6";
   cleanup_campaign_step struct campaign_step step = next(&facts);
-  cr_expect_neq(strstr(step.reason.message, "; one of them: killed by signal 6"), NULL, "%s", step.reason.message);
+  cr_expect_neq(strstr(step.reason.message, "; one of them: killed by signal 6"), NULL, "%s",
+                step.reason.message);
 }
 
 Test(campaign, a_final_without_a_measurement_fails) {
@@ -509,7 +529,8 @@ Test(campaign, a_final_without_a_measurement_fails) {
 
 Test(campaign, a_process_that_measured_nothing_is_one_of_the_six) {
   bands_fill();
-  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]),
+                                    measured(1, 2, bands[2])};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   facts.processes_begun = 5;
   cleanup_campaign_step struct campaign_step fifth = next(&facts);
@@ -521,7 +542,8 @@ Test(campaign, a_process_that_measured_nothing_is_one_of_the_six) {
 
 Test(campaign, a_final_that_may_have_no_more_processes_ends_with_those_that_it_had) {
   bands_fill();
-  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]), measured(1, 2, bands[2])};
+  struct final_measurement all[] = {measured(1, 0, bands[0]), measured(1, 1, bands[1]),
+                                    measured(1, 2, bands[2])};
   struct campaign_facts facts = final_of(all, ARRAY_LENGTH(all));
   facts.processes_max = 3;
   cleanup_campaign_step struct campaign_step step = next(&facts);

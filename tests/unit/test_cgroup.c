@@ -1,10 +1,11 @@
-/* Which folder a process's cgroup is, and what is said where it has none. The rest needs a machine of its own:
- * deploy/test/cgroup.sh. */
+/* Which folder a process's cgroup is, and what is said where it has none. The rest needs a machine
+ * of its own: deploy/test/cgroup.sh. */
 #include <criterion/criterion.h>
 
 #include "common/program/cgroup.h"
 
-#define MOUNTED(root, place) "36 35 0:30 " root " " place " rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+#define MOUNTED(root, place)                                                                       \
+  "36 35 0:30 " root " " place " rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
 #define HYBRID "30 29 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 
 static void expect_folder(const char *cgroup, const char *mountinfo, const char *folder) {
@@ -29,7 +30,8 @@ Test(cgroup, the_folder_of_a_unit_is_below_the_mount) {
 Test(cgroup, a_cgroup_namespace_and_a_mount_of_a_part_begin_at_their_root) {
   expect_folder("0::/\n", MOUNTED("/", "/sys/fs/cgroup"), "/sys/fs/cgroup");
   expect_folder("0::/docker/ab\n", MOUNTED("/docker/ab", "/sys/fs/cgroup"), "/sys/fs/cgroup");
-  expect_folder("0::/docker/ab/x\n", HYBRID MOUNTED("/docker/ab", "/sys/fs/cgroup"), "/sys/fs/cgroup/x");
+  expect_folder("0::/docker/ab/x\n", HYBRID MOUNTED("/docker/ab", "/sys/fs/cgroup"),
+                "/sys/fs/cgroup/x");
 }
 
 Test(cgroup, version_1_is_passed_over) {
@@ -40,7 +42,9 @@ Test(cgroup, version_1_is_passed_over) {
 Test(cgroup, where_there_is_none_the_sentence_says_why) {
   expect_none("8:pids:/\n4:memory:/a\n", HYBRID, "this machine has no cgroup v2");
   expect_none("0::/a\n", HYBRID, "the cgroup /a is not mounted here");
-  expect_none("0::/docker/abc\n", MOUNTED("/docker/ab", "/sys/fs/cgroup"), "the cgroup /docker/abc is not mounted");
-  expect_none("0::/../other\n", MOUNTED("/", "/sys/fs/cgroup"), "this process is in a cgroup outside");
+  expect_none("0::/docker/abc\n", MOUNTED("/docker/ab", "/sys/fs/cgroup"),
+              "the cgroup /docker/abc is not mounted");
+  expect_none("0::/../other\n", MOUNTED("/", "/sys/fs/cgroup"),
+              "this process is in a cgroup outside");
   expect_none("", "", "this machine has no cgroup v2");
 }

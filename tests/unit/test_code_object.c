@@ -1,4 +1,5 @@
-/* AMDGPU code objects: what is read is what LLVM's own reader prints, and what is damaged is refused with a sentence. */
+/* AMDGPU code objects: what is read is what LLVM's own reader prints, and what is damaged is
+ * refused with a sentence. */
 #include "tests/unit/code_object_fixture.h"
 
 #include <elf.h>
@@ -9,11 +10,15 @@ static struct code_file matmul(void) {
   return code_file_read(SOURCE_FOLDER "/tests/data/codeobjects/matmul_gfx942.hsaco");
 }
 
-/* A kernel of each need: plain, with LDS, with accumulation registers, with hidden arguments, and one that spills. */
+/* A kernel of each need: plain, with LDS, with accumulation registers, with hidden arguments, and
+ * one that spills. */
 static const char several_kernels[] =
-    "#define KERNEL extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 256))) void\n"
-    "KERNEL plain(float *y, const float *x, char c, double f, short n) { if (n) *y = *x * (float)f + c; }\n"
-    "KERNEL with_lds(int *p) { static __attribute__((shared)) int s[300]; s[*p] = 1; *p = s[p[1]]; }\n"
+    "#define KERNEL extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 256))) "
+    "void\n"
+    "KERNEL plain(float *y, const float *x, char c, double f, short n) { if (n) *y = *x * (float)f "
+    "+ c; }\n"
+    "KERNEL with_lds(int *p) { static __attribute__((shared)) int s[300]; s[*p] = 1; *p = s[p[1]]; "
+    "}\n"
     "KERNEL with_agprs(int *p) { asm volatile(\"\" ::: \"v99\", \"a9\"); *p = 1; }\n"
     "KERNEL with_hidden(int *p) { *p = __builtin_amdgcn_workgroup_size_x(); }\n"
     "KERNEL __attribute__((amdgpu_waves_per_eu(8, 8))) spills(volatile int *p) {\n"
@@ -144,12 +149,17 @@ static void expect_as_readelf_prints(struct code_file file) {
 
 Test(code_object, a_triton_kernel_is_as_readelf_prints_it) { expect_as_readelf_prints(matmul()); }
 
-Test(code_object, kernels_for_gfx90a_are_as_readelf_prints_them) { expect_as_readelf_prints(compiled("gfx90a")); }
+Test(code_object, kernels_for_gfx90a_are_as_readelf_prints_them) {
+  expect_as_readelf_prints(compiled("gfx90a"));
+}
 
-Test(code_object, kernels_for_gfx942_are_as_readelf_prints_them) { expect_as_readelf_prints(compiled("gfx942")); }
+Test(code_object, kernels_for_gfx942_are_as_readelf_prints_them) {
+  expect_as_readelf_prints(compiled("gfx942"));
+}
 
 Test(code_object, a_target_with_features_is_named_without_them) {
-  cleanup_code_object struct code_object *object = code_file_parse(compiled("gfx942:sramecc+:xnack-"));
+  cleanup_code_object struct code_object *object =
+      code_file_parse(compiled("gfx942:sramecc+:xnack-"));
   cr_assert_str_eq(object->target, "gfx942");
   cr_assert_str_eq(object->target_full, "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-");
 }
@@ -181,20 +191,27 @@ Test(code_object, arguments_that_the_runtime_fills_are_hidden) {
 
 /* Damage */
 
-Test(code_object, no_part_of_a_triton_kernel_is_read_and_no_damage_crashes) { code_file_torture(matmul()); }
+Test(code_object, no_part_of_a_triton_kernel_is_read_and_no_damage_crashes) {
+  code_file_torture(matmul());
+}
 
-Test(code_object, no_part_of_compiled_kernels_is_read_and_no_damage_crashes) { code_file_torture(compiled("gfx90a")); }
+Test(code_object, no_part_of_compiled_kernels_is_read_and_no_damage_crashes) {
+  code_file_torture(compiled("gfx90a"));
+}
 
 /* One kernel that is whole, to be changed. */
 static const char whole[] =
-    "{\"amdhsa.kernels\": [{\".name\": \"k\", \".vgpr_count\": 8, \".agpr_count\": 0, \".sgpr_count\": 10,"
-    " \".group_segment_fixed_size\": 0, \".private_segment_fixed_size\": 0, \".kernarg_segment_size\": 12,"
+    "{\"amdhsa.kernels\": [{\".name\": \"k\", \".vgpr_count\": 8, \".agpr_count\": 0, "
+    "\".sgpr_count\": 10,"
+    " \".group_segment_fixed_size\": 0, \".private_segment_fixed_size\": 0, "
+    "\".kernarg_segment_size\": 12,"
     " \".wavefront_size\": 64, \".max_flat_workgroup_size\": 256, \".args\": ["
     "{\".offset\": 8, \".size\": 4, \".value_kind\": \"by_value\"},"
     " {\".offset\": 0, \".size\": 8, \".value_kind\": \"global_buffer\"}]}],"
     " \"amdhsa.target\": \"amdgcn-amd-amdhsa--gfx942\", \"amdhsa.version\": [1, 2]}";
 
-/* Packs JSON as msgpack. A name that ends in '#' is packed without it: that is how one is there twice. */
+/* Packs JSON as msgpack. A name that ends in '#' is packed without it: that is how one is there
+ * twice. */
 static void pack_json(msgpack_packer *packer, const json_t *value) {
   const char *name;
   json_t *member;
@@ -278,7 +295,8 @@ static struct code_file with_note(const void *bytes, size_t size) {
 static struct code_file with_metadata(const char *old, const char *new) {
   const char *found = strstr(whole, old);
   cr_assert_not_null(found, "no %s", old);
-  cleanup_free char *text = xasprintf("%.*s%s%s", (int)(found - whole), whole, new, found + strlen(old));
+  cleanup_free char *text =
+      xasprintf("%.*s%s%s", (int)(found - whole), whole, new, found + strlen(old));
   cleanup_json json_t *json = NULL;
   struct error error;
   cr_assert(json_parse(text, strlen(text), &json, &error), "%s in %s", error.message, text);
@@ -308,29 +326,37 @@ Test(code_object, metadata_that_is_wrong_is_refused_with_its_place) {
   static const struct {
     const char *old, *new, *words;
   } wrong[] = {
-      {"\".sgpr_count\"", "\".vgpr_count#\"", "\".vgpr_count\" is there twice at /amdhsa.kernels/0"},
+      {"\".sgpr_count\"", "\".vgpr_count#\"",
+       "\".vgpr_count\" is there twice at /amdhsa.kernels/0"},
       {"\"amdhsa.version\"", "\"amdhsa.target#\"", "\"amdhsa.target\" is there twice"},
-      {"\".size\": 4", "\".offset#\": 4", "\".offset\" is there twice at /amdhsa.kernels/0/.args/0"},
+      {"\".size\": 4", "\".offset#\": 4",
+       "\".offset\" is there twice at /amdhsa.kernels/0/.args/0"},
       {"\".vgpr_count\": 8,", "", "\".vgpr_count\" is missing at /amdhsa.kernels/0"},
       {"\".name\": \"k\",", "", "\".name\" is missing at /amdhsa.kernels/0"},
       {"\".name\": \"k\"", "\".name\": \"\"", "1 to 4096 bytes of UTF-8 text at /amdhsa.kernels/0"},
       {"\".name\": \"k\"", "\".name\": 1", "must be text at /amdhsa.kernels/0/.name"},
       {"\".vgpr_count\": 8", "\".vgpr_count\": \"8\"", "must be an integer that is not negative"},
-      {"\".vgpr_count\": 8", "\".vgpr_count\": -8", "not negative at /amdhsa.kernels/0/.vgpr_count"},
+      {"\".vgpr_count\": 8", "\".vgpr_count\": -8",
+       "not negative at /amdhsa.kernels/0/.vgpr_count"},
       {"\".vgpr_count\": 8", "\".vgpr_count\": 1025", "is 1025, can be at most 1024"},
       {"\".agpr_count\": 0", "\".agpr_count\": null", "must be an integer"},
-      {"\".group_segment_fixed_size\": 0", "\".group_segment_fixed_size\": 4294967296", "can be at most 4294967295"},
+      {"\".group_segment_fixed_size\": 0", "\".group_segment_fixed_size\": 4294967296",
+       "can be at most 4294967295"},
       {"\".wavefront_size\": 64", "\".wavefront_size\": 48", "has 48 lanes, it can have 32 or 64"},
-      {"\".args\": [", "\".args\": [{\".offset\": 4, \".size\": 8, \".value_kind\": \"by_value\"}, ",
+      {"\".args\": [",
+       "\".args\": [{\".offset\": 4, \".size\": 8, \".value_kind\": \"by_value\"}, ",
        "two arguments share the byte 4 of the kernel's arguments at /amdhsa.kernels/0/.args"},
       {"\".offset\": 8", "\".offset\": 9", "the last argument ends at byte 13 of 12"},
-      {"\".value_kind\": \"by_value\"", "\".value_kind\": \"By value\"", "\"By value\" is no kind of argument"},
+      {"\".value_kind\": \"by_value\"", "\".value_kind\": \"By value\"",
+       "\"By value\" is no kind of argument"},
       {"\".value_kind\": \"by_value\"", "\".value_kind\": \"\"", "\"\" is no kind of argument"},
       {"\".args\": [", "\".args\": [7, ", "must be a map at /amdhsa.kernels/0/.args/0"},
       {"\".args\": [", "\".args\": 7, \"more\": [", "must be an array at /amdhsa.kernels/0/.args"},
-      {"\"amdhsa.kernels\": [", "\"amdhsa.kernels\": 7, \"more\": [", "must be an array at /amdhsa.kernels"},
+      {"\"amdhsa.kernels\": [", "\"amdhsa.kernels\": 7, \"more\": [",
+       "must be an array at /amdhsa.kernels"},
       {"\"amdhsa.kernels\": [", "\"amdhsa.kernels\": [[], ", "must be a map at /amdhsa.kernels/0"},
-      {"\"amdhsa.target\"", "\"target\"", "the metadata of the code object: the member \"amdhsa.target\" is missing"},
+      {"\"amdhsa.target\"", "\"target\"",
+       "the metadata of the code object: the member \"amdhsa.target\" is missing"},
       {"gfx942", "gfx90a", "says gfx90a, the ELF header says gfx942 at /amdhsa.target"},
       {"--gfx942", "--", "must be \"amdgcn-amd-amdhsa--TARGET\""},
       {"amdgcn-amd-amdhsa--gfx942", "x86_64-linux", "is \"x86_64-linux\" at /amdhsa.target"},
@@ -376,8 +402,10 @@ Test(code_object, more_kernels_than_there_can_be_are_refused) {
   fputs("\"amdhsa.kernels\": [", out);
   for (int i = 0; i < CODE_KERNELS_MAX; i++)
     fprintf(out,
-            "{\".name\": \"k%d\", \".vgpr_count\": 8, \".sgpr_count\": 10, \".group_segment_fixed_size\": 0, "
-            "\".private_segment_fixed_size\": 0, \".kernarg_segment_size\": 0, \".wavefront_size\": 64, "
+            "{\".name\": \"k%d\", \".vgpr_count\": 8, \".sgpr_count\": 10, "
+            "\".group_segment_fixed_size\": 0, "
+            "\".private_segment_fixed_size\": 0, \".kernarg_segment_size\": 0, "
+            "\".wavefront_size\": 64, "
             "\".max_flat_workgroup_size\": 256}, ",
             i);
   fclose(out);
@@ -386,7 +414,8 @@ Test(code_object, more_kernels_than_there_can_be_are_refused) {
 }
 
 Test(code_object, counts_larger_than_the_note_allocate_nothing) {
-  static const char array[] = "\xdd\xff\xff\xff\xff", map[] = "\xdf\xff\xff\xff\xff", text[] = "\xdb\xff\xff\xff\xff";
+  static const char array[] = "\xdd\xff\xff\xff\xff", map[] = "\xdf\xff\xff\xff\xff",
+                    text[] = "\xdb\xff\xff\xff\xff";
   static const char nested[] = "\x92\xdd\x00\x00\x00\x04\x01\x01";
   code_file_refused(with_note(array, 5), "it is cut off, or no msgpack");
   code_file_refused(with_note(map, 5), "it is cut off, or no msgpack");
@@ -413,7 +442,9 @@ Test(code_object, metadata_nested_deeper_than_it_ever_is_is_refused) {
   code_file_refused(with_note(deep, sizeof deep), "more than 32 levels");
 }
 
-Test(code_object, metadata_that_is_no_map_is_refused) { code_file_refused(with_note("\x01", 1), "must be a map"); }
+Test(code_object, metadata_that_is_no_map_is_refused) {
+  code_file_refused(with_note("\x01", 1), "must be a map");
+}
 
 Test(code_object, a_member_whose_name_is_no_text_is_refused) {
   code_file_refused(with_note("\x81\x01\x01", 3), "the name of member 0 is no text");
@@ -438,17 +469,22 @@ static void version_3(struct elf_parts *parts) { parts->header.e_ident[EI_ABIVER
 static void linux_abi(struct elf_parts *parts) { parts->header.e_ident[EI_OSABI] = ELFOSABI_LINUX; }
 static void other_machine(struct elf_parts *parts) { parts->header.e_machine = EM_X86_64; }
 static void segment_behind_the_end(struct elf_parts *parts) { parts->segment.p_filesz += 1; }
-static void segment_that_wraps(struct elf_parts *parts) { parts->segment.p_offset = UINT64_MAX - 8; }
+static void segment_that_wraps(struct elf_parts *parts) {
+  parts->segment.p_offset = UINT64_MAX - 8;
+}
 static void table_behind_the_end(struct elf_parts *parts) { parts->header.e_phnum = 1000; }
 static void sections_behind_the_end(struct elf_parts *parts) { parts->header.e_shoff = 1 << 20; }
 static void unknown_machine(struct elf_parts *parts) { parts->header.e_flags = 0x7ff; }
 
 Test(code_object, an_elf_file_that_is_no_code_object_is_refused) {
   code_file_refused(with_header(other_note), "has no NT_AMDGPU_METADATA note");
-  code_file_refused(with_header(relocatable), "is not linked (ELF type 1): link it with ld.lld -shared");
-  code_file_refused(with_header(version_3), "ABI 64 of version 3, known are amdhsa's versions 4 to 6");
+  code_file_refused(with_header(relocatable),
+                    "is not linked (ELF type 1): link it with ld.lld -shared");
+  code_file_refused(with_header(version_3),
+                    "ABI 64 of version 3, known are amdhsa's versions 4 to 6");
   code_file_refused(with_header(linux_abi), "has ABI 3 of version 5");
-  code_file_refused(with_header(other_machine), "an ELF file of machine 62, neither AMDGPU (224) nor CUDA (190)");
+  code_file_refused(with_header(other_machine),
+                    "an ELF file of machine 62, neither AMDGPU (224) nor CUDA (190)");
 }
 
 Test(code_object, parts_that_lie_behind_the_end_are_refused) {
@@ -467,7 +503,8 @@ Test(code_object, note_segments_that_lie_on_one_another_are_read_once) {
   parts.segment.p_filesz = (size_t)1 << 20;
   memcpy(file.bytes, &parts.header, sizeof parts.header);
   for (size_t i = 0; i < n; i++)
-    memcpy(file.bytes + sizeof parts.header + i * sizeof parts.segment, &parts.segment, sizeof parts.segment);
+    memcpy(file.bytes + sizeof parts.header + i * sizeof parts.segment, &parts.segment,
+           sizeof parts.segment);
   code_file_refused(file, "has more than 16777216 bytes of notes");
 }
 
@@ -500,7 +537,8 @@ Test(code_object, what_people_have_instead_is_named) {
       {"#!/bin/sh", "does not begin as an ELF file does"},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(others); i++)
-    code_file_refused((struct code_file){xstrdup(others[i].bytes), strlen(others[i].bytes)}, others[i].words);
+    code_file_refused((struct code_file){xstrdup(others[i].bytes), strlen(others[i].bytes)},
+                      others[i].words);
 }
 
 Test(code_object, is_recognised_by_its_first_bytes) {
@@ -518,7 +556,8 @@ Test(code_object, the_only_kernel_needs_no_name) {
   cr_assert_str_eq(kernel_named(object, NULL)->name, "k");
 }
 
-static void assert_no_kernel(const struct code_object *object, const char *name, const char *words) {
+static void assert_no_kernel(const struct code_object *object, const char *name,
+                             const char *words) {
   const struct code_kernel *kernel = NULL;
   struct error error;
   cr_assert_not(code_object_kernel(object, name, &kernel, &error));
@@ -552,7 +591,8 @@ Test(code_object, resources_travel_as_json) {
 }
 
 Test(code_object, resources_that_are_none_are_refused) {
-  static const char *const wrong[] = {"[]", "{\"vgpr\": 1}", "{\"vgprs\": -1}", "{\"vgprs\": \"1\"}"};
+  static const char *const wrong[] = {"[]", "{\"vgpr\": 1}", "{\"vgprs\": -1}",
+                                      "{\"vgprs\": \"1\"}"};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
     cleanup_json json_t *json = json_loads(wrong[i], 0, NULL);
     struct code_resources resources;

@@ -1,4 +1,5 @@
-/* CUDA cubins, compiled from tests/data/codeobjects/resources.cu. The numbers are those of cuobjdump
+/* CUDA cubins, compiled from tests/data/codeobjects/resources.cu. The numbers are those of
+ * cuobjdump
  * --dump-resource-usage and ptxas -v for the same files. */
 #include "tests/unit/code_object_fixture.h"
 
@@ -29,7 +30,8 @@ static void expect_kernels(const struct code_object *object, const struct expect
     resources.kernarg_bytes = expected[i].arguments;
     resources.workgroup_max = expected[i].threads;
     resources.wavefront_size = 32;
-    cr_expect_eq(memcmp(&kernel->resources, &resources, sizeof resources), 0, "%s", expected[i].name);
+    cr_expect_eq(memcmp(&kernel->resources, &resources, sizeof resources), 0, "%s",
+                 expected[i].name);
     size_t n = 0;
     for (int64_t offset = 0; expected[i].sizes[n]; n++) {
       cr_assert_lt(n, kernel->n_arguments);
@@ -75,9 +77,13 @@ Test(code_object_cuda, a_stack_counts_as_a_spill) {
   cr_assert_eq(code_resources_spills(&kernel->resources), 1);
 }
 
-Test(code_object_cuda, no_part_of_cuda_12s_is_read_and_no_damage_crashes) { code_file_torture(sm_80()); }
+Test(code_object_cuda, no_part_of_cuda_12s_is_read_and_no_damage_crashes) {
+  code_file_torture(sm_80());
+}
 
-Test(code_object_cuda, no_part_of_cuda_13s_is_read_and_no_damage_crashes) { code_file_torture(sm_90()); }
+Test(code_object_cuda, no_part_of_cuda_13s_is_read_and_no_damage_crashes) {
+  code_file_torture(sm_90());
+}
 
 /* The first place of `n` bytes in the file. */
 static char *find(struct code_file file, const char *bytes, size_t n) {
@@ -144,7 +150,8 @@ Test(code_object_cuda, a_kernel_without_a_number_of_registers_is_refused) {
 
 Test(code_object_cuda, attributes_of_a_wrong_size_are_refused) {
   struct code_file registers = sm_90(), parameter = sm_90(), threads = sm_90();
-  /* What was the end of an attribute becomes one of its own: of 4 bytes of value and nothing else. */
+  /* What was the end of an attribute becomes one of its own: of 4 bytes of value and nothing
+   * else. */
   memcpy(attribute(registers, 0x2f, 8), (char[]){4, 0x2f, 4, 0, 0, 0, 0, 0, 1, 1, 0, 0}, 12);
   code_file_refused(registers, "attribute 0x2f of 4 bytes");
   attribute(parameter, 0x37, 4)[1] = 0x17;
@@ -229,7 +236,8 @@ Test(code_object_cuda, names_of_sections_that_are_nowhere_are_refused) {
 Test(code_object_cuda, more_sections_than_a_cubin_has_are_refused) {
   struct code_file file = sm_90();
   size_t n = 65537, begin = (file.size + 7) / 8 * 8;
-  struct code_file larger = {xcalloc(1, begin + n * sizeof(Elf64_Shdr)), begin + n * sizeof(Elf64_Shdr)};
+  struct code_file larger = {xcalloc(1, begin + n * sizeof(Elf64_Shdr)),
+                             begin + n * sizeof(Elf64_Shdr)};
   memcpy(larger.bytes, file.bytes, file.size);
   free(file.bytes);
   /* Their number stands in the first of them, where it does not fit into the header. */
@@ -248,7 +256,8 @@ Test(code_object_cuda, a_section_without_a_name_is_refused) {
 
 Test(code_object_cuda, attributes_that_are_there_again_and_again_are_refused) {
   struct code_file file = sm_90();
-  /* Sections behind the end of what there was, each of which says the whole of it to be attributes. */
+  /* Sections behind the end of what there was, each of which says the whole of it to be
+   * attributes. */
   size_t n_old = header(file)->e_shnum, n = n_old + 2, begin = (file.size + 7) / 8 * 8;
   size_t size = begin + n * sizeof(Elf64_Shdr) + 2 * file.size;
   struct code_file larger = {xcalloc(1, size), size};
@@ -288,7 +297,8 @@ Test(code_object_cuda, more_parameters_than_a_kernel_has_are_refused) {
   /* Attributes of the kernel behind the end of what there was: parameters, one after the other. */
   static const char parameter[16] = {4, 0x17, 12};
   size_t n = CODE_ARGUMENTS_MAX + 1;
-  struct code_file larger = {xcalloc(1, file.size + n * sizeof parameter), file.size + n * sizeof parameter};
+  struct code_file larger = {xcalloc(1, file.size + n * sizeof parameter),
+                             file.size + n * sizeof parameter};
   memcpy(larger.bytes, file.bytes, file.size);
   for (size_t at = file.size; at < larger.size; at += sizeof parameter)
     memcpy(larger.bytes + at, parameter, sizeof parameter);

@@ -1,4 +1,5 @@
-/* Signatures of kernels and builds: what is signed byte by byte, which signature counts, and what passes for none. */
+/* Signatures of kernels and builds: what is signed byte by byte, which signature counts, and what
+ * passes for none. */
 #include "common/cache/code_signature.h"
 
 #include <criterion/criterion.h>
@@ -17,8 +18,9 @@ static struct signing_key key_of(uint8_t byte) {
   uint8_t raw[32];
   size_t size = sizeof raw;
   memset(raw, byte, sizeof raw);
-  struct signing_key key = {.pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw, sizeof raw),
-                            .is_private = true};
+  struct signing_key key = {
+      .pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL, raw, sizeof raw),
+      .is_private = true};
   cr_assert(key.pkey && EVP_PKEY_get_raw_public_key(key.pkey, raw, &size) == 1);
   key.id = digest_of(raw, size);
   return key;
@@ -37,19 +39,20 @@ static struct signed_code build_code(void) {
   return code;
 }
 
-static json_t *signature_of(const struct signed_code *code, const struct signing_key *key, int64_t expires_s) {
+static json_t *signature_of(const struct signed_code *code, const struct signing_key *key,
+                            int64_t expires_s) {
   struct code_signature signature = code_sign(code, key, expires_s);
   return code_signature_to_json(&signature);
 }
 
-static bool find(const struct signed_code *code, const json_t *signatures, struct signing_key *trusted,
-                 struct code_signature *ret) {
+static bool find(const struct signed_code *code, const json_t *signatures,
+                 struct signing_key *trusted, struct code_signature *ret) {
   struct trusted_keys keys = {1, trusted};
   return code_signature_find(code, signatures, &keys, NOW_S, ret, &error);
 }
 
-static void expect_refused(const struct signed_code *code, json_t *taken_signatures, struct signing_key *trusted,
-                           const char *what) {
+static void expect_refused(const struct signed_code *code, json_t *taken_signatures,
+                           struct signing_key *trusted, const char *what) {
   struct code_signature found;
   cr_expect_not(find(code, taken_signatures, trusted, &found), "found one that is none: %s", what);
   cr_expect_neq(strstr(error.message, what), NULL, "%s: %s", what, error.message);
@@ -68,20 +71,22 @@ static void expect_signed(const struct signed_code *code, int64_t expires_s, con
 Test(code_signature, signed_bytes_are_a_line_of_the_kind_and_the_canonical_members) {
   struct signed_code kernel = kernel_code(), build = build_code();
   expect_signed(&kernel, 0, "wavetune kernel 1\n{\"kernel\":\"" KERNEL "\"}");
-  expect_signed(&kernel, NOW_S, "wavetune kernel 1\n{\"expires\":\"2026-12-24T00:00:00Z\",\"kernel\":\"" KERNEL "\"}");
+  expect_signed(&kernel, NOW_S,
+                "wavetune kernel 1\n{\"expires\":\"2026-12-24T00:00:00Z\",\"kernel\":\"" KERNEL
+                "\"}");
   expect_signed(&build, 0, "wavetune build 1\n{\"build\":\"" BUILD "\",\"kernel\":\"" KERNEL "\"}");
   expect_signed(&build, NOW_S,
-                "wavetune build 1\n{\"build\":\"" BUILD "\",\"expires\":\"2026-12-24T00:00:00Z\",\"kernel\":\"" KERNEL
-                "\"}");
+                "wavetune build 1\n{\"build\":\"" BUILD
+                "\",\"expires\":\"2026-12-24T00:00:00Z\",\"kernel\":\"" KERNEL "\"}");
 }
 
 Test(code_signature, of_several_the_trusted_one_that_lasts_longest_counts) {
   struct signing_key key = key_of(1), other = key_of(2);
   struct signed_code code = kernel_code();
   struct code_signature found;
-  cleanup_json json_t *signatures =
-      json_pack("[o, o, o, o, s, {}]", signature_of(&code, &other, 0), signature_of(&code, &key, NOW_S + 1),
-                signature_of(&code, &key, NOW_S + 9), signature_of(&code, &key, NOW_S + 5), "none");
+  cleanup_json json_t *signatures = json_pack(
+      "[o, o, o, o, s, {}]", signature_of(&code, &other, 0), signature_of(&code, &key, NOW_S + 1),
+      signature_of(&code, &key, NOW_S + 9), signature_of(&code, &key, NOW_S + 5), "none");
   cr_assert(find(&code, signatures, &key, &found), "%s", error.message);
   cr_expect(digest_equal(&found.key, &key.id));
   cr_expect_eq(found.expires_s, NOW_S + 9);
@@ -100,8 +105,10 @@ Test(code_signature, what_does_not_count_is_told_apart) {
   expect_refused(&code, json_array(), &key, "is not signed");
   expect_refused(&code, json_pack("{s:s}", "key", KERNEL), &key, "is not signed");
   expect_refused(&build, json_array(), &key, "build " BUILD " is not signed");
-  expect_refused(&code, array_of(signature_of(&code, &other, 0)), &key, "which is not trusted here (1 other key is)");
-  expect_refused(&code, array_of(signature_of(&code, &key, NOW_S)), &key, "expired at 2026-12-24T00:00:00Z");
+  expect_refused(&code, array_of(signature_of(&code, &other, 0)), &key,
+                 "which is not trusted here (1 other key is)");
+  expect_refused(&code, array_of(signature_of(&code, &key, NOW_S)), &key,
+                 "expired at 2026-12-24T00:00:00Z");
   expect_refused(&changed, array_of(signature_of(&code, &key, 0)), &key, "is not what key");
   signing_key_release(&key);
   signing_key_release(&other);
@@ -110,7 +117,8 @@ Test(code_signature, what_does_not_count_is_told_apart) {
 Test(code_signature, an_expiry_is_signed_too) {
   struct signing_key key = key_of(1);
   struct signed_code code = kernel_code();
-  json_t *longer = signature_of(&code, &key, NOW_S - 5), *endless = signature_of(&code, &key, NOW_S - 5);
+  json_t *longer = signature_of(&code, &key, NOW_S - 5),
+         *endless = signature_of(&code, &key, NOW_S - 5);
   json_object_set_new(longer, "expires", json_string("2030-01-01T00:00:00Z"));
   json_object_del(endless, "expires");
   expect_refused(&code, array_of(longer), &key, "is not what key");
@@ -154,7 +162,8 @@ Test(code_signature, a_public_key_is_one_text) {
   signing_key_release(&again);
 
   text[42]++; /* loose padding bits */
-  static const char *const wrong[] = {"", "AAAA", "not base64 but as long as a key's text is ....=="};
+  static const char *const wrong[] = {"", "AAAA",
+                                      "not base64 but as long as a key's text is ....=="};
   cr_expect_not(signing_key_of_public_text(text, &again, &error), "%s", text);
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     cr_expect_not(signing_key_of_public_text(wrong[i], &again, &error), "%s", wrong[i]);

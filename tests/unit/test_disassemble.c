@@ -30,7 +30,8 @@ static void tool_add(struct tool *tool, const char *name, const char *script) {
   cleanup_free char *text = xasprintf("#!/bin/sh\n%s\n", script);
   cleanup_free char *parent = xstrndup(tool->path, (size_t)(strrchr(tool->path, '/') - tool->path));
   cr_assert(folder_make(parent, 0755, &error), "%s", error.message);
-  cr_assert(file_write_atomically(tool->path, text, strlen(text), 0755, &error), "%s", error.message);
+  cr_assert(file_write_atomically(tool->path, text, strlen(text), 0755, &error), "%s",
+            error.message);
 }
 
 static struct tool tool_make(const char *name, const char *script) {
@@ -81,7 +82,8 @@ Test(disassemble, runs_the_tool_that_the_variable_names_on_a_copy_of_the_bytes) 
 }
 
 Test(disassemble, gives_the_tool_no_environment_and_no_socket) {
-  cleanup_tool struct tool tool = tool_make("any", "env | grep -v ^PWD= | grep -v ^_= | grep -v ^SHLVL=");
+  cleanup_tool struct tool tool =
+      tool_make("any", "env | grep -v ^PWD= | grep -v ^_= | grep -v ^SHLVL=");
   setenv("WAVETUNE_OBJDUMP", tool.path, 1);
   setenv("WAVETUNE_TOKEN", "wt_secret", 1);
   cleanup_free char *text = disassembly_of(MACHINE_AMDGPU);
@@ -91,8 +93,8 @@ Test(disassemble, gives_the_tool_no_environment_and_no_socket) {
 Test(disassemble, lets_the_tool_read_no_file_but_the_code) {
   if (!sandbox_confines_files())
     cr_skip_test("this kernel does not confine files: %s", sandbox_kind());
-  cleanup_tool struct tool tool =
-      tool_make("any", "cat /etc/passwd; echo x >\"$2\" || echo no write; test -r \"$2\" && echo read");
+  cleanup_tool struct tool tool = tool_make(
+      "any", "cat /etc/passwd; echo x >\"$2\" || echo no write; test -r \"$2\" && echo read");
   setenv("WAVETUNE_OBJDUMP", tool.path, 1);
   cleanup_free char *text = disassembly_of(MACHINE_AMDGPU);
   cr_assert_null(strstr(text, "root:"), "%s", text);
@@ -122,8 +124,8 @@ Test(disassemble, tries_the_newest_llvm_first_and_the_next_one_when_it_fails) {
 }
 
 Test(disassemble, reads_cuda_code_with_the_tool_of_a_triton_package) {
-  cleanup_tool struct tool tool =
-      tool_make("lib/python3.99/site-packages/triton/backends/nvidia/bin/nvdisasm", "echo \"nvdisasm $1\"");
+  cleanup_tool struct tool tool = tool_make(
+      "lib/python3.99/site-packages/triton/backends/nvidia/bin/nvdisasm", "echo \"nvdisasm $1\"");
   unsetenv("WAVETUNE_NVDISASM");
   setenv("PATH", "/nonexistent", 1);
   setenv("VIRTUAL_ENV", tool.folder, 1);
@@ -153,7 +155,8 @@ Test(disassemble, refuses_an_endless_text) {
 }
 
 Test(disassemble, says_what_to_install_where_there_is_no_tool) {
-  if (access("/opt/rocm/llvm/bin/llvm-objdump", X_OK) == 0 || access("/usr/local/cuda/bin/nvdisasm", X_OK) == 0 ||
+  if (access("/opt/rocm/llvm/bin/llvm-objdump", X_OK) == 0 ||
+      access("/usr/local/cuda/bin/nvdisasm", X_OK) == 0 ||
       access("/usr/local/cuda/bin/cuobjdump", X_OK) == 0)
     cr_skip_test("there is a tool outside of $PATH");
   setenv("PATH", "/nonexistent", 1);
@@ -184,7 +187,8 @@ Test(disassemble, reads_a_real_cubin_where_triton_is_installed) {
   struct error error;
   unsetenv("WAVETUNE_NVDISASM");
   setenv("VIRTUAL_ENV", SOURCE_FOLDER "/build/python", 1);
-  cr_assert(file_read(SOURCE_FOLDER "/tests/data/codeobjects/resources_sm_90.cubin", 1 << 20, &bytes, &size, &error));
+  cr_assert(file_read(SOURCE_FOLDER "/tests/data/codeobjects/resources_sm_90.cubin", 1 << 20,
+                      &bytes, &size, &error));
   cr_assert(disassemble(bytes, size, &text, &error), "%s", error.message);
   cr_assert(strstr(text, "EXIT") && strstr(text, "reversed"), "%.500s", text);
 }

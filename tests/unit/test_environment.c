@@ -5,8 +5,9 @@
 
 static struct error error;
 
-#define MI300X                                                                                                         \
-  "{\"rocm\":\"6.4.1\",\"torch\":\"2.7.1\",\"triton\":\"3.3.1\",\"gpu\":\"AMD Instinct MI300X\",\"arch\":\"gfx942\","  \
+#define MI300X                                                                                     \
+  "{\"rocm\":\"6.4.1\",\"torch\":\"2.7.1\",\"triton\":\"3.3.1\",\"gpu\":\"AMD Instinct "           \
+  "MI300X\",\"arch\":\"gfx942\","                                                                  \
   "\"compute_units\":304,\"partition\":\"SPX/NPS1\"}"
 
 static struct environment parsed(const char *text) {
@@ -29,7 +30,8 @@ static void expect_refused(const char *text, const char *pointer, const char *wh
 
 Test(environment, reads_and_writes_all_members) {
   cleanup_environment struct environment environment = parsed(MI300X);
-  cleanup_json json_t *json = environment_to_json(&environment), *wanted = json_loads(MI300X, 0, NULL);
+  cleanup_json json_t *json = environment_to_json(&environment),
+                      *wanted = json_loads(MI300X, 0, NULL);
   cr_expect(json_equal(json, wanted));
   cr_expect_str_eq(environment.gpu, "AMD Instinct MI300X");
   cr_expect_eq(environment.compute_units, 304);
@@ -77,7 +79,8 @@ Test(environment, one_that_names_no_partition_covers_whole_gpus_only) {
 Test(environment, a_name_that_many_gpus_have_covers_none_without_arch) {
 #define NAMELESS(more) "{\"gpu\":\"AMD Radeon Graphics\"" more "}"
   expect_covers(false, NAMELESS(""), NAMELESS(",\"arch\":\"gfx1103\",\"partition\":\"\""));
-  expect_covers(true, NAMELESS(",\"arch\":\"gfx1103\""), NAMELESS(",\"arch\":\"gfx1103\",\"partition\":\"\""));
+  expect_covers(true, NAMELESS(",\"arch\":\"gfx1103\""),
+                NAMELESS(",\"arch\":\"gfx1103\",\"partition\":\"\""));
 }
 
 static char *missing_of(struct environment environment) {
@@ -89,10 +92,11 @@ Test(environment, what_a_full_one_states_too_is_missing) {
   char text[] = "x";
   cleanup_free char *all = missing_of((struct environment){.torch = text, .triton = text});
   cr_expect_str_eq(all, "[\"platform\",\"gpu\",\"arch\",\"compute_units\",\"partition\"]");
-  cleanup_free char *some = missing_of((struct environment){.cuda = text, .gpu = text, .compute_units = 132});
+  cleanup_free char *some =
+      missing_of((struct environment){.cuda = text, .gpu = text, .compute_units = 132});
   cr_expect_str_eq(some, "[\"arch\",\"partition\"]");
-  cleanup_free char *none =
-      missing_of((struct environment){.cpu = text, .gpu = text, .arch = text, .compute_units = 4, .partition = text});
+  cleanup_free char *none = missing_of((struct environment){
+      .cpu = text, .gpu = text, .arch = text, .compute_units = 4, .partition = text});
   cr_expect_str_eq(none, "[]");
 }
 
@@ -102,11 +106,14 @@ Test(environment, an_empty_partition_is_stated) {
 }
 
 Test(environment, null_is_refused) {
-  expect_refused("{\"arch\":\"gfx942\",\"cpu\":null}", "/cpu", "\"cpu\" must be a string, not null");
+  expect_refused("{\"arch\":\"gfx942\",\"cpu\":null}", "/cpu",
+                 "\"cpu\" must be a string, not null");
   expect_refused("{\"compute_units\":null}", "/compute_units", "must be an integer, not null");
 }
 
-Test(environment, other_empty_texts_are_refused) { expect_refused("{\"gpu\":\"\"}", "/gpu", "\"gpu\" is empty"); }
+Test(environment, other_empty_texts_are_refused) {
+  expect_refused("{\"gpu\":\"\"}", "/gpu", "\"gpu\" is empty");
+}
 
 Test(environment, texts_are_at_most_200_bytes) {
   char text[300];
@@ -132,7 +139,9 @@ Test(environment, a_text_of_another_type_is_refused) {
   expect_refused("{\"rocm\":6.4}", "/rocm", "must be a string, not a number");
 }
 
-Test(environment, unknown_members_are_refused) { expect_refused("{\"driver\":\"6.12\"}", "/driver", "unknown member"); }
+Test(environment, unknown_members_are_refused) {
+  expect_refused("{\"driver\":\"6.12\"}", "/driver", "unknown member");
+}
 
 Test(environment, what_is_no_object_is_refused) { expect_refused("[]", "", "must be an object"); }
 
@@ -141,7 +150,8 @@ Test(environment, two_platforms_are_refused) {
 }
 
 Test(environment, a_copy_is_its_own) {
-  cleanup_environment struct environment environment = parsed(MI300X), copy = environment_copy(&environment);
+  cleanup_environment struct environment environment = parsed(MI300X),
+                                         copy = environment_copy(&environment);
   environment.gpu[0] = 'X';
   cr_expect_str_eq(copy.gpu, "AMD Instinct MI300X");
   cr_expect_null(copy.cuda);
@@ -150,20 +160,24 @@ Test(environment, a_copy_is_its_own) {
 
 Test(environment, a_full_one_needs_no_torch_and_no_triton) {
   cleanup_environment struct environment environment =
-      parsed("{\"cpu\":\"gcc 12.2\",\"gpu\":\"EPYC\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}");
+      parsed("{\"cpu\":\"gcc "
+             "12.2\",\"gpu\":\"EPYC\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}");
   cr_expect(environment_is_full(&environment, &error));
 }
 
 Test(environment, each_missing_hardware_member_makes_it_partial) {
   static const struct {
     const char *text, *pointer, *what;
-  } cases[] = {
-      {"{\"gpu\":\"g\",\"arch\":\"a\",\"compute_units\":1,\"partition\":\"\"}", "",
-       "exactly one of rocm, cuda and cpu"},
-      {"{\"cpu\":\"c\",\"arch\":\"a\",\"compute_units\":1,\"partition\":\"\"}", "/gpu", "states \"gpu\""},
-      {"{\"cpu\":\"c\",\"gpu\":\"g\",\"compute_units\":1,\"partition\":\"\"}", "/arch", "states \"arch\""},
-      {"{\"cpu\":\"c\",\"gpu\":\"g\",\"arch\":\"a\",\"partition\":\"\"}", "/compute_units", "states \"compute_units\""},
-      {"{\"cpu\":\"c\",\"gpu\":\"g\",\"arch\":\"a\",\"compute_units\":1}", "/partition", "states \"partition\""}};
+  } cases[] = {{"{\"gpu\":\"g\",\"arch\":\"a\",\"compute_units\":1,\"partition\":\"\"}", "",
+                "exactly one of rocm, cuda and cpu"},
+               {"{\"cpu\":\"c\",\"arch\":\"a\",\"compute_units\":1,\"partition\":\"\"}", "/gpu",
+                "states \"gpu\""},
+               {"{\"cpu\":\"c\",\"gpu\":\"g\",\"compute_units\":1,\"partition\":\"\"}", "/arch",
+                "states \"arch\""},
+               {"{\"cpu\":\"c\",\"gpu\":\"g\",\"arch\":\"a\",\"partition\":\"\"}", "/compute_units",
+                "states \"compute_units\""},
+               {"{\"cpu\":\"c\",\"gpu\":\"g\",\"arch\":\"a\",\"compute_units\":1}", "/partition",
+                "states \"partition\""}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     cleanup_environment struct environment environment = parsed(cases[i].text);
     cr_expect_not(environment_is_full(&environment, &error));
@@ -177,15 +191,17 @@ Test(environment, is_shown_to_people_without_what_is_empty) {
                                          cpu = parsed("{\"cpu\":\"gcc 12.2\",\"partition\":\"\"}");
   cleanup_free char *full_text = environment_format(&full), *none_text = environment_format(&none),
                     *cpu_text = environment_format(&cpu);
-  cr_expect_str_eq(full_text, "rocm 6.4.1, torch 2.7.1, triton 3.3.1, gpu AMD Instinct MI300X, arch gfx942, "
-                              "partition SPX/NPS1, 304 compute units");
+  cr_expect_str_eq(full_text,
+                   "rocm 6.4.1, torch 2.7.1, triton 3.3.1, gpu AMD Instinct MI300X, arch gfx942, "
+                   "partition SPX/NPS1, 304 compute units");
   cr_expect_str_eq(none_text, "any environment");
   cr_expect_str_eq(cpu_text, "cpu gcc 12.2");
 }
 
 Test(environment, its_digest_is_that_of_its_canonical_json) {
   cleanup_environment struct environment environment = parsed("{\"gpu\":\"g\",\"cpu\":\"c\"}");
-  struct digest digest = environment_digest(&environment), wanted = digest_of("{\"cpu\":\"c\",\"gpu\":\"g\"}", 21);
+  struct digest digest = environment_digest(&environment),
+                wanted = digest_of("{\"cpu\":\"c\",\"gpu\":\"g\"}", 21);
   cr_expect(digest_equal(&digest, &wanted));
 }
 
@@ -211,9 +227,10 @@ Test(environment, the_hardware_digest_leaves_out_torch_and_triton_only) {
 
 Test(environment, fits_where_every_stated_member_is_equal) {
   cleanup_environment struct environment full = parsed(MI300X);
-  static const char *const fitting[] = {"{}", MI300X, "{\"gpu\":\"AMD Instinct MI300X\"}", "{\"compute_units\":304}"};
-  static const char *const others[] = {"{\"compute_units\":38}", "{\"cpu\":\"gcc\"}", "{\"torch\":\"2.7.0\"}",
-                                       "{\"partition\":\"\"}"};
+  static const char *const fitting[] = {"{}", MI300X, "{\"gpu\":\"AMD Instinct MI300X\"}",
+                                        "{\"compute_units\":304}"};
+  static const char *const others[] = {"{\"compute_units\":38}", "{\"cpu\":\"gcc\"}",
+                                       "{\"torch\":\"2.7.0\"}", "{\"partition\":\"\"}"};
   for (size_t i = 0; i < ARRAY_LENGTH(fitting); i++) {
     cleanup_environment struct environment partial = parsed(fitting[i]);
     cr_expect(environment_fits(&partial, &full), "%s", fitting[i]);
@@ -224,7 +241,8 @@ Test(environment, fits_where_every_stated_member_is_equal) {
   }
 }
 
-static void expect_differences(const char *job, const char *agent, bool hardware_only, const char *wanted) {
+static void expect_differences(const char *job, const char *agent, bool hardware_only,
+                               const char *wanted) {
   cleanup_environment struct environment partial = parsed(job), full = parsed(agent);
   cleanup_json json_t *differences = environment_differences(&partial, &full, hardware_only);
   cleanup_free char *text = json_canonical(differences);
@@ -232,15 +250,16 @@ static void expect_differences(const char *job, const char *agent, bool hardware
 }
 
 Test(environment, differences_name_both_sides) {
-  expect_differences(
-      "{\"gpu\":\"MI300X\",\"compute_units\":304,\"arch\":\"gfx942\"}",
-      "{\"gpu\":\"MI250X\",\"compute_units\":110,\"arch\":\"gfx942\"}", false,
-      "{\"compute_units\":{\"agent\":110,\"job\":304},\"gpu\":{\"agent\":\"MI250X\",\"job\":\"MI300X\"}}");
+  expect_differences("{\"gpu\":\"MI300X\",\"compute_units\":304,\"arch\":\"gfx942\"}",
+                     "{\"gpu\":\"MI250X\",\"compute_units\":110,\"arch\":\"gfx942\"}", false,
+                     "{\"compute_units\":{\"agent\":110,\"job\":304},\"gpu\":{\"agent\":\"MI250X\","
+                     "\"job\":\"MI300X\"}}");
 }
 
 Test(environment, differences_show_null_for_what_the_agent_does_not_state) {
-  expect_differences("{\"rocm\":\"6.4\",\"compute_units\":304}", "{\"cpu\":\"gcc\"}", false,
-                     "{\"compute_units\":{\"agent\":null,\"job\":304},\"rocm\":{\"agent\":null,\"job\":\"6.4\"}}");
+  expect_differences(
+      "{\"rocm\":\"6.4\",\"compute_units\":304}", "{\"cpu\":\"gcc\"}", false,
+      "{\"compute_units\":{\"agent\":null,\"job\":304},\"rocm\":{\"agent\":null,\"job\":\"6.4\"}}");
 }
 
 Test(environment, differences_of_the_build_are_left_out_on_demand) {

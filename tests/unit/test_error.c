@@ -62,14 +62,23 @@ Test(error, valid_utf8_stays) {
 }
 
 Test(error, what_is_not_utf8_is_replaced_byte_by_byte) {
-  static const char *const wrong[] = {
-      "\x80", "\xc1\x81", "\xe0\x80\x80", "\xed\xa0\x80", "\xf0\x8f\x80\x80", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-      "\xff", "\xe2\x82", "\xc3"};
+  static const char *const wrong[] = {"\x80",
+                                      "\xc1\x81",
+                                      "\xe0\x80\x80",
+                                      "\xed\xa0\x80",
+                                      "\xf0\x8f\x80\x80",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xff",
+                                      "\xe2\x82",
+                                      "\xc3"};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
     struct error error;
     error_at(&error, wrong[i], "%s", wrong[i]);
-    cr_expect_eq(strspn(error.message, "?"), strlen(wrong[i]), "input %zu gave %s", i, error.message);
-    cr_expect_eq(strspn(error.pointer, "?"), strlen(wrong[i]), "input %zu gave %s", i, error.pointer);
+    cr_expect_eq(strspn(error.message, "?"), strlen(wrong[i]), "input %zu gave %s", i,
+                 error.message);
+    cr_expect_eq(strspn(error.pointer, "?"), strlen(wrong[i]), "input %zu gave %s", i,
+                 error.pointer);
   }
 }
 

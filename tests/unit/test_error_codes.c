@@ -57,7 +57,8 @@ Test(error_codes, a_kind_comes_back_from_its_name) {
   cr_expect_eq(kind, ERROR_INTERNAL, "it is left as it was");
 }
 
-/* What a server answers is what its client makes of it, but for what only the server tells apart. */
+/* What a server answers is what its client makes of it, but for what only the server tells
+ * apart. */
 Test(error_codes, a_kind_comes_back_from_its_status) {
   for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
     enum error_kind back = error_kind_of_http(error_http_status(kind));

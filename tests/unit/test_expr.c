@@ -35,22 +35,23 @@ static char *result(const char *text, struct error *error) {
 static void expect(const char *text, const char *wanted) {
   struct error error = {0};
   cleanup_free char *found = result(text, &error);
-  cr_expect_str_eq(found, wanted, "%s: expected %s, found %s %s", text, wanted, found, error.message);
+  cr_expect_str_eq(found, wanted, "%s: expected %s, found %s %s", text, wanted, found,
+                   error.message);
 }
 
 static void expect_error(const char *text, const char *wanted) {
   struct error error = {0};
   cleanup_free char *found = result(text, &error);
-  cr_expect_str_eq(error.message, wanted, "%s: expected the error\n  %s\nfound %s\n  %s", text, wanted, found,
-                   error.message);
+  cr_expect_str_eq(error.message, wanted, "%s: expected the error\n  %s\nfound %s\n  %s", text,
+                   wanted, found, error.message);
 }
 
 Test(expr, gives_what_cpython_gives) {
   cleanup_free char *table = NULL;
   size_t size, cases = 0;
   struct error error;
-  cr_assert(file_read(SOURCE_FOLDER "/tests/data/expressions.tsv", 1 << 20, &table, &size, &error), "%s",
-            error.message);
+  cr_assert(file_read(SOURCE_FOLDER "/tests/data/expressions.tsv", 1 << 20, &table, &size, &error),
+            "%s", error.message);
   char *rest = table;
   for (char *line; (line = strsep(&rest, "\n")) && *line; cases++) {
     char *wanted = strchr(line, '\t');
@@ -77,22 +78,28 @@ Test(expr, names_the_lambda_argument_kwargs_when_it_is_a_parameter) {
   struct error error;
   cleanup_expr struct expr *expr = NULL;
   cr_assert(expr_parse("lambda c: c.kwargs * c.get", &expr, &error), "%s", error.message);
-  cr_assert(expr_bind(expr, own, 2, &error) && expr_eval(expr, values, &value, &error), "%s", error.message);
+  cr_assert(expr_bind(expr, own, 2, &error) && expr_eval(expr, values, &value, &error), "%s",
+            error.message);
   cr_expect_eq(value.integer, 30);
 }
 
 Test(expr, refuses_other_lambdas) {
   expect_error("lambda: 1", "column 7: expected the one argument of the lambda, found :");
-  expect_error("lambda a, b: 1", "column 9: expected ':' after the one argument of the lambda, found ,");
+  expect_error("lambda a, b: 1",
+               "column 9: expected ':' after the one argument of the lambda, found ,");
   expect_error("1 + (lambda c: c.M)", "column 6: a lambda can only be the whole expression");
-  expect_error("lambda c: c > 1",
-               "column 13: expected a member of the lambda's argument, as in c['X'] or c.X, found >");
-  expect_error("lambda c: c.1", "column 12: expressions have no floats; write integers, and // for division");
+  expect_error(
+      "lambda c: c > 1",
+      "column 13: expected a member of the lambda's argument, as in c['X'] or c.X, found >");
+  expect_error("lambda c: c.1",
+               "column 12: expressions have no floats; write integers, and // for division");
   expect_error("lambda c: c.(M)", "column 13: expected the name of a member, found (");
   expect_error("lambda c: c[M]", "column 13: expected the name of a parameter in quotes, found M");
   expect_error("lambda c: c['M'", "column 16: expected ']', found the end");
-  expect_error("lambda c: c.get('M', 1)", "column 20: expected ')' (get takes no default here), found ,");
-  expect_error("lambda c: c.kwargs.M", "column 20: kwargs is read as kwargs['X'] or kwargs.get('X')");
+  expect_error("lambda c: c.get('M', 1)",
+               "column 20: expected ')' (get takes no default here), found ,");
+  expect_error("lambda c: c.kwargs.M",
+               "column 20: kwargs is read as kwargs['X'] or kwargs.get('X')");
   expect_error("M['N']", "column 2: only the argument of a lambda has members");
 }
 
@@ -102,7 +109,8 @@ Test(expr, says_where_an_operation_failed_and_on_what) {
   expect_error("ceil_div(M, zero)", "column 1: division by zero");
   expect_error("largest + 1", "column 9: 9223372036854775807 + 1 does not fit in 64 bits");
   expect_error("0 - least", "column 3: 0 - -9223372036854775808 does not fit in 64 bits");
-  expect_error("ceil_div(least, -1)", "column 1: ceil_div(-9223372036854775808, -1) does not fit in 64 bits");
+  expect_error("ceil_div(least, -1)",
+               "column 1: ceil_div(-9223372036854775808, -1) does not fit in 64 bits");
   expect_error("abs(least)", "column 1: abs of -9223372036854775808 does not fit in 64 bits");
   expect_error("-least", "column 1: - of -9223372036854775808 does not fit in 64 bits");
   expect_error("2 ** N", "column 3: 2 ** -7 would be a float: the exponent is negative");
@@ -119,8 +127,11 @@ Test(expr, says_where_an_operation_failed_and_on_what) {
   expect_error("+text", "column 1: + takes an integer, not a string");
   expect_error("log2(zero)", "column 1: log2(0): the argument must be at least 1");
   expect_error("next_pow2(-7)", "column 1: next_pow2(-7): the argument must be at least 1");
-  expect_error("next_pow2(largest)", "column 1: next_pow2(9223372036854775807) does not fit in 64 bits");
-  expect_error("1 in M", "column 3: the right side of in must be a tuple, a list or a string, not an integer");
+  expect_error("next_pow2(largest)",
+               "column 1: next_pow2(9223372036854775807) does not fit in 64 bits");
+  expect_error(
+      "1 in M",
+      "column 3: the right side of in must be a tuple, a list or a string, not an integer");
   expect_error("1 in text", "column 3: only a string can be in a string, not an integer");
   expect_error("1 + scale", "column 5: \"scale\" is a float, which expressions cannot read");
 }
@@ -137,16 +148,18 @@ Test(expr, says_where_a_text_is_wrong_and_what_to_write) {
   expect_error("M ? 1", "column 3: unexpected character '?'");
   expect_error("M + é", "column 5: unexpected byte 0xc3 outside of a string");
   expect_error("'é' = 1", "column 5: '=' assigns; compare with ==");
-  expect_error("M * 1.5", "column 5: expressions have no floats; write integers, and // for division");
-  expect_error("1__0", "column 1: not an integer: write decimal or 0x digits, with single _ between them");
+  expect_error("M * 1.5",
+               "column 5: expressions have no floats; write integers, and // for division");
+  expect_error("1__0",
+               "column 1: not an integer: write decimal or 0x digits, with single _ between them");
   expect_error("012", "column 1: a decimal integer has no leading zeros");
   expect_error("1 + 9223372036854775808", "column 5: the integer does not fit in 64 bits");
   expect_error("99999999999999999999", "column 1: the integer does not fit in 64 bits");
   expect_error("-9223372036854775808 ** 1", "column 2: the integer does not fit in 64 bits");
   expect_error("'abc", "column 1: the string has no closing '");
   expect_error("\"a\nb\"", "column 1: the string has no closing \"");
-  expect_error("'\\u0041'",
-               "column 1: the string holds an unknown escape; write \\\\ \\' \\\" \\n \\r \\t or \\x01 to \\x7f");
+  expect_error("'\\u0041'", "column 1: the string holds an unknown escape; write \\\\ \\' \\\" \\n "
+                            "\\r \\t or \\x01 to \\x7f");
   expect_error("(1, 2)", "column 1: a tuple or list can only stand on the right of in");
   expect_error("()", "column 1: a tuple or list can only stand on the right of in");
   expect_error("1, 2", "column 2: a tuple or list can only stand on the right of in");
@@ -158,16 +171,21 @@ Test(expr, says_where_a_text_is_wrong_and_what_to_write) {
   expect_error("ceil_div(1)", "column 11: ceil_div takes 2 arguments, found 1");
   expect_error("min()", "column 5: min takes at least 1 argument, found 0");
   expect_error("abs(1 2)", "column 7: expected ',' or ')', found 2");
-  expect_error("max(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17)", "column 44: max takes at most 16 arguments");
+  expect_error("max(1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17)",
+               "column 44: max takes at most 16 arguments");
 }
 
 Test(expr, suggests_the_nearest_name) {
   expect_error("M + thre", "column 5: unknown name \"thre\"; did you mean \"three\"?");
   expect_error("Largest", "column 1: unknown name \"Largest\"; did you mean \"largest\"?");
-  expect_error("MAXIMUM(1)", "column 1: unknown function \"MAXIMUM\"; known: min, max, abs, ceil_div, next_pow2, log2");
-  expect_error("ceildiv(1, 2)", "column 1: unknown function \"ceildiv\"; did you mean \"ceil_div\"?");
-  expect_error("quite_another",
-               "column 1: unknown name \"quite_another\"; known: M, N, zero, three, largest, least, …");
+  expect_error(
+      "MAXIMUM(1)",
+      "column 1: unknown function \"MAXIMUM\"; known: min, max, abs, ceil_div, next_pow2, log2");
+  expect_error("ceildiv(1, 2)",
+               "column 1: unknown function \"ceildiv\"; did you mean \"ceil_div\"?");
+  expect_error(
+      "quite_another",
+      "column 1: unknown name \"quite_another\"; known: M, N, zero, three, largest, least, …");
   expect_error("lambda c: c['BLOCK']",
                "column 13: unknown name \"BLOCK\"; known: M, N, zero, three, largest, least, …");
 }
@@ -227,8 +245,8 @@ Test(expr, nests_to_64_levels_in_every_way_and_no_deeper) {
     struct error error = {0};
     cr_expect(nests(ways[i][0], ways[i][1], 31, &error), "%s: %s", ways[i][0], error.message);
     cr_expect_not(nests(ways[i][0], ways[i][1], 65, &error), "%s", ways[i][0]);
-    cr_expect(strstr(error.message, ": the expression nests deeper than 64 levels"), "%s: %s", ways[i][0],
-              error.message);
+    cr_expect(strstr(error.message, ": the expression nests deeper than 64 levels"), "%s: %s",
+              ways[i][0], error.message);
   }
 }
 
@@ -236,7 +254,8 @@ Test(expr, can_be_bound_again_after_a_refusal) {
   cleanup_expr struct expr *expr = NULL;
   struct error error;
   struct value value, values[] = {value_int(1), value_int(20), value_int(300)};
-  static const char *const first[] = {"a", "b"}, *const second[] = {"x", "b", "a"}, *const lacking[] = {"a"};
+  static const char *const first[] = {"a", "b"}, *const second[] = {"x", "b", "a"},
+                           *const lacking[] = {"a"};
   cr_assert(expr_parse("a - b", &expr, &error));
   cr_assert(expr_bind(expr, first, 2, &error));
   cr_assert(expr_eval(expr, values, &value, &error));
@@ -298,7 +317,8 @@ Test(scope, keeps_the_later_of_two_values_of_one_name) {
   struct scope scope = {0};
   struct error error;
   int64_t integer;
-  cr_assert(scope_add(&scope, "M", value_int(1), &error) && scope_add(&scope, "M", value_int(2), &error));
+  cr_assert(scope_add(&scope, "M", value_int(1), &error) &&
+            scope_add(&scope, "M", value_int(2), &error));
   cr_expect_eq(scope.n, 1);
   cr_assert(expr_int_in_scope("M", &scope, 0, 9, &integer, &error));
   cr_expect_eq(integer, 2);

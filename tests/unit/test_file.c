@@ -1,4 +1,5 @@
-/* Files and folders: bounded reading, writing that is whole or absent, and errors that name the path. */
+/* Files and folders: bounded reading, writing that is whole or absent, and errors that name the
+ * path. */
 #include "common/base/file.h"
 
 #include <criterion/criterion.h>
@@ -159,7 +160,8 @@ Test(file, folder_make_private_refuses_a_folder_that_all_may_write_to) {
   cr_assert(folder_make(path, 0700, &error));
   cr_assert_eq(chmod(path, 01777), 0);
   cr_expect_not(folder_make_private(path, &error));
-  cr_expect_not_null(strstr(error.message, "all users may write to the folder"), "%s", error.message);
+  cr_expect_not_null(strstr(error.message, "all users may write to the folder"), "%s",
+                     error.message);
 }
 
 Test(file, folder_make_private_refuses_somebody_elses_folder) {
@@ -181,7 +183,8 @@ Test(file, folder_make_refuses_a_name_that_a_file_has) {
 }
 
 Test(file, folder_remove_removes_what_is_in_it) {
-  cleanup_free char *top = inside("top"), *below = inside("top/a/b"), *path = inside("top/a/b/file");
+  cleanup_free char *top = inside("top"), *below = inside("top/a/b"),
+                    *path = inside("top/a/b/file");
   cr_assert(folder_make(below, 0755, &error));
   write_file(path, "x");
   cr_expect(folder_remove(top, &error), "%s", error.message);

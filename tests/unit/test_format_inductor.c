@@ -1,15 +1,18 @@
-/* Inductor's .best_config files: they come back byte for byte, at their places, and what is no such file is refused. */
+/* Inductor's .best_config files: they come back byte for byte, at their places, and what is no such
+ * file is refused. */
 #include "format_fixture.h"
 
 extern const struct cache_format format_inductor;
 
 #define HASH "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define PLACE "c7/" HASH ".best_config"
-#define TEXT                                                                                                           \
-  "{\"XBLOCK\": 64, \"RBLOCK\": 8, \"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"ab12\","                   \
+#define TEXT                                                                                       \
+  "{\"XBLOCK\": 64, \"RBLOCK\": 8, \"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": "        \
+  "\"ab12\","                                                                                      \
   " \"found_by_coordesc\": false, \"time_taken_ms\": 53, \"triton_cache_hash\": \"LJRKDJI2\"}"
 
-static bool read_file(const char *path, const char *text, struct imported *ret, struct error *error) {
+static bool read_file(const char *path, const char *text, struct imported *ret,
+                      struct error *error) {
   cleanup_cache_files struct cache_files files = {0};
   files_add_text(&files, path, text);
   return format_inductor.read(&(struct import_request){&files, NULL}, ret, error);
@@ -29,7 +32,8 @@ Test(format_inductor, a_file_comes_back_byte_for_byte_at_its_place) {
   struct cache_source source = shelf_source(&shelf);
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
-  cr_assert(format_inductor.render(&(struct render_request){.release = release, .source = &source}, &files, &error),
+  cr_assert(format_inductor.render(&(struct render_request){.release = release, .source = &source},
+                                   &files, &error),
             "%s", error.message);
   cr_assert_eq(files.n, 1u);
   cr_assert_str_eq(files.files[0].path, PLACE);
@@ -46,11 +50,11 @@ Test(format_inductor, the_config_is_apart_from_what_inductor_says_of_it) {
                     *provenance = json_canonical(entry->provenance);
   cr_assert_str_eq(key, "{\"configs_hash\":\"ab12\",\"file\":\"" PLACE "\"}");
   cr_assert_str_eq(config, "{\"RBLOCK\":8,\"XBLOCK\":64,\"num_stages\":1,\"num_warps\":4}");
-  cr_assert_str_eq(provenance,
-                   "{\"found_by_coordesc\":false,"
-                   "\"members\":\"XBLOCK,RBLOCK,num_warps,num_stages,configs_hash,found_by_coordesc,time_taken_ms,"
-                   "triton_cache_hash\",\"source\":\"" PLACE
-                   "\",\"time_taken_ms\":53,\"triton_cache_hash\":\"LJRKDJI2\"}");
+  cr_assert_str_eq(provenance, "{\"found_by_coordesc\":false,"
+                               "\"members\":\"XBLOCK,RBLOCK,num_warps,num_stages,configs_hash,"
+                               "found_by_coordesc,time_taken_ms,"
+                               "triton_cache_hash\",\"source\":\"" PLACE
+                               "\",\"time_taken_ms\":53,\"triton_cache_hash\":\"LJRKDJI2\"}");
   cr_assert_eq(entry->n_ms, 0u, "time_taken_ms is that of the tuning");
 }
 
@@ -61,7 +65,8 @@ Test(format_inductor, what_else_lies_in_the_cache_is_passed_over) {
   files_add_text(&files, "fxgraph/ab/cd", "\x80");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(format_inductor.read(&(struct import_request){&files, NULL}, &imported, &error), "%s", error.message);
+  cr_assert(format_inductor.read(&(struct import_request){&files, NULL}, &imported, &error), "%s",
+            error.message);
   cr_assert_eq(imported.kernels[0].n_entries, 1u);
 }
 
@@ -75,26 +80,35 @@ Test(format_inductor, wrong_files_are_refused) {
       {PLACE, "{\"num_warps\": 4", "line 1"},
       {PLACE, "[]", "must be an object"},
       {PLACE, "{\"XBLOCK\": 1, \"XBLOCK\": 2}", "duplicate"},
-      {PLACE, "{\"XBLOCK\": 1, \"num_warps\": 4, \"num_stages\": 1}", "\"configs_hash\" is missing"},
-      {PLACE, "{\"XBLOCK\": 1, \"num_stages\": 1, \"configs_hash\": \"a\"}", "\"num_warps\" is missing"},
-      {PLACE, "{\"XBLOCK\": 1, \"num_warps\": 4, \"configs_hash\": \"a\"}", "\"num_stages\" is missing"},
+      {PLACE, "{\"XBLOCK\": 1, \"num_warps\": 4, \"num_stages\": 1}",
+       "\"configs_hash\" is missing"},
+      {PLACE, "{\"XBLOCK\": 1, \"num_stages\": 1, \"configs_hash\": \"a\"}",
+       "\"num_warps\" is missing"},
+      {PLACE, "{\"XBLOCK\": 1, \"num_warps\": 4, \"configs_hash\": \"a\"}",
+       "\"num_stages\" is missing"},
       {PLACE, "{\"num_warps\": 99999, \"num_stages\": 1, \"configs_hash\": \"a\"}", "num_warps"},
-      {PLACE, "{\"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"a\", \"found_by_coordesc\": 1}", "boolean"},
-      {PLACE, "{\"X\": [1], \"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"a\"}", "not an array"},
-      {PLACE, "{\"a,b\": 1, \"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"a\"}", "letters, digits and _"}};
+      {PLACE,
+       "{\"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"a\", \"found_by_coordesc\": 1}",
+       "boolean"},
+      {PLACE, "{\"X\": [1], \"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"a\"}",
+       "not an array"},
+      {PLACE, "{\"a,b\": 1, \"num_warps\": 4, \"num_stages\": 1, \"configs_hash\": \"a\"}",
+       "letters, digits and _"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
     check_read_refused(&format_inductor, cases[i].path, cases[i].text, cases[i].message);
 }
 
-static void check_files_refused(const struct cache_files *files, const struct kernel *kernel, const char *message) {
+static void check_files_refused(const struct cache_files *files, const struct kernel *kernel,
+                                const char *message) {
   struct imported imported;
   struct error error;
   cr_assert(!format_inductor.read(&(struct import_request){files, kernel}, &imported, &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 
-#define MANIFEST(key, exports)                                                                                         \
-  "{\"name\": \"inductor\", \"language\": \"external\", \"key\": " key ", \"exports\": {" exports "}}"
+#define MANIFEST(key, exports)                                                                     \
+  "{\"name\": \"inductor\", \"language\": \"external\", \"key\": " key ", \"exports\": {" exports  \
+  "}}"
 
 Test(format_inductor, trees_that_hold_none_or_one_twice_are_refused) {
   cleanup_cache_files struct cache_files none = {0}, twice = {0}, named = {0};
@@ -119,8 +133,8 @@ Test(format_inductor, files_of_too_many_members_are_refused) {
   check_read_refused(&format_inductor, PLACE, text, "has 72 members; at most 64");
 }
 
-static bool render_winners(const char *manifest, const struct winner *winners, size_t n, struct cache_files *ret,
-                           struct error *error) {
+static bool render_winners(const char *manifest, const struct winner *winners, size_t n,
+                           struct cache_files *ret, struct error *error) {
   struct shelf shelf = {.n_kernels = 1, .kernels = {kernel_of(manifest)}};
   struct winner own[2];
   for (size_t i = 0; i < n; i++) {
@@ -129,7 +143,8 @@ static bool render_winners(const char *manifest, const struct winner *winners, s
   }
   cleanup_release struct release *release = release_of(own, n);
   struct cache_source source = shelf_source(&shelf);
-  bool ok = format_inductor.render(&(struct render_request){.release = release, .source = &source}, ret, error);
+  bool ok = format_inductor.render(&(struct render_request){.release = release, .source = &source},
+                                   ret, error);
   shelf_release(&shelf);
   return ok;
 }
@@ -142,19 +157,33 @@ Test(format_inductor, what_did_not_come_from_inductor_is_skipped_with_the_reason
     const char *manifest;
     struct winner winner;
     const char *message;
-  } cases[] = {
-      {MANIFEST("[\"n\"]", "\"dejavu\": {}"),
-       {NULL, "{\"n\": 1}", "{\"X\": 1}", "{\"origin\": \"imported\"}", 0, {0}},
-       "did not come from Inductor"},
-      {OF_INDUCTOR,
-       {NULL, "{\"file\": \"../../x\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X"), 0, {0}},
-       "names no file of Inductor"},
-      {OF_INDUCTOR,
-       {NULL, "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}", "{\"X\": 1}", "{\"origin\": \"imported\"}", 0, {0}},
-       "does not have the members"},
-      {OF_INDUCTOR,
-       {NULL, "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X,Y"), 0, {0}},
-       "has \"Y\""}};
+  } cases[] = {{MANIFEST("[\"n\"]", "\"dejavu\": {}"),
+                {NULL, "{\"n\": 1}", "{\"X\": 1}", "{\"origin\": \"imported\"}", 0, {0}},
+                "did not come from Inductor"},
+               {OF_INDUCTOR,
+                {NULL,
+                 "{\"file\": \"../../x\", \"configs_hash\": \"a\"}",
+                 "{\"X\": 1}",
+                 MEMBERS("X"),
+                 0,
+                 {0}},
+                "names no file of Inductor"},
+               {OF_INDUCTOR,
+                {NULL,
+                 "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
+                 "{\"X\": 1}",
+                 "{\"origin\": \"imported\"}",
+                 0,
+                 {0}},
+                "does not have the members"},
+               {OF_INDUCTOR,
+                {NULL,
+                 "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
+                 "{\"X\": 1}",
+                 MEMBERS("X,Y"),
+                 0,
+                 {0}},
+                "has \"Y\""}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     struct cache_files files = {0};
     struct error error;
@@ -164,9 +193,18 @@ Test(format_inductor, what_did_not_come_from_inductor_is_skipped_with_the_reason
 }
 
 Test(format_inductor, one_that_cannot_be_said_does_not_hold_up_the_others) {
-  const struct winner winners[] = {
-      {NULL, "{\"file\": \"../../x\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X"), 0, {0}},
-      {NULL, "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X,configs_hash"), 0, {0}}};
+  const struct winner winners[] = {{NULL,
+                                    "{\"file\": \"../../x\", \"configs_hash\": \"a\"}",
+                                    "{\"X\": 1}",
+                                    MEMBERS("X"),
+                                    0,
+                                    {0}},
+                                   {NULL,
+                                    "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
+                                    "{\"X\": 1}",
+                                    MEMBERS("X,configs_hash"),
+                                    0,
+                                    {0}}};
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
   cr_assert(render_winners(OF_INDUCTOR, winners, 2, &files, &error), "%s", error.message);
@@ -176,9 +214,18 @@ Test(format_inductor, one_that_cannot_be_said_does_not_hold_up_the_others) {
 }
 
 Test(format_inductor, of_two_winners_for_one_file_the_first_is_written) {
-  const struct winner winners[] = {
-      {NULL, "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X"), 0, {0}},
-      {NULL, "{\"file\": \"" PLACE "\", \"configs_hash\": \"b\"}", "{\"X\": 2}", MEMBERS("X"), 0, {0}}};
+  const struct winner winners[] = {{NULL,
+                                    "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
+                                    "{\"X\": 1}",
+                                    MEMBERS("X"),
+                                    0,
+                                    {0}},
+                                   {NULL,
+                                    "{\"file\": \"" PLACE "\", \"configs_hash\": \"b\"}",
+                                    "{\"X\": 2}",
+                                    MEMBERS("X"),
+                                    0,
+                                    {0}}};
   cleanup_cache_files struct cache_files files = {0};
   struct error error;
   cr_assert(render_winners(OF_INDUCTOR, winners, 2, &files, &error), "%s", error.message);
@@ -189,10 +236,16 @@ Test(format_inductor, of_two_winners_for_one_file_the_first_is_written) {
 
 Test(format_inductor, a_kernel_that_the_source_does_not_have_is_left_out) {
   struct shelf shelf = {.n_kernels = 2,
-                        .kernels = {kernel_of(OF_INDUCTOR), kernel_of(MANIFEST("[\"file\"]", "\"inductor\": {}"))}},
+                        .kernels = {kernel_of(OF_INDUCTOR),
+                                    kernel_of(MANIFEST("[\"file\"]", "\"inductor\": {}"))}},
                half = shelf;
   const struct winner winners[] = {
-      {shelf.kernels[0], "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}", "{\"X\": 1}", MEMBERS("X"), 0, {0}},
+      {shelf.kernels[0],
+       "{\"file\": \"" PLACE "\", \"configs_hash\": \"a\"}",
+       "{\"X\": 1}",
+       MEMBERS("X"),
+       0,
+       {0}},
       {shelf.kernels[1], "{\"file\": \"" PLACE "\"}", "{\"X\": 2}", MEMBERS("X"), 0, {0}}};
   cleanup_release struct release *release = release_of(winners, 2);
   struct cache_source source = shelf_source(&half);
@@ -211,4 +264,6 @@ Test(format_inductor, a_kernel_that_the_source_does_not_have_is_left_out) {
   shelf_release(&shelf);
 }
 
-Test(format_inductor, a_file_that_is_too_large_is_refused) { check_size_refused(&format_inductor, PLACE); }
+Test(format_inductor, a_file_that_is_too_large_is_refused) {
+  check_size_refused(&format_inductor, PLACE);
+}

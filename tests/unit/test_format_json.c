@@ -1,4 +1,5 @@
-/* The json format to the byte and back, and what all formats share: their table, their files, imported kernels. */
+/* The json format to the byte and back, and what all formats share: their table, their files,
+ * imported kernels. */
 #include "table_fixture.h"
 
 #include <signal.h>
@@ -9,11 +10,12 @@ static struct error error;
 
 #define KERNEL_A "sha256:3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"
 #define KERNEL_B "sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
-#define KERNEL(name, hash, key, configs, winners)                                                                      \
-  "{\"configs\":[" configs "],\"kernel\":\"" hash "\",\"key\":[" key "],\"name\":\"" name                              \
+#define KERNEL(name, hash, key, configs, winners)                                                  \
+  "{\"configs\":[" configs "],\"kernel\":\"" hash "\",\"key\":[" key "],\"name\":\"" name          \
   "\",\"provenance\":[{\"origin\":\"tuned\"}],\"winners\":[" winners "]}"
-#define RELEASE(kernels)                                                                                               \
-  "{\"environment\":{\"rocm\":\"6.4\"},\"kernels\":[" kernels "],\"tag\":\"default\",\"version\":2}"
+#define RELEASE(kernels)                                                                           \
+  "{\"environment\":{\"rocm\":\"6.4\"},\"kernels\":[" kernels "],\"tag\":\"default\",\"version\":" \
+  "2}"
 #define BLOCK(n) "{\"values\":{\"BLOCK\":" n "}}"
 
 static void expect_json(const char *release_text, const char *wanted_kernels) {
@@ -24,9 +26,9 @@ static void expect_json(const char *release_text, const char *wanted_kernels) {
   cr_assert(render_with("json", release, &none, NULL, &out, &error), "%s", error.message);
   cr_assert_eq(out.n, (size_t)1);
   cr_expect_str_eq(out.files[0].path, "cache.json");
-  cleanup_free char *wanted =
-      xasprintf("{\"environment\":{\"rocm\":\"6.4\"},\"kernels\":%s,\"release\":\"%s\",\"tag\":\"default\"}",
-                wanted_kernels, digest_format(&release->digest, digest));
+  cleanup_free char *wanted = xasprintf(
+      "{\"environment\":{\"rocm\":\"6.4\"},\"kernels\":%s,\"release\":\"%s\",\"tag\":\"default\"}",
+      wanted_kernels, digest_format(&release->digest, digest));
   cr_expect_str_eq(out.files[0].bytes, wanted);
   cr_expect_eq(out.files[0].size, strlen(wanted));
   cleanup_json json_t *json = json_loads(wanted, 0, NULL);
@@ -36,26 +38,32 @@ static void expect_json(const char *release_text, const char *wanted_kernels) {
 
 Test(format_json, entries_stand_by_kernel_with_their_keys_as_objects) {
   expect_json(
-      RELEASE(KERNEL("a\\\"/b", KERNEL_A, "\"M\",\"K\"", BLOCK("32") "," BLOCK("64"),
-                     "[[1,\"x,]\\\"\\\\\"],1,0,[],0],[[2,null],0,0,[0.5],1]") "," KERNEL("c", KERNEL_B, "", BLOCK("1"),
-                                                                                         "[[],0,0,[],0]")),
-      "{\"a\\\"/b\":{\"entries\":[{\"config\":{\"BLOCK\":64},\"key\":{\"K\":\"x,]\\\"\\\\\",\"M\":1}},{"
+      RELEASE(KERNEL(
+          "a\\\"/b", KERNEL_A, "\"M\",\"K\"", BLOCK("32") "," BLOCK("64"),
+          "[[1,\"x,]\\\"\\\\\"],1,0,[],0],[[2,null],0,0,[0.5],1]") "," KERNEL("c", KERNEL_B, "",
+                                                                              BLOCK("1"),
+                                                                              "[[],0,0,[],0]")),
+      "{\"a\\\"/"
+      "b\":{\"entries\":[{\"config\":{\"BLOCK\":64},\"key\":{\"K\":\"x,]\\\"\\\\\",\"M\":1}},{"
       "\"config\":{\"BLOCK\":32},\"key\":{\"K\":null,\"M\":2}}],\"kernel\":\"" KERNEL_A
-      "\"},\"c\":{\"entries\":[{\"config\":{\"BLOCK\":1},\"key\":{}}],\"kernel\":\"" KERNEL_B "\"}}");
+      "\"},\"c\":{\"entries\":[{\"config\":{\"BLOCK\":1},\"key\":{}}],\"kernel\":\"" KERNEL_B
+      "\"}}");
 }
 
 Test(format_json, kernels_of_one_name_are_told_apart_by_their_hashes) {
 #define ONE(name, hash, n) KERNEL(name, hash, "\"M\"", BLOCK(n), "[[1],0,0,[],0]")
-#define ENTRY(name, hash, n)                                                                                           \
-  "\"" name "\":{\"entries\":[{\"config\":{\"BLOCK\":" n "},\"key\":{\"M\":1}}],\"kernel\":\"" hash "\"}"
-  expect_json(RELEASE(ONE("a", KERNEL_A, "1") "," ONE("a", KERNEL_B, "2") "," ONE("a-b", KERNEL_B, "3")),
-              "{" ENTRY("a-b", KERNEL_B, "3") "," ENTRY("a@3e23e8160039", KERNEL_A, "1") "," ENTRY("a@ca978112ca1b",
-                                                                                                   KERNEL_B, "2") "}");
+#define ENTRY(name, hash, n)                                                                       \
+  "\"" name "\":{\"entries\":[{\"config\":{\"BLOCK\":" n                                           \
+  "},\"key\":{\"M\":1}}],\"kernel\":\"" hash "\"}"
+  expect_json(
+      RELEASE(ONE("a", KERNEL_A, "1") "," ONE("a", KERNEL_B, "2") "," ONE("a-b", KERNEL_B, "3")),
+      "{" ENTRY("a-b", KERNEL_B, "3") "," ENTRY("a@3e23e8160039", KERNEL_A, "1") "," ENTRY(
+          "a@ca978112ca1b", KERNEL_B, "2") "}");
 }
 
 Test(format_json, a_file_is_read_back_as_kernels_by_hash) {
-  cleanup_release struct release *release = release_of_text(
-      RELEASE(KERNEL("a", KERNEL_A, "\"M\"", BLOCK("32") "," BLOCK("64"), "[[1],1,0,[],0],[[2],0,0,[],0]")));
+  cleanup_release struct release *release = release_of_text(RELEASE(KERNEL(
+      "a", KERNEL_A, "\"M\"", BLOCK("32") "," BLOCK("64"), "[[1],1,0,[],0],[[2],0,0,[],0]")));
   cleanup_cache_files struct cache_files out = {0};
   cleanup_imported struct imported imported = {0};
   struct kernels none = {0};
@@ -68,7 +76,8 @@ Test(format_json, a_file_is_read_back_as_kernels_by_hash) {
   cr_expect_str_eq(digest_format(&imported.kernels[0].hash, digest), KERNEL_A);
   cleanup_free char *entry = json_dumps(imported.kernels[0].entries[1].config, JSON_COMPACT),
                     *key = json_dumps(imported.kernels[0].entries[1].key, JSON_COMPACT),
-                    *provenance = json_dumps(imported.kernels[0].entries[1].provenance, JSON_COMPACT);
+                    *provenance =
+                        json_dumps(imported.kernels[0].entries[1].provenance, JSON_COMPACT);
   cr_expect_str_eq(entry, "{\"BLOCK\":32}");
   cr_expect_str_eq(key, "{\"M\":2}");
   cr_expect_str_eq(provenance, "{\"source\":\"cache.json\"}");
@@ -102,7 +111,8 @@ Test(format_json, a_sink_gets_in_pieces_what_else_is_held) {
   }
   size_t size;
   cleanup_free char *many = text_finish(&winners, &size);
-  cleanup_free char *text = xasprintf(RELEASE(KERNEL("a", KERNEL_A, "\"M\"", BLOCK("1"), "%s")), many);
+  cleanup_free char *text =
+      xasprintf(RELEASE(KERNEL("a", KERNEL_A, "\"M\"", BLOCK("1"), "%s")), many);
   cleanup_release struct release *release = release_of_text(text);
   struct sunk sunk = {0};
   const struct cache_sink sink = {.context = &sunk, .begin = sink_begin, .put = sink_put};
@@ -131,23 +141,30 @@ static void expect_refused(const char *text, const char *what) {
 }
 
 Test(format_json, what_is_no_cache_json_is_refused_with_its_place) {
-#define DOCUMENT(kernels) "{\"environment\":{},\"release\":\"" KERNEL_A "\",\"tag\":\"t\",\"kernels\":{" kernels "}}"
+#define DOCUMENT(kernels)                                                                          \
+  "{\"environment\":{},\"release\":\"" KERNEL_A "\",\"tag\":\"t\",\"kernels\":{" kernels "}}"
 #define ENTRIES(entries) "\"a\":{\"kernel\":\"" KERNEL_A "\",\"entries\":[" entries "]}"
   expect_refused("{\"environment\":", "cache.json: not a JSON document: line 1");
   expect_refused("[]", "must be");
   expect_refused("{\"x\":1}", "/x");
-  expect_refused("{\"environment\":{\"x\":1},\"release\":\"" KERNEL_A "\",\"tag\":\"t\",\"kernels\":{}}",
+  expect_refused("{\"environment\":{\"x\":1},\"release\":\"" KERNEL_A
+                 "\",\"tag\":\"t\",\"kernels\":{}}",
                  "/environment/x");
   expect_refused(DOCUMENT("\"a\":{\"kernel\":\"x\",\"entries\":[]}"), "/kernels/a/kernel");
   expect_refused(DOCUMENT("\"a\":{\"kernel\":\"" KERNEL_A "\"}"), "/kernels/a/entries");
   expect_refused(DOCUMENT(ENTRIES("1")), "/kernels/a/entries/0");
-  expect_refused(DOCUMENT(ENTRIES("{\"key\":{},\"config\":{\"a\":[]}}")), "/kernels/a/entries/0/config/a");
-  expect_refused(DOCUMENT(ENTRIES("{\"key\":{\"a\":{}},\"config\":{}}")), "/kernels/a/entries/0/key/a");
-  expect_refused(DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"a\":1},\"config\":{}}")),
-                 "/kernels/a/entries/1: the key {\"a\":1} stands there twice");
-  expect_refused(DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"b\":1},\"config\":{}}")),
-                 "/kernels/a/entries/1: the key has other members");
-  expect_refused(DOCUMENT(ENTRIES("") ",\"b\":{\"kernel\":\"" KERNEL_A "\",\"entries\":[]}"), "/kernels/b");
+  expect_refused(DOCUMENT(ENTRIES("{\"key\":{},\"config\":{\"a\":[]}}")),
+                 "/kernels/a/entries/0/config/a");
+  expect_refused(DOCUMENT(ENTRIES("{\"key\":{\"a\":{}},\"config\":{}}")),
+                 "/kernels/a/entries/0/key/a");
+  expect_refused(
+      DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"a\":1},\"config\":{}}")),
+      "/kernels/a/entries/1: the key {\"a\":1} stands there twice");
+  expect_refused(
+      DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"b\":1},\"config\":{}}")),
+      "/kernels/a/entries/1: the key has other members");
+  expect_refused(DOCUMENT(ENTRIES("") ",\"b\":{\"kernel\":\"" KERNEL_A "\",\"entries\":[]}"),
+                 "/kernels/b");
 }
 
 Test(format_json, one_file_and_no_kernel_is_wanted) {
@@ -164,8 +181,10 @@ Test(format_json, an_unknown_format_lists_those_there_are_and_the_nearest) {
   const struct cache_format *format = NULL;
   cr_expect_not(cache_format_find("vllm_moe", &format, &error));
   cr_expect_null(format);
-  cr_expect(string_starts(error.message, "unknown format \"vllm_moe\"; did you mean \"vllm-moe\"? there are: dejavu, "),
-            "%s", error.message);
+  cr_expect(
+      string_starts(error.message,
+                    "unknown format \"vllm_moe\"; did you mean \"vllm-moe\"? there are: dejavu, "),
+      "%s", error.message);
   cr_expect_not(cache_format_find("", &format, &error));
 }
 
@@ -174,7 +193,8 @@ Test(format_json, formats_are_sorted_by_name_and_complete) {
     const struct cache_format *format = NULL;
     cr_expect(i == 0 || strcmp(cache_formats[i - 1]->name, cache_formats[i]->name) < 0);
     cr_expect(cache_formats[i]->summary && cache_formats[i]->render && cache_formats[i]->read);
-    cr_expect(cache_format_find(cache_formats[i]->name, &format, &error) && format == cache_formats[i]);
+    cr_expect(cache_format_find(cache_formats[i]->name, &format, &error) &&
+              format == cache_formats[i]);
   }
 }
 

@@ -1,10 +1,11 @@
-/* Mixture-of-experts tables of vLLM and SGLang: names and bodies to the byte, the mapping of registered kernels in both
- * directions, and what is refused. */
+/* Mixture-of-experts tables of vLLM and SGLang: names and bodies to the byte, the mapping of
+ * registered kernels in both directions, and what is refused. */
 #include "table_fixture.h"
 
 static struct error error;
 
-#define CONFIG "\"BLOCK_SIZE_M\": 16, \"BLOCK_SIZE_N\": 64, \"BLOCK_SIZE_K\": 128, \"GROUP_SIZE_M\": 1"
+#define CONFIG                                                                                     \
+  "\"BLOCK_SIZE_M\": 16, \"BLOCK_SIZE_N\": 64, \"BLOCK_SIZE_K\": 128, \"GROUP_SIZE_M\": 1"
 #define TABLE(m) "{\"" m "\": {" CONFIG "}}"
 #define MI300X "E=8,N=384,device_name=AMD_Instinct_MI300X"
 
@@ -22,7 +23,8 @@ static void expect_same(const char *format, const char *path, const char *text) 
   cr_expect_str_eq(out.files[0].bytes, text);
 }
 
-static void expect_refused(const char *format, const char *path, const char *text, const char *what) {
+static void expect_refused(const char *format, const char *path, const char *text,
+                           const char *what) {
   cleanup_cache_files struct cache_files files = {0};
   struct imported imported = {0};
   files_add_text(&files, path, text);
@@ -40,18 +42,24 @@ Test(format_moe, a_table_comes_back_to_the_byte) {
 }
 
 Test(format_moe, names_hold_dtype_and_block_shape_as_each_reader_writes_them) {
-  static const char body[] = "{\n    \"1\": {\n        \"BLOCK_SIZE_M\": 16,\n        \"BLOCK_SIZE_N\": 64,\n"
-                             "        \"BLOCK_SIZE_K\": 128,\n        \"GROUP_SIZE_M\": 1\n    }\n}\n";
+  static const char body[] =
+      "{\n    \"1\": {\n        \"BLOCK_SIZE_M\": 16,\n        \"BLOCK_SIZE_N\": 64,\n"
+      "        \"BLOCK_SIZE_K\": 128,\n        \"GROUP_SIZE_M\": 1\n    }\n}\n";
   expect_same("vllm-moe", MI300X ".json", body);
   expect_same("vllm-moe", MI300X ",dtype=fp8_w8a8,block_shape=[128,128].json", body);
-  expect_same("sglang-moe", "configs/triton_3_4_0/" MI300X ",dtype=fp8_w8a8,block_shape=[128, 128].json", body);
-  expect_same("sglang-moe", "configs/triton_3_4_0/" MI300X ",dtype=int8_w8a8,per_channel_quant=True_down.json", body);
+  expect_same("sglang-moe",
+              "configs/triton_3_4_0/" MI300X ",dtype=fp8_w8a8,block_shape=[128, 128].json", body);
+  expect_same("sglang-moe",
+              "configs/triton_3_4_0/" MI300X ",dtype=int8_w8a8,per_channel_quant=True_down.json",
+              body);
 }
 
 Test(format_moe, an_unusual_order_of_members_is_kept) {
   expect_same("vllm-moe", MI300X ".json",
-              "{\n    \"1\": {\n        \"num_warps\": 4,\n        \"BLOCK_SIZE_M\": 16,\n        \"USE_X\": true,\n"
-              "        \"BLOCK_SIZE_N\": 64,\n        \"BLOCK_SIZE_K\": 128,\n        \"GROUP_SIZE_M\": 1\n    }\n}\n");
+              "{\n    \"1\": {\n        \"num_warps\": 4,\n        \"BLOCK_SIZE_M\": 16,\n        "
+              "\"USE_X\": true,\n"
+              "        \"BLOCK_SIZE_N\": 64,\n        \"BLOCK_SIZE_K\": 128,\n        "
+              "\"GROUP_SIZE_M\": 1\n    }\n}\n");
 }
 
 Test(format_moe, rows_ascend_and_the_version_is_read_and_left_away) {
@@ -59,13 +67,16 @@ Test(format_moe, rows_ascend_and_the_version_is_read_and_left_away) {
   cleanup_imported struct imported imported = {0};
   cleanup_kernels struct kernels kernels = {0};
   files_add_text(&files, "README", "not a table");
-  files_add_text(&files, MI300X ".json", "{\"triton_version\": \"3.4.0\", \"16\": {" CONFIG "}, \"2\": {" CONFIG "}}");
+  files_add_text(&files, MI300X ".json",
+                 "{\"triton_version\": \"3.4.0\", \"16\": {" CONFIG "}, \"2\": {" CONFIG "}}");
   cr_assert(read_with("vllm-moe", &files, NULL, &imported, &error), "%s", error.message);
   cr_expect_str_eq(json_string_value(json_object_get(imported.environment, "triton")), "3.4.0");
-  cr_expect_str_eq(json_string_value(json_object_get(imported.environment, "gpu")), "AMD Instinct MI300X");
+  cr_expect_str_eq(json_string_value(json_object_get(imported.environment, "gpu")),
+                   "AMD Instinct MI300X");
   cleanup_release struct release *release = release_of(&imported, "vllm-moe", NULL, &kernels);
   cr_assert(render_with("vllm-moe", release, &kernels, NULL, &out, &error), "%s", error.message);
-  const char *two = strstr(out.files[0].bytes, "\"2\""), *sixteen = strstr(out.files[0].bytes, "\"16\"");
+  const char *two = strstr(out.files[0].bytes, "\"2\""),
+             *sixteen = strstr(out.files[0].bytes, "\"16\"");
   cr_expect(two && sixteen && two < sixteen);
   cr_expect_null(strstr(out.files[0].bytes, "triton_version"));
   cr_expect_eq(out.n_variables, (size_t)1);
@@ -79,27 +90,36 @@ Test(format_moe, an_import_without_a_kernel_is_known_by_name_only) {
   files_add_text(&files, MI300X ",block_shape=[128, 64].json", TABLE("32"));
   cr_assert(read_with("vllm-moe", &files, NULL, &imported, &error), "%s", error.message);
   cr_assert_eq(imported.n_kernels, (size_t)1);
-  cr_expect_str_eq(json_string_value(json_object_get(imported.kernels[0].manifest, "name")), "vllm-moe/fused_moe");
+  cr_expect_str_eq(json_string_value(json_object_get(imported.kernels[0].manifest, "name")),
+                   "vllm-moe/fused_moe");
   cleanup_free char *key = json_canonical(imported.kernels[0].entries[0].key);
   cr_expect_str_eq(key, "{\"E\":8,\"M\":32,\"N\":384,\"block_shape\":\"[128,64]\",\"dtype\":null}");
 }
 
 #define DIGEST "sha256:ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
-#define MANIFEST(format, exports)                                                                                      \
-  "{\"name\":\"moe/t\",\"language\":\"triton\",\"entry\":\"f\",\"sources\":[{\"path\":\"f.py\",\"digest\":\"" DIGEST   \
-  "\"}],\"key\":[\"experts\",\"n\",\"tokens\"],\"arguments\":[{\"name\":\"x\",\"dtype\":\"float16\",\"shape\":[\"n\"]" \
-  ","                                                                                                                  \
-  "\"access\":\"readwrite\"}],\"launch\":{\"grid\":[\"1\"]},\"exports\":{\"" format "\":" exports "}}"
-#define RELEASE(environment, config, key)                                                                              \
-  "{\"environment\":" environment ",\"kernels\":[{\"configs\":[{\"values\":" config "}],\"kernel\":\"%s\",\"key\":["   \
-  "\"experts\",\"n\",\"tokens\"],\"name\":\"moe/t\",\"provenance\":[{\"origin\":\"tuned\"}],\"winners\":[[" key        \
+#define MANIFEST(format, exports)                                                                  \
+  "{\"name\":\"moe/"                                                                               \
+  "t\",\"language\":\"triton\",\"entry\":\"f\",\"sources\":[{\"path\":\"f.py\",\"digest\":"        \
+  "\"" DIGEST "\"}],\"key\":[\"experts\",\"n\",\"tokens\"],\"arguments\":[{\"name\":\"x\","        \
+  "\"dtype\":\"float16\",\"shape\":[\"n\"]"                                                        \
+  ","                                                                                              \
+  "\"access\":\"readwrite\"}],\"launch\":{\"grid\":[\"1\"]},\"exports\":{\"" format "\":" exports  \
+  "}}"
+#define RELEASE(environment, config, key)                                                          \
+  "{\"environment\":" environment ",\"kernels\":[{\"configs\":[{\"values\":" config                \
+  "}],\"kernel\":\"%s\",\"key\":["                                                                 \
+  "\"experts\",\"n\",\"tokens\"],\"name\":\"moe/"                                                  \
+  "t\",\"provenance\":[{\"origin\":\"tuned\"}],\"winners\":[[" key                                 \
   ",0,0,[0.5],7]]}],\"tag\":\"default\",\"version\":2}"
-#define ENVIRONMENT "{\"gpu\":\"AMD Instinct MI300X VF\",\"rocm\":\"6.4\",\"triton\":\"3.4.0+gitab\"}"
+#define ENVIRONMENT                                                                                \
+  "{\"gpu\":\"AMD Instinct MI300X VF\",\"rocm\":\"6.4\",\"triton\":\"3.4.0+gitab\"}"
 #define WINNER "{\"BLOCK_K\":64,\"BLOCK_M\":16,\"BLOCK_N\":32,\"GROUP_SIZE_M\":1,\"num_warps\":4}"
 #define DIRECT "{\"BLOCK_SIZE_K\":1,\"BLOCK_SIZE_M\":1,\"BLOCK_SIZE_N\":1,\"GROUP_SIZE_M\":1}"
-#define EXPORTS                                                                                                        \
-  "{\"E\":\"experts\",\"N\":\"n * 2\",\"M\":\"tokens\",\"dtype\":\"fp8_w8a8\",\"block_shape\":[128,128],\"config\":{"  \
-  "\"BLOCK_SIZE_M\":\"BLOCK_M\",\"BLOCK_SIZE_N\":\"BLOCK_N\",\"BLOCK_SIZE_K\":\"BLOCK_K\",\"SPLIT_K\":1}}"
+#define EXPORTS                                                                                    \
+  "{\"E\":\"experts\",\"N\":\"n * "                                                                \
+  "2\",\"M\":\"tokens\",\"dtype\":\"fp8_w8a8\",\"block_shape\":[128,128],\"config\":{"             \
+  "\"BLOCK_SIZE_M\":\"BLOCK_M\",\"BLOCK_SIZE_N\":\"BLOCK_N\",\"BLOCK_SIZE_K\":\"BLOCK_K\","        \
+  "\"SPLIT_K\":1}}"
 
 static bool render_registered(const char *format, const char *manifest, const char *release_text,
                               struct cache_files *out) {
@@ -108,8 +128,8 @@ static bool render_registered(const char *format, const char *manifest, const ch
   char digest[DIGEST_TEXT_SIZE];
   const struct kernel *kernel = kernels_add(&kernels, json);
   const char *hole = strstr(release_text, "%s");
-  cleanup_free char *text =
-      xasprintf("%.*s%s%s", (int)(hole - release_text), release_text, digest_format(&kernel->hash, digest), hole + 2);
+  cleanup_free char *text = xasprintf("%.*s%s%s", (int)(hole - release_text), release_text,
+                                      digest_format(&kernel->hash, digest), hole + 2);
   cleanup_release struct release *release = release_of_text(text);
   error = (struct error){0};
   return render_with(format, release, &kernels, NULL, out, &error);
@@ -117,20 +137,22 @@ static bool render_registered(const char *format, const char *manifest, const ch
 
 Test(format_moe, a_registered_kernel_is_mapped_by_its_exports) {
   cleanup_cache_files struct cache_files vllm = {0}, sglang = {0};
-  cr_assert(
-      render_registered("vllm-moe", MANIFEST("vllm-moe", EXPORTS), RELEASE(ENVIRONMENT, WINNER, "[8,192,64]"), &vllm),
-      "%s", error.message);
-  cr_expect_str_eq(vllm.files[0].path, MI300X ",dtype=fp8_w8a8,block_shape=[128,128].json");
-  cr_expect_str_eq(vllm.files[0].bytes,
-                   "{\n    \"64\": {\n        \"BLOCK_SIZE_M\": 16,\n        \"BLOCK_SIZE_N\": 32,\n"
-                   "        \"BLOCK_SIZE_K\": 64,\n        \"GROUP_SIZE_M\": 1,\n        \"SPLIT_K\": 1,\n"
-                   "        \"num_warps\": 4\n    }\n}\n");
-  cr_assert(render_registered("sglang-moe", MANIFEST("sglang-moe", EXPORTS), RELEASE(ENVIRONMENT, WINNER, "[8,192,64]"),
-                              &sglang),
+  cr_assert(render_registered("vllm-moe", MANIFEST("vllm-moe", EXPORTS),
+                              RELEASE(ENVIRONMENT, WINNER, "[8,192,64]"), &vllm),
             "%s", error.message);
-  cr_expect_str_eq(sglang.files[0].path,
-                   "configs/triton_3_4_0/E=8,N=384,device_name=AMD_Instinct_MI300X_VF,dtype=fp8_w8a8,"
-                   "block_shape=[128, 128].json");
+  cr_expect_str_eq(vllm.files[0].path, MI300X ",dtype=fp8_w8a8,block_shape=[128,128].json");
+  cr_expect_str_eq(
+      vllm.files[0].bytes,
+      "{\n    \"64\": {\n        \"BLOCK_SIZE_M\": 16,\n        \"BLOCK_SIZE_N\": 32,\n"
+      "        \"BLOCK_SIZE_K\": 64,\n        \"GROUP_SIZE_M\": 1,\n        \"SPLIT_K\": 1,\n"
+      "        \"num_warps\": 4\n    }\n}\n");
+  cr_assert(render_registered("sglang-moe", MANIFEST("sglang-moe", EXPORTS),
+                              RELEASE(ENVIRONMENT, WINNER, "[8,192,64]"), &sglang),
+            "%s", error.message);
+  cr_expect_str_eq(
+      sglang.files[0].path,
+      "configs/triton_3_4_0/E=8,N=384,device_name=AMD_Instinct_MI300X_VF,dtype=fp8_w8a8,"
+      "block_shape=[128, 128].json");
   cr_expect_str_eq(sglang.variables[0].name, "SGLANG_MOE_CONFIG_DIR");
 }
 
@@ -148,13 +170,17 @@ Test(format_moe, the_image_says_what_its_reader_calls_the_device) {
   files_add_text(&files, "configs/triton_3_4_0/" MI300X ".json", TABLE("1"));
   cr_assert(read_with("sglang-moe", &files, NULL, &imported, &error), "%s", error.message);
   cleanup_release struct release *release = release_of(&imported, "sglang-moe", NULL, &kernels);
-  cr_assert(render_with("sglang-moe", release, &kernels, identity, &out, &error), "%s", error.message);
-  cr_expect_str_eq(out.files[0].path, "configs/triton_3_5_0/E=8,N=384,device_name=AMD_Instinct_MI300X_OAM.json");
+  cr_assert(render_with("sglang-moe", release, &kernels, identity, &out, &error), "%s",
+            error.message);
+  cr_expect_str_eq(out.files[0].path,
+                   "configs/triton_3_5_0/E=8,N=384,device_name=AMD_Instinct_MI300X_OAM.json");
 }
 
-static void expect_not_rendered(const char *format, const char *manifest, const char *release_text, const char *what) {
+static void expect_not_rendered(const char *format, const char *manifest, const char *release_text,
+                                const char *what) {
   cleanup_cache_files struct cache_files out = {0};
-  cr_expect_not(render_registered(format, manifest, release_text, &out), "%s was written", out.files[0].path);
+  cr_expect_not(render_registered(format, manifest, release_text, &out), "%s was written",
+                out.files[0].path);
   cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);
 }
 
@@ -163,38 +189,51 @@ Test(format_moe, what_cannot_be_written_says_why) {
   static const char manifest[] = MANIFEST("vllm-moe", EXPORTS);
   expect_not_rendered("sglang-moe", manifest, fine, "no \"exports\" for sglang-moe");
   expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2}"), fine, "lack \"M\"");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":\"x\"}"), fine, "\"M\"");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":-1}"), fine, "positive integer");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"down\":true}"), fine, "not known");
-  expect_not_rendered("sglang-moe", MANIFEST("sglang-moe", "{\"E\":1,\"N\":2,\"M\":3,\"down\":1}"), fine,
-                      "true or false");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"dtype\":\"\"}"), fine, "dtype");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"block_shape\":[1]}"), fine,
+  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":\"x\"}"), fine,
+                      "\"M\"");
+  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":-1}"), fine,
+                      "positive integer");
+  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"down\":true}"),
+                      fine, "not known");
+  expect_not_rendered("sglang-moe", MANIFEST("sglang-moe", "{\"E\":1,\"N\":2,\"M\":3,\"down\":1}"),
+                      fine, "true or false");
+  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"dtype\":\"\"}"),
+                      fine, "dtype");
+  expect_not_rendered("vllm-moe",
+                      MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"block_shape\":[1]}"), fine,
                       "two positive integers");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"config\":{\"A\":null}}"), fine,
-                      "\"A\"");
+  expect_not_rendered("vllm-moe",
+                      MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"config\":{\"A\":null}}"),
+                      fine, "\"A\"");
   expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3}"), fine,
                       "no positive integer BLOCK_SIZE_M");
-  expect_not_rendered("vllm-moe", manifest, RELEASE(ENVIRONMENT, "{\"BLOCK_K\":64}", "[8,192,64]"), "has no BLOCK_M");
-  expect_not_rendered("vllm-moe", manifest, RELEASE(ENVIRONMENT, WINNER, "[8,192,0]"), "M is not an integer of 1");
+  expect_not_rendered("vllm-moe", manifest, RELEASE(ENVIRONMENT, "{\"BLOCK_K\":64}", "[8,192,64]"),
+                      "has no BLOCK_M");
+  expect_not_rendered("vllm-moe", manifest, RELEASE(ENVIRONMENT, WINNER, "[8,192,0]"),
+                      "M is not an integer of 1");
   expect_not_rendered("vllm-moe", manifest, RELEASE(ENVIRONMENT, WINNER, "[8,\"x\",64]"), "N: ");
-  expect_not_rendered("vllm-moe", manifest, RELEASE("{\"rocm\":\"6.4\"}", WINNER, "[8,192,64]"), "states no gpu");
-  expect_not_rendered("sglang-moe", MANIFEST("sglang-moe", EXPORTS), RELEASE("{\"gpu\":\"X\"}", WINNER, "[8,192,64]"),
-                      "Triton's version");
+  expect_not_rendered("vllm-moe", manifest, RELEASE("{\"rocm\":\"6.4\"}", WINNER, "[8,192,64]"),
+                      "states no gpu");
+  expect_not_rendered("sglang-moe", MANIFEST("sglang-moe", EXPORTS),
+                      RELEASE("{\"gpu\":\"X\"}", WINNER, "[8,192,64]"), "Triton's version");
   static const char direct[] = RELEASE(ENVIRONMENT, DIRECT, "[8,192,64]");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"dtype\":\"tokens\"}"), direct,
-                      "dtype is no text");
-  expect_not_rendered("vllm-moe", MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"block_shape\":\"tokens\"}"), direct,
-                      "block shape is no text");
-  expect_not_rendered("sglang-moe", MANIFEST("sglang-moe", "{\"E\":1,\"N\":2,\"M\":3,\"down\":\"tokens\"}"), direct,
-                      "down is not true or false");
+  expect_not_rendered("vllm-moe",
+                      MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"dtype\":\"tokens\"}"),
+                      direct, "dtype is no text");
+  expect_not_rendered("vllm-moe",
+                      MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"block_shape\":\"tokens\"}"),
+                      direct, "block shape is no text");
+  expect_not_rendered("sglang-moe",
+                      MANIFEST("sglang-moe", "{\"E\":1,\"N\":2,\"M\":3,\"down\":\"tokens\"}"),
+                      direct, "down is not true or false");
   expect_not_rendered("vllm-moe",
                       MANIFEST("vllm-moe", "{\"E\":1,\"N\":2,\"M\":3,\"config\":{\"BLOCK_SIZE_M\":"
                                            "\"GROUP_SIZE_M\"}}"),
                       direct, "own BLOCK_SIZE_M is in the way");
 }
 
-static bool read_registered(const char *exports, const char *path, const char *table, struct imported *ret) {
+static bool read_registered(const char *exports, const char *path, const char *table,
+                            struct imported *ret) {
   cleanup_kernels struct kernels kernels = {0};
   cleanup_cache_files struct cache_files files = {0};
   cleanup_json json_t *json = json_loads(exports, 0, NULL);
@@ -203,36 +242,42 @@ static bool read_registered(const char *exports, const char *path, const char *t
   return read_with("vllm-moe", &files, kernels_add(&kernels, json), ret, &error);
 }
 
-#define INVERTIBLE                                                                                                     \
-  "{\"E\":\"experts\",\"N\":\"n\",\"M\":\"tokens\",\"dtype\":\"fp8_w8a8\",\"config\":{\"BLOCK_SIZE_M\":\"BLOCK_M\"}}"
+#define INVERTIBLE                                                                                 \
+  "{\"E\":\"experts\",\"N\":\"n\",\"M\":\"tokens\",\"dtype\":\"fp8_w8a8\",\"config\":{\"BLOCK_"    \
+  "SIZE_M\":\"BLOCK_M\"}}"
 
 Test(format_moe, an_import_for_a_kernel_is_mapped_back) {
   cleanup_imported struct imported imported = {0};
-  cr_assert(read_registered(MANIFEST("vllm-moe", INVERTIBLE), MI300X ",dtype=fp8_w8a8.json", TABLE("16"), &imported),
+  cr_assert(read_registered(MANIFEST("vllm-moe", INVERTIBLE), MI300X ",dtype=fp8_w8a8.json",
+                            TABLE("16"), &imported),
             "%s", error.message);
   cr_expect_null(imported.kernels[0].manifest);
   cleanup_free char *key = json_canonical(imported.kernels[0].entries[0].key),
                     *config = json_canonical(imported.kernels[0].entries[0].config);
   cr_expect_str_eq(key, "{\"experts\":8,\"n\":384,\"tokens\":16}");
-  cr_expect_str_eq(config, "{\"BLOCK_M\":16,\"BLOCK_SIZE_K\":128,\"BLOCK_SIZE_N\":64,\"GROUP_SIZE_M\":1}");
+  cr_expect_str_eq(config,
+                   "{\"BLOCK_M\":16,\"BLOCK_SIZE_K\":128,\"BLOCK_SIZE_N\":64,\"GROUP_SIZE_M\":1}");
 }
 
 Test(format_moe, an_import_for_a_kernel_must_be_its_table) {
   struct imported imported = {0};
-  cr_expect_not(read_registered(MANIFEST("vllm-moe", INVERTIBLE), MI300X ".json", TABLE("16"), &imported));
+  cr_expect_not(
+      read_registered(MANIFEST("vllm-moe", INVERTIBLE), MI300X ".json", TABLE("16"), &imported));
   cr_expect_neq(strstr(error.message, "the table's dtype is null"), NULL, "%s", error.message);
-  cr_expect_not(read_registered(MANIFEST("vllm-moe", EXPORTS), MI300X ",dtype=fp8_w8a8,block_shape=[128,128].json",
-                                TABLE("16"), &imported));
+  cr_expect_not(read_registered(MANIFEST("vllm-moe", EXPORTS),
+                                MI300X ",dtype=fp8_w8a8,block_shape=[128,128].json", TABLE("16"),
+                                &imported));
   cr_expect_neq(strstr(error.message, "cannot be undone"), NULL, "%s", error.message);
-  cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":\"n\",\"N\":\"n\",\"M\":\"tokens\"}"), MI300X ".json",
-                                TABLE("16"), &imported));
-  cr_expect_neq(strstr(error.message, "would be two values"), NULL, "%s", error.message);
-  cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":8,\"N\":\"n\",\"M\":\"tokens\"}"), MI300X ".json",
-                                TABLE("16"), &imported));
-  cr_expect_neq(strstr(error.message, "experts open"), NULL, "%s", error.message);
-  cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":\"experts\",\"N\":\"n\",\"M\":\"tokens\",\"config\":{"
-                                                     "\"GROUP_SIZE_M\":2}}"),
+  cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":\"n\",\"N\":\"n\",\"M\":\"tokens\"}"),
                                 MI300X ".json", TABLE("16"), &imported));
+  cr_expect_neq(strstr(error.message, "would be two values"), NULL, "%s", error.message);
+  cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":8,\"N\":\"n\",\"M\":\"tokens\"}"),
+                                MI300X ".json", TABLE("16"), &imported));
+  cr_expect_neq(strstr(error.message, "experts open"), NULL, "%s", error.message);
+  cr_expect_not(read_registered(
+      MANIFEST("vllm-moe", "{\"E\":\"experts\",\"N\":\"n\",\"M\":\"tokens\",\"config\":{"
+                           "\"GROUP_SIZE_M\":2}}"),
+      MI300X ".json", TABLE("16"), &imported));
   cr_expect_neq(strstr(error.message, "GROUP_SIZE_M is not what"), NULL, "%s", error.message);
 }
 
@@ -250,17 +295,21 @@ Test(format_moe, files_that_are_no_tables_are_refused_with_their_place) {
     expect_refused("vllm-moe", names[i], TABLE("1"), "is no name like");
   expect_refused("vllm-moe", "README", TABLE("1"), "there is no table");
   expect_refused("vllm-moe", MI300X ".json", "{}", "no table there holds a config");
-  expect_refused("vllm-moe", MI300X ".json", "{\"1\":", MI300X ".json: not a JSON document: line 1");
+  expect_refused("vllm-moe", MI300X ".json",
+                 "{\"1\":", MI300X ".json: not a JSON document: line 1");
   expect_refused("vllm-moe", MI300X ".json", "[]", "must be an object");
-  expect_refused("vllm-moe", MI300X ".json", "{\"1\": {" CONFIG "}, \"1\": {" CONFIG "}}", "duplicate");
-  expect_refused("vllm-moe", MI300X ".json", "{\"01\": {" CONFIG "}}", "/01: a member must be a number of tokens");
+  expect_refused("vllm-moe", MI300X ".json", "{\"1\": {" CONFIG "}, \"1\": {" CONFIG "}}",
+                 "duplicate");
+  expect_refused("vllm-moe", MI300X ".json", "{\"01\": {" CONFIG "}}",
+                 "/01: a member must be a number of tokens");
   expect_refused("vllm-moe", MI300X ".json", "{\"1\": 5}", "/1: a config must be an object");
   expect_refused("vllm-moe", MI300X ".json", "{\"1\": {\"A\": 1.5}}", "/1/A: a value must be");
   cr_expect_str_eq(error.pointer, ""); /* else the command line would say it twice */
   expect_refused("vllm-moe", MI300X ".json", "{\"1\": {\"A\": 99999999999999999999}}", "too big");
-  expect_refused("vllm-moe", MI300X ".json", "{\"triton_version\": 3, \"1\": {" CONFIG "}}", "/triton_version");
-  expect_refused("sglang-moe", "configs/triton_3_4_0/" MI300X ".json", "{\"triton_version\": \"3\"}",
-                 "a member must be a number of tokens");
+  expect_refused("vllm-moe", MI300X ".json", "{\"triton_version\": 3, \"1\": {" CONFIG "}}",
+                 "/triton_version");
+  expect_refused("sglang-moe", "configs/triton_3_4_0/" MI300X ".json",
+                 "{\"triton_version\": \"3\"}", "a member must be a number of tokens");
   expect_refused("sglang-moe", MI300X ".json", TABLE("1"), "lies in no folder like triton_3_4_0");
 }
 

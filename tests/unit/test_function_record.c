@@ -8,12 +8,15 @@
 
 static const char whole[] =
     "{\"kernel\": \"" KERNEL "\", \"name\": \"add/triton\","
-    " \"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0abc\", \"backend_hash\": \"GPUTarget(…)\"},"
+    " \"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0abc\", \"backend_hash\": "
+    "\"GPUTarget(…)\"},"
     " \"function\": {\"module\": \"m\", \"name\": \"add\", \"qualname\": \"add\", \"signature\": "
     "\"JITFunction(m:add)\","
     "                \"cache_key\": \"cc\", \"source_sha256\": \"dd\"},"
-    " \"key_names\": [\"n\", \"k\"], \"tuning_key\": [\"N\", \"K\"], \"argument_dtypes\": [\"torch.float16\"],"
-    " \"configs\": [\"BLOCK: 1, num_warps: 4\", \"BLOCK: 2, num_warps: 4\"], \"autotune\": {\"rep\": 100},"
+    " \"key_names\": [\"n\", \"k\"], \"tuning_key\": [\"N\", \"K\"], \"argument_dtypes\": "
+    "[\"torch.float16\"],"
+    " \"configs\": [\"BLOCK: 1, num_warps: 4\", \"BLOCK: 2, num_warps: 4\"], \"autotune\": "
+    "{\"rep\": 100},"
     " \"dejavu\": {\"layout\": \"dejavu_0.7\", \"code_version\": \"" HEX "\"}, \"later\": 1}";
 
 static bool parse(const char *text, struct function_record *ret, struct error *error) {
@@ -46,12 +49,14 @@ Test(function_record, is_read_whole) {
 Test(function_record, needs_only_a_function_and_the_kernel_or_its_name) {
   struct function_record record;
   struct error error;
-  cr_assert(parse("{\"name\": \"add\", \"triton\": null, \"function\": {\"name\": \"f\"}}", &record, &error));
+  cr_assert(parse("{\"name\": \"add\", \"triton\": null, \"function\": {\"name\": \"f\"}}", &record,
+                  &error));
   cr_assert(!record.has_kernel);
   cr_assert_null(record.triton_key);
   cr_assert_eq(record.n_configs, 0u);
   function_record_release(&record);
-  cr_assert(parse("{\"kernel\": \"" KERNEL "\", \"function\": {\"name\": \"f\"}}", &record, &error));
+  cr_assert(
+      parse("{\"kernel\": \"" KERNEL "\", \"function\": {\"name\": \"f\"}}", &record, &error));
   cr_assert_null(record.name);
   function_record_release(&record);
 }
@@ -70,7 +75,8 @@ static void check_refused(const char *text, const char *pointer, const char *mes
 Test(function_record, of_no_kernel_is_refused) {
   check_refused("[]", "", "must be an object");
   check_refused("{\"function\": {\"name\": \"f\"}}", "", "\"kernel\", \"name\" or both");
-  check_refused("{\"name\": \"a\", \"kernel\": 1, \"function\": {\"name\": \"f\"}}", "/kernel", "must be a string");
+  check_refused("{\"name\": \"a\", \"kernel\": 1, \"function\": {\"name\": \"f\"}}", "/kernel",
+                "must be a string");
   check_refused("{\"name\": \"a\"}", "/function", "missing");
 }
 
@@ -78,20 +84,26 @@ Test(function_record, whose_names_would_leave_their_folder_is_refused) {
   check_refused(FUNCTION("\"name\": \"../f\""), "/function/name", "must hold no '/'");
   check_refused(FUNCTION("\"name\": \"..\""), "/function/name", "not be \".\"");
   check_refused(FUNCTION("\"name\": \"\""), "/function/name", "1 to 200 bytes");
-  check_refused(FUNCTION("\"name\": \"f\", \"qualname\": \"a/f\""), "/function/qualname", "must hold no '/'");
+  check_refused(FUNCTION("\"name\": \"f\", \"qualname\": \"a/f\""), "/function/qualname",
+                "must hold no '/'");
   check_refused(WITH("\"triton\": {\"version\": \".\"}"), "/triton/version", "not be \".\"");
   check_refused(WITH("\"dejavu\": {\"layout\": \"a/b\"}"), "/dejavu/layout", "must hold no '/'");
-  check_refused(WITH("\"dejavu\": {\"kernel_configs\": \"../../x\"}"), "/dejavu/kernel_configs", "hexadecimal");
+  check_refused(WITH("\"dejavu\": {\"kernel_configs\": \"../../x\"}"), "/dejavu/kernel_configs",
+                "hexadecimal");
 }
 
 Test(function_record, whose_lists_do_not_fit_is_refused) {
-  check_refused(WITH("\"key_names\": [\"n\"]"), "/tuning_key", "has 0 elements and \"key_names\" 1");
-  check_refused(WITH("\"key_names\": [\"n\"], \"tuning_key\": [1]"), "/tuning_key/0", "must be a string");
-  check_refused(WITH("\"key_names\": [\"n\", \"\"], \"tuning_key\": [\"n\", \"m\"]"), "/key_names/1", "1 to");
+  check_refused(WITH("\"key_names\": [\"n\"]"), "/tuning_key",
+                "has 0 elements and \"key_names\" 1");
+  check_refused(WITH("\"key_names\": [\"n\"], \"tuning_key\": [1]"), "/tuning_key/0",
+                "must be a string");
+  check_refused(WITH("\"key_names\": [\"n\", \"\"], \"tuning_key\": [\"n\", \"m\"]"),
+                "/key_names/1", "1 to");
   check_refused(WITH("\"configs\": {}"), "/configs", "must be an array");
   check_refused(WITH("\"configs\": [\"a: 1\", null]"), "/configs/1", "must be a string");
   check_refused(WITH("\"triton\": 1"), "/triton", "must be an object");
-  check_refused(WITH("\"dejavu\": {\"code_version\": 1}"), "/dejavu/code_version", "must be a string");
+  check_refused(WITH("\"dejavu\": {\"code_version\": 1}"), "/dejavu/code_version",
+                "must be a string");
   check_refused(WITH("\"autotune\": []"), "/autotune", "must be an object");
   check_refused(WITH("\"dejavu\": 1"), "/dejavu", "must be an object");
 }
@@ -102,7 +114,8 @@ Test(function_record, with_more_dtypes_than_a_function_has_arguments_is_refused)
   struct function_record record;
   struct error error;
   for (int i = 0; i < 257; i++)
-    ALWAYS(json_array_append_new(json_object_get(json, "argument_dtypes"), json_string("torch.float16")) == 0);
+    ALWAYS(json_array_append_new(json_object_get(json, "argument_dtypes"),
+                                 json_string("torch.float16")) == 0);
   cr_assert(!function_record_parse(json, &record, &error));
   cr_assert_not_null(strstr(error.message, "at most 256"), "%s", error.message);
 }

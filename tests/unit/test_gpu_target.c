@@ -36,9 +36,11 @@ Test(gpu_target, every_row_is_whole) {
     cr_expect_gt(target->register_granule, 0);
     cr_expect_gt(target->lds_granule_bytes, 0);
     cr_expect_gt(target->workgroups_per_cu_max, 0);
-    cr_expect_leq(target->lds_bytes_per_workgroup_max + target->lds_bytes_reserved, target->lds_bytes_per_cu);
+    cr_expect_leq(target->lds_bytes_per_workgroup_max + target->lds_bytes_reserved,
+                  target->lds_bytes_per_cu);
     /* A workgroup of the most threads has the registers of at least one lane each. */
-    cr_expect_geq(target->waves_per_eu_max * target->eus_per_cu * target->warp_size, target->threads_per_workgroup_max);
+    cr_expect_geq(target->waves_per_eu_max * target->eus_per_cu * target->warp_size,
+                  target->threads_per_workgroup_max);
   }
 }
 
@@ -58,6 +60,7 @@ Test(gpu_target, what_displaces_the_caches_is_more_than_all_of_them) {
   } rows[] = {{"gfx90a", 8 << 20}, {"gfx942", 288 << 20}, {"gfx950", 288 << 20},
               {"sm_80", 40 << 20}, {"sm_90", 60 << 20},   {"sm_100", 126 << 20}};
   for (size_t i = 0; i < ARRAY_LENGTH(rows); i++)
-    cr_expect_geq(gpu_target_find(rows[i].arch)->displacement_bytes, rows[i].caches * 7 / 4, "%s", rows[i].arch);
+    cr_expect_geq(gpu_target_find(rows[i].arch)->displacement_bytes, rows[i].caches * 7 / 4, "%s",
+                  rows[i].arch);
   cr_expect_eq(gpu_target_find("gfx942")->displacement_bytes, (size_t)512 << 20);
 }

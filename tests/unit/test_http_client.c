@@ -1,4 +1,5 @@
-/* The HTTP client against a server of one thread that answers each connection with what the test says. */
+/* The HTTP client against a server of one thread that answers each connection with what the test
+ * says. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -8,8 +9,8 @@
 
 #include "common/program/http_client.h"
 
-/* Answers every request with `answer`, whole, and keeps the connection (unless `closes`); without an answer it stays
- * silent. */
+/* Answers every request with `answer`, whole, and keeps the connection (unless `closes`); without
+ * an answer it stays silent. */
 struct server {
   int listener;
   int stop[2];
@@ -64,7 +65,8 @@ static bool serve(struct server *server, int fd) {
 static void *serve_all(void *context) {
   struct server *server = context;
   for (;;) {
-    struct pollfd fds[] = {{.fd = server->listener, .events = POLLIN}, {.fd = server->stop[0], .events = POLLIN}};
+    struct pollfd fds[] = {{.fd = server->listener, .events = POLLIN},
+                           {.fd = server->stop[0], .events = POLLIN}};
     ALWAYS(poll(fds, 2, -1) > 0);
     if (fds[1].revents)
       return NULL;
@@ -128,8 +130,9 @@ static void assert_has(const char *text, const char *part) {
 #define OK "HTTP/1.1 200 OK\r\n"
 
 Test(http_client, an_answer_has_status_body_and_headers) {
-  cleanup_server struct server *server =
-      server_start(OK "ETag: \"abc\"\r\nWavetune-Match: exact\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
+  cleanup_server struct server *server = server_start(
+      OK
+      "ETag: \"abc\"\r\nWavetune-Match: exact\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
@@ -151,7 +154,8 @@ Test(http_client, absent_headers_are_null) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
-  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert(
+      http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   cr_assert_str_eq(response.body, "");
   cr_assert_null(response.etag);
   cr_assert_null(response.match);
@@ -174,7 +178,8 @@ Test(http_client, a_header_that_cannot_be_sent_back_is_as_good_as_none) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
-  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert(
+      http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   cr_expect_null(response.etag);
   cr_expect_null(response.match);
 }
@@ -223,7 +228,8 @@ Test(http_client, a_redirect_is_an_answer_and_not_followed) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
-  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/first"}, &response, &error));
+  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/first"}, &response,
+                      &error));
   cr_assert_eq(response.status, 302);
   assert_has(server->request, "GET /first ");
 }
@@ -234,7 +240,8 @@ Test(http_client, a_refused_connection_is_an_error_that_names_the_url) {
   cleanup_http_client struct http_client *client = client_of(url, "s3cret");
   struct http_response response;
   struct error error;
-  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/healthz"}, &response, &error));
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/healthz"},
+                          &response, &error));
   cr_assert_eq(response.status, 0);
   assert_has(error.message, url);
   assert_has(error.message, "/healthz");
@@ -259,16 +266,19 @@ static enum error_kind expect_no_whole_answer(const char *answer, const char *pa
   struct http_response response;
   struct error error;
   server->closes = true;
-  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/cut"}, &response, &error));
+  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/cut"},
+                          &response, &error));
   assert_has(error.message, part);
   assert_has(error.message, "/cut");
   return error.kind;
 }
 
 Test(http_client, an_answer_that_ends_early_is_told_from_none_at_all) {
-  cr_expect_eq(expect_no_whole_answer(OK "Content-Length: 9\r\n\r\nhello", "ended after 5 bytes"), ERROR_TRUNCATED);
-  cr_expect_eq(expect_no_whole_answer(OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "ended after"),
+  cr_expect_eq(expect_no_whole_answer(OK "Content-Length: 9\r\n\r\nhello", "ended after 5 bytes"),
                ERROR_TRUNCATED);
+  cr_expect_eq(
+      expect_no_whole_answer(OK "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "ended after"),
+      ERROR_TRUNCATED);
   cr_expect_eq(expect_no_whole_answer(NULL, "no answer from"), ERROR_UNAVAILABLE);
 }
 
@@ -277,7 +287,8 @@ Test(http_client, an_answer_cut_short_is_an_error) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   struct http_response response;
   struct error error;
-  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert_not(
+      http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   assert_has(error.message, "no answer from http://127.0.0.1");
 }
 
@@ -303,7 +314,8 @@ Test(http_client, a_large_answer_arrives_whole) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
-  cr_assert(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert(
+      http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   cr_assert_eq(response.size, 1000000u);
   cr_assert_eq(memcmp(response.body, answer + head, 1000000), 0);
 }
@@ -381,7 +393,8 @@ Test(http_client, certificates_are_those_of_ssl_cert_file) {
   cleanup_http_client struct http_client *client = client_of(url, NULL);
   struct http_response response;
   struct error error;
-  cr_assert_not(http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
+  cr_assert_not(
+      http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   assert_has(error.message, "/nonexistent/ca.pem");
 }
 
@@ -395,13 +408,15 @@ Test(http_client, a_header_with_a_line_break_is_refused) {
 }
 
 Test(http_client, wrong_urls_are_refused_without_what_is_secret_in_them) {
-  static const char *const urls[] = {"ftp://host",     "host:8080",          "http://",       "http://a b/",
-                                     "http://h/?q=s3", "http://u:s3@host/x", "http://h/#s3f", "http://h:99999999/",
-                                     "http://u@host",  "http://host/\n"};
+  static const char *const urls[] = {"ftp://host",    "host:8080",          "http://",
+                                     "http://a b/",   "http://h/?q=s3",     "http://u:s3@host/x",
+                                     "http://h/#s3f", "http://h:99999999/", "http://u@host",
+                                     "http://host/\n"};
   for (size_t i = 0; i < ARRAY_LENGTH(urls); i++) {
     struct http_client *client;
     struct error error;
-    cr_assert_not(http_client_new(urls[i], NULL, false, 1000, &client, &error), "%s was taken", urls[i]);
+    cr_assert_not(http_client_new(urls[i], NULL, false, 1000, &client, &error), "%s was taken",
+                  urls[i]);
     cr_assert_null(strstr(error.message, "s3"));
   }
 }
@@ -422,10 +437,18 @@ Test(http_client, a_token_goes_over_plain_http_to_loopback_only_unless_that_is_m
     const char *url;
     bool is_safe;
   } cases[] = {
-      {"https://tuning.example", true},      {"http://127.0.0.1:7200", true}, {"http://127.9.8.7", true},
-      {"http://localhost:7200", true},       {"http://LOCALHOST", true},      {"http://[::1]:7200", true},
-      {"http://tuning.example:7200", false}, {"http://192.0.2.1", false},     {"http://127.0.0.1.example", false},
-      {"http://localhost.example", false},   {"http://[2001:db8::1]", false}, {"http://[::ffff:192.0.2.1]", false},
+      {"https://tuning.example", true},
+      {"http://127.0.0.1:7200", true},
+      {"http://127.9.8.7", true},
+      {"http://localhost:7200", true},
+      {"http://LOCALHOST", true},
+      {"http://[::1]:7200", true},
+      {"http://tuning.example:7200", false},
+      {"http://192.0.2.1", false},
+      {"http://127.0.0.1.example", false},
+      {"http://localhost.example", false},
+      {"http://[2001:db8::1]", false},
+      {"http://[::ffff:192.0.2.1]", false},
       {"http://0.0.0.0:7200", false},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
@@ -440,7 +463,8 @@ Test(http_client, a_token_goes_over_plain_http_to_loopback_only_unless_that_is_m
         assert_has(error.message, "--insecure-http");
     }
     struct http_client *client;
-    cr_assert(http_client_new(cases[i].url, NULL, false, 1000, &client, &error), "%s", cases[i].url); /* no token */
+    cr_assert(http_client_new(cases[i].url, NULL, false, 1000, &client, &error), "%s",
+              cases[i].url); /* no token */
     http_client_free(client);
   }
 }
@@ -461,7 +485,8 @@ Test(http_json, an_empty_answer_is_null) {
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   json_t *answer = NULL;
   struct error error;
-  cr_assert(http_json(client, "DELETE", "/v1/jobs/1", NULL, 0, &answer, &error), "%s", error.message);
+  cr_assert(http_json(client, "DELETE", "/v1/jobs/1", NULL, 0, &answer, &error), "%s",
+            error.message);
   cr_assert_null(answer);
 }
 
@@ -478,8 +503,8 @@ static struct error refused(const char *status_line, const char *body) {
 }
 
 Test(http_json, a_problem_document_becomes_the_error) {
-  struct error error =
-      refused("422 Unprocessable", "{\"title\": \"t\", \"detail\": \"no N\", \"pointer\": \"/key/N\"}");
+  struct error error = refused("422 Unprocessable",
+                               "{\"title\": \"t\", \"detail\": \"no N\", \"pointer\": \"/key/N\"}");
   cr_assert_eq(error.kind, ERROR_INVALID);
   cr_assert_str_eq(error.message, "no N");
   cr_assert_str_eq(error.pointer, "/key/N");
@@ -509,9 +534,11 @@ static struct error named(const char *status_line, const char *request, const ch
 }
 
 Test(http_json, an_answer_of_5xx_is_named_by_its_request) {
-  cr_expect_str_eq(named("500 Oops", "d1zz-8r3c", "its log says why").message, "its log says why (request d1zz-8r3c)");
+  cr_expect_str_eq(named("500 Oops", "d1zz-8r3c", "its log says why").message,
+                   "its log says why (request d1zz-8r3c)");
   cr_expect_str_eq(named("404 Oops", "d1zz-8r3c", "no job").message, "no job");
-  assert_has(refused("502 Oops\r\nX-Request-Id: a-1", "<html>").message, "did not say why (request a-1)");
+  assert_has(refused("502 Oops\r\nX-Request-Id: a-1", "<html>").message,
+             "did not say why (request a-1)");
 }
 
 Test(http_json, an_id_that_is_none_is_not_shown) {

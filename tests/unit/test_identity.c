@@ -6,15 +6,19 @@
 #define KERNEL "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
 static const char whole[] =
-    "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0abc\", \"backend_hash\": \"b\"},"
+    "{\"version\": 1, \"triton\": {\"version\": \"3.6.0\", \"key\": \"3.6.0abc\", "
+    "\"backend_hash\": \"b\"},"
     " \"torch\": \"2.9.0\", \"gpu\": \"AMD Instinct MI250X/MI250\", \"devices\": 8,"
     " \"variables\": {\"TRITON_F32_DEFAULT\": \"ieee\"},"
-    " \"dejavu\": {\"layout\": \"dejavu_0.7\", \"triton\": \"3.3.1\", \"runtime\": \"rocm_6.4.1\", \"gpu\": \"AMD_X\"},"
-    " \"tunableop\": {\"validators\": [[\"PT_VERSION\", \"2.9.1\"], [\"GCN_ARCH_NAME\", \"gfx942:xnack-\"]]},"
+    " \"dejavu\": {\"layout\": \"dejavu_0.7\", \"triton\": \"3.3.1\", \"runtime\": \"rocm_6.4.1\", "
+    "\"gpu\": \"AMD_X\"},"
+    " \"tunableop\": {\"validators\": [[\"PT_VERSION\", \"2.9.1\"], [\"GCN_ARCH_NAME\", "
+    "\"gfx942:xnack-\"]]},"
     " \"moe_device_name\": \"AMD_Instinct_MI300X\", \"later\": [],"
     " \"functions\": [{\"name\": \"by/name\", \"function\": {\"name\": \"f\"}},"
     "                 {\"kernel\": \"" KERNEL "\", \"function\": {\"name\": \"g\"}},"
-    "                 {\"name\": \"other\", \"function\": {\"name\": \"h\", \"source_sha256\": \"5a\"}}]}";
+    "                 {\"name\": \"other\", \"function\": {\"name\": \"h\", \"source_sha256\": "
+    "\"5a\"}}]}";
 
 static bool parse(const char *text, struct identity **ret, struct error *error) {
   cleanup_json json_t *json = NULL;
@@ -37,7 +41,8 @@ Test(identity, is_read_whole) {
   cr_assert_str_eq(identity->torch, "2.9.0");
   cr_assert_str_eq(identity->gpu, "AMD Instinct MI250X/MI250");
   cr_assert_eq(identity->devices, 8);
-  cr_assert_str_eq(json_string_value(json_object_get(identity->variables, "TRITON_F32_DEFAULT")), "ieee");
+  cr_assert_str_eq(json_string_value(json_object_get(identity->variables, "TRITON_F32_DEFAULT")),
+                   "ieee");
   cr_assert_str_eq(identity->dejavu_runtime, "rocm_6.4.1");
   cr_assert_eq(json_array_size(identity->validators), 2u);
   cr_assert_str_eq(identity->moe_device_name, "AMD_Instinct_MI300X");
@@ -46,7 +51,8 @@ Test(identity, is_read_whole) {
 
 Test(identity, of_an_image_with_none_of_the_tools_is_empty) {
   cleanup_identity struct identity *identity = identity_of(
-      "{\"version\": 1, \"triton\": null, \"torch\": null, \"gpu\": null, \"devices\": null, \"dejavu\": null,"
+      "{\"version\": 1, \"triton\": null, \"torch\": null, \"gpu\": null, \"devices\": null, "
+      "\"dejavu\": null,"
       " \"tunableop\": null, \"moe_device_name\": null, \"variables\": {}, \"functions\": []}");
   cr_assert_null(identity->triton_version);
   cr_assert_null(identity->dejavu_layout);
@@ -65,7 +71,8 @@ Test(identity, finds_a_function_by_kernel_then_by_name_then_by_its_text) {
   cr_assert_str_eq(identity_function(identity, &unknown, "by/name", &packed)->function, "f");
   cr_assert_str_eq(identity_function(identity, &unknown, "none", &packed)->function, "h");
   cr_assert_null(identity_function(identity, &unknown, "none", &other_name));
-  cr_assert_null(identity_function(identity, &unknown, "none", &no_text), "two that state no text are not the same");
+  cr_assert_null(identity_function(identity, &unknown, "none", &no_text),
+                 "two that state no text are not the same");
   cr_assert_null(identity_function(identity, &unknown, "none", NULL));
   cr_assert_null(identity_function(NULL, &kernel, "by/name", &packed));
 }
@@ -93,10 +100,12 @@ Test(identity, whose_texts_would_leave_their_folder_is_refused) {
   check_refused("\"triton\": {\"version\": \"3/6\"}", "/triton/version", "no '/'");
   check_refused("\"torch\": \"..\"", "/torch", "not be \".\"");
   check_refused("\"moe_device_name\": \"a/b\"", "/moe_device_name", "no '/'");
-  check_refused("\"dejavu\": {\"layout\": \"..\", \"triton\": \"3\", \"runtime\": \"r\", \"gpu\": \"g\"}",
-                "/dejavu/layout", "not be \".\"");
-  check_refused("\"dejavu\": {\"layout\": \"l\", \"triton\": \"3\", \"runtime\": \"r\", \"gpu\": \"a/b\"}",
-                "/dejavu/gpu", "no '/'");
+  check_refused(
+      "\"dejavu\": {\"layout\": \"..\", \"triton\": \"3\", \"runtime\": \"r\", \"gpu\": \"g\"}",
+      "/dejavu/layout", "not be \".\"");
+  check_refused(
+      "\"dejavu\": {\"layout\": \"l\", \"triton\": \"3\", \"runtime\": \"r\", \"gpu\": \"a/b\"}",
+      "/dejavu/gpu", "no '/'");
 }
 
 Test(identity, whose_members_are_of_another_type_is_refused) {
@@ -114,16 +123,21 @@ Test(identity, whose_members_are_of_another_type_is_refused) {
 Test(identity, whose_validators_are_no_lines_of_a_csv_is_refused) {
   check_refused("\"tunableop\": {}", "/tunableop/validators", "missing");
   check_refused("\"tunableop\": {\"validators\": []}", "/tunableop/validators", "1 to 64");
-  check_refused("\"tunableop\": {\"validators\": [[\"A\"]]}", "/tunableop/validators/0", "pair of texts");
-  check_refused("\"tunableop\": {\"validators\": [[\"A\", \"1,2\"]]}", "/tunableop/validators/0", "pair of texts");
-  check_refused("\"tunableop\": {\"validators\": [[\"A\", \"1\\n\"]]}", "/tunableop/validators/0", "pair of texts");
-  check_refused("\"tunableop\": {\"validators\": [[\"A\", 1]]}", "/tunableop/validators/0", "pair of texts");
+  check_refused("\"tunableop\": {\"validators\": [[\"A\"]]}", "/tunableop/validators/0",
+                "pair of texts");
+  check_refused("\"tunableop\": {\"validators\": [[\"A\", \"1,2\"]]}", "/tunableop/validators/0",
+                "pair of texts");
+  check_refused("\"tunableop\": {\"validators\": [[\"A\", \"1\\n\"]]}", "/tunableop/validators/0",
+                "pair of texts");
+  check_refused("\"tunableop\": {\"validators\": [[\"A\", 1]]}", "/tunableop/validators/0",
+                "pair of texts");
 }
 
 Test(identity, whose_functions_are_refused_says_which) {
   check_refused("\"functions\": {}", "/functions", "must be an array");
-  check_refused("\"functions\": [{\"name\": \"a\", \"function\": {\"name\": \"f\"}}, {\"name\": \"b\"}]",
-                "/functions/1/function", "missing");
+  check_refused(
+      "\"functions\": [{\"name\": \"a\", \"function\": {\"name\": \"f\"}}, {\"name\": \"b\"}]",
+      "/functions/1/function", "missing");
 }
 
 Test(identity, with_too_many_functions_is_refused) {

@@ -1,4 +1,5 @@
-/* The review of disassemblies: hand-made texts for what a line means, compiled kernels for what compilers really make. */
+/* The review of disassemblies: hand-made texts for what a line means, compiled kernels for what
+ * compilers really make. */
 #include <criterion/criterion.h>
 
 #include "common/base/file.h"
@@ -29,7 +30,8 @@ static struct isa_review *review_of_instructions(const char *const *instructions
   return review_of(text);
 }
 
-static bool finds(const struct review_findings *findings, enum review_severity severity, const char *words) {
+static bool finds(const struct review_findings *findings, enum review_severity severity,
+                  const char *words) {
   for (size_t i = 0; i < findings->n; i++) {
     if (findings->items[i].severity == severity && strstr(findings->items[i].sentence, words))
       return true;
@@ -41,15 +43,16 @@ static char *findings_text(const struct review_findings *findings) {
   cleanup_json json_t *json = review_findings_to_json(findings);
   return json_dumps(json, 0);
 }
-#define assert_finds(findings, severity, words)                                                                        \
-  do {                                                                                                                 \
-    cleanup_free char *all_ = findings_text(findings);                                                                 \
-    cr_assert(finds(findings, severity, words), "no %s \"%s\" in %s", review_severity_name(severity), words, all_);    \
+#define assert_finds(findings, severity, words)                                                    \
+  do {                                                                                             \
+    cleanup_free char *all_ = findings_text(findings);                                             \
+    cr_assert(finds(findings, severity, words), "no %s \"%s\" in %s",                              \
+              review_severity_name(severity), words, all_);                                        \
   } while (0)
-#define assert_finds_nothing(findings, severity)                                                                       \
-  do {                                                                                                                 \
-    cleanup_free char *all_ = findings_text(findings);                                                                 \
-    cr_assert_eq(review_count(findings, severity), 0u, "%s", all_);                                                    \
+#define assert_finds_nothing(findings, severity)                                                   \
+  do {                                                                                             \
+    cleanup_free char *all_ = findings_text(findings);                                             \
+    cr_assert_eq(review_count(findings, severity), 0u, "%s", all_);                                \
   } while (0)
 
 Test(isa_review, counts_accesses_by_width_in_both_naming_families) {
@@ -85,26 +88,27 @@ Test(isa_review, counts_accesses_by_width_in_both_naming_families) {
 }
 
 Test(isa_review, counts_what_is_no_access_of_width) {
-  static const char *const instructions[] = {"global_load_lds_dwordx4 v[0:1], off",
-                                             "buffer_load_dword v0, s[0:3], 0 offen lds",
-                                             "global_atomic_add_f32 v[0:1], v2, off",
-                                             "scratch_load_dwordx4 v[0:3], off, s32",
-                                             "scratch_store_dword off, v0, s32",
-                                             "v_mfma_f32_16x16x16_f16 a[0:3], v[0:1], v[2:3], 0",
-                                             "v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]",
-                                             "v_accvgpr_read_b32 v0, a0",
-                                             "s_waitcnt vmcnt(0) lgkmcnt(0)",
-                                             "s_waitcnt vmcnt(10)",
-                                             "s_wait_loadcnt 0x0",
-                                             "s_wait_dscnt 0x0",
-                                             "s_wait_loadcnt_dscnt 0x0",
-                                             "s_wait_loadcnt 0x2",
-                                             "s_barrier",
-                                             "s_barrier_signal -1",
-                                             "s_barrier_wait -1",
-                                             "ds_bpermute_b32 v0, v1, v2",
-                                             "buffer_load_format_x v0, v1, s[0:3], 0",
-                                             NULL};
+  static const char *const instructions[] = {
+      "global_load_lds_dwordx4 v[0:1], off",
+      "buffer_load_dword v0, s[0:3], 0 offen lds",
+      "global_atomic_add_f32 v[0:1], v2, off",
+      "scratch_load_dwordx4 v[0:3], off, s32",
+      "scratch_store_dword off, v0, s32",
+      "v_mfma_f32_16x16x16_f16 a[0:3], v[0:1], v[2:3], 0",
+      "v_wmma_f32_16x16x16_f16 v[0:7], v[8:15], v[16:23], v[0:7]",
+      "v_accvgpr_read_b32 v0, a0",
+      "s_waitcnt vmcnt(0) lgkmcnt(0)",
+      "s_waitcnt vmcnt(10)",
+      "s_wait_loadcnt 0x0",
+      "s_wait_dscnt 0x0",
+      "s_wait_loadcnt_dscnt 0x0",
+      "s_wait_loadcnt 0x2",
+      "s_barrier",
+      "s_barrier_signal -1",
+      "s_barrier_wait -1",
+      "ds_bpermute_b32 v0, v1, v2",
+      "buffer_load_format_x v0, v1, s[0:3], 0",
+      NULL};
   cleanup_isa_review struct isa_review *review = review_of_instructions(instructions);
   const struct isa_counts *counts = &review->functions[0].counts;
   cr_assert_eq(counts->to_lds, 2);
@@ -142,7 +146,8 @@ Test(isa_review, a_loop_is_a_way_back_to_what_dominates_it) {
 
 Test(isa_review, a_branch_back_into_straight_code_is_no_loop) {
   /* 1 jumps over 2 and 3 to 4, which goes back to 2: every instruction runs once. */
-  static const char *const instructions[] = {"s_nop 0", "s_branch 2", "s_nop 0", "s_endpgm", "s_branch 65533", NULL};
+  static const char *const instructions[] = {"s_nop 0",  "s_branch 2",     "s_nop 0",
+                                             "s_endpgm", "s_branch 65533", NULL};
   cleanup_isa_review struct isa_review *review = review_of_instructions(instructions);
   cr_assert_eq(review->functions[0].n_loops, 0u);
 }
@@ -156,15 +161,16 @@ Test(isa_review, a_cycle_with_two_entries_is_no_loop) {
 }
 
 Test(isa_review, an_instruction_counts_in_its_innermost_loop_alone) {
-  static const char *const instructions[] = {"s_nop 0",
-                                             "global_load_dword v0, v[1:2], off", /* the outer loop's head */
-                                             "v_mfma_f32_16x16x16_f16 a[0:3], v[0:1], v[2:3], 0",
-                                             "s_cbranch_scc1 65534", /* to 2 */
-                                             "global_load_dword v0, v[1:2], off",
-                                             "s_cbranch_scc0 65534", /* to 4 */
-                                             "s_cbranch_scc1 65530", /* to 1 */
-                                             "s_endpgm",
-                                             NULL};
+  static const char *const instructions[] = {
+      "s_nop 0",
+      "global_load_dword v0, v[1:2], off", /* the outer loop's head */
+      "v_mfma_f32_16x16x16_f16 a[0:3], v[0:1], v[2:3], 0",
+      "s_cbranch_scc1 65534", /* to 2 */
+      "global_load_dword v0, v[1:2], off",
+      "s_cbranch_scc0 65534", /* to 4 */
+      "s_cbranch_scc1 65530", /* to 1 */
+      "s_endpgm",
+      NULL};
   cleanup_isa_review struct isa_review *review = review_of_instructions(instructions);
   const struct isa_function *f = &review->functions[0];
   cr_assert_eq(f->n_loops, 3u);
@@ -178,8 +184,9 @@ Test(isa_review, an_instruction_counts_in_its_innermost_loop_alone) {
 }
 
 Test(isa_review, a_jump_out_of_the_function_or_without_a_number_ends_there) {
-  static const char *const instructions[] = {"s_cbranch_scc1 4000", "s_branch .LBB0_1", "s_cbranch_scc1 .LBB0_1",
-                                             "s_setpc_b64 s[30:31]", NULL};
+  static const char *const instructions[] = {"s_cbranch_scc1 4000", "s_branch .LBB0_1",
+                                             "s_cbranch_scc1 .LBB0_1", "s_setpc_b64 s[30:31]",
+                                             NULL};
   cleanup_isa_review struct isa_review *review = review_of_instructions(instructions);
   cr_assert_eq(review->functions[0].n_loops, 0u);
 }
@@ -200,8 +207,10 @@ Test(isa_review, says_what_is_narrow_in_the_hot_loop_and_what_stops_it) {
                                              NULL};
   cleanup_isa_review struct isa_review *review = review_of_instructions(instructions);
   const struct review_findings *findings = &review->functions[0].findings;
-  assert_finds(findings, REVIEW_WARNING, "the hot loop at +0x4: 1 of 2 global loads move less than 16 bytes");
-  assert_finds(findings, REVIEW_WARNING, "1 of 1 LDS reads move less than 8 bytes a lane (bytes × times: 2 × 1)");
+  assert_finds(findings, REVIEW_WARNING,
+               "the hot loop at +0x4: 1 of 2 global loads move less than 16 bytes");
+  assert_finds(findings, REVIEW_WARNING,
+               "1 of 1 LDS reads move less than 8 bytes a lane (bytes × times: 2 × 1)");
   assert_finds(findings, REVIEW_HINT, "1 of 1 LDS writes");
   assert_finds(findings, REVIEW_WARNING, "1 loads from and 0 stores to scratch");
   assert_finds(findings, REVIEW_WARNING, "1 moves between VGPRs and AGPRs");
@@ -242,14 +251,17 @@ Test(isa_review, adds_what_the_notes_say_of_spills) {
   assert_finds(&review->functions[0].findings, REVIEW_WARNING, "12 VGPRs and 3 SGPRs are spilled");
   kernel.resources.vgpr_spills = kernel.resources.sgpr_spills = 0;
   cr_assert(isa_review_make(text, &object, &other, &error), "%s", error.message);
-  assert_finds(&other->functions[0].findings, REVIEW_HINT, "64 bytes of scratch a lane and no spills");
+  assert_finds(&other->functions[0].findings, REVIEW_HINT,
+               "64 bytes of scratch a lane and no spills");
 }
 
 Test(isa_review, tells_the_functions_of_a_text_apart) {
   cleanup_isa_review struct isa_review *review =
-      review_of("file format elf64-amdgpu\n\n0000000000000000 <empty>:\n\n0000000000000100 <a>:\n\ts_endpgm // "
+      review_of("file format elf64-amdgpu\n\n0000000000000000 <empty>:\n\n0000000000000100 "
+                "<a>:\n\ts_endpgm // "
                 "000000000100: BF810000\n"
-                "0000000000000200 <b>:\n\ts_nop 0 // 000000000200: BF800000\n\ts_endpgm // 000000000204: BF810000\n");
+                "0000000000000200 <b>:\n\ts_nop 0 // 000000000200: BF800000\n\ts_endpgm // "
+                "000000000204: BF810000\n");
   cr_assert_eq(review->n, 2u);
   cr_assert_eq(isa_review_function(review, "b")->counts.instructions, 2);
   cr_assert_null(isa_review_function(review, "empty"));
@@ -273,7 +285,8 @@ Test(isa_review, refuses_a_text_that_is_no_disassembly) {
   }
 }
 
-/* A text of `n` instructions at rising addresses; the i-th goes to the last one where it branches. */
+/* A text of `n` instructions at rising addresses; the i-th goes to the last one where it
+ * branches. */
 static char *long_text(size_t n, const char *branch) {
   char *text = NULL;
   size_t size;
@@ -292,9 +305,11 @@ static char *long_text(size_t n, const char *branch) {
 Test(isa_review, refuses_what_would_take_too_long) {
   struct isa_review *review = NULL;
   struct error error;
-  cleanup_free char *tangled = long_text(12000, "s_cbranch_scc1"), *endless = long_text(ISA_INSTRUCTIONS_MAX + 1, NULL);
+  cleanup_free char *tangled = long_text(12000, "s_cbranch_scc1"),
+                    *endless = long_text(ISA_INSTRUCTIONS_MAX + 1, NULL);
   cr_assert(!isa_review_make(tangled, NULL, &review, &error));
-  cr_assert(strstr(error.message, "f: the branches of these 12000 instructions are too tangled"), "%s", error.message);
+  cr_assert(strstr(error.message, "f: the branches of these 12000 instructions are too tangled"),
+            "%s", error.message);
   cr_assert(!isa_review_make(endless, NULL, &review, &error));
   cr_assert(strstr(error.message, "more than 1000000 instructions"), "%s", error.message);
 }
@@ -321,25 +336,27 @@ Test(isa_review, as_json_and_as_lines_says_the_same) {
   cleanup_isa_review struct isa_review *review = review_of_instructions(instructions);
   cleanup_json json_t *json = isa_function_to_json(&review->functions[0]);
   cleanup_free char *canonical = json_canonical(json);
-  cr_assert(strstr(canonical, "\"at\":4,\"atomics\":0,\"barriers\":0,\"depth\":1"), "%s", canonical);
+  cr_assert(strstr(canonical, "\"at\":4,\"atomics\":0,\"barriers\":0,\"depth\":1"), "%s",
+            canonical);
   cr_assert(strstr(canonical, "\"global_loads\":{\"4\":1}"), "%s", canonical);
-  cr_assert(strstr(canonical, "{\"v_mfma_f32_16x16x16_f16\":{\"count\":1,\"in_loops\":1}}"), "%s", canonical);
+  cr_assert(strstr(canonical, "{\"v_mfma_f32_16x16x16_f16\":{\"count\":1,\"in_loops\":1}}"), "%s",
+            canonical);
   cleanup_free char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
   isa_function_print(&review->functions[0], out);
   fclose(out);
-  cr_assert(
-      strstr(text, "loop at +0x4 (hot), depth 1: 3 instructions, 1 matrix instructions\n    global loads   4 × 1\n"),
-      "%s", text);
+  cr_assert(strstr(text, "loop at +0x4 (hot), depth 1: 3 instructions, 1 matrix instructions\n    "
+                         "global loads   4 × 1\n"),
+            "%s", text);
   cr_assert(strstr(text, "  warning: the hot loop at +0x4"), "%s", text);
 }
 
 /* What compilers make. */
 
-#define PRELUDE                                                                                                        \
-  "#define KERNEL extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 64)))\n"                         \
-  "#define LANE (__builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x())\n"                         \
+#define PRELUDE                                                                                    \
+  "#define KERNEL extern \"C\" __attribute__((global, amdgpu_flat_work_group_size(64, 64)))\n"     \
+  "#define LANE (__builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x())\n"     \
   "typedef float f4 __attribute__((ext_vector_type(4)));\n"
 
 /* The review of a kernel `f` compiled for `arch`, or NULL where the tools are not there. */
@@ -350,13 +367,14 @@ static struct isa_review *review_of_source(const char *arch, const char *source)
     return NULL;
   char folder[] = "/tmp/wavetune-test-isa-XXXXXX";
   cr_assert_not_null(mkdtemp(folder));
-  cleanup_free char *path = xasprintf("%s/k.hip", folder), *object_path = xasprintf("%s/k.co", folder);
+  cleanup_free char *path = xasprintf("%s/k.hip", folder),
+                    *object_path = xasprintf("%s/k.co", folder);
   cleanup_free char *whole = xasprintf("%s%s", PRELUDE, source);
   cr_assert(file_write_atomically(path, whole, strlen(whole), 0600, &error));
-  cleanup_free char *command =
-      xasprintf("%s -x hip --cuda-device-only --offload-arch=%s -nogpulib -nogpuinc -O3 --no-gpu-bundle-output "
-                "-fuse-cuid=none -Wno-pass-failed %s -o %s",
-                clang, arch, path, object_path);
+  cleanup_free char *command = xasprintf("%s -x hip --cuda-device-only --offload-arch=%s -nogpulib "
+                                         "-nogpuinc -O3 --no-gpu-bundle-output "
+                                         "-fuse-cuid=none -Wno-pass-failed %s -o %s",
+                                         clang, arch, path, object_path);
   cr_assert_eq(system(command), 0, "%s", command);
   size_t size;
   cleanup_code_object struct code_object *object = NULL;
@@ -378,10 +396,10 @@ static int64_t sum_of(const int64_t widths[ISA_WIDTHS]) {
 }
 
 #define REVIEW_SOURCE(source) REVIEW_SOURCE_FOR("gfx942", source)
-#define REVIEW_SOURCE_FOR(arch, source)                                                                                \
-  cleanup_isa_review struct isa_review *review = review_of_source(arch, source);                                       \
-  if (!review)                                                                                                         \
-    cr_skip_test("clang-19 or llvm-objdump-19 is not here");                                                           \
+#define REVIEW_SOURCE_FOR(arch, source)                                                            \
+  cleanup_isa_review struct isa_review *review = review_of_source(arch, source);                   \
+  if (!review)                                                                                     \
+    cr_skip_test("clang-19 or llvm-objdump-19 is not here");                                       \
   const struct review_findings *findings = &isa_review_function(review, "f")->findings
 
 Test(isa_review, finds_dword_loads_in_a_compiled_loop) {
@@ -391,7 +409,8 @@ Test(isa_review, finds_dword_loads_in_a_compiled_loop) {
                 "  for (int i = 0; i < n; i++) sum += x[(long)i * stride + LANE];\n"
                 "  y[LANE] = sum;\n}\n");
   cr_assert_eq(isa_review_function(review, "f")->n_loops, 1u);
-  assert_finds(findings, REVIEW_WARNING, "1 of 1 global loads move less than 16 bytes a lane (bytes × times: 4 × 1)");
+  assert_finds(findings, REVIEW_WARNING,
+               "1 of 1 global loads move less than 16 bytes a lane (bytes × times: 4 × 1)");
   assert_finds(findings, REVIEW_HINT, "1 of 1 global stores move less than 8 bytes");
 }
 
@@ -448,7 +467,8 @@ Test(isa_review, finds_the_matrix_instructions_and_the_hot_loop_of_a_triton_matm
   cleanup_free char *bytes = NULL, *text = NULL;
   size_t size;
   struct error error;
-  cr_assert(file_read(SOURCE_FOLDER "/tests/data/codeobjects/matmul_gfx942.hsaco", 1 << 24, &bytes, &size, &error),
+  cr_assert(file_read(SOURCE_FOLDER "/tests/data/codeobjects/matmul_gfx942.hsaco", 1 << 24, &bytes,
+                      &size, &error),
             "%s", error.message);
   if (!disassemble(bytes, size, &text, &error))
     cr_skip_test("%s", error.message);

@@ -29,8 +29,9 @@ static void expect_refused(const char *text, size_t size) {
 
 Test(json, what_is_not_one_value_is_refused) {
   static const char *const wrong[] = {
-      "",       "{",  "{} {}",       "nul",  "{\"a\":1,}", "[1 2]", "'a'", "{a:1}",   "\"\xff\"", "NaN", "1e400",
-      "\"\t\"", "01", "\"\\ud800\"", "[1]x", "+1",         "// c",  "\"a", "{\"a\"}", "[",        "1.",  "\"\\x\""};
+      "",         "{",   "{} {}",   "nul",    "{\"a\":1,}", "[1 2]",       "'a'",  "{a:1}",
+      "\"\xff\"", "NaN", "1e400",   "\"\t\"", "01",         "\"\\ud800\"", "[1]x", "+1",
+      "// c",     "\"a", "{\"a\"}", "[",      "1.",         "\"\\x\""};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     expect_refused(wrong[i], strlen(wrong[i]));
 }
@@ -72,7 +73,8 @@ static char *nested(int levels) {
 }
 
 Test(json, nesting_is_bounded) {
-  cleanup_free char *most = nested(JSON_DEPTH_MAX), *more = nested(JSON_DEPTH_MAX + 1), *far_more = nested(100000);
+  cleanup_free char *most = nested(JSON_DEPTH_MAX), *more = nested(JSON_DEPTH_MAX + 1),
+                    *far_more = nested(100000);
   expect_canonical(most, most);
   expect_refused(more, strlen(more));
   cr_expect_neq(strstr(error.message, "deeper than 32"), NULL, "%s", error.message);
@@ -117,8 +119,10 @@ Test(json, canonical_strings_escape_only_what_they_must) {
 }
 
 Test(json, equal_values_have_equal_digests) {
-  cleanup_json json_t *a = parsed("{\"a\":1,\"b\":[1.50]}"), *b = parsed("{ \"b\":[15e-1], \"a\":1 }");
-  struct digest of_a = json_digest(a), of_b = json_digest(b), of_text = digest_of("{\"a\":1,\"b\":[1.5]}", 17);
+  cleanup_json json_t *a = parsed("{\"a\":1,\"b\":[1.50]}"),
+                      *b = parsed("{ \"b\":[15e-1], \"a\":1 }");
+  struct digest of_a = json_digest(a), of_b = json_digest(b),
+                of_text = digest_of("{\"a\":1,\"b\":[1.5]}", 17);
   cr_expect(digest_equal(&of_a, &of_b));
   cr_expect(digest_equal(&of_a, &of_text));
 }
@@ -144,28 +148,29 @@ Test(json, floats_are_written_as_python_writes_them) {
   static const struct {
     double number;
     const char *wanted;
-  } cases[] = {{0.1, "0.1"},
-               {0.0, "0.0"},
-               {-0.0, "-0.0"},
-               {2.0, "2.0"},
-               {1.0 / 3, "0.3333333333333333"},
-               {0.0001, "0.0001"},
-               {0.00001, "1e-05"},
-               {1.5e-7, "1.5e-07"},
-               {1e15, "1000000000000000.0"},
-               {9007199254740992.0, "9007199254740992.0"},
-               {9999999999999998.0, "9999999999999998.0"},
-               {1e16, "1e+16"},
-               {123456789.125, "123456789.125"},
-               {1.7976931348623157e308, "1.7976931348623157e+308"},
-               {5e-324, "5e-324"},
-               {2.2250738585072014e-308, "2.2250738585072014e-308"},
-               {0.1 + 0.2, "0.30000000000000004"},
-               {100.0, "100.0"},
-               {-1e-10, "-1e-10"},
-               /* powers of two whose nearest 16 digits do not read back, but whose next ones up do */
-               {0x1p-1017, "7.120236347223045e-307"},
-               {-0x1p-1017, "-7.120236347223045e-307"}};
+  } cases[] = {
+      {0.1, "0.1"},
+      {0.0, "0.0"},
+      {-0.0, "-0.0"},
+      {2.0, "2.0"},
+      {1.0 / 3, "0.3333333333333333"},
+      {0.0001, "0.0001"},
+      {0.00001, "1e-05"},
+      {1.5e-7, "1.5e-07"},
+      {1e15, "1000000000000000.0"},
+      {9007199254740992.0, "9007199254740992.0"},
+      {9999999999999998.0, "9999999999999998.0"},
+      {1e16, "1e+16"},
+      {123456789.125, "123456789.125"},
+      {1.7976931348623157e308, "1.7976931348623157e+308"},
+      {5e-324, "5e-324"},
+      {2.2250738585072014e-308, "2.2250738585072014e-308"},
+      {0.1 + 0.2, "0.30000000000000004"},
+      {100.0, "100.0"},
+      {-1e-10, "-1e-10"},
+      /* powers of two whose nearest 16 digits do not read back, but whose next ones up do */
+      {0x1p-1017, "7.120236347223045e-307"},
+      {-0x1p-1017, "-7.120236347223045e-307"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
     char text[FLOAT_TEXT_SIZE];
     cr_expect_eq(strtod(float_format(cases[i].number, text), NULL), cases[i].number);
@@ -198,7 +203,8 @@ Test(json, a_file_is_read_and_named_in_errors) {
 static json_t *object;
 
 static void object_make(void) {
-  object = parsed("{\"o\":{},\"a\":[],\"s\":\"x\",\"i\":7,\"n\":1.5,\"b\":true,\"d\":\"" DIGEST "\",\"z\":null}");
+  object = parsed("{\"o\":{},\"a\":[],\"s\":\"x\",\"i\":7,\"n\":1.5,\"b\":true,\"d\":\"" DIGEST
+                  "\",\"z\":null}");
 }
 static void object_drop(void) { json_decref(object); }
 TestSuite(json_get, .init = object_make, .fini = object_drop);
@@ -210,22 +216,27 @@ Test(json_get, members_of_the_right_type_are_read) {
   double number = 0;
   bool boolean = false;
   struct digest digest, nothing = digest_of("", 0);
-  cr_expect(json_get_object(object, "", "o", JSON_REQUIRED, &member, &error) && json_is_object(member));
-  cr_expect(json_get_array(object, "", "a", JSON_REQUIRED, &member, &error) && json_is_array(member));
-  cr_expect(json_get_string(object, "", "s", JSON_REQUIRED, &text, &error) && string_equal(text, "x"));
-  cr_expect(json_get_integer(object, "", "i", JSON_REQUIRED, 7, 7, &integer, &error) && integer == 7);
+  cr_expect(json_get_object(object, "", "o", JSON_REQUIRED, &member, &error) &&
+            json_is_object(member));
+  cr_expect(json_get_array(object, "", "a", JSON_REQUIRED, &member, &error) &&
+            json_is_array(member));
+  cr_expect(json_get_string(object, "", "s", JSON_REQUIRED, &text, &error) &&
+            string_equal(text, "x"));
+  cr_expect(json_get_integer(object, "", "i", JSON_REQUIRED, 7, 7, &integer, &error) &&
+            integer == 7);
   cr_expect(json_get_number(object, "", "n", JSON_REQUIRED, &number, &error) && number == 1.5);
   cr_expect(json_get_number(object, "", "i", JSON_REQUIRED, &number, &error) && number == 7);
   cr_expect(json_get_bool(object, "", "b", JSON_REQUIRED, &boolean, &error) && boolean);
-  cr_expect(json_get_digest(object, "", "d", JSON_REQUIRED, &digest, &error) && digest_equal(&digest, &nothing));
+  cr_expect(json_get_digest(object, "", "d", JSON_REQUIRED, &digest, &error) &&
+            digest_equal(&digest, &nothing));
 }
 
-#define EXPECT_WRONG_TYPE(call, what)                                                                                  \
-  do {                                                                                                                 \
-    error = (struct error){0};                                                                                         \
-    cr_expect_not(call);                                                                                               \
-    cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);                                             \
-    cr_expect(string_starts(error.pointer, "/at/"), "%s", error.pointer);                                              \
+#define EXPECT_WRONG_TYPE(call, what)                                                              \
+  do {                                                                                             \
+    error = (struct error){0};                                                                     \
+    cr_expect_not(call);                                                                           \
+    cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);                         \
+    cr_expect(string_starts(error.pointer, "/at/"), "%s", error.pointer);                          \
   } while (0)
 
 Test(json_get, members_of_another_type_are_refused_with_both_types_and_a_pointer) {
@@ -235,15 +246,22 @@ Test(json_get, members_of_another_type_are_refused_with_both_types_and_a_pointer
   double number;
   bool boolean;
   struct digest digest;
-  EXPECT_WRONG_TYPE(json_get_object(object, "/at", "a", JSON_OPTIONAL, &member, &error), "an object, not an array");
-  EXPECT_WRONG_TYPE(json_get_array(object, "/at", "o", JSON_OPTIONAL, &member, &error), "an array, not an object");
-  EXPECT_WRONG_TYPE(json_get_string(object, "/at", "i", JSON_OPTIONAL, &text, &error), "a string, not an integer");
+  EXPECT_WRONG_TYPE(json_get_object(object, "/at", "a", JSON_OPTIONAL, &member, &error),
+                    "an object, not an array");
+  EXPECT_WRONG_TYPE(json_get_array(object, "/at", "o", JSON_OPTIONAL, &member, &error),
+                    "an array, not an object");
+  EXPECT_WRONG_TYPE(json_get_string(object, "/at", "i", JSON_OPTIONAL, &text, &error),
+                    "a string, not an integer");
   EXPECT_WRONG_TYPE(json_get_integer(object, "/at", "n", JSON_OPTIONAL, 0, 9, &integer, &error),
                     "an integer, not a number");
-  EXPECT_WRONG_TYPE(json_get_number(object, "/at", "s", JSON_OPTIONAL, &number, &error), "a number, not a string");
-  EXPECT_WRONG_TYPE(json_get_bool(object, "/at", "i", JSON_OPTIONAL, &boolean, &error), "a boolean, not an integer");
-  EXPECT_WRONG_TYPE(json_get_digest(object, "/at", "b", JSON_OPTIONAL, &digest, &error), "a string, not a boolean");
-  EXPECT_WRONG_TYPE(json_get_digest(object, "/at", "s", JSON_OPTIONAL, &digest, &error), "64 lower-case hexadecimal");
+  EXPECT_WRONG_TYPE(json_get_number(object, "/at", "s", JSON_OPTIONAL, &number, &error),
+                    "a number, not a string");
+  EXPECT_WRONG_TYPE(json_get_bool(object, "/at", "i", JSON_OPTIONAL, &boolean, &error),
+                    "a boolean, not an integer");
+  EXPECT_WRONG_TYPE(json_get_digest(object, "/at", "b", JSON_OPTIONAL, &digest, &error),
+                    "a string, not a boolean");
+  EXPECT_WRONG_TYPE(json_get_digest(object, "/at", "s", JSON_OPTIONAL, &digest, &error),
+                    "64 lower-case hexadecimal");
 }
 
 Test(json_get, what_is_required_must_be_there_and_not_null) {
@@ -264,13 +282,19 @@ Test(json_get, what_is_optional_and_absent_or_null_leaves_the_default) {
     double number = 2.5;
     bool boolean = true;
     struct digest before = digest_of("x", 1), digest = before;
-    cr_expect(json_get_object(object, "", names[i], JSON_OPTIONAL, &member, &error) && member == object);
-    cr_expect(json_get_array(object, "", names[i], JSON_OPTIONAL, &member, &error) && member == object);
-    cr_expect(json_get_string(object, "", names[i], JSON_OPTIONAL, &text, &error) && string_equal(text, "default"));
-    cr_expect(json_get_integer(object, "", names[i], JSON_OPTIONAL, 0, 9, &integer, &error) && integer == 5);
-    cr_expect(json_get_number(object, "", names[i], JSON_OPTIONAL, &number, &error) && number == 2.5);
+    cr_expect(json_get_object(object, "", names[i], JSON_OPTIONAL, &member, &error) &&
+              member == object);
+    cr_expect(json_get_array(object, "", names[i], JSON_OPTIONAL, &member, &error) &&
+              member == object);
+    cr_expect(json_get_string(object, "", names[i], JSON_OPTIONAL, &text, &error) &&
+              string_equal(text, "default"));
+    cr_expect(json_get_integer(object, "", names[i], JSON_OPTIONAL, 0, 9, &integer, &error) &&
+              integer == 5);
+    cr_expect(json_get_number(object, "", names[i], JSON_OPTIONAL, &number, &error) &&
+              number == 2.5);
     cr_expect(json_get_bool(object, "", names[i], JSON_OPTIONAL, &boolean, &error) && boolean);
-    cr_expect(json_get_digest(object, "", names[i], JSON_OPTIONAL, &digest, &error) && digest_equal(&digest, &before));
+    cr_expect(json_get_digest(object, "", names[i], JSON_OPTIONAL, &digest, &error) &&
+              digest_equal(&digest, &before));
   }
 }
 
@@ -284,7 +308,8 @@ Test(json_get, an_integer_outside_its_range_is_refused_with_the_range) {
 }
 
 Test(json_get, unknown_members_are_refused) {
-  static const char *const all[] = {"o", "a", "s", "i", "n", "b", "d", "z", NULL}, *const few[] = {"o", NULL};
+  static const char *const all[] = {"o", "a", "s", "i", "n", "b", "d", "z", NULL}, *const few[] = {
+                                                                                       "o", NULL};
   cr_expect(json_only_members(object, "", all, &error));
   cr_expect_not(json_only_members(object, "/at", few, &error));
   cr_expect_str_eq(error.message, "unknown member \"a\"");

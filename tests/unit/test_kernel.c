@@ -1,4 +1,5 @@
-/* Kernel manifests: what is read, every refusal with its pointer, and which keys and spaces go with a kernel. */
+/* Kernel manifests: what is read, every refusal with its pointer, and which keys and spaces go with
+ * a kernel. */
 #include <criterion/criterion.h>
 
 #include "common/kernel/kernel.h"
@@ -12,24 +13,30 @@ static const char c_manifest[] =
     "               {\"path\": \"lib/tile.h\", \"digest\": \"" DIGEST_B "\"}],"
     " \"key\": [\"rows\", \"columns\"],"
     " \"arguments\": ["
-    "   {\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"rows\", \"columns\"], \"access\": \"write\"},"
-    "   {\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [\"rows\", \"columns\"], \"access\": \"read\","
+    "   {\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"rows\", \"columns\"], \"access\": "
+    "\"write\"},"
+    "   {\"name\": \"x\", \"dtype\": \"float32\", \"shape\": [\"rows\", \"columns\"], \"access\": "
+    "\"read\","
     "    \"fill\": {\"uniform\": [-2, 2.5]}},"
-    "   {\"name\": \"mask\", \"dtype\": \"int8\", \"shape\": [\"BLOCK\", 4], \"access\": \"readwrite\","
+    "   {\"name\": \"mask\", \"dtype\": \"int8\", \"shape\": [\"BLOCK\", 4], \"access\": "
+    "\"readwrite\","
     "    \"fill\": {\"integers\": [-128, 127]}},"
     "   {\"name\": \"rows\", \"dtype\": \"int64\", \"value\": \"rows\"},"
     "   {\"name\": \"three\", \"dtype\": \"int32\", \"value\": 3}],"
     " \"defines\": {\"COLUMNS\": \"columns\", \"TILES\": \"ceil_div(columns, BLOCK)\"},"
     " \"reference\": {\"source\": {\"path\": \"reference.c\", \"digest\": \"" DIGEST_B "\"},"
-    "   \"outputs\": {\"y\": \"softmax_at\", \"mask\": \"mask_at\"}, \"rtol\": 0.001, \"atol\": 0, \"samples\": 0},"
+    "   \"outputs\": {\"y\": \"softmax_at\", \"mask\": \"mask_at\"}, \"rtol\": 0.001, \"atol\": 0, "
+    "\"samples\": 0},"
     " \"flops\": \"5 * rows * columns\", \"bytes\": \"8 * rows * columns\","
     " \"exports\": {\"vllm-moe\": {\"E\": \"rows\"}}}";
 
 static const char hip_manifest[] =
     "{\"name\": \"copy\", \"language\": \"hip\", \"entry\": \"copy\","
     " \"sources\": [{\"path\": \"copy.hip\", \"digest\": \"" DIGEST_A "\"}], \"key\": [\"n\"],"
-    " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float16\", \"shape\": [\"n\"], \"access\": \"write\"}],"
-    " \"launch\": {\"grid\": [\"min(cus * occupancy, ceil_div(n, BLOCK))\", 1], \"block\": [\"warp_size\"],"
+    " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float16\", \"shape\": [\"n\"], \"access\": "
+    "\"write\"}],"
+    " \"launch\": {\"grid\": [\"min(cus * occupancy, ceil_div(n, BLOCK))\", 1], \"block\": "
+    "[\"warp_size\"],"
     "              \"shared_bytes\": \"BLOCK * 2\"}}";
 
 static const char external_manifest[] =
@@ -54,8 +61,10 @@ static struct kernel *kernel_of(const char *text) {
 /* The parent of `pointer` in `json`; *ret_last is its last component. */
 static json_t *json_parent(json_t *json, const char *pointer, const char **ret_last) {
   while (strchr(pointer + 1, '/')) {
-    cleanup_free char *name = xstrndup(pointer + 1, (size_t)(strchr(pointer + 1, '/') - pointer - 1));
-    json = json_is_array(json) ? json_array_get(json, strtoul(name, NULL, 10)) : json_object_get(json, name);
+    cleanup_free char *name =
+        xstrndup(pointer + 1, (size_t)(strchr(pointer + 1, '/') - pointer - 1));
+    json = json_is_array(json) ? json_array_get(json, strtoul(name, NULL, 10))
+                               : json_object_get(json, name);
     cr_assert_not_null(json, "no %s", pointer);
     pointer = strchr(pointer + 1, '/');
   }
@@ -94,9 +103,10 @@ static void assert_refused(const char *manifest, const struct refusal *refusals,
     cleanup_json json_t *json = manifest_with(manifest, refusals[i].pointer, refusals[i].value);
     struct kernel *kernel = NULL;
     struct error error = {0};
-    cr_assert_not(kernel_parse(json, &kernel, &error), "%s = %s was taken", refusals[i].pointer, refusals[i].value);
-    cr_assert_str_eq(error.pointer, refusals[i].error_pointer, "%s = %s: pointer %s: %s", refusals[i].pointer,
-                     refusals[i].value, error.pointer, error.message);
+    cr_assert_not(kernel_parse(json, &kernel, &error), "%s = %s was taken", refusals[i].pointer,
+                  refusals[i].value);
+    cr_assert_str_eq(error.pointer, refusals[i].error_pointer, "%s = %s: pointer %s: %s",
+                     refusals[i].pointer, refusals[i].value, error.pointer, error.message);
     assert_has(error.message, refusals[i].message);
   }
 }
@@ -123,13 +133,15 @@ Test(kernel, a_manifest_in_c_is_read_whole) {
 
 Test(kernel, arguments_are_buffers_and_scalars) {
   cleanup_kernel struct kernel *kernel = kernel_of(c_manifest);
-  const struct argument *y = &kernel->arguments[0], *x = &kernel->arguments[1], *mask = &kernel->arguments[2],
-                        *three = &kernel->arguments[4];
+  const struct argument *y = &kernel->arguments[0], *x = &kernel->arguments[1],
+                        *mask = &kernel->arguments[2], *three = &kernel->arguments[4];
   cr_assert(y->is_buffer && y->access == ACCESS_WRITE && y->n_dimensions == 2);
   cr_assert_str_eq(y->reference_entry, "softmax_at");
-  cr_assert(x->access == ACCESS_READ && x->fill.kind == FILL_UNIFORM && x->fill.low == -2 && x->fill.high == 2.5);
+  cr_assert(x->access == ACCESS_READ && x->fill.kind == FILL_UNIFORM && x->fill.low == -2 &&
+            x->fill.high == 2.5);
   cr_assert_null(x->reference_entry);
-  cr_assert(mask->access == ACCESS_READWRITE && mask->fill.kind == FILL_INTEGERS && mask->fill.low == -128);
+  cr_assert(mask->access == ACCESS_READWRITE && mask->fill.kind == FILL_INTEGERS &&
+            mask->fill.low == -128);
   cr_assert_str_eq(mask->shape[1], "4");
   cr_assert_not(three->is_buffer);
   cr_assert_str_eq(three->value, "3");
@@ -267,19 +279,25 @@ Test(kernel, wrong_arguments_are_refused) {
       {"/arguments/1/fill", "1", "/arguments/1/fill", "a string or an object"},
       {"/arguments/1/fill", "{}", "/arguments/1/fill", "must be {\"uniform\""},
       {"/arguments/1/fill", "{\"normal\": [0, 1]}", "/arguments/1/fill", "must be {\"uniform\""},
-      {"/arguments/1/fill", "{\"uniform\": [0, 1], \"integers\": [0, 1]}", "/arguments/1/fill", "must be"},
+      {"/arguments/1/fill", "{\"uniform\": [0, 1], \"integers\": [0, 1]}", "/arguments/1/fill",
+       "must be"},
       {"/arguments/1/fill", "{\"uniform\": [0]}", "/arguments/1/fill/uniform", "two numbers"},
-      {"/arguments/1/fill", "{\"uniform\": [0, \"1\"]}", "/arguments/1/fill/uniform", "two numbers"},
+      {"/arguments/1/fill", "{\"uniform\": [0, \"1\"]}", "/arguments/1/fill/uniform",
+       "two numbers"},
       {"/arguments/1/fill", "{\"uniform\": 1}", "/arguments/1/fill/uniform", "two numbers"},
       {"/arguments/1/fill", "{\"uniform\": [1, 1]}", "/arguments/1/fill/uniform", "less than"},
-      {"/arguments/1/fill", "{\"integers\": [0, 9007199254740993]}", "/arguments/1/fill/integers", "2^53"},
+      {"/arguments/1/fill", "{\"integers\": [0, 9007199254740993]}", "/arguments/1/fill/integers",
+       "2^53"},
       {"/arguments/2/fill", "\"normal\"", "/arguments/2/fill", "int8"},
       {"/arguments/2/fill", NULL, "/arguments/2/fill", "int8"},
       {"/arguments/2/fill", "{\"uniform\": [0, 1]}", "/arguments/2/fill", "int8"},
-      {"/arguments/2/fill", "{\"integers\": [0, 128]}", "/arguments/2/fill/integers", "-128 to 127"},
-      {"/arguments/2/fill", "{\"integers\": [-129, 0]}", "/arguments/2/fill/integers", "-128 to 127"},
+      {"/arguments/2/fill", "{\"integers\": [0, 128]}", "/arguments/2/fill/integers",
+       "-128 to 127"},
+      {"/arguments/2/fill", "{\"integers\": [-129, 0]}", "/arguments/2/fill/integers",
+       "-128 to 127"},
       {"/arguments/2/fill", "{\"integers\": [1, 0]}", "/arguments/2/fill/integers", "first"},
-      {"/arguments/2/fill", "{\"integers\": [0.5, 1]}", "/arguments/2/fill/integers", "two integers"},
+      {"/arguments/2/fill", "{\"integers\": [0.5, 1]}", "/arguments/2/fill/integers",
+       "two integers"},
   };
   assert_refused(c_manifest, refusals, ARRAY_LENGTH(refusals));
 }
@@ -348,7 +366,8 @@ Test(kernel, limits_are_kept) {
     snprintf(name, sizeof name, "k%d", i);
     json_array_append_new(names, json_string(name));
     json_object_set_new(defines, name, json_integer(i));
-    json_array_append_new(arguments, json_pack("{s:s, s:s, s:i}", "name", name, "dtype", "int32", "value", i));
+    json_array_append_new(arguments,
+                          json_pack("{s:s, s:s, s:i}", "name", name, "dtype", "int32", "value", i));
   }
   json_object_set_new(json, "defines", defines);
   cr_assert_not(kernel_parse(json, &kernel, &error));
@@ -387,14 +406,14 @@ Test(kernel, an_external_one_with_code_or_without_exports_is_refused) {
 }
 
 Test(kernel, every_dtype_has_name_size_and_c_type) {
-#define X(name, enumerator, size, c_type)                                                                              \
-  {                                                                                                                    \
-    enum dtype dtype;                                                                                                  \
-    cr_assert(dtype_parse(name, &dtype));                                                                              \
-    cr_assert_eq(dtype, enumerator);                                                                                   \
-    cr_assert_str_eq(dtype_name(dtype), name);                                                                         \
-    cr_assert_str_eq(dtype_c_type(dtype), c_type);                                                                     \
-    cr_assert_eq(dtype_size(dtype), (size_t)size);                                                                     \
+#define X(name, enumerator, size, c_type)                                                          \
+  {                                                                                                \
+    enum dtype dtype;                                                                              \
+    cr_assert(dtype_parse(name, &dtype));                                                          \
+    cr_assert_eq(dtype, enumerator);                                                               \
+    cr_assert_str_eq(dtype_name(dtype), name);                                                     \
+    cr_assert_str_eq(dtype_c_type(dtype), c_type);                                                 \
+    cr_assert_eq(dtype_size(dtype), (size_t)size);                                                 \
   }
   DTYPES(X)
 #undef X
@@ -405,16 +424,20 @@ Test(kernel, every_dtype_has_name_size_and_c_type) {
 /* The fill of an input of this dtype. */
 static bool takes_fill(const char *dtype, const char *fill) {
   cleanup_json json_t *json = manifest_with(c_manifest, "/arguments/2/fill", fill);
-  json_object_set_new(json_array_get(json_object_get(json, "arguments"), 2), "dtype", json_string(dtype));
+  json_object_set_new(json_array_get(json_object_get(json, "arguments"), 2), "dtype",
+                      json_string(dtype));
   cleanup_kernel struct kernel *kernel = NULL;
   struct error error;
   return kernel_parse(json, &kernel, &error);
 }
 
 Test(kernel, integer_fills_stay_within_their_dtype) {
-  cr_assert(takes_fill("bool", "{\"integers\": [0, 1]}") && !takes_fill("bool", "{\"integers\": [0, 2]}"));
-  cr_assert(takes_fill("uint8", "{\"integers\": [0, 255]}") && !takes_fill("uint8", "{\"integers\": [-1, 255]}"));
-  cr_assert(takes_fill("uint16", "{\"integers\": [0, 65535]}") && !takes_fill("uint16", "{\"integers\": [0, 65536]}"));
+  cr_assert(takes_fill("bool", "{\"integers\": [0, 1]}") &&
+            !takes_fill("bool", "{\"integers\": [0, 2]}"));
+  cr_assert(takes_fill("uint8", "{\"integers\": [0, 255]}") &&
+            !takes_fill("uint8", "{\"integers\": [-1, 255]}"));
+  cr_assert(takes_fill("uint16", "{\"integers\": [0, 65535]}") &&
+            !takes_fill("uint16", "{\"integers\": [0, 65536]}"));
   cr_assert(takes_fill("int32", "{\"integers\": [-2147483648, 2147483647]}"));
   cr_assert_not(takes_fill("int32", "{\"integers\": [0, 2147483648]}"));
   cr_assert(takes_fill("uint32", "{\"integers\": [0, 4294967295]}"));
@@ -425,7 +448,8 @@ Test(kernel, integer_fills_stay_within_their_dtype) {
 }
 
 /* A job's parts beside its kernel. */
-static bool accepts(const char *manifest, const char *key_text, const char *space_text, struct error *error) {
+static bool accepts(const char *manifest, const char *key_text, const char *space_text,
+                    struct error *error) {
   cleanup_kernel struct kernel *kernel = kernel_of(manifest);
   cleanup_json json_t *key_json = json_of(key_text), *space_json = json_of(space_text);
   cleanup_key struct key key = {0};
@@ -435,8 +459,8 @@ static bool accepts(const char *manifest, const char *key_text, const char *spac
   return kernel_accepts(kernel, &key, space, error);
 }
 
-static void assert_not_accepted(const char *manifest, const char *key, const char *space, const char *pointer,
-                                const char *message) {
+static void assert_not_accepted(const char *manifest, const char *key, const char *space,
+                                const char *pointer, const char *message) {
   struct error error = {0};
   cr_assert_not(accepts(manifest, key, space, &error), "%s and %s were taken", key, space);
   cr_assert_str_eq(error.pointer, pointer, "pointer %s: %s", error.pointer, error.message);
@@ -449,21 +473,26 @@ static void assert_not_accepted(const char *manifest, const char *key, const cha
 Test(kernel_accepts, what_goes_together) {
   struct error error;
   cr_assert(accepts(c_manifest, C_KEY, C_SPACE, &error), "%s", error.message);
-  cr_assert(accepts(hip_manifest, "{\"n\": 8}",
-                    "{\"parameters\": {\"BLOCK\": [64], \"waves_per_eu\": [0, 2]}, \"roles\": {\"waves_per_eu\": "
-                    "\"option\"}, \"conditions\": [\"BLOCK <= n or arch == 'gfx942' or gpu_name == ''\"]}",
-                    &error),
-            "%s", error.message);
+  cr_assert(
+      accepts(
+          hip_manifest, "{\"n\": 8}",
+          "{\"parameters\": {\"BLOCK\": [64], \"waves_per_eu\": [0, 2]}, \"roles\": "
+          "{\"waves_per_eu\": "
+          "\"option\"}, \"conditions\": [\"BLOCK <= n or arch == 'gfx942' or gpu_name == ''\"]}",
+          &error),
+      "%s", error.message);
 }
 
 Test(kernel_accepts, another_key_is_refused_with_the_names_it_must_have) {
-  assert_not_accepted(c_manifest, "{\"rows\": 8}", C_SPACE, "/key", "exactly the members rows, columns");
+  assert_not_accepted(c_manifest, "{\"rows\": 8}", C_SPACE, "/key",
+                      "exactly the members rows, columns");
   assert_not_accepted(c_manifest, "{\"rows\": 8, \"n\": 1}", C_SPACE, "/key", "rows, columns");
 }
 
 Test(kernel_accepts, a_role_that_the_language_does_not_know_is_refused) {
   assert_not_accepted(c_manifest, C_KEY,
-                      "{\"parameters\": {\"BLOCK\": [4], \"num_warps\": [4]}, \"roles\": {\"num_warps\": \"option\"}}",
+                      "{\"parameters\": {\"BLOCK\": [4], \"num_warps\": [4]}, \"roles\": "
+                      "{\"num_warps\": \"option\"}}",
                       "/space/roles/num_warps", "does not know");
 }
 
@@ -474,7 +503,8 @@ Test(kernel_accepts, a_parameter_named_like_something_else_is_refused) {
                {"warp_size", "meaning in"},   {"COLUMNS", "also a define"},
                {"three", "replace"},          {"softmax_fused", "replace"}};
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++) {
-    cleanup_free char *space = xasprintf("{\"parameters\": {\"BLOCK\": [4], \"%s\": [1]}}", cases[i].name);
+    cleanup_free char *space =
+        xasprintf("{\"parameters\": {\"BLOCK\": [4], \"%s\": [1]}}", cases[i].name);
     cleanup_free char *pointer = xasprintf("/space/parameters/%s", cases[i].name);
     assert_not_accepted(c_manifest, C_KEY, space, pointer, cases[i].message);
   }
@@ -511,19 +541,21 @@ Test(kernel_accepts, launch_expressions_are_bound_too) {
 }
 
 Test(kernel_accepts, a_condition_with_an_unknown_name_is_refused) {
-  assert_not_accepted(c_manifest, C_KEY,
-                      "{\"parameters\": {\"BLOCK\": [4]}, \"conditions\": [\"BLOCK > 1\", \"cus > 1\"]}",
-                      "/space/conditions/1", "cus");
+  assert_not_accepted(
+      c_manifest, C_KEY,
+      "{\"parameters\": {\"BLOCK\": [4]}, \"conditions\": [\"BLOCK > 1\", \"cus > 1\"]}",
+      "/space/conditions/1", "cus");
 }
 
 Test(kernel_accepts, an_external_kernel_takes_no_space_at_all) {
-  assert_not_accepted(external_manifest, "{\"n\": 8, \"dtype\": \"fp16\"}", "{\"parameters\": {\"BLOCK\": [4]}}",
-                      "/kernel", "known by name only");
+  assert_not_accepted(external_manifest, "{\"n\": 8, \"dtype\": \"fp16\"}",
+                      "{\"parameters\": {\"BLOCK\": [4]}}", "/kernel", "known by name only");
 }
 
 static bool elements_of(const char *first, const char *second, int64_t *ret, struct error *error) {
   char *shape[2];
-  struct argument argument = {.name = (char[]){"x"}, .is_buffer = true, .n_dimensions = 2, .shape = shape};
+  struct argument argument = {
+      .name = (char[]){"x"}, .is_buffer = true, .n_dimensions = 2, .shape = shape};
   cleanup_free char *one = xstrdup(first), *two = xstrdup(second);
   struct scope scope = {0};
   cr_assert(scope_add(&scope, "n", value_int(1 << 20), error));
@@ -566,10 +598,14 @@ static bool is_plain(const char *manifest, const char *space_text, struct error 
 Test(kernel_space_is_plain, names_in_capitals_rename_nothing) {
   static const char *const wrong[] = {"exp", "return", "Block", "_BLOCK", "__GNUC__"};
   struct error error = {0};
-  cr_expect(is_plain(c_manifest, "{\"parameters\": {\"BLOCK_M2\": [4]}}", &error), "%s", error.message);
-  cr_expect(is_plain(hip_manifest,
-                     "{\"parameters\": {\"waves_per_eu\": [1]}, \"roles\": {\"waves_per_eu\": \"option\"}}", &error),
-            "an option becomes a definition in capitals: %s", error.message);
+  cr_expect(is_plain(c_manifest, "{\"parameters\": {\"BLOCK_M2\": [4]}}", &error), "%s",
+            error.message);
+  cr_expect(
+      is_plain(
+          hip_manifest,
+          "{\"parameters\": {\"waves_per_eu\": [1]}, \"roles\": {\"waves_per_eu\": \"option\"}}",
+          &error),
+      "an option becomes a definition in capitals: %s", error.message);
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
     cleanup_free char *space = xasprintf("{\"parameters\": {\"%s\": [\"system\"]}}", wrong[i]);
     cleanup_free char *pointer = xasprintf("/space/parameters/%s", wrong[i]);
@@ -581,7 +617,8 @@ Test(kernel_space_is_plain, names_in_capitals_rename_nothing) {
 
 Test(kernel_space_is_plain, the_compilers_environment_stays) {
   struct error error = {0};
-  cr_expect_not(is_plain(hip_manifest, "{\"parameters\": {\"FLAGS\": [1]}, \"roles\": {\"FLAGS\": \"env\"}}", &error));
+  cr_expect_not(is_plain(
+      hip_manifest, "{\"parameters\": {\"FLAGS\": [1]}, \"roles\": {\"FLAGS\": \"env\"}}", &error));
   assert_has(error.message, "role env");
 }
 

@@ -14,13 +14,18 @@ static void put(const char *path, const char *text) {
 }
 
 /* What all versions of the folder share, without its closing brace. */
-#define SHARED                                                                                                         \
-  "{\"name\": \"copy\", \"key\": [\"n\"],"                                                                             \
-  " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": \"write\"}],"            \
-  " \"reference\": {\"source\": \"reference.c\", \"outputs\": {\"y\": \"copy_at\"}}, \"flops\": \"n\""
-#define PLAIN "\"plain\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": [\"plain.c\", \"lib/tile.h\"]}"
-#define WIDE                                                                                                           \
-  "\"wide\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": [\"wide.c\"], \"space\": \"wide.space.json\","    \
+#define SHARED                                                                                     \
+  "{\"name\": \"copy\", \"key\": [\"n\"],"                                                         \
+  " \"arguments\": [{\"name\": \"y\", \"dtype\": \"float32\", \"shape\": [\"n\"], \"access\": "    \
+  "\"write\"}],"                                                                                   \
+  " \"reference\": {\"source\": \"reference.c\", \"outputs\": {\"y\": \"copy_at\"}}, \"flops\": "  \
+  "\"n\""
+#define PLAIN                                                                                      \
+  "\"plain\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": [\"plain.c\", "              \
+  "\"lib/tile.h\"]}"
+#define WIDE                                                                                       \
+  "\"wide\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": [\"wide.c\"], \"space\": "    \
+  "\"wide.space.json\","                                                                           \
   " \"flops\": \"2 * n\", \"defines\": {\"WIDTH\": \"BLOCK\"}}"
 #define ONE SHARED ", \"versions\": {" PLAIN "}}"
 #define TWO SHARED ", \"versions\": {" PLAIN ", " WIDE "}}"
@@ -76,7 +81,8 @@ Test(kernel_folder, one_version_needs_no_name) {
 Test(kernel_folder, the_manifest_has_the_digests_of_the_files) {
   put("kernel.json", ONE);
   cleanup_kernel_folder struct kernel_folder *got = loaded("");
-  struct digest plain = digest_of("void copy(void);\n", 17), reference = digest_of("double copy_at(void);\n", 22);
+  struct digest plain = digest_of("void copy(void);\n", 17),
+                reference = digest_of("double copy_at(void);\n", 22);
   cr_assert_str_eq(got->kernel->sources[0].path, "plain.c");
   cr_assert(digest_equal(&got->kernel->sources[0].digest, &plain));
   cr_assert_str_eq(got->kernel->sources[1].path, "lib/tile.h");
@@ -105,8 +111,9 @@ Test(kernel_folder, what_a_version_states_replaces_what_the_folder_states) {
 }
 
 Test(kernel_folder, a_file_that_two_members_name_is_there_once) {
-  put("kernel.json", SHARED ", \"versions\": {\"both\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": "
-                            "[\"plain.c\", \"reference.c\"]}}}");
+  put("kernel.json",
+      SHARED ", \"versions\": {\"both\": {\"language\": \"c\", \"entry\": \"copy\", \"sources\": "
+             "[\"plain.c\", \"reference.c\"]}}}");
   cleanup_kernel_folder struct kernel_folder *got = loaded("");
   cr_assert_eq(got->n_files, 2u);
 }
@@ -121,7 +128,9 @@ Test(kernel_folder, a_folder_with_a_colon_in_its_name_is_found) {
   cr_assert(digest_equal(&plain->kernel->hash, &named->kernel->hash));
 }
 
-Test(kernel_folder, a_colon_before_the_last_slash_names_no_version) { assert_refused_at("/none:x/y", "cannot open"); }
+Test(kernel_folder, a_colon_before_the_last_slash_names_no_version) {
+  assert_refused_at("/none:x/y", "cannot open");
+}
 
 Test(kernel_folder, an_ambiguous_version_is_answered_with_those_there_are) {
   put("kernel.json", TWO);
@@ -138,33 +147,43 @@ Test(kernel_folder, wrong_documents_are_refused_with_file_and_place) {
   assert_refused("[]", "/kernel.json: must be an object");
   assert_refused(SHARED "}", "/kernel.json, at /versions: member \"versions\" is missing");
   assert_refused(SHARED ", \"versions\": {}}", "at least one version");
-  assert_refused(SHARED ", \"entry\": \"x\", \"versions\": {" PLAIN "}}", "at /entry: unknown member");
+  assert_refused(SHARED ", \"entry\": \"x\", \"versions\": {" PLAIN "}}",
+                 "at /entry: unknown member");
   assert_refused(SHARED ", \"versions\": {\"a b\": {}}}", "at /versions/a b: a version's name");
   assert_refused(SHARED ", \"versions\": {\"a\": 1}}", "at /versions/a: must be an object");
-  assert_refused(SHARED ", \"versions\": {\"a\": {\"key\": []}}}", "at /versions/a/key: unknown member");
+  assert_refused(SHARED ", \"versions\": {\"a\": {\"key\": []}}}",
+                 "at /versions/a/key: unknown member");
   assert_refused(SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\"}}}",
                  "at /sources: member \"sources\" is missing");
-  assert_refused(SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [1]}}}",
-                 "at /sources/0: a source must be the path of a file");
-  assert_refused(SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [\"../x\"]}}}",
-                 "at /sources/0: a path must be relative");
-  assert_refused(SHARED ", \"versions\": {\"a\": {\"language\": \"rust\", \"entry\": \"x\", \"sources\": "
-                        "[\"plain.c\"]}}}",
+  assert_refused(
+      SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [1]}}}",
+      "at /sources/0: a source must be the path of a file");
+  assert_refused(
+      SHARED
+      ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [\"../x\"]}}}",
+      "at /sources/0: a path must be relative");
+  assert_refused(SHARED
+                 ", \"versions\": {\"a\": {\"language\": \"rust\", \"entry\": \"x\", \"sources\": "
+                 "[\"plain.c\"]}}}",
                  "version \"a\": ");
-  assert_refused("{\"key\": [], \"versions\": {" PLAIN "}}", "at /name: member \"name\" is missing");
+  assert_refused("{\"key\": [], \"versions\": {" PLAIN "}}",
+                 "at /name: member \"name\" is missing");
 }
 
 Test(kernel_folder, a_missing_reference_is_the_languages_business) {
-  assert_refused("{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"versions\": {" PLAIN "}}",
+  assert_refused("{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"versions\": {" PLAIN
+                 "}}",
                  "at /reference: member \"reference\" is missing");
 }
 
 Test(kernel_folder, wrong_references_are_refused) {
-#define WITH_REFERENCE(reference)                                                                                      \
-  "{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"reference\": " reference ", \"versions\": {" PLAIN "}}"
+#define WITH_REFERENCE(reference)                                                                  \
+  "{\"name\": \"copy\", \"key\": [\"n\"], \"arguments\": [], \"reference\": " reference            \
+  ", \"versions\": {" PLAIN "}}"
   assert_refused(WITH_REFERENCE("1"), "at /reference: ");
   assert_refused(WITH_REFERENCE("{}"), "at /reference/source: member \"source\" is missing");
-  assert_refused(WITH_REFERENCE("{\"source\": {}}"), "at /reference/source: a source must be the path");
+  assert_refused(WITH_REFERENCE("{\"source\": {}}"),
+                 "at /reference/source: a source must be the path");
   assert_refused(WITH_REFERENCE("{\"source\": \"none.c\"}"), "at /reference/source: cannot open");
 }
 
@@ -174,8 +193,9 @@ Test(kernel_folder, too_many_sources_are_refused) {
     json_array_append_new(sources, json_string("plain.c"));
   cleanup_free char *list = json_dumps(sources, 0);
   json_decref(sources);
-  cleanup_free char *document =
-      xasprintf(SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": %s}}}", list);
+  cleanup_free char *document = xasprintf(
+      SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": %s}}}",
+      list);
   assert_refused(document, "at most 64 sources");
 }
 
@@ -185,12 +205,16 @@ Test(kernel_folder, wrong_spaces_are_refused_with_their_file) {
   assert_refused_at("", "/space.json, at /parameters: ");
   put("space.json", "{");
   assert_refused_at("", "/space.json: not a JSON document");
-  assert_refused(SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [\"plain.c\"],"
-                        " \"space\": \"../space.json\"}}}",
-                 "at /space: a path must be relative");
-  assert_refused(SHARED ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [\"plain.c\"],"
-                        " \"space\": 1}}}",
-                 "at /space: ");
+  assert_refused(
+      SHARED
+      ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [\"plain.c\"],"
+      " \"space\": \"../space.json\"}}}",
+      "at /space: a path must be relative");
+  assert_refused(
+      SHARED
+      ", \"versions\": {\"a\": {\"language\": \"c\", \"entry\": \"x\", \"sources\": [\"plain.c\"],"
+      " \"space\": 1}}}",
+      "at /space: ");
 }
 
 Test(kernel_folder, missing_files_are_refused) {

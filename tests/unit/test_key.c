@@ -5,13 +5,15 @@
 
 static const char *const names[] = {"M", "N", "dtype"};
 
-static bool from_json(const char *text, const char *const *wanted, size_t n, struct key *key, struct error *error) {
+static bool from_json(const char *text, const char *const *wanted, size_t n, struct key *key,
+                      struct error *error) {
   cleanup_json json_t *json = NULL;
   cr_assert(json_parse(text, strlen(text), &json, error), "%s", error->message);
   return key_parse(json, wanted, n, key, error);
 }
 
-static void expect_format(const char *text, const char *const *wanted, size_t n, const char *formatted) {
+static void expect_format(const char *text, const char *const *wanted, size_t n,
+                          const char *formatted) {
   cleanup_key struct key key = {0};
   struct error error = {0};
   cr_assert(key_parse_text(text, wanted, n, &key, &error), "%s: %s", text, error.message);
@@ -37,7 +39,8 @@ static void expect_text_refused(const char *text, const char *message) {
 Test(key, has_its_members_in_the_order_of_the_kernel) {
   cleanup_key struct key key = {0};
   struct error error;
-  cr_assert(from_json("{\"dtype\": \"fp16\", \"N\": 2, \"M\": 1}", names, 3, &key, &error), "%s", error.message);
+  cr_assert(from_json("{\"dtype\": \"fp16\", \"N\": 2, \"M\": 1}", names, 3, &key, &error), "%s",
+            error.message);
   cleanup_free char *text = key_format(&key);
   cr_expect_str_eq(text, "M=1, N=2, dtype=fp16");
   cleanup_json json_t *json = key_to_json(&key);
@@ -48,7 +51,8 @@ Test(key, has_its_members_in_the_order_of_the_kernel) {
 Test(key, takes_the_order_of_the_object_when_no_names_are_given) {
   cleanup_key struct key key = {0};
   struct error error;
-  cr_assert(from_json("{\"b\": null, \"a\": true, \"c\": 0.5}", NULL, 0, &key, &error), "%s", error.message);
+  cr_assert(from_json("{\"b\": null, \"a\": true, \"c\": 0.5}", NULL, 0, &key, &error), "%s",
+            error.message);
   cleanup_free char *text = key_format(&key);
   cr_expect_str_eq(text, "b=None, a=True, c=0.5");
 }
@@ -107,19 +111,23 @@ Test(key, is_read_from_the_command_line) {
   expect_format(" dtype = fp16 , N=2,M=1 ", names, 3, "M=1, N=2, dtype=fp16");
   expect_format("", NULL, 0, "");
   expect_format("a=None,b=True,c=False,d=none", NULL, 0, "a=None, b=True, c=False, d=none");
-  expect_format("a=true,b=false,c=null,d='true',e=TRUE", NULL, 0, "a=True, b=False, c=None, d='true', e=TRUE");
-  expect_format("a=1e-5,b=.5,c=2.,d=+7,e=-0,f=1e16", NULL, 0, "a=1e-05, b=0.5, c=2.0, d=7, e=0, f=1e+16");
+  expect_format("a=true,b=false,c=null,d='true',e=TRUE", NULL, 0,
+                "a=True, b=False, c=None, d='true', e=TRUE");
+  expect_format("a=1e-5,b=.5,c=2.,d=+7,e=-0,f=1e16", NULL, 0,
+                "a=1e-05, b=0.5, c=2.0, d=7, e=0, f=1e+16");
   expect_format("a=e5,b=-,c=1e,d=1.2.3,e=inf,f=nan,g=0x10,h=.", NULL, 0,
                 "a=e5, b=-, c=1e, d=1.2.3, e=inf, f=nan, g=0x10, h=.");
-  expect_format("a='1',b=\"None\",c='',d='x,y',e='a b'", NULL, 0, "a='1', b='None', c='', d='x,y', e=a b");
+  expect_format("a='1',b=\"None\",c='',d='x,y',e='a b'", NULL, 0,
+                "a='1', b='None', c='', d='x,y', e=a b");
   expect_format("a=x=y", NULL, 0, "a=x=y");
 }
 
 Test(key, text_for_people_reads_back_equal) {
-  static const char *const json =
-      "{\"a\": \"99999999999999999999\", \"b\": \"1e999\", \"c\": \" x\", \"d\": \"x \", \"e\": \"it's\", \"f\": "
-      "\"\\\\n\","
-      " \"g\": \"é\", \"h\": 1e300, \"i\": -9223372036854775808, \"j\": \"-5\", \"k\": \"\\u0001\", \"l\": \"\\tx\"}";
+  static const char *const json = "{\"a\": \"99999999999999999999\", \"b\": \"1e999\", \"c\": \" "
+                                  "x\", \"d\": \"x \", \"e\": \"it's\", \"f\": "
+                                  "\"\\\\n\","
+                                  " \"g\": \"é\", \"h\": 1e300, \"i\": -9223372036854775808, "
+                                  "\"j\": \"-5\", \"k\": \"\\u0001\", \"l\": \"\\tx\"}";
   cleanup_key struct key key = {0}, back = {0};
   struct error error;
   cr_assert(from_json(json, NULL, 0, &key, &error), "%s", error.message);
@@ -153,8 +161,9 @@ Test(key, refuses_a_text_that_is_not_one) {
   expect_text_refused("M=1,M=2", "the key has \"M\" twice");
   expect_text_refused("M='x", "M: the string has no closing '");
   expect_text_refused("M='x'y", "M: text follows the closing quote; separate members with commas");
-  expect_text_refused("M=9223372036854775808",
-                      "M: 9223372036854775808 does not fit in 64 bits; quote it to make it a string");
+  expect_text_refused(
+      "M=9223372036854775808",
+      "M: 9223372036854775808 does not fit in 64 bits; quote it to make it a string");
   expect_text_refused("M=1e999", "M: 1e999 is too large for a float; quote it to make it a string");
   expect_text_refused("M=1,N=1", "the key lacks its member \"dtype\"");
   expect_text_refused("M=1,N=1,dtyp=x", "the key has no member \"dtyp\"; did you mean \"dtype\"?");
@@ -166,7 +175,8 @@ Test(key, lends_its_members_to_a_scope) {
   struct scope scope = {0};
   struct error error;
   int64_t integer;
-  cr_assert(key_parse_text("M=6,N=7", NULL, 0, &key, &error) && key_scope_add(&key, &scope, &error));
+  cr_assert(key_parse_text("M=6,N=7", NULL, 0, &key, &error) &&
+            key_scope_add(&key, &scope, &error));
   cr_assert(expr_int_in_scope("M * N", &scope, 0, 99, &integer, &error));
   cr_expect_eq(integer, 42);
 }

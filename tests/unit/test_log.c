@@ -28,11 +28,11 @@ static const char *stderr_restore(const int pipe_ends[2], int saved) {
   return captured;
 }
 
-#define CAPTURE(statement)                                                                                             \
-  ({                                                                                                                   \
-    int pipe_ends_[2], saved_ = stderr_capture(pipe_ends_);                                                            \
-    statement;                                                                                                         \
-    stderr_restore(pipe_ends_, saved_);                                                                                \
+#define CAPTURE(statement)                                                                         \
+  ({                                                                                               \
+    int pipe_ends_[2], saved_ = stderr_capture(pipe_ends_);                                        \
+    statement;                                                                                     \
+    stderr_restore(pipe_ends_, saved_);                                                            \
   })
 
 /* As systemd says it; within CAPTURE. */
@@ -53,8 +53,8 @@ TestSuite(log, .init = without_journal);
 Test(log, a_line_has_time_level_and_text) {
   const char *line = CAPTURE(log_info("lease: granted lease=%d", 7));
   int year, month, day, hour, minute, second, thousandth, end = 0;
-  cr_expect_eq(sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ info lease: granted lease=7\n%n", &year, &month, &day, &hour,
-                      &minute, &second, &thousandth, &end),
+  cr_expect_eq(sscanf(line, "%4d-%2d-%2dT%2d:%2d:%2d.%3dZ info lease: granted lease=7\n%n", &year,
+                      &month, &day, &hour, &minute, &second, &thousandth, &end),
                7);
   cr_expect_eq((size_t)end, strlen(line));
 }
@@ -73,12 +73,15 @@ Test(log, under_journald_json_has_the_priority_before_the_object) {
   log_set_format(LOG_FORMAT_JSON, "test");
   const char *line = CAPTURE((journal_is_stderr(), log_error("disk full")));
   cr_assert(string_starts(line, "<3>{\"time\":\"2"), "%s", line);
-  cr_expect_neq(strstr(line, ",\"level\":\"error\",\"program\":\"test\",\"message\":\"disk full\"}\n"), NULL);
+  cr_expect_neq(
+      strstr(line, ",\"level\":\"error\",\"program\":\"test\",\"message\":\"disk full\"}\n"), NULL);
 }
 
 Test(log, a_line_names_the_request_of_its_thread) {
   log_set_request("06f4-b3kz");
-  cr_expect_neq(strstr(CAPTURE(log_info("job: done job=%d", 7)), " info job: done job=7 request=06f4-b3kz\n"), NULL);
+  cr_expect_neq(
+      strstr(CAPTURE(log_info("job: done job=%d", 7)), " info job: done job=7 request=06f4-b3kz\n"),
+      NULL);
   log_set_request(NULL);
   cr_expect_eq(strstr(CAPTURE(log_info("job: done job=%d", 7)), "request="), NULL);
 }
@@ -107,7 +110,8 @@ Test(log, the_last_words_of_a_program_are_json_too) {
   cr_expect(WIFSIGNALED(status));
   ssize_t n = read(ends[0], captured, sizeof captured - 1);
   captured[n > 0 ? n : 0] = '\0';
-  cr_expect_neq(strstr(captured, "\"component\":\"fatal\",\"message\":\"not a thing\"}\n"), NULL, "%s", captured);
+  cr_expect_neq(strstr(captured, "\"component\":\"fatal\",\"message\":\"not a thing\"}\n"), NULL,
+                "%s", captured);
 }
 
 Test(log, debug_is_silent_by_default) { cr_expect_str_eq(CAPTURE(log_debug("detail")), ""); }

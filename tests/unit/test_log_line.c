@@ -1,5 +1,5 @@
-/* A format and its arguments as one line: what becomes component, message and fields, and that it is always one line of
- * strict UTF-8, as JSON always one object. */
+/* A format and its arguments as one line: what becomes component, message and fields, and that it
+ * is always one line of strict UTF-8, as JSON always one object. */
 #include "common/base/log_line.h"
 
 #include <criterion/criterion.h>
@@ -27,7 +27,8 @@ static const struct log_head json_head = {LOG_FORMAT_JSON, "", NULL, "info", NUL
 #define TEXT(...) line_of(&text_head, __VA_ARGS__)
 #define JSON(...) line_of(&json_head, __VA_ARGS__)
 
-/* The line as an object; jansson takes neither bad UTF-8 nor control characters nor, asked to, a member twice. */
+/* The line as an object; jansson takes neither bad UTF-8 nor control characters nor, asked to, a
+ * member twice. */
 static json_t *object_of(const char *text) {
   json_error_t reason;
   json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, &reason);
@@ -43,22 +44,27 @@ static const char *message_of(const char *text) {
 }
 
 Test(log_line, a_format_is_component_message_and_fields) {
-  cr_expect_str_eq(TEXT("lease: granted agent=%s epoch=%lld", "a", 3LL), "NOW info lease: granted agent=a epoch=3\n");
-  cr_expect_str_eq(
-      JSON("lease: granted agent=%s epoch=%lld", "a", 3LL),
-      "{\"level\":\"info\",\"component\":\"lease\",\"message\":\"granted\",\"agent\":\"a\",\"epoch\":3}\n");
+  cr_expect_str_eq(TEXT("lease: granted agent=%s epoch=%lld", "a", 3LL),
+                   "NOW info lease: granted agent=a epoch=3\n");
+  cr_expect_str_eq(JSON("lease: granted agent=%s epoch=%lld", "a", 3LL),
+                   "{\"level\":\"info\",\"component\":\"lease\",\"message\":\"granted\",\"agent\":"
+                   "\"a\",\"epoch\":3}\n");
 }
 
 Test(log_line, json_begins_with_when_how_bad_who_and_for_whom) {
-  struct log_head head = {LOG_FORMAT_JSON, "<6>", "2026-11-21T06:40:04.123Z", "info", "wavetune-server", "06f4"};
-  cr_expect_str_eq(line_of(&head, "http: request status=%d", 200),
-                   "<6>{\"time\":\"2026-11-21T06:40:04.123Z\",\"level\":\"info\",\"program\":\"wavetune-server\","
-                   "\"component\":\"http\",\"request\":\"06f4\",\"message\":\"request\",\"status\":200}\n");
+  struct log_head head = {LOG_FORMAT_JSON,   "<6>", "2026-11-21T06:40:04.123Z", "info",
+                          "wavetune-server", "06f4"};
+  cr_expect_str_eq(
+      line_of(&head, "http: request status=%d", 200),
+      "<6>{\"time\":\"2026-11-21T06:40:04.123Z\",\"level\":\"info\",\"program\":\"wavetune-"
+      "server\","
+      "\"component\":\"http\",\"request\":\"06f4\",\"message\":\"request\",\"status\":200}\n");
 }
 
 Test(log_line, fields_within_a_sentence_stay_in_it) {
   cr_expect_str_eq(JSON("lease: results of agent=%s go: %s", "a b", "why"),
-                   "{\"level\":\"info\",\"component\":\"lease\",\"message\":\"results of agent=\\\"a b\\\" go: why\","
+                   "{\"level\":\"info\",\"component\":\"lease\",\"message\":\"results of "
+                   "agent=\\\"a b\\\" go: why\","
                    "\"agent\":\"a b\"}\n");
 }
 
@@ -70,9 +76,9 @@ Test(log_line, fields_before_a_sentence_are_members_only) {
 }
 
 Test(log_line, numbers_are_numbers_and_ids_are_texts) {
-  cleanup_json json_t *object =
-      object_of(JSON("a: b n=%zu i=%d real=%.2f bare=%g padded=%05d hex=%x letter=%c job=%lld lease=%s", (size_t)7, -7,
-                     1.5, 1e300, 42, 255u, 'x', 9007199254740993LL, "17"));
+  cleanup_json json_t *object = object_of(
+      JSON("a: b n=%zu i=%d real=%.2f bare=%g padded=%05d hex=%x letter=%c job=%lld lease=%s",
+           (size_t)7, -7, 1.5, 1e300, 42, 255u, 'x', 9007199254740993LL, "17"));
   cr_expect_eq(json_integer_value(json_object_get(object, "n")), 7);
   cr_expect_eq(json_integer_value(json_object_get(object, "i")), -7);
   cr_expect_float_eq(json_real_value(json_object_get(object, "real")), 1.5, 0);
@@ -89,7 +95,9 @@ Test(log_line, the_largest_number_of_64_bits_is_kept) {
 }
 
 Test(log_line, what_is_no_number_in_json_is_null) {
-  cr_expect_neq(strstr(JSON("a x=%f y=%f z=%.1f", NAN, -INFINITY, 0.25), "\"x\":null,\"y\":null,\"z\":0.2}"), NULL);
+  cr_expect_neq(
+      strstr(JSON("a x=%f y=%f z=%.1f", NAN, -INFINITY, 0.25), "\"x\":null,\"y\":null,\"z\":0.2}"),
+      NULL);
 }
 
 Test(log_line, a_field_without_a_text_is_left_out) {
@@ -121,8 +129,9 @@ Test(log_line, a_member_stands_once) {
 
 Test(log_line, characters_that_drive_terminals_or_end_lines_are_escaped) {
   const char *junk = "a\n\x1b[2J\x7f\xc2\x9b\xc2\x85\xe2\x80\xa8\xe2\x80\xa9\t\"\\/b";
-  cr_expect_str_eq(JSON("%s", junk), "{\"level\":\"info\",\"message\":\"a\\n\\u001b[2J\\u007f\\u009b\\u0085\\u2028"
-                                     "\\u2029\\t\\\"\\\\/b\"}\n");
+  cr_expect_str_eq(JSON("%s", junk),
+                   "{\"level\":\"info\",\"message\":\"a\\n\\u001b[2J\\u007f\\u009b\\u0085\\u2028"
+                   "\\u2029\\t\\\"\\\\/b\"}\n");
   cr_expect_str_eq(message_of(JSON("%s", junk)), junk);
   cr_expect_str_eq(TEXT("%s", junk), "NOW info a  [2J      \"\\/b\n");
 }
@@ -153,13 +162,14 @@ Test(log_line, what_does_not_fit_is_cut_and_says_so) {
   text[sizeof text - 1] = '\0';
   const char *fields[] = {"%s", "a=%s", "words a=%s b=%s c=%s more %s n=%d"};
   for (size_t i = 0; i < ARRAY_LENGTH(fields); i++) {
-    cleanup_json json_t *object = i == 0 ? object_of(JSON("%s", text))
-                                  : i == 1
-                                      ? object_of(JSON("a=%s", text))
-                                      : object_of(JSON("words a=%s b=%s c=%s more %s n=%d", text, text, text, text, 7));
+    cleanup_json json_t *object =
+        i == 0   ? object_of(JSON("%s", text))
+        : i == 1 ? object_of(JSON("a=%s", text))
+                 : object_of(JSON("words a=%s b=%s c=%s more %s n=%d", text, text, text, text, 7));
     cr_expect(json_is_true(json_object_get(object, "truncated")), "%s", fields[i]);
     if (i == 2)
-      cr_expect_eq(json_integer_value(json_object_get(object, "n")), 7); /* a short field after long ones */
+      cr_expect_eq(json_integer_value(json_object_get(object, "n")),
+                   7); /* a short field after long ones */
   }
   cr_expect_eq(strlen(TEXT("%s", text)), (size_t)2048);
 }

@@ -6,8 +6,10 @@
 
 #define DATA SOURCE_FOLDER "/tests/data/kfd/"
 
-static const struct node_folders mi300x = {
-    .topology = DATA "mi300x_spx", .pci_devices = DATA "pci", .rocm = DATA "rocm", .ids = DATA "amdgpu.ids"};
+static const struct node_folders mi300x = {.topology = DATA "mi300x_spx",
+                                           .pci_devices = DATA "pci",
+                                           .rocm = DATA "rocm",
+                                           .ids = DATA "amdgpu.ids"};
 
 static void expect_environment(struct node_folders folders, const char *expected) {
   cleanup_environment struct environment environment = node_environment_read(&folders);
@@ -17,14 +19,17 @@ static void expect_environment(struct node_folders folders, const char *expected
 }
 
 Test(node, a_whole_mi300x_is_described_as_an_agent_would) {
-  expect_environment(mi300x, "{\"arch\":\"gfx942\",\"compute_units\":304,\"gpu\":\"AMD Instinct MI300X\","
-                             "\"partition\":\"SPX/NPS1\",\"rocm\":\"6.4.1\"}");
+  expect_environment(mi300x,
+                     "{\"arch\":\"gfx942\",\"compute_units\":304,\"gpu\":\"AMD Instinct MI300X\","
+                     "\"partition\":\"SPX/NPS1\",\"rocm\":\"6.4.1\"}");
 }
 
 Test(node, partitions_that_are_alike_are_one_environment_and_an_unlisted_name_is_not_guessed) {
   struct node_folders folders = mi300x;
   folders.topology = DATA "mi300x_cpx";
-  expect_environment(folders, "{\"arch\":\"gfx942\",\"compute_units\":38,\"partition\":\"CPX\",\"rocm\":\"6.4.1\"}");
+  expect_environment(
+      folders,
+      "{\"arch\":\"gfx942\",\"compute_units\":38,\"partition\":\"CPX\",\"rocm\":\"6.4.1\"}");
 }
 
 Test(node, what_is_not_told_is_left_out) {
@@ -41,7 +46,8 @@ Test(node, without_an_amd_gpu_nothing_is_told_not_even_a_rocm_that_is_installed)
 
 static void node_write(const char *folder, int index, const char *properties) {
   struct error error;
-  cleanup_free char *node = xasprintf("%s/%d", folder, index), *path = xasprintf("%s/properties", node);
+  cleanup_free char *node = xasprintf("%s/%d", folder, index),
+                    *path = xasprintf("%s/properties", node);
   cr_assert(folder_make(node, 0700, &error) &&
                 file_write_atomically(path, properties, strlen(properties), 0600, &error),
             "%s", error.message);
@@ -52,14 +58,19 @@ Test(node, members_in_which_gpus_differ_are_left_out) {
   struct error error;
   cr_assert_not_null(mkdtemp(folder));
   node_write(folder, 0, "cpu_cores_count 96\nsimd_count 0\n");
-  node_write(folder, 1, "simd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 1280\ndomain 0\n");
-  node_write(folder, 2, "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 49408\ndomain 0\n");
+  node_write(
+      folder, 1,
+      "simd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 1280\ndomain 0\n");
+  node_write(
+      folder, 2,
+      "simd_count 192\nsimd_per_cu 2\ngfx_target_version 110000\nlocation_id 49408\ndomain 0\n");
   struct node_folders folders = mi300x;
   folders.topology = folder;
   expect_environment(folders, "{\"rocm\":\"6.4.1\"}");
   node_write(folder, 2, ""); /* as the driver shows a GPU that the container may not use */
-  expect_environment(folders, "{\"arch\":\"gfx942\",\"compute_units\":304,\"gpu\":\"AMD Instinct MI300X\","
-                              "\"partition\":\"SPX/NPS1\",\"rocm\":\"6.4.1\"}");
+  expect_environment(folders,
+                     "{\"arch\":\"gfx942\",\"compute_units\":304,\"gpu\":\"AMD Instinct MI300X\","
+                     "\"partition\":\"SPX/NPS1\",\"rocm\":\"6.4.1\"}");
   cr_expect(folder_remove(folder, &error), "%s", error.message);
 }
 

@@ -1,5 +1,5 @@
-/* Occupancy: the worked examples of AMD's guide, clang's own remark around each boundary, CUDA's occupancy calculator, and
- * the share of a grid's rounds. */
+/* Occupancy: the worked examples of AMD's guide, clang's own remark around each boundary, CUDA's
+ * occupancy calculator, and the share of a grid's rounds. */
 #include "tests/unit/code_object_fixture.h"
 
 #include <math.h>
@@ -7,7 +7,8 @@
 
 #include "common/code/occupancy.h"
 
-static struct occupancy occupancy_on(const char *arch, int64_t threads, int64_t registers, int64_t lds_bytes) {
+static struct occupancy occupancy_on(const char *arch, int64_t threads, int64_t registers,
+                                     int64_t lds_bytes) {
   struct workgroup workgroup = {threads, registers, lds_bytes};
   struct error error;
   cr_assert(workgroup_fits(gpu_target_find(arch), &workgroup, &error), "%s", error.message);
@@ -26,7 +27,9 @@ Test(occupancy, of_168_vgprs_on_gfx942_is_3_waves) {
 }
 
 /* The guide's example of waves_per_eu: 170 VGPRs take 176, and 3 * 176 is more than 512. */
-Test(occupancy, of_170_vgprs_is_2_waves) { cr_assert_eq(occupancy_on("gfx942", 256, 170, 0).waves_per_eu, 2); }
+Test(occupancy, of_170_vgprs_is_2_waves) {
+  cr_assert_eq(occupancy_on("gfx942", 256, 170, 0).waves_per_eu, 2);
+}
 
 Test(occupancy, is_at_most_8_waves) {
   struct occupancy occupancy = occupancy_on("gfx942", 256, 12, 0);
@@ -49,7 +52,8 @@ Test(occupancy, is_limited_by_lds) {
   cr_assert_eq(occupancy.limit, OCCUPANCY_LIMIT_LDS);
 }
 
-/* floor(65536 / L), as the guide and clang have it: not rounded up to the blocks that LDS is handed out in. */
+/* floor(65536 / L), as the guide and clang have it: not rounded up to the blocks that LDS is handed
+ * out in. */
 Test(occupancy, by_lds_divides_what_is_asked_for) {
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 13107).workgroups_per_cu, 5);
   cr_assert_eq(occupancy_on("gfx942", 256, 0, 13108).workgroups_per_cu, 4);
@@ -98,8 +102,8 @@ Test(occupancy, is_the_formula_of_the_guide) {
           continue;
         }
         struct occupancy occupancy = occupancy_of(gpu_target_find("gfx942"), &workgroup);
-        cr_assert_eq(occupancy.waves_per_eu, occ, "%ld waves, %ld bytes, %ld VGPRs: %f, not %f", waves, lds, vgprs,
-                     occupancy.waves_per_eu, occ);
+        cr_assert_eq(occupancy.waves_per_eu, occ, "%ld waves, %ld bytes, %ld VGPRs: %f, not %f",
+                     waves, lds, vgprs, occupancy.waves_per_eu, occ);
       }
     }
   }
@@ -118,17 +122,22 @@ Test(workgroup, with_more_than_there_is_cannot_run) {
                       "needs 81920 bytes of LDS, gfx942 has 65536 for a workgroup");
   assert_does_not_fit("gfx942", (struct workgroup){1088, 64, 0},
                       "needs 1088 threads, a workgroup on gfx942 has at most 1024");
-  assert_does_not_fit("gfx942", (struct workgroup){64, 513, 0}, "needs 513 registers a thread, gfx942 has at most 512");
-  assert_does_not_fit("sm_90", (struct workgroup){128, 256, 0}, "needs 256 registers a thread, sm_90 has at most 255");
-  assert_does_not_fit("sm_90", (struct workgroup){128, 64, 232449}, "bytes of shared memory, sm_90 has 232448");
+  assert_does_not_fit("gfx942", (struct workgroup){64, 513, 0},
+                      "needs 513 registers a thread, gfx942 has at most 512");
+  assert_does_not_fit("sm_90", (struct workgroup){128, 256, 0},
+                      "needs 256 registers a thread, sm_90 has at most 255");
+  assert_does_not_fit("sm_90", (struct workgroup){128, 64, 232449},
+                      "bytes of shared memory, sm_90 has 232448");
   assert_does_not_fit("sm_80", (struct workgroup){128, 64, 166913}, "sm_80 has 166912");
 }
 
 Test(workgroup, whose_waves_do_not_fit_together_cannot_run) {
-  assert_does_not_fit("gfx942", (struct workgroup){1024, 168, 0},
-                      "needs 168 registers in each of 16 waves, gfx942 holds 12 such waves in a compute unit");
-  assert_does_not_fit("sm_90", (struct workgroup){1024, 65, 0},
-                      "needs 65 registers in each of 32 warps, sm_90 holds 28 such warps in a multiprocessor");
+  assert_does_not_fit(
+      "gfx942", (struct workgroup){1024, 168, 0},
+      "needs 168 registers in each of 16 waves, gfx942 holds 12 such waves in a compute unit");
+  assert_does_not_fit(
+      "sm_90", (struct workgroup){1024, 65, 0},
+      "needs 65 registers in each of 32 warps, sm_90 holds 28 such warps in a multiprocessor");
 }
 
 Test(workgroup, at_the_limit_runs) {
@@ -147,8 +156,8 @@ static int64_t remark_number(const char *remark, const char *label) {
   return strtoll(found + strlen(label), NULL, 10);
 }
 
-/* Compiles for `arch` and holds each kernel's remark against occupancy_of. Kernels are named X<threads>. Returns how many
- * there were. */
+/* Compiles for `arch` and holds each kernel's remark against occupancy_of. Kernels are named
+ * X<threads>. Returns how many there were. */
 static size_t hold_against_remarks(const char *source, const char *arch) {
   char path[] = "/tmp/wavetune-occupancy-XXXXXX";
   close(mkstemp(path));
@@ -170,9 +179,10 @@ static size_t hold_against_remarks(const char *source, const char *arch) {
     int64_t threads = strtoll(strrchr(name, '_') + 1, NULL, 10);
     int64_t said = remark_number(remark, "Occupancy [waves/SIMD]: ");
     /* clang rounds up where a compute unit is filled unevenly. */
-    double waves = occupancy_on(arch, threads, kernel->resources.vgprs, kernel->resources.lds_bytes).waves_per_eu;
-    cr_expect_eq(ceil(waves), said, "%s on %s, %ld VGPRs, %ld bytes of LDS: %f, clang says %ld", name, arch,
-                 kernel->resources.vgprs, kernel->resources.lds_bytes, waves, said);
+    double waves = occupancy_on(arch, threads, kernel->resources.vgprs, kernel->resources.lds_bytes)
+                       .waves_per_eu;
+    cr_expect_eq(ceil(waves), said, "%s on %s, %ld VGPRs, %ld bytes of LDS: %f, clang says %ld",
+                 name, arch, kernel->resources.vgprs, kernel->resources.lds_bytes, waves, said);
     remark = next;
   }
   cr_assert_eq(n, object->n_kernels);
@@ -189,28 +199,36 @@ static void hold_vgprs_against_remarks(const char *arch) {
     for (int boundary = 56; boundary <= 256; boundary += 8)
       is_near |= abs(vgprs - boundary) <= 1;
     if (is_near && ++n)
-      fprintf(out, KERNEL "v%d_256(int *p) { asm volatile(\"\" ::: \"v%d\"); *p = 1; }\n", 256, 256, vgprs, vgprs - 1);
+      fprintf(out, KERNEL "v%d_256(int *p) { asm volatile(\"\" ::: \"v%d\"); *p = 1; }\n", 256, 256,
+              vgprs, vgprs - 1);
   }
   for (int agprs = 1; agprs <= 256; agprs += agprs < 8 ? 1 : 31, n++)
-    fprintf(out, KERNEL "a%d_256(int *p) { asm volatile(\"\" ::: \"v99\", \"a%d\"); *p = 1; }\n", 256, 256, agprs,
-            agprs - 1);
+    fprintf(out, KERNEL "a%d_256(int *p) { asm volatile(\"\" ::: \"v99\", \"a%d\"); *p = 1; }\n",
+            256, 256, agprs, agprs - 1);
   fclose(out);
   cr_assert_eq(hold_against_remarks(source, arch), n);
   free(source);
 }
 
-Test(occupancy, by_vgprs_is_what_clang_says_for_gfx90a, .timeout = 250) { hold_vgprs_against_remarks("gfx90a"); }
+Test(occupancy, by_vgprs_is_what_clang_says_for_gfx90a, .timeout = 250) {
+  hold_vgprs_against_remarks("gfx90a");
+}
 
-Test(occupancy, by_vgprs_is_what_clang_says_for_gfx942, .timeout = 250) { hold_vgprs_against_remarks("gfx942"); }
+Test(occupancy, by_vgprs_is_what_clang_says_for_gfx942, .timeout = 250) {
+  hold_vgprs_against_remarks("gfx942");
+}
 
 Test(occupancy, by_lds_is_what_clang_says, .timeout = 250) {
-  static const int bytes[] = {1, 512, 513, 4096, 4097, 8192, 13107, 13108, 16384, 21845, 21846, 32768, 32769, 65536};
+  static const int bytes[] = {1,     512,   513,   4096,  4097,  8192,  13107,
+                              13108, 16384, 21845, 21846, 32768, 32769, 65536};
   char *source = NULL;
   size_t size;
   FILE *out = open_memstream(&source, &size);
   for (size_t i = 0; i < ARRAY_LENGTH(bytes); i++) {
     for (int threads = 64; threads <= 1024; threads *= 2)
-      fprintf(out, KERNEL "l%d_%d(int *p) { static __attribute__((shared)) char s[%d]; s[*p] = 1; *p = s[p[1]]; }\n",
+      fprintf(out,
+              KERNEL "l%d_%d(int *p) { static __attribute__((shared)) char s[%d]; s[*p] = 1; *p = "
+                     "s[p[1]]; }\n",
               threads, threads, bytes[i], threads, bytes[i]);
   }
   fclose(out);
@@ -258,8 +276,8 @@ static double percent(int64_t m, int64_t n, int64_t block_m, int64_t block_n) {
   return round(1000 * grid_utilization(m / block_m * (n / block_n), 304, 1)) / 10;
 }
 
-/* AMD's guide prints 94 % and 99 % for the last two; its own formula, w / ceil(w), gives 96.2 % for both: 4,096 workgroups
- * are 13.47 rounds of 304 and take 14, 2,048 are 6.74 and take 7. */
+/* AMD's guide prints 94 % and 99 % for the last two; its own formula, w / ceil(w), gives 96.2 % for
+ * both: 4,096 workgroups are 13.47 rounds of 304 and take 14, 2,048 are 6.74 and take 7. */
 Test(utilization, of_4096_by_4096_on_304_units) {
   cr_assert_eq(percent(4096, 4096, 256, 256), 84.2);
   cr_assert_eq(percent(4096, 4096, 128, 128), 84.2);

@@ -1,4 +1,5 @@
-/* Options and commands: order of origins, --help, and every way of being wrong, seen as a person sees it. */
+/* Options and commands: order of origins, --help, and every way of being wrong, seen as a person
+ * sees it. */
 #include <criterion/criterion.h>
 #include <sys/wait.h>
 
@@ -10,8 +11,8 @@ static int run_show(struct options *options) {
   const char *const *list;
   size_t n = option_list(options, "device", &list);
   printf("url=%s token=%s lease=%lld json=%d devices=", text ? text : "none",
-         option_text(options, "token") ? "given" : "none", (long long)option_integer(options, "lease-seconds"),
-         option_flag(options, "json"));
+         option_text(options, "token") ? "given" : "none",
+         (long long)option_integer(options, "lease-seconds"), option_flag(options, "json"));
   for (size_t i = 0; i < n; i++)
     printf("[%s]", list[i]);
   char *const *arguments;
@@ -31,7 +32,11 @@ static int run_nothing(struct options *options) {
 static int run_missing(struct options *options) { return (int)option_integer(options, "any"); }
 
 static const struct option_spec show_options[] = {
-    {.name = "url", .type = OPTION_TEXT, .argument = "URL", .help = "the server", .default_text = "http://localhost:1"},
+    {.name = "url",
+     .type = OPTION_TEXT,
+     .argument = "URL",
+     .help = "the server",
+     .default_text = "http://localhost:1"},
     {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", .help = "who asks"},
     {.name = "lease-seconds",
      .type = OPTION_INTEGER,
@@ -39,23 +44,32 @@ static const struct option_spec show_options[] = {
      .default_text = "30",
      .min = 1,
      .max = 600,
-     .help = "how long a lease lasts; the text is long, so that it does not fit on a line and the words that are left "
+     .help = "how long a lease lasts; the text is long, so that it does not fit on a line and the "
+             "words that are left "
              "go on under the first"},
     {.name = "json", .type = OPTION_FLAG, .help = "print JSON"},
     {.name = "device", .type = OPTION_LIST, .argument = "N", .help = "a device"},
     {.name = "wait", .type = OPTION_FLAG, .help = "wait for the end", .flag_only = true},
 };
-static const struct option_spec any_options[] = {
-    {.name = "any", .type = OPTION_INTEGER, .argument = "N", .default_text = "-5", .help = "any integer"}};
+static const struct option_spec any_options[] = {{.name = "any",
+                                                  .type = OPTION_INTEGER,
+                                                  .argument = "N",
+                                                  .default_text = "-5",
+                                                  .help = "any integer"}};
 static const struct option_spec missing_options[] = {
-    {.name = "any", .type = OPTION_INTEGER, .argument = "EXACTLY-THIS-MANY-OR-PERHAPS-MORE", .help = "any integer"}};
+    {.name = "any",
+     .type = OPTION_INTEGER,
+     .argument = "EXACTLY-THIS-MANY-OR-PERHAPS-MORE",
+     .help = "any integer"}};
 
 static const struct command_spec commands[] = {
     {"kernel show", "[NAME]…", "Shows a kernel.", "A paragraph.\nIts second line.", show_options,
      ARRAY_LENGTH(show_options), run_show},
-    {"kernel any", "", "Takes an integer.", NULL, any_options, ARRAY_LENGTH(any_options), run_nothing},
+    {"kernel any", "", "Takes an integer.", NULL, any_options, ARRAY_LENGTH(any_options),
+     run_nothing},
     {"submit", "", "Submits.",
-     "A paragraph of one long line, which the help breaks where the words end and the terminal does, so that nobody "
+     "A paragraph of one long line, which the help breaks where the words end and the terminal "
+     "does, so that nobody "
      "has to count columns.\n\nAnother.",
      missing_options, ARRAY_LENGTH(missing_options), run_missing},
 };
@@ -90,7 +104,8 @@ static struct outcome run_words(size_t n_words, const char *const *words) {
     dup2(err[1], STDERR_FILENO);
     close(out[0]);
     close(err[0]);
-    int code = commands_run("prog", "A program.", commands, ARRAY_LENGTH(commands), (int)n_words + 1, argv);
+    int code = commands_run("prog", "A program.", commands, ARRAY_LENGTH(commands),
+                            (int)n_words + 1, argv);
     fflush(NULL);
     _exit(code);
   }
@@ -107,10 +122,10 @@ static struct outcome run_words(size_t n_words, const char *const *words) {
   return outcome;
 }
 
-#define RUN(...)                                                                                                       \
-  ({                                                                                                                   \
-    const char *const words_[] = {__VA_ARGS__};                                                                        \
-    run_words(ARRAY_LENGTH(words_), words_);                                                                           \
+#define RUN(...)                                                                                   \
+  ({                                                                                               \
+    const char *const words_[] = {__VA_ARGS__};                                                    \
+    run_words(ARRAY_LENGTH(words_), words_);                                                       \
   })
 
 static void assert_has(const char *text, const char *part) {
@@ -141,7 +156,8 @@ TestSuite(options, .init = set_up, .fini = remove_config);
 Test(options, defaults_hold_where_nothing_is_given) {
   struct outcome got = RUN("kernel", "show");
   cr_assert_eq(got.code, EXIT_FAILED);
-  cr_assert_str_eq(got.out, "url=http://localhost:1 token=none lease=30 json=0 devices= arguments=\n");
+  cr_assert_str_eq(got.out,
+                   "url=http://localhost:1 token=none lease=30 json=0 devices= arguments=\n");
 }
 
 Test(options, flags_take_values_with_a_space_or_an_equals_sign) {
@@ -150,14 +166,17 @@ Test(options, flags_take_values_with_a_space_or_an_equals_sign) {
 }
 
 Test(options, flags_may_stand_behind_arguments) {
-  struct outcome got = RUN("kernel", "show", "one", "--lease-seconds", "9", "-", "-3", "--json=false");
-  cr_assert_str_eq(got.out, "url=http://localhost:1 token=none lease=9 json=0 devices= arguments=[one][-][-3]\n");
+  struct outcome got =
+      RUN("kernel", "show", "one", "--lease-seconds", "9", "-", "-3", "--json=false");
+  cr_assert_str_eq(
+      got.out,
+      "url=http://localhost:1 token=none lease=9 json=0 devices= arguments=[one][-][-3]\n");
 }
 
 Test(options, two_dashes_end_the_flags) {
   struct outcome got = RUN("kernel", "show", "one", "--", "--json", "--", "--help");
-  cr_assert_str_eq(got.out,
-                   "url=http://localhost:1 token=none lease=30 json=0 devices= arguments=[one][--json][--][--help]\n");
+  cr_assert_str_eq(got.out, "url=http://localhost:1 token=none lease=30 json=0 devices= "
+                            "arguments=[one][--json][--][--help]\n");
 }
 
 Test(options, a_list_collects_its_flags) {
@@ -190,12 +209,13 @@ Test(options, a_flag_only_option_has_no_variable) {
 }
 
 Test(options, the_file_comes_before_defaults_and_after_variables) {
-  write_config(
-      "{\"url\": \"http://file\", \"token\": \"t\", \"lease_seconds\": 5, \"json\": true, \"lease_target_ms\": [1],"
-      " \"device\": [\"3\", \"4\"]}");
+  write_config("{\"url\": \"http://file\", \"token\": \"t\", \"lease_seconds\": 5, \"json\": true, "
+               "\"lease_target_ms\": [1],"
+               " \"device\": [\"3\", \"4\"]}");
   setenv("WAVETUNE_URL", "http://variable", 1);
   struct outcome got = RUN("kernel", "show", "--config", config_path);
-  cr_assert_str_eq(got.out, "url=http://variable token=given lease=5 json=1 devices=[3][4] arguments=\n");
+  cr_assert_str_eq(got.out,
+                   "url=http://variable token=given lease=5 json=1 devices=[3][4] arguments=\n");
 }
 
 Test(options, a_variable_names_the_file) {
@@ -210,7 +230,8 @@ Test(options, the_file_of_the_home_folder_is_read) {
   cleanup_free char *folder = xasprintf("%s/.config/wavetune", home);
   cleanup_free char *path = xasprintf("%s/config.json", folder);
   struct error error;
-  cr_assert(folder_make(folder, 0700, &error) && file_write_atomically(path, "{\"json\": true}", 14, 0600, &error));
+  cr_assert(folder_make(folder, 0700, &error) &&
+            file_write_atomically(path, "{\"json\": true}", 14, 0600, &error));
   setenv("HOME", home, 1);
   assert_has(RUN("kernel", "show").out, "json=1");
   cr_assert(folder_remove(home, &error));
@@ -227,7 +248,8 @@ Test(options, a_member_of_the_wrong_type_is_refused_with_file_and_pointer) {
     const char *text, *expected;
   } cases[] = {
       {"{\"lease_seconds\": \"5\"}", ": /lease_seconds must be an integer"},
-      {"{\"lease_seconds\": 601}", ": /lease_seconds must be an integer from 1 to 600, not \"601\""},
+      {"{\"lease_seconds\": 601}",
+       ": /lease_seconds must be an integer from 1 to 600, not \"601\""},
       {"{\"json\": 1}", ": /json must be true or false"},
       {"{\"url\": 1}", ": /url must be a string"},
       {"{\"device\": \"1\"}", ": /device must be an array of strings"},
@@ -258,8 +280,9 @@ Test(options, a_broken_file_is_refused_without_showing_its_token) {
 Test(options, an_integer_outside_its_range_names_the_flag) {
   struct outcome got = RUN("kernel", "show", "--lease-seconds=601");
   cr_assert_eq(got.code, EXIT_USAGE);
-  assert_has(got.err, "prog kernel show: --lease-seconds must be an integer from 1 to 600, not \"601\"; see "
-                      "\"prog kernel show --help\"\n");
+  assert_has(got.err,
+             "prog kernel show: --lease-seconds must be an integer from 1 to 600, not \"601\"; see "
+             "\"prog kernel show --help\"\n");
 }
 
 Test(options, an_integer_outside_its_range_names_the_variable) {
@@ -270,7 +293,8 @@ Test(options, an_integer_outside_its_range_names_the_variable) {
 }
 
 Test(options, what_is_no_integer_is_refused) {
-  static const char *const texts[] = {"", "x", "5s", " 5", "+5", "0x5", "5.0", "99999999999999999999"};
+  static const char *const texts[] = {"",   "x",   "5s",  " 5",
+                                      "+5", "0x5", "5.0", "99999999999999999999"};
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
     struct outcome got = RUN("kernel", "any", "--any", texts[i]);
     cr_assert_eq(got.code, EXIT_USAGE, "\"%s\" was taken", texts[i]);
@@ -280,7 +304,8 @@ Test(options, what_is_no_integer_is_refused) {
 
 Test(options, an_integer_without_a_range_takes_any) {
   cr_assert_str_eq(RUN("kernel", "any").out, "any=-5\n");
-  cr_assert_str_eq(RUN("kernel", "any", "--any", "-9223372036854775808").out, "any=-9223372036854775808\n");
+  cr_assert_str_eq(RUN("kernel", "any", "--any", "-9223372036854775808").out,
+                   "any=-9223372036854775808\n");
 }
 
 Test(options, an_integer_without_a_value_aborts_when_it_is_asked_for) {
@@ -302,8 +327,10 @@ Test(options, a_flag_without_its_value_is_refused) {
 Test(options, an_unknown_flag_is_answered_with_the_nearest_name_and_without_its_value) {
   struct outcome got = RUN("kernel", "show", "--tokn=s3cret");
   cr_assert_eq(got.code, EXIT_USAGE);
-  assert_has(got.err, "prog kernel show: unknown flag --tokn (did you mean --token?); see \"prog kernel show "
-                      "--help\"\n");
+  assert_has(
+      got.err,
+      "prog kernel show: unknown flag --tokn (did you mean --token?); see \"prog kernel show "
+      "--help\"\n");
 }
 
 Test(options, an_unknown_flag_like_none_is_refused_without_a_guess) {
@@ -329,40 +356,46 @@ Test(options, help_shows_usage_defaults_ranges_and_variables) {
   setenv("WAVETUNE_TOKEN", "s3cret", 1);
   struct outcome got = RUN("kernel", "show", "--help");
   cr_assert_eq(got.code, EXIT_OK);
-  cr_assert_str_eq(got.out,
-                   "usage: prog kernel show [OPTIONS] [NAME]…\n"
-                   "\n"
-                   "Shows a kernel.\n"
-                   "\n"
-                   "A paragraph.\n"
-                   "Its second line.\n"
-                   "\n"
-                   "options:\n"
-                   "  --url URL                the server (default http://localhost:1; WAVETUNE_URL)\n"
-                   "  --token TOKEN            who asks (WAVETUNE_TOKEN)\n"
-                   "  --lease-seconds SECONDS  how long a lease lasts; the text is long, so that it does not fit on a "
-                   "line and the\n"
-                   "                           words that are left go on under the first (1 to 600; default 30;\n"
-                   "                           WAVETUNE_LEASE_SECONDS)\n"
-                   "  --json                   print JSON (WAVETUNE_JSON)\n"
-                   "  --device N               a device (may be repeated; WAVETUNE_DEVICE)\n"
-                   "  --wait                   wait for the end\n"
-                   "  --config FILE            read options from this JSON file (default: "
-                   "~/.config/wavetune/config.json, else\n"
-                   "                           /etc/wavetune/config.json) (WAVETUNE_CONFIG)\n"
-                   "  --help                   show this help and exit\n"
-                   "  --version                show the version and exit\n");
+  cr_assert_str_eq(
+      got.out, "usage: prog kernel show [OPTIONS] [NAME]…\n"
+               "\n"
+               "Shows a kernel.\n"
+               "\n"
+               "A paragraph.\n"
+               "Its second line.\n"
+               "\n"
+               "options:\n"
+               "  --url URL                the server (default http://localhost:1; WAVETUNE_URL)\n"
+               "  --token TOKEN            who asks (WAVETUNE_TOKEN)\n"
+               "  --lease-seconds SECONDS  how long a lease lasts; the text is long, so that it "
+               "does not fit on a "
+               "line and the\n"
+               "                           words that are left go on under the first (1 to 600; "
+               "default 30;\n"
+               "                           WAVETUNE_LEASE_SECONDS)\n"
+               "  --json                   print JSON (WAVETUNE_JSON)\n"
+               "  --device N               a device (may be repeated; WAVETUNE_DEVICE)\n"
+               "  --wait                   wait for the end\n"
+               "  --config FILE            read options from this JSON file (default: "
+               "~/.config/wavetune/config.json, else\n"
+               "                           /etc/wavetune/config.json) (WAVETUNE_CONFIG)\n"
+               "  --help                   show this help and exit\n"
+               "  --version                show the version and exit\n");
 }
 
 Test(options, help_wraps_paragraphs_and_keeps_empty_lines_between_them) {
   struct outcome got = RUN("submit", "--help");
-  assert_has(got.out, "Submits.\n\nA paragraph of one long line, which the help breaks where the words end and the "
-                      "terminal does, so that nobody\nhas to count columns.\n\nAnother.\n\noptions:\n");
+  assert_has(
+      got.out,
+      "Submits.\n\nA paragraph of one long line, which the help breaks where the words end and the "
+      "terminal does, so that nobody\nhas to count columns.\n\nAnother.\n\noptions:\n");
 }
 
 Test(options, help_moves_a_text_below_an_option_that_is_too_wide_for_the_column) {
   struct outcome got = RUN("submit", "--help");
-  assert_has(got.out, "  --any EXACTLY-THIS-MANY-OR-PERHAPS-MORE\n                 any integer (WAVETUNE_ANY)\n");
+  assert_has(
+      got.out,
+      "  --any EXACTLY-THIS-MANY-OR-PERHAPS-MORE\n                 any integer (WAVETUNE_ANY)\n");
 }
 
 Test(options, help_is_shown_behind_wrong_values) {
@@ -372,7 +405,8 @@ Test(options, help_is_shown_behind_wrong_values) {
 Test(commands, without_words_the_commands_are_listed_as_an_error) {
   struct outcome got = run_words(0, NULL);
   cr_assert_eq(got.code, EXIT_USAGE);
-  assert_has(got.err, "commands:\n  kernel show  Shows a kernel.\n  kernel any   Takes an integer.\n");
+  assert_has(got.err,
+             "commands:\n  kernel show  Shows a kernel.\n  kernel any   Takes an integer.\n");
   cr_assert_str_empty(got.out);
 }
 
@@ -401,8 +435,8 @@ Test(commands, the_first_word_alone_lists_its_group) {
 Test(commands, an_unknown_command_is_answered_with_the_nearest) {
   struct outcome got = RUN("kernel", "shwo", "--json");
   cr_assert_eq(got.code, EXIT_USAGE);
-  cr_assert_str_eq(got.err,
-                   "prog: unknown command \"kernel shwo\" (did you mean \"kernel show\"?); see \"prog --help\"\n");
+  cr_assert_str_eq(got.err, "prog: unknown command \"kernel shwo\" (did you mean \"kernel "
+                            "show\"?); see \"prog --help\"\n");
   assert_has(RUN("sumbit", "thing").err, "unknown command \"sumbit\" (did you mean \"submit\"?)");
   cr_assert_null(strstr(RUN("entirely-else").err, "did you mean"));
 }

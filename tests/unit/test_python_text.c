@@ -1,5 +1,5 @@
-/* Texts as CPython writes them. The wanted texts were printed once by Python 3.11: repr(value), json.dumps(value, indent=4)
- * and json.dumps(value) of the values beside them. */
+/* Texts as CPython writes them. The wanted texts were printed once by Python 3.11: repr(value),
+ * json.dumps(value, indent=4) and json.dumps(value) of the values beside them. */
 #include "common/cache/python_text.h"
 
 #include <criterion/criterion.h>
@@ -42,7 +42,8 @@ Test(python_text, tuples_are_printed_as_repr_prints_them) {
       {"[true, null, 0.5]", "(True, None, 0.5)"},
       {"[0.1, 1e-05, 1e+16, 1e+22, -0.0, 123456789.0, 5e-324, 1.7976931348623157e+308]",
        "(0.1, 1e-05, 1e+16, 1e+22, -0.0, 123456789.0, 5e-324, 1.7976931348623157e+308)"},
-      {"[-9223372036854775808, 9223372036854775807]", "(-9223372036854775808, 9223372036854775807)"},
+      {"[-9223372036854775808, 9223372036854775807]",
+       "(-9223372036854775808, 9223372036854775807)"},
       {"[3.0, 2.5e-10, 1000000000000000.0, 1.2345678901234568e+17]",
        "(3.0, 2.5e-10, 1000000000000000.0, 1.2345678901234568e+17)"},
   };
@@ -65,7 +66,8 @@ Test(python_text, documents_are_written_as_json_dump_writes_them) {
   static const char *const triples[][3] = {
       {"{\"a\": [], \"b\": {}, \"c\": [1, 2.0, {\"d\": null}], \"e\": true, \"f\": "
        "\"\\u00e4\\u20ac\\ud83d\\ude00\\u007f\\u0001\\b\\f\\n\\r\\t\\\"\\\\/\"}",
-       "{\n    \"a\": [],\n    \"b\": {},\n    \"c\": [\n        1,\n        2.0,\n        {\n            \"d\": null\n"
+       "{\n    \"a\": [],\n    \"b\": {},\n    \"c\": [\n        1,\n        2.0,\n        {\n     "
+       "       \"d\": null\n"
        "        }\n    ],\n    \"e\": true,\n    \"f\": "
        "\"\\u00e4\\u20ac\\ud83d\\ude00\\u007f\\u0001\\b\\f\\n\\r\\t\\\"\\\\/\"\n}",
        "{\"a\": [], \"b\": {}, \"c\": [1, 2.0, {\"d\": null}], \"e\": true, \"f\": "
@@ -130,8 +132,9 @@ Test(python_text, a_text_has_the_type_whose_str_it_is) {
 Test(python_text, tuples_of_strings_are_read_back) {
   char **elements = NULL;
   size_t n = 99;
-  cr_assert(python_string_tuple_parse("('16', \"it's\", 'a\\\\b\\x01', '\xc3\xa4')", 4, &elements, &n, &error), "%s",
-            error.message);
+  cr_assert(python_string_tuple_parse("('16', \"it's\", 'a\\\\b\\x01', '\xc3\xa4')", 4, &elements,
+                                      &n, &error),
+            "%s", error.message);
   cr_assert_eq(n, (size_t)4);
   cr_expect_str_eq(elements[1], "it's");
   cr_expect_str_eq(elements[2], "a\\b\001");

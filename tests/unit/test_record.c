@@ -68,7 +68,8 @@ Test(record, what_is_absent_is_null_or_left_out) {
   cleanup_json json_t *written = record_write(&every_record, &every);
   cr_expect_null(json_object_get(written, "json"), "FIELD_OMITTED");
   cr_expect(json_is_null(json_object_get(written, "text")));
-  cr_expect(json_is_null(json_object_get(written, "part")), "a record is absent when all its fields are");
+  cr_expect(json_is_null(json_object_get(written, "part")),
+            "a record is absent when all its fields are");
   cr_expect(json_is_false(json_object_get(written, "flag")));
   cr_expect_eq(json_array_size(json_object_get(written, "ranges")), 0);
 
@@ -97,7 +98,8 @@ Test(record, a_second_reading_frees_what_the_first_one_made) {
   cleanup_json json_t *json = json_of(EVERY_JSON);
   struct error error;
   reads(EVERY_JSON, &every);
-  cr_assert(record_read(&every_record, json, "", &every, &error)); /* the address sanitizer looks for leaks */
+  cr_assert(record_read(&every_record, json, "", &every,
+                        &error)); /* the address sanitizer looks for leaks */
   record_release(&every_record, &every);
   cr_expect_null(every.text);
   record_release(&every_record, &every);
@@ -133,7 +135,9 @@ Test(record, refusals_point_at_the_member) {
 }
 
 Test(record, json_of_too_many_bytes_is_refused) {
-  refuses("{\"json\": \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+  refuses("{\"json\": "
+          "\"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
+          "xxxxxxx"
           "xxxxxxxxx\"}",
           "/at/json", "100");
 }
@@ -150,7 +154,8 @@ static const struct field directed_fields[] = {
 static const struct record directed_record = RECORD("Directed", struct directed, directed_fields);
 
 Test(record, answers_are_not_read_and_requests_are_not_written) {
-  static const char *const refused[] = {"{\"both\": 1, \"answer\": 2}", "{\"both\": 1, \"hidden\": 2}"};
+  static const char *const refused[] = {"{\"both\": 1, \"answer\": 2}",
+                                        "{\"both\": 1, \"hidden\": 2}"};
   struct directed directed;
   struct error error;
   for (size_t i = 0; i < ARRAY_LENGTH(refused); i++) {
@@ -204,14 +209,21 @@ Test(record, the_schema_says_types_limits_and_what_may_be_null) {
   cr_expect(json_is_false(json_object_get(schema, "additionalProperties")));
   schema_is(schema, "flag", "{\"type\": \"boolean\"}");
   schema_is(schema, "count", "{\"type\": \"integer\", \"minimum\": -5, \"maximum\": 1000}");
-  schema_is(schema, "number", "{\"type\": [\"number\", \"null\"], \"minimum\": 0.5, \"maximum\": 1e6}");
-  schema_is(schema, "text", "{\"type\": [\"string\", \"null\"], \"minLength\": 1, \"maxLength\": 40}");
+  schema_is(schema, "number",
+            "{\"type\": [\"number\", \"null\"], \"minimum\": 0.5, \"maximum\": 1e6}");
+  schema_is(schema, "text",
+            "{\"type\": [\"string\", \"null\"], \"minLength\": 1, \"maxLength\": 40}");
   schema_is(schema, "color",
-            "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"red\", \"green\"]}, {\"type\": \"null\"}]}");
-  schema_is(schema, "digest", "{\"anyOf\": [{\"$ref\": \"#/components/schemas/Digest\"}, {\"type\": \"null\"}]}");
+            "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"red\", \"green\"]}, {\"type\": "
+            "\"null\"}]}");
+  schema_is(schema, "digest",
+            "{\"anyOf\": [{\"$ref\": \"#/components/schemas/Digest\"}, {\"type\": \"null\"}]}");
   schema_is(schema, "json", "{}");
-  schema_is(schema, "texts", "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"string\"}, \"maxItems\": 3}");
-  cr_expect_not_null(property(property(schema, "part"), "x"), "a record without a name is described where it is used");
+  schema_is(
+      schema, "texts",
+      "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"string\"}, \"maxItems\": 3}");
+  cr_expect_not_null(property(property(schema, "part"), "x"),
+                     "a record without a name is described where it is used");
 }
 
 Test(record, the_schema_of_an_answer_has_what_is_always_there) {
@@ -277,12 +289,15 @@ struct shaped {
   double tolerance;
 };
 static const struct field shaped_fields[] = {
-    {"extents", FIELD_MAP, offsetof(struct shaped, n_extents), FIELD_OMITTED, .most = 2, .of = &extent_record},
-    {"names", FIELD_TEXTS, offsetof(struct shaped, n_names), FIELD_OMITTED | FIELD_OR_INTEGER, .check = name_check},
+    {"extents", FIELD_MAP, offsetof(struct shaped, n_extents), FIELD_OMITTED, .most = 2,
+     .of = &extent_record},
+    {"names", FIELD_TEXTS, offsetof(struct shaped, n_names), FIELD_OMITTED | FIELD_OR_INTEGER,
+     .check = name_check},
     {"object", FIELD_JSON, offsetof(struct shaped, object), FIELD_OMITTED | FIELD_OBJECT},
-    {"array", FIELD_JSON, offsetof(struct shaped, array), FIELD_OMITTED | FIELD_ARRAY, .least = 1, .most = 2,
-     .schema = "{\"type\": \"boolean\"}"},
-    {"tolerance", FIELD_NUMBER, offsetof(struct shaped, tolerance), FIELD_OMITTED, .most_number = HUGE_VAL},
+    {"array", FIELD_JSON, offsetof(struct shaped, array), FIELD_OMITTED | FIELD_ARRAY, .least = 1,
+     .most = 2, .schema = "{\"type\": \"boolean\"}"},
+    {"tolerance", FIELD_NUMBER, offsetof(struct shaped, tolerance), FIELD_OMITTED,
+     .most_number = HUGE_VAL},
 };
 static const struct record shaped_record = RECORD(NULL, struct shaped, shaped_fields);
 
@@ -295,8 +310,9 @@ static bool shaped_reads(const char *text, struct shaped *ret, struct error *err
 Test(record, a_map_keeps_its_order_and_integers_may_stand_for_texts) {
   struct shaped shaped;
   struct error error;
-  cr_assert(shaped_reads("{\"extents\": {\"z\": \"n\", \"a\": -3}, \"names\": [\"x\", 7], \"array\": [true]}", &shaped,
-                         &error));
+  cr_assert(shaped_reads(
+      "{\"extents\": {\"z\": \"n\", \"a\": -3}, \"names\": [\"x\", 7], \"array\": [true]}", &shaped,
+      &error));
   cr_assert_eq(shaped.n_extents, 2);
   cr_expect_str_eq(shaped.extents[0].name, "z");
   cr_expect_str_eq(shaped.extents[1].value, "-3");
@@ -305,7 +321,8 @@ Test(record, a_map_keeps_its_order_and_integers_may_stand_for_texts) {
 
   cleanup_json json_t *written = record_write(&shaped_record, &shaped);
   cleanup_free char *text = json_dumps(written, JSON_COMPACT);
-  cr_expect_str_eq(text, "{\"extents\":{\"z\":\"n\",\"a\":\"-3\"},\"names\":[\"x\",\"7\"],\"array\":[true]}");
+  cr_expect_str_eq(
+      text, "{\"extents\":{\"z\":\"n\",\"a\":\"-3\"},\"names\":[\"x\",\"7\"],\"array\":[true]}");
   record_release(&shaped_record, &shaped);
   cr_expect_null(shaped.extents);
 }
@@ -316,7 +333,8 @@ Test(record, what_a_map_or_a_checked_text_refuses_has_its_pointer) {
   } cases[] = {
       {"{\"extents\": []}", "/extents", "object"},
       {"{\"extents\": {\"a\": 1, \"b\": 2, \"c\": 3}}", "/extents", "at most 2"},
-      {"{\"extents\": {\"a\": 1, \"b\": 1.5}}", "/extents/b", "a string or an integer, not a number"},
+      {"{\"extents\": {\"a\": 1, \"b\": 1.5}}", "/extents/b",
+       "a string or an integer, not a number"},
       {"{\"extents\": {\"a\": null}}", "/extents/a", "not null"},
       {"{\"extents\": {\"ninebytes\": 1}}", "/extents/ninebytes", "at most 8"},
       {"{\"extents\": {\"_a\": 1}}", "/extents/_a", "underscore"},
@@ -333,7 +351,8 @@ Test(record, what_a_map_or_a_checked_text_refuses_has_its_pointer) {
     struct error error;
     cr_expect_not(shaped_reads(cases[i].text, &shaped, &error), "%s", cases[i].text);
     cr_expect_str_eq(error.pointer, cases[i].pointer, "%s: %s", cases[i].text, error.message);
-    cr_expect_not_null(strstr(error.message, cases[i].word), "%s: %s", cases[i].text, error.message);
+    cr_expect_not_null(strstr(error.message, cases[i].word), "%s: %s", cases[i].text,
+                       error.message);
     record_release(&shaped_record, &shaped);
   }
 }
@@ -345,6 +364,7 @@ Test(record, the_schema_of_a_map_is_that_of_its_values) {
             " \"additionalProperties\": {\"type\": [\"string\", \"integer\"]}}");
   schema_is(schema, "object", "{\"type\": [\"object\", \"null\"]}");
   schema_is(schema, "array",
-            "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"boolean\"}, \"minItems\": 1, \"maxItems\": 2}");
+            "{\"type\": [\"array\", \"null\"], \"items\": {\"type\": \"boolean\"}, \"minItems\": "
+            "1, \"maxItems\": 2}");
   schema_is(schema, "tolerance", "{\"type\": [\"number\", \"null\"], \"minimum\": 0.0}");
 }

@@ -9,23 +9,26 @@ static struct error error;
 #define HASH_B "sha256:3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"
 
 /* Texts in brackets and braces are written without commas here: each is one argument of a macro. */
-#define KERNEL_OF(configs, hash, key, name, provenance, winners)                                                       \
-  "{\"configs\":[" configs "],\"kernel\":\"" hash "\",\"key\":[" key "],\"name\":\"" name                              \
+#define KERNEL_OF(configs, hash, key, name, provenance, winners)                                   \
+  "{\"configs\":[" configs "],\"kernel\":\"" hash "\",\"key\":[" key "],\"name\":\"" name          \
   "\",\"provenance\":[" provenance "],\"winners\":[" winners "]}"
 #define CONFIG(block) "{\"ordinal\":17,\"space\":\"" HASH_B "\",\"values\":{\"BLOCK\":" #block "}}"
 #define TUNED "{\"origin\":\"tuned\"}"
 #define KERNEL(hash, name, winners) KERNEL_OF(CONFIG(64), hash, "\"M\"", name, TUNED, winners)
 #define WINNERS(winners) KERNEL(HASH_A, "a", winners)
 #define WINNER(key) "[[" key "],0,0,[],0]"
-#define RELEASE(kernels)                                                                                               \
-  "{\"environment\":{\"rocm\":\"6.4\"},\"kernels\":[" kernels "],\"tag\":\"default\",\"version\":2}"
+#define RELEASE(kernels)                                                                           \
+  "{\"environment\":{\"rocm\":\"6.4\"},\"kernels\":[" kernels "],\"tag\":\"default\",\"version\":" \
+  "2}"
 #define CONFIGS(configs, winners) RELEASE(KERNEL_OF(configs, HASH_A, "\"M\"", "a", TUNED, winners))
-#define PROVENANCE(provenance, winners) RELEASE(KERNEL_OF(CONFIG(64), HASH_A, "\"M\"", "a", provenance, winners))
+#define PROVENANCE(provenance, winners)                                                            \
+  RELEASE(KERNEL_OF(CONFIG(64), HASH_A, "\"M\"", "a", provenance, winners))
 #define KEY_NAMES(names, winners) RELEASE(KERNEL_OF(CONFIG(64), HASH_A, names, "a", TUNED, winners))
 
 static struct release *parsed(const char *bytes) {
   struct release *release = NULL;
-  cr_assert(release_parse(bytes, strlen(bytes), &release, &error), "%s: %s\n%s", error.pointer, error.message, bytes);
+  cr_assert(release_parse(bytes, strlen(bytes), &release, &error), "%s: %s\n%s", error.pointer,
+            error.message, bytes);
   return release;
 }
 
@@ -39,8 +42,10 @@ static void expect_refused(const char *bytes, const char *pointer, const char *w
 }
 
 static const char two_kernels[] = RELEASE(KERNEL_OF(
-    CONFIG(32) "," CONFIG(64) ",{\"values\":{\"BLOCK\":8,\"name\":\"x\"}}", HASH_A, "\"M\",\"dtype\"", "matmul/tiled",
-    "{\"build\":\"" HASH_B "\",\"origin\":\"tuned\"},{\"format\":\"dejavu\",\"origin\":\"imported\"}",
+    CONFIG(32) "," CONFIG(64) ",{\"values\":{\"BLOCK\":8,\"name\":\"x\"}}", HASH_A,
+    "\"M\",\"dtype\"", "matmul/tiled",
+    "{\"build\":\"" HASH_B
+    "\",\"origin\":\"tuned\"},{\"format\":\"dejavu\",\"origin\":\"imported\"}",
     "[[128,\"fp16\"],1,0,[0.2031],12],[[64,\"fp16\"],2,1,[0.5,0.25,1.0],0],[[8,null],"
     "0,0,[],7]") "," KERNEL_OF(CONFIG(64), HASH_B, "", "softmax", TUNED, "[[],0,0,[],3]"));
 
@@ -76,7 +81,8 @@ Test(release, configs_of_one_text_share_their_values_and_each_has_its_text) {
   cr_expect_neq(kernels[0].configs[0].values, kernels[0].configs[1].values);
   for (size_t i = 0; i < kernels[0].n_configs; i++) {
     const struct release_config *config = &kernels[0].configs[i];
-    cleanup_free char *text = xstrndup(config->text, config->text_size), *wanted = json_canonical(config->values);
+    cleanup_free char *text = xstrndup(config->text, config->text_size),
+                      *wanted = json_canonical(config->values);
     cr_expect_str_eq(text, wanted);
   }
 }
@@ -111,8 +117,9 @@ Test(release, a_winner_names_its_config_its_provenance_its_times_and_its_job) {
 }
 
 Test(release, keys_become_values_and_objects) {
-  cleanup_release struct release *release = parsed(KEY_NAMES(
-      "\"a\",\"b\",\"c\",\"d\",\"e\",\"f\"", "[[-7,0.5,true,null,\"fp16\",\"\\\"\\\\\\u000b\xc3\xa9\"],0,0,[],0]"));
+  cleanup_release struct release *release =
+      parsed(KEY_NAMES("\"a\",\"b\",\"c\",\"d\",\"e\",\"f\"",
+                       "[[-7,0.5,true,null,\"fp16\",\"\\\"\\\\\\u000b\xc3\xa9\"],0,0,[],0]"));
   const struct release_kernel *kernel = &release->kernels[0];
   struct value values[6];
   release_key_values(kernel, kernel->winners, values);
@@ -125,10 +132,12 @@ Test(release, keys_become_values_and_objects) {
   release_key_values_release(kernel, values);
   cleanup_json json_t *object = release_key_object(kernel, kernel->winners);
   cleanup_free char *text = json_canonical(object);
-  cr_expect_str_eq(text, "{\"a\":-7,\"b\":0.5,\"c\":true,\"d\":null,\"e\":\"fp16\",\"f\":\"\\\"\\\\\\u000b\xc3\xa9\"}");
+  cr_expect_str_eq(text, "{\"a\":-7,\"b\":0.5,\"c\":true,\"d\":null,\"e\":\"fp16\",\"f\":"
+                         "\"\\\"\\\\\\u000b\xc3\xa9\"}");
 }
 
-/* Of bytes whose digest is known, a scalar is read exactly when jansson reads it, and as what jansson reads. */
+/* Of bytes whose digest is known, a scalar is read exactly when jansson reads it, and as what
+ * jansson reads. */
 static void expect_taken(char *bytes, const char *text, const json_t *json) {
   struct release *release = NULL;
   const struct digest digest = digest_of(bytes, strlen(bytes));
@@ -150,8 +159,8 @@ static void expect_scalar(const char *text, bool is_canonical) {
   cleanup_json json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
   cleanup_free char *canonical = json ? json_canonical(json) : xstrdup("");
   bool is_scalar = json && !json_is_object(json) && !json_is_array(json);
-  cr_expect_eq(is_scalar && strcmp(canonical, text) == 0, is_canonical, "the test is wrong about %s: it is %s", text,
-               canonical);
+  cr_expect_eq(is_scalar && strcmp(canonical, text) == 0, is_canonical,
+               "the test is wrong about %s: it is %s", text, canonical);
   release_free(release);
   expect_taken(xstrdup(bytes), text, is_scalar && !strchr(text, ' ') ? json : NULL);
 }
@@ -250,26 +259,32 @@ static void expect_take_refused(const char *bytes, const char *pointer, const ch
   struct release *release = NULL;
   const struct digest digest = digest_of(copy, strlen(copy));
   error = (struct error){0};
-  cr_expect_not(release_take(&copy, strlen(bytes), &digest, &release, &error), "%s was read", bytes);
+  cr_expect_not(release_take(&copy, strlen(bytes), &digest, &release, &error), "%s was read",
+                bytes);
   cr_expect_str_eq(error.pointer, pointer, "%s, not %s: %s", error.pointer, pointer, error.message);
   cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);
 }
 
 /* Two programs that read the same bytes must not read two things. */
 Test(release, what_could_be_read_in_two_ways_is_refused_whatever_its_digest) {
-  expect_take_refused(CONFIGS("{\"values\":{\"b\":1,\"b\":2}}", WINNER("1")), "/kernels/0/configs/0/values",
-                      "duplicate");
+  expect_take_refused(CONFIGS("{\"values\":{\"b\":1,\"b\":2}}", WINNER("1")),
+                      "/kernels/0/configs/0/values", "duplicate");
   expect_take_refused("{\"environment\":{\"rocm\":\"1\",\"rocm\":\"2\"},\"kernels\":[" WINNERS(
                           WINNER("1")) "],\"tag\":\"t\",\"version\":2}",
                       "/environment", "duplicate");
   expect_take_refused(RELEASE(WINNERS(WINNER("1"))) "{}", "", "the end was expected");
-  expect_take_refused(KEY_NAMES("\"M\",\"\\u004d\"", WINNER("1,1")), "/kernels/0/key/1", "stands in the key twice");
-  expect_take_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("2"))), "/kernels/0/winners/1", "two winners");
-  expect_take_refused(RELEASE(WINNERS("[[1],0,0,[1e999],0]")), "/kernels/0/winners/0", "milliseconds");
-  expect_take_refused(RELEASE(WINNERS("[[1],0,0,[],00]")), "/kernels/0/winners/0", "the id of a job");
+  expect_take_refused(KEY_NAMES("\"M\",\"\\u004d\"", WINNER("1,1")), "/kernels/0/key/1",
+                      "stands in the key twice");
+  expect_take_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("2"))), "/kernels/0/winners/1",
+                      "two winners");
+  expect_take_refused(RELEASE(WINNERS("[[1],0,0,[1e999],0]")), "/kernels/0/winners/0",
+                      "milliseconds");
+  expect_take_refused(RELEASE(WINNERS("[[1],0,0,[],00]")), "/kernels/0/winners/0",
+                      "the id of a job");
 }
 
-/* Quotients have 15 to 17 digits: each as it is written canonically, and with its last digit moved. */
+/* Quotients have 15 to 17 digits: each as it is written canonically, and with its last digit
+ * moved. */
 Test(release, of_long_decimals_only_the_shortest_and_nearest_is_read) {
   for (int i = 1; i < 2000; i++) {
     char text[FLOAT_TEXT_SIZE + 1];
@@ -289,8 +304,9 @@ Test(release, of_long_decimals_only_the_shortest_and_nearest_is_read) {
 }
 
 Test(release, the_largest_ordinal_and_job_are_read) {
-  cleanup_release struct release *release = parsed(CONFIGS(
-      "{\"ordinal\":9223372036854775807,\"space\":\"" HASH_B "\",\"values\":{}}", "[[1],0,0,[],9223372036854775807]"));
+  cleanup_release struct release *release =
+      parsed(CONFIGS("{\"ordinal\":9223372036854775807,\"space\":\"" HASH_B "\",\"values\":{}}",
+                     "[[1],0,0,[],9223372036854775807]"));
   cr_expect_eq(release->kernels[0].configs[0].ordinal, (uint64_t)INT64_MAX);
   cr_expect_eq(release->kernels[0].winners[0].job, INT64_MAX);
 }
@@ -330,12 +346,14 @@ Test(release, one_that_is_too_large_is_refused_before_it_is_read) {
 Test(release, other_versions_are_refused) {
   expect_refused("{\"environment\":{},\"tag\":\"t\",\"version\":1,\"winners\":[]}", "/version",
                  "publish the channel again");
-  expect_refused("{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"t\",\"version\":3}", "/version",
-                 "',\"version\":2}' was expected");
+  expect_refused(
+      "{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"t\",\"version\":3}",
+      "/version", "',\"version\":2}' was expected");
 }
 
-#define IN_ENVIRONMENT(environment)                                                                                    \
-  "{\"environment\":" environment ",\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"t\",\"version\":2}"
+#define IN_ENVIRONMENT(environment)                                                                \
+  "{\"environment\":" environment                                                                  \
+  ",\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"t\",\"version\":2}"
 
 Test(release, an_environment_that_is_wrong_or_not_canonical_is_refused) {
   expect_refused(IN_ENVIRONMENT("[]"), "/environment", "an object was expected");
@@ -349,10 +367,12 @@ Test(release, an_environment_that_is_wrong_or_not_canonical_is_refused) {
 Test(release, texts_that_must_not_be_empty_are_refused_when_they_are) {
   expect_refused(RELEASE(KERNEL(HASH_A, "", WINNER("1"))), "/kernels/0/name", "is empty");
   expect_refused(KEY_NAMES("\"\"", WINNER("1")), "/kernels/0/key/0", "is empty");
-  expect_refused("{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"\",\"version\":2}", "/tag",
-                 "is empty");
-  expect_refused("{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":7,\"version\":2}", "/tag",
-                 "a string was expected");
+  expect_refused(
+      "{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":\"\",\"version\":2}",
+      "/tag", "is empty");
+  expect_refused(
+      "{\"environment\":{},\"kernels\":[" WINNERS(WINNER("1")) "],\"tag\":7,\"version\":2}", "/tag",
+      "a string was expected");
 }
 
 Test(release, a_release_and_its_kernels_hold_something) {
@@ -364,19 +384,22 @@ Test(release, a_release_and_its_kernels_hold_something) {
 
 Test(release, unknown_members_are_refused) {
   expect_refused("{\"environment\":{},\"made\":1,\"tag\":\"t\",\"version\":2}", "", "at byte 17");
-  expect_refused(CONFIGS("{\"made\":1,\"values\":{}}", WINNER("1")), "/kernels/0/configs/0", "expected");
-  expect_refused(CONFIGS("{\"values\":{},\"zone\":1}", WINNER("1")), "/kernels/0/configs/0", "'}' was expected");
+  expect_refused(CONFIGS("{\"made\":1,\"values\":{}}", WINNER("1")), "/kernels/0/configs/0",
+                 "expected");
+  expect_refused(CONFIGS("{\"values\":{},\"zone\":1}", WINNER("1")), "/kernels/0/configs/0",
+                 "'}' was expected");
 }
 
 Test(release, kernels_are_sorted_and_each_is_there_once) {
-#define BOTH(one, one_name, other, other_name)                                                                         \
+#define BOTH(one, one_name, other, other_name)                                                     \
   RELEASE(KERNEL(one, one_name, WINNER("1")) "," KERNEL(other, other_name, WINNER("1")))
   cleanup_release struct release *in_order = parsed(BOTH(HASH_B, "a", HASH_A, "a"));
   cr_expect_eq(in_order->n_kernels, 2);
   expect_refused(BOTH(HASH_A, "a", HASH_B, "a"), "/kernels/1", "not sorted by name and hash");
   expect_refused(BOTH(HASH_A, "b", HASH_B, "a"), "/kernels/1", "not sorted");
   expect_refused(BOTH(HASH_A, "a", HASH_A, "a"), "/kernels/1", "each there once");
-  expect_refused(RELEASE(KERNEL("sha256:00", "a", WINNER("1"))), "/kernels/0/kernel", "64 lower-case");
+  expect_refused(RELEASE(KERNEL("sha256:00", "a", WINNER("1"))), "/kernels/0/kernel",
+                 "64 lower-case");
   expect_refused(RELEASE(WINNERS(WINNER("1")) "x"), "/kernels", "',' or ']' was expected");
 }
 
@@ -390,7 +413,8 @@ Test(release, key_names_are_few_distinct_and_texts) {
   cleanup_free char *many = xasprintf(KEY_NAMES("%s", WINNER("1")), names);
   cleanup_free char *at = xasprintf("/kernels/0/key/%d", KEY_MEMBERS_MAX);
   expect_refused(many, at, "a key has at most");
-  expect_refused(KEY_NAMES("\"M\",\"M\"", WINNER("1,1")), "/kernels/0/key/1", "stands in the key twice");
+  expect_refused(KEY_NAMES("\"M\",\"M\"", WINNER("1,1")), "/kernels/0/key/1",
+                 "stands in the key twice");
   expect_refused(KEY_NAMES("7", WINNER("1")), "/kernels/0/key/0", "a string was expected");
   expect_refused(KEY_NAMES("\"M\";", WINNER("1")), "/kernels/0/key", "',' or ']' was expected");
 }
@@ -400,30 +424,41 @@ Test(release, a_config_has_any_scalars_under_any_names) {
   cleanup_release struct release *empty = parsed(CONFIGS(VALUES(""), WINNER("1")));
   cr_expect_eq(json_object_size(empty->kernels[0].configs[0].values), 0);
   cleanup_release struct release *release = parsed(CONFIGS(
-      VALUES("\"a\":-1,\"ab\":0.5,\"b\":\"x\\\"y\",\"c\":null,\"d\":true,\"e\":\"z\",\"\xc3\xa9\":1"), WINNER("1")));
+      VALUES(
+          "\"a\":-1,\"ab\":0.5,\"b\":\"x\\\"y\",\"c\":null,\"d\":true,\"e\":\"z\",\"\xc3\xa9\":1"),
+      WINNER("1")));
   const json_t *values = release->kernels[0].configs[0].values;
   cr_expect_eq(json_object_size(values), 7);
   cr_expect_eq(json_integer_value(json_object_get(values, "a")), -1);
   cr_expect_eq(json_real_value(json_object_get(values, "ab")), 0.5);
   cr_expect_str_eq(json_string_value(json_object_get(values, "b")), "x\"y");
-  cr_expect(json_is_null(json_object_get(values, "c")) && json_is_true(json_object_get(values, "d")));
+  cr_expect(json_is_null(json_object_get(values, "c")) &&
+            json_is_true(json_object_get(values, "d")));
   cr_expect_str_eq(json_string_value(json_object_get(values, "e")), "z");
-  cleanup_release struct release *escaped = parsed(CONFIGS(VALUES("\"a\\\"\":1,\"b\":2"), WINNER("1")));
-  cr_expect_eq(json_integer_value(json_object_get(escaped->kernels[0].configs[0].values, "a\"")), 1);
+  cleanup_release struct release *escaped =
+      parsed(CONFIGS(VALUES("\"a\\\"\":1,\"b\":2"), WINNER("1")));
+  cr_expect_eq(json_integer_value(json_object_get(escaped->kernels[0].configs[0].values, "a\"")),
+               1);
 }
 
 Test(release, a_config_that_is_wrong_is_refused_with_its_place) {
-  expect_refused(CONFIGS("{\"values\":[]}", WINNER("1")), "/kernels/0/configs/0/values", "an object was expected");
-  expect_refused(CONFIGS("{\"values\":{\"a/b\":[]}}", WINNER("1")), "/kernels/0/configs/0/values/a~1b",
+  expect_refused(CONFIGS("{\"values\":[]}", WINNER("1")), "/kernels/0/configs/0/values",
+                 "an object was expected");
+  expect_refused(CONFIGS("{\"values\":{\"a/b\":[]}}", WINNER("1")),
+                 "/kernels/0/configs/0/values/a~1b",
                  "must be null, a boolean, a number or a string");
-  expect_refused(CONFIGS("{\"values\":{\"b\":1,\"a\":1}}", WINNER("1")), "/kernels/0/configs/0/values",
-                 "another text of the same meaning");
-  expect_refused(CONFIGS("{\"values\":{\"b\":1.50}}", WINNER("1")), "/kernels/0/configs/0/values", "not canonical");
-  expect_refused(CONFIGS("{\"values\":{\"b\":1,\"b\":1}}", WINNER("1")), "/kernels/0/configs/0/values", "duplicate");
-  expect_refused(CONFIGS("{\"values\":{\"ab\":1,\"a\":1}}", WINNER("1")), "/kernels/0/configs/0/values",
-                 "another text of the same meaning");
-  expect_refused(CONFIGS("{\"values\":{\"b\":1,}}", WINNER("1")), "/kernels/0/configs/0/values", "not a JSON document");
-  expect_refused(CONFIGS("{\"values\":{\"b\":1 }}", WINNER("1")), "/kernels/0/configs/0/values", "not canonical");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1,\"a\":1}}", WINNER("1")),
+                 "/kernels/0/configs/0/values", "another text of the same meaning");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1.50}}", WINNER("1")), "/kernels/0/configs/0/values",
+                 "not canonical");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1,\"b\":1}}", WINNER("1")),
+                 "/kernels/0/configs/0/values", "duplicate");
+  expect_refused(CONFIGS("{\"values\":{\"ab\":1,\"a\":1}}", WINNER("1")),
+                 "/kernels/0/configs/0/values", "another text of the same meaning");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1,}}", WINNER("1")), "/kernels/0/configs/0/values",
+                 "not a JSON document");
+  expect_refused(CONFIGS("{\"values\":{\"b\":1 }}", WINNER("1")), "/kernels/0/configs/0/values",
+                 "not canonical");
   expect_refused(CONFIGS("{\"ordinal\":-1,\"space\":\"" HASH_B "\",\"values\":{}}", WINNER("1")),
                  "/kernels/0/configs/0/ordinal", "a number from 0");
   expect_refused(CONFIGS("{\"ordinal\":1,\"space\":\"sha256:zz\",\"values\":{}}", WINNER("1")),
@@ -433,29 +468,32 @@ Test(release, a_config_that_is_wrong_is_refused_with_its_place) {
 }
 
 Test(release, configs_and_provenance_are_sorted_distinct_and_used) {
-  expect_refused(CONFIGS(CONFIG(64) "," CONFIG(32), "[[1],0,0,[],0],[[2],1,0,[],0]"), "/kernels/0/configs/1",
-                 "not in the canonical order");
-  expect_refused(CONFIGS(CONFIG(64) "," CONFIG(64), "[[1],0,0,[],0],[[2],1,0,[],0]"), "/kernels/0/configs/1",
-                 "there twice");
-  expect_refused(CONFIGS(CONFIG(32) "," CONFIG(64), WINNER("1")), "/kernels/0/configs/1", "no winner has this config");
+  expect_refused(CONFIGS(CONFIG(64) "," CONFIG(32), "[[1],0,0,[],0],[[2],1,0,[],0]"),
+                 "/kernels/0/configs/1", "not in the canonical order");
+  expect_refused(CONFIGS(CONFIG(64) "," CONFIG(64), "[[1],0,0,[],0],[[2],1,0,[],0]"),
+                 "/kernels/0/configs/1", "there twice");
+  expect_refused(CONFIGS(CONFIG(32) "," CONFIG(64), WINNER("1")), "/kernels/0/configs/1",
+                 "no winner has this config");
 #define PINNED "{\"origin\":\"pinned\"}"
-  expect_refused(PROVENANCE(TUNED "," PINNED, "[[1],0,0,[],0],[[2],0,1,[],0]"), "/kernels/0/provenance/1",
-                 "not in the canonical order");
-  expect_refused(PROVENANCE(PINNED "," PINNED, "[[1],0,0,[],0],[[2],0,1,[],0]"), "/kernels/0/provenance/1",
-                 "there twice");
-  expect_refused(PROVENANCE(PINNED "," TUNED, WINNER("1")), "/kernels/0/provenance/1", "no winner has this provenance");
+  expect_refused(PROVENANCE(TUNED "," PINNED, "[[1],0,0,[],0],[[2],0,1,[],0]"),
+                 "/kernels/0/provenance/1", "not in the canonical order");
+  expect_refused(PROVENANCE(PINNED "," PINNED, "[[1],0,0,[],0],[[2],0,1,[],0]"),
+                 "/kernels/0/provenance/1", "there twice");
+  expect_refused(PROVENANCE(PINNED "," TUNED, WINNER("1")), "/kernels/0/provenance/1",
+                 "no winner has this provenance");
 }
 
 Test(release, a_provenance_that_is_wrong_is_refused) {
   expect_refused(PROVENANCE("{\"build\":\"" HASH_A "\"}", WINNER("1")), "/kernels/0/provenance/0",
                  "\"origin\" must be");
-  expect_refused(PROVENANCE("{\"origin\":\"guessed\"}", WINNER("1")), "/kernels/0/provenance/0", "\"origin\" must be");
-  expect_refused(PROVENANCE("{\"build\":7,\"origin\":\"tuned\"}", WINNER("1")), "/kernels/0/provenance/0",
-                 "\"build\" must be");
-  expect_refused(PROVENANCE("{\"build\":\"x\",\"origin\":\"tuned\"}", WINNER("1")), "/kernels/0/provenance/0",
-                 "\"build\" must be");
-  expect_refused(PROVENANCE("{\"hashes\":{},\"origin\":\"tuned\"}", WINNER("1")), "/kernels/0/provenance/0/hashes",
-                 "must be null, a boolean, a number or a string");
+  expect_refused(PROVENANCE("{\"origin\":\"guessed\"}", WINNER("1")), "/kernels/0/provenance/0",
+                 "\"origin\" must be");
+  expect_refused(PROVENANCE("{\"build\":7,\"origin\":\"tuned\"}", WINNER("1")),
+                 "/kernels/0/provenance/0", "\"build\" must be");
+  expect_refused(PROVENANCE("{\"build\":\"x\",\"origin\":\"tuned\"}", WINNER("1")),
+                 "/kernels/0/provenance/0", "\"build\" must be");
+  expect_refused(PROVENANCE("{\"hashes\":{},\"origin\":\"tuned\"}", WINNER("1")),
+                 "/kernels/0/provenance/0/hashes", "must be null, a boolean, a number or a string");
 }
 
 Test(release, a_winner_that_is_wrong_is_refused_with_its_place) {
@@ -479,14 +517,18 @@ Test(release, a_winner_that_is_wrong_is_refused_with_its_place) {
   expect_refused(FIRST("[[1],0,0,[],-1]"), "the id of a job");
   expect_refused(FIRST("[[1],0,0,[]]"), "the id of a job");
   expect_refused(FIRST("[[1],0,0,[],0,0]"), "']' was expected");
-  expect_refused(RELEASE(WINNERS(WINNER("1") "," WINNER("x"))), "/kernels/0/winners/1", "one for each name");
+  expect_refused(RELEASE(WINNERS(WINNER("1") "," WINNER("x"))), "/kernels/0/winners/1",
+                 "one for each name");
 }
 
 Test(release, winners_are_sorted_by_the_text_of_their_keys_and_each_key_has_one) {
-  cleanup_release struct release *in_order = parsed(RELEASE(WINNERS(WINNER("128") "," WINNER("2.0") "," WINNER("2"))));
+  cleanup_release struct release *in_order =
+      parsed(RELEASE(WINNERS(WINNER("128") "," WINNER("2.0") "," WINNER("2"))));
   cr_expect_eq(in_order->n_winners, 3);
-  expect_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("128"))), "/kernels/0/winners/1", "not in the canonical order");
-  expect_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("2"))), "/kernels/0/winners/1", "two winners for the key [2]");
+  expect_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("128"))), "/kernels/0/winners/1",
+                 "not in the canonical order");
+  expect_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("2"))), "/kernels/0/winners/1",
+                 "two winners for the key [2]");
 }
 
 static void expect_diff(const char *from, const char *to, const char *wanted) {
@@ -501,20 +543,21 @@ Test(release, a_release_does_not_differ_from_itself) {
 }
 
 Test(release, a_config_that_changed_is_shown_from_and_to) {
-  expect_diff(CONFIGS(CONFIG(32), WINNER("1")), CONFIGS(CONFIG(64), WINNER("1")),
-              "{\"added\":[],\"changed\":[{\"from\":{\"BLOCK\":32},\"kernel\":\"" HASH_A
-              "\",\"key\":{\"M\":1},\"name\":\"a\",\"to\":{\"BLOCK\":64}}],\"removed\":[],\"same\":0}");
+  expect_diff(
+      CONFIGS(CONFIG(32), WINNER("1")), CONFIGS(CONFIG(64), WINNER("1")),
+      "{\"added\":[],\"changed\":[{\"from\":{\"BLOCK\":32},\"kernel\":\"" HASH_A
+      "\",\"key\":{\"M\":1},\"name\":\"a\",\"to\":{\"BLOCK\":64}}],\"removed\":[],\"same\":0}");
 }
 
 Test(release, the_same_config_with_another_ordinal_time_job_or_provenance_is_the_same) {
   expect_diff(CONFIGS(CONFIG(64), WINNER("1")),
-              RELEASE(KERNEL_OF("{\"values\":{\"BLOCK\":64}}", HASH_A, "\"M\"", "a", "{\"origin\":\"pinned\"}",
-                                "[[1],0,0,[0.5],9]")),
+              RELEASE(KERNEL_OF("{\"values\":{\"BLOCK\":64}}", HASH_A, "\"M\"", "a",
+                                "{\"origin\":\"pinned\"}", "[[1],0,0,[0.5],9]")),
               "{\"added\":[],\"changed\":[],\"removed\":[],\"same\":1}");
 }
 
 Test(release, a_kernel_whose_hash_changed_is_removed_and_added) {
-#define DIFF_WINNER(hash, key)                                                                                         \
+#define DIFF_WINNER(hash, key)                                                                     \
   "{\"config\":{\"BLOCK\":64},\"kernel\":\"" hash "\",\"key\":{\"M\":" key "},\"name\":\"a\"}"
   expect_diff(RELEASE(KERNEL(HASH_A, "a", WINNER("1"))), RELEASE(KERNEL(HASH_B, "a", WINNER("1"))),
               "{\"added\":[" DIFF_WINNER(HASH_B, "1") "],\"changed\":[],\"removed\":[" DIFF_WINNER(
@@ -522,7 +565,8 @@ Test(release, a_kernel_whose_hash_changed_is_removed_and_added) {
 }
 
 Test(release, new_keys_are_added_and_gone_ones_removed) {
-  expect_diff(RELEASE(WINNERS(WINNER("1") "," WINNER("2"))), RELEASE(WINNERS(WINNER("2") "," WINNER("3"))),
+  expect_diff(RELEASE(WINNERS(WINNER("1") "," WINNER("2"))),
+              RELEASE(WINNERS(WINNER("2") "," WINNER("3"))),
               "{\"added\":[" DIFF_WINNER(HASH_A, "3") "],\"changed\":[],\"removed\":[" DIFF_WINNER(
                   HASH_A, "1") "],\"same\":1}");
 }

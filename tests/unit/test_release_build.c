@@ -23,9 +23,10 @@ struct made {
 
 static bool add(struct release_builder *builder, struct made made) {
   cleanup_json json_t *key = json_loads(made.key ? made.key : "{\"M\":1}", 0, NULL);
-  cleanup_json json_t *config = json_loads(made.config ? made.config : "{\"BLOCK\":64}", JSON_DECODE_ANY, NULL);
-  cleanup_json json_t *provenance =
-      json_loads(made.provenance ? made.provenance : "{\"origin\":\"tuned\"}", JSON_DECODE_ANY, NULL);
+  cleanup_json json_t *config =
+      json_loads(made.config ? made.config : "{\"BLOCK\":64}", JSON_DECODE_ANY, NULL);
+  cleanup_json json_t *provenance = json_loads(
+      made.provenance ? made.provenance : "{\"origin\":\"tuned\"}", JSON_DECODE_ANY, NULL);
   const char *const m[] = {"M"};
   size_t n = 0;
   while (n < ARRAY_LENGTH(made.names) && made.names[n])
@@ -46,16 +47,17 @@ static bool add(struct release_builder *builder, struct made made) {
   return release_builder_add(builder, &entry, &error);
 }
 #define ADD(builder, ...) cr_assert(add(builder, (struct made){__VA_ARGS__}), "%s", error.message)
-#define EXPECT_REFUSED(what, ...)                                                                                      \
-  do {                                                                                                                 \
-    cleanup_release_builder struct release_builder *refusing = builder_new();                                          \
-    cr_expect_not(add(refusing, (struct made){__VA_ARGS__}));                                                          \
-    cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);                                             \
+#define EXPECT_REFUSED(what, ...)                                                                  \
+  do {                                                                                             \
+    cleanup_release_builder struct release_builder *refusing = builder_new();                      \
+    cr_expect_not(add(refusing, (struct made){__VA_ARGS__}));                                      \
+    cr_expect_neq(strstr(error.message, what), NULL, "%s", error.message);                         \
   } while (0)
 
 static struct release *finished(const struct release_builder *builder) {
   struct release *release = NULL;
-  cr_assert(release_builder_finish(builder, &release, &error), "%s: %s", error.pointer, error.message);
+  cr_assert(release_builder_finish(builder, &release, &error), "%s: %s", error.pointer,
+            error.message);
   return release;
 }
 
@@ -71,18 +73,20 @@ static void expect_unfinished(const struct release_builder *builder, const char 
 
 Test(release_builder, writes_canonical_bytes) {
   cleanup_release_builder struct release_builder *builder = builder_new();
-  ADD(builder, .names = {"N", "M"}, .key = "{\"M\":2,\"N\":\"x\"}", .config = "{\"b\":true,\"a\":null}", .ordinal = 3,
-      .job = 12, .n_ms = 3, .ms = {0.2031, 0.125, 1});
+  ADD(builder, .names = {"N", "M"}, .key = "{\"M\":2,\"N\":\"x\"}",
+      .config = "{\"b\":true,\"a\":null}", .ordinal = 3, .job = 12, .n_ms = 3,
+      .ms = {0.2031, 0.125, 1});
   ADD(builder, .names = {"N", "M"}, .key = "{\"M\":1,\"N\":\"x\"}", .is_imported = true,
       .provenance = "{\"source\":\"f\",\"origin\":\"imported\"}");
   cleanup_release struct release *release = finished(builder);
-  cr_expect_str_eq(release->bytes,
-                   "{\"environment\":{\"rocm\":\"6.4.1\"},\"kernels\":[{\"configs\":["
-                   "{\"ordinal\":3,\"space\":\"" HASH_B "\",\"values\":{\"a\":null,\"b\":true}},"
-                   "{\"values\":{\"BLOCK\":64}}],\"kernel\":\"" HASH_A "\",\"key\":[\"N\",\"M\"],\"name\":\"a\","
-                   "\"provenance\":[{\"origin\":\"imported\",\"source\":\"f\"},{\"origin\":\"tuned\"}],"
-                   "\"winners\":[[[\"x\",1],1,0,[],0],[[\"x\",2],0,1,[0.2031,0.125,1.0],12]]}],"
-                   "\"tag\":\"default\",\"version\":2}");
+  cr_expect_str_eq(
+      release->bytes,
+      "{\"environment\":{\"rocm\":\"6.4.1\"},\"kernels\":[{\"configs\":["
+      "{\"ordinal\":3,\"space\":\"" HASH_B "\",\"values\":{\"a\":null,\"b\":true}},"
+      "{\"values\":{\"BLOCK\":64}}],\"kernel\":\"" HASH_A "\",\"key\":[\"N\",\"M\"],\"name\":\"a\","
+      "\"provenance\":[{\"origin\":\"imported\",\"source\":\"f\"},{\"origin\":\"tuned\"}],"
+      "\"winners\":[[[\"x\",1],1,0,[],0],[[\"x\",2],0,1,[0.2031,0.125,1.0],12]]}],"
+      "\"tag\":\"default\",\"version\":2}");
   cleanup_json json_t *json = json_loads(release->bytes, 0, NULL);
   cleanup_free char *canonical = json_canonical(json);
   cr_expect_str_eq(release->bytes, canonical);
@@ -92,8 +96,10 @@ Test(release_builder, the_same_winners_in_another_order_make_the_same_release) {
   cleanup_release_builder struct release_builder *one = builder_new(), *other = builder_new();
   ADD(one, .name = "b", .config = "{\"BLOCK\":32}");
   ADD(one, .name = "a", .key = "{\"M\":2}", .job = 1);
-  ADD(one, .name = "a", .key = "{\"M\":128}", .ordinal = 5, .provenance = "{\"origin\":\"pinned\"}");
-  ADD(other, .name = "a", .key = "{\"M\":128}", .ordinal = 5, .provenance = "{\"origin\":\"pinned\"}");
+  ADD(one, .name = "a", .key = "{\"M\":128}", .ordinal = 5,
+      .provenance = "{\"origin\":\"pinned\"}");
+  ADD(other, .name = "a", .key = "{\"M\":128}", .ordinal = 5,
+      .provenance = "{\"origin\":\"pinned\"}");
   ADD(other, .name = "a", .key = "{\"M\":2}", .job = 1);
   ADD(other, .name = "b", .config = "{\"BLOCK\":32}");
   cleanup_release struct release *first = finished(one), *second = finished(other);
@@ -125,7 +131,8 @@ Test(release_builder, two_winners_for_one_key_are_an_error) {
 Test(release_builder, a_release_without_winners_or_with_an_empty_tag_is_an_error) {
   struct environment environment = {0};
   cleanup_release_builder struct release_builder *empty = builder_new();
-  cleanup_release_builder struct release_builder *untagged = release_builder_new(&environment, "", REGIME_COLD);
+  cleanup_release_builder struct release_builder *untagged =
+      release_builder_new(&environment, "", REGIME_COLD);
   expect_unfinished(empty, "at least one winner");
   ADD(untagged, .name = "a");
   expect_unfinished(untagged, "is empty");
@@ -147,7 +154,8 @@ Test(release_builder, what_a_release_cannot_hold_is_refused) {
   EXPECT_REFUSED("the config of a winner of a is not an object", .config = "7");
   EXPECT_REFUSED("in the config of a winner of a must be", .config = "{\"BLOCK\":{}}");
   EXPECT_REFUSED("the provenance of a winner of a is not an object", .provenance = "null");
-  EXPECT_REFUSED("in the provenance of a winner of a must be", .provenance = "{\"origin\":\"tuned\",\"x\":[]}");
+  EXPECT_REFUSED("in the provenance of a winner of a must be",
+                 .provenance = "{\"origin\":\"tuned\",\"x\":[]}");
   EXPECT_REFUSED("lacks its \"origin\"", .provenance = "{\"build\":\"x\"}");
   EXPECT_REFUSED("has 2 times", .n_ms = 2, .ms = {1, 1});
   EXPECT_REFUSED("has 4 times", .n_ms = 4, .ms = {1, 1, 1, 1});

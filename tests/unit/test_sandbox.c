@@ -20,14 +20,14 @@
 #include "common/base/file.h"
 #include "common/program/command.h"
 
-#define NEEDS_LANDLOCK                                                                                                 \
-  do {                                                                                                                 \
-    if (!sandbox_confines_files())                                                                                     \
-      cr_skip("this kernel has no Landlock");                                                                          \
+#define NEEDS_LANDLOCK                                                                             \
+  do {                                                                                             \
+    if (!sandbox_confines_files())                                                                 \
+      cr_skip("this kernel has no Landlock");                                                      \
   } while (0)
 
-static const char *const system_folders[] = {"/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/does/not/exist",
-                                             NULL};
+static const char *const system_folders[] = {
+    "/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/does/not/exist", NULL};
 
 struct setting {
   char folder[64]; /* writable in the sandbox */
@@ -49,8 +49,8 @@ static void setting_end(struct setting *setting) {
   cr_expect(folder_remove(setting->folder, &error), "%s", error.message);
 }
 
-static bool shell_run(const struct setting *setting, const char *script, struct command_result *result,
-                      struct error *error) {
+static bool shell_run(const struct setting *setting, const char *script,
+                      struct command_result *result, struct error *error) {
   cleanup_free char *text = xstrdup(script);
   char *const arguments[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, text, NULL};
   char *const environment[] = {(char[]){"PATH=/usr/bin:/bin"}, (char[]){"LC_ALL=C"}, NULL};
@@ -78,7 +78,8 @@ static char *shell_output(const struct setting *setting, const char *script) {
 Test(sandbox, a_file_outside_cannot_be_read) {
   NEEDS_LANDLOCK;
   struct setting setting = setting_make();
-  cleanup_free char *output = shell_output(&setting, "cat /etc/passwd; ls /etc; cat /proc/self/environ");
+  cleanup_free char *output =
+      shell_output(&setting, "cat /etc/passwd; ls /etc; cat /proc/self/environ");
   cr_expect_null(strstr(output, "root"), "%s", output);
   cr_expect_not_null(strstr(output, "/etc/passwd: Permission denied"), "%s", output);
   cr_expect_not_null(strstr(output, "'/etc': Permission denied"), "%s", output);
@@ -91,17 +92,20 @@ Test(sandbox, a_link_does_not_lead_outside) {
   struct setting setting = setting_make();
   cleanup_free char *link = xasprintf("%s/link", setting.folder);
   cr_assert_eq(symlink("/etc/passwd", link), 0);
-  cleanup_free char *output = shell_output(&setting, "cat link; ln -s /etc/passwd soft; ln /etc/passwd hard; ls");
+  cleanup_free char *output =
+      shell_output(&setting, "cat link; ln -s /etc/passwd soft; ln /etc/passwd hard; ls");
   cr_expect_null(strstr(output, "root:"), "%s", output);
   cr_expect_not_null(strstr(output, "link: Permission denied"), "%s", output);
-  cr_expect_null(strstr(output, "\nsoft\n"), "a link for whoever looks into the folder later: %s", output);
+  cr_expect_null(strstr(output, "\nsoft\n"), "a link for whoever looks into the folder later: %s",
+                 output);
   setting_end(&setting);
 }
 
 Test(sandbox, programs_of_the_system_are_read_and_run) {
   struct setting setting = setting_make();
-  cleanup_free char *output = shell_output(&setting, "head -c 4 /usr/bin/env | tail -c 3; ls / >/dev/null 2>&1; "
-                                                     "env | grep LC_ALL");
+  cleanup_free char *output =
+      shell_output(&setting, "head -c 4 /usr/bin/env | tail -c 3; ls / >/dev/null 2>&1; "
+                             "env | grep LC_ALL");
   cr_expect_str_eq(output, "ELFLC_ALL=C\n");
   setting_end(&setting);
 }
@@ -112,13 +116,15 @@ Test(sandbox, only_the_writable_folder_is_written) {
   char other[] = "/tmp/wavetune-test-XXXXXX";
   cr_assert_not_null(mkdtemp(other));
   cleanup_free char *script =
-      xasprintf("mkdir a b && echo text >a/file && mv a/file b/file && cat b/file && rm -r a b; echo x >%s/file;"
+      xasprintf("mkdir a b && echo text >a/file && mv a/file b/file && cat b/file && rm -r a b; "
+                "echo x >%s/file;"
                 "mkdir %s/folder; mknod null c 1 3; cp /bin/true program && ./program",
                 other, other);
   cleanup_free char *output = shell_output(&setting, script);
   cr_expect(string_starts(output, "text\n"), "%s", output);
   cr_expect_not_null(strstr(output, "/file: Permission denied"), "%s", output);
-  cr_expect_not_null(strstr(output, "./program: Permission denied"), "what was written there does not run: %s", output);
+  cr_expect_not_null(strstr(output, "./program: Permission denied"),
+                     "what was written there does not run: %s", output);
   cr_expect_eq(rmdir(other), 0, "nothing was made there");
   cleanup_free char *device = xasprintf("%s/null", setting.folder);
   cr_expect_neq(access(device, F_OK), 0, "a device was made");
@@ -150,7 +156,7 @@ static int attempt_socket(void) {
   return EPERM;
 }
 
-#define ATTEMPT(name, expression)                                                                                      \
+#define ATTEMPT(name, expression)                                                                  \
   static int attempt_##name(void) { return (expression) < 0 ? errno : 0; }
 ATTEMPT(ptrace, ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 ATTEMPT(memory, syscall(SYS_process_vm_readv, getppid(), NULL, 0, NULL, 0, 0))
@@ -212,10 +218,14 @@ Test(sandbox, calls_that_reach_out_of_the_process_are_refused) {
 
 static int attempt_ask(void) {
   struct rlimit own;
-  return personality(0xffffffff) < 0 || fcntl(0, F_GETFD) < 0 || getrlimit(RLIMIT_NOFILE, &own) < 0 ? errno : 0;
+  return personality(0xffffffff) < 0 || fcntl(0, F_GETFD) < 0 || getrlimit(RLIMIT_NOFILE, &own) < 0
+             ? errno
+             : 0;
 }
 
-Test(sandbox, asking_for_ones_own_state_is_no_change_of_anybodys) { cr_expect_eq(confined(attempt_ask), 0); }
+Test(sandbox, asking_for_ones_own_state_is_no_change_of_anybodys) {
+  cr_expect_eq(confined(attempt_ask), 0);
+}
 
 /* The kernel stacks 16 rule sets and no more. */
 Test(sandbox, a_command_that_cannot_be_confined_does_not_run) {
@@ -259,7 +269,9 @@ Test(sandbox, a_command_that_is_not_there_is_an_error_and_no_result) {
   cr_expect_str_eq(error.message, "cannot run /usr/bin/no-such-program: No such file or directory");
   command.folder = "/does/not/exist";
   cr_expect_not(command_run(&command, &result, &error));
-  cr_expect_str_eq(error.message, "cannot enter the folder of /usr/bin/no-such-program: No such file or directory");
+  cr_expect_str_eq(
+      error.message,
+      "cannot enter the folder of /usr/bin/no-such-program: No such file or directory");
   setting_end(&setting);
 }
 
@@ -267,7 +279,8 @@ Test(sandbox, a_command_that_is_not_there_is_an_error_and_no_result) {
 static void landlock_take_away(void) {
   scmp_filter_ctx context = seccomp_init(SCMP_ACT_ALLOW);
   cr_assert_not_null(context);
-  cr_assert_eq(seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SYS_landlock_create_ruleset, 0), 0);
+  cr_assert_eq(seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SYS_landlock_create_ruleset, 0),
+               0);
   cr_assert_eq(seccomp_load(context), 0);
   seccomp_release(context);
 }

@@ -1,4 +1,5 @@
-/* Strategies: what they ask, that it holds and never comes twice, that they end, and that they find what is good. */
+/* Strategies: what they ask, that it holds and never comes twice, that they end, and that they find
+ * what is good. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -9,15 +10,16 @@ static struct space *space_of(const char *text) {
   cleanup_json json_t *json = NULL;
   struct space *space = NULL;
   struct error error = {0};
-  cr_assert(json_parse(text, strlen(text), &json, &error) && space_parse(json, &space, &error), "%s: %s %s", text,
-            error.pointer, error.message);
+  cr_assert(json_parse(text, strlen(text), &json, &error) && space_parse(json, &space, &error),
+            "%s: %s %s", text, error.pointer, error.message);
   return space;
 }
 
 static struct search *search_of(const struct space *space, const struct search_options *options) {
   struct search *search = NULL;
   struct error error = {0};
-  cr_assert(search_new(space, NULL, options, &search, &error), "%s %s", error.pointer, error.message);
+  cr_assert(search_new(space, NULL, options, &search, &error), "%s %s", error.pointer,
+            error.message);
   return search;
 }
 
@@ -40,13 +42,15 @@ static struct space *grid(int parameters, int values, const char *more) {
   return space;
 }
 
-/* What a config is worth: a smooth bowl over the places of its values, whose lowest point is off the middle. */
+/* What a config is worth: a smooth bowl over the places of its values, whose lowest point is off
+ * the middle. */
 static double bowl(const struct space *space, uint64_t config) {
   struct value values[SPACE_PARAMETERS_MAX];
   cr_assert(space_config(space, config, values));
   double ratio = 1;
   for (size_t i = 0; i < space->n_parameters; i++) {
-    double distance = (double)values[i].integer - (double)((3 * i + 2) % space->parameters[i].n_values);
+    double distance =
+        (double)values[i].integer - (double)((3 * i + 2) % space->parameters[i].n_values);
     ratio += 0.1 * distance * distance;
   }
   return ratio;
@@ -70,10 +74,10 @@ struct asked_all {
 static void asked_all_release(struct asked_all *all) { free(all->configs); }
 #define cleanup_asked __attribute__((cleanup(asked_all_release)))
 
-/* Runs a search to its end; asserts that every config holds and comes once. `order`: 0 tells in the order asked, else
- * shuffled by that seed. */
-static struct asked_all run(const struct space *space, const struct search_options *options, landscape *ratio,
-                            uint64_t order) {
+/* Runs a search to its end; asserts that every config holds and comes once. `order`: 0 tells in the
+ * order asked, else shuffled by that seed. */
+static struct asked_all run(const struct space *space, const struct search_options *options,
+                            landscape *ratio, uint64_t order) {
   cleanup_search struct search *search = search_of(space, options);
   struct asked_all all = {0};
   struct rng rng = rng_seeded(order);
@@ -113,7 +117,8 @@ static void expect_distinct_and_holding(const struct space *space, struct asked_
   }
 }
 
-#define CONSTRAINED ", \"conditions\": [\"p0 >= p1 or p2 == 3\", \"(p0 + p1) * p2 <= 20\", \"p3 != p4\"]"
+#define CONSTRAINED                                                                                \
+  ", \"conditions\": [\"p0 >= p1 or p2 == 3\", \"(p0 + p1) * p2 <= 20\", \"p3 != p4\"]"
 
 Test(search, names_are_read_as_they_are_written) {
   for (int i = 0; i < SEARCH_STRATEGY_COUNT; i++) {
@@ -130,7 +135,8 @@ Test(search, asks_the_same_for_the_same_seed_and_something_else_for_another) {
   cleanup_space struct space *space = grid(5, 8, CONSTRAINED);
   for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
     struct search_options options = {(enum search_strategy)strategy, 7, 300, 0, NULL, 0};
-    cleanup_asked struct asked_all one = run(space, &options, noise, 0), again = run(space, &options, noise, 0);
+    cleanup_asked struct asked_all one = run(space, &options, noise, 0),
+                                   again = run(space, &options, noise, 0);
     options.seed = 8;
     cleanup_asked struct asked_all other = run(space, &options, noise, 0);
     cr_assert_eq(one.n, 300);
@@ -145,9 +151,11 @@ Test(search, does_not_depend_on_the_order_in_which_a_batch_is_told) {
   cleanup_space struct space *space = grid(5, 8, CONSTRAINED);
   for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
     struct search_options options = {(enum search_strategy)strategy, 3, 400, 0, NULL, 0};
-    cleanup_asked struct asked_all in_order = run(space, &options, noise, 0), shuffled = run(space, &options, noise, 5);
+    cleanup_asked struct asked_all in_order = run(space, &options, noise, 0),
+                                   shuffled = run(space, &options, noise, 5);
     cr_assert_eq(in_order.n, shuffled.n);
-    cr_expect_eq(memcmp(in_order.configs, shuffled.configs, in_order.n * sizeof *in_order.configs), 0);
+    cr_expect_eq(memcmp(in_order.configs, shuffled.configs, in_order.n * sizeof *in_order.configs),
+                 0);
   }
 }
 
@@ -163,9 +171,12 @@ Test(search, asks_for_configs_that_hold_and_never_twice) {
 
 Test(search, asks_for_everything_that_holds_when_trials_allow) {
   static const char *const texts[] = {
-      "{\"parameters\": {\"a\": [1, 2, 3, 4, 5, 6, 7], \"b\": [true, false], \"c\": [\"x\", \"y\", null]},"
-      " \"conditions\": [\"a > 2 or b\", \"c != 'y' or a == 4\"], \"default\": {\"a\": 3, \"b\": true, \"c\": \"x\"}}",
-      "{\"configs\": [{\"a\": 1, \"b\": \"u\"}, {\"a\": 4, \"b\": \"u\"}, {\"a\": 2, \"b\": \"v\"}, {\"a\": 2, \"b\": "
+      "{\"parameters\": {\"a\": [1, 2, 3, 4, 5, 6, 7], \"b\": [true, false], \"c\": [\"x\", \"y\", "
+      "null]},"
+      " \"conditions\": [\"a > 2 or b\", \"c != 'y' or a == 4\"], \"default\": {\"a\": 3, \"b\": "
+      "true, \"c\": \"x\"}}",
+      "{\"configs\": [{\"a\": 1, \"b\": \"u\"}, {\"a\": 4, \"b\": \"u\"}, {\"a\": 2, \"b\": "
+      "\"v\"}, {\"a\": 2, \"b\": "
       "\"u\"}, {\"a\": 9, \"b\": null}]}",
       "{\"parameters\": {\"only\": [1]}}",
       "{\"parameters\": {\"a\": [1, 2], \"b\": [3, 4]}, \"conditions\": [\"1 < 2\"]}"};
@@ -177,8 +188,9 @@ Test(search, asks_for_everything_that_holds_when_trials_allow) {
     for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
       struct search_options options = {(enum search_strategy)strategy, 1, 1000, 0, NULL, 0};
       cleanup_asked struct asked_all all = run(space, &options, noise, 0);
-      cr_expect_eq(all.n, count, "%s of %s asked for %zu of %llu", search_strategy_name(options.strategy), texts[t],
-                   all.n, (unsigned long long)count);
+      cr_expect_eq(all.n, count, "%s of %s asked for %zu of %llu",
+                   search_strategy_name(options.strategy), texts[t], all.n,
+                   (unsigned long long)count);
       expect_distinct_and_holding(space, &all);
     }
   }
@@ -196,10 +208,12 @@ Test(search, stops_at_the_number_of_trials) {
 }
 
 Test(search, random_points_are_equally_likely) {
-  /* 12 of 60 points hold; the first point of 6,000 searches. Chi-square with 11 degrees of freedom: 31.3 at 0.1 %. */
-  cleanup_space struct space *space = space_of(
-      "{\"parameters\": {\"a\": [0,1,2,3,4], \"b\": [0,1,2,3], \"c\": [0,1,2]}, \"conditions\": [\"a >= 2 + b\","
-      " \"c != 1\"]}");
+  /* 12 of 60 points hold; the first point of 6,000 searches. Chi-square with 11 degrees of
+   * freedom: 31.3 at 0.1 %. */
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"a\": [0,1,2,3,4], \"b\": [0,1,2,3], \"c\": [0,1,2]}, "
+               "\"conditions\": [\"a >= 2 + b\","
+               " \"c != 1\"]}");
   double counts[60] = {0}, chi_square = 0, expected = 6000.0 / 12;
   for (uint64_t seed = 0; seed < 6000; seed++) {
     cleanup_search struct search *search =
@@ -219,7 +233,8 @@ Test(search, random_points_are_equally_likely) {
 }
 
 Test(search, finds_points_where_one_in_a_million_of_10_to_the_12_holds) {
-  cleanup_space struct space *space = grid(6, 100, ", \"conditions\": [\"p0 == p1\", \"p2 == p3\", \"p4 == p5\"]");
+  cleanup_space struct space *space =
+      grid(6, 100, ", \"conditions\": [\"p0 == p1\", \"p2 == p3\", \"p4 == p5\"]");
   for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
     struct search_options options = {(enum search_strategy)strategy, 1, 500, 0, NULL, 0};
     cleanup_asked struct asked_all all = run(space, &options, bowl, 0);
@@ -230,10 +245,11 @@ Test(search, finds_points_where_one_in_a_million_of_10_to_the_12_holds) {
 
 Test(search, finds_points_where_one_in_10_million_holds_and_asks_for_all_of_them) {
   /* The last condition cuts to 100 points what the others leave. */
-  cleanup_space struct space *space = grid(9, 10,
-                                           ", \"conditions\": [\"p8 == (p0 + p1) % 10\", \"p7 == p6\", \"p6 == p5\", "
-                                           "\"p5 == p4\", \"p4 == p3\", \"p3 == p2\","
-                                           " \"p2 == p1\"]");
+  cleanup_space struct space *space =
+      grid(9, 10,
+           ", \"conditions\": [\"p8 == (p0 + p1) % 10\", \"p7 == p6\", \"p6 == p5\", "
+           "\"p5 == p4\", \"p4 == p3\", \"p3 == p2\","
+           " \"p2 == p1\"]");
   struct search_options options = {SEARCH_RANDOM, 1, 1000, 0, NULL, 0};
   cleanup_asked struct asked_all all = run(space, &options, noise, 0);
   cr_expect_eq(all.n, 100);
@@ -242,7 +258,8 @@ Test(search, finds_points_where_one_in_10_million_holds_and_asks_for_all_of_them
 
 Test(search, finds_points_of_a_condition_that_nothing_decides_early) {
   /* 495 of 9^8 points, one in 87,000, and every parameter is read. */
-  cleanup_space struct space *space = grid(8, 9, ", \"conditions\": [\"p0 + p1 + p2 + p3 + p4 + p5 + p6 + p7 <= 4\"]");
+  cleanup_space struct space *space =
+      grid(8, 9, ", \"conditions\": [\"p0 + p1 + p2 + p3 + p4 + p5 + p6 + p7 <= 4\"]");
   struct search_options options = {SEARCH_RANDOM, 1, 3, 0, NULL, 0};
   cleanup_asked struct asked_all all = run(space, &options, noise, 0);
   cr_expect_eq(all.n, 3);
@@ -253,25 +270,29 @@ static void expect_refused(const char *text, const char *part) {
   cleanup_space struct space *space = space_of(text);
   struct search *search = NULL;
   struct error error = {0};
-  cr_assert_not(search_new(space, NULL, &(struct search_options){SEARCH_RANDOM, 1, 10, 0, NULL, 0}, &search, &error));
+  cr_assert_not(search_new(space, NULL, &(struct search_options){SEARCH_RANDOM, 1, 10, 0, NULL, 0},
+                           &search, &error));
   cr_expect(strstr(error.message, part), "%s: %s", text, error.message);
 }
 
 Test(search, refuses_a_space_in_which_nothing_holds) {
   expect_refused("{\"parameters\": {\"a\": [1, 2], \"b\": [3, 4]}, \"conditions\": [\"a > b\"]}",
                  "no config of the space holds");
-  expect_refused("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"2 < 1\"]}", "no config of the space holds");
+  expect_refused("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"2 < 1\"]}",
+                 "no config of the space holds");
 }
 
 Test(search, refuses_conditions_that_fail) {
-  expect_refused("{\"parameters\": {\"a\": [1, 2], \"b\": [0, 4]}, \"conditions\": [\"a // b >= 0\"]}",
-                 "condition 0, column 3");
-  expect_refused("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"nothing > 1\"]}", "condition 0");
+  expect_refused(
+      "{\"parameters\": {\"a\": [1, 2], \"b\": [0, 4]}, \"conditions\": [\"a // b >= 0\"]}",
+      "condition 0, column 3");
+  expect_refused("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"nothing > 1\"]}",
+                 "condition 0");
 }
 
 Test(search, a_condition_may_guard_another_one) {
-  cleanup_space struct space *space =
-      space_of("{\"parameters\": {\"a\": [1, 2], \"b\": [0, 4]}, \"conditions\": [\"a // b >= 0\", \"b > 0\"]}");
+  cleanup_space struct space *space = space_of("{\"parameters\": {\"a\": [1, 2], \"b\": [0, 4]}, "
+                                               "\"conditions\": [\"a // b >= 0\", \"b > 0\"]}");
   struct search_options options = {SEARCH_RANDOM, 1, 10, 0, NULL, 0};
   cleanup_asked struct asked_all all = run(space, &options, noise, 0);
   cr_expect_eq(all.n, 2);
@@ -280,12 +301,14 @@ Test(search, a_condition_may_guard_another_one) {
 Test(search, gives_up_on_a_space_in_which_it_finds_nothing) {
   struct search *search = NULL;
   struct error error = {0};
-  cleanup_space struct space *space = grid(12, 10,
-                                           ", \"conditions\": [\"p0 * p1 * p2 * p3 * p4 * p5 * p6 * p7 * p8 * "
-                                           "p9 * p10 * p11 == 9 ** 12\"]");
+  cleanup_space struct space *space =
+      grid(12, 10,
+           ", \"conditions\": [\"p0 * p1 * p2 * p3 * p4 * p5 * p6 * p7 * p8 * "
+           "p9 * p10 * p11 == 9 ** 12\"]");
   struct search_options options = {SEARCH_RANDOM, 1, 10, 0, NULL, 1000};
   cr_assert_not(search_new(space, NULL, &options, &search, &error));
-  cr_expect(strstr(error.message, "no config that holds was found among 1000 "), "%s", error.message);
+  cr_expect(strstr(error.message, "no config that holds was found among 1000 "), "%s",
+            error.message);
   /* What is likely is asked for all the same. */
   options.n_likely = 1;
   options.likely = &(uint64_t){999999999999};
@@ -298,7 +321,8 @@ Test(search, asks_for_what_is_likely_first_and_leaves_out_what_does_not_hold) {
   /* 36 is (1, 0, 0), which does not hold; 999 is no point. */
   static const uint64_t likely[] = {215, 36, 42, 215, 999, 7};
   for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
-    struct search_options options = {(enum search_strategy)strategy, 1, 20, ARRAY_LENGTH(likely), likely, 0};
+    struct search_options options = {(enum search_strategy)strategy, 1,      20,
+                                     ARRAY_LENGTH(likely),           likely, 0};
     cleanup_asked struct asked_all all = run(space, &options, bowl, 0);
     cr_assert_eq(all.n, 20);
     cr_expect_eq(all.configs[0], 215);
@@ -311,7 +335,8 @@ Test(search, asks_for_what_is_likely_first_and_leaves_out_what_does_not_hold) {
 Test(search, ignores_what_is_told_of_other_batches_and_takes_the_lesser_of_two) {
   cleanup_space struct space *space = grid(3, 9, "");
   struct search_options options = {SEARCH_DESCENT, 1, 100, 0, NULL, 0};
-  cleanup_search struct search *one = search_of(space, &options), *other = search_of(space, &options);
+  cleanup_search struct search *one = search_of(space, &options),
+                               *other = search_of(space, &options);
   uint64_t batch[SEARCH_BATCH_MAX], other_batch[SEARCH_BATCH_MAX], first = 0;
   size_t n;
   while ((n = search_ask(one, batch)) > 0) {
@@ -337,8 +362,8 @@ static double bowl_of_list(const struct space *space, uint64_t config) {
 }
 
 /* How many trials a search makes until it was told the least ratio there is. */
-static size_t trials_until(const struct space *space, const struct search_options *options, landscape *ratio,
-                           double least, size_t *ret_batches) {
+static size_t trials_until(const struct space *space, const struct search_options *options,
+                           landscape *ratio, double least, size_t *ret_batches) {
   cleanup_search struct search *search = search_of(space, options);
   uint64_t batch[SEARCH_BATCH_MAX];
   size_t trials = 0;
@@ -357,18 +382,22 @@ static size_t trials_until(const struct space *space, const struct search_option
 }
 
 Test(search, descent_finds_the_optimum_of_a_separable_convex_landscape) {
-  /* Each parameter moves one value in a batch at least until it is at its best; a batch has two configs at most. */
+  /* Each parameter moves one value in a batch at least until it is at its best; a batch has two
+   * configs at most. */
   cleanup_space struct space *space = grid(6, 12, "");
   for (uint64_t seed = 0; seed < 20; seed++) {
-    size_t batches, trials = trials_until(space, &(struct search_options){SEARCH_DESCENT, seed, 5000, 0, NULL, 0}, bowl,
-                                          1, &batches);
+    size_t batches,
+        trials =
+            trials_until(space, &(struct search_options){SEARCH_DESCENT, seed, 5000, 0, NULL, 0},
+                         bowl, 1, &batches);
     cr_expect_leq(batches, 6 * 12);
     cr_expect_leq(trials, 2 * 6 * 12);
   }
 }
 
 Test(search, descent_begins_at_the_default_and_goes_on_at_the_best_that_is_likely) {
-  cleanup_space struct space *space = grid(3, 9, ", \"default\": {\"p0\": 4, \"p1\": 4, \"p2\": 4}");
+  cleanup_space struct space *space =
+      grid(3, 9, ", \"default\": {\"p0\": 4, \"p1\": 4, \"p2\": 4}");
   struct search_options options = {SEARCH_DESCENT, 1, 20, 0, NULL, 0};
   cleanup_asked struct asked_all all = run(space, &options, bowl, 0);
   cr_expect_eq(all.configs[0], space->default_ordinal);
@@ -391,8 +420,9 @@ Test(search, descent_steps_over_values_that_conditions_exclude) {
 }
 
 Test(search, descent_tries_few_values_whole) {
-  cleanup_space struct space *space = space_of("{\"parameters\": {\"layout\": [\"row\", \"column\", \"tile\"]}, "
-                                               "\"default\": {\"layout\": \"row\"}}");
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"layout\": [\"row\", \"column\", \"tile\"]}, "
+               "\"default\": {\"layout\": \"row\"}}");
   struct search_options options = {SEARCH_DESCENT, 1, 10, 0, NULL, 0};
   cleanup_asked struct asked_all all = run(space, &options, noise, 0);
   cr_assert_eq(all.n, 3);
@@ -401,7 +431,8 @@ Test(search, descent_tries_few_values_whole) {
 
 Test(search, descent_starts_anew_where_its_first_point_fails) {
   cleanup_space struct space *space = grid(2, 5, ", \"default\": {\"p0\": 0, \"p1\": 0}");
-  cleanup_search struct search *search = search_of(space, &(struct search_options){SEARCH_DESCENT, 1, 100, 0, NULL, 0});
+  cleanup_search struct search *search =
+      search_of(space, &(struct search_options){SEARCH_DESCENT, 1, 100, 0, NULL, 0});
   uint64_t batch[SEARCH_BATCH_MAX];
   cr_assert_eq(search_ask(search, batch), 1);
   search_tell(search, batch[0], INFINITY);
@@ -422,12 +453,14 @@ Test(search, descent_walks_the_values_of_a_list_in_their_own_order) {
   fclose(out);
   cleanup_space struct space *space = space_of(text);
   free(text);
-  size_t batches, trials = trials_until(space, &(struct search_options){SEARCH_DESCENT, 1, 60, 0, NULL, 0},
-                                        bowl_of_list, 1, &batches);
+  size_t batches,
+      trials = trials_until(space, &(struct search_options){SEARCH_DESCENT, 1, 60, 0, NULL, 0},
+                            bowl_of_list, 1, &batches);
   cr_expect_leq(trials, 1 + 2 * 5);
 }
 
-static double mean_found(const struct space *space, enum search_strategy strategy, landscape *ratio, uint64_t trials) {
+static double mean_found(const struct space *space, enum search_strategy strategy, landscape *ratio,
+                         uint64_t trials) {
   double sum = 0;
   for (uint64_t seed = 0; seed < 50; seed++) {
     struct search_options options = {strategy, seed, trials, 0, NULL, 0};

@@ -23,7 +23,8 @@ Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
   cr_expect_not(draining);
 }
 
-Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init = setup, .fini = teardown) {
+Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init = setup,
+     .fini = teardown) {
   cr_expect_eq(beat(B, "b1", 0), AGENT_ASKED);
   agent_table_put(table, A, "b1", false, (struct agent_owner){7, true}, 0);
   cr_expect_eq(agent_table_owner(table, A).token, 7);
@@ -43,15 +44,16 @@ Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown
   cr_expect_eq(agent_table_asked(table, 4, asked), 0);
 }
 
-Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setup, .fini = teardown) {
+Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setup,
+     .fini = teardown) {
   cr_expect_eq(beat(A, "b1", 1), AGENT_ASKED);
   agent_table_absent(table, A, 2);
   cr_expect_eq(beat(A, "b1", 3), AGENT_ABSENT);
   cr_expect_eq(beat(A, "b1", 2 + AGENT_ABSENT_MS), AGENT_ASKED);
 }
 
-Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled, .init = setup,
-     .fini = teardown) {
+Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled,
+     .init = setup, .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
@@ -62,7 +64,8 @@ Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_ha
   cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
 }
 
-Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init = setup, .fini = teardown) {
+Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init = setup,
+     .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   cr_expect_eq(beat(A, "b2", 1), AGENT_ASKED);
   cr_assert_eq(agent_table_asked(table, 4, asked), 1);
@@ -138,7 +141,8 @@ Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = tear
   cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);
 }
 
-Test(agents, a_former_process_that_still_beats_does_not_bring_its_enrolment_back, .init = setup, .fini = teardown) {
+Test(agents, a_former_process_that_still_beats_does_not_bring_its_enrolment_back, .init = setup,
+     .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   agent_table_put(table, A, "b1", false, (struct agent_owner){3, false}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);

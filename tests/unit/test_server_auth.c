@@ -57,7 +57,8 @@ Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
 }
 
 Test(auth, a_token_past_its_time_is_refused_without_the_database) {
-  struct auth_token past = token("a", TOKEN_AGENT, "node"), later = token("b", TOKEN_AGENT, "other");
+  struct auth_token past = token("a", TOKEN_AGENT, "node"),
+                    later = token("b", TOKEN_AGENT, "other");
   past.id = 7;
   later.id = 8;
   past.expires_ms = 1;
@@ -89,7 +90,8 @@ Test(auth, one_more_token_is_found_at_once) {
 }
 
 Test(auth, what_changed_while_the_database_was_asked_is_not_undone) {
-  struct auth_token revoked = token("a", TOKEN_READER, "ci"), fresh = token("b", TOKEN_AGENT, "node");
+  struct auth_token revoked = token("a", TOKEN_READER, "ci"),
+                    fresh = token("b", TOKEN_AGENT, "node");
   uint64_t since = auth_answers(auth);
   cr_assert(auth_add(auth, &fresh, 1, since));
   cr_expect_not(auth_replace(auth, &revoked, 1, since), "asked before the new one was made");
@@ -98,7 +100,8 @@ Test(auth, what_changed_while_the_database_was_asked_is_not_undone) {
   cr_expect_eq(find("a"), AUTH_ASK);
 }
 
-Test(auth, what_was_revoked_while_the_database_was_asked_is_not_taken_where_the_table_never_had_it) {
+Test(auth,
+     what_was_revoked_while_the_database_was_asked_is_not_taken_where_the_table_never_had_it) {
   struct auth_token revoked = token("a", TOKEN_READER, "ci");
   uint64_t since = auth_answers(auth), generation = auth_generation(auth);
   cr_assert(auth_replace(auth, NULL, 0, since), "asked after it was revoked");

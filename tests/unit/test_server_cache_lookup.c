@@ -3,13 +3,15 @@
 
 #include "server/cache/cache_lookup.h"
 
-#define MI300X                                                                                                         \
-  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, \"partition\": \"SPX/NPS1\""
+#define MI300X                                                                                     \
+  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, "               \
+  "\"partition\": \"SPX/NPS1\""
 static const char *const spx = "{\"rocm\": \"6.4.1\", " MI300X "}";
 static const char *const spx_triton = "{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\", " MI300X "}";
 static const char *const older = "{\"rocm\": \"6.3.0\", " MI300X "}";
-static const char *const cpx = "{\"rocm\": \"6.4.1\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\","
-                               " \"compute_units\": 38, \"partition\": \"CPX/NPS4\"}";
+static const char *const cpx =
+    "{\"rocm\": \"6.4.1\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\","
+    " \"compute_units\": 38, \"partition\": \"CPX/NPS4\"}";
 
 static struct environment environment_of(const char *text) {
   struct error error;
@@ -78,7 +80,8 @@ Test(cache_lookup, a_member_that_no_row_states_matches_nothing) {
   size_t index;
   cleanup_there struct there there = {0};
   there_add(&there, spx);
-  cr_assert_eq(lookup("{\"rocm\": \"6.4.1\", \"torch\": \"2.7.1\"}", &there, &index), CACHE_MATCH_NONE);
+  cr_assert_eq(lookup("{\"rocm\": \"6.4.1\", \"torch\": \"2.7.1\"}", &there, &index),
+               CACHE_MATCH_NONE);
 }
 
 Test(cache_lookup, nothing_stated_means_the_only_row) {
@@ -97,7 +100,8 @@ Test(cache_lookup, fitting_lists_those_that_fit_and_no_other) {
   cleanup_environment struct environment asked = environment_of("{\"rocm\": \"6.4.1\"}");
   cleanup_json json_t *fitting = cache_fitting(&asked, there.pointers, there.n);
   cr_assert_eq(json_array_size(fitting), 2);
-  cr_assert_eq(json_integer_value(json_object_get(json_array_get(fitting, 1), "compute_units")), 38);
+  cr_assert_eq(json_integer_value(json_object_get(json_array_get(fitting, 1), "compute_units")),
+               38);
 }
 
 Test(cache_nearest, is_null_where_there_is_nothing) {
@@ -115,7 +119,8 @@ Test(cache_nearest, is_the_row_with_the_fewest_differences_and_names_them) {
   there_add(&there, older);
   cleanup_environment struct environment asked = environment_of(spx);
   cleanup_json json_t *nearest = cache_nearest(&asked, there.pointers, there.n, &sentence);
-  cleanup_json json_t *expected = json_pack("{s:{s:s, s:s}}", "rocm", "asked", "6.4.1", "there", "6.3.0");
+  cleanup_json json_t *expected =
+      json_pack("{s:{s:s, s:s}}", "rocm", "asked", "6.4.1", "there", "6.3.0");
   cr_assert(json_equal(json_object_get(nearest, "differences"), expected));
   cr_assert(strstr(sentence, "which differs in rocm (asked 6.4.1, there 6.3.0)"), "%s", sentence);
 }
@@ -130,7 +135,8 @@ Test(cache_nearest, of_equally_many_differences_prefers_the_same_hardware) {
   /* the first differs in torch, the second in rocm and torch */
   cleanup_json json_t *nearest = cache_nearest(&asked, there.pointers, there.n, &sentence);
   cr_assert_eq(json_object_size(json_object_get(nearest, "differences")), 1);
-  cleanup_environment struct environment other = environment_of("{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\"}");
+  cleanup_environment struct environment other =
+      environment_of("{\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\"}");
   cleanup_there struct there two = {0};
   there_add(&two, "{\"rocm\": \"6.3.0\", \"triton\": \"3.3.1\"}");
   there_add(&two, "{\"rocm\": \"6.4.1\", \"triton\": \"3.0.0\"}");

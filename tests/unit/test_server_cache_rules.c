@@ -11,8 +11,9 @@ static struct environment environment_of(const char *text) {
   return environment;
 }
 
-#define MI300X                                                                                                         \
-  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, \"partition\": \"SPX/NPS1\""
+#define MI300X                                                                                     \
+  "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, "               \
+  "\"partition\": \"SPX/NPS1\""
 #define STACK(rocm, triton) "{\"rocm\": \"" rocm "\", \"triton\": \"" triton "\", " MI300X "}"
 
 struct trial {
@@ -32,14 +33,16 @@ static void there_is(struct trial *trial, const char *text) {
 static void declare(struct trial *trial, const char *text) {
   struct error error;
   cleanup_json json_t *json = json_loads(text, 0, NULL);
-  cr_assert(compatibility_parse(json, &trial->declared[trial->n_declared], &error), "%s", error.message);
+  cr_assert(compatibility_parse(json, &trial->declared[trial->n_declared], &error), "%s",
+            error.message);
   trial->declared[trial->n_declared++].id = 7;
 }
 
 static enum cache_match resolve(struct trial *trial, const char *asked, enum cache_rule widest,
                                 struct cache_resolved *ret) {
   cleanup_environment struct environment environment = environment_of(asked);
-  return cache_resolve(&environment, trial->there, trial->n, widest, trial->declared, trial->n_declared, ret);
+  return cache_resolve(&environment, trial->there, trial->n, widest, trial->declared,
+                       trial->n_declared, ret);
 }
 
 static void trial_release(struct trial *trial) {
@@ -55,7 +58,8 @@ Test(cache_rules, the_exact_environment_comes_before_every_wider_rule) {
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.4.2", "3.3.1"));
   there_is(&trial, STACK("6.4.1", "3.3.1"));
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_COMPATIBLE, &resolved),
+               CACHE_MATCH_ONE);
   cr_assert_eq(resolved.rule, CACHE_RULE_EXACT);
   cr_assert_eq(resolved.index, 1);
 }
@@ -67,12 +71,14 @@ Test(cache_rules, another_patch_level_is_served_only_when_asked_for) {
   there_is(&trial, STACK("6.4.10", "3.3.1"));
   there_is(&trial, STACK("6.4.2", "3.3.1"));
   there_is(&trial, STACK("6.40.1", "3.3.1"));
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_EXACT, &resolved), CACHE_MATCH_NONE);
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_EXACT, &resolved),
+               CACHE_MATCH_NONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved),
+               CACHE_MATCH_ONE);
   cr_assert_eq(resolved.rule, CACHE_RULE_MINOR);
   cr_assert_eq(resolved.index, 1, "the newest patch level, by number");
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE,
-               "nothing but ROCm may differ");
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_MINOR, &resolved),
+               CACHE_MATCH_NONE, "nothing but ROCm may differ");
   cr_assert_eq(resolve(&trial, STACK("6", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
 }
 
@@ -82,8 +88,10 @@ Test(cache_rules, of_patch_levels_that_differ_in_more_none_is_guessed) {
   there_is(&trial, STACK("6.4.0", "3.3.1"));
   there_is(&trial, STACK("6.4.2", "3.4.0"));
   const char *asked = "{\"rocm\": \"6.4.1\", " MI300X "}";
-  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE, "which Triton is meant?");
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolve(&trial, asked, CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE,
+               "which Triton is meant?");
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved),
+               CACHE_MATCH_ONE);
   cr_assert_eq(resolved.index, 0);
   there_is(&trial, "{\"rocm\": \"6.4.0\", " MI300X "}");
   there_is(&trial, "{\"rocm\": \"6.4.3\", " MI300X "}");
@@ -96,9 +104,9 @@ Test(cache_rules, what_an_operator_declared_is_served_only_when_asked_for) {
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.3.1", "3.3.0"));
   declare(&trial, "{\"asked\": {\"rocm\": \"7.0.0\"}, \"served\": {\"rocm\": \"6.3.9\"}}");
-  declare(&trial,
-          "{\"asked\": {\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\"}, \"served\": {\"rocm\": \"6.3.1\", \"triton\": "
-          "\"3.3.0\"}, \"reason\": \"same compiler\"}");
+  declare(&trial, "{\"asked\": {\"rocm\": \"6.4.1\", \"triton\": \"3.3.1\"}, \"served\": "
+                  "{\"rocm\": \"6.3.1\", \"triton\": "
+                  "\"3.3.0\"}, \"reason\": \"same compiler\"}");
   const char *asked = STACK("6.4.1", "3.3.1");
   cr_assert_eq(resolve(&trial, asked, CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
   cr_assert_eq(resolve(&trial, asked, CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_ONE);
@@ -109,19 +117,20 @@ Test(cache_rules, what_an_operator_declared_is_served_only_when_asked_for) {
   cr_assert_str_eq(header, "compatible; rocm=6.3.1, triton=3.3.0");
   cleanup_json json_t *match = cache_match_to_json(&environment, trial.there[0], &resolved);
   cleanup_free char *text = json_canonical(match);
-  cr_assert_str_eq(text, "{\"compatibility\":7,\"differs\":{\"rocm\":{\"asked\":\"6.4.1\",\"served\":\"6.3.1\"},"
-                         "\"triton\":{\"asked\":\"3.3.1\",\"served\":\"3.3.0\"}},\"reason\":\"same compiler\","
-                         "\"rule\":\"compatible\"}");
-  cr_assert_eq(resolve(&trial, STACK("7.0.0", "3.3.1"), CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_NONE,
-               "declared, but nothing is there");
+  cr_assert_str_eq(
+      text, "{\"compatibility\":7,\"differs\":{\"rocm\":{\"asked\":\"6.4.1\",\"served\":\"6.3.1\"},"
+            "\"triton\":{\"asked\":\"3.3.1\",\"served\":\"3.3.0\"}},\"reason\":\"same compiler\","
+            "\"rule\":\"compatible\"}");
+  cr_assert_eq(resolve(&trial, STACK("7.0.0", "3.3.1"), CACHE_RULE_COMPATIBLE, &resolved),
+               CACHE_MATCH_NONE, "declared, but nothing is there");
 }
 
 Test(cache_rules, another_gpu_is_never_served) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
-  there_is(&trial,
-           "{\"rocm\": \"6.4.0\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 38, "
-           "\"partition\": \"CPX/NPS4\"}");
+  there_is(&trial, "{\"rocm\": \"6.4.0\", \"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", "
+                   "\"compute_units\": 38, "
+                   "\"partition\": \"CPX/NPS4\"}");
   declare(&trial, "{\"asked\": {\"rocm\": \"6.4.1\"}, \"served\": {\"rocm\": \"6.4.0\"}}");
   const char *asked = "{\"rocm\": \"6.4.1\", " MI300X "}";
   cr_assert_eq(resolve(&trial, asked, CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_NONE);
@@ -155,7 +164,8 @@ Test(cache_rules, of_entries_that_leave_members_out_the_one_that_states_most_is_
   cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_UNSTATED, &resolved), CACHE_MATCH_ONE);
   cr_assert_eq(resolved.index, 1);
   there_is(&trial, TABLE(", \"rocm\": \"6.4.1\", \"triton\": \"3.3.1\""));
-  cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_UNSTATED, &resolved), CACHE_MATCH_NONE, "which of two is meant?");
+  cr_assert_eq(resolve(&trial, WHOLE, CACHE_RULE_UNSTATED, &resolved), CACHE_MATCH_NONE,
+               "which of two is meant?");
 }
 
 Test(cache_rules, what_an_entry_leaves_out_is_tried_when_no_other_rule_finds_one) {
@@ -166,11 +176,14 @@ Test(cache_rules, what_an_entry_leaves_out_is_tried_when_no_other_rule_finds_one
   there_is(&trial, STACK("6.3.1", "3.3.0"));
   declare(&trial, "{\"asked\": {\"triton\": \"3.4.0\", \"rocm\": \"6.4.1\"}, "
                   "\"served\": {\"triton\": \"3.3.0\", \"rocm\": \"6.3.1\"}}");
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.3.1"), CACHE_RULE_MINOR, &resolved),
+               CACHE_MATCH_ONE);
   cr_assert_eq(resolved.rule, CACHE_RULE_MINOR);
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_COMPATIBLE, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_COMPATIBLE, &resolved),
+               CACHE_MATCH_ONE);
   cr_assert_eq(resolved.rule, CACHE_RULE_COMPATIBLE);
-  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_ONE);
+  cr_assert_eq(resolve(&trial, STACK("6.4.1", "3.4.0"), CACHE_RULE_MINOR, &resolved),
+               CACHE_MATCH_ONE);
   cr_assert_eq(resolved.rule, CACHE_RULE_UNSTATED);
   cr_assert_null(resolved.compatibility);
 }
@@ -188,13 +201,17 @@ Test(cache_rules, a_compatibility_that_says_nothing_or_too_much_is_refused) {
   refused("{\"asked\": {\"rocm\": \"6\"}}", "/served", "served");
   refused("{\"asked\": {}, \"served\": {}}", "/asked", "state the members");
   refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"torch\": \"2\"}}", "/served", "both");
-  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"6\"}}", "/served", "say nothing");
-  refused("{\"asked\": {\"rocm\": \"6\", \"arch\": \"gfx90a\"}, \"served\": {\"rocm\": \"6\", \"arch\": \"gfx942\"}}",
+  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"6\"}}", "/served",
+          "say nothing");
+  refused("{\"asked\": {\"rocm\": \"6\", \"arch\": \"gfx90a\"}, \"served\": {\"rocm\": \"6\", "
+          "\"arch\": \"gfx942\"}}",
           "/asked", "never served");
   refused("{\"asked\": {\"rocm\": 6}, \"served\": {\"rocm\": \"6\"}}", "/asked/rocm", "string");
-  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"why\": \"\"}", "/why", "why");
+  refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"why\": \"\"}", "/why",
+          "why");
   char text[800];
-  snprintf(text, sizeof text, "{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"reason\": \"%0600d\"}",
+  snprintf(text, sizeof text,
+           "{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"rocm\": \"7\"}, \"reason\": \"%0600d\"}",
            0);
   refused(text, "/reason", "at most 500");
 }

@@ -1,7 +1,8 @@
-/* The server's jobs and the keys of `tune` decide alike, because both ask common/campaign/. What can differ is what they
- * tell it: here the same measurements go through the server's adapter (server/job/job_campaign.h, from rows as its statements
- * select them) and through `tune`'s (agent/tune/key_tuning.h, as they come from an agent), those of campaigns that a server
- * decided (tests/data/campaign/) and those of a thousand that a seeded generator made up. */
+/* The server's jobs and the keys of `tune` decide alike, because both ask common/campaign/. What
+ * can differ is what they tell it: here the same measurements go through the server's adapter
+ * (server/job/job_campaign.h, from rows as its statements select them) and through `tune`'s
+ * (agent/tune/key_tuning.h, as they come from an agent), those of campaigns that a server decided
+ * (tests/data/campaign/) and those of a thousand that a seeded generator made up. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -51,7 +52,8 @@ static struct space_facts facts_of(const struct story *story) {
 }
 
 /* Takes over the key. A space that is searched is not listed. */
-static struct story story_new(const json_t *space, struct key key, struct job_search search, uint64_t seed) {
+static struct story story_new(const json_t *space, struct key key, struct job_search search,
+                              uint64_t seed) {
   struct story story = {.tuning.key = key};
   struct error error;
   cr_assert(space_parse(space, &story.space, &error), "%s", error.message);
@@ -108,8 +110,8 @@ static int by_ratio(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-/* As measurements_screen: of those that stayed in their race and of those that left it the HALVING_MAX with the least
- * ratios each, and the baseline and the default. */
+/* As measurements_screen: of those that stayed in their race and of those that left it the
+ * HALVING_MAX with the least ratios each, and the baseline and the default. */
 static void screen_select(const struct story *story, enum stage stage, struct screen_summary *ret) {
   cleanup_free struct campaign_candidate *all = xcalloc(story->n + 1, sizeof *all);
   size_t n = 0, n_stayed = 0, n_left = 0;
@@ -119,15 +121,16 @@ static void screen_select(const struct story *story, enum stage stage, struct sc
     if (row->stage != stage)
       continue;
     ret->outcomes[row->outcome]++;
-    bool left_early = row->end && (string_equal(row->end, "far") || string_equal(row->end, "behind"));
+    bool left_early =
+        row->end && (string_equal(row->end, "far") || string_equal(row->end, "behind"));
     if (row->outcome == OUTCOME_CORRECT)
       all[n++] = (struct campaign_candidate){row->config, row->ratio, left_early, row->lease};
   }
   qsort(all, n, sizeof *all, by_ratio);
   for (size_t i = 0; i < n; i++) {
     size_t *rank = all[i].left_early ? &n_left : &n_stayed;
-    bool is_always =
-        all[i].config == story->job.baseline || (story->job.has_default && all[i].config == story->job.default_config);
+    bool is_always = all[i].config == story->job.baseline ||
+                     (story->job.has_default && all[i].config == story->job.default_config);
     if ((*rank)++ < HALVING_MAX || is_always)
       ret->candidates[ret->n++] = all[i];
   }
@@ -139,19 +142,19 @@ static struct final_summary final_select(const struct story *story) {
     const struct row *row = &story->rows[i];
     if (row->stage != STAGE_FINAL)
       continue;
-    summary.measurements[summary.n++] =
-        (struct final_measurement){row->outcome,
-                                   {
-                                       .config = row->config,
-                                       .process = row->process,
-                                       .n = row->n,
-                                       .samples_us = row->samples_us,
-                                       .baseline_us = row->baseline_us,
-                                       .spills = row->spills == CODE_UNKNOWN ? 0 : row->spills,
-                                       .lds_bytes = row->lds_bytes == CODE_UNKNOWN ? 0 : row->lds_bytes,
-                                       .vgprs = row->vgprs == CODE_UNKNOWN ? 0 : row->vgprs,
-                                       .device = row->device,
-                                   }};
+    summary.measurements[summary.n++] = (struct final_measurement){
+        row->outcome,
+        {
+            .config = row->config,
+            .process = row->process,
+            .n = row->n,
+            .samples_us = row->samples_us,
+            .baseline_us = row->baseline_us,
+            .spills = row->spills == CODE_UNKNOWN ? 0 : row->spills,
+            .lds_bytes = row->lds_bytes == CODE_UNKNOWN ? 0 : row->lds_bytes,
+            .vgprs = row->vgprs == CODE_UNKNOWN ? 0 : row->vgprs,
+            .device = row->device,
+        }};
   }
   return summary;
 }
@@ -187,8 +190,9 @@ static char *step_text(const struct campaign_step *step) {
   cleanup_json json_t *configs = json_array();
   for (size_t i = 0; i < step->n_configs; i++)
     ALWAYS(json_array_append_new(configs, json_integer((json_int_t)step->configs[i])) == 0);
-  cleanup_json json_t *json = json_pack("{s:s, s:O, s:I, s:I}", "step", kinds[step->kind], "configs", configs, "first",
-                                        (json_int_t)step->first_process, "processes", (json_int_t)step->n_processes);
+  cleanup_json json_t *json =
+      json_pack("{s:s, s:O, s:I, s:I}", "step", kinds[step->kind], "configs", configs, "first",
+                (json_int_t)step->first_process, "processes", (json_int_t)step->n_processes);
   ALWAYS(json != NULL);
   if (step->has_verdict)
     ALWAYS(json_object_set_new(json, "verdict", verdict_to_json(&step->verdict)) == 0);
@@ -196,12 +200,13 @@ static char *step_text(const struct campaign_step *step) {
 }
 
 /* Both paths' step, which is the same one; the caller's. */
-static struct campaign_step both_next(struct story *story, enum stage stage, int64_t round, const char *name) {
+static struct campaign_step both_next(struct story *story, enum stage stage, int64_t round,
+                                      const char *name) {
   struct campaign_step step = server_next(story, stage, round);
   cleanup_campaign_step struct campaign_step other = tune_next(story, stage, round);
   cleanup_free char *left = step_text(&step), *right = step_text(&other);
-  cr_assert_str_eq(left, right, "%s, after %s %lld:\nserver %s\ntune   %s", name, stage_name(stage), (long long)round,
-                   left, right);
+  cr_assert_str_eq(left, right, "%s, after %s %lld:\nserver %s\ntune   %s", name, stage_name(stage),
+                   (long long)round, left, right);
   return step;
 }
 
@@ -211,20 +216,22 @@ static int by_config(const void *a, const void *b) {
 }
 
 /* What the search of both asks for in a round; `search` is tune's. */
-static size_t both_ask(struct story *story, struct search *search, const uint64_t *warm_starts, size_t n_warm_starts,
-                       int64_t round, const char *name, uint64_t ret_batch[SEARCH_BATCH_MAX]) {
+static size_t both_ask(struct story *story, struct search *search, const uint64_t *warm_starts,
+                       size_t n_warm_starts, int64_t round, const char *name,
+                       uint64_t ret_batch[SEARCH_BATCH_MAX]) {
   cleanup_free struct search_told *told = xcalloc(story->n + 1, sizeof *told);
   struct space_facts facts = facts_of(story);
   uint64_t asked[SEARCH_BATCH_MAX];
   struct error error;
   size_t n;
   for (size_t i = 0; i < story->n; i++) /* as measurements_search: correct ones have a ratio */
-    told[i] = (struct search_told){story->rows[i].config,
-                                   story->rows[i].outcome == OUTCOME_CORRECT ? story->rows[i].ratio : INFINITY};
+    told[i] = (struct search_told){story->rows[i].config, story->rows[i].outcome == OUTCOME_CORRECT
+                                                              ? story->rows[i].ratio
+                                                              : INFINITY};
   qsort(told, story->n, sizeof *told, by_config);
   story->job.round = round - 1;
-  cr_assert(job_search_round(&story->job, story->space, &facts, warm_starts, n_warm_starts, told, story->n, ret_batch,
-                             &n, &error),
+  cr_assert(job_search_round(&story->job, story->space, &facts, warm_starts, n_warm_starts, told,
+                             story->n, ret_batch, &n, &error),
             "%s", error.message);
   cr_assert_eq(search_ask(search, asked), n, "%s, round %lld", name, (long long)round);
   cr_assert_arr_eq(asked, ret_batch, n * sizeof *asked, "%s, round %lld", name, (long long)round);
@@ -292,17 +299,20 @@ static struct story recorded_story(const json_t *json) {
   const json_t *search = json_object_get(json, "search");
   struct job_search wanted = {.wanted = json_is_object(search)};
   if (wanted.wanted) {
-    cr_assert(search_strategy_parse(json_string_value(json_object_get(search, "strategy")), &wanted.strategy));
+    cr_assert(search_strategy_parse(json_string_value(json_object_get(search, "strategy")),
+                                    &wanted.strategy));
     wanted.trials = integer_of(search, "trials", 0);
   }
-  struct story story = story_new(json_object_get(json, "space"), key_read(json_object_get(json, "key")), wanted,
-                                 (uint64_t)integer_of(json, "seed", 0));
+  struct story story =
+      story_new(json_object_get(json, "space"), key_read(json_object_get(json, "key")), wanted,
+                (uint64_t)integer_of(json, "seed", 0));
   cr_assert_eq(story.tuning.baseline, (uint64_t)integer_of(json, "baseline", -1));
   return story;
 }
 
 /* Adds the rows of a round of a stage; the number of them. */
-static size_t recorded_add(struct story *story, const json_t *recorded, enum stage stage, int64_t round) {
+static size_t recorded_add(struct story *story, const json_t *recorded, enum stage stage,
+                           int64_t round) {
   const json_t *rows = json_object_get(recorded, "measurements"), *json;
   size_t at, n = 0;
   json_array_foreach (rows, at, json) {
@@ -319,34 +329,40 @@ static size_t recorded_add(struct story *story, const json_t *recorded, enum sta
 }
 
 /* What was recorded of the step: its event, or how the job ended. */
-static void expect_recorded(const struct campaign_step *step, const json_t *recorded, const json_t *event,
-                            const char *name) {
+static void expect_recorded(const struct campaign_step *step, const json_t *recorded,
+                            const json_t *event, const char *name) {
   const json_t *winner = json_object_get(recorded, "winner");
   if (!event) {
     bool is_done = string_equal(json_string_value(json_object_get(recorded, "state")), "done");
     cr_assert_eq(step->kind, is_done ? CAMPAIGN_DONE : CAMPAIGN_FAILED, "%s", name);
     if (!is_done) {
-      cr_assert_str_eq(step->reason.message, json_string_value(json_object_get(recorded, "reason")));
+      cr_assert_str_eq(step->reason.message,
+                       json_string_value(json_object_get(recorded, "reason")));
       return;
     }
     cleanup_json json_t *verdict = verdict_to_json(&step->verdict);
-    cleanup_free char *left = json_canonical(verdict), *right = json_canonical(json_object_get(winner, "verdict"));
+    cleanup_free char *left = json_canonical(verdict),
+                      *right = json_canonical(json_object_get(winner, "verdict"));
     cr_assert_str_eq(left, right, "%s", name);
     cr_assert_eq(step->verdict.winner, (uint64_t)integer_of(winner, "config", -1));
     return;
   }
   const char *stage = json_string_value(json_object_get(event, "stage"));
   const json_t *configs = json_object_get(event, "configs");
-  cr_assert_eq(step->kind, string_equal(stage, "halving") ? CAMPAIGN_HALVING : CAMPAIGN_FINAL, "%s: %s", name, stage);
+  cr_assert_eq(step->kind, string_equal(stage, "halving") ? CAMPAIGN_HALVING : CAMPAIGN_FINAL,
+               "%s: %s", name, stage);
   cr_assert_eq(step->n_processes, integer_of(event, "processes", -1), "%s: %s", name, stage);
   cr_assert_eq(step->n_configs, json_array_size(configs), "%s: %s", name, stage);
   for (size_t i = 0; i < step->n_configs; i++)
-    cr_assert_eq(step->configs[i], (uint64_t)json_integer_value(json_array_get(configs, i)), "%s: %s", name, stage);
+    cr_assert_eq(step->configs[i], (uint64_t)json_integer_value(json_array_get(configs, i)),
+                 "%s: %s", name, stage);
 }
 
-/* The warm starts of both, from the winners of the campaigns before; they are those that were recorded. */
-static size_t recorded_warm_starts(struct story *story, const json_t *recorded, const char *const *before,
-                                   size_t n_before, uint64_t ret[WARM_STARTS_MAX]) {
+/* The warm starts of both, from the winners of the campaigns before; they are those that were
+ * recorded. */
+static size_t recorded_warm_starts(struct story *story, const json_t *recorded,
+                                   const char *const *before, size_t n_before,
+                                   uint64_t ret[WARM_STARTS_MAX]) {
   static const struct digest here = {{1}};
   const json_t *likely = json_object_get(recorded, "likely");
   cleanup_free struct past_winner *past = xcalloc(n_before + 1, sizeof *past);
@@ -355,8 +371,9 @@ static size_t recorded_warm_starts(struct story *story, const json_t *recorded, 
   for (size_t i = 0; i < n_before; i++) { /* the server's are newest first */
     cleanup_json json_t *json = recorded_read(before[i]);
     const json_t *winner = json_object_get(json, "winner");
-    past[n_before - 1 - i] = (struct past_winner){here, json_incref(json_object_get(json, "key")),
-                                                  json_incref(json_object_get(winner, "config_values"))};
+    past[n_before - 1 - i] =
+        (struct past_winner){here, json_incref(json_object_get(json, "key")),
+                             json_incref(json_object_get(winner, "config_values"))};
     struct key_tuning *tuning = &tunings[i];
     tuning->key = key_read(json_object_get(json, "key"));
     uint64_t config = (uint64_t)integer_of(winner, "config", 0);
@@ -382,26 +399,29 @@ static const json_t *event_of(const json_t *recorded, size_t at) {
   return json_array_get(json_object_get(recorded, "stages"), at);
 }
 
-/* The screen of a search, round by round: what was measured in a round is what was asked for. Returns the events that
- * it had. */
-static size_t recorded_search(struct story *story, const json_t *recorded, const uint64_t *warm_starts,
-                              size_t n_warm_starts, const char *name) {
+/* The screen of a search, round by round: what was measured in a round is what was asked for.
+ * Returns the events that it had. */
+static size_t recorded_search(struct story *story, const json_t *recorded,
+                              const uint64_t *warm_starts, size_t n_warm_starts, const char *name) {
   cleanup_search struct search *search = NULL;
   struct space_facts facts = facts_of(story);
   uint64_t batch[SEARCH_BATCH_MAX];
   struct error error;
   size_t n, rounds = 0;
-  cr_assert(key_tuning_search(&story->tuning, story->space, &facts, &story->terms, warm_starts, n_warm_starts, &search,
-                              &error),
+  cr_assert(key_tuning_search(&story->tuning, story->space, &facts, &story->terms, warm_starts,
+                              n_warm_starts, &search, &error),
             "%s", error.message);
-  while ((n = both_ask(story, search, warm_starts, n_warm_starts, (int64_t)rounds, name, batch)) > 0) {
+  while ((n = both_ask(story, search, warm_starts, n_warm_starts, (int64_t)rounds, name, batch)) >
+         0) {
     size_t first = story->n;
-    cr_assert_eq(recorded_add(story, recorded, STAGE_SCREEN, (int64_t)rounds), n, "%s, round %zu", name, rounds);
+    cr_assert_eq(recorded_add(story, recorded, STAGE_SCREEN, (int64_t)rounds), n, "%s, round %zu",
+                 name, rounds);
     for (size_t i = 0; i < n; i++) {
       bool was_measured = false;
       for (size_t k = first; k < story->n; k++)
         was_measured = was_measured || story->rows[k].config == batch[i];
-      cr_assert(was_measured, "%s, round %zu: nobody measured config %llu", name, rounds, (unsigned long long)batch[i]);
+      cr_assert(was_measured, "%s, round %zu: nobody measured config %llu", name, rounds,
+                (unsigned long long)batch[i]);
     }
     key_tuning_tell(&story->tuning, search, batch, n);
     rounds++;
@@ -414,7 +434,8 @@ static void replay(const char *name, const char *const *before, size_t n_before)
   cleanup_json json_t *recorded = recorded_read(name);
   struct story story = recorded_story(recorded);
   uint64_t warm_starts[WARM_STARTS_MAX];
-  size_t n_warm_starts = recorded_warm_starts(&story, recorded, before, n_before, warm_starts), at = 0;
+  size_t n_warm_starts = recorded_warm_starts(&story, recorded, before, n_before, warm_starts),
+         at = 0;
   if (story.job.search.wanted)
     at = recorded_search(&story, recorded, warm_starts, n_warm_starts, name);
   else
@@ -446,15 +467,25 @@ Test(campaigns, that_search_step_by_step_are_decided_as_the_server_decided_them)
   replay("softmax_search", (const char *const[]){"softmax", "softmax_warm"}, 2);
 }
 
-Test(campaigns, that_search_by_evolution_are_decided_as_the_server_decided_them) { replay("matmul_search", NULL, 0); }
+Test(campaigns, that_search_by_evolution_are_decided_as_the_server_decided_them) {
+  replay("matmul_search", NULL, 0);
+}
 
-Test(campaigns, of_a_layernorm_are_decided_as_the_server_decided_them) { replay("layernorm", NULL, 0); }
+Test(campaigns, of_a_layernorm_are_decided_as_the_server_decided_them) {
+  replay("layernorm", NULL, 0);
+}
 
-Test(campaigns, with_a_halving_are_decided_as_the_server_decided_them) { replay("vector_add", NULL, 0); }
+Test(campaigns, with_a_halving_are_decided_as_the_server_decided_them) {
+  replay("vector_add", NULL, 0);
+}
 
-Test(campaigns, of_configs_that_do_the_same_are_decided_as_the_server_decided_them) { replay("alike", NULL, 0); }
+Test(campaigns, of_configs_that_do_the_same_are_decided_as_the_server_decided_them) {
+  replay("alike", NULL, 0);
+}
 
-Test(campaigns, of_configs_that_fail_are_decided_as_the_server_decided_them) { replay("misbehaving", NULL, 0); }
+Test(campaigns, of_configs_that_fail_are_decided_as_the_server_decided_them) {
+  replay("misbehaving", NULL, 0);
+}
 
 /* What the server alone knows of winners: they are of other environments and spaces, too. */
 Test(campaigns, of_a_job_begin_with_winners_that_its_space_has_those_of_its_environment_first) {
@@ -463,10 +494,11 @@ Test(campaigns, of_a_job_begin_with_winners_that_its_space_has_those_of_its_envi
     const char *key, *values;
     const struct digest *environment;
   } all[] = {
-      {"{\"M\": 64}", "{\"A\": 16}", &here},                                                /* no value of the space */
-      {"{\"M\": 64}", "{\"B\": 2}", &here},                                                 /* of another space */
-      {"{\"M\": [64]}", "{\"A\": 4}", &here},                                               /* no key */
-      {"{\"M\": 64}", "{\"A\": 8}", &elsewhere}, {"{\"M\": 32}", "{\"A\": 4}", &elsewhere}, /* another key */
+      {"{\"M\": 64}", "{\"A\": 16}", &here},  /* no value of the space */
+      {"{\"M\": 64}", "{\"B\": 2}", &here},   /* of another space */
+      {"{\"M\": [64]}", "{\"A\": 4}", &here}, /* no key */
+      {"{\"M\": 64}", "{\"A\": 8}", &elsewhere},
+      {"{\"M\": 32}", "{\"A\": 4}", &elsewhere}, /* another key */
       {"{\"M\": 4096}", "{\"A\": 2}", &here},
   };
   struct past_winner past[ARRAY_LENGTH(all)];
@@ -500,7 +532,8 @@ Test(campaigns, of_a_job_begin_with_winners_that_its_space_has_those_of_its_envi
 
 /* How often what happened, so that no part of the rules is left out. */
 struct seen {
-  size_t halvings, empty_halvings, searches, cut, budgets, added, undecided, done, failed, failed_finals, warm;
+  size_t halvings, empty_halvings, searches, cut, budgets, added, undecided, done, failed,
+      failed_finals, warm;
 };
 
 struct generator {
@@ -522,14 +555,16 @@ static double truth_of(const struct generator *generator, uint64_t config) {
   return u < generator->p_close ? 0.5 + 0.02 * u : 0.5 + u * u;
 }
 
-static void measure(struct story *story, struct generator *generator, uint64_t config, struct row row) {
+static void measure(struct story *story, struct generator *generator, uint64_t config,
+                    struct row row) {
   bool is_final = row.stage == STAGE_FINAL;
   row.config = config;
   row.device = 1;
   row.device_us = 500 + (int64_t)rng_below(&generator->rng, 1000);
   row.vgprs = chance(generator, 0.5) ? (int64_t)rng_below(&generator->rng, 256) : CODE_UNKNOWN;
   row.spills = row.vgprs == CODE_UNKNOWN ? CODE_UNKNOWN : (int64_t)rng_below(&generator->rng, 3);
-  row.lds_bytes = row.vgprs == CODE_UNKNOWN ? CODE_UNKNOWN : (int64_t)rng_below(&generator->rng, 65536);
+  row.lds_bytes =
+      row.vgprs == CODE_UNKNOWN ? CODE_UNKNOWN : (int64_t)rng_below(&generator->rng, 65536);
   row.outcome = OUTCOME_CORRECT;
   if (chance(generator, is_final ? generator->p_fail_final : generator->p_fail)) {
     row.outcome = (enum outcome)(1 + rng_below(&generator->rng, OUTCOME_COUNT - 1));
@@ -544,7 +579,8 @@ static void measure(struct story *story, struct generator *generator, uint64_t c
     }
     bool left_early = !is_final && chance(generator, generator->p_left);
     row.end = left_early ? chance(generator, 0.5) ? "far" : "behind" : "rounds";
-    row.ratio = verdict_paired_ratio(row.samples_us, row.baseline_us, row.n); /* as results_parse has it stored */
+    row.ratio = verdict_paired_ratio(row.samples_us, row.baseline_us,
+                                     row.n); /* as results_parse has it stored */
   }
   /* What the leases of a job add up to. */
   struct budget *budget = &story->job.budget;
@@ -566,8 +602,8 @@ static void lease_open(struct story *story, struct generator *generator, enum st
 }
 
 /* Measures the configs in one lease after the other; the budget may end a screen before its end. */
-static void screen(struct story *story, struct generator *generator, const uint64_t *configs, size_t n, int64_t round,
-                   bool is_cut) {
+static void screen(struct story *story, struct generator *generator, const uint64_t *configs,
+                   size_t n, int64_t round, bool is_cut) {
   static int64_t n_leases;
   for (size_t i = 0; i < n; i++) {
     if (i % generator->lease_size == 0) {
@@ -576,20 +612,22 @@ static void screen(struct story *story, struct generator *generator, const uint6
     }
     if (is_cut && i > n / 2)
       return;
-    measure(story, generator, configs[i], (struct row){.stage = STAGE_SCREEN, .round = round, .lease = n_leases});
+    measure(story, generator, configs[i],
+            (struct row){.stage = STAGE_SCREEN, .round = round, .lease = n_leases});
   }
 }
 
 /* Winners of other keys, through both adapters. */
-static size_t winners_make(struct story *story, struct generator *generator, uint64_t ret[WARM_STARTS_MAX]) {
+static size_t winners_make(struct story *story, struct generator *generator,
+                           uint64_t ret[WARM_STARTS_MAX]) {
   static const struct digest here = {{1}};
   size_t n = rng_below(&generator->rng, WINNERS_MAX + 1);
   struct past_winner past[WINNERS_MAX];
   struct key_tuning *before = xcalloc(n + 1, sizeof *before);
   uint64_t others[WARM_STARTS_MAX];
   for (size_t i = 0; i < n; i++) {
-    json_t *key =
-        json_pack("{s:i, s:s}", "M", 1 << rng_below(&generator->rng, 12), "t", chance(generator, 0.5) ? "f16" : "f32");
+    json_t *key = json_pack("{s:i, s:s}", "M", 1 << rng_below(&generator->rng, 12), "t",
+                            chance(generator, 0.5) ? "f16" : "f32");
     uint64_t config = rng_below(&generator->rng, story->space->raw_count);
     before[i].key = key_read(key);
     key_tuning_add(&before[i], &config, 1);
@@ -615,10 +653,11 @@ static void search_make(struct story *story, struct generator *generator, const 
   uint64_t warm_starts[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
   size_t n_warm_starts = winners_make(story, generator, warm_starts), n;
   struct error error;
-  cr_assert(key_tuning_search(&story->tuning, story->space, &facts, &story->terms, warm_starts, n_warm_starts, &search,
-                              &error),
+  cr_assert(key_tuning_search(&story->tuning, story->space, &facts, &story->terms, warm_starts,
+                              n_warm_starts, &search, &error),
             "%s", error.message);
-  for (int64_t round = 0; (n = both_ask(story, search, warm_starts, n_warm_starts, round, name, batch)) > 0; round++) {
+  for (int64_t round = 0;
+       (n = both_ask(story, search, warm_starts, n_warm_starts, round, name, batch)) > 0; round++) {
     screen(story, generator, batch, n, round, false);
     key_tuning_tell(&story->tuning, search, batch, n);
   }
@@ -651,35 +690,42 @@ static struct story generated_story(struct generator *generator, struct seen *se
     json_array_append_new(b, json_integer((json_int_t)i));
   cleanup_json json_t *space = json_pack("{s:{s:o, s:o}}", "parameters", "A", a, "B", b);
   if (has_default)
-    json_object_set_new(
-        space, "default",
-        json_pack("{s:i, s:i}", "A", (int)rng_below(&generator->rng, n_a), "B", (int)rng_below(&generator->rng, n_b)));
-  cleanup_json json_t *key = json_pack("{s:i, s:s}", "M", 1 << rng_below(&generator->rng, 12), "t", "f16");
-  struct job_search search = {.wanted = is_search,
-                              .strategy = (enum search_strategy)rng_below(&generator->rng, SEARCH_STRATEGY_COUNT),
-                              .trials = 10 + (int64_t)rng_below(&generator->rng, 120)};
+    json_object_set_new(space, "default",
+                        json_pack("{s:i, s:i}", "A", (int)rng_below(&generator->rng, n_a), "B",
+                                  (int)rng_below(&generator->rng, n_b)));
+  cleanup_json json_t *key =
+      json_pack("{s:i, s:s}", "M", 1 << rng_below(&generator->rng, 12), "t", "f16");
+  struct job_search search = {
+      .wanted = is_search,
+      .strategy = (enum search_strategy)rng_below(&generator->rng, SEARCH_STRATEGY_COUNT),
+      .trials = 10 + (int64_t)rng_below(&generator->rng, 120)};
   struct story story = story_new(space, key_read(key), search, rng_next(&generator->rng) >> 11);
   if (chance(generator, 0.3)) {
-    story.terms.budget_us = story.job.budget.total_us = 20000 + (int64_t)rng_below(&generator->rng, 400000);
+    story.terms.budget_us = story.job.budget.total_us =
+        20000 + (int64_t)rng_below(&generator->rng, 400000);
     seen->budgets++;
   }
   seen->searches += is_search;
   return story;
 }
 
-static void processes_measure(struct story *story, struct generator *generator, const struct campaign_step *step,
-                              enum stage stage, int64_t round, struct seen *seen) {
+static void processes_measure(struct story *story, struct generator *generator,
+                              const struct campaign_step *step, enum stage stage, int64_t round,
+                              struct seen *seen) {
   bool is_empty = stage == STAGE_HALVING && chance(generator, 0.1);
   bool is_gappy = stage == STAGE_FINAL && chance(generator, 0.1);
   seen->empty_halvings += is_empty;
-  for (int64_t process = step->first_process; process < step->first_process + step->n_processes; process++) {
+  for (int64_t process = step->first_process; process < step->first_process + step->n_processes;
+       process++) {
     lease_open(story, generator, stage);
     if (stage == STAGE_FINAL)
       story->job.budget.final_processes++;
     for (size_t i = 0; i < step->n_configs && !is_empty; i++)
       if (!is_gappy || chance(generator, 0.4)) /* some were not measured in each process */
-        measure(story, generator, step->configs[i],
-                (struct row){.stage = stage, .round = round, .process = process, .lease = 1000000 + process});
+        measure(
+            story, generator, step->configs[i],
+            (struct row){
+                .stage = stage, .round = round, .process = process, .lease = 1000000 + process});
   }
 }
 
@@ -726,11 +772,11 @@ Test(campaigns, a_thousand_that_were_generated_are_decided_alike) {
   struct seen seen = {0};
   for (uint64_t seed = 1; seed <= GENERATED; seed++)
     generate(seed, &seen);
-  cr_log_info(
-      "halvings %zu (%zu empty), searches %zu, cut %zu, budgets %zu, added %zu (%zu undecided), done %zu, failed %zu "
-      "(%zu in the final), with warm starts %zu",
-      seen.halvings, seen.empty_halvings, seen.searches, seen.cut, seen.budgets, seen.added, seen.undecided, seen.done,
-      seen.failed, seen.failed_finals, seen.warm);
+  cr_log_info("halvings %zu (%zu empty), searches %zu, cut %zu, budgets %zu, added %zu (%zu "
+              "undecided), done %zu, failed %zu "
+              "(%zu in the final), with warm starts %zu",
+              seen.halvings, seen.empty_halvings, seen.searches, seen.cut, seen.budgets, seen.added,
+              seen.undecided, seen.done, seen.failed, seen.failed_finals, seen.warm);
   cr_expect_gt(seen.halvings, 50);
   cr_expect_gt(seen.empty_halvings, 5);
   cr_expect_gt(seen.searches, 100);

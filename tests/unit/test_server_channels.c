@@ -11,8 +11,8 @@ static struct channel_entry entry_of(const struct channel_state *state) {
   return (struct channel_entry){.counter = state->counter, .release = state->release};
 }
 
-static enum channel_decision decide(const struct channel_state *state, const char *wanted, const char *if_match,
-                                    const char *if_none_match) {
+static enum channel_decision decide(const struct channel_state *state, const char *wanted,
+                                    const char *if_match, const char *if_none_match) {
   struct channel_entry entry = entry_of(state);
   struct channel_move move = {.release = digest_of(wanted, strlen(wanted))};
   return channel_decide(state, &entry, &move, if_match, if_none_match);
@@ -21,7 +21,8 @@ static enum channel_decision decide(const struct channel_state *state, const cha
 Test(channel, etag_is_the_counter_the_signings_and_the_digest_of_the_release) {
   char etag[CHANNEL_ETAG_SIZE];
   struct channel_state state = state_at(4, "");
-  cr_assert_str_eq(channel_etag(&state, etag), "4.0-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  cr_assert_str_eq(channel_etag(&state, etag),
+                   "4.0-e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
 Test(channel, etag_of_the_largest_counter_fits) {
@@ -126,7 +127,8 @@ Test(decision, if_none_match_star_only_makes_a_channel) {
 }
 
 #define RELEASE "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#define ZEROES "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="
+#define ZEROES                                                                                     \
+  "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=="
 #define SIGNATURE "{\"key\":\"" RELEASE "\",\"signature\":\"" ZEROES "\"}"
 
 static struct channel_move move_of(const char *text) {
@@ -146,8 +148,9 @@ static void expect_move_refused(const char *text, const char *pointer) {
 }
 
 Test(move, reads_a_counter_an_expiry_and_signatures) {
-  struct channel_move move = move_of("{\"release\":\"" RELEASE "\",\"counter\":7,\"expires\":\"2026-12-24T00:00:00Z\","
-                                     "\"signatures\":[" SIGNATURE "]}");
+  struct channel_move move =
+      move_of("{\"release\":\"" RELEASE "\",\"counter\":7,\"expires\":\"2026-12-24T00:00:00Z\","
+              "\"signatures\":[" SIGNATURE "]}");
   cr_expect_eq(move.counter, 7);
   cr_expect_eq(move.expires_s, 1798070400);
   cr_expect_eq(move.signatures.n, (size_t)1);
@@ -165,13 +168,16 @@ Test(move, with_signatures_needs_the_counter_that_they_are_over) {
 
 Test(move, refuses_what_it_does_not_know_and_wrong_members) {
   expect_move_refused("{}", "/release");
-  expect_move_refused("{\"release\":\"" RELEASE "\",\"expire\":\"2026-12-24T00:00:00Z\"}", "/expire");
+  expect_move_refused("{\"release\":\"" RELEASE "\",\"expire\":\"2026-12-24T00:00:00Z\"}",
+                      "/expire");
   expect_move_refused("{\"release\":\"" RELEASE "\",\"counter\":0}", "/counter");
   expect_move_refused("{\"release\":\"" RELEASE "\",\"expires\":\"7d\"}", "/expires");
-  expect_move_refused("{\"release\":\"" RELEASE "\",\"counter\":1,\"signatures\":[{}]}", "/signatures/0/key");
+  expect_move_refused("{\"release\":\"" RELEASE "\",\"counter\":1,\"signatures\":[{}]}",
+                      "/signatures/0/key");
 }
 
-static enum channel_decision decide_move(const struct channel_state *state, const struct channel_entry *entry,
+static enum channel_decision decide_move(const struct channel_state *state,
+                                         const struct channel_entry *entry,
                                          const struct channel_move *move) {
   return channel_decide(state, entry, move, NULL, NULL);
 }
@@ -205,7 +211,8 @@ Test(decision, another_expiry_of_the_same_release_is_a_move) {
 }
 
 Test(decision, a_signed_move_that_is_repeated_is_kept_and_one_signed_otherwise_is_refused) {
-  struct channel_move move = move_of("{\"release\":\"" RELEASE "\",\"counter\":3,\"signatures\":[" SIGNATURE "]}");
+  struct channel_move move =
+      move_of("{\"release\":\"" RELEASE "\",\"counter\":3,\"signatures\":[" SIGNATURE "]}");
   struct channel_state state = {.counter = 3, .release = move.release};
   struct channel_entry entry = entry_of(&state);
   cr_expect_eq(decide_move(&state, &entry, &move), CHANNEL_REFUSE);
@@ -225,8 +232,9 @@ static struct channel_signing signing_of(const char *text) {
 }
 
 Test(signing, reads_where_it_belongs) {
-  cleanup_channel_signing struct channel_signing signing =
-      signing_of("{\"environment\":{\"rocm\":\"6.4\"},\"tag\":\"t\",\"counter\":3,\"signature\":" SIGNATURE "}");
+  cleanup_channel_signing struct channel_signing signing = signing_of(
+      "{\"environment\":{\"rocm\":\"6.4\"},\"tag\":\"t\",\"counter\":3,\"signature\":" SIGNATURE
+      "}");
   cr_expect_str_eq(signing.environment.rocm, "6.4");
   cr_expect_str_eq(signing.tag, "t");
   cr_expect_eq(signing.counter, 3);
@@ -239,7 +247,8 @@ Test(signing, refuses_what_is_missing_or_wrong) {
       {"{\"counter\":3,\"signature\":" SIGNATURE "}", "/environment"},
       {"{\"environment\":{},\"signature\":" SIGNATURE "}", "/counter"},
       {"{\"environment\":{},\"counter\":3}", "/signature"},
-      {"{\"environment\":{},\"counter\":3,\"signature\":{\"key\":\"" RELEASE "\",\"signature\":\"A\"}}",
+      {"{\"environment\":{},\"counter\":3,\"signature\":{\"key\":\"" RELEASE
+       "\",\"signature\":\"A\"}}",
        "/signature/signature"},
       {"{\"environment\":{\"x\":1},\"counter\":3,\"signature\":" SIGNATURE "}", "/environment/x"},
       {"{\"environment\":{},\"counter\":3,\"x\":1,\"signature\":" SIGNATURE "}", "/x"},

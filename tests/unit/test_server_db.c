@@ -1,4 +1,5 @@
-/* What of the database's connection can be tested without one: parameters, arrays, and a database that is away. */
+/* What of the database's connection can be tested without one: parameters, arrays, and a database
+ * that is away. */
 #include "server/db/db_record.h"
 
 #include <criterion/criterion.h>
@@ -15,7 +16,8 @@ Test(db, an_array_quotes_what_sql_would_misread) {
   db_array_text(&array, "NULL");
   db_array_integer(&array, INT64_MIN);
   db_array_bool(&array, true);
-  cr_expect_str_eq(db_array_finish(&array), "{\"plain\",\"a\\\"b\\\\c,{}\",\"\",NULL,\"NULL\",-9223372036854775808,t}");
+  cr_expect_str_eq(db_array_finish(&array),
+                   "{\"plain\",\"a\\\"b\\\\c,{}\",\"\",NULL,\"NULL\",-9223372036854775808,t}");
   cr_expect_str_eq(db_array_finish(&array), array.text);
   db_array_release(&array);
 }
@@ -86,8 +88,8 @@ Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {
 }
 
 static uint64_t seen_failures;
-static void statistic_see(void *context, const char *statement, uint64_t runs, uint64_t rows, uint64_t nanoseconds,
-                          uint64_t failures) {
+static void statistic_see(void *context, const char *statement, uint64_t runs, uint64_t rows,
+                          uint64_t nanoseconds, uint64_t failures) {
   (void)runs, (void)rows, (void)nanoseconds;
   if (strcmp(statement, context) == 0)
     seen_failures += failures;

@@ -17,13 +17,15 @@ static bool parse(const char *text, struct demand_report *ret, struct error *err
 Test(demand, a_report_names_kernels_by_hash_or_by_name) {
   struct error error;
   cleanup_demand_report struct demand_report report = {0};
-  cr_assert(
-      parse("{\"environment\": {\"rocm\": \"6.4.1\"}, \"image\": null, \"items\": ["
-            "{\"kernel\": \"matmul/triton\", \"key\": {\"M\": 1}, \"hits\": 3, \"misses\": 2, \"tuning_ms\": 12.5,"
-            " \"kernel_ms\": null},"
-            "{\"kernel\": \"sha256:0000000000000000000000000000000000000000000000000000000000000001\", \"key\": {}}]}",
-            &report, &error),
-      "%s", error.message);
+  cr_assert(parse("{\"environment\": {\"rocm\": \"6.4.1\"}, \"image\": null, \"items\": ["
+                  "{\"kernel\": \"matmul/triton\", \"key\": {\"M\": 1}, \"hits\": 3, \"misses\": "
+                  "2, \"tuning_ms\": 12.5,"
+                  " \"kernel_ms\": null},"
+                  "{\"kernel\": "
+                  "\"sha256:0000000000000000000000000000000000000000000000000000000000000001\", "
+                  "\"key\": {}}]}",
+                  &report, &error),
+            "%s", error.message);
   const struct demand_item *items = report.items.all;
   cr_assert_eq(report.items.n, 2);
   cr_assert_str_eq(report.tag, "default");
@@ -40,7 +42,8 @@ Test(demand, a_time_below_a_nanosecond_is_not_known) {
   struct error error;
   cleanup_demand_report struct demand_report report = {0};
   cr_assert(
-      parse(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"tuning_ms\": 1e-320, \"kernel_ms\": 9e-7}"), &report, &error));
+      parse(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"tuning_ms\": 1e-320, \"kernel_ms\": 9e-7}"),
+            &report, &error));
   cr_assert(isnan(((const struct demand_item *)report.items.all)->tuning_ms) &&
             isnan(((const struct demand_item *)report.items.all)->kernel_ms));
 }
@@ -56,15 +59,19 @@ static void refused(const char *text, const char *pointer, const char *part) {
 Test(demand, what_is_no_report_is_refused_with_a_pointer) {
   refused("{\"items\": []}", "/environment", "environment");
   refused("{\"environment\": {}, \"items\": []}", "/items", "at least 1");
-  refused("{\"environment\": {}, \"tag\": \"\", \"items\": [{\"kernel\": \"a\", \"key\": {}}]}", "/tag", "at least 1");
-  refused("{\"environment\": {\"rocm\": 6}, \"items\": [{\"kernel\": \"a\", \"key\": {}}]}", "/environment/rocm",
-          "string");
+  refused("{\"environment\": {}, \"tag\": \"\", \"items\": [{\"kernel\": \"a\", \"key\": {}}]}",
+          "/tag", "at least 1");
+  refused("{\"environment\": {\"rocm\": 6}, \"items\": [{\"kernel\": \"a\", \"key\": {}}]}",
+          "/environment/rocm", "string");
   refused(ITEMS("{\"key\": {}}"), "/items/0/kernel", "kernel");
   refused(ITEMS("{\"kernel\": \"a\", \"key\": []}"), "/items/0/key", "object");
   refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"hits\": -1}"), "/items/0/hits", "hits");
-  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"misses\": 2000000000}"), "/items/0/misses", "misses");
-  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"tuning_ms\": -0.5}"), "/items/0/tuning_ms", "from 0 to 1e+09");
-  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"kernel_ms\": 1e300}"), "/items/0/kernel_ms", "from 0");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"misses\": 2000000000}"), "/items/0/misses",
+          "misses");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"tuning_ms\": -0.5}"), "/items/0/tuning_ms",
+          "from 0 to 1e+09");
+  refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"kernel_ms\": 1e300}"), "/items/0/kernel_ms",
+          "from 0");
   refused(ITEMS("{\"kernel\": \"a\", \"key\": {}, \"token\": \"\"}"), "/items/0/token", "token");
 }
 
@@ -81,7 +88,8 @@ Test(demand, a_token_that_reports_too_often_waits_and_others_do_not) {
   for (int i = 0; i < 6; i++)
     cr_assert(demand_rate_take(rate, "eager", 6, 1000, &wait_s), "%d", i);
   cr_assert(!demand_rate_take(rate, "eager", 6, 1000, &wait_s));
-  cr_assert_eq(wait_s, 11, "a report each ten seconds, and one for rounding: %lld", (long long)wait_s);
+  cr_assert_eq(wait_s, 11, "a report each ten seconds, and one for rounding: %lld",
+               (long long)wait_s);
   cr_assert(demand_rate_take(rate, "calm", 6, 1000, &wait_s));
   cr_assert(!demand_rate_take(rate, "eager", 6, 10000, &wait_s));
   cr_assert(demand_rate_take(rate, "eager", 6, 11500, &wait_s));
@@ -98,7 +106,8 @@ Test(demand, the_token_that_reported_longest_ago_makes_room) {
     snprintf(name, sizeof name, "t%d", i);
     cr_assert(demand_rate_take(rate, name, 1, 2, &wait_s));
   }
-  cr_assert(demand_rate_take(rate, "first", 1, 3, &wait_s), "forgotten, so it begins with a full bucket");
+  cr_assert(demand_rate_take(rate, "first", 1, 3, &wait_s),
+            "forgotten, so it begins with a full bucket");
   demand_rate_free(rate);
 }
 

@@ -12,7 +12,7 @@ static struct drift judge(const double *medians_us, size_t n, int64_t apart_us) 
     leases[i] = (struct drift_lease){medians_us[i], (int64_t)(i + 1) * apart_us};
   return drift_judge(leases, n);
 }
-#define JUDGE(apart_us, ...)                                                                                           \
+#define JUDGE(apart_us, ...)                                                                       \
   judge((const double[]){__VA_ARGS__}, ARRAY_LENGTH(((const double[]){__VA_ARGS__})), apart_us)
 #define LEASES(...) JUDGE(10 * MINUTE_US, __VA_ARGS__)
 
@@ -24,7 +24,9 @@ Test(drift, of_two_leases_in_a_row_that_are_slower_than_the_history) {
   cr_expect_float_eq(drift.now_us, 116, 1e-9);
 }
 
-Test(drift, of_two_leases_in_a_row_that_are_faster) { cr_assert(LEASES(100, 101, 99, 100, 100, 85, 84).is_drifting); }
+Test(drift, of_two_leases_in_a_row_that_are_faster) {
+  cr_assert(LEASES(100, 101, 99, 100, 100, 85, 84).is_drifting);
+}
 
 Test(drift, is_not_told_by_one_lease) {
   cr_expect_not(LEASES(100, 101, 99, 100, 100, 100, 150).is_drifting);

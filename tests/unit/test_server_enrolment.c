@@ -5,10 +5,12 @@
 
 TestSuite(enrolment);
 
-#define ENVIRONMENT                                                                                                    \
-  "{\"cpu\": \"gcc\", \"gpu\": \"X\", \"arch\": \"x86_64\", \"compute_units\": 2, \"partition\": \"\"}"
-#define DEVICE(name) "{\"device\": \"" name "\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT "}"
-#define AGENT(members, devices)                                                                                        \
+#define ENVIRONMENT                                                                                \
+  "{\"cpu\": \"gcc\", \"gpu\": \"X\", \"arch\": \"x86_64\", \"compute_units\": 2, \"partition\": " \
+  "\"\"}"
+#define DEVICE(name)                                                                               \
+  "{\"device\": \"" name "\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT "}"
+#define AGENT(members, devices)                                                                    \
   "{\"boot\": \"b\", \"name\": \"n\", \"version\": \"1\"" members ", \"devices\": [" devices "]}"
 
 static bool parsed(const char *text, json_t **json, struct enrolment *ret, struct error *error) {
@@ -28,7 +30,8 @@ Test(enrolment, devices_with_full_environments_are_taken) {
   cleanup_json json_t *json = NULL;
   cleanup_enrolment struct enrolment enrolment = {0};
   struct error error;
-  cr_assert(parsed(AGENT("", DEVICE("cpu0") "," DEVICE("cpu1")), &json, &enrolment, &error), "%s", error.message);
+  cr_assert(parsed(AGENT("", DEVICE("cpu0") "," DEVICE("cpu1")), &json, &enrolment, &error), "%s",
+            error.message);
   cr_expect_null(enrolment.agent);
   cr_expect_eq(enrolment.devices.n, 2);
   cr_expect_str_eq(enrolment_device(&enrolment, 1)->device, "cpu1");
@@ -46,21 +49,24 @@ Test(enrolment, wrong_members_are_refused_where_they_stand) {
   refuses(AGENT("", DEVICE("cpu0") "," DEVICE("cpu0")), "/devices/1");
   refuses(AGENT("", DEVICE("")), "/devices/0/device");
   refuses(AGENT("", "7"), "/devices/0");
-  refuses(AGENT("", "{\"device\": \"d\", \"backend\": \"cpu\", \"environment\": {\"cpu\": \"gcc\"}}"),
-          "/devices/0/environment/gpu");
-  refuses(AGENT("", "{\"device\": \"d\\u0001\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT "}"),
+  refuses(
+      AGENT("", "{\"device\": \"d\", \"backend\": \"cpu\", \"environment\": {\"cpu\": \"gcc\"}}"),
+      "/devices/0/environment/gpu");
+  refuses(AGENT("", "{\"device\": \"d\\u0001\", \"backend\": \"cpu\", \"environment\": " ENVIRONMENT
+                    "}"),
           "/devices/0/device");
 }
 
-#define KEY(digit) "\"sha256:" digit "000000000000000000000000000000000000000000000000000000000000000\""
+#define KEY(digit)                                                                                 \
+  "\"sha256:" digit "000000000000000000000000000000000000000000000000000000000000000\""
 
 Test(enrolment, trusted_keys_are_ids) {
   cleanup_json json_t *json = NULL;
   cleanup_enrolment struct enrolment enrolment = {0};
   struct error error;
-  cr_assert(
-      parsed(AGENT(", \"trusted_keys\": [" KEY("1") ", " KEY("2") "]", DEVICE("cpu0")), &json, &enrolment, &error),
-      "%s", error.message);
+  cr_assert(parsed(AGENT(", \"trusted_keys\": [" KEY("1") ", " KEY("2") "]", DEVICE("cpu0")), &json,
+                   &enrolment, &error),
+            "%s", error.message);
   cr_expect_eq(enrolment.trusted_keys.n, (size_t)2);
   cr_expect_str_eq(enrolment.trusted_keys.all[1],
                    "sha256:2000000000000000000000000000000000000000000000000000000000000000");

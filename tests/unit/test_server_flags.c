@@ -7,8 +7,8 @@
 #define PROCESSES 3
 #define DEFAULT 7
 
-/* Finals of the default and two other configs against a baseline of 100 us; `ratios`: their times to the baseline's, with a
- * jitter of 0.1 % between rounds and processes. */
+/* Finals of the default and two other configs against a baseline of 100 us; `ratios`: their times
+ * to the baseline's, with a jitter of 0.1 % between rounds and processes. */
 struct final {
   double samples[3][PROCESSES][ROUNDS], baselines[ROUNDS];
   struct final_measurement measurements[3 * PROCESSES];
@@ -21,7 +21,8 @@ static size_t judge(struct final *final, const double ratios[3], struct flag ret
   for (size_t c = 0; c < 3; c++)
     for (size_t p = 0; p < PROCESSES; p++) {
       for (size_t r = 0; r < ROUNDS; r++)
-        final->samples[c][p][r] = 100 * ratios[c] * (1 + 0.001 * (double)((r * 7 + p * 3 + c) % 5) - 0.002);
+        final->samples[c][p][r] =
+            100 * ratios[c] * (1 + 0.001 * (double)((r * 7 + p * 3 + c) % 5) - 0.002);
       struct final_measurement *measurement = &final->measurements[c * PROCESSES + p];
       if (measurement->sample.n || measurement->outcome != OUTCOME_CORRECT)
         continue; /* as the test set it */
@@ -31,7 +32,8 @@ static size_t judge(struct final *final, const double ratios[3], struct flag ret
                                                     .samples_us = final->samples[c][p],
                                                     .baseline_us = final->baselines};
     }
-  return flags_judge(final->measurements, ARRAY_LENGTH(final->measurements), 3, DEFAULT, 1, ret_flags);
+  return flags_judge(final->measurements, ARRAY_LENGTH(final->measurements), 3, DEFAULT, 1,
+                     ret_flags);
 }
 
 Test(flags, are_for_a_baseline_and_finalists_that_are_slower_than_the_default) {
@@ -40,7 +42,8 @@ Test(flags, are_for_a_baseline_and_finalists_that_are_slower_than_the_default) {
   cr_assert_eq(judge(&final, (const double[]){0.9, 0.95, 0.8}, flags), 2);
   cr_expect_eq(flags[0].config, 3);
   cr_expect_float_eq(flags[0].ratio, 1 / 0.9, 0.01);
-  cr_expect(flags[0].lower > 1 && flags[0].lower < flags[0].ratio && flags[0].upper > flags[0].ratio);
+  cr_expect(flags[0].lower > 1 && flags[0].lower < flags[0].ratio &&
+            flags[0].upper > flags[0].ratio);
   cr_expect_eq(flags[1].config, 8);
   cr_expect_float_eq(flags[1].ratio, 0.95 / 0.9, 0.01);
 }
@@ -59,8 +62,9 @@ Test(flags, are_for_none_that_is_as_fast_or_faster) {
   cr_expect_eq(judge(&faster, (const double[]){1.2, 1.1, 1.15}, flags), 0);
 }
 
-/* Three processes shift eight finalists against one another by a few per mille. 7 % is far outside of that, as all of
- * them together say; three processes of one config alone leave more than that open. */
+/* Three processes shift eight finalists against one another by a few per mille. 7 % is far outside
+ * of that, as all of them together say; three processes of one config alone leave more than that
+ * open. */
 Test(flags, believe_what_all_finalists_say_of_processes) {
   enum { CONFIGS = 8 };
   static const double shifts[PROCESSES] = {-0.009, 0.002, 0.007};
@@ -79,7 +83,8 @@ Test(flags, believe_what_all_finalists_say_of_processes) {
                                                        .n = ROUNDS,
                                                        .samples_us = samples[c][p],
                                                        .baseline_us = baselines};
-      measurements[c * PROCESSES + p] = (struct final_measurement){OUTCOME_CORRECT, all[c * PROCESSES + p]};
+      measurements[c * PROCESSES + p] =
+          (struct final_measurement){OUTCOME_CORRECT, all[c * PROCESSES + p]};
     }
   cleanup_verdict struct verdict verdict;
   struct error error;
@@ -95,8 +100,8 @@ Test(flags, believe_what_all_finalists_say_of_processes) {
 Test(flags, need_a_default_that_was_correct_in_every_process) {
   struct final final = {0};
   struct flag flags[FLAGS_MAX];
-  final.measurements[1] =
-      (struct final_measurement){.outcome = OUTCOME_RUNTIME, .sample = {.config = DEFAULT, .process = 1}};
+  final.measurements[1] = (struct final_measurement){.outcome = OUTCOME_RUNTIME,
+                                                     .sample = {.config = DEFAULT, .process = 1}};
   cr_assert_eq(judge(&final, (const double[]){0.9, 0.95, 1.2}, flags), 0);
 }
 

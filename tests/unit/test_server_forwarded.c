@@ -30,9 +30,10 @@ Test(forwarded, networks_have_the_addresses_of_their_first_bits) {
     const char *address;
     bool is_in;
   } cases[] = {
-      {"192.0.2.64", true},        {"192.0.2.127", true},       {"192.0.2.63", false},      {"192.0.2.128", false},
-      {"::ffff:192.0.2.65", true}, {"::ffff:192.0.2.1", false}, {"2001:db8:7fff::1", true}, {"2001:db8:8000::1", false},
-      {"2001:db9::1", false},      {"c000:0240::1", false},
+      {"192.0.2.64", true},       {"192.0.2.127", true},       {"192.0.2.63", false},
+      {"192.0.2.128", false},     {"::ffff:192.0.2.65", true}, {"::ffff:192.0.2.1", false},
+      {"2001:db8:7fff::1", true}, {"2001:db8:8000::1", false}, {"2001:db9::1", false},
+      {"c000:0240::1", false},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(cases); i++)
     cr_expect_eq(has(&networks, cases[i].address), cases[i].is_in, "%s", cases[i].address);
@@ -49,8 +50,9 @@ Test(forwarded, one_address_is_a_network_of_itself_and_0_bits_are_all_of_its_kin
 }
 
 Test(forwarded, what_is_no_network_is_refused) {
-  static const char *const texts[] = {"",      "localhost",    "192.0.2.7/", "192.0.2.7/33",  "192.0.2.7/-1", "::/129",
-                                      "1.2.3", "192.0.2.7/8 ", "/8",         "192.0.2.7/0x8", "192.0.2.7/+8"};
+  static const char *const texts[] = {
+      "",      "localhost",    "192.0.2.7/", "192.0.2.7/33",  "192.0.2.7/-1", "::/129",
+      "1.2.3", "192.0.2.7/8 ", "/8",         "192.0.2.7/0x8", "192.0.2.7/+8"};
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
     struct networks networks;
     cr_expect_not(networks_parse(&texts[i], 1, &networks, &error), "%s", texts[i]);
@@ -85,8 +87,8 @@ Test(forwarded, the_client_is_the_last_address_that_is_no_proxys) {
 }
 
 Test(forwarded, certificates_come_percent_encoded_or_in_base64) {
-  static const char *const good[] = {"AQIDBA==",
-                                     "-----BEGIN%20CERTIFICATE-----%0AAQIDBA%3d%3D%0A-----END%20CERTIFICATE-----%0A"};
+  static const char *const good[] = {
+      "AQIDBA==", "-----BEGIN%20CERTIFICATE-----%0AAQIDBA%3d%3D%0A-----END%20CERTIFICATE-----%0A"};
   for (size_t i = 0; i < ARRAY_LENGTH(good); i++) {
     uint8_t *der;
     size_t size;

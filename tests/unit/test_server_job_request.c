@@ -5,8 +5,10 @@
 
 TestSuite(job_request);
 
-#define KERNEL "\"kernel\": \"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\""
-#define JOB(members) "{" KERNEL ", \"key\": {\"n\": 1}, \"space\": {}, \"environment\": {\"cpu\": \"gcc\"}" members "}"
+#define KERNEL                                                                                     \
+  "\"kernel\": \"sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\""
+#define JOB(members)                                                                               \
+  "{" KERNEL ", \"key\": {\"n\": 1}, \"space\": {}, \"environment\": {\"cpu\": \"gcc\"}" members "}"
 
 static bool parsed(const char *text, json_t **json, struct job_request *ret, struct error *error) {
   cr_assert(json_parse(text, strlen(text), json, error), "%s", error->message);
@@ -42,8 +44,10 @@ Test(job_request, everything_can_be_stated) {
   cleanup_json json_t *json = NULL;
   struct job_request request;
   struct error error;
-  cr_assert(parsed(JOB(", \"tag\": \"t\", \"run\": \"r\", \"priority\": -7, \"budget\": {\"device_seconds\": 1.5},"
-                       " \"runner\": \"build\", \"regime\": \"warm\", \"purpose\": \"revalidate\", \"search\": "
+  cr_assert(parsed(JOB(", \"tag\": \"t\", \"run\": \"r\", \"priority\": -7, \"budget\": "
+                       "{\"device_seconds\": 1.5},"
+                       " \"runner\": \"build\", \"regime\": \"warm\", \"purpose\": \"revalidate\", "
+                       "\"search\": "
                        "{\"strategy\": \"evolution\", \"trials\": 500},"
                        " \"finals\": {\"devices\": 4}"),
                    &json, &request, &error),
@@ -85,16 +89,18 @@ Test(job_request, wrong_members_are_refused_where_they_stand) {
   refuses(JOB(", \"search\": {\"strategy\": \"random\"}"), "/search/trials");
   refuses(JOB(", \"search\": {\"strategy\": \"luck\", \"trials\": 5}"), "/search/strategy");
   refuses(JOB(", \"search\": {\"strategy\": \"random\", \"trials\": 0}"), "/search/trials");
-  refuses(JOB(", \"search\": {\"strategy\": \"random\", \"trials\": 5, \"seed\": 1}"), "/search/seed");
+  refuses(JOB(", \"search\": {\"strategy\": \"random\", \"trials\": 5, \"seed\": 1}"),
+          "/search/seed");
   refuses(JOB(", \"finals\": {\"devices\": 17}"), "/finals/devices");
   refuses(JOB(", \"finals\": {\"processes\": 3}"), "/finals/processes");
-  refuses("{" KERNEL ", \"key\": {}, \"space\": {}, \"environment\": {\"gpus\": \"x\"}}", "/environment/gpus");
+  refuses("{" KERNEL ", \"key\": {}, \"space\": {}, \"environment\": {\"gpus\": \"x\"}}",
+          "/environment/gpus");
 }
 
 Test(job_request, too_long_a_tag_is_refused) {
   char tag[JOB_TEXT_MAX + 2] = "";
   memset(tag, 'x', JOB_TEXT_MAX + 1);
-  cleanup_free char *text =
-      xasprintf("{" KERNEL ", \"key\": {}, \"space\": {}, \"environment\": {}, \"tag\": \"%s\"}", tag);
+  cleanup_free char *text = xasprintf(
+      "{" KERNEL ", \"key\": {}, \"space\": {}, \"environment\": {}, \"tag\": \"%s\"}", tag);
   refuses(text, "/tag");
 }

@@ -9,7 +9,8 @@ Test(job_state, a_job_ends_once) {
   for (int from = 0; from < JOB_STATE_COUNT; from++)
     for (int to = 0; to < JOB_STATE_COUNT; to++)
       if (job_state_is_final((enum job_state)from))
-        cr_expect_not(job_state_may_change((enum job_state)from, (enum job_state)to), "%d to %d", from, to);
+        cr_expect_not(job_state_may_change((enum job_state)from, (enum job_state)to), "%d to %d",
+                      from, to);
 }
 
 Test(job_state, done_failed_and_cancelled_are_final) {
@@ -32,7 +33,8 @@ Test(job_state, a_running_job_is_never_queued_again) {
 
 Test(job_state, only_a_running_job_may_stay_in_its_state_for_another_stage) {
   for (int state = 0; state < JOB_STATE_COUNT; state++)
-    cr_expect_eq(job_state_may_change((enum job_state)state, (enum job_state)state), state == JOB_RUNNING, "%d", state);
+    cr_expect_eq(job_state_may_change((enum job_state)state, (enum job_state)state),
+                 state == JOB_RUNNING, "%d", state);
 }
 
 Test(job_state, names_read_back_and_others_are_refused) {

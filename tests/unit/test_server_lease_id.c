@@ -11,7 +11,8 @@ static char text[LEASE_ID_SIZE];
 static int64_t lease;
 
 Test(lease_id, names_the_lease_and_has_the_mac_that_any_hmac_makes) {
-  /* printf '17|3|0123…' | openssl dgst -sha256 -mac HMAC -macopt key:'an example of thirty-two bytes..' */
+  /* printf '17|3|0123…' | openssl dgst -sha256 -mac HMAC -macopt key:'an example of thirty-two
+   * bytes..' */
   cr_expect_str_eq(lease_id_format(secret, 17, 3, AGENT, text), "17.ZxRJKBw0HktcVqxMdFiJdw");
   cr_expect_eq(lease_id_check(secret, text, 3, AGENT, &lease), LEASE_ID_GRANTED);
   cr_expect_eq(lease, 17);
@@ -46,7 +47,8 @@ Test(lease_id, is_plain_for_who_has_no_token_of_its_own_and_for_nobody_else) {
 }
 
 Test(lease_id, is_a_decimal_number_at_least) {
-  const char *const wrong[] = {"", ".", "x", "-1", "+1", " 1", "1x", "1e3", "9223372036854775808", "1,2"};
+  const char *const wrong[] = {"",   ".", "x", "-1", "+1", " 1", "1x", "1e3", "9223372036854775808",
+                               "1,2"};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     cr_expect_eq(lease_id_check(secret, wrong[i], 3, AGENT, &lease), LEASE_ID_NONE, "%s", wrong[i]);
   cr_expect_str_eq(lease_id_format(secret, INT64_MAX, INT64_MAX, "", text), "9223372036854775807");

@@ -22,7 +22,8 @@ static struct lease_plan plan_of(const char *text) {
   struct space_facts facts = {0};
   struct lease_plan plan;
   struct error error;
-  cr_assert(lease_plan_make(space, &facts, JOB_POINTS_MAX, &second, &plan, &error), "%s", error.message);
+  cr_assert(lease_plan_make(space, &facts, JOB_POINTS_MAX, &second, &plan, &error), "%s",
+            error.message);
   return plan;
 }
 
@@ -101,7 +102,8 @@ Test(lease_plan, a_tail_of_less_than_8_configs_is_none) {
 }
 
 Test(lease_plan, a_space_that_is_not_enumerated_has_the_same_baseline) {
-  cleanup_space struct space *space = space_of("{\"parameters\": {\"A\": [1,2,3]}, \"conditions\": [\"A > 1\"]}");
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"A\": [1,2,3]}, \"conditions\": [\"A > 1\"]}");
   struct space_facts facts = {0};
   cleanup_lease_plan struct lease_plan plan = {0};
   struct error error;
@@ -111,7 +113,8 @@ Test(lease_plan, a_space_that_is_not_enumerated_has_the_same_baseline) {
 }
 
 Test(lease_plan, a_space_that_is_not_enumerated_and_has_no_point_is_refused) {
-  cleanup_space struct space *space = space_of("{\"parameters\": {\"A\": [1]}, \"conditions\": [\"A > 1\"]}");
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"A\": [1]}, \"conditions\": [\"A > 1\"]}");
   struct space_facts facts = {0};
   cleanup_lease_plan struct lease_plan plan = {0};
   struct error error = {0};
@@ -120,8 +123,9 @@ Test(lease_plan, a_space_that_is_not_enumerated_and_has_no_point_is_refused) {
 }
 
 Test(lease_plan, leases_are_disjoint_in_order_and_hold_every_point) {
-  cleanup_lease_plan struct lease_plan plan = plan_of("{\"parameters\": {\"A\": [0,1,2,3,4,5,6,7,8,9], \"B\": [1,2]},"
-                                                      " \"conditions\": [\"A % 3 != 0\"]}");
+  cleanup_lease_plan struct lease_plan plan =
+      plan_of("{\"parameters\": {\"A\": [0,1,2,3,4,5,6,7,8,9], \"B\": [1,2]},"
+              " \"conditions\": [\"A % 3 != 0\"]}");
   cr_assert_eq(plan.configs, 12);
   cr_assert_eq(plan.n, 2);
   cr_expect_eq(config_ranges_count(&plan.leases[0]), 8);
@@ -136,7 +140,8 @@ Test(lease_plan, leases_are_disjoint_in_order_and_hold_every_point) {
 }
 
 Test(lease_plan, the_baseline_is_the_default) {
-  cleanup_lease_plan struct lease_plan plan = plan_of("{\"parameters\": {\"A\": [1,2,3]}, \"default\": {\"A\": 3}}");
+  cleanup_lease_plan struct lease_plan plan =
+      plan_of("{\"parameters\": {\"A\": [1,2,3]}, \"default\": {\"A\": 3}}");
   cr_expect_eq(plan.baseline, 2);
   cr_expect_eq(plan.baseline_from, BASELINE_DEFAULT);
 }
@@ -148,14 +153,16 @@ Test(lease_plan, without_a_default_the_baseline_is_the_first_point_that_holds) {
 }
 
 Test(lease_plan, a_default_that_a_condition_excludes_is_refused) {
-  struct error error =
-      refusal_of("{\"parameters\": {\"A\": [1,2]}, \"conditions\": [\"A > 1\"], \"default\": {\"A\": 1}}", 10);
+  struct error error = refusal_of(
+      "{\"parameters\": {\"A\": [1,2]}, \"conditions\": [\"A > 1\"], \"default\": {\"A\": 1}}", 10);
   cr_expect_str_eq(error.pointer, "/default");
 }
 
 Test(lease_plan, a_space_without_points_is_refused) {
   cr_expect_neq(
-      strstr(refusal_of("{\"parameters\": {\"A\": [1]}, \"conditions\": [\"A > 1\"]}", 10).message, "no point"), NULL);
+      strstr(refusal_of("{\"parameters\": {\"A\": [1]}, \"conditions\": [\"A > 1\"]}", 10).message,
+             "no point"),
+      NULL);
 }
 
 Test(lease_plan, more_points_than_allowed_are_refused) {

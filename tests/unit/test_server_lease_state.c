@@ -8,7 +8,8 @@ TestSuite(lease_state);
 Test(lease_state, only_an_open_lease_is_granted) {
   for (int from = 0; from < LEASE_STATE_COUNT; from++)
     if (from != LEASE_HELD)
-      cr_expect_eq(lease_may_change((enum lease_state)from, LEASE_HELD), from == LEASE_OPEN, "from %d", from);
+      cr_expect_eq(lease_may_change((enum lease_state)from, LEASE_HELD), from == LEASE_OPEN,
+                   "from %d", from);
 }
 
 Test(lease_state, a_cancelled_lease_never_changes_again) {

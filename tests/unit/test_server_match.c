@@ -30,10 +30,13 @@ static void known_add(struct known_environments *known, const char *text, int64_
   added->agent_name = xasprintf("node%zu", known->n);
 }
 
-#define CPU_A "{\"cpu\":\"gcc 12\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}"
-#define CPU_B "{\"cpu\":\"gcc 13\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}"
-#define MI300X                                                                                                         \
-  "\"rocm\":\"6.4.1\",\"gpu\":\"MI300X\",\"arch\":\"gfx942\",\"compute_units\":304,\"partition\":\"SPX/NPS1\""
+#define CPU_A                                                                                      \
+  "{\"cpu\":\"gcc 12\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}"
+#define CPU_B                                                                                      \
+  "{\"cpu\":\"gcc 13\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}"
+#define MI300X                                                                                     \
+  "\"rocm\":\"6.4.1\",\"gpu\":\"MI300X\",\"arch\":\"gfx942\",\"compute_units\":304,\"partition\":" \
+  "\"SPX/NPS1\""
 
 static const struct match_builds no_builds;
 
@@ -126,7 +129,8 @@ Test(match, several_builds_that_fit_are_listed_with_their_toolchains) {
   known_add(&known, "{" MI300X "}", 1);
   cleanup_free char *text = meaning("{\"gpu\": \"MI300X\"}", &known, &builds, &fitting);
   cr_expect_eq(fitting, 2, "%s", text);
-  cleanup_free char *stated = meaning("{\"gpu\": \"MI300X\", \"triton\": \"3.5.0\"}", &known, &builds, &fitting);
+  cleanup_free char *stated =
+      meaning("{\"gpu\": \"MI300X\", \"triton\": \"3.5.0\"}", &known, &builds, &fitting);
   cr_expect_neq(strstr(stated, "triton 3.5.0"), NULL, "%s", stated);
 }
 
@@ -144,13 +148,15 @@ Test(match, hardware_that_nobody_has_yet_gets_its_toolchain_from_the_build) {
 
 /* The refusal of a job on MI300X with triton 3.6.0 for the key n=5; NULL when it is none. */
 static char *refusal(const struct match_builds *builds, char pointer[JSON_POINTER_SIZE]) {
-  cleanup_environment struct environment environment = environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
+  cleanup_environment struct environment environment =
+      environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
   cleanup_json json_t *json = json_of("{\"n\": 5}");
   cleanup_key struct key key = {0};
   const struct build *build;
   struct error error;
   cr_assert(key_parse(json, NULL, 0, &key, &error));
-  if (match_has_build(&key, builds, &error) && match_build(&environment, &key, builds, &build, &error))
+  if (match_has_build(&key, builds, &error) &&
+      match_build(&environment, &key, builds, &build, &error))
     return NULL;
   snprintf(pointer, JSON_POINTER_SIZE, "%s", error.pointer);
   return xstrdup(error.message);
@@ -162,7 +168,8 @@ Test(match, a_kernel_without_builds_is_refused_with_the_command_that_packs_one) 
   cleanup_free char *text = refusal(&builds, pointer);
   cr_assert_not_null(text);
   cr_expect_str_eq(pointer, "/kernel");
-  cr_expect_neq(strstr(text, "`python3 -m wavetune pack DIR --arch ARCH --key \"n=5\" --output"), NULL, "%s", text);
+  cr_expect_neq(strstr(text, "`python3 -m wavetune pack DIR --arch ARCH --key \"n=5\" --output"),
+                NULL, "%s", text);
 }
 
 Test(match, builds_of_another_toolchain_are_refused_with_what_there_is_and_what_packs_one) {
@@ -173,7 +180,8 @@ Test(match, builds_of_another_toolchain_are_refused_with_what_there_is_and_what_
   cleanup_free char *text = refusal(&builds, pointer);
   cr_assert_not_null(text);
   cr_expect_str_eq(pointer, "/environment");
-  cr_expect(strstr(text, "triton 3.6.0") && strstr(text, "triton 3.5.0") && strstr(text, "python3 -m wavetune pack"),
+  cr_expect(strstr(text, "triton 3.6.0") && strstr(text, "triton 3.5.0") &&
+                strstr(text, "python3 -m wavetune pack"),
             "%s", text);
 }
 
@@ -181,7 +189,8 @@ Test(match, builds_of_another_toolchain_are_refused_with_what_there_is_and_what_
 static struct build build_when(const char *when, struct expr **storage, char *triton, char *arch) {
   static const char *const names[] = {"n"};
   struct error error;
-  cr_assert(expr_parse(when, storage, &error) && expr_bind(*storage, names, 1, &error), "%s", error.message);
+  cr_assert(expr_parse(when, storage, &error) && expr_bind(*storage, names, 1, &error), "%s",
+            error.message);
   return (struct build){.triton = triton, .arch = arch, .n_variants = 1, .whens = storage};
 }
 
@@ -193,7 +202,8 @@ Test(match, the_newest_build_with_a_variant_for_the_key_is_chosen) {
                oldest = build_when("n >= 5", &whens[2], triton, arch);
   struct build *all[] = {&newest, &middle, &oldest};
   struct match_builds builds = {3, all, true};
-  cleanup_environment struct environment environment = environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
+  cleanup_environment struct environment environment =
+      environment_of("{" MI300X ",\"triton\":\"3.6.0\"}");
   struct value values[] = {value_int(5)};
   char name[] = "n", *names[] = {name};
   struct key key = {.n = 1, .names = names, .values = values};
@@ -257,7 +267,11 @@ Test(match, where_none_matches_the_nearest_says_what_differs) {
 Test(match, of_two_equally_near_the_live_one_is_named) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, CPU_B, 0);
-  known_add(&known, "{\"cpu\":\"gcc 14\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}", 1);
+  known_add(&known,
+            "{\"cpu\":\"gcc "
+            "14\",\"gpu\":\"X\",\"arch\":\"x86_64\",\"compute_units\":2,\"partition\":\"\"}",
+            1);
   cleanup_json json_t *agents = agents_for(CPU_A, &known);
-  cr_expect_str_eq(json_string_value(json_object_get(json_object_get(agents, "nearest"), "name")), "node2");
+  cr_expect_str_eq(json_string_value(json_object_get(json_object_get(agents, "nearest"), "name")),
+                   "node2");
 }

@@ -96,7 +96,8 @@ Test(openapi, references_lead_somewhere_and_no_schema_is_unused) {
   json_t *schema;
   used = json_object();
   references_visit(document, reference_check);
-  json_object_foreach (json_object_get(json_object_get(document, "components"), "schemas"), name, schema)
+  json_object_foreach (json_object_get(json_object_get(document, "components"), "schemas"), name,
+                       schema)
     cr_expect_not_null(json_object_get(used, name), "schema %s is unused", name);
   json_decref(used);
 }
@@ -104,8 +105,10 @@ Test(openapi, references_lead_somewhere_and_no_schema_is_unused) {
 Test(openapi, parameters_of_a_path_are_those_in_its_braces) {
   json_t *parameters = json_object_get(operation_of(route_of(ROUTE_build_put)), "parameters");
   cr_assert_eq(json_array_size(parameters), 2);
-  cr_expect_str_eq(json_string_value(json_object_get(json_array_get(parameters, 0), "name")), "hash");
-  cr_expect_str_eq(json_string_value(json_object_get(json_array_get(parameters, 1), "name")), "digest");
+  cr_expect_str_eq(json_string_value(json_object_get(json_array_get(parameters, 0), "name")),
+                   "hash");
+  cr_expect_str_eq(json_string_value(json_object_get(json_array_get(parameters, 1), "name")),
+                   "digest");
 }
 
 Test(openapi, the_text_is_the_document) {

@@ -49,7 +49,8 @@ Test(park, a_time_beyond_one_turn_of_the_wheel_is_kept_to) {
   int64_t turn_ms = PARK_SLOTS * PARK_TICK_MS, due_ms = 1000 + 5 * turn_ms + 7;
   park_add(park, &items[0], "a", 1000, due_ms);
   for (int64_t now_ms = 1000; now_ms < due_ms; now_ms += 50)
-    cr_assert_null(park_take_due(park, now_ms), "due at %lld, taken at %lld", (long long)due_ms, (long long)now_ms);
+    cr_assert_null(park_take_due(park, now_ms), "due at %lld, taken at %lld", (long long)due_ms,
+                   (long long)now_ms);
   cr_expect_eq(park_take_due(park, due_ms + PARK_TICK_MS), &items[0]);
 }
 

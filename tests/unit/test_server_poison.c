@@ -12,8 +12,14 @@ static enum poison_step decide(int64_t losses, int64_t devices, int64_t other_ag
 
 Test(poison, one_loss_is_bad_luck) { cr_expect_eq(decide(1, 1, 0), POISON_AGAIN); }
 
-Test(poison, two_losses_on_one_device_send_it_to_another_agent) { cr_expect_eq(decide(2, 1, 1), POISON_APART); }
+Test(poison, two_losses_on_one_device_send_it_to_another_agent) {
+  cr_expect_eq(decide(2, 1, 1), POISON_APART);
+}
 
-Test(poison, two_losses_on_the_only_agent_poison_it) { cr_expect_eq(decide(2, 1, 0), POISON_GIVE_UP); }
+Test(poison, two_losses_on_the_only_agent_poison_it) {
+  cr_expect_eq(decide(2, 1, 0), POISON_GIVE_UP);
+}
 
-Test(poison, losses_on_two_devices_poison_it_whoever_else_lives) { cr_expect_eq(decide(2, 2, 5), POISON_GIVE_UP); }
+Test(poison, losses_on_two_devices_poison_it_whoever_else_lives) {
+  cr_expect_eq(decide(2, 2, 5), POISON_GIVE_UP);
+}

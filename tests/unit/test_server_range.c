@@ -26,7 +26,8 @@ Test(range, without_a_start_it_is_the_last_so_many_bytes) {
 }
 
 Test(range, what_begins_behind_the_file_cannot_be_satisfied) {
-  static const char *const wrong[] = {"bytes=10-", "bytes=10-11", "bytes=-0", "bytes=99999999999999999999999-"};
+  static const char *const wrong[] = {"bytes=10-", "bytes=10-11", "bytes=-0",
+                                      "bytes=99999999999999999999999-"};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     cr_expect_eq(header_range(wrong[i], 10, &first, &last), RANGE_UNSATISFIABLE, "%s", wrong[i]);
   cr_expect_eq(header_range("bytes=0-", 0, &first, &last), RANGE_UNSATISFIABLE);
@@ -74,7 +75,8 @@ Test(bearer, what_is_no_token_is_refused) {
 }
 
 Test(length, only_decimal_digits_are_a_length) {
-  static const char *const wrong[] = {"", "-1", "+1", " 1", "1 ", "0x10", "1,1", "99999999999999999999999"};
+  static const char *const wrong[] = {"",   "-1",   "+1",  " 1",
+                                      "1 ", "0x10", "1,1", "99999999999999999999999"};
   uint64_t size = 0;
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++)
     cr_expect_not(header_size(wrong[i], &size), "%s", wrong[i]);

@@ -13,9 +13,13 @@ static bool even_read(const json_t *value, void *to, struct error *error) {
   *(int64_t *)to = 2 * half;
   return true;
 }
-static json_t *even_write(const void *at) { return json_pack("{s:I}", "half", (json_int_t)(*(const int64_t *)at / 2)); }
-static const struct field_custom even = {
-    .schema = "{\"type\": \"object\"}", .is_absent = even_is_absent, .read = even_read, .write = even_write};
+static json_t *even_write(const void *at) {
+  return json_pack("{s:I}", "half", (json_int_t)(*(const int64_t *)at / 2));
+}
+static const struct field_custom even = {.schema = "{\"type\": \"object\"}",
+                                         .is_absent = even_is_absent,
+                                         .read = even_read,
+                                         .write = even_write};
 
 struct inner {
   char *name;
@@ -34,7 +38,8 @@ static const struct field outer_fields[] = {
     {"even", FIELD_CUSTOM, offsetof(struct outer, even), FIELD_REQUIRED, .custom = &even},
     {"twice", FIELD_CUSTOM, offsetof(struct outer, twice), FIELD_OMITTED, .custom = &even},
     {"by", FIELD_TEXT, offsetof(struct outer, by), FIELD_ANSWER | FIELD_OMITTED},
-    {"inner", FIELD_RECORD, offsetof(struct outer, inner), FIELD_OMITTED | FIELD_NO_COLUMN, .of = &inner_record},
+    {"inner", FIELD_RECORD, offsetof(struct outer, inner), FIELD_OMITTED | FIELD_NO_COLUMN,
+     .of = &inner_record},
 };
 static const struct record outer_record = RECORD(NULL, struct outer, outer_fields);
 
@@ -87,14 +92,15 @@ Test(custom_field, has_the_schema_of_its_type) {
 
 Test(answer, has_members_that_requests_may_not_have) {
   struct outer outer;
-  const char *text =
-      "{\"even\": {\"half\": 1}, \"by\": \"ci\", \"later\": 1, \"inner\": {\"name\": \"a\", \"more\": 2}}";
+  const char *text = "{\"even\": {\"half\": 1}, \"by\": \"ci\", \"later\": 1, \"inner\": "
+                     "{\"name\": \"a\", \"more\": 2}}";
   cr_assert(outer_read(text, true, &outer), "%s", error.message);
   cr_expect_str_eq(outer.by, "ci");
   cr_expect_str_eq(outer.inner.name, "a");
   record_release(&outer_record, &outer);
   expect_refused("{\"even\": {\"half\": 1}, \"by\": \"ci\"}", false, "/at/by");
-  expect_refused("{\"even\": {\"half\": 1}, \"inner\": {\"name\": \"a\", \"more\": 2}}", false, "/at/inner/more");
+  expect_refused("{\"even\": {\"half\": 1}, \"inner\": {\"name\": \"a\", \"more\": 2}}", false,
+                 "/at/inner/more");
 }
 
 Test(answer, is_refused_where_it_is_no_object_or_lacks_what_it_must_have) {
@@ -116,7 +122,8 @@ Test(digest_field, of_zeros_is_a_value_where_it_is_required) {
   const struct named zeros = {0};
   char text[DIGEST_TEXT_SIZE];
   cleanup_json json_t *json = record_write(&named_record, &zeros);
-  cr_expect_str_eq(json_string_value(json_object_get(json, "required")), digest_format(&zeros.required, text));
+  cr_expect_str_eq(json_string_value(json_object_get(json, "required")),
+                   digest_format(&zeros.required, text));
   cr_expect(json_is_null(json_object_get(json, "optional")));
   cleanup_parameters struct db_parameters parameters = {0};
   bind_record(&parameters, &named_record, &zeros);

@@ -12,8 +12,8 @@ static size_t n_used;
 static bool used_is_good;
 
 static void used_note(void *context, enum route_id route, const char *target, size_t target_size) {
-  used_is_good =
-      context == &n_used && route == ROUTE_cache_get && target_size == 2 && memcmp(target, "/a", target_size) == 0;
+  used_is_good = context == &n_used && route == ROUTE_cache_get && target_size == 2 &&
+                 memcmp(target, "/a", target_size) == 0;
   n_used++;
 }
 
@@ -23,7 +23,8 @@ static void teardown(void) { response_memory_free(memory); }
 TestSuite(response_memory, .init = setup, .fini = teardown);
 
 static void add(const char *target, enum memory_kind kind, size_t size, uint64_t generation) {
-  struct remembered remembered = {ROUTE_cache_get, kind, "application/json", "tag", NULL, xcalloc(1, size), size};
+  struct remembered remembered = {ROUTE_cache_get,  kind, "application/json", "tag", NULL,
+                                  xcalloc(1, size), size};
   response_memory_add(memory, target, strlen(target), &remembered, generation);
 }
 
@@ -38,7 +39,8 @@ static void send_note(void *context, const struct remembered_answer *answer) {
 
 static enum memory_answer ask(const char *target, enum token_role role, const char *if_none_match) {
   sent_status = 0;
-  return response_memory_answer(memory, target, strlen(target), role, if_none_match, send_note, NULL);
+  return response_memory_answer(memory, target, strlen(target), role, if_none_match, send_note,
+                                NULL);
 }
 
 Test(response_memory, what_was_added_is_answered_to_who_may_have_it) {
@@ -94,7 +96,8 @@ Test(response_memory, an_answer_made_before_a_channel_moved_is_not_kept) {
 
 Test(response_memory, adding_again_replaces) {
   add("/a", MEMORY_IMMUTABLE, 100, 0);
-  struct remembered other = {ROUTE_cache_get, MEMORY_IMMUTABLE, "text/plain", "new", "exact", xstrdup("x"), 1};
+  struct remembered other = {
+      ROUTE_cache_get, MEMORY_IMMUTABLE, "text/plain", "new", "exact", xstrdup("x"), 1};
   response_memory_add(memory, "/a", 2, &other, 0);
   cr_expect_eq(ask("/a", TOKEN_READER, "\"new\""), MEMORY_ANSWERED);
   cr_expect_eq(sent_status, 304);

@@ -19,18 +19,21 @@ static void refuses(const char *measurement, const char *pointer) {
   struct error error = {0};
   cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
   cr_expect_not(parsed(text, &results, &error), "%s", measurement);
-  cr_expect_str_eq(error.pointer, pointer, "%s: %s at %s", measurement, error.message, error.pointer);
+  cr_expect_str_eq(error.pointer, pointer, "%s: %s at %s", measurement, error.message,
+                   error.pointer);
 }
 
-#define CORRECT(members)                                                                                               \
-  "{\"seq\": 1, \"config\": 4, \"outcome\": \"correct\", \"samples_us\": [10, 20, 30], \"baseline_us\": [20, 20, "     \
+#define CORRECT(members)                                                                           \
+  "{\"seq\": 1, \"config\": 4, \"outcome\": \"correct\", \"samples_us\": [10, 20, 30], "           \
+  "\"baseline_us\": [20, 20, "                                                                     \
   "20]" members "}"
 
 Test(results, a_measurement_has_the_median_of_its_paired_ratios) {
   struct results results = {0};
   struct error error;
-  cr_assert(parsed("{\"epoch\": 3, \"measurements\": [" CORRECT("") "], \"done\": true}", &results, &error), "%s",
-            error.message);
+  cr_assert(parsed("{\"epoch\": 3, \"measurements\": [" CORRECT("") "], \"done\": true}", &results,
+                   &error),
+            "%s", error.message);
   cr_expect_eq(results.epoch, 3);
   cr_expect(results.done);
   cr_assert_eq(results.measurements.n, 1);
@@ -40,7 +43,8 @@ Test(results, a_measurement_has_the_median_of_its_paired_ratios) {
 
 static int64_t opening_read(const char *member, struct error *error) {
   struct results results = {0};
-  cleanup_free char *body = xasprintf("{\"epoch\": 1, \"measurements\": [], \"done\": true%s}", member);
+  cleanup_free char *body =
+      xasprintf("{\"epoch\": 1, \"measurements\": [], \"done\": true%s}", member);
   int64_t opening_us = parsed(body, &results, error) ? results.opening_us : -1;
   results_release(&results);
   return opening_us;
@@ -62,7 +66,8 @@ Test(results, what_is_not_stated_is_not_known) {
   struct results results = {0};
   struct error error;
   cr_assert(
-      parsed("{\"epoch\": 3, \"measurements\": [" CORRECT(", \"vgprs\": 64, \"spills\": null") "]}", &results, &error));
+      parsed("{\"epoch\": 3, \"measurements\": [" CORRECT(", \"vgprs\": 64, \"spills\": null") "]}",
+             &results, &error));
   const struct measurement *measurement = RESULTS_MEASUREMENT(&results, 0);
   cr_expect_eq(measurement->vgprs, 64);
   cr_expect_eq(measurement->spills, FIELD_NONE);
@@ -74,9 +79,10 @@ Test(results, what_is_not_stated_is_not_known) {
 Test(results, the_body_digest_tells_a_repetition_from_a_contradiction) {
   struct results results = {0};
   struct error error;
-  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
-                   " {\"outcome\": \"compile\", \"config\": 1, \"seq\": 2}]}",
-                   &results, &error));
+  cr_assert(parsed(
+      "{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
+      " {\"outcome\": \"compile\", \"config\": 1, \"seq\": 2}]}",
+      &results, &error));
   cr_expect_not(digest_equal(&results.posted[0].body, &results.posted[1].body));
   results_release(&results);
 }
@@ -94,17 +100,23 @@ static enum baseline_failure failure_read(const char *measurement) {
 }
 
 Test(results, a_baseline_that_failed_is_a_member) {
-  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": true")), BASELINE_FAILED);
-  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": false")), BASELINE_WORKED);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": true")),
+               BASELINE_FAILED);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": false")),
+               BASELINE_WORKED);
   cr_expect_eq(failure_read(FAILURE(", \"detail\": \"crashed\"")), BASELINE_WORKED);
   refuses(FAILURE(", \"baseline_failed\": true"), "/measurements/0/detail");
-  refuses(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": 1"), "/measurements/0/baseline_failed");
+  refuses(FAILURE(", \"detail\": \"crashed\", \"baseline_failed\": 1"),
+          "/measurements/0/baseline_failed");
   refuses(CORRECT(", \"baseline_failed\": true"), "/measurements/0/baseline_failed");
 }
 
 Test(results, a_detail_reports_a_failed_baseline_only_as_old_agents_write_it) {
-  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline: crashed\"")), BASELINE_FAILED_BY_DETAIL);
-  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline.hip:12:5: error: unknown type name\"")), BASELINE_WORKED);
+  cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline: crashed\"")),
+               BASELINE_FAILED_BY_DETAIL);
+  cr_expect_eq(
+      failure_read(FAILURE(", \"detail\": \"baseline.hip:12:5: error: unknown type name\"")),
+      BASELINE_WORKED);
   cr_expect_eq(failure_read(FAILURE(", \"detail\": \"baseline\"")), BASELINE_WORKED);
 }
 
@@ -115,7 +127,8 @@ Test(results, a_correct_measurement_may_name_its_object_and_the_conditions) {
   struct error error;
   char text[DIGEST_TEXT_SIZE];
   cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(
-                       ", \"object\": \"" OBJECT "\", \"conditions\": {\"power_w\": 310.5, \"clock_mhz\": 2100}") "]}",
+                       ", \"object\": \"" OBJECT
+                       "\", \"conditions\": {\"power_w\": 310.5, \"clock_mhz\": 2100}") "]}",
                    &results, &error),
             "%s", error.message);
   const struct measurement *measurement = RESULTS_MEASUREMENT(&results, 0);
@@ -129,8 +142,9 @@ Test(results, a_correct_measurement_may_name_its_object_and_the_conditions) {
 Test(results, without_object_and_conditions_there_are_none) {
   struct results results = {0};
   struct error error;
-  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(", \"object\": null, \"conditions\": null") "]}",
-                   &results, &error));
+  cr_assert(parsed(
+      "{\"epoch\": 1, \"measurements\": [" CORRECT(", \"object\": null, \"conditions\": null") "]}",
+      &results, &error));
   cr_expect(digest_is_none(&RESULTS_MEASUREMENT(&results, 0)->object));
   cr_expect_null(RESULTS_MEASUREMENT(&results, 0)->conditions);
   results_release(&results);
@@ -143,7 +157,8 @@ Test(results, object_and_conditions_belong_to_the_body) {
   for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
     struct results results = {0};
     struct error error;
-    cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [" CORRECT("%s") "]}", members[i]);
+    cleanup_free char *text =
+        xasprintf("{\"epoch\": 1, \"measurements\": [" CORRECT("%s") "]}", members[i]);
     cr_assert(parsed(text, &results, &error), "%s", error.message);
     bodies[i] = results.posted[0].body;
     results_release(&results);
@@ -164,7 +179,8 @@ Test(results, conditions_of_4_KiB_are_kept_and_larger_ones_refused) {
     struct results results = {0};
     struct error error;
     int width = MEASUREMENT_CONDITIONS_MAX - (int)strlen("{\"a\":\"\"}") + extra;
-    cleanup_free char *measurement = xasprintf(CORRECT(", \"conditions\": {\"a\": \"%0*d\"}"), width, 0);
+    cleanup_free char *measurement =
+        xasprintf(CORRECT(", \"conditions\": {\"a\": \"%0*d\"}"), width, 0);
     cleanup_free char *text = xasprintf("{\"epoch\": 1, \"measurements\": [%s]}", measurement);
     if (extra) {
       refuses(measurement, "/measurements/0/conditions");
@@ -184,9 +200,10 @@ Test(results, a_refusal_leaves_nothing_of_what_was_read_before_it) {
 Test(results, an_agent_may_say_that_a_config_breaks_the_devices_constraints) {
   struct results results = {0};
   struct error error;
-  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"constraints\","
-                   " \"detail\": \"baseline: 98304 bytes of LDS, the device has 65536\"}]}",
-                   &results, &error));
+  cr_assert(parsed(
+      "{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"constraints\","
+      " \"detail\": \"baseline: 98304 bytes of LDS, the device has 65536\"}]}",
+      &results, &error));
   cr_expect_eq(RESULTS_MEASUREMENT(&results, 0)->outcome, OUTCOME_CONSTRAINTS);
   cr_expect_eq(results.posted[0].baseline_failure, BASELINE_FAILED_BY_DETAIL);
   results_release(&results);
@@ -204,9 +221,10 @@ Test(results, an_empty_post_is_taken_only_with_done) {
 Test(results, a_seq_occurs_once_in_a_post) {
   struct results results = {0};
   struct error error;
-  cr_expect_not(parsed("{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
-                       " {\"seq\": 1, \"config\": 2, \"outcome\": \"compile\"}]}",
-                       &results, &error));
+  cr_expect_not(parsed(
+      "{\"epoch\": 1, \"measurements\": [{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\"},"
+      " {\"seq\": 1, \"config\": 2, \"outcome\": \"compile\"}]}",
+      &results, &error));
   cr_expect_neq(strstr(error.message, "occurs twice"), NULL);
 }
 
@@ -215,9 +233,11 @@ Test(results, wrong_members_are_refused_where_they_stand) {
   refuses("{\"config\": 1, \"outcome\": \"compile\"}", "/measurements/0/seq");
   refuses("{\"seq\": 0, \"config\": 1, \"outcome\": \"compile\"}", "/measurements/0/seq");
   refuses("{\"seq\": 1, \"config\": -1, \"outcome\": \"compile\"}", "/measurements/0/config");
-  refuses("{\"seq\": 1, \"config\": 9223372036854775807, \"outcome\": \"compile\"}", "/measurements/0/config");
+  refuses("{\"seq\": 1, \"config\": 9223372036854775807, \"outcome\": \"compile\"}",
+          "/measurements/0/config");
   refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"fine\"}", "/measurements/0/outcome");
-  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\", \"extra\": 1}", "/measurements/0/extra");
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\", \"extra\": 1}",
+          "/measurements/0/extra");
   refuses(CORRECT(", \"clock_mhz\": -1"), "/measurements/0/clock_mhz");
   refuses(CORRECT(", \"device_us\": -1"), "/measurements/0/device_us");
   refuses(CORRECT(", \"vgprs\": 1.5"), "/measurements/0/vgprs");
@@ -225,13 +245,17 @@ Test(results, wrong_members_are_refused_where_they_stand) {
 
 Test(results, samples_are_paired_finite_and_positive) {
   refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\"}", "/measurements/0/samples_us");
-  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1], \"baseline_us\": []}",
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1], "
+          "\"baseline_us\": []}",
           "/measurements/0/baseline_us");
-  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1, 0], \"baseline_us\": [1, 1]}",
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1, 0], "
+          "\"baseline_us\": [1, 1]}",
           "/measurements/0/samples_us/1");
-  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1], \"baseline_us\": [\"x\"]}",
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1], "
+          "\"baseline_us\": [\"x\"]}",
           "/measurements/0/baseline_us/0");
-  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1e300], \"baseline_us\": [1]}",
+  refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"correct\", \"samples_us\": [1e300], "
+          "\"baseline_us\": [1]}",
           "/measurements/0/samples_us/0");
 }
 
@@ -251,16 +275,17 @@ Test(results, too_many_samples_are_refused) {
 Test(results, too_long_a_detail_is_refused) {
   cleanup_free char *detail = xcalloc(20001, 1);
   memset(detail, 'x', 20000);
-  cleanup_free char *text =
-      xasprintf("{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\", \"detail\": \"%s\"}", detail);
+  cleanup_free char *text = xasprintf(
+      "{\"seq\": 1, \"config\": 1, \"outcome\": \"compile\", \"detail\": \"%s\"}", detail);
   refuses(text, "/measurements/0/detail");
 }
 
 Test(results, too_many_measurements_are_refused) {
   cleanup_json json_t *post = json_pack("{s:i, s:[]}", "epoch", 1, "measurements");
   for (int i = 0; i <= RESULTS_MEASUREMENTS_MAX; i++)
-    json_array_append_new(json_object_get(post, "measurements"),
-                          json_pack("{s:i, s:i, s:s}", "seq", i + 1, "config", i, "outcome", "compile"));
+    json_array_append_new(
+        json_object_get(post, "measurements"),
+        json_pack("{s:i, s:i, s:s}", "seq", i + 1, "config", i, "outcome", "compile"));
   struct results results;
   struct error error;
   cr_expect_not(results_parse(post, &results, &error));
@@ -279,12 +304,14 @@ Test(results, the_epoch_is_required_and_positive) {
 #define BODY_DIGEST "sha256:315166c66cf88c43aec6ac50e691fe5ea3dd7699fd1be30e0bbfd44a479cf8c7"
 
 Test(results, a_body_has_the_digest_that_it_had_in_every_release) {
-  /* Agents keep what they could not post while the server is upgraded: what was stored before must be known again. */
+  /* Agents keep what they could not post while the server is upgraded: what was stored before must
+   * be known again. */
   struct results results = {0};
   struct error error;
   char text[DIGEST_TEXT_SIZE];
-  cr_assert(parsed("{\"epoch\": 1, \"measurements\": [" CORRECT(", \"vgprs\": null, \"clock_mhz\": 2100.5") "]}",
-                   &results, &error));
+  cr_assert(parsed(
+      "{\"epoch\": 1, \"measurements\": [" CORRECT(", \"vgprs\": null, \"clock_mhz\": 2100.5") "]}",
+      &results, &error));
   cr_expect_str_eq(digest_format(&results.posted[0].body, text), BODY_DIGEST);
   results_release(&results);
 }
@@ -312,7 +339,8 @@ static struct judgement judge(const char *measurements, const char *more, enum l
   struct results results = {0};
   struct error error;
   struct posted_lease lease = lease_of(state);
-  cleanup_free char *text = xasprintf("{\"epoch\": 2, \"measurements\": [%s]%s}", measurements, more);
+  cleanup_free char *text =
+      xasprintf("{\"epoch\": 2, \"measurements\": [%s]%s}", measurements, more);
   cr_assert(parsed(text, &results, &error), "%s: %s", text, error.message);
   struct judgement judgement = results_judge(&results, 5, &lease, known, n_known);
   results_release(&results);
@@ -321,13 +349,14 @@ static struct judgement judge(const char *measurements, const char *more, enum l
   return judgement;
 }
 
-#define FAST(seq, config, more)                                                                                        \
-  "{\"seq\": " #seq ", \"config\": " #config ", \"outcome\": \"correct\", \"samples_us\": [10],"                       \
+#define FAST(seq, config, more)                                                                    \
+  "{\"seq\": " #seq ", \"config\": " #config ", \"outcome\": \"correct\", \"samples_us\": [10],"   \
   " \"baseline_us\": [20], \"device_us\": 5" more "}"
 
 Test(judgement, what_counts_leaves_the_lease_and_is_added_up) {
   struct judgement it = judge(
-      FAST(1, 3, "") "," FAST(2, 4, ", \"end\": \"far\"") ", {\"seq\": 3, \"config\": 5, \"outcome\": \"compile\"}",
+      FAST(1, 3, "") "," FAST(
+          2, 4, ", \"end\": \"far\"") ", {\"seq\": 3, \"config\": 5, \"outcome\": \"compile\"}",
       ", \"opening_us\": 130", LEASE_HELD, NULL, 0);
   cr_expect_eq(it.verdict, POST_TAKEN);
   cr_expect_eq(it.n_fresh, 3);
@@ -350,7 +379,8 @@ Test(judgement, what_counts_leaves_the_lease_and_is_added_up) {
 }
 
 Test(judgement, a_config_counts_once_and_only_while_it_remains) {
-  struct judgement it = judge(FAST(1, 2, "") "," FAST(2, 3, "") "," FAST(3, 3, ""), "", LEASE_HELD, NULL, 0);
+  struct judgement it =
+      judge(FAST(1, 2, "") "," FAST(2, 3, "") "," FAST(3, 3, ""), "", LEASE_HELD, NULL, 0);
   cr_expect_eq(it.verdict, POST_TAKEN);
   cr_expect_eq(it.n_fresh, 3);
   cr_expect_eq(it.n_late, 2);
@@ -360,9 +390,10 @@ Test(judgement, a_config_counts_once_and_only_while_it_remains) {
 }
 
 Test(judgement, a_lease_is_done_with_its_last_config_and_open_when_its_holder_is_done_before) {
-  struct judgement it = judge(FAST(1, 3, "") "," FAST(2, 4, "") "," FAST(3, 5, "") "," FAST(4, 6, "") "," FAST(
-                                  5, 7, "") "," FAST(6, 8, "") "," FAST(7, 9, ""),
-                              "", LEASE_HELD, NULL, 0);
+  struct judgement it =
+      judge(FAST(1, 3, "") "," FAST(2, 4, "") "," FAST(3, 5, "") "," FAST(4, 6, "") "," FAST(
+                5, 7, "") "," FAST(6, 8, "") "," FAST(7, 9, ""),
+            "", LEASE_HELD, NULL, 0);
   cr_expect_eq(it.change.to, LEASE_DONE);
   judgement_release(&it);
   it = judge("", ", \"done\": true", LEASE_HELD, NULL, 0);
@@ -375,7 +406,8 @@ Test(judgement, a_lease_is_done_with_its_last_config_and_open_when_its_holder_is
 Test(judgement, of_a_lease_that_is_not_held_everything_is_late) {
   static const enum lease_state states[] = {LEASE_OPEN, LEASE_DONE, LEASE_CANCELLED};
   for (size_t i = 0; i < ARRAY_LENGTH(states); i++) {
-    struct judgement it = judge(FAST(1, 3, ""), ", \"done\": true, \"opening_us\": 500", states[i], NULL, 0);
+    struct judgement it =
+        judge(FAST(1, 3, ""), ", \"done\": true, \"opening_us\": 500", states[i], NULL, 0);
     cr_expect_eq(it.verdict, POST_LATE);
     cr_expect_eq(it.n_late, 1);
     cr_expect(it.is_change, "that something was written");
@@ -423,7 +455,8 @@ static void refused_as_outside(const char *measurement, const char *word) {
   judgement_release(&it);
 }
 
-#define BROKEN(config, more) "{\"seq\": 1, \"config\": " #config ", \"outcome\": \"runtime\", \"detail\": " more "}"
+#define BROKEN(config, more)                                                                       \
+  "{\"seq\": 1, \"config\": " #config ", \"outcome\": \"runtime\", \"detail\": " more "}"
 
 Test(judgement, what_was_not_leased_is_refused_but_for_the_baselines_failure) {
   refused_as_outside(FAST(1, 10, ""), "config 10");

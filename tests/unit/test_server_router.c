@@ -96,8 +96,9 @@ Test(router, roles_are_read_as_they_are_written) {
 }
 
 Test(router, what_is_no_role_or_does_not_go_together_is_refused) {
-  static const char *const wrong[] = {"",      "king",          "anyone",       "reader,",     ",reader",
-                                      "Admin", "reader,reader", "admin,reader", "agent,enrol", "reader,agent"};
+  static const char *const wrong[] = {
+      "",      "king",          "anyone",       "reader,",     ",reader",
+      "Admin", "reader,reader", "admin,reader", "agent,enrol", "reader,agent"};
   struct error error;
   unsigned roles;
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {

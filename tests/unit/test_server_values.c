@@ -22,7 +22,8 @@ Test(values, multiranges_read_back) {
 }
 
 Test(values, the_largest_ordinal_fits) {
-  cleanup_config_ranges struct config_ranges ranges = multirange_parse("{[9223372036854775806,9223372036854775807)}");
+  cleanup_config_ranges struct config_ranges ranges =
+      multirange_parse("{[9223372036854775806,9223372036854775807)}");
   cr_assert_eq(ranges.n, 1);
   cr_expect_eq(ranges.ranges[0].first, INT64_MAX - 1);
   cr_expect_eq(ranges.ranges[0].count, 1);
@@ -38,5 +39,6 @@ Test(values, an_empty_set_is_an_empty_multirange) {
 Test(values, digests_are_bytea_literals) {
   struct digest digest = digest_of("", 0);
   char text[BYTEA_TEXT_SIZE];
-  cr_expect_str_eq(digest_bytea(&digest, text), "\\xe3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  cr_expect_str_eq(digest_bytea(&digest, text),
+                   "\\xe3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }

@@ -1,4 +1,5 @@
-/* Key files and signatures: OpenSSL's program reads what is made here and the other way round, and every refusal. */
+/* Key files and signatures: OpenSSL's program reads what is made here and the other way round, and
+ * every refusal. */
 #include "common/cache/signing_key.h"
 
 #include <criterion/criterion.h>
@@ -46,12 +47,14 @@ static const struct vector {
 } vectors[] = {
     {"9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
      "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a", "",
-     "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe246"
+     "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b"
+     "46bd25bf5f0595bbe246"
      "5"
      "5141438e7a100b"},
     {"4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
      "3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c", "72",
-     "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb"
+     "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11"
+     "d8c387b2eaeb4302aeeb"
      "0"
      "0d291612bb0c00"},
 };
@@ -65,19 +68,23 @@ static size_t unhex(const char *hex, uint8_t *bytes) {
 
 Test(signing_key, signs_the_vectors_of_rfc_8032) {
   for (size_t i = 0; i < ARRAY_LENGTH(vectors); i++) {
-    uint8_t secret[32], public_[32], message[32], expected[SIGNATURE_SIZE], signature[SIGNATURE_SIZE + 2];
+    uint8_t secret[32], public_[32], message[32], expected[SIGNATURE_SIZE],
+        signature[SIGNATURE_SIZE + 2];
     char text[SIGNATURE_TEXT_SIZE];
     unhex(vectors[i].secret, secret);
     unhex(vectors[i].public_, public_);
     unhex(vectors[i].signature, expected);
     size_t size = unhex(vectors[i].message, message);
-    cleanup_signing_key struct signing_key private_key = {.pkey = EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, NULL,
-                                                                                               secret, sizeof secret),
+    cleanup_signing_key struct signing_key private_key = {.pkey = EVP_PKEY_new_raw_private_key(
+                                                              EVP_PKEY_ED25519, NULL, secret,
+                                                              sizeof secret),
                                                           .is_private = true},
-                                           public_key = {.pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL,
-                                                                                             public_, sizeof public_)};
+                                           public_key = {.pkey = EVP_PKEY_new_raw_public_key(
+                                                             EVP_PKEY_ED25519, NULL, public_,
+                                                             sizeof public_)};
     signing_key_sign(&private_key, message, size, text);
-    cr_assert_eq(EVP_DecodeBlock(signature, (const unsigned char *)text, SIGNATURE_TEXT_SIZE - 1), SIGNATURE_SIZE + 2);
+    cr_assert_eq(EVP_DecodeBlock(signature, (const unsigned char *)text, SIGNATURE_TEXT_SIZE - 1),
+                 SIGNATURE_SIZE + 2);
     cr_expect(memcmp(signature, expected, SIGNATURE_SIZE) == 0, "vector %zu: %s", i + 1, text);
     cr_expect(signing_key_verify(&public_key, message, size, text));
   }
@@ -97,10 +104,11 @@ Test(signing_key, the_id_is_the_digest_of_the_raw_public_key) {
   unhex(vectors[0].public_, raw);
   struct digest expected = digest_of(raw, sizeof raw);
   /* SubjectPublicKeyInfo is twelve fixed bytes and the raw key. */
-  write_file("rfc.pub",
-             "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
-             "-----END PUBLIC KEY-----\n",
-             0644);
+  write_file(
+      "rfc.pub",
+      "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n"
+      "-----END PUBLIC KEY-----\n",
+      0644);
   cleanup_signing_key struct signing_key key = {0};
   cr_assert(signing_key_read("rfc.pub", &key, &error), "%s", error.message);
   cr_expect(digest_equal(&key.id, &expected));
@@ -162,7 +170,9 @@ Test(signing_key, what_is_no_ed25519_key_in_pem_is_refused_with_what_it_is) {
   write_file("damaged", "-----BEGIN PUBLIC KEY-----\nMCow!!\n-----END PUBLIC KEY-----\n", 0600);
   write_file("short", "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----\n", 0600);
   write_file("certificate", "-----BEGIN CERTIFICATE-----\nMCow\n-----END CERTIFICATE-----\n", 0600);
-  write_file("encrypted", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMCow\n-----END ENCRYPTED PRIVATE KEY-----\n", 0600);
+  write_file("encrypted",
+             "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMCow\n-----END ENCRYPTED PRIVATE KEY-----\n",
+             0600);
   expect_refused("absent", "No such file");
   expect_refused("text", "no key in PEM");
   expect_refused("empty", "no key in PEM");
@@ -186,7 +196,8 @@ Test(signing_key, a_file_of_two_keys_is_refused) {
   cleanup_free char *first = NULL, *second = NULL;
   size_t size;
   cr_assert(signing_key_create("a", &a, &error) && signing_key_create("b", &b, &error));
-  cr_assert(file_read("a.pub", 1000, &first, &size, &error) && file_read("b.pub", 1000, &second, &size, &error));
+  cr_assert(file_read("a.pub", 1000, &first, &size, &error) &&
+            file_read("b.pub", 1000, &second, &size, &error));
   cleanup_free char *both = xasprintf("%s%s", first, second);
   write_file("both.pub", both, 0644);
   expect_refused("both.pub", "more than one PEM block");
@@ -241,7 +252,8 @@ Test(signing_key, what_openssl_made_and_signed_is_read_and_verified) {
   cleanup_free char *text = NULL;
   size_t size;
   write_file("bytes", "bytes", 0644);
-  cr_assert(openssl("genpkey -algorithm ed25519 -out key") && openssl("pkey -in key -pubout -out key.pub"));
+  cr_assert(openssl("genpkey -algorithm ed25519 -out key") &&
+            openssl("pkey -in key -pubout -out key.pub"));
   cr_assert(openssl("pkeyutl -sign -rawin -inkey key -in bytes -out raw") &&
             openssl("base64 -A -in raw -out signature"));
   cr_assert(chmod("key", 0600) == 0);
@@ -276,7 +288,8 @@ Test(trusted_keys, an_empty_folder_and_an_absent_one_are_refused) {
   cr_expect_not(trusted_keys_add(&keys, ".", &error));
   cr_expect_neq(strstr(error.message, "has no *.pub file"), NULL, "%s", error.message);
   cr_expect_not(trusted_keys_add(&keys, "absent", &error));
-  cr_expect_neq(strstr(error.message, "cannot read the trusted key absent"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "cannot read the trusted key absent"), NULL, "%s",
+                error.message);
 }
 
 Test(trusted_keys, one_bad_file_in_a_folder_is_an_error) {

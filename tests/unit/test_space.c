@@ -26,7 +26,8 @@ static void expect_refused(const char *text, const char *pointer, const char *me
 }
 
 /* The ordinals that hold as "0 3 4", then "error: …" when the enumeration ends in one. */
-static char *points(const struct space *space, const struct space_facts *facts, uint64_t step_limit) {
+static char *points(const struct space *space, const struct space_facts *facts,
+                    uint64_t step_limit) {
   char *text = NULL;
   size_t size;
   FILE *out = open_memstream(&text, &size);
@@ -57,11 +58,15 @@ static void expect_points(const char *text, const struct space_facts *facts, con
   cr_expect_str_eq(found, wanted, "%s:\n  %s, not\n  %s", text, found, wanted);
 }
 
-#define DESIGN_SPACE                                                                                                   \
-  "{\"parameters\": {\"BLOCK_M\": [32,64,128], \"BLOCK_N\": [32,64,128], \"BLOCK_K\": [32,64], \"num_warps\": [4,8], " \
-  "\"waves_per_eu\": [0,2]}, \"roles\": {\"num_warps\": \"option\", \"waves_per_eu\": \"option\"}, "                   \
-  "\"conditions\": [\"BLOCK_M >= BLOCK_N or num_warps == 4\", \"(BLOCK_M + BLOCK_N) * BLOCK_K * 4 <= 32768\"], "       \
-  "\"default\": {\"BLOCK_M\": 64, \"BLOCK_N\": 64, \"BLOCK_K\": 32, \"num_warps\": 4, \"waves_per_eu\": 0}}"
+#define DESIGN_SPACE                                                                               \
+  "{\"parameters\": {\"BLOCK_M\": [32,64,128], \"BLOCK_N\": [32,64,128], \"BLOCK_K\": [32,64], "   \
+  "\"num_warps\": [4,8], "                                                                         \
+  "\"waves_per_eu\": [0,2]}, \"roles\": {\"num_warps\": \"option\", \"waves_per_eu\": "            \
+  "\"option\"}, "                                                                                  \
+  "\"conditions\": [\"BLOCK_M >= BLOCK_N or num_warps == 4\", \"(BLOCK_M + BLOCK_N) * BLOCK_K * "  \
+  "4 <= 32768\"], "                                                                                \
+  "\"default\": {\"BLOCK_M\": 64, \"BLOCK_N\": 64, \"BLOCK_K\": 32, \"num_warps\": 4, "            \
+  "\"waves_per_eu\": 0}}"
 
 Test(space, reads_the_example_of_the_design) {
   cleanup_space struct space *space = space_of(DESIGN_SPACE);
@@ -79,7 +84,8 @@ Test(space, reads_the_example_of_the_design) {
 }
 
 Test(space, numbers_points_with_the_last_parameter_fastest) {
-  cleanup_space struct space *space = space_of("{\"parameters\": {\"a\": [10, 20], \"b\": [true, null, \"x\"]}}");
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"a\": [10, 20], \"b\": [true, null, \"x\"]}}");
   static const char *const wanted[] = {"a=10 b=True", "a=10 b=None", "a=10 b=x",
                                        "a=20 b=True", "a=20 b=None", "a=20 b=x"};
   for (uint64_t i = 0; i < 6; i++) {
@@ -90,8 +96,10 @@ Test(space, numbers_points_with_the_last_parameter_fastest) {
 
 Test(space, finds_the_ordinal_of_every_config) {
   static const char *const texts[] = {
-      DESIGN_SPACE, "{\"parameters\": {\"a\": [3, 1, 2, \"3\", null, true, false, \"\"], \"b\": [-1, 0, -5]}}",
-      "{\"configs\": [{\"a\": 2, \"b\": 1}, {\"b\": 2, \"a\": 1}, {\"a\": 1, \"b\": null}, {\"a\": \"1\", \"b\": 2}]}"};
+      DESIGN_SPACE,
+      "{\"parameters\": {\"a\": [3, 1, 2, \"3\", null, true, false, \"\"], \"b\": [-1, 0, -5]}}",
+      "{\"configs\": [{\"a\": 2, \"b\": 1}, {\"b\": 2, \"a\": 1}, {\"a\": 1, \"b\": null}, {\"a\": "
+      "\"1\", \"b\": 2}]}"};
   for (size_t t = 0; t < ARRAY_LENGTH(texts); t++) {
     cleanup_space struct space *space = space_of(texts[t]);
     for (uint64_t i = 0; i < space->raw_count; i++) {
@@ -119,13 +127,15 @@ Test(space, finds_ordinals_in_a_product_of_almost_2_to_the_63) {
   cr_expect_eq(space->raw_count, UINT64_C(1) << 62);
   struct value values[SPACE_PARAMETERS_MAX];
   uint64_t ordinal;
-  cr_assert(space_config(space, (UINT64_C(1) << 62) - 2, values) && space_ordinal(space, values, &ordinal));
+  cr_assert(space_config(space, (UINT64_C(1) << 62) - 2, values) &&
+            space_ordinal(space, values, &ordinal));
   cr_expect_eq(ordinal, (UINT64_C(1) << 62) - 2);
 }
 
 Test(space, reads_an_explicit_list) {
   cleanup_space struct space *space =
-      space_of("{\"configs\": [{\"B\": 64, \"w\": 4}, {\"w\": 8, \"B\": 128}], \"roles\": {\"w\": \"option\", \"B\": "
+      space_of("{\"configs\": [{\"B\": 64, \"w\": 4}, {\"w\": 8, \"B\": 128}], \"roles\": {\"w\": "
+               "\"option\", \"B\": "
                "\"define\"}, \"default\": {\"w\": 8, \"B\": 128}}");
   cr_expect(space->is_list);
   cr_expect_eq(space->raw_count, 2);
@@ -143,22 +153,27 @@ Test(space, reads_an_explicit_list) {
 }
 
 Test(space, keeps_the_json_as_it_was_given) {
-  cleanup_space struct space *space = space_of("{\"parameters\": {\"z\": [1], \"a\": [2]}, \"conditions\": []}");
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"z\": [1], \"a\": [2]}, \"conditions\": []}");
   cleanup_free char *text = json_dumps(space->json, 0);
   cr_expect_str_eq(text, "{\"parameters\": {\"z\": [1], \"a\": [2]}, \"conditions\": []}");
 }
 
 Test(space, refuses_what_is_no_space) {
   expect_refused("[]", "", "must be an object, not an array");
-  expect_refused("{}", "", "a space must have either \"parameters\" or \"configs\", and it has neither");
+  expect_refused("{}", "",
+                 "a space must have either \"parameters\" or \"configs\", and it has neither");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"configs\": [{\"a\": 1}]}", "",
                  "a space must have either \"parameters\" or \"configs\", not both");
   expect_refused("{\"parameter\": {\"a\": [1]}}", "/parameter", "unknown member \"parameter\"");
-  expect_refused("{\"parameters\": [1]}", "/parameters", "\"parameters\" must be an object, not an array");
-  expect_refused("{\"parameters\": {}}", "/parameters", "\"parameters\" has 0 members; it must have at least 1");
+  expect_refused("{\"parameters\": [1]}", "/parameters",
+                 "\"parameters\" must be an object, not an array");
+  expect_refused("{\"parameters\": {}}", "/parameters",
+                 "\"parameters\" has 0 members; it must have at least 1");
   expect_refused("{\"configs\": [{}]}", "/configs/0",
                  "the configs have no parameters; a kernel without any has one of one value");
-  expect_refused("{\"configs\": []}", "/configs", "\"configs\" has 0 elements; it must have at least 1");
+  expect_refused("{\"configs\": []}", "/configs",
+                 "\"configs\" has 0 elements; it must have at least 1");
   expect_refused("{\"configs\": [{\"a\": 1}], \"conditions\": [\"a\"]}", "/conditions",
                  "a list of configs has no conditions; leave the excluded ones out of it");
 }
@@ -174,8 +189,10 @@ Test(space, refuses_members_of_another_type) {
 }
 
 Test(space, refuses_values_that_no_parameter_has) {
-  expect_refused("{\"parameters\": {\"a\": 1}}", "/parameters/a", "\"a\" must be an array, not an integer");
-  expect_refused("{\"parameters\": {\"a\": []}}", "/parameters/a", "\"a\" has 0 elements; it must have at least 1");
+  expect_refused("{\"parameters\": {\"a\": 1}}", "/parameters/a",
+                 "\"a\" must be an array, not an integer");
+  expect_refused("{\"parameters\": {\"a\": []}}", "/parameters/a",
+                 "\"a\" has 0 elements; it must have at least 1");
   expect_refused("{\"parameters\": {\"a\": [1, 0.5]}}", "/parameters/a/1",
                  "a parameter has no float values; write an integer or a string");
   expect_refused("{\"parameters\": {\"a\": [1, [2]]}}", "/parameters/a/1",
@@ -187,21 +204,26 @@ Test(space, refuses_values_that_no_parameter_has) {
 }
 
 Test(space, takes_values_that_differ_in_type_only) {
-  cleanup_space struct space *space = space_of("{\"parameters\": {\"a\": [1, true, \"1\", 0, false, null, \"\"]}}");
+  cleanup_space struct space *space =
+      space_of("{\"parameters\": {\"a\": [1, true, \"1\", 0, false, null, \"\"]}}");
   cr_expect_eq(space->raw_count, 7);
 }
 
 Test(space, refuses_names_that_no_parameter_can_have) {
-  expect_refused("{\"parameters\": {\"a-b\": [1]}}", "/parameters/a-b",
-                 "\"a-b\" cannot name a parameter: use letters, digits and _, and no word of expressions");
-  expect_refused("{\"parameters\": {\"a/b\": [1]}}", "/parameters/a~1b",
-                 "\"a/b\" cannot name a parameter: use letters, digits and _, and no word of expressions");
-  expect_refused("{\"parameters\": {\"lambda\": [1]}}", "/parameters/lambda",
-                 "\"lambda\" cannot name a parameter: use letters, digits and _, and no word of expressions");
+  expect_refused(
+      "{\"parameters\": {\"a-b\": [1]}}", "/parameters/a-b",
+      "\"a-b\" cannot name a parameter: use letters, digits and _, and no word of expressions");
+  expect_refused(
+      "{\"parameters\": {\"a/b\": [1]}}", "/parameters/a~1b",
+      "\"a/b\" cannot name a parameter: use letters, digits and _, and no word of expressions");
+  expect_refused(
+      "{\"parameters\": {\"lambda\": [1]}}", "/parameters/lambda",
+      "\"lambda\" cannot name a parameter: use letters, digits and _, and no word of expressions");
   expect_refused("{\"parameters\": {\"arch\": [1]}}", "/parameters/arch",
                  "a parameter cannot be named \"arch\": conditions read the GPU's under that name");
-  expect_refused("{\"configs\": [{\"gpu_name\": 1}]}", "/configs/0/gpu_name",
-                 "a parameter cannot be named \"gpu_name\": conditions read the GPU's under that name");
+  expect_refused(
+      "{\"configs\": [{\"gpu_name\": 1}]}", "/configs/0/gpu_name",
+      "a parameter cannot be named \"gpu_name\": conditions read the GPU's under that name");
 }
 
 Test(space, refuses_a_raw_product_beyond_63_bits) {
@@ -246,8 +268,8 @@ Test(space, refuses_more_than_its_limits) {
 }
 
 Test(space, refuses_roles_that_are_none) {
-  expect_refused("{\"parameters\": {\"warps\": [1]}, \"roles\": {\"warp\": \"option\"}}", "/roles/warp",
-                 "the space has no parameter \"warp\"; did you mean \"warps\"?");
+  expect_refused("{\"parameters\": {\"warps\": [1]}, \"roles\": {\"warp\": \"option\"}}",
+                 "/roles/warp", "the space has no parameter \"warp\"; did you mean \"warps\"?");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"roles\": {\"a\": \"options\"}}", "/roles/a",
                  "\"a\" is \"options\"; it must be one of: constexpr, option, env, define");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"roles\": {\"a\": 1}}", "/roles/a",
@@ -257,8 +279,10 @@ Test(space, refuses_roles_that_are_none) {
 Test(space, refuses_a_default_that_is_no_point) {
 #define SMALL "{\"parameters\": {\"a\": [1, 2], \"b\": [\"x\"]}, \"default\": "
   expect_refused(SMALL "{\"a\": 1}}", "/default/b", "the config has no value for parameter \"b\"");
-  expect_refused(SMALL "{\"a\": 3, \"b\": \"x\"}}", "/default/a", "3 is not one of the 2 values of parameter \"a\"");
-  expect_refused(SMALL "{\"a\": 1, \"b\": \"y\"}}", "/default/b", "'y' is not one of the 1 values of parameter \"b\"");
+  expect_refused(SMALL "{\"a\": 3, \"b\": \"x\"}}", "/default/a",
+                 "3 is not one of the 2 values of parameter \"a\"");
+  expect_refused(SMALL "{\"a\": 1, \"b\": \"y\"}}", "/default/b",
+                 "'y' is not one of the 1 values of parameter \"b\"");
   expect_refused(SMALL "{\"a\": true, \"b\": \"x\"}}", "/default/a",
                  "True is not one of the 2 values of parameter \"a\"");
   expect_refused(SMALL "{\"a\": 1, \"b\": \"x\", \"c\": 1}}", "/default/c",
@@ -274,7 +298,8 @@ Test(space, refuses_lists_whose_configs_differ_in_names_or_repeat) {
                  "the space has no parameter \"b\"; known: a");
   expect_refused("{\"configs\": [{\"a\": 1, \"b\": 1}, {\"a\": 1}]}", "/configs/1/b",
                  "the config has no value for parameter \"b\"");
-  expect_refused("{\"configs\": [{\"a\": 1}, 7]}", "/configs/1", "a config must be an object of parameters and values");
+  expect_refused("{\"configs\": [{\"a\": 1}, 7]}", "/configs/1",
+                 "a config must be an object of parameters and values");
   expect_refused("{\"configs\": [{\"a\": 1}, {\"a\": 2}, {\"a\": 1}]}", "/configs/2",
                  "the config stands twice in the list; take one out");
   expect_refused("{\"configs\": [{\"a\": 1.5}]}", "/configs/0/a",
@@ -282,19 +307,21 @@ Test(space, refuses_lists_whose_configs_differ_in_names_or_repeat) {
 }
 
 Test(space, says_which_condition_is_wrong_and_where) {
-  expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a / 2\"]}", "/conditions/1",
-                 "condition 1, column 3: '/' would make a float; use //");
+  expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a / 2\"]}",
+                 "/conditions/1", "condition 1, column 3: '/' would make a float; use //");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", 1]}", "/conditions/1",
                  "\"conditions\" must hold strings, not an integer");
-  expect_points("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a + K\"]}", NULL,
-                "error: /conditions/1 condition 1, column 5: unknown name \"K\"; known: gpu_name, arch, a");
+  expect_points(
+      "{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a + K\"]}", NULL,
+      "error: /conditions/1 condition 1, column 5: unknown name \"K\"; known: gpu_name, arch, a");
 }
 
 Test(space, identity_counts_order_and_ignores_what_is_left_out) {
-  static const char *const same[] = {
-      "{\"parameters\": {\"a\": [1, 2], \"b\": [3]}}",
-      "{\"roles\": {\"a\": \"define\", \"b\": \"constexpr\"}, \"parameters\": {\"a\": [1, 2], \"b\": [3]}}",
-      "{\"parameters\": {\"a\": [1, 2], \"b\": [3]}, \"conditions\": [], \"default\": null, \"roles\": {}}"};
+  static const char *const same[] = {"{\"parameters\": {\"a\": [1, 2], \"b\": [3]}}",
+                                     "{\"roles\": {\"a\": \"define\", \"b\": \"constexpr\"}, "
+                                     "\"parameters\": {\"a\": [1, 2], \"b\": [3]}}",
+                                     "{\"parameters\": {\"a\": [1, 2], \"b\": [3]}, "
+                                     "\"conditions\": [], \"default\": null, \"roles\": {}}"};
   static const char *const others[] = {
       "{\"parameters\": {\"b\": [3], \"a\": [1, 2]}}",
       "{\"parameters\": {\"a\": [2, 1], \"b\": [3]}}",
@@ -327,7 +354,8 @@ static void expect_canonical(const char *text, const char *canonical) {
 
 Test(space, identity_is_the_digest_of_the_canonical_form) {
   expect_canonical(
-      "{\"parameters\": {\"b\": [1, true], \"a\": [null, \"x\"]}, \"roles\": {\"a\": \"env\", \"b\": \"define\"}, "
+      "{\"parameters\": {\"b\": [1, true], \"a\": [null, \"x\"]}, \"roles\": {\"a\": \"env\", "
+      "\"b\": \"define\"}, "
       "\"conditions\": [\"b > 0\"], \"default\": {\"b\": 1, \"a\": \"x\"}}",
       "{\"conditions\":[\"b > 0\"],\"default\":{\"a\":\"x\",\"b\":1},"
       "\"parameters\":[[\"b\",[1,true]],[\"a\",[null,\"x\"]]],\"roles\":{\"a\":\"env\"}}");
@@ -337,16 +365,21 @@ Test(space, identity_is_the_digest_of_the_canonical_form) {
 
 Test(enumeration, gives_the_points_that_hold_in_ordinal_order) {
   expect_points("{\"parameters\": {\"a\": [1, 2, 3], \"b\": [1, 2]}}", NULL, "0 1 2 3 4 5");
-  expect_points("{\"parameters\": {\"a\": [1, 2, 3], \"b\": [1, 2]}, \"conditions\": [\"a > b\"]}", NULL, "2 4 5");
-  expect_points("{\"parameters\": {\"a\": [1, 2, 3], \"b\": [1, 2]}, \"conditions\": [\"b == 2\", \"a != 2\"]}", NULL,
-                "1 5");
-  expect_points("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"lambda c: c['a'] % 2\"]}", NULL, "0");
+  expect_points("{\"parameters\": {\"a\": [1, 2, 3], \"b\": [1, 2]}, \"conditions\": [\"a > b\"]}",
+                NULL, "2 4 5");
+  expect_points("{\"parameters\": {\"a\": [1, 2, 3], \"b\": [1, 2]}, \"conditions\": [\"b == 2\", "
+                "\"a != 2\"]}",
+                NULL, "1 5");
+  expect_points("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"lambda c: c['a'] % 2\"]}",
+                NULL, "0");
   expect_points("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"a > 2\"]}", NULL, "");
 }
 
 Test(enumeration, decides_conditions_that_read_no_parameter) {
-  expect_points("{\"parameters\": {\"a\": [1, 2], \"b\": [1, 2]}, \"conditions\": [\"1 > 2\"]}", NULL, "");
-  expect_points("{\"parameters\": {\"a\": [1, 2], \"b\": [1, 2]}, \"conditions\": [\"2 > 1\"]}", NULL, "0 1 2 3");
+  expect_points("{\"parameters\": {\"a\": [1, 2], \"b\": [1, 2]}, \"conditions\": [\"1 > 2\"]}",
+                NULL, "");
+  expect_points("{\"parameters\": {\"a\": [1, 2], \"b\": [1, 2]}, \"conditions\": [\"2 > 1\"]}",
+                NULL, "0 1 2 3");
 }
 
 Test(enumeration, lets_conditions_read_the_key_and_the_gpu) {
@@ -359,51 +392,61 @@ Test(enumeration, lets_conditions_read_the_key_and_the_gpu) {
   expect_points(BLOCKS "[\"B == 64 or dtype == 'fp16' and arch == 'gfx942'\"]}", &facts, "0 1 2");
   expect_points(BLOCKS "[\"B == 64 or 'MI300' in gpu_name\"]}", &facts, "0 1 2");
   expect_points(BLOCKS "[\"arch == '' and gpu_name == ''\"]}", NULL, "0 1 2");
-  expect_points(BLOCKS "[\"arch == '' and gpu_name == ''\"]}", &(struct space_facts){&key, NULL, NULL}, "0 1 2");
-  expect_points(
-      BLOCKS "[\"B > scale\"]}", &facts,
-      "error: /conditions/0 condition 0, column 5: \"scale\" is a float, which expressions cannot read, for the "
-      "config B=64");
+  expect_points(BLOCKS "[\"arch == '' and gpu_name == ''\"]}",
+                &(struct space_facts){&key, NULL, NULL}, "0 1 2");
+  expect_points(BLOCKS "[\"B > scale\"]}", &facts,
+                "error: /conditions/0 condition 0, column 5: \"scale\" is a float, which "
+                "expressions cannot read, for the "
+                "config B=64");
 }
 
 Test(enumeration, refuses_a_key_member_that_hides_another_name) {
   cleanup_key struct key arch = {0}, parameter = {0};
   struct error error;
-  cr_assert(key_parse_text("arch=1", NULL, 0, &arch, &error) && key_parse_text("a=1", NULL, 0, &parameter, &error));
-  expect_points(
-      "{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&arch, NULL, NULL},
-      "error:  conditions cannot tell the key's member \"arch\" from the GPU's fact of that name; rename one of "
-      "them");
-  expect_points(
-      "{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&parameter, NULL, NULL},
-      "error:  conditions cannot tell the key's member \"a\" from the parameter of that name; rename one of them");
+  cr_assert(key_parse_text("arch=1", NULL, 0, &arch, &error) &&
+            key_parse_text("a=1", NULL, 0, &parameter, &error));
+  expect_points("{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&arch, NULL, NULL},
+                "error:  conditions cannot tell the key's member \"arch\" from the GPU's fact of "
+                "that name; rename one of "
+                "them");
+  expect_points("{\"parameters\": {\"a\": [1]}}", &(struct space_facts){&parameter, NULL, NULL},
+                "error:  conditions cannot tell the key's member \"a\" from the parameter of that "
+                "name; rename one of them");
 }
 
 Test(enumeration, lets_one_condition_guard_another_in_any_order) {
-  expect_points("{\"parameters\": {\"a\": [0, 1], \"b\": [0, 2]}, \"conditions\": [\"a != 0\", \"4 // a > b\"]}", NULL,
-                "2 3");
-  expect_points(
-      "{\"parameters\": {\"a\": [0, 1], \"b\": [0, 2]}, \"conditions\": [\"4 // a > 0\", \"a + b > 0\", \"a\"]}", NULL,
-      "2 3");
-  expect_points("{\"parameters\": {\"a\": [0, 1], \"b\": [1, 2]}, \"conditions\": [\"4 // a > 0\", \"a * b > 1\"]}",
+  expect_points("{\"parameters\": {\"a\": [0, 1], \"b\": [0, 2]}, \"conditions\": [\"a != 0\", \"4 "
+                "// a > b\"]}",
+                NULL, "2 3");
+  expect_points("{\"parameters\": {\"a\": [0, 1], \"b\": [0, 2]}, \"conditions\": [\"4 // a > 0\", "
+                "\"a + b > 0\", \"a\"]}",
+                NULL, "2 3");
+  expect_points("{\"parameters\": {\"a\": [0, 1], \"b\": [1, 2]}, \"conditions\": [\"4 // a > 0\", "
+                "\"a * b > 1\"]}",
                 NULL, "3");
 }
 
-Test(enumeration, ends_in_an_error_at_a_point_that_nothing_excludes_and_one_condition_cannot_decide) {
-  expect_points("{\"parameters\": {\"a\": [1, 0], \"b\": [1, 2]}, \"conditions\": [\"b > 0\", \"4 // a > b\"]}", NULL,
-                "0 1 error: /conditions/1 condition 1, column 3: division by zero, for the config a=0 b=1");
-  expect_points("{\"parameters\": {\"a\": [0], \"b\": [1]}, \"conditions\": [\"b // a\", \"1 % a\"]}", NULL,
-                "error: /conditions/0 condition 0, column 3: division by zero, for the config a=0 b=1");
+Test(enumeration,
+     ends_in_an_error_at_a_point_that_nothing_excludes_and_one_condition_cannot_decide) {
+  expect_points(
+      "{\"parameters\": {\"a\": [1, 0], \"b\": [1, 2]}, \"conditions\": [\"b > 0\", \"4 // a > "
+      "b\"]}",
+      NULL,
+      "0 1 error: /conditions/1 condition 1, column 3: division by zero, for the config a=0 b=1");
+  expect_points(
+      "{\"parameters\": {\"a\": [0], \"b\": [1]}, \"conditions\": [\"b // a\", \"1 % a\"]}", NULL,
+      "error: /conditions/0 condition 0, column 3: division by zero, for the config a=0 b=1");
 }
 
 Test(enumeration, says_the_config_of_an_error_cut_between_characters) {
-  cleanup_free char *text =
-      xasprintf("{\"parameters\": {\"a\": [\"x%0*d\"], \"b\": [0]}, \"conditions\": [\"1 // b\"]}", 300, 0);
+  cleanup_free char *text = xasprintf(
+      "{\"parameters\": {\"a\": [\"x%0*d\"], \"b\": [0]}, \"conditions\": [\"1 // b\"]}", 300, 0);
   for (char *c = strchr(text, '0'); c[1] == '0'; c += 2)
     memcpy(c, "é", 2);
   cleanup_space struct space *space = space_of(text);
   cleanup_free char *found = points(space, NULL, 10);
-  cr_expect_eq(strlen(found) > 100 && strcmp(found + strlen(found) - 5, "é...") == 0, true, "%s", found);
+  cr_expect_eq(strlen(found) > 100 && strcmp(found + strlen(found) - 5, "é...") == 0, true, "%s",
+               found);
   cleanup_json json_t *utf8 = json_string(found);
   cr_expect(utf8);
 }
@@ -434,7 +477,8 @@ Test(enumeration, decides_conditions_that_read_many_parameters) {
 }
 
 Test(enumeration, decides_conditions_that_read_many_values) {
-  cleanup_json json_t *json = json_pack("{s: {s: [], s: []}, s: [s]}", "parameters", "a", "b", "conditions", "a == b");
+  cleanup_json json_t *json =
+      json_pack("{s: {s: [], s: []}, s: [s]}", "parameters", "a", "b", "conditions", "a == b");
   json_t *parameters = json_object_get(json, "parameters");
   for (int i = 0; i < 300; i++) {
     json_array_append_new(json_object_get(parameters, "a"), json_integer(i));
@@ -450,25 +494,30 @@ Test(enumeration, decides_conditions_that_read_many_values) {
 }
 
 Test(enumeration, is_an_error_when_it_cuts_too_late_for_the_step_limit) {
-  cleanup_space struct space *space =
-      space_of("{\"parameters\": {\"a\": [0,1,2,3,4,5,6,7,8,9], \"b\": [0,1,2,3,4,5,6,7,8,9], \"c\": [0, 1]}, "
-               "\"conditions\": [\"a + b + c == 20\"]}");
+  cleanup_space struct space *space = space_of("{\"parameters\": {\"a\": [0,1,2,3,4,5,6,7,8,9], "
+                                               "\"b\": [0,1,2,3,4,5,6,7,8,9], \"c\": [0, 1]}, "
+                                               "\"conditions\": [\"a + b + c == 20\"]}");
   cleanup_free char *found = points(space, NULL, 309), *all = points(space, NULL, 310);
-  cr_expect_str_eq(found, "error: /conditions the space was not enumerated: 309 steps reached the limit with 0 configs "
-                          "found; put parameters whose conditions exclude most first, or take values out");
+  cr_expect_str_eq(
+      found,
+      "error: /conditions the space was not enumerated: 309 steps reached the limit with 0 configs "
+      "found; put parameters whose conditions exclude most first, or take values out");
   cr_expect_str_eq(all, "", "10 + 100 + 200 partial points");
 }
 
 Test(count, multiplies_parameters_that_no_condition_reads) {
   cleanup_space struct space *space =
-      space_of("{\"parameters\": {\"a\": [0,1,2], \"b\": [0,1,2,3,4,5,6,7,8,9], \"c\": [0,1,2,3,4,5,6,7,8,9]}, "
+      space_of("{\"parameters\": {\"a\": [0,1,2], \"b\": [0,1,2,3,4,5,6,7,8,9], \"c\": "
+               "[0,1,2,3,4,5,6,7,8,9]}, "
                "\"conditions\": [\"a != 1\"]}");
   uint64_t count;
   struct error error;
   cr_assert(space_count(space, NULL, 3, 200, &count, &error), "%s", error.message);
   cr_expect_eq(count, 200);
   cr_expect_not(space_count(space, NULL, 3, 199, &count, &error));
-  cr_expect_str_eq(error.message, "the space has more than 199 configs that hold; add conditions or take values out");
+  cr_expect_str_eq(
+      error.message,
+      "the space has more than 199 configs that hold; add conditions or take values out");
   cr_expect_not(space_count(space, NULL, 2, 200, &count, &error));
 }
 
@@ -478,18 +527,20 @@ Test(count, says_a_whole_config_when_a_condition_fails) {
   uint64_t count;
   struct error error;
   cr_expect_not(space_count(space, NULL, 100, 100, &count, &error));
-  cr_expect_str_eq(error.message, "condition 0, column 3: division by zero, for the config a=0 b=5");
-  cr_expect_not(space_count(
-      space,
-      &(struct space_facts){
-          &(struct key){.n = 1, .names = (char *[]){(char[]){"a"}}, .values = (struct value[]){value_int(1)}}, NULL,
-          NULL},
-      100, 100, &count, &error));
+  cr_expect_str_eq(error.message,
+                   "condition 0, column 3: division by zero, for the config a=0 b=5");
+  cr_expect_not(
+      space_count(space,
+                  &(struct space_facts){&(struct key){.n = 1,
+                                                      .names = (char *[]){(char[]){"a"}},
+                                                      .values = (struct value[]){value_int(1)}},
+                                        NULL, NULL},
+                  100, 100, &count, &error));
 }
 
 Test(holds, says_so_of_one_point) {
-  cleanup_space struct space *space =
-      space_of("{\"parameters\": {\"a\": [0, 1, 2]}, \"conditions\": [\"4 // a\", \"a != 1\", \"K == 3\"]}");
+  cleanup_space struct space *space = space_of(
+      "{\"parameters\": {\"a\": [0, 1, 2]}, \"conditions\": [\"4 // a\", \"a != 1\", \"K == 3\"]}");
   cleanup_key struct key key = {0};
   struct error error;
   bool holds = false;
@@ -516,10 +567,10 @@ Test(holds, keeps_the_first_failure_when_two_conditions_fail) {
 
 /* A small random space with conditions that often fail or divide by zero. */
 static struct space *random_space(unsigned *seed) {
-  static const char *const conditions[] = {"%s <= %s",        "%s * %s != 2",      "%s + %s < 4",   "%s // %s > 0",
-                                           "%s %% %s == 1",   "%s or %s",          "%s and %s",     "%s if %s else 1",
-                                           "2 ** %s > %s",    "%s not in (2, %s)", "%s == %s == 1", "log2(%s) < %s",
-                                           "max(%s, %s) > 1", "not (%s and %s)",   "%s != %s"};
+  static const char *const conditions[] = {
+      "%s <= %s",      "%s * %s != 2",  "%s + %s < 4",     "%s // %s > 0",    "%s %% %s == 1",
+      "%s or %s",      "%s and %s",     "%s if %s else 1", "2 ** %s > %s",    "%s not in (2, %s)",
+      "%s == %s == 1", "log2(%s) < %s", "max(%s, %s) > 1", "not (%s and %s)", "%s != %s"};
   char text[1024] = "{\"parameters\": {";
   unsigned n = 1 + (unsigned)rand_r(seed) % 4;
   for (unsigned i = 0; i < n; i++) {
@@ -534,7 +585,8 @@ static struct space *random_space(unsigned *seed) {
     snprintf(a, sizeof a, "p%u", (unsigned)rand_r(seed) % n);
     snprintf(b, sizeof b, "p%u", (unsigned)rand_r(seed) % n);
     strcat(text, ", \"");
-    snprintf(text + strlen(text), 64, conditions[(unsigned)rand_r(seed) % ARRAY_LENGTH(conditions)], a, b);
+    snprintf(text + strlen(text), 64, conditions[(unsigned)rand_r(seed) % ARRAY_LENGTH(conditions)],
+             a, b);
     strcat(text, "\"");
   }
   strcat(text, "]}");
@@ -582,7 +634,8 @@ Test(space, lends_a_config_to_a_scope) {
   struct error error;
   int64_t integer;
   cr_assert(space_scope_add(space, 32, &scope, &error));
-  cr_assert(expr_int_in_scope("BLOCK_M * BLOCK_N * num_warps + waves_per_eu", &scope, 0, 1 << 20, &integer, &error));
+  cr_assert(expr_int_in_scope("BLOCK_M * BLOCK_N * num_warps + waves_per_eu", &scope, 0, 1 << 20,
+                              &integer, &error));
   cr_expect_eq(integer, 64 * 64 * 4);
 }
 
@@ -635,7 +688,8 @@ Test(config_ranges, may_be_empty) {
 
 Test(config_ranges, refuse_what_is_no_set_of_ranges) {
   static const char *const pair = "a range of configs must be [first, count], two integers";
-  static const char *const bounds = "a range of configs must be of at least one ordinal, all below 2**63 - 1";
+  static const char *const bounds =
+      "a range of configs must be of at least one ordinal, all below 2**63 - 1";
   expect_ranges_refused("{}", "", "configs must be an array of ranges [first, count]");
   expect_ranges_refused("[1]", "/0", pair);
   expect_ranges_refused("[[1, 2], [4]]", "/1", pair);
@@ -645,10 +699,12 @@ Test(config_ranges, refuse_what_is_no_set_of_ranges) {
   expect_ranges_refused("[[-1, 2]]", "/0", bounds);
   expect_ranges_refused("[[1, 0]]", "/0", bounds);
   expect_ranges_refused("[[9223372036854775807, 1]]", "/0", bounds);
-  expect_ranges_refused("[[0, 2], [2, 1]]", "/1",
-                        "ranges of configs must rise and leave a gap between them; this one begins before 3");
-  expect_ranges_refused("[[5, 2], [0, 1]]", "/1",
-                        "ranges of configs must rise and leave a gap between them; this one begins before 8");
+  expect_ranges_refused(
+      "[[0, 2], [2, 1]]", "/1",
+      "ranges of configs must rise and leave a gap between them; this one begins before 3");
+  expect_ranges_refused(
+      "[[5, 2], [0, 1]]", "/1",
+      "ranges of configs must rise and leave a gap between them; this one begins before 8");
 }
 
 Test(config_ranges, abort_on_an_ordinal_that_does_not_rise, .signal = SIGABRT) {

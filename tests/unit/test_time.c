@@ -41,8 +41,9 @@ Test(time_text, reads_and_writes_the_same) {
   static const struct {
     const char *text;
     int64_t s;
-  } times[] = {
-      {"1970-01-01T00:00:00Z", 0}, {"2024-02-29T23:59:59Z", 1709251199}, {"9999-12-31T23:59:59Z", 253402300799}};
+  } times[] = {{"1970-01-01T00:00:00Z", 0},
+               {"2024-02-29T23:59:59Z", 1709251199},
+               {"9999-12-31T23:59:59Z", 253402300799}};
   for (size_t i = 0; i < ARRAY_LENGTH(times); i++) {
     int64_t s = -1;
     char text[TIME_TEXT_SIZE];

@@ -20,7 +20,8 @@ Test(value, is_written_as_python_writes_it) {
   expect_text(value_string("fp16"), "fp16", "'fp16'");
   expect_text(value_string("it's"), "it's", "\"it's\"");
   expect_text(value_string("it's \"so\""), "it's \"so\"", "'it\\'s \"so\"'");
-  expect_text(value_string("a\\b\n\r\t\x01\x7f"), "a\\b\n\r\t\x01\x7f", "'a\\\\b\\n\\r\\t\\x01\\x7f'");
+  expect_text(value_string("a\\b\n\r\t\x01\x7f"), "a\\b\n\r\t\x01\x7f",
+              "'a\\\\b\\n\\r\\t\\x01\\x7f'");
   expect_text(value_string("é"), "é", "'é'");
 }
 
@@ -33,7 +34,8 @@ Test(value, quoted_text_reads_back_as_an_expression) {
   cleanup_expr struct expr *expr = NULL;
   struct error error;
   struct value value;
-  cr_assert(expr_parse(quoted, &expr, &error) && expr_eval(expr, NULL, &value, &error), "%s", error.message);
+  cr_assert(expr_parse(quoted, &expr, &error) && expr_eval(expr, NULL, &value, &error), "%s",
+            error.message);
   cr_expect_str_eq(value.string, text);
 }
 
@@ -48,7 +50,8 @@ Test(value, equals_what_has_its_type_and_content) {
 }
 
 Test(value, survives_json) {
-  const struct value values[] = {value_none(), value_bool(true), value_int(-5), value_float(0.1), value_string("é\n")};
+  const struct value values[] = {value_none(), value_bool(true), value_int(-5), value_float(0.1),
+                                 value_string("é\n")};
   for (size_t i = 0; i < ARRAY_LENGTH(values); i++) {
     cleanup_json json_t *json = value_to_json(values[i]);
     struct value back;
@@ -63,14 +66,17 @@ Test(value, is_no_array_or_object) {
   struct error error;
   cleanup_json json_t *array = json_array(), *object = json_object();
   cr_expect_not(value_from_json(array, &value, &error));
-  cr_expect_str_eq(error.message, "a value must be null, a boolean, a number or a string, not an array");
+  cr_expect_str_eq(error.message,
+                   "a value must be null, a boolean, a number or a string, not an array");
   cr_expect_not(value_from_json(object, &value, &error));
-  cr_expect_str_eq(error.message, "a value must be null, a boolean, a number or a string, not an object");
+  cr_expect_str_eq(error.message,
+                   "a value must be null, a boolean, a number or a string, not an object");
 }
 
 Test(value, is_true_as_in_python) {
-  cr_expect(value_is_true(value_int(-1)) && value_is_true(value_bool(true)) && value_is_true(value_string("0")) &&
-            value_is_true(value_float(0.5)));
-  cr_expect_not(value_is_true(value_int(0)) || value_is_true(value_bool(false)) || value_is_true(value_string("")) ||
-                value_is_true(value_float(0)) || value_is_true(value_none()));
+  cr_expect(value_is_true(value_int(-1)) && value_is_true(value_bool(true)) &&
+            value_is_true(value_string("0")) && value_is_true(value_float(0.5)));
+  cr_expect_not(value_is_true(value_int(0)) || value_is_true(value_bool(false)) ||
+                value_is_true(value_string("")) || value_is_true(value_float(0)) ||
+                value_is_true(value_none()));
 }

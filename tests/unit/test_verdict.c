@@ -1,5 +1,5 @@
-/* The verdict over simulated processes: each has a band that all its configs share, each config in it noise of its own,
- * and each round noise on top. */
+/* The verdict over simulated processes: each has a band that all its configs share, each config in
+ * it noise of its own, and each round noise on top. */
 #include "common/verdict/verdict.h"
 
 #include <criterion/criterion.h>
@@ -55,7 +55,8 @@ static void experiment_release(struct experiment *experiment) {
 
 static struct verdict decided(const struct experiment *experiment) {
   struct verdict verdict = {0};
-  cr_assert(verdict_decide(experiment->samples, experiment->n, BASELINE, 7, &verdict, &error), "%s", error.message);
+  cr_assert(verdict_decide(experiment->samples, experiment->n, BASELINE, 7, &verdict, &error), "%s",
+            error.message);
   return verdict;
 }
 
@@ -84,7 +85,8 @@ static struct verdict_sample steady(uint64_t config, int64_t process, double rat
       .config = config, .process = process, .n = 5, .samples_us = samples, .baseline_us = hundreds};
 }
 
-static struct verdict decided_of(const struct verdict_sample *samples, size_t n, uint64_t baseline) {
+static struct verdict decided_of(const struct verdict_sample *samples, size_t n,
+                                 uint64_t baseline) {
   struct verdict verdict = {0};
   cr_assert(verdict_decide(samples, n, baseline, 7, &verdict, &error), "%s", error.message);
   return verdict;
@@ -105,7 +107,8 @@ Test(verdict, a_clear_winner_wins) {
   cr_expect_eq(verdict.regret_bound, 0);
   cr_expect_eq(verdict.outcome, VERDICT_FASTER);
   cr_expect_float_eq(verdict.baseline_ratio, 0.7, 0.01);
-  cr_expect(verdict.baseline_lower <= verdict.baseline_ratio && verdict.baseline_ratio <= verdict.baseline_upper);
+  cr_expect(verdict.baseline_lower <= verdict.baseline_ratio &&
+            verdict.baseline_ratio <= verdict.baseline_upper);
 }
 
 Test(verdict, finalists_are_listed_by_rising_ratio_with_their_intervals) {
@@ -128,7 +131,8 @@ Test(verdict, finalists_are_listed_by_rising_ratio_with_their_intervals) {
 }
 
 Test(verdict, a_band_that_all_configs_of_a_process_share_does_not_matter) {
-  static const double slow_baseline[3] = {300, 300, 300}, slow_a[3] = {270, 270, 270}, slow_b[3] = {240, 240, 240};
+  static const double slow_baseline[3] = {300, 300, 300}, slow_a[3] = {270, 270, 270},
+                      slow_b[3] = {240, 240, 240};
   const struct verdict_sample samples[] = {
       steady(1, 0, 0.9),
       steady(1, 1, 0.9),
@@ -143,11 +147,12 @@ Test(verdict, a_band_that_all_configs_of_a_process_share_does_not_matter) {
 }
 
 Test(verdict, one_outlier_in_a_process_does_not_matter) {
-  static const double baseline[5] = {100, 100, 100, 100, 100}, samples_us[5] = {90, 90, 5000, 90, 90};
+  static const double baseline[5] = {100, 100, 100, 100, 100},
+                      samples_us[5] = {90, 90, 5000, 90, 90};
   struct verdict_sample samples[3];
   for (int64_t p = 0; p < 3; p++)
-    samples[p] =
-        (struct verdict_sample){.config = 1, .process = p, .n = 5, .samples_us = samples_us, .baseline_us = baseline};
+    samples[p] = (struct verdict_sample){
+        .config = 1, .process = p, .n = 5, .samples_us = samples_us, .baseline_us = baseline};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
   cr_expect_float_eq(verdict.baseline_ratio, 0.9, 1e-12);
 }
@@ -199,29 +204,35 @@ static uint64_t winner_of_weights(const int64_t weights[3][3], const double rati
 static const double equal[3] = {0.8, 0.8, 0.8};
 
 Test(verdict, a_tie_goes_to_fewer_spills_first) {
-  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{2, 0, 0}, {1, 9, 9}, {3, 0, 0}}, equal), 1u);
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{2, 0, 0}, {1, 9, 9}, {3, 0, 0}}, equal),
+               1u);
 }
 
 Test(verdict, then_to_less_local_memory) {
-  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 9, 0}, {1, 8, 0}, {1, 7, 9}}, equal), 2u);
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 9, 0}, {1, 8, 0}, {1, 7, 9}}, equal),
+               2u);
 }
 
 Test(verdict, then_to_fewer_registers) {
-  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{0, 0, 64}, {0, 0, 32}, {0, 0, 33}}, equal), 1u);
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{0, 0, 64}, {0, 0, 32}, {0, 0, 33}}, equal),
+               1u);
 }
 
 Test(verdict, then_to_the_lowest_ordinal) {
-  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, equal), 0u);
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{0, 0, 0}, {0, 0, 0}, {0, 0, 0}}, equal),
+               0u);
 }
 
 Test(verdict, a_lighter_config_within_half_a_percent_wins) {
   const double ratios[3] = {0.8, 0.8 * 1.004, 0.8};
-  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 0, 0}, {0, 0, 0}, {1, 0, 0}}, ratios), 1u);
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 0, 0}, {0, 0, 0}, {1, 0, 0}}, ratios),
+               1u);
 }
 
 Test(verdict, a_lighter_config_beyond_half_a_percent_does_not_win) {
   const double ratios[3] = {0.8, 0.8 * 1.006, 0.8};
-  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 0, 0}, {0, 0, 0}, {1, 0, 0}}, ratios), 0u);
+  cr_expect_eq(winner_of_weights((const int64_t[3][3]){{1, 0, 0}, {0, 0, 0}, {1, 0, 0}}, ratios),
+               0u);
 }
 
 Test(verdict, the_regret_of_a_lighter_winner_is_counted) {
@@ -263,9 +274,11 @@ Test(verdict, of_a_config_in_the_winners_place_says_how_it_compares_with_all) {
                                                      .round_noise = 0.01};
   measure(&experiment, 3);
   cleanup_verdict struct verdict of_best = {0}, of_other = {0}, as_decided = decided(&experiment);
-  cr_assert(verdict_decide_for(experiment.samples, experiment.n, BASELINE, 10, 7, &of_best, &error));
+  cr_assert(
+      verdict_decide_for(experiment.samples, experiment.n, BASELINE, 10, 7, &of_best, &error));
   expect_same_verdict(&of_best, &as_decided);
-  cr_assert(verdict_decide_for(experiment.samples, experiment.n, BASELINE, 12, 7, &of_other, &error));
+  cr_assert(
+      verdict_decide_for(experiment.samples, experiment.n, BASELINE, 12, 7, &of_other, &error));
   const struct verdict_finalist *best = finalist_of(&of_other, 10);
   cr_expect_eq(of_other.winner, 12u);
   cr_expect_eq(best->ratio, 1);
@@ -276,10 +289,13 @@ Test(verdict, of_a_config_in_the_winners_place_says_how_it_compares_with_all) {
 }
 
 Test(verdict, of_a_config_that_is_no_finalist_there_is_none) {
-  const struct verdict_sample samples[] = {steady(1, 0, 1), steady(1, 1, 1), steady(1, 2, 1), steady(2, 0, 1)};
+  const struct verdict_sample samples[] = {steady(1, 0, 1), steady(1, 1, 1), steady(1, 2, 1),
+                                           steady(2, 0, 1)};
   struct verdict verdict;
   cr_assert(!verdict_decide_for(samples, 4, BASELINE, 2, 7, &verdict, &error));
-  cr_expect_str_eq(error.message, "config 2 was not measured correctly in 3 processes; measure it in more processes");
+  cr_expect_str_eq(
+      error.message,
+      "config 2 was not measured correctly in 3 processes; measure it in more processes");
 }
 
 static void shuffle(struct verdict_sample *samples, size_t n, struct rng *rng) {
@@ -336,7 +352,8 @@ Test(verdict, of_a_config_measured_twice_in_a_process_the_longer_sample_counts) 
 }
 
 Test(verdict, which_of_two_samples_of_one_length_counts_does_not_depend_on_their_order) {
-  struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 0, 0.8), steady(1, 1, 0.9), steady(1, 2, 0.9)};
+  struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 0, 0.8), steady(1, 1, 0.9),
+                                     steady(1, 2, 0.9)};
   cleanup_verdict struct verdict one = decided_of(samples, 4, BASELINE);
   struct verdict_sample first = samples[0];
   samples[0] = samples[1];
@@ -346,14 +363,16 @@ Test(verdict, which_of_two_samples_of_one_length_counts_does_not_depend_on_their
 }
 
 Test(verdict, the_best_is_beaten_by_no_finalist_in_a_direct_comparison) {
-  /* By itself config 2 looks faster (median 0.91 to 0.92), but config 1 is faster in three rounds of five. */
+  /* By itself config 2 looks faster (median 0.91 to 0.92), but config 1 is faster in three rounds
+   * of five. */
   static const double baseline[5] = {100, 100, 100, 100, 100};
   static const double one[5] = {90, 91, 92, 93, 94}, two[5] = {91, 92, 82, 98, 81};
   struct verdict_sample samples[6];
   for (int64_t p = 0; p < 3; p++) {
-    samples[p] = (struct verdict_sample){.config = 1, .process = p, .n = 5, .samples_us = one, .baseline_us = baseline};
-    samples[3 + p] =
-        (struct verdict_sample){.config = 2, .process = p, .n = 5, .samples_us = two, .baseline_us = baseline};
+    samples[p] = (struct verdict_sample){
+        .config = 1, .process = p, .n = 5, .samples_us = one, .baseline_us = baseline};
+    samples[3 + p] = (struct verdict_sample){
+        .config = 2, .process = p, .n = 5, .samples_us = two, .baseline_us = baseline};
   }
   cleanup_verdict struct verdict verdict = decided_of(samples, 6, BASELINE);
   cr_expect_float_eq(finalist_of(&verdict, 1)->ratio, 1, 1e-12);
@@ -361,34 +380,38 @@ Test(verdict, the_best_is_beaten_by_no_finalist_in_a_direct_comparison) {
 }
 
 Test(verdict, rounds_beyond_the_common_prefix_are_not_paired) {
-  static const double baseline[4] = {100, 100, 100, 100}, longer[4] = {80, 80, 300, 300}, shorter[2] = {84, 84};
+  static const double baseline[4] = {100, 100, 100, 100}, longer[4] = {80, 80, 300, 300},
+                      shorter[2] = {84, 84};
   struct verdict_sample samples[6];
   for (int64_t p = 0; p < 3; p++) {
-    samples[p] =
-        (struct verdict_sample){.config = 1, .process = p, .n = 4, .samples_us = longer, .baseline_us = baseline};
-    samples[3 + p] =
-        (struct verdict_sample){.config = 2, .process = p, .n = 2, .samples_us = shorter, .baseline_us = baseline};
+    samples[p] = (struct verdict_sample){
+        .config = 1, .process = p, .n = 4, .samples_us = longer, .baseline_us = baseline};
+    samples[3 + p] = (struct verdict_sample){
+        .config = 2, .process = p, .n = 2, .samples_us = shorter, .baseline_us = baseline};
   }
   cleanup_verdict struct verdict verdict = decided_of(samples, 6, BASELINE);
   cr_expect_float_eq(finalist_of(&verdict, 1)->ratio, 1, 1e-12);
-  cr_expect_float_eq(finalist_of(&verdict, 2)->ratio, 84.0 / 80, 1e-12, "%g", finalist_of(&verdict, 2)->ratio);
+  cr_expect_float_eq(finalist_of(&verdict, 2)->ratio, 84.0 / 80, 1e-12, "%g",
+                     finalist_of(&verdict, 2)->ratio);
 }
 
 Test(verdict, all_rounds_that_both_have_are_paired) {
   static const double baseline[3] = {100, 100, 100}, a[3] = {80, 80, 90}, b[3] = {80, 90, 100};
   struct verdict_sample samples[6];
   for (int64_t p = 0; p < 3; p++) {
-    samples[p] = (struct verdict_sample){.config = 1, .process = p, .n = 3, .samples_us = a, .baseline_us = baseline};
-    samples[3 + p] =
-        (struct verdict_sample){.config = 2, .process = p, .n = 3, .samples_us = b, .baseline_us = baseline};
+    samples[p] = (struct verdict_sample){
+        .config = 1, .process = p, .n = 3, .samples_us = a, .baseline_us = baseline};
+    samples[3 + p] = (struct verdict_sample){
+        .config = 2, .process = p, .n = 3, .samples_us = b, .baseline_us = baseline};
   }
   cleanup_verdict struct verdict verdict = decided_of(samples, 6, BASELINE);
-  cr_expect_float_eq(finalist_of(&verdict, 2)->ratio, 100.0 / 90, 1e-12, "%g", finalist_of(&verdict, 2)->ratio);
+  cr_expect_float_eq(finalist_of(&verdict, 2)->ratio, 100.0 / 90, 1e-12, "%g",
+                     finalist_of(&verdict, 2)->ratio);
 }
 
 Test(verdict, a_config_in_too_few_processes_is_no_finalist) {
-  const struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9), steady(2, 0, 0.5),
-                                           steady(2, 1, 0.5)};
+  const struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9),
+                                           steady(2, 0, 0.5), steady(2, 1, 0.5)};
   cleanup_verdict struct verdict verdict = decided_of(samples, ARRAY_LENGTH(samples), BASELINE);
   cr_expect_eq(verdict.n_finalists, (size_t)1);
   cr_expect_eq(verdict.winner, 1u);
@@ -421,7 +444,8 @@ Test(verdict, equivalents_are_rising_ordinals_that_hold_the_winner) {
 }
 
 static void expect_outcome(const double ratios[3], enum verdict_outcome wanted) {
-  const struct verdict_sample samples[] = {steady(1, 0, ratios[0]), steady(1, 1, ratios[1]), steady(1, 2, ratios[2])};
+  const struct verdict_sample samples[] = {steady(1, 0, ratios[0]), steady(1, 1, ratios[1]),
+                                           steady(1, 2, ratios[2])};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
   cr_expect_str_eq(verdict_outcome_name(verdict.outcome), verdict_outcome_name(wanted));
 }
@@ -448,18 +472,24 @@ Test(verdict, is_AMBIGUOUS_when_a_wide_interval_holds_one) {
   expect_outcome((const double[]){1.0, 1.03, 1.031}, VERDICT_AMBIGUOUS);
 }
 
-/* Of n configs that vary alike over three processes: the first, and the rest 20 % slower or (`are_near`) 2 %. */
+/* Of n configs that vary alike over three processes: the first, and the rest 20 % slower or
+ * (`are_near`) 2 %. */
 static struct verdict verdict_among(size_t n, bool are_near) {
   const double ratios[3] = {0.9, 0.905, 0.895};
   struct verdict_sample samples[27];
   for (uint64_t c = 0; c < n; c++)
     for (int64_t p = 0; p < 3; p++)
-      samples[3 * c + (uint64_t)p] = steady(c, p, (c == 0 ? 1 : are_near ? 1.02 : 1.2) * ratios[(c + (uint64_t)p) % 3]);
+      samples[3 * c + (uint64_t)p] = steady(c, p,
+                                            (c == 0     ? 1
+                                             : are_near ? 1.02
+                                                        : 1.2) *
+                                                ratios[(c + (uint64_t)p) % 3]);
   return decided_of(samples, 3 * n, BASELINE);
 }
 
 Test(verdict, the_interval_against_the_baseline_widens_with_the_number_of_rivals) {
-  cleanup_verdict struct verdict of_nine = verdict_among(9, false), of_six = verdict_among(6, false);
+  cleanup_verdict struct verdict of_nine = verdict_among(9, false),
+                                 of_six = verdict_among(6, false);
   cr_expect_eq(of_nine.winner, 0u);
   cr_expect_eq(of_nine.baseline_ratio, of_six.baseline_ratio);
   cr_expect_gt(of_nine.baseline_upper, of_six.baseline_upper);
@@ -472,19 +502,23 @@ Test(verdict, the_spread_of_other_finalists_narrows_an_interval_that_three_proce
 }
 
 Test(verdict, the_spread_of_finalists_that_are_far_from_the_best_tells_nothing_of_it) {
-  cleanup_verdict struct verdict of_two = verdict_among(2, false), of_nine = verdict_among(9, false);
+  cleanup_verdict struct verdict of_two = verdict_among(2, false),
+                                 of_nine = verdict_among(9, false);
   cr_expect_float_eq(finalist_of(&of_two, 1)->upper, finalist_of(&of_nine, 1)->upper, 1e-12);
 }
 
 Test(verdict, a_finalist_that_is_the_baseline_is_no_rival) {
-  const struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.905), steady(1, 2, 0.895),
-                                           steady(2, 0, 1),   steady(2, 1, 1),     steady(2, 2, 1)};
-  cleanup_verdict struct verdict alone = decided_of(samples, 3, BASELINE), beside = decided_of(samples, 6, 2);
+  const struct verdict_sample samples[] = {steady(1, 0, 0.9),   steady(1, 1, 0.905),
+                                           steady(1, 2, 0.895), steady(2, 0, 1),
+                                           steady(2, 1, 1),     steady(2, 2, 1)};
+  cleanup_verdict struct verdict alone = decided_of(samples, 3, BASELINE),
+                                 beside = decided_of(samples, 6, 2);
   cr_expect_eq(alone.baseline_upper, beside.baseline_upper);
 }
 
 Test(verdict, counts_the_devices_of_the_samples_that_it_used) {
-  struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9), steady(2, 3, 0.9)};
+  struct verdict_sample samples[] = {steady(1, 0, 0.9), steady(1, 1, 0.9), steady(1, 2, 0.9),
+                                     steady(2, 3, 0.9)};
   for (size_t i = 0; i < 4; i++)
     samples[i].device = (int64_t[]){7, 9, 7, 11}[i];
   cleanup_verdict struct verdict verdict = decided_of(samples, 4, BASELINE);
@@ -492,13 +526,17 @@ Test(verdict, counts_the_devices_of_the_samples_that_it_used) {
 }
 
 Test(verdict, rounds_that_scatter_widen_the_interval_of_processes_that_agree_by_luck) {
-  static const double baseline[4] = {100, 100, 100, 100}, quiet[4] = {90, 90.1, 89.9, 90}, loud[4] = {90, 99, 81, 90};
+  static const double baseline[4] = {100, 100, 100, 100}, quiet[4] = {90, 90.1, 89.9, 90},
+                      loud[4] = {90, 99, 81, 90};
   double upper[2];
   for (size_t i = 0; i < 2; i++) {
     struct verdict_sample samples[3];
     for (int64_t p = 0; p < 3; p++)
-      samples[p] = (struct verdict_sample){
-          .config = 1, .process = p, .n = 4, .samples_us = i ? loud : quiet, .baseline_us = baseline};
+      samples[p] = (struct verdict_sample){.config = 1,
+                                           .process = p,
+                                           .n = 4,
+                                           .samples_us = i ? loud : quiet,
+                                           .baseline_us = baseline};
     cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
     cr_expect_float_eq(verdict.baseline_ratio, 0.9, 1e-12);
     upper[i] = verdict.baseline_upper;
@@ -511,14 +549,15 @@ Test(verdict, a_coarse_timer_widens_the_interval_of_processes_that_agree) {
   static const double baseline[5] = {100, 100, 100, 100, 110}, samples_us[5] = {90, 90, 90, 90, 90};
   struct verdict_sample samples[3];
   for (int64_t p = 0; p < 3; p++)
-    samples[p] =
-        (struct verdict_sample){.config = 1, .process = p, .n = 5, .samples_us = samples_us, .baseline_us = baseline};
+    samples[p] = (struct verdict_sample){
+        .config = 1, .process = p, .n = 5, .samples_us = samples_us, .baseline_us = baseline};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
   cr_expect_gt(verdict.baseline_upper, 0.9 * (1 + 0.1 / sqrt(12)));
 }
 
 Test(verdict, a_winner_that_is_the_baseline_is_the_same) {
-  const struct verdict_sample samples[] = {steady(1, 0, 1.001), steady(1, 1, 0.999), steady(1, 2, 1.2)};
+  const struct verdict_sample samples[] = {steady(1, 0, 1.001), steady(1, 1, 0.999),
+                                           steady(1, 2, 1.2)};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, 1);
   cr_expect_eq(verdict.outcome, VERDICT_SAME);
   cr_expect_eq(verdict.baseline_ratio, 1);
@@ -549,15 +588,18 @@ Test(verdict, times_that_nobody_measured_are_refused) {
   static const double wrong[] = {0, -1, NAN, INFINITY, 1e-7, 1e13};
   for (size_t i = 0; i < ARRAY_LENGTH(wrong); i++) {
     const double good = 100;
-    const struct verdict_sample as_sample = {.config = 1, .n = 1, .samples_us = &wrong[i], .baseline_us = &good};
-    const struct verdict_sample as_baseline = {.config = 1, .n = 1, .samples_us = &good, .baseline_us = &wrong[i]};
+    const struct verdict_sample as_sample = {
+        .config = 1, .n = 1, .samples_us = &wrong[i], .baseline_us = &good};
+    const struct verdict_sample as_baseline = {
+        .config = 1, .n = 1, .samples_us = &good, .baseline_us = &wrong[i]};
     expect_refused(&as_sample, 1, "pair 0 of config 1 in process 0");
     expect_refused(&as_baseline, 1, "pair 0 of config 1 in process 0");
   }
 }
 
 Test(verdict, as_json_says_what_was_decided) {
-  const struct verdict_sample samples[] = {steady(17, 0, 0.8), steady(17, 1, 0.8), steady(17, 2, 0.8)};
+  const struct verdict_sample samples[] = {steady(17, 0, 0.8), steady(17, 1, 0.8),
+                                           steady(17, 2, 0.8)};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
   cleanup_json json_t *json = verdict_to_json(&verdict);
   cr_expect_eq(json_integer_value(json_object_get(json, "winner")), 17);
@@ -574,14 +616,16 @@ Test(verdict, as_json_says_what_was_decided) {
 }
 
 Test(verdict, as_json_has_numbers_of_nine_digits) {
-  const struct verdict_sample samples[] = {steady(17, 0, 0.7), steady(17, 1, 0.7), steady(17, 2, 0.7)};
+  const struct verdict_sample samples[] = {steady(17, 0, 0.7), steady(17, 1, 0.7),
+                                           steady(17, 2, 0.7)};
   cleanup_verdict struct verdict verdict = decided_of(samples, 3, BASELINE);
   cleanup_json json_t *json = verdict_to_json(&verdict);
   cr_expect_eq(json_real_value(json_object_get(json, "speedup")), 1.42857143);
 }
 
 /* Of two finalists, the second of which is told from the first by `lower` to `upper`. */
-static bool is_settled(enum verdict_outcome outcome, double regret_bound, double lower, double upper) {
+static bool is_settled(enum verdict_outcome outcome, double regret_bound, double lower,
+                       double upper) {
   struct verdict_finalist finalists[] = {
       {.config = 1, .ratio = 1, .lower = 1, .upper = 1, .equivalent = true},
       {.config = 2, .lower = lower, .upper = upper, .equivalent = upper <= VERDICT_EQUIVALENCE}};
@@ -601,14 +645,16 @@ Test(verdict, is_settled_when_another_process_can_be_spared) {
 }
 
 Test(verdict, replaces_the_baseline_when_it_gains_enough_for_sure) {
-  struct verdict verdict = {.outcome = VERDICT_FASTER, .baseline_ratio = 0.97, .baseline_upper = 0.99};
+  struct verdict verdict = {
+      .outcome = VERDICT_FASTER, .baseline_ratio = 0.97, .baseline_upper = 0.99};
   cr_expect(verdict_replaces(&verdict, VERDICT_MIN_GAIN));
   cr_expect_not(verdict_replaces(&verdict, 0.04));
   verdict.outcome = VERDICT_AMBIGUOUS;
   cr_expect_not(verdict_replaces(&verdict, VERDICT_MIN_GAIN));
 }
 
-/* Of config 1, of 2, which is as good, of the slower 3 and 5, and of 4, which was measured in other processes. */
+/* Of config 1, of 2, which is as good, of the slower 3 and 5, and of 4, which was measured in other
+ * processes. */
 static json_t *stored_verdict(void) {
   const double ratios[] = {0.8, 0.8, 0.83, 0.9, 0.81};
   struct verdict_sample samples[15];
@@ -628,18 +674,23 @@ static json_t *stored_verdict(void) {
 
 static void expect_kept(uint64_t served, double min_gain, const char *why) {
   cleanup_json json_t *stored = stored_verdict();
-  cr_expect_not(verdict_json_replaces(stored, BASELINE, served, min_gain, &error), "%llu", (unsigned long long)served);
+  cr_expect_not(verdict_json_replaces(stored, BASELINE, served, min_gain, &error), "%llu",
+                (unsigned long long)served);
   cr_expect_neq(strstr(error.message, why), NULL, "%s", error.message);
 }
 
 Test(stored_verdict, replaces_a_baseline_or_a_finalist_that_its_winner_beats) {
   cleanup_json json_t *stored = stored_verdict();
-  cr_expect(verdict_json_replaces(stored, BASELINE, BASELINE, VERDICT_MIN_GAIN, &error), "%s", error.message);
-  cr_expect(verdict_json_replaces(stored, BASELINE, 3, VERDICT_MIN_GAIN, &error), "%s", error.message);
+  cr_expect(verdict_json_replaces(stored, BASELINE, BASELINE, VERDICT_MIN_GAIN, &error), "%s",
+            error.message);
+  cr_expect(verdict_json_replaces(stored, BASELINE, 3, VERDICT_MIN_GAIN, &error), "%s",
+            error.message);
   cr_expect(verdict_json_replaces(stored, 3, 3, VERDICT_MIN_GAIN, &error), "%s", error.message);
 }
 
-Test(stored_verdict, keeps_what_is_as_good) { expect_kept(2, 0, "is in the job's equivalence set"); }
+Test(stored_verdict, keeps_what_is_as_good) {
+  expect_kept(2, 0, "is in the job's equivalence set");
+}
 
 Test(stored_verdict, keeps_what_is_beaten_by_less_than_the_minimum_gain) {
   expect_kept(3, 0.05, "gains 3.61 % over the served config 3, less than the 5.00 % asked for");

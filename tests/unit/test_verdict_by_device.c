@@ -19,9 +19,10 @@ struct measured {
   double times[SAMPLES_MAX][ROUNDS], baselines[SAMPLES_MAX][ROUNDS];
 };
 
-/* The config's ratio in a process, with so much noise in each round; rng may be NULL where that is 0. */
-static void measure(struct measured *measured, int64_t device, int64_t process, uint64_t config, double ratio,
-                    double noise, struct rng *rng) {
+/* The config's ratio in a process, with so much noise in each round; rng may be NULL where that is
+ * 0. */
+static void measure(struct measured *measured, int64_t device, int64_t process, uint64_t config,
+                    double ratio, double noise, struct rng *rng) {
   size_t at = measured->n++;
   ALWAYS(at < SAMPLES_MAX);
   for (size_t i = 0; i < ROUNDS; i++) {
@@ -36,21 +37,24 @@ static void measure(struct measured *measured, int64_t device, int64_t process, 
                                                   .device = device};
 }
 
-static void steady(struct measured *measured, int64_t device, int64_t process, uint64_t config, double ratio) {
+static void steady(struct measured *measured, int64_t device, int64_t process, uint64_t config,
+                   double ratio) {
   measure(measured, device, process, config, ratio, 0, NULL);
 }
 
 static struct device_ratios compared(const struct measured *measured, uint64_t to) {
   struct device_ratios ratios = {0};
-  cr_assert(verdict_by_device(measured->samples, measured->n, to, &ratios, &error), "%s", error.message);
+  cr_assert(verdict_by_device(measured->samples, measured->n, to, &ratios, &error), "%s",
+            error.message);
   return ratios;
 }
 
-static void row_expect(const struct device_ratio *row, int64_t device, uint64_t config, size_t n, double ratio) {
+static void row_expect(const struct device_ratio *row, int64_t device, uint64_t config, size_t n,
+                       double ratio) {
   cr_expect_eq(row->device, device);
   cr_expect_eq(row->config, config);
-  cr_expect_eq(row->n_processes, n, "device %lld, config %llu: %zu", (long long)device, (unsigned long long)config,
-               row->n_processes);
+  cr_expect_eq(row->n_processes, n, "device %lld, config %llu: %zu", (long long)device,
+               (unsigned long long)config, row->n_processes);
   cr_expect_float_eq(row->ratio, ratio, 1e-12);
 }
 
@@ -60,12 +64,15 @@ Test(verdict_by_device, a_chip_that_differs_is_seen) {
   const struct {
     int64_t device, process;
     double ratios[3]; /* of 53, 58, 60 */
-  } processes[] = {
-      {0, 0, {0.53, 0.48, 0.60}}, {0, 3, {0.55, 0.48, 0.60}}, {2, 1, {0.52, 0.56, 0.60}}, {7, 2, {0.53, 0.49, 0.60}}};
+  } processes[] = {{0, 0, {0.53, 0.48, 0.60}},
+                   {0, 3, {0.55, 0.48, 0.60}},
+                   {2, 1, {0.52, 0.56, 0.60}},
+                   {7, 2, {0.53, 0.49, 0.60}}};
   static const uint64_t configs[] = {53, 58, 60};
   for (size_t i = 0; i < ARRAY_LENGTH(processes); i++)
     for (size_t j = 0; j < ARRAY_LENGTH(configs); j++)
-      steady(&measured, processes[i].device, processes[i].process, configs[j], processes[i].ratios[j] / 0.48);
+      steady(&measured, processes[i].device, processes[i].process, configs[j],
+             processes[i].ratios[j] / 0.48);
   cleanup_device_ratios struct device_ratios ratios = compared(&measured, 58);
   const struct device_ratio *rows = ratios.rows;
   cr_assert_eq(ratios.n, (size_t)9);
@@ -75,7 +82,8 @@ Test(verdict_by_device, a_chip_that_differs_is_seen) {
   row_expect(&rows[3], 2, 53, 1, 0.52 / 0.56);
   row_expect(&rows[4], 2, 58, 1, 1);
   row_expect(&rows[6], 7, 53, 1, 0.53 / 0.49);
-  cr_expect_float_eq(rows[0].median_us, 100 * 0.54 / 0.48, 1e-9, "of 24 rounds at 0.53 and 24 at 0.55");
+  cr_expect_float_eq(rows[0].median_us, 100 * 0.54 / 0.48, 1e-9,
+                     "of 24 rounds at 0.53 and 24 at 0.55");
   cr_expect_eq(rows[1].lower, 1.0);
   cr_expect_eq(rows[1].upper, 1.0);
 }
@@ -84,7 +92,10 @@ Test(verdict_by_device, a_chip_that_differs_is_seen) {
 static struct device_ratios of_ratios(struct measured *measured, const double *ratios) {
   for (int64_t process = 0; process < 6; process++)
     for (uint64_t config = 1; config <= 5; config++)
-      steady(measured, process / 3, process, config, config == 1 ? 1 : config == 2 ? ratios[process] : 1.05);
+      steady(measured, process / 3, process, config,
+             config == 1   ? 1
+             : config == 2 ? ratios[process]
+                           : 1.05);
   return compared(measured, 1);
 }
 
@@ -116,7 +127,8 @@ Test(verdict_by_device, what_processes_shift_is_in_the_interval) {
   cr_expect_lt(found.rows[1].lower, 0.93);
   cr_expect_gt(found.rows[1].upper, 0.98);
   cr_expect_not(prefers(&found, 0, 2));
-  /* Of each device four rows with two degrees of freedom, in all 2 * 2 * 4 / 1.75 = 9.1, less the row's own two. */
+  /* Of each device four rows with two degrees of freedom, in all 2 * 2 * 4 / 1.75 = 9.1, less the
+   * row's own two. */
   struct distance distance = {0};
   for (size_t i = 0; i < 3; i++)
     distance_add(&distance, log(ratios[i]), 0, 0);
@@ -126,7 +138,8 @@ Test(verdict_by_device, what_processes_shift_is_in_the_interval) {
   cr_expect_float_eq(log(found.rows[1].upper), interval.upper, 1e-9);
 }
 
-/* A final as it often is: the winner, another, and a default that is far; two of four devices have two processes. */
+/* A final as it often is: the winner, another, and a default that is far; two of four devices have
+ * two processes. */
 Test(verdict_by_device, one_other_finalist_is_enough) {
   struct measured measured = {0};
   struct rng rng = rng_seeded(3);
@@ -179,7 +192,8 @@ Test(verdict_by_device, rounds_and_timer_make_the_interval_of_a_process) {
     times[i] = measured.times[1][i];
     bases[i] = measured.baselines[1][i];
   }
-  double rounds = median_error(logs, ROUNDS), timer = timer_resolution(times, ROUNDS) + timer_resolution(bases, ROUNDS);
+  double rounds = median_error(logs, ROUNDS),
+         timer = timer_resolution(times, ROUNDS) + timer_resolution(bases, ROUNDS);
   cr_assert_eq(ratios.n, (size_t)2);
   cr_assert_gt(rounds, 0);
   double half = log(ratios.rows[1].upper / ratios.rows[1].lower) / 2;
@@ -256,10 +270,12 @@ Test(verdict_by_device, times_that_cannot_be_are_refused) {
 
 enum { JOBS = 1000, FINALISTS = 8, DEVICES = 4, PROCESSES = 6 };
 
-/* Of so many jobs of configs that are equal in six processes on four devices, those that name a device; the winner is what was
- * the fastest. A process shifts each config by so much; one of four puts config 0 in a slow band, by `band` (0: in none).
- * `faster`: how much config 2 is on device 3 (1: not at all); *ret_right: the jobs that say so. */
-static size_t jobs_that_name(double process_effect, double noise, double band, double faster, size_t *ret_right) {
+/* Of so many jobs of configs that are equal in six processes on four devices, those that name a
+ * device; the winner is what was the fastest. A process shifts each config by so much; one of four
+ * puts config 0 in a slow band, by `band` (0: in none). `faster`: how much config 2 is on device 3
+ * (1: not at all); *ret_right: the jobs that say so. */
+static size_t jobs_that_name(double process_effect, double noise, double band, double faster,
+                             size_t *ret_right) {
   struct rng rng = rng_seeded(11);
   size_t named = 0;
   static struct measured measured;
@@ -287,8 +303,8 @@ static size_t jobs_that_name(double process_effect, double noise, double band, d
     named += is_named;
     *ret_right += prefers(&ratios, 3, 2);
   }
-  cr_log_info("effect %g, noise %g, band %g, faster %g: named in %zu, rightly in %zu", process_effect, noise, band,
-              faster, named, *ret_right);
+  cr_log_info("effect %g, noise %g, band %g, faster %g: named in %zu, rightly in %zu",
+              process_effect, noise, band, faster, named, *ret_right);
   return named;
 }
 
@@ -298,7 +314,8 @@ Test(verdict_by_device, devices_that_are_alike_are_seldom_named_and_one_that_dif
   cr_expect_leq(jobs_that_name(0.01, 0.01, 0, 1, &right), (size_t)(JOBS / 100));
   cr_expect_leq(jobs_that_name(0.03, 0.01, 0, 1, &right), (size_t)(JOBS / 100));
   cr_expect_leq(jobs_that_name(0.003, 0.01, 0.08, 1, &right), (size_t)(JOBS / 4));
-  /* One that differs is named where it is not the winner itself: that it is in one job of eight or so. */
+  /* One that differs is named where it is not the winner itself: that it is in one job of eight or
+   * so. */
   named = jobs_that_name(0.002, 0.005, 0, 0.95, &right);
   cr_expect_leq(named, right + JOBS / 100);
   cr_expect_geq(right, (size_t)(JOBS * 3 / 4), "%zu", right);

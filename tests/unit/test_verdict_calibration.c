@@ -1,5 +1,5 @@
-/* How often the verdict is wrong over jobs whose truth is known. bench/bench_verdict.c counts many more, with intervals;
- * here the numbers are small and the seeds fixed. */
+/* How often the verdict is wrong over jobs whose truth is known. bench/bench_verdict.c counts many
+ * more, with intervals; here the numbers are small and the seeds fixed. */
 #include <criterion/criterion.h>
 
 #include "bench/simulated_jobs.h"
@@ -15,7 +15,8 @@ static struct simulated_counts counts_of(const struct simulated *job, size_t n) 
 
 static const double effects[] = {0, 0.005, 0.02, 0.05}, noises[] = {0.02, 0.005, 0.02, 0.05};
 
-Test(calibration, one_config_under_several_names_is_faster_than_itself_in_at_most_one_job_of_a_hundred) {
+Test(calibration,
+     one_config_under_several_names_is_faster_than_itself_in_at_most_one_job_of_a_hundred) {
   size_t jobs = 0, faster = 0, replaced = 0;
   for (size_t names = 5; names <= 16; names += 11)
     for (size_t i = 0; i < ARRAY_LENGTH(effects); i++) {
@@ -46,14 +47,16 @@ Test(calibration, intervals_of_two_configs_hold_their_true_ratio) {
                                     .processes_min = processes,
                                     .processes_max = processes};
       struct simulated_counts counts = counts_of(&job, 200);
-      cr_expect_geq(counts.covered_pairs * 100, counts.pairs * 93, "%zu of %zu with %zu processes, effect %g",
-                    counts.covered_pairs, counts.pairs, processes, effects[i]);
+      cr_expect_geq(counts.covered_pairs * 100, counts.pairs * 93,
+                    "%zu of %zu with %zu processes, effect %g", counts.covered_pairs, counts.pairs,
+                    processes, effects[i]);
     }
 }
 
 static void expect_gain_found(const struct simulated *job, size_t n) {
   struct simulated_counts counts = counts_of(job, n);
-  cr_expect_geq(counts.outcomes[VERDICT_FASTER] * 100, n * 95, "%zu of %zu", counts.outcomes[VERDICT_FASTER], n);
+  cr_expect_geq(counts.outcomes[VERDICT_FASTER] * 100, n * 95, "%zu of %zu",
+                counts.outcomes[VERDICT_FASTER], n);
   cr_expect_geq(counts.replaced * 100, n * 95, "%zu of %zu", counts.replaced, n);
 }
 
@@ -110,7 +113,8 @@ Test(calibration, the_regret_bound_covers_that_the_best_looking_of_many_was_chos
                                 .processes_min = 3,
                                 .processes_max = 6};
   struct simulated_counts counts = counts_of(&job, 60);
-  cr_expect_leq(counts.below_regret, (size_t)3, "in %zu of 60 jobs the regret is above its bound", counts.below_regret);
+  cr_expect_leq(counts.below_regret, (size_t)3, "in %zu of 60 jobs the regret is above its bound",
+                counts.below_regret);
 }
 
 Test(calibration, what_is_slower_by_more_than_the_equivalence_seldom_enters_the_set) {
@@ -124,6 +128,6 @@ Test(calibration, what_is_slower_by_more_than_the_equivalence_seldom_enters_the_
                                 .processes_max = 6};
   struct simulated_counts counts = counts_of(&job, 200);
   cr_expect_geq(counts.slower, counts.n, "that the best is chosen");
-  cr_expect_leq(counts.slower_equivalents * 100, counts.slower * 4, "%zu of %zu", counts.slower_equivalents,
-                counts.slower);
+  cr_expect_leq(counts.slower_equivalents * 100, counts.slower * 4, "%zu of %zu",
+                counts.slower_equivalents, counts.slower);
 }

@@ -12,9 +12,10 @@ Test(verdict_interval, the_quantiles_of_students_t_are_those_of_the_tables) {
   static const struct {
     size_t df;
     double tail, quantile;
-  } table[] = {{1, 0.025, 12.7062},   {2, 0.025, 4.30265},    {3, 0.025, 3.18245},  {4, 0.025, 2.77645},
-               {5, 0.025, 2.57058},   {8, 0.025, 2.30600},    {10, 0.025, 2.22814}, {30, 0.025, 2.04227},
-               {1, 0.0005, 636.619},  {2, 0.0005, 31.5991},   {3, 0.0005, 12.9240}, {8, 0.0005, 5.04131},
+  } table[] = {{1, 0.025, 12.7062},   {2, 0.025, 4.30265},    {3, 0.025, 3.18245},
+               {4, 0.025, 2.77645},   {5, 0.025, 2.57058},    {8, 0.025, 2.30600},
+               {10, 0.025, 2.22814},  {30, 0.025, 2.04227},   {1, 0.0005, 636.619},
+               {2, 0.0005, 31.5991},  {3, 0.0005, 12.9240},   {8, 0.0005, 5.04131},
                {10, 0.0005, 4.58689}, {120, 0.0005, 3.37345}, {7, 0.1, 1.41492}};
   for (size_t i = 0; i < ARRAY_LENGTH(table); i++)
     cr_expect_float_eq(student_quantile(table[i].df, table[i].tail) / table[i].quantile, 1, 3e-6,
@@ -61,7 +62,8 @@ Test(verdict_interval, the_error_of_a_median_comes_from_the_values_about_it) {
   cr_expect_eq(median_error(one, 1), 0);
 }
 
-Test(verdict_interval, far_heaps_of_rounds_do_not_widen_the_error_of_a_median_that_many_rounds_hold) {
+Test(verdict_interval,
+     far_heaps_of_rounds_do_not_widen_the_error_of_a_median_that_many_rounds_hold) {
   double heaps[60];
   for (size_t i = 0; i < 60; i++)
     heaps[i] = i < 10 ? -1 : i < 20 ? 1 : 0.001 * (double)i;
@@ -70,7 +72,8 @@ Test(verdict_interval, far_heaps_of_rounds_do_not_widen_the_error_of_a_median_th
 }
 
 Test(verdict_interval, a_timer_shows_its_step_where_times_repeat) {
-  double coarse[] = {10, 10, 10.5, 10, 11, 10}, fine[] = {10, 10.1, 10.21, 10.33, 10.46, 10.57, 10.7, 10.8};
+  double coarse[] = {10, 10, 10.5, 10, 11, 10},
+         fine[] = {10, 10.1, 10.21, 10.33, 10.46, 10.57, 10.7, 10.8};
   double constant[] = {10, 10, 10};
   double resolution = timer_resolution(coarse, 6);
   cr_expect_float_eq(resolution, 0.05 * 0.05 / 12, 1e-12, "%g", resolution);
@@ -136,4 +139,6 @@ Test(verdict_interval, many_finalists_do_not_make_the_pooled_variance_a_certaint
   cr_expect_eq(spread_pool(distances, 100).df, (size_t)SPREAD_DF_MAX);
 }
 
-Test(verdict_interval, no_config_pools_nothing) { cr_expect_eq(spread_pool(NULL, 0).df, (size_t)0); }
+Test(verdict_interval, no_config_pools_nothing) {
+  cr_expect_eq(spread_pool(NULL, 0).df, (size_t)0);
+}

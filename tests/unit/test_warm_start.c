@@ -34,7 +34,8 @@ static void expect_warm_starts(size_t n, size_t n_expected, const uint64_t *expe
   uint64_t found[WARM_STARTS_MAX];
   cr_assert_eq(warm_starts_choose(&key, winners, n, found), n_expected);
   for (size_t i = 0; i < n_expected; i++)
-    cr_expect_eq(found[i], expected[i], "place %zu has config %llu", i, (unsigned long long)found[i]);
+    cr_expect_eq(found[i], expected[i], "place %zu has config %llu", i,
+                 (unsigned long long)found[i]);
 }
 
 Test(warm_start, the_nearest_key_comes_first) {
@@ -82,7 +83,8 @@ Test(warm_start, keys_differ_by_their_logarithms_and_by_what_is_no_number) {
   cr_expect_float_eq(distance_of("{\"M\": 64, \"N\": 64}", "{\"M\": 16, \"N\": 128}"), 3, 1e-12);
   cr_expect_float_eq(distance_of("{\"N\": 64, \"M\": 64}", "{\"M\": 16, \"N\": 128}"), 3, 1e-12);
   cr_expect_float_eq(distance_of("{\"x\": 0.5}", "{\"x\": 4}"), 3, 1e-12);
-  cr_expect_float_eq(distance_of("{\"M\": 64, \"t\": \"fp16\"}", "{\"M\": 64, \"t\": \"fp32\"}"), KEY_DIFFERS, 1e-12);
+  cr_expect_float_eq(distance_of("{\"M\": 64, \"t\": \"fp16\"}", "{\"M\": 64, \"t\": \"fp32\"}"),
+                     KEY_DIFFERS, 1e-12);
   cr_expect_float_eq(distance_of("{\"M\": 0, \"t\": true}", "{\"M\": 0, \"t\": true}"), 0, 1e-12);
   cr_expect_float_eq(distance_of("{\"M\": 0}", "{\"M\": 8}"), KEY_DIFFERS, 1e-12);
   cr_expect_float_eq(distance_of("{\"M\": 8}", "{\"N\": 8}"), KEY_DIFFERS, 1e-12);
@@ -98,8 +100,9 @@ Test(search_rounds, a_search_asks_for_the_baseline_the_default_and_the_warm_star
 #define TRIALS 150
 
 static struct space *space_large(void) {
-  static const char text[] = "{\"parameters\": {\"A\": [1,2,3,4,5,6,7,8,9,10], \"B\": [1,2,3,4,5,6,7,8,9,10],"
-                             " \"C\": [1,2,3,4,5,6,7,8,9,10]}}";
+  static const char text[] =
+      "{\"parameters\": {\"A\": [1,2,3,4,5,6,7,8,9,10], \"B\": [1,2,3,4,5,6,7,8,9,10],"
+      " \"C\": [1,2,3,4,5,6,7,8,9,10]}}";
   cleanup_json json_t *json = NULL;
   struct space *space;
   struct error error;
@@ -113,7 +116,9 @@ static int by_config(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-static double ratio_of(uint64_t config) { return config % 7 == 0 ? INFINITY : 1 + (double)(config % 100) / 100; }
+static double ratio_of(uint64_t config) {
+  return config % 7 == 0 ? INFINITY : 1 + (double)(config % 100) / 100;
+}
 
 Test(search_rounds, a_search_goes_on_from_what_was_measured_as_if_it_had_never_stopped) {
   cleanup_space struct space *space = space_large();
@@ -129,7 +134,8 @@ Test(search_rounds, a_search_goes_on_from_what_was_measured_as_if_it_had_never_s
   do {
     n_once = search_ask(search, once);
     qsort(told, n_told, sizeof *told, by_config);
-    cr_assert(search_round(space, &facts, &options, told, n_told, round, again, &n_again, &error), "%s", error.message);
+    cr_assert(search_round(space, &facts, &options, told, n_told, round, again, &n_again, &error),
+              "%s", error.message);
     cr_assert_eq(n_again, n_once, "round %lld", (long long)round);
     cr_expect_arr_eq(again, once, n_once * sizeof *once);
     for (size_t i = 0; i < n_once; i++) {
@@ -149,12 +155,14 @@ Test(search_rounds, what_nobody_measured_counts_as_not_correct) {
   uint64_t batch[SEARCH_BATCH_MAX];
   struct error error;
   size_t n;
-  cr_assert(search_round(space, &facts, &options, NULL, 0, 1, batch, &n, &error), "%s", error.message);
+  cr_assert(search_round(space, &facts, &options, NULL, 0, 1, batch, &n, &error), "%s",
+            error.message);
   cr_expect_gt(n, 0);
 }
 
 Test(search_rounds, a_space_without_points_is_refused) {
-  cleanup_json json_t *json = json_pack("{s:{s:[i]}, s:[s]}", "parameters", "A", 1, "conditions", "A > 1");
+  cleanup_json json_t *json =
+      json_pack("{s:{s:[i]}, s:[s]}", "parameters", "A", 1, "conditions", "A > 1");
   cleanup_space struct space *space = NULL;
   struct space_facts facts = {0};
   struct search_options options = {.strategy = SEARCH_RANDOM, .seed = 7, .trials = 5};

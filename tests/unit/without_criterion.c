@@ -1,6 +1,6 @@
 /* Runs a Criterion program's tests in the place of Criterion, whose clones of the process leave
- * ThreadSanitizer's runtime behind. Linked instead of its library: what its macros call, and main(),
- * which takes --tap=FILE alone.
+ * ThreadSanitizer's runtime behind. Linked instead of its library: what its macros call, and
+ * main(), which takes --tap=FILE alone.
  *
  * Each test runs in a child made by fork, and one that fails an assertion goes on or ends as with
  * Criterion. Single tests and limits of their time are left to the other presets.
@@ -110,7 +110,9 @@ static void test_run(const struct criterion_test *test) {
   exit(atomic_load(&has_failed) ? TEST_FAILED : TEST_PASSED);
 }
 
-static bool is_skipped(int status) { return WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED; }
+static bool is_skipped(int status) {
+  return WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIPPED;
+}
 
 /* In a child. `why` is what the child said of being skipped. */
 static int test_fork(const struct criterion_test *test, char why[WHY_SIZE]) {

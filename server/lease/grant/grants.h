@@ -48,35 +48,43 @@ struct lease_granted {
 };
 void lease_granted_release(struct lease_granted *granted);
 
-/* Gives a wish the live lease with its nonce, else the best open one that its device can run, else the tail of one that
- * another device holds and that has long to go yet, or none. The first grant of a job starts it: the configs that are
- * likely to win are chosen, and where other leases of the job have them, this one gets them. One transaction. */
-must_check bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
+/* Gives a wish the live lease with its nonce, else the best open one that its device can run, else
+ * the tail of one that another device holds and that has long to go yet, or none. The first grant
+ * of a job starts it: the configs that are likely to win are chosen, and where other leases of the
+ * job have them, this one gets them. One transaction. */
+must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
+                            struct lease_granted *ret, struct error *error);
+
+/* Splits the tail off the held screen lease with the most predicted device time left that the
+ * wish's device may take over: *ret_lease is an open lease then, else 0. In the caller's
+ * transaction; waits for no lock. */
+must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
                             struct error *error);
 
-/* Splits the tail off the held screen lease with the most predicted device time left that the wish's device may take
- * over: *ret_lease is an open lease then, else 0. In the caller's transaction; waits for no lock. */
-must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease, struct error *error);
+/* Moves those of `configs`, sorted ordinals, that other open screen leases of its job have to a
+ * lease that was granted in this transaction. *ret_gained: whether there were any. */
+must_check bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs,
+                             size_t n, bool *ret_gained, struct error *error);
 
-/* Moves those of `configs`, sorted ordinals, that other open screen leases of its job have to a lease that was granted
- * in this transaction. *ret_gained: whether there were any. */
-must_check bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs, size_t n,
-                             bool *ret_gained, struct error *error);
-
-/* Gives up configs of an open lease: outcome runtime with `detail`, and event `poisoned` when it names one config
+/* Gives up configs of an open lease: outcome runtime with `detail`, and event `poisoned` when it
+ * names one config
  * (-1: all that remain). In the caller's transaction. */
-must_check bool lease_give_up(struct db *db, int64_t lease, int64_t config, const char *detail, struct error *error);
+must_check bool lease_give_up(struct db *db, int64_t lease, int64_t config, const char *detail,
+                              struct error *error);
 
-/* A lease became open again with something left: it is given up after too many grants in vain, else a device is woken. A
- * transaction of its own; what fails is logged. */
+/* A lease became open again with something left: it is given up after too many grants in vain, else
+ * a device is woken. A transaction of its own; what fails is logged. */
 void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_t fruitless,
                        const struct digest *hardware_digest);
 
-/* What becomes of a config whose lease was lost while it was being measured: bad luck, a bad device or a bad config? */
+/* What becomes of a config whose lease was lost while it was being measured: bad luck, a bad device
+ * or a bad config? */
 struct poison_facts {
-  int64_t losses;       /* leases lost while this config of this job was being measured, this one included */
+  int64_t losses;       /* leases lost while this config of this job was being measured, this one
+                           included */
   int64_t devices;      /* on how many different devices */
-  int64_t other_agents; /* live, not draining agents that could run the job and have not lost this config */
+  int64_t other_agents; /* live, not draining agents that could run the job and have not lost this
+                           config */
 };
 
 enum poison_step {
@@ -101,16 +109,20 @@ struct lease_losses {
 };
 void lease_losses_release(struct lease_losses *losses);
 
-/* Opens leases whose time is over, at most `limit`, oldest first, counts the losses and applies the poison rule
- * (poison_decide). In the caller's transaction. */
-must_check bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret, struct error *error);
+/* Opens leases whose time is over, at most `limit`, oldest first, counts the losses and applies the
+ * poison rule (poison_decide). In the caller's transaction. */
+must_check bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret,
+                              struct error *error);
 /* The same for all that an agent holds, because it started anew. */
-must_check bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret, struct error *error);
+must_check bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,
+                               struct error *error);
 /* After the commit: wakes what waits and moves jobs on that have nothing left. */
 void leases_settle_losses(struct worker *worker, const struct lease_losses *losses);
 
-/* Answers of all routes of a lease: 404; 409, with the present epoch for its holder. `what` ends the sentence. */
+/* Answers of all routes of a lease: 404; 409, with the present epoch for its holder. `what` ends
+ * the sentence. */
 void lease_answer_unknown(struct request *request, int64_t lease);
-void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease, const char *what);
+void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
+                        const char *what);
 
 #endif

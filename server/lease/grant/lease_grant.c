@@ -17,12 +17,16 @@
 #define NAME_MAX_BYTES 256
 
 static const struct field wish_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct lease_wish, agent), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_BYTES},
-    {"device", FIELD_TEXT, offsetof(struct lease_wish, device), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_BYTES},
-    {"nonce", FIELD_TEXT, offsetof(struct lease_wish, nonce), FIELD_REQUIRED, .least = 1, .most = NAME_MAX_BYTES},
-    {"wait", FIELD_NUMBER, offsetof(struct lease_wish, wait_s), FIELD_NOT_NULL | FIELD_NO_COLUMN, .least_number = 0,
-     .most_number = WAIT_SECONDS_MAX},
-    {"drain_reason", FIELD_TEXT, offsetof(struct lease_wish, drain_reason), FIELD_NO_JSON | FIELD_NO_COLUMN},
+    {"agent", FIELD_TEXT, offsetof(struct lease_wish, agent), FIELD_REQUIRED, .least = 1,
+     .most = NAME_MAX_BYTES},
+    {"device", FIELD_TEXT, offsetof(struct lease_wish, device), FIELD_REQUIRED, .least = 1,
+     .most = NAME_MAX_BYTES},
+    {"nonce", FIELD_TEXT, offsetof(struct lease_wish, nonce), FIELD_REQUIRED, .least = 1,
+     .most = NAME_MAX_BYTES},
+    {"wait", FIELD_NUMBER, offsetof(struct lease_wish, wait_s), FIELD_NOT_NULL | FIELD_NO_COLUMN,
+     .least_number = 0, .most_number = WAIT_SECONDS_MAX},
+    {"drain_reason", FIELD_TEXT, offsetof(struct lease_wish, drain_reason),
+     FIELD_NO_JSON | FIELD_NO_COLUMN},
 };
 const struct record lease_wish_record = RECORD("LeaseRequest", struct lease_wish, wish_fields);
 
@@ -44,7 +48,8 @@ struct replay {
   bool is_live;
 };
 
-static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *ret_replay, struct error *error) {
+static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *ret_replay,
+                       struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   wish_bind(wish, &parameters);
@@ -62,7 +67,8 @@ static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *re
   wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
   wish->wants_signatures = db_get_bool(rows, 0, "wants_signatures");
   wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
-  *ret_replay = (struct replay){db_get_integer(rows, 0, "replayed"), db_get_integer(rows, 0, "replayed_epoch"),
+  *ret_replay = (struct replay){db_get_integer(rows, 0, "replayed"),
+                                db_get_integer(rows, 0, "replayed_epoch"),
                                 db_get_bool(rows, 0, "replay_is_live")};
   return true;
 }
@@ -79,7 +85,8 @@ static bool budget_read(struct db *db, struct lease_granted *granted, struct err
 }
 
 /* Of the lease `ret->lease`. */
-static bool granted_read(struct db *db, bool with_signatures, struct lease_granted *ret, struct error *error) {
+static bool granted_read(struct db *db, bool with_signatures, struct lease_granted *ret,
+                         struct error *error) {
   int64_t lease = ret->lease;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -103,7 +110,8 @@ static bool granted_read(struct db *db, bool with_signatures, struct lease_grant
 }
 
 /* 0: none. */
-static bool candidate_lock(struct db *db, const struct lease_wish *wish, int64_t *ret_lease, struct error *error) {
+static bool candidate_lock(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
+                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   wish_bind(wish, &parameters);
@@ -137,17 +145,19 @@ static bool likely_find(struct db *db, struct lease_granted *granted, struct err
   cleanup_json json_t *json = NULL;
   if (winners.n > 0 && json_parse(granted->space, strlen(granted->space), &json, &unreadable) &&
       space_parse(json, &space, &unreadable) && key_parse(grant->key, NULL, 0, &key, &unreadable))
-    granted->n_likely = job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->likely);
+    granted->n_likely =
+        job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->likely);
   else if (winners.n > 0)
     log_warning("leases: cannot tell likely configs: %s", unreadable.message);
   past_winners_release(&winners);
   return true;
 }
 
-/* The job's first lease: which of its configs are likely to win is told now, of a search it was when it was submitted.
- * Where other leases of the job have them, and no device measures them yet, this one gets them. */
-static bool job_begin(struct worker *worker, const struct lease_wish *wish, struct lease_granted *granted,
-                      struct error *error) {
+/* The job's first lease: which of its configs are likely to win is told now, of a search it was
+ * when it was submitted. Where other leases of the job have them, and no device measures them yet,
+ * this one gets them. */
+static bool job_begin(struct worker *worker, const struct lease_wish *wish,
+                      struct lease_granted *granted, struct error *error) {
   if (!granted->is_search) {
     if (!likely_find(worker->db, granted, error))
       return false;
@@ -161,12 +171,14 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish, stru
       has_all = has_all && config_ranges_hold(&granted->grant.configs, sorted[i]);
     if (n > 0 && !job_set_likely(worker->db, granted->grant.job, granted->likely, n, error))
       return false;
-    if (!has_all && !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n, &gained, error))
+    if (!has_all &&
+        !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n, &gained, error))
       return false;
     if (gained && !granted_read(worker->db, wish->wants_signatures, granted, error))
       return false;
   }
-  struct job_change change = {.jobs = &granted->grant.job, .n = 1, .from = JOB_QUEUED, .to = JOB_RUNNING};
+  struct job_change change = {
+      .jobs = &granted->grant.job, .n = 1, .from = JOB_QUEUED, .to = JOB_RUNNING};
   size_t n_changed;
   if (!job_change_state(worker->db, &change, &n_changed, error))
     return false;
@@ -174,8 +186,8 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish, stru
   return true;
 }
 
-static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, bool *ret_is_split,
-                     struct error *error) {
+static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
+                     bool *ret_is_split, struct error *error) {
   *ret_is_split = false;
   if (!candidate_lock(worker->db, wish, &ret->lease, error))
     return false;
@@ -184,7 +196,8 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
       return false;
     *ret_is_split = ret->lease != 0;
   }
-  if (!ret->lease) /* what others wait for under the same key depends on whose signatures they trust */
+  if (!ret->lease) /* what others wait for under the same key depends on whose signatures they
+                      trust */
     return wish->wants_signatures || idleness_read(worker->db, wish, error);
 
   struct lease_change change = {.lease = ret->lease,
@@ -200,7 +213,8 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
          (ret->job_state != JOB_QUEUED || job_begin(worker, wish, ret, error));
 }
 
-static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, struct error *error) {
+static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
+                       struct error *error) {
   struct replay replay;
   bool is_split;
   free(wish->drain_reason);
@@ -229,12 +243,14 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
     job_announce(worker, ret->grant.job);
   if (is_split) {
     counter_add(COUNTER_leases_split, 1);
-    log_info("lease: split lease=%lld agent=%s device=%s", (long long)ret->lease, wish->agent, wish->device);
+    log_info("lease: split lease=%lld agent=%s device=%s", (long long)ret->lease, wish->agent,
+             wish->device);
   }
   return true;
 }
 
-bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret, struct error *error) {
+bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
+                 struct error *error) {
   for (int attempt = 1;; attempt++) {
     lease_granted_release(ret);
     if (grant_once(worker, wish, ret, error))
@@ -243,7 +259,8 @@ bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_gr
     /* The same nonce at the same time on two connections: the other one's grant is there now. */
     bool may_go = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
     if (may_go && attempt == GRANT_ATTEMPTS)
-      return error_of(error, ERROR_CONTENTION, "this nonce is being asked for by several requests at once; try again");
+      return error_of(error, ERROR_CONTENTION,
+                      "this nonce is being asked for by several requests at once; try again");
     if (!may_go)
       return false;
   }

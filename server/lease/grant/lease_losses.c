@@ -1,4 +1,5 @@
-/* Leases whose holder is gone, and configs that are given up. Memory and threads: as grants.h says. */
+/* Leases whose holder is gone, and configs that are given up. Memory and threads: as grants.h
+ * says. */
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
@@ -39,7 +40,8 @@ void lease_losses_release(struct lease_losses *losses) {
   *losses = (struct lease_losses){0};
 }
 
-bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail, struct error *error) {
+bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail,
+                   struct error *error) {
   cleanup_lease struct lease lease = {0};
   bool is_known;
   if (!lease_lock(db, id, &lease, &is_known, error))
@@ -73,9 +75,11 @@ bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail
 }
 
 /* A lease that was leased too often without a result, and is open. */
-static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless, struct error *error) {
+static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless,
+                              struct error *error) {
   char detail[128];
-  snprintf(detail, sizeof detail, "given up: leased %lld times in a row without a result", (long long)fruitless);
+  snprintf(detail, sizeof detail, "given up: leased %lld times in a row without a result",
+           (long long)fruitless);
   return lease_give_up(db, lease, -1, detail, error);
 }
 
@@ -83,8 +87,9 @@ void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_
                        const struct digest *hardware_digest) {
   struct error error;
   bool is_over = fruitless >= LEASE_FRUITLESS_MAX;
-  bool is_given_up = is_over && db_begin(worker->db, &error) &&
-                     db_end(worker->db, fruitless_give_up(worker->db, lease, fruitless, &error), &error);
+  bool is_given_up =
+      is_over && db_begin(worker->db, &error) &&
+      db_end(worker->db, fruitless_give_up(worker->db, lease, fruitless, &error), &error);
   if (is_over && !is_given_up)
     log_warning("lease: cannot give up lease=%lld: %s", (long long)lease, error.message);
 
@@ -95,13 +100,16 @@ void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_
   job_announce(worker, job);
 }
 
-/* Moves a config of an open lease to a lease of its own that `agents` (an array literal) do not get. */
-static bool config_set_apart(struct db *db, int64_t id, int64_t config, const char *agents, struct error *error) {
+/* Moves a config of an open lease to a lease of its own that `agents` (an array literal) do not
+ * get. */
+static bool config_set_apart(struct db *db, int64_t id, int64_t config, const char *agents,
+                             struct error *error) {
   cleanup_lease struct lease lease = {0};
   bool is_known;
   if (!lease_lock(db, id, &lease, &is_known, error))
     return false;
-  if (!is_known || lease.state != LEASE_OPEN || !config_ranges_hold(&lease.remaining, (uint64_t)config))
+  if (!is_known || lease.state != LEASE_OPEN ||
+      !config_ranges_hold(&lease.remaining, (uint64_t)config))
     return true;
 
   cleanup_parameters struct db_parameters parameters = {0};
@@ -114,27 +122,32 @@ static bool config_set_apart(struct db *db, int64_t id, int64_t config, const ch
   config_ranges_add(&one, (uint64_t)config);
   bind_ranges(&parameters, "config", &one);
   struct lease_change change = {.lease = id, .from = LEASE_OPEN, .to = LEASE_OPEN, .less = one};
-  return lease_change_state(db, &change, 1, error) && db_run(db, &sql_lease_set_apart, &parameters, NULL, error);
+  return lease_change_state(db, &change, 1, error) &&
+         db_run(db, &sql_lease_set_apart, &parameters, NULL, error);
 }
 
-/* What becomes of a lost lease that is open again. `facts` has a row about its config, or is NULL. */
-static bool loss_judge(struct db *db, const struct lease_loss *loss, const struct db_rows *facts, int row,
-                       struct error *error) {
+/* What becomes of a lost lease that is open again. `facts` has a row about its config, or is
+ * NULL. */
+static bool loss_judge(struct db *db, const struct lease_loss *loss, const struct db_rows *facts,
+                       int row, struct error *error) {
   enum poison_step step = POISON_AGAIN;
   struct poison_facts known = {0};
   if (facts) {
-    known = (struct poison_facts){db_get_integer(facts, row, "losses"), db_get_integer(facts, row, "devices"),
+    known = (struct poison_facts){db_get_integer(facts, row, "losses"),
+                                  db_get_integer(facts, row, "devices"),
                                   db_get_integer(facts, row, "other_agents")};
     step = poison_decide(&known);
   }
   char detail[256];
   switch (step) {
   case POISON_AGAIN:
-    return loss->fruitless < LEASE_FRUITLESS_MAX || fruitless_give_up(db, loss->id, loss->fruitless, error);
+    return loss->fruitless < LEASE_FRUITLESS_MAX ||
+           fruitless_give_up(db, loss->id, loss->fruitless, error);
   case POISON_APART:
     return config_set_apart(db, loss->id, loss->config, db_get(facts, row, "agents"), error);
   case POISON_GIVE_UP:
-    snprintf(detail, sizeof detail, "poisoned: %lld leases were lost while it was being measured, on %lld device(s)",
+    snprintf(detail, sizeof detail,
+             "poisoned: %lld leases were lost while it was being measured, on %lld device(s)",
              (long long)known.losses, (long long)known.devices);
     return lease_give_up(db, loss->id, loss->config, detail, error);
   }
@@ -142,10 +155,12 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
 }
 
 /* Opens held leases that were locked, counts their losses, and applies the poison rule to them. */
-static bool leases_lose(struct worker *worker, const struct lease_losses *losses, struct error *error) {
+static bool leases_lose(struct worker *worker, const struct lease_losses *losses,
+                        struct error *error) {
   cleanup_free struct lease_change *changes = xcalloc(losses->n + 1, sizeof *changes);
   for (size_t i = 0; i < losses->n; i++)
-    changes[i] = (struct lease_change){.lease = losses->all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
+    changes[i] =
+        (struct lease_change){.lease = losses->all[i].id, .from = LEASE_HELD, .to = LEASE_OPEN};
   if (losses->n == 0)
     return true;
 
@@ -170,8 +185,9 @@ static bool leases_lose(struct worker *worker, const struct lease_losses *losses
   return true;
 }
 
-static bool lose(struct worker *worker, const struct statement *statement, const struct db_parameters *parameters,
-                 struct lease_losses *ret, struct error *error) {
+static bool lose(struct worker *worker, const struct statement *statement,
+                 const struct db_parameters *parameters, struct lease_losses *ret,
+                 struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(worker->db, statement, parameters, &rows, error))
     return false;
@@ -185,13 +201,15 @@ static bool lose(struct worker *worker, const struct statement *statement, const
   return true;
 }
 
-bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret, struct error *error) {
+bool leases_expire(struct worker *worker, int64_t limit, struct lease_losses *ret,
+                   struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "limit", limit);
   return lose(worker, &sql_leases_expire, &parameters, ret, error);
 }
 
-bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret, struct error *error) {
+bool leases_reclaim(struct worker *worker, const char *agent, struct lease_losses *ret,
+                    struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
   return lose(worker, &sql_leases_reclaim, &parameters, ret, error);
@@ -201,8 +219,8 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
   cleanup_free int64_t *jobs = xcalloc(losses->n + 1, sizeof *jobs);
   for (size_t i = 0; i < losses->n; i++) {
     const struct lease_loss *loss = &losses->all[i];
-    log_info("lease: lost lease=%lld epoch=%lld agent=%s device=%s config=%lld", (long long)loss->id,
-             (long long)loss->epoch, loss->agent, loss->device,
+    log_info("lease: lost lease=%lld epoch=%lld agent=%s device=%s config=%lld",
+             (long long)loss->id, (long long)loss->epoch, loss->agent, loss->device,
              (long long)(loss->config == FIELD_NONE ? -1 : loss->config));
     jobs[i] = loss->job_id;
     leases_announce(worker, &loss->hardware_digest, 1);
@@ -212,8 +230,8 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
     jobs_advance(worker, jobs, losses->n);
 }
 
-/* Whether agents had a lease time to renew since the database was connected to, and since this server or the database
- * stood still for so long that their renewals may not have got through. */
+/* Whether agents had a lease time to renew since the database was connected to, and since this
+ * server or the database stood still for so long that their renewals may not have got through. */
 static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
   struct lease_clock *clock = &worker->lease_clock;
   int64_t now_ms = clock_monotonic_ms();
@@ -231,8 +249,8 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
 static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
   struct lease_losses losses = {0};
   *ret_more = false;
-  if (!db_begin_now(worker->db,
-                    error)) /* now() is before the look at the clock: a database that stands still shows there */
+  if (!db_begin_now(worker->db, error)) /* now() is before the look at the clock: a database that
+                                           stands still shows there */
     return false;
   if (!renewals_had_time(worker, server_options(worker->server)->lease_ms)) {
     db_rollback(worker->db);
@@ -263,8 +281,9 @@ static bool unwanted_give_up(struct worker *worker, struct error *error) {
     int64_t job = db_get_integer(rows, row, "job_id");
     if (!db_begin(worker->db, error) ||
         !db_end(worker->db,
-                lease_give_up(worker->db, db_get_integer(rows, row, "id"), -1,
-                              "poisoned: every agent that could measure it lost leases while it did", error),
+                lease_give_up(
+                    worker->db, db_get_integer(rows, row, "id"), -1,
+                    "poisoned: every agent that could measure it lost leases while it did", error),
                 error))
       return false;
     jobs_advance(worker, &job, 1);

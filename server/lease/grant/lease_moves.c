@@ -5,7 +5,8 @@
 #include "server/lease/lease_moves.sql.h"
 #include "server/lease/lease_plan.h"
 
-bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease, struct error *error) {
+bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
+                 struct error *error) {
   cleanup_rows struct db_rows *chosen = NULL, *made = NULL;
   cleanup_parameters struct db_parameters choice = {0}, parameters = {0};
   bind_text(&choice, "agent", wish->agent);
@@ -19,10 +20,14 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   if (db_count(chosen) == 0)
     return true;
 
-  cleanup_config_ranges struct config_ranges remaining = multirange_parse(db_get(chosen, 0, "remaining"));
+  cleanup_config_ranges struct config_ranges remaining =
+      multirange_parse(db_get(chosen, 0, "remaining"));
   cleanup_config_ranges struct config_ranges tail = lease_tail(&remaining);
-  struct lease_change change = {
-      .lease = db_get_integer(chosen, 0, "id"), .from = LEASE_HELD, .to = LEASE_HELD, .less = tail, .is_split = true};
+  struct lease_change change = {.lease = db_get_integer(chosen, 0, "id"),
+                                .from = LEASE_HELD,
+                                .to = LEASE_HELD,
+                                .less = tail,
+                                .is_split = true};
   if (!lease_change_state(db, &change, 1, error))
     return false;
 
@@ -35,8 +40,8 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   return true;
 }
 
-bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs, size_t n, bool *ret_gained,
-                  struct error *error) {
+bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs, size_t n,
+                  bool *ret_gained, struct error *error) {
   cleanup_config_ranges struct config_ranges wanted = {0}, gained = {0};
   for (size_t i = 0; i < n; i++)
     config_ranges_add(&wanted, configs[i]);
@@ -54,15 +59,17 @@ bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *con
   size_t n_others = (size_t)db_count(rows);
   cleanup_free struct lease_change *changes = xcalloc(n_others + 1, sizeof *changes);
   for (size_t i = 0; i < n_others; i++)
-    changes[i] = (struct lease_change){.lease = db_get_integer(rows, (int)i, "id"),
-                                       .from = LEASE_OPEN,
-                                       .to = db_get_bool(rows, (int)i, "is_all") ? LEASE_DONE : LEASE_OPEN,
-                                       .less = multirange_parse(db_get(rows, (int)i, "taken"))};
+    changes[i] =
+        (struct lease_change){.lease = db_get_integer(rows, (int)i, "id"),
+                              .from = LEASE_OPEN,
+                              .to = db_get_bool(rows, (int)i, "is_all") ? LEASE_DONE : LEASE_OPEN,
+                              .less = multirange_parse(db_get(rows, (int)i, "taken"))};
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < n_others; k++)
       if (config_ranges_hold(&changes[k].less, configs[i]))
         config_ranges_add(&gained, configs[i]);
-  changes[n_others] = (struct lease_change){.lease = lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
+  changes[n_others] =
+      (struct lease_change){.lease = lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
 
   bool ok = lease_change_state(db, changes, n_others + 1, error);
   for (size_t i = 0; i < n_others; i++)

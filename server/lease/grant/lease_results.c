@@ -16,7 +16,8 @@
 #define POST_ATTEMPTS 8 /* where another transaction is in the way */
 
 /* Only finals name objects, so most often nothing is asked. False: the request is answered. */
-static bool objects_are_stored(struct worker *worker, struct request *request, const struct results *results) {
+static bool objects_are_stored(struct worker *worker, struct request *request,
+                               const struct results *results) {
   cleanup_free struct digest *objects = xcalloc(results->measurements.n + 1, sizeof *objects);
   size_t n = 0;
   for (size_t i = 0; i < results->measurements.n; i++) {
@@ -30,9 +31,11 @@ static bool objects_are_stored(struct worker *worker, struct request *request, c
   return n == 0 || answer_missing_files(worker, request, objects, n);
 }
 
-/* One transaction: locks the lease, looks what is known, judges, stores. On failure nothing is stored. */
-static bool post_store(struct db *db, int64_t id, const struct results *results, struct posted_lease *lease,
-                       struct judgement *judgement, struct drift_note *note, struct error *error) {
+/* One transaction: locks the lease, looks what is known, judges, stores. On failure nothing is
+ * stored. */
+static bool post_store(struct db *db, int64_t id, const struct results *results,
+                       struct posted_lease *lease, struct judgement *judgement,
+                       struct drift_note *note, struct error *error) {
   cleanup_free struct known_measurement *known = NULL;
   size_t n_known = 0;
   bool is_lease;
@@ -48,9 +51,11 @@ static bool post_store(struct db *db, int64_t id, const struct results *results,
   return db_end(db, is_good, error);
 }
 
-/* What follows from a post that counts: its job fails, has spent its budget, or has a stage without anything left. */
-static bool post_settle(struct worker *worker, const struct results *results, const struct posted_lease *lease,
-                        const struct judgement *judgement, const struct drift_note *note, struct error *error) {
+/* What follows from a post that counts: its job fails, has spent its budget, or has a stage without
+ * anything left. */
+static bool post_settle(struct worker *worker, const struct results *results,
+                        const struct posted_lease *lease, const struct judgement *judgement,
+                        const struct drift_note *note, struct error *error) {
   const struct lease_change *change = &judgement->change;
   const char *failure = results_baseline_failure(results, lease->baseline);
   bool job_ended;
@@ -70,8 +75,9 @@ static bool post_settle(struct worker *worker, const struct results *results, co
   return true;
 }
 
-static void post_answer(struct worker *worker, struct request *request, const struct results *results,
-                        const struct posted_lease *lease, const struct judgement *judgement) {
+static void post_answer(struct worker *worker, struct request *request,
+                        const struct results *results, const struct posted_lease *lease,
+                        const struct judgement *judgement) {
   int64_t id = identity_lease(request);
   size_t n_known = results->measurements.n - judgement->n_fresh;
   bool is_late = judgement->verdict == POST_LATE && judgement->n_fresh > 0;
@@ -89,20 +95,22 @@ static void post_answer(struct worker *worker, struct request *request, const st
     break;
   }
 
-  counter_add(is_late ? COUNTER_measurements_late : COUNTER_measurements_accepted, judgement->n_fresh);
+  counter_add(is_late ? COUNTER_measurements_late : COUNTER_measurements_accepted,
+              judgement->n_fresh);
   counter_add(COUNTER_measurements_known, n_known);
   if (is_late) {
     lease_answer_stale(worker, request, id, ", its new measurements are kept as evidence");
     return;
   }
 
-  /* Of another epoch than the current one this agent's part is over, whatever the lease does now. */
+  /* Of another epoch than the current one this agent's part is over, whatever the lease does
+   * now. */
   enum lease_state state = lease->epoch != results->epoch ? LEASE_DONE
                            : judgement->is_change         ? judgement->change.to
                                                           : lease->state;
-  json_t *answer =
-      json_pack("{s:I, s:I, s:I, s:s}", "accepted", (json_int_t)judgement->n_fresh, "late",
-                (json_int_t)judgement->n_late, "known", (json_int_t)n_known, "state", lease_state_name(state));
+  json_t *answer = json_pack("{s:I, s:I, s:I, s:s}", "accepted", (json_int_t)judgement->n_fresh,
+                             "late", (json_int_t)judgement->n_late, "known", (json_int_t)n_known,
+                             "state", lease_state_name(state));
   ALWAYS(answer != NULL);
   request_answer_json(request, 200, answer);
 }
@@ -123,20 +131,24 @@ void route_lease_results(struct worker *worker, struct request *request) {
     return;
 
   posted_lease_init(&lease);
-  bool is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note, &error);
-  for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS; attempt++) {
+  bool is_stored =
+      post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note, &error);
+  for (int attempt = 1; !is_stored && error.kind == ERROR_CONTENTION && attempt < POST_ATTEMPTS;
+       attempt++) {
     drift_note_release(&note);
     judgement_release(&judgement);
     posted_lease_release(&lease);
     posted_lease_init(&lease);
-    is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note, &error);
+    is_stored = post_store(worker->db, identity_lease(request), &results, &lease, &judgement, &note,
+                           &error);
   }
 
   if (!is_stored) {
     answer_failure(request, &error);
   } else {
     /* Stored is stored: what cannot follow now, the housekeeper does. */
-    if (judgement.verdict == POST_TAKEN && !post_settle(worker, &results, &lease, &judgement, &note, &error))
+    if (judgement.verdict == POST_TAKEN &&
+        !post_settle(worker, &results, &lease, &judgement, &note, &error))
       log_warning("lease: after results: %s", error.message);
     if (judgement.verdict == POST_LATE && judgement.n_fresh)
       job_announce(worker, lease.job);

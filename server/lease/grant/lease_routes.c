@@ -23,37 +23,41 @@
 
 #define RENEWALS_PER_LEASE 3
 
-/* The share of a lease, by its configs, of what its stage may still spend of the job's budget. Opening the kernel is
- * taken from the stage's rest, as a device opens it once for many leases; in a final each process opens it, and pays for
- * it alone. */
+/* The share of a lease, by its configs, of what its stage may still spend of the job's budget.
+ * Opening the kernel is taken from the stage's rest, as a device opens it once for many leases; in
+ * a final each process opens it, and pays for it alone. */
 static void bounds_set(struct lease_granted *granted) {
   struct lease_grant *grant = &granted->grant;
   grant->device_us = grant->budget_us = FIELD_NONE;
   if (granted->budget.total_us == 0)
     return;
 
-  int64_t left_us = grant->stage == STAGE_FINAL
-                        ? budget_process_us(&granted->budget, 1)
-                        : budget_screen_left_us(&granted->budget, final_processes(granted->final_devices));
-  double share =
-      (double)config_ranges_count(&grant->configs) / (double)(granted->configs_left ? granted->configs_left : 1);
+  int64_t left_us =
+      grant->stage == STAGE_FINAL
+          ? budget_process_us(&granted->budget, 1)
+          : budget_screen_left_us(&granted->budget, final_processes(granted->final_devices));
+  double share = (double)config_ranges_count(&grant->configs) /
+                 (double)(granted->configs_left ? granted->configs_left : 1);
   int64_t device_us = (int64_t)((double)left_us * (share < 1 ? share : 1));
   int64_t budget_us = grant->stage == STAGE_FINAL ? device_us : left_us;
   grant->device_us = device_us > 0 ? device_us : 1;
   grant->budget_us = budget_us > 0 ? budget_us : 1;
 }
 
-static void granted_answer(struct worker *worker, struct request *request, struct lease_granted *granted) {
+static void granted_answer(struct worker *worker, struct request *request,
+                           struct lease_granted *granted) {
   struct lease_grant *grant = &granted->grant;
   char id[LEASE_ID_SIZE];
-  lease_id_format(server_lease_secret(worker->server), granted->lease, grant->epoch, request->token_agent, id);
+  lease_id_format(server_lease_secret(worker->server), granted->lease, grant->epoch,
+                  request->token_agent, id);
   free(grant->lease);
   grant->lease = xstrdup(id);
 
   grant->likely = json_array();
   for (size_t i = 0; i < granted->n_likely && grant->stage != STAGE_FINAL; i++)
     if (config_ranges_hold(&grant->configs, granted->likely[i]))
-      ALWAYS(json_array_append_new(grant->likely, json_integer((json_int_t)granted->likely[i])) == 0);
+      ALWAYS(json_array_append_new(grant->likely, json_integer((json_int_t)granted->likely[i])) ==
+             0);
   bounds_set(granted);
 
   /* A holder that may lose the tail of its lease asks often whether it did. */
@@ -61,30 +65,37 @@ static void granted_answer(struct worker *worker, struct request *request, struc
   if (granted->may_be_split && grant->renew_every_ms > RENEW_SPLITTABLE_MS)
     grant->renew_every_ms = RENEW_SPLITTABLE_MS;
   const struct json_text large[] = {{"manifest", granted->manifest}, {"space", granted->space}};
-  request_answer_json_with(request, 200, record_write(&lease_grant_record, grant), large, ARRAY_LENGTH(large));
+  request_answer_json_with(request, 200, record_write(&lease_grant_record, grant), large,
+                           ARRAY_LENGTH(large));
 }
 
-static void no_lease_answer(struct worker *worker, struct request *request, const struct lease_wish *wish) {
-  int64_t deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wish->wait_s * 1000);
+static void no_lease_answer(struct worker *worker, struct request *request,
+                            const struct lease_wish *wish) {
+  int64_t deadline_ms =
+      request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wish->wait_s * 1000);
   char key[PARK_KEY_SIZE];
   if (!wish->agent_known)
-    answer_refusal(request, ERROR_MISSING, "/agent", "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents",
-                   wish->agent);
+    answer_refusal(request, ERROR_MISSING, "/agent",
+                   "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents", wish->agent);
   else if (!wish->device_known)
     answer_refusal(request, ERROR_MISSING, "/device",
-                   "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices", wish->agent, wish->device);
+                   "agent \"%.40s\" has no device \"%.40s\"; enrol it with its devices",
+                   wish->agent, wish->device);
   else if (wish->drain_reason && wish->only_device_drains)
-    answer_refusal(request, ERROR_FORBIDDEN, "/device",
-                   "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s", wish->device,
-                   wish->drain_reason);
+    answer_refusal(
+        request, ERROR_FORBIDDEN, "/device",
+        "device \"%.40s\" is drained and gets no leases until an admin resumes it: %.300s",
+        wish->device, wish->drain_reason);
   else if (wish->drain_reason)
-    answer_refusal(request, ERROR_FORBIDDEN, "/agent", "agent \"%.40s\" is drained and gets no leases: %.300s",
-                   wish->agent, wish->drain_reason);
+    answer_refusal(request, ERROR_FORBIDDEN, "/agent",
+                   "agent \"%.40s\" is drained and gets no leases: %.300s", wish->agent,
+                   wish->drain_reason);
   else if (clock_monotonic_ms() >= deadline_ms)
     request_answer_empty(request, 204);
   else
     (wish->is_idle ? request_park_idle : request_park)(
-        worker, request, lease_park_key(&wish->hardware_digest, wish->wants_signatures, key), deadline_ms);
+        worker, request, lease_park_key(&wish->hardware_digest, wish->wants_signatures, key),
+        deadline_ms);
 }
 
 void route_lease_post(struct worker *worker, struct request *request) {
@@ -116,7 +127,8 @@ struct renewal {
   int64_t epoch, config;
 };
 static const struct field renewal_fields[] = {
-    {"epoch", FIELD_INTEGER, offsetof(struct renewal, epoch), FIELD_REQUIRED, .least = 1, .most = INT64_MAX},
+    {"epoch", FIELD_INTEGER, offsetof(struct renewal, epoch), FIELD_REQUIRED, .least = 1,
+     .most = INT64_MAX},
     {"config", FIELD_INTEGER, offsetof(struct renewal, config), .least = 0, .most = INT64_MAX - 1,
      .about = "that is being measured"},
 };
@@ -129,25 +141,30 @@ struct renewed {
 };
 static const struct field renewed_fields[] = {
     {"expires_in_ms", FIELD_INTEGER, offsetof(struct renewed, expires_in_ms), FIELD_ANSWER},
-    {"configs", FIELD_JSON, offsetof(struct renewed, configs), FIELD_ANSWER | FIELD_OMITTED, .schema = SCHEMA_RANGES},
+    {"configs", FIELD_JSON, offsetof(struct renewed, configs), FIELD_ANSWER | FIELD_OMITTED,
+     .schema = SCHEMA_RANGES},
 };
 const struct record renewed_record = RECORD("RenewAnswer", struct renewed, renewed_fields);
 
-/* The present epoch is said to the lease's holder, and null to others: agents of before know a lost lease by the member. */
-void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease, const char *what) {
+/* The present epoch is said to the lease's holder, and null to others: agents of before know a lost
+ * lease by the member. */
+void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
+                        const char *what) {
   struct error error;
   int64_t epoch = 0;
   log_set_request(request->id);
-  if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch, &error))
+  if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch,
+                             &error))
     log_warning("lease: cannot tell who holds lease=%lld: %s", (long long)lease, error.message);
   if (epoch)
-    error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld", (long long)lease, what,
-              (long long)epoch);
+    error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld",
+              (long long)lease, what, (long long)epoch);
   else
     error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
   error_become(&error, ERROR_CONFLICT);
-  answer_failure_extra(request, &error,
-                       json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
+  answer_failure_extra(
+      request, &error,
+      json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
 }
 
 void lease_answer_unknown(struct request *request, int64_t lease) {
@@ -200,7 +217,8 @@ void route_lease_renew(struct worker *worker, struct request *request) {
 
   counter_add(COUNTER_leases_renewed, 1);
   if (!db_is_null(rows, 0, "remaining")) {
-    cleanup_config_ranges struct config_ranges remaining = multirange_parse(db_get(rows, 0, "remaining"));
+    cleanup_config_ranges struct config_ranges remaining =
+        multirange_parse(db_get(rows, 0, "remaining"));
     renewed.configs = config_ranges_to_json(&remaining);
   }
   request_answer_json(request, 200, record_write(&renewed_record, &renewed));
@@ -212,18 +230,21 @@ struct handback {
   char *reason;
 };
 static const struct field handback_fields[] = {
-    {"epoch", FIELD_INTEGER, offsetof(struct handback, epoch), FIELD_REQUIRED, .least = 1, .most = INT64_MAX},
+    {"epoch", FIELD_INTEGER, offsetof(struct handback, epoch), FIELD_REQUIRED, .least = 1,
+     .most = INT64_MAX},
     {"reason", FIELD_TEXT, offsetof(struct handback, reason)},
     {"opening_us", FIELD_INTEGER, offsetof(struct handback, opening_us), FIELD_NOT_NULL, .least = 0,
      .most = OPENING_US_MAX, .about = "what opening the kernel took of the device in this epoch"},
 };
 const struct record handback_record = RECORD("HandBackRequest", struct handback, handback_fields);
 
-/* Opens a lease again for what remains of it, and counts what opening the kernel took. One that has spent its share of
- * its job's budget is cancelled, with the event. A grant does not count as one in vain when the agent trusts no key that
- * signed the lease's code. *ret_state: LEASE_STATE_COUNT when it was not held at this epoch. */
-static bool lease_hand_back(struct db *db, int64_t id, const struct handback *handback, struct lease *lease,
-                            bool *ret_known, enum lease_state *ret_state, struct error *error) {
+/* Opens a lease again for what remains of it, and counts what opening the kernel took. One that has
+ * spent its share of its job's budget is cancelled, with the event. A grant does not count as one
+ * in vain when the agent trusts no key that signed the lease's code. *ret_state: LEASE_STATE_COUNT
+ * when it was not held at this epoch. */
+static bool lease_hand_back(struct db *db, int64_t id, const struct handback *handback,
+                            struct lease *lease, bool *ret_known, enum lease_state *ret_state,
+                            struct error *error) {
   bool is_spent = string_equal(handback->reason, RELEASE_REASON_SPENT);
   bool is_unsigned = handback->reason && string_starts(handback->reason, RELEASE_REASON_UNSIGNED);
   *ret_state = LEASE_STATE_COUNT;
@@ -233,7 +254,8 @@ static bool lease_hand_back(struct db *db, int64_t id, const struct handback *ha
     return true;
 
   bool is_over = is_spent && lease->has_budget && lease->stage != STAGE_FINAL;
-  int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* of a repeated request: none */
+  int64_t more_us =
+      handback->opening_us - lease->epoch_opening_us; /* of a repeated request: none */
   struct lease_change change = {.lease = id,
                                 .from = LEASE_HELD,
                                 .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
@@ -241,11 +263,13 @@ static bool lease_hand_back(struct db *db, int64_t id, const struct handback *ha
                                 .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_unsigned && lease->fruitless > 0;
   *ret_state = change.to;
-  return lease_change_state(db, &change, 1, error) && (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
+  return lease_change_state(db, &change, 1, error) &&
+         (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
 }
 
 /* After the commit. It may have spent the rest of its job's budget on opening the kernel. */
-static void handback_settle(struct worker *worker, const struct lease *lease, enum lease_state state) {
+static void handback_settle(struct worker *worker, const struct lease *lease,
+                            enum lease_state state) {
   bool is_spent = false;
   struct error error;
   if (lease->has_budget && !lease_settle_budget(worker, lease->job_id, &is_spent, &error))
@@ -275,13 +299,15 @@ void route_lease_release(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
-  log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)id, (long long)handback.epoch,
-           handback.reason ? handback.reason : "none given");
+  log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)id,
+           (long long)handback.epoch, handback.reason ? handback.reason : "none given");
 
   bool is_known = false;
   enum lease_state state = LEASE_STATE_COUNT;
-  bool ok = db_begin(worker->db, &error) &&
-            db_end(worker->db, lease_hand_back(worker->db, id, &handback, &lease, &is_known, &state, &error), &error);
+  bool ok =
+      db_begin(worker->db, &error) &&
+      db_end(worker->db,
+             lease_hand_back(worker->db, id, &handback, &lease, &is_known, &state, &error), &error);
   record_release(&handback_record, &handback);
   if (!ok) {
     answer_failure(request, &error);

@@ -62,8 +62,7 @@ def main():
                   f"{elapsed:.1f} s end to end; CPU a measurement: server {own[-1]:.3f} ms, PostgreSQL {database[-1]:.3f} ms")
             for what, (calls, rows) in statements[0].items():
                 calls, rows = calls - before[0][what][0], rows - before[0][what][1]
-                print(f"  {what}: the database saw {calls} statements that answered {rows} requests, {measured / calls:.0f} "
-                      "measurements each")
+                print(f"  {what}: {calls} statements, {rows} rows; {measured / calls:.0f} measurements a statement")
             print(f"  statements of all kinds: {statements[1] - before[1]}, {(statements[1] - before[1]) / measured:.3f} a "
                   "measurement", flush=True)
         print("statements by their number (pg_stat_statements, all rounds):")

@@ -16,8 +16,9 @@ import sys
 import time
 
 import driver
+import harness
 
-CONFIGS_PER_LEASE = 256  # the most that the server cuts a space into
+CONFIGS_PER_LEASE = 8  # of so few no device takes another's tail over
 MEMORY_GOAL_MIB = 512
 
 
@@ -68,7 +69,7 @@ def idle_cost(bench, server, seconds=3):
 
 
 def run(bench, connections, leases, rounds, poll_ms):
-    server = bench.server(options=("--poll-ms", str(poll_ms)))
+    server = bench.server(options=("--poll-ms", str(poll_ms), *harness.LEASES_OF_8))
     kernel, agents = driver.register(server), driver.enrol(server, 100)
     before = driver.rss_mib(server.process.pid)
     crowd = Crowd(bench, server, agents, connections)

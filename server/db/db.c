@@ -522,10 +522,12 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
     PQclear(last);
     last = answer_take(db, 1);
     bool is_failure = !result_is_good(last);
+    bool is_begin = sent.statement == &statement_begin; /* its answer comes with the next one's */
     if (PQresultStatus(last) != PGRES_PIPELINE_ABORTED) /* it was run */
-      statistic_add(sent.statement, began_ns, is_failure ? 0 : (uint64_t)PQntuples(last),
-                    is_failure);
-    began_ns = clock_monotonic_ns();
+      statistic_add(sent.statement, is_begin ? clock_monotonic_ns() : began_ns,
+                    is_failure ? 0 : (uint64_t)PQntuples(last), is_failure);
+    if (!is_begin)
+      began_ns = clock_monotonic_ns();
     ALWAYS(is_failure || sent.rows == DB_ANY_ROWS ||
            strtoll(PQcmdTuples(last), NULL, 10) == sent.rows);
     if (!is_failure || !is_good)
@@ -582,10 +584,12 @@ bool db_send(struct db *db, const struct statement *statement,
              const struct db_parameters *parameters, int64_t rows, struct error *error) {
   ALWAYS(db->in_transaction);
   run_start(db);
-  if (queue(db, statement, parameters, rows, error))
-    return true;
-  statistic_add(statement, clock_monotonic_ns(), 0, true);
-  return false;
+  if (!queue(db, statement, parameters, rows, error)) {
+    statistic_add(statement, clock_monotonic_ns(), 0, true);
+    return false;
+  }
+  /* PostgreSQL answers when this one is done, not with the next: each has its own time. */
+  return PQsendFlushRequest(db->connection) || result_failure(db, statement->name, NULL, error);
 }
 
 bool db_run(struct db *db, const struct statement *statement,
@@ -593,7 +597,11 @@ bool db_run(struct db *db, const struct statement *statement,
             struct error *error) {
   PGresult *result = NULL;
   if (db->in_transaction && (db->must_begin || db->n_sent)) {
-    if (!db_send(db, statement, parameters, DB_ANY_ROWS, error) || !sent_finish(db, &result, error))
+    run_start(db);
+    bool is_queued = queue(db, statement, parameters, DB_ANY_ROWS, error);
+    if (!is_queued)
+      statistic_add(statement, clock_monotonic_ns(), 0, true);
+    if (!is_queued || !sent_finish(db, &result, error))
       return false;
   } else {
     int64_t began_ns = clock_monotonic_ns();

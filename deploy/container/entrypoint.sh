@@ -1,6 +1,6 @@
 #!/bin/sh
 # Brings the newest cache of tuned configs to this container, tells the tools where it is, and becomes the container's
-# program: ENTRYPOINT ["wavetune-entrypoint"], with the program as CMD. docs/containers.md says what the variables mean.
+# program: ENTRYPOINT ["wavetune-entrypoint"], with the program as CMD. docs/deployments.md says what the variables mean.
 #
 #   WAVETUNE_URL, WAVETUNE_TOKEN   the server, and a token of the role reader; WAVETUNE_TOKEN_FILE: the token's file, which
 #                                  keeps it out of the program's environment

@@ -223,7 +223,7 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
 
 /* Rights of the role that serves: it reads and writes rows, of which those of the audit table are
  * only added to and the list of migrations is only read. It owns nothing, so it can change no
- * table. docs/operations.md has the same statements. */
+ * table. */
 static char *grants_script(const char *schema, const char *role) {
   return xasprintf("REVOKE CREATE ON SCHEMA %1$s FROM PUBLIC;"
                    "REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s;"

@@ -371,7 +371,7 @@ def test_the_command_line_page_imports_a_table_that_an_mi300x_node_then_fetches(
 
 
 def test_the_page_of_imports_brings_tables_to_an_mi300x_node(server, tables, tmp_path):
-    page = (harness.SOURCE / "docs/imports.md").read_text()
+    page = (harness.SOURCE / "docs/formats.md").read_text()
     lines = re.findall(r"^wavetune (?:publish .*|.* vllm-moe.*)$", page, re.M)
     assert [line.split()[1] for line in lines] == ["import", "imports", "publish", "fetch"]
     (tmp_path / "configs").symlink_to(tables)

@@ -20,7 +20,8 @@ static bool filter_read(struct request *request, struct audit_filter *ret) {
     return false;
   if (filter.action && !audit_action_parse(filter.action, &action)) {
     answer_refusal(request, ERROR_INVALID, "",
-                   "action=\"%.40s\" is none of those that docs/api.md lists", filter.action);
+                   "action=\"%.40s\" is no action of an entry, like submit, move or sign",
+                   filter.action);
     return false;
   }
   if (since && !(duration_parse(since, &filter.last_ms) && filter.last_ms) &&

@@ -19,7 +19,7 @@ AGENTS, RATE = 1000, 200
 FEW = 10_000
 CONFIGS = 128  # of a job, in leases of 8, and of more when the server has seen how short these configs are
 LEASE_MOST = 32
-STATEMENTS = ("leases_grant", "leases_jobs", "lease_change_state", "results_insert", "jobs_ready")
+STATEMENTS = ("lease_take", "lease_held", "lease_change_state", "results_insert", "jobs_ready")
 P99_GOAL_MS, WORSE_GOAL = 10, 1.10
 
 # Jobs like the one that is there, done; their leases, done; a measurement for each config of a lease.

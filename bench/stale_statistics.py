@@ -18,7 +18,7 @@ import harness
 
 CONNECTIONS, LEASES_A_JOB, CONFIGS = 16, 200, 8
 TABLES = ("jobs", "leases", "measurements")
-STATEMENTS = ("leases_grant", "results_insert", "jobs_ready", "jobs_ready_all")
+STATEMENTS = ("lease_take", "results_insert", "jobs_ready", "jobs_ready_all")
 
 
 class Side:

@@ -7,38 +7,83 @@
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,
-    epoch = l.epoch + c.is_grant::int,
-    agent = COALESCE(c.agent, l.agent),
-    device = COALESCE(c.device, l.device),
-    nonce = COALESCE(c.nonce, l.nonce),
-    token_id = CASE WHEN c.is_grant THEN c.token ELSE l.token_id END,
-    granted_at = CASE WHEN c.is_grant THEN now() ELSE l.granted_at END,
-    expires_at = CASE WHEN c.is_grant THEN clock_timestamp() + c.held_ms * interval '1 ms'
-                      ELSE l.expires_at END,
-    current_config = CASE WHEN c.to_state = 'held' AND NOT c.is_grant THEN l.current_config END,
+    current_config = CASE WHEN c.to_state = 'held' THEN l.current_config END,
     configs = l.configs + c.more,
     remaining = l.remaining - c.less + c.more,
-    is_split = CASE WHEN c.is_grant THEN false ELSE l.is_split OR c.is_split END,
+    is_split = l.is_split OR c.is_split,
     posts = l.posts + c.posts,
-    fruitless = GREATEST(l.fruitless + c.is_grant::int - c.fruitless_less, 0),
+    fruitless = GREATEST(l.fruitless - c.fruitless_less, 0),
     device_us = l.device_us + c.device_us,
     opening_us = l.opening_us + c.opening_us,
-    epoch_opening_us = CASE WHEN c.is_grant THEN 0 ELSE l.epoch_opening_us + c.opening_us END,
+    epoch_opening_us = l.epoch_opening_us + c.opening_us,
     outcomes = ARRAY[l.outcomes[1] + c.correct, l.outcomes[2] + c.compile,
                      l.outcomes[3] + c.runtime, l.outcomes[4] + c.correctness,
                      l.outcomes[5] + c.timeout, l.outcomes[6] + c.constraints]
-FROM (SELECT *, from_state <> 'held' AND to_state = 'held' AS is_grant
-      FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :agent::text[],
-                  :device::text[], :nonce::text[], :token::bigint[], :held_ms::bigint[],
-                  :less::int8multirange[], :more::int8multirange[], :is_split::boolean[],
-                  :posts::int[], :fruitless_less::int[], :device_us::bigint[],
-                  :opening_us::bigint[], :correct::int[], :compile::int[], :runtime::int[],
-                  :correctness::int[], :timeout::int[], :constraints::int[])
-           AS r(lease, from_state, to_state, agent, device, nonce, token, held_ms, less, more,
-                is_split, posts, fruitless_less, device_us, opening_us, correct, compile, runtime,
-                correctness, timeout, constraints)) c
+FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :less::int8multirange[],
+            :more::int8multirange[], :is_split::boolean[], :posts::int[], :fruitless_less::int[],
+            :device_us::bigint[], :opening_us::bigint[], :correct::int[], :compile::int[],
+            :runtime::int[], :correctness::int[], :timeout::int[], :constraints::int[])
+     AS c(lease, from_state, to_state, less, more, is_split, posts, fruitless_less, device_us,
+          opening_us, correct, compile, runtime, correctness, timeout, constraints)
 WHERE l.id = c.lease AND l.state = c.from_state::lease_state
   AND l.id = ANY (:lease::bigint[]);
+
+-- The best open lease that a device may have is granted to it: the highest priority comes first,
+-- then the oldest job, so that jobs end in the order in which they were submitted. None for a
+-- nonce that holds one already, and none for an agent or a device that is drained. A device may
+-- have leases of two classes: those of its hardware, and those of its whole environment (of older
+-- databases). The inner LIMIT is a number, from which the planner knows that reading the index
+-- in order beats sorting all open leases. An agent with trusted keys gets only what one of them
+-- signed. A lease is never given to an agent that it avoids. A final that is to be apart is, for
+-- a while, not given to a device that has, or had, one of its job. That the lease is open is not
+-- asked again: it is locked.
+-- name: lease_take
+UPDATE leases
+SET state = 'held',
+    epoch = epoch + 1,
+    agent = :agent,
+    device = :device,
+    nonce = :nonce,
+    token_id = :token::bigint,
+    granted_at = now(),
+    expires_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms',
+    current_config = NULL,
+    is_split = false,
+    fruitless = fruitless + 1,
+    epoch_opening_us = 0
+WHERE id = (
+    SELECT l.id
+    FROM agents a
+    JOIN devices d ON d.agent = a.id AND d.device = :device
+    JOIN environments e ON e.id = d.environment_id
+    CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
+    CROSS JOIN LATERAL (
+        SELECT o.id, o.priority, o.job_id
+        FROM leases o
+        WHERE o.device_class = c.class
+          AND o.state = 'open'
+          AND NOT o.avoid_agents @> ARRAY[a.id]
+          AND (a.trusted_keys IS NULL
+               OR (SELECT j.is_plain AND is_signed(j.kernel, a.trusted_keys)
+                          AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))
+                   FROM jobs j
+                   WHERE j.id = o.job_id))
+          AND (o.apart_until IS NULL OR o.apart_until < now()
+               OR NOT EXISTS (SELECT FROM leases f
+                              WHERE f.job_id = o.job_id
+                                AND f.stage = 'final'
+                                AND f.state IN ('held', 'done')
+                                AND f.agent = a.id AND f.device = d.device))
+        ORDER BY o.priority DESC, o.job_id, o.id
+        LIMIT 1
+        FOR UPDATE SKIP LOCKED) l
+    WHERE a.id = :agent
+      AND a.drain_reason IS NULL
+      AND d.drain_reason IS NULL
+      AND NOT EXISTS (SELECT FROM leases h
+                      WHERE h.agent = :agent AND h.nonce = :nonce AND h.state = 'held')
+    ORDER BY l.priority DESC, l.job_id, l.id
+    LIMIT 1);
 
 -- One lease and what deciding about it needs; it is locked.
 -- name: lease_lock
@@ -50,54 +95,15 @@ JOIN environments e ON e.id = j.environment_id
 WHERE l.id = :lease::bigint
 FOR UPDATE OF l;
 
--- What is known of an agent, of a device of it, and of the lease that it holds by this nonce.
+-- What is known of an agent and of a device of it.
 -- name: lease_asker
 SELECT a.drain_reason IS NULL AS only_device_drains,
        COALESCE(a.drain_reason, d.drain_reason) AS drain_reason,
-       a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest,
-       l.id AS replayed, l.epoch AS replayed_epoch, l.expires_at > now() AND l.device = :device AS replay_is_live
+       a.trusted_keys IS NOT NULL AS wants_signatures, e.hardware_digest
 FROM agents a
 LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
 LEFT JOIN environments e ON e.id = d.environment_id
-LEFT JOIN leases l ON l.agent = a.id AND l.nonce = :nonce AND l.state = 'held'
 WHERE a.id = :agent;
-
--- The best open lease that a device may have, locked: the highest priority comes first, then the
--- oldest job, so that jobs end in the order in which they were submitted. A device may have
--- leases of two classes: those of its hardware, and those of its whole environment (of older
--- databases). The inner LIMIT is a number, from which the planner knows that reading the index
--- in order beats sorting all open leases. An agent with trusted keys gets only what one of them
--- signed. A lease is never given to an agent that it avoids. A final that is to be apart is, for
--- a while, not given to a device that has, or had, one of its job.
--- name: leases_grant
-SELECT l.id
-FROM agents a
-JOIN devices d ON d.agent = a.id AND d.device = :device
-JOIN environments e ON e.id = d.environment_id
-CROSS JOIN LATERAL (VALUES (e.hardware_digest), (e.digest)) AS c(class)
-CROSS JOIN LATERAL (
-    SELECT o.id, o.priority, o.job_id
-    FROM leases o
-    WHERE o.device_class = c.class
-      AND o.state = 'open'
-      AND NOT o.avoid_agents @> ARRAY[a.id]
-      AND (a.trusted_keys IS NULL
-           OR (SELECT j.is_plain AND is_signed(j.kernel, a.trusted_keys)
-                      AND (j.build IS NULL OR is_signed(j.build, a.trusted_keys))
-               FROM jobs j
-               WHERE j.id = o.job_id))
-      AND (o.apart_until IS NULL OR o.apart_until < now()
-           OR NOT EXISTS (SELECT FROM leases f
-                          WHERE f.job_id = o.job_id
-                            AND f.stage = 'final'
-                            AND f.state IN ('held', 'done')
-                            AND f.agent = a.id AND f.device = d.device))
-    ORDER BY o.priority DESC, o.job_id, o.id
-    LIMIT 1
-    FOR UPDATE SKIP LOCKED) l
-WHERE a.id = :agent
-ORDER BY l.priority DESC, l.job_id, l.id
-LIMIT 1;
 
 -- Whether any device of this hardware that asks now would go without, as this one did: no lease
 -- is open for it, and this one has none that others could split.
@@ -110,9 +116,11 @@ SELECT NOT EXISTS (SELECT FROM leases
                          AND config_us IS NOT NULL
                          AND agent = :agent AND device = :device) AS is_idle;
 
--- What the answer to a grant says of a lease and its job.
--- name: leases_jobs
-SELECT l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
+-- The lease that an agent's nonce holds, and what the answer to a grant says of its job. It is of no
+-- use when it has expired, or when another device of the agent asks.
+-- name: lease_held
+SELECT l.id, l.expires_at > now() AND l.device = :device AS is_live, l.granted_at = now() AS is_new,
+       l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
        l.process,
        (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000)::bigint AS expires_in_ms,
        l.config_us IS NOT NULL AS may_be_split,
@@ -120,16 +128,17 @@ SELECT l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.
        j.state AS job_state, j.search_strategy IS NOT NULL AS is_search,
        e.digest AS environment_digest, j.likely AS job_likely, j.final_devices,
        j.budget_device_ms IS NOT NULL AS has_budget,
-       CASE WHEN :with_signatures::boolean THEN signatures_of(j.kernel) END AS signatures,
-       CASE WHEN :with_signatures THEN
+       CASE WHEN a.trusted_keys IS NOT NULL THEN signatures_of(j.kernel) END AS signatures,
+       CASE WHEN a.trusted_keys IS NOT NULL THEN
            CASE WHEN j.build IS NULL THEN '[]' ELSE signatures_of(j.build) END
        END AS build_signatures
 FROM leases l
+JOIN agents a ON a.id = l.agent
 JOIN jobs j ON j.id = l.job_id
 JOIN kernels k ON k.hash = j.kernel
 JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id
-WHERE l.id = :lease::bigint;
+WHERE l.agent = :agent AND l.nonce = :nonce AND l.state = 'held';
 
 -- What a job has spent of its budget, and how many configs its leases still have.
 -- name: lease_budget

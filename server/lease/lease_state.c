@@ -37,11 +37,6 @@ static const struct field change_fields[] = {
     {"lease", FIELD_INTEGER, offsetof(struct lease_change, lease)},
     {"from_state", FIELD_ENUM, offsetof(struct lease_change, from), .names = lease_state_names},
     {"to_state", FIELD_ENUM, offsetof(struct lease_change, to), .names = lease_state_names},
-    {"agent", FIELD_TEXT, offsetof(struct lease_change, agent)},
-    {"device", FIELD_TEXT, offsetof(struct lease_change, device)},
-    {"nonce", FIELD_TEXT, offsetof(struct lease_change, nonce)},
-    {"token", FIELD_INTEGER, offsetof(struct lease_change, token)},
-    {"held_ms", FIELD_INTEGER, offsetof(struct lease_change, held_ms)},
     {"less", FIELD_RANGES, offsetof(struct lease_change, less)},
     {"more", FIELD_RANGES, offsetof(struct lease_change, more)},
     {"is_split", FIELD_BOOL, offsetof(struct lease_change, is_split)},
@@ -60,32 +55,36 @@ static const struct record change_record = RECORD(NULL, struct lease_change, cha
 
 static void count(int counter, uint64_t n) { counter_add((enum counter)counter, n); }
 
-static void change_count(struct db *db, const struct lease_change *change) {
-  if (change->from == change->to)
-    return;
-  static const enum counter counters[LEASE_STATE_COUNT] = {[LEASE_OPEN] = COUNTER_leases_reopened,
-                                                           [LEASE_HELD] = COUNTER_leases_granted,
-                                                           [LEASE_DONE] = COUNTER_leases_done,
-                                                           [LEASE_CANCELLED] =
-                                                               COUNTER_leases_cancelled};
-  db_at_commit(db, count, (int)counters[change->to], 1);
+bool lease_take(struct db *db, const struct lease_holder *holder, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", holder->agent);
+  bind_text(&parameters, "device", holder->device);
+  bind_text(&parameters, "nonce", holder->nonce);
+  bind_integer(&parameters, "token", holder->token);
+  bind_integer(&parameters, "lease_ms", holder->lease_ms);
+  return db_send(db, &sql_lease_take, &parameters, DB_ANY_ROWS, error);
 }
 
 bool lease_change_state(struct db *db, const struct lease_change *changes, size_t n,
                         struct error *error) {
+  static const enum counter counters[LEASE_STATE_COUNT] = {[LEASE_OPEN] = COUNTER_leases_reopened,
+                                                           [LEASE_DONE] = COUNTER_leases_done,
+                                                           [LEASE_CANCELLED] =
+                                                               COUNTER_leases_cancelled};
   if (n == 0)
     return true;
   for (size_t i = 0; i < n; i++) {
-    bool is_grant = changes[i].from == LEASE_OPEN && changes[i].to == LEASE_HELD;
     ALWAYS(lease_may_change(changes[i].from, changes[i].to));
-    ALWAYS(is_grant == (changes[i].agent != NULL));
+    ALWAYS(changes[i].from == LEASE_HELD || changes[i].to != LEASE_HELD);
   }
 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_records(&parameters, &change_record, changes, n);
   if (!db_send(db, &sql_lease_change_state, &parameters, (int64_t)n, error))
     return false;
+
   for (size_t i = 0; i < n; i++)
-    change_count(db, &changes[i]);
+    if (changes[i].from != changes[i].to)
+      db_at_commit(db, count, (int)counters[changes[i].to], 1);
   return true;
 }

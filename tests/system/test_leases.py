@@ -323,9 +323,9 @@ def test_of_many_idle_devices_few_look_for_leases_and_each_gets_one_when_there_a
     for thread in threads:
         thread.start()
     wait_until(lambda: metric(server, "wavetune_parked") == len(idle), 30, "all to wait")
-    before, began = runs_of(server, "leases_grant"), time.monotonic()
+    before, began = runs_of(server, "lease_take"), time.monotonic()
     time.sleep(2)
-    looked, polls = runs_of(server, "leases_grant") - before, (time.monotonic() - began) / 0.2
+    looked, polls = runs_of(server, "lease_take") - before, (time.monotonic() - began) / 0.2
     assert 2 < looked < len(idle) * polls / 2, f"{looked} looks of {len(idle)} devices in {polls:.0f} poll intervals"
 
     submit({"parameters": {"A": list(range(8 * len(idle)))}})

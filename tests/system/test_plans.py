@@ -174,8 +174,8 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
         read = [scan for scan in scans(plan) if scan[2] > ROWS_MAX_OF.get(name, ROWS_MAX)]
         if name not in NOT_JUDGED and (read or blocks > BLOCKS_MAX):
             wrong.append((name, read, f"{blocks} blocks"))
-    needed = {"lease_asker", "leases_grant", "lease_lock", "lease_change_state", "lease_hardware_is_idle", "leases_split_choose",
-              "leases_jobs", "leases_renew", "results_lock", "results_known", "results_insert", "leases_reclaim", "leases_expire",
+    needed = {"lease_take", "lease_asker", "lease_lock", "lease_change_state", "lease_hardware_is_idle", "leases_split_choose",
+              "lease_held", "leases_renew", "results_lock", "results_known", "results_insert", "leases_reclaim", "leases_expire",
               "leases_cancel_over_budget", "leases_cancel_ended", "jobs_ready", "jobs_raise_leases", "job_change_state",
               "job_get", "jobs_list", "job_measurements_list", "jobs_find"}
     needed |= {"lease_gather"} if prepare is quiet_time else set()

@@ -35,6 +35,7 @@ struct lease_granted {
   struct lease_grant grant; /* without manifest and space; .lease is the decimal id */
   char *manifest, *space;   /* JSON, as it was registered and submitted */
   int64_t lease;            /* 0: none */
+  bool is_new;              /* by this request, not by one with the same nonce before */
   bool may_be_split;        /* its holder is to ask often what is still its own */
   bool has_started;         /* by this grant its job became running */
   enum job_state job_state;
@@ -56,9 +57,9 @@ must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
                             struct lease_granted *ret, struct error *error);
 
 /* Splits the tail off the held screen lease with the most predicted device time left that the
- * wish's device may take over: *ret_lease is an open lease then, else 0. In the caller's
- * transaction; waits for no lock. */
-must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
+ * wish's device may take over, into an open lease of its own. *ret_is_split false: there is none.
+ * In the caller's transaction; waits for no lock. */
+must_check bool lease_split(struct db *db, const struct lease_wish *wish, bool *ret_is_split,
                             struct error *error);
 
 /* Moves those of `configs`, sorted ordinals, that other open screen leases of its job have to a

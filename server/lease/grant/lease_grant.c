@@ -37,27 +37,14 @@ void lease_granted_release(struct lease_granted *granted) {
   *granted = (struct lease_granted){0};
 }
 
-static void wish_bind(const struct lease_wish *wish, struct db_parameters *parameters) {
-  bind_text(parameters, "agent", wish->agent);
-  bind_text(parameters, "device", wish->device);
-}
-
-/* A lease that is held by the wish's nonce. */
-struct replay {
-  int64_t lease, epoch; /* 0: none */
-  bool is_live;
-};
-
-static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *ret_replay,
-                       struct error *error) {
+static bool asker_find(struct db *db, struct lease_wish *wish, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  wish_bind(wish, &parameters);
-  bind_text(&parameters, "nonce", wish->nonce);
+  bind_text(&parameters, "agent", wish->agent);
+  bind_text(&parameters, "device", wish->device);
   if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
     return false;
 
-  *ret_replay = (struct replay){0};
   wish->agent_known = db_count(rows) > 0;
   wish->device_known = wish->agent_known && !db_is_null(rows, 0, "hardware_digest");
   if (!wish->device_known)
@@ -67,9 +54,6 @@ static bool asker_find(struct db *db, struct lease_wish *wish, struct replay *re
   wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
   wish->wants_signatures = db_get_bool(rows, 0, "wants_signatures");
   wish->hardware_digest = db_get_digest(rows, 0, "hardware_digest");
-  *ret_replay = (struct replay){db_get_integer(rows, 0, "replayed"),
-                                db_get_integer(rows, 0, "replayed_epoch"),
-                                db_get_bool(rows, 0, "replay_is_live")};
   return true;
 }
 
@@ -84,21 +68,27 @@ static bool budget_read(struct db *db, struct lease_granted *granted, struct err
   return true;
 }
 
-/* Of the lease `ret->lease`. */
-static bool granted_read(struct db *db, bool with_signatures, struct lease_granted *ret,
-                         struct error *error) {
-  int64_t lease = ret->lease;
+/* The lease that the wish's nonce holds: ret->lease is 0 when it holds none. *ret_is_stale: that
+ * one has expired or is another device's, and is not read. */
+static bool held_read(struct db *db, const struct lease_wish *wish, struct lease_granted *ret,
+                      bool *ret_is_stale, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "lease", lease);
-  bind_bool(&parameters, "with_signatures", with_signatures);
-  if (!db_run(db, &sql_leases_jobs, &parameters, &rows, error))
+  bind_text(&parameters, "agent", wish->agent);
+  bind_text(&parameters, "device", wish->device);
+  bind_text(&parameters, "nonce", wish->nonce);
+  if (!db_run(db, &sql_lease_held, &parameters, &rows, error))
     return false;
 
   lease_granted_release(ret);
+  *ret_is_stale = db_count(rows) && !db_get_bool(rows, 0, "is_live");
+  if (!db_count(rows) || *ret_is_stale)
+    return true;
+
+  ret->lease = db_get_integer(rows, 0, "id");
+  ret->is_new = db_get_bool(rows, 0, "is_new");
   ALWAYS(job_state_parse(db_get(rows, 0, "job_state"), &ret->job_state));
   db_read(rows, 0, &lease_grant_record, &ret->grant);
-  ret->lease = lease;
   ret->manifest = xstrdup(db_get(rows, 0, "manifest"));
   ret->space = xstrdup(db_get(rows, 0, "space"));
   ret->may_be_split = db_get_bool(rows, 0, "may_be_split");
@@ -109,22 +99,21 @@ static bool granted_read(struct db *db, bool with_signatures, struct lease_grant
   return !db_get_bool(rows, 0, "has_budget") || budget_read(db, ret, error);
 }
 
-/* 0: none. */
-static bool candidate_lock(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
-                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  wish_bind(wish, &parameters);
-  if (!db_run(db, &sql_leases_grant, &parameters, &rows, error))
-    return false;
-  *ret_lease = db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
-  return true;
+/* The lease that the wish's nonce holds, else the best open one. Both statements travel together.
+ */
+static bool lease_obtain(struct worker *worker, const struct lease_wish *wish,
+                         struct lease_granted *ret, bool *ret_is_stale, struct error *error) {
+  const struct lease_holder holder = {wish->agent, wish->device, wish->nonce, wish->token,
+                                      server_options(worker->server)->lease_ms};
+  return lease_take(worker->db, &holder, error) &&
+         held_read(worker->db, wish, ret, ret_is_stale, error);
 }
 
 static bool idleness_read(struct db *db, struct lease_wish *wish, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  wish_bind(wish, &parameters);
+  bind_text(&parameters, "agent", wish->agent);
+  bind_text(&parameters, "device", wish->device);
   bind_digest(&parameters, "hardware_digest", &wish->hardware_digest);
   if (!db_run(db, &sql_lease_hardware_is_idle, &parameters, &rows, error))
     return false;
@@ -164,17 +153,17 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
 
     uint64_t sorted[WARM_STARTS_MAX];
     size_t n = granted->n_likely;
-    bool has_all = true, gained = false;
+    bool has_all = true, has_gained = false, is_stale;
     memcpy(sorted, granted->likely, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare_ordinals);
     for (size_t i = 0; i < n; i++)
       has_all = has_all && config_ranges_hold(&granted->grant.configs, sorted[i]);
     if (n > 0 && !job_set_likely(worker->db, granted->grant.job, granted->likely, n, error))
       return false;
-    if (!has_all &&
-        !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n, &gained, error))
+    if (!has_all && !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n,
+                                  &has_gained, error))
       return false;
-    if (gained && !granted_read(worker->db, wish->wants_signatures, granted, error))
+    if (has_gained && !held_read(worker->db, wish, granted, &is_stale, error))
       return false;
   }
   struct job_change change = {
@@ -188,57 +177,37 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
 
 static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
                      bool *ret_is_split, struct error *error) {
+  bool is_stale;
   *ret_is_split = false;
-  if (!candidate_lock(worker->db, wish, &ret->lease, error))
+  if (!lease_obtain(worker, wish, ret, &is_stale, error))
     return false;
-  if (!ret->lease) {
-    if (!lease_split(worker->db, wish, &ret->lease, error))
-      return false;
-    *ret_is_split = ret->lease != 0;
-  }
-  if (!ret->lease) /* what others wait for under the same key depends on whose signatures they
-                      trust */
-    return wish->wants_signatures || idleness_read(worker->db, wish, error);
 
-  struct lease_change change = {.lease = ret->lease,
-                                .from = LEASE_OPEN,
-                                .to = LEASE_HELD,
-                                .agent = wish->agent,
-                                .device = wish->device,
-                                .nonce = wish->nonce,
-                                .token = wish->token,
-                                .held_ms = server_options(worker->server)->lease_ms};
-  return lease_change_state(worker->db, &change, 1, error) &&
-         granted_read(worker->db, wish->wants_signatures, ret, error) &&
-         (ret->job_state != JOB_QUEUED || job_begin(worker, wish, ret, error));
+  if (!ret->lease) {
+    if (!asker_find(worker->db, wish, error))
+      return false;
+    if (is_stale || !wish->device_known || wish->drain_reason)
+      return true;
+    if (!lease_split(worker->db, wish, ret_is_split, error))
+      return false;
+    /* Which leases an agent with trusted keys may have is not known from their class alone. */
+    if (!*ret_is_split)
+      return wish->wants_signatures || idleness_read(worker->db, wish, error);
+    if (!lease_obtain(worker, wish, ret, &is_stale, error))
+      return false;
+  }
+  return !ret->lease || ret->job_state != JOB_QUEUED || job_begin(worker, wish, ret, error);
 }
 
 static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
                        struct error *error) {
-  struct replay replay;
   bool is_split;
   free(wish->drain_reason);
   wish->drain_reason = NULL;
-  if (!asker_find(worker->db, wish, &replay, error))
+  if (!db_begin(worker->db, error) ||
+      !db_end(worker->db, grant_in(worker, wish, ret, &is_split, error), error))
     return false;
-  if (replay.lease) {
-    ret->lease = replay.is_live ? replay.lease : 0;
-    if (!replay.is_live)
-      return true;
-    if (!granted_read(worker->db, wish->wants_signatures, ret, error))
-      return false;
-    /* Between the two statements it may have been lost, and granted to another device. */
-    return ret->grant.epoch == replay.epoch ||
-           error_of(error, ERROR_CONTENTION,
-                    "the lease of this nonce was lost while it was being asked for; try again");
-  }
-  if (!wish->device_known || wish->drain_reason)
-    return true;
 
-  if (!db_begin(worker->db, error))
-    return false;
-  if (!db_end(worker->db, grant_in(worker, wish, ret, &is_split, error), error))
-    return false;
+  counter_add(COUNTER_leases_granted, ret->is_new);
   if (ret->has_started)
     job_announce(worker, ret->grant.job);
   if (is_split) {

@@ -1,19 +1,15 @@
-"""Who may call what. Run by itself with --write it puts the table that a live server gives into docs/security.md."""
+"""Which roles may call which operations, as a live server answers and as its contract states."""
 
 import http.client
 import os
 import pathlib
 import subprocess
-import sys
-import tempfile
 
 import hands
 import harness
 import pytest
 from harness import make_token, wait_until
 
-SECURITY = harness.SOURCE / "docs/security.md"
-BEGIN, END = "<!-- made by tests/system/test_roles.py --write: begin -->", "<!-- end -->"
 ROLES = ("reader", "demand", "cache-writer", "submitter", "builder", "publisher", "agent", "enrol", "operator", "admin")
 OPTIONS = {"publisher": ("--channel", "stable", "--channel", "test-*")}
 DIGEST = "sha256:" + "0" * 64
@@ -49,18 +45,6 @@ def matrix(server, tokens):
             for method, path, _ in operations(server)}
 
 
-def table(found):
-    lines = ["| operation | no token | " + " | ".join(ROLES) + " |", "|---|---|" + "---|" * len(ROLES)]
-    for operation, callers in found.items():
-        cells = ["yes" if callers[caller] else "401" if callers[caller] is None else "" for caller in (None, *ROLES)]
-        lines.append(f"| `{operation}` | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def documented(text):
-    return text[text.index(BEGIN) + len(BEGIN):text.index(END)].strip()
-
-
 @pytest.fixture(scope="module")
 def shared(postgres, tmp_path_factory):
     database = postgres.database()
@@ -73,10 +57,6 @@ def shared(postgres, tmp_path_factory):
 @pytest.fixture(scope="module")
 def found(shared):
     return matrix(shared, shared.tokens)
-
-
-def test_the_document_has_the_table_of_the_live_server(found):
-    assert documented(SECURITY.read_text()) == table(found), "renew it: python3 tests/system/test_roles.py --write"
 
 
 def test_the_contract_says_of_each_operation_who_may_call_it(shared, found):
@@ -251,23 +231,3 @@ def test_a_long_poll_of_a_revoked_token_does_not_go_on_as_another_of_its_name(se
         assert server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader"}).status == 201
 
     assert waiting_poll(server, job, token, again)[0] == 401
-
-
-def write():
-    cluster = harness.Postgres(durable=False)
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            database = cluster.database()
-            server = harness.Server(database, pathlib.Path(folder))
-            made = table(matrix(server, role_tokens(database)))
-            server.stop()
-    finally:
-        cluster.stop()
-    text = SECURITY.read_text()
-    SECURITY.write_text(text[:text.index(BEGIN) + len(BEGIN)] + "\n" + made + "\n" + text[text.index(END):])
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] != ["--write"]:
-        sys.exit("usage: test_roles.py --write")
-    write()

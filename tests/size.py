@@ -98,4 +98,5 @@ def main():
         print(f"{name:40}" + "".join(f"{column[name]:>12,}" for column in columns))
 
 
-main()
+if __name__ == "__main__":
+    main()

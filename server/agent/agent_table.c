@@ -12,14 +12,13 @@ struct entry {
   char id[AGENT_ID_SIZE];
   char *boot; /* NULL unless known */
   enum presence presence;
-  bool asks_again;   /* known, but another process beats under its id: perhaps it enrolled with
-                        another server */
-  bool is_looked_up; /* since agent_table_asked named it; an enrolment makes what is found then
-                        old */
+  bool asks_again;   /* known, but another process sends heartbeats with its id: it may have
+                        enrolled with another server */
+  bool is_looked_up; /* agent_table_asked named it, and it has not enrolled since */
   bool is_draining;
   bool is_unflushed;
   struct agent_owner owner;
-  int64_t seen_ms; /* of the last beat; of an absent one since when that is known */
+  int64_t seen_ms; /* the last heartbeat; of an absent id, when it was found to be absent */
 };
 
 struct agent_table {

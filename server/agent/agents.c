@@ -1,12 +1,22 @@
-/* Agents in the database: which are live, which are drained, and the list of all. Memory and
- * threads: as the header says. */
+/* Agents: their heartbeats, written to the database in bulk; drained and resumed; listed, with the
+ * environments that they have. Enrolling is in enrolment.c.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat:
+ * event threads. */
 #include "server/agent/agents.h"
 
 #include "common/base/log.h"
+#include "common/enrolment/enrolment.h"
 #include "server/agent/agents.sql.h"
 #include "server/audit/audit.h"
+#include "server/cache/environments.h"
 #include "server/db/db_record.h"
 #include "server/housekeep.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
+#include "server/http/tokens.h"
+#include "server/lease/identity.h"
 #include "server/records.h"
 
 #define FORGET_MS (60 * 60 * 1000)
@@ -61,62 +71,54 @@ void agents_look_up(struct worker *worker) {
   db_records_free(&brief_record, found, n_found);
 }
 
-static bool seen_flush(struct db *db, struct agent_table *table, struct error *error) {
+static bool heartbeats_flush(struct db *db, struct agent_table *table, struct error *error) {
   cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(FLUSH_MAX, sizeof *ids);
   cleanup_free int64_t *ages_ms = xcalloc(FLUSH_MAX, sizeof *ages_ms);
   size_t n = agent_table_take_seen(table, clock_monotonic_ms(), FLUSH_MAX, ids, ages_ms);
   if (n == 0)
     return true;
 
-  struct db_array ages;
-  db_array_init(&ages);
-  for (size_t i = 0; i < n; i++)
-    db_array_integer(&ages, ages_ms[i]);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_ids(&parameters, ids, n);
-  bind_array(&parameters, "ages_ms", &ages);
+  bind_integers(&parameters, "ages_ms", ages_ms, n);
   if (db_run(db, &sql_agents_seen, &parameters, NULL, error))
     return true;
   agent_table_untake(table, ids, n);
   return false;
 }
 
-static bool draining_refresh(struct db *db, struct agent_table *table, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_agents_brief_draining, NULL, &rows, error))
-    return false;
-
-  cleanup_free const char **ids = xcalloc((size_t)db_count(rows), sizeof *ids);
-  for (int row = 0; row < db_count(rows); row++)
-    ids[row] = db_get(rows, row, "id");
-  agent_table_set_draining(table, ids, (size_t)db_count(rows));
-  return true;
-}
-
-/* From the database, which knows the heartbeats of all servers: a sum of what each server saw would
- * count an agent that a balancer sends here and there more than once. Those that drain count
- * too. */
-static bool live_count(struct worker *worker, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!db_run(worker->db, &sql_agents_live, &parameters, &rows, error))
-    return false;
-  server_set_live_agents(worker->server, (size_t)db_get_integer(rows, 0, "n"));
-  return true;
-}
-
 void agents_housekeep(struct worker *worker) {
   struct agent_table *table = server_agents(worker->server);
+  cleanup_rows struct db_rows *draining = NULL, *live = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
   struct error error;
   agent_table_forget(table, clock_monotonic_ms(), FORGET_MS);
-  if (!seen_flush(worker->db, table, &error) || !draining_refresh(worker->db, table, &error) ||
-      !live_count(worker, &error))
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  if (!heartbeats_flush(worker->db, table, &error) ||
+      !db_run(worker->db, &sql_agents_brief_draining, NULL, &draining, &error) ||
+      !db_run(worker->db, &sql_agents_live, &parameters, &live, &error)) {
     log_warning("agents: %s", error.message);
+    return;
+  }
+
+  cleanup_free const char **ids = xcalloc((size_t)db_count(draining), sizeof *ids);
+  for (int row = 0; row < db_count(draining); row++)
+    ids[row] = db_get(draining, row, "id");
+  agent_table_set_draining(table, ids, (size_t)db_count(draining));
+
+  /* Counted in the database, which has the heartbeats of all servers: an agent may send its
+   * heartbeats to several of them. Draining agents count, too. */
+  server_set_live_agents(worker->server, (size_t)db_get_integer(live, 0, "n"));
 }
 
-bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
-                 const struct author *author, struct error *error) {
+/* A request to drain an agent, or one device of it; `reason` NULL ends the draining. Owns its
+ * texts. */
+struct drain_request {
+  char *device; /* NULL: the whole agent */
+  char *reason;
+};
+static bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
+                        const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
@@ -194,8 +196,8 @@ static const struct field agent_fields[] = {
 };
 const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
 
-bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit,
-                 json_t **ret_items, char **ret_next, struct error *error) {
+static bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit,
+                        json_t **ret_items, char **ret_next, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "live_ms", live_ms);
@@ -207,4 +209,110 @@ bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limi
   *ret_items = db_rows_to_json(rows, &agent_record);
   *ret_next = db_count(rows) == limit ? xstrdup(db_get(rows, db_count(rows) - 1, "id")) : NULL;
   return true;
+}
+
+void route_environment_list(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t limit, after, next;
+  json_t *items;
+  static const char *const names[] = {"limit", "after", NULL};
+  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after))
+    return;
+  int64_t live_ms = agent_live_ms(server_options(worker->server));
+  if (environments_list(worker->db, live_ms, after, limit, &items, &next, &error))
+    request_answer_json(request, 200, page_to_json(items, next));
+  else
+    answer_failure(request, &error);
+}
+
+/* Whether the request may send heartbeats for its agent; false: it was answered. Without the
+ * database: an agent that is not known here is looked up by the housekeeper. */
+static bool beat_is_allowed(struct server *server, struct request *request) {
+  const char *id = request->segments[0];
+  if (*request->token_agent)
+    return identity_fits(request, id, "");
+
+  struct agent_owner owner = agent_table_owner(server_agents(server), id);
+  bool is_own =
+      owner.token == 0 || owner.token == request->token_id || request->roles == TOKEN_ADMIN;
+  if (owner.has_token)
+    answer_refusal(request, ERROR_FORBIDDEN, "",
+                   "agent %.40s has a token of its own, and only with that acts as it", id);
+  else if (!is_own && token_is_live(server, owner.token))
+    answer_refusal(request, ERROR_FORBIDDEN, "",
+                   "agent %.40s enrolled with another token than \"%s\", which is still live", id,
+                   request->token_name);
+  else
+    return true;
+  return false;
+}
+
+void route_agent_heartbeat(struct server *server, struct request *request) {
+  struct beaten answer = {.heartbeat_every_ms = server_options(server)->heartbeat_ms};
+  const char *id = request->segments[0];
+  struct beat beat = {0};
+  struct error error;
+  if (!record_read(&heartbeat_request_record, request->json, "", &beat, &error)) {
+    answer_failure(request, &error);
+  } else if (beat_is_allowed(server, request)) {
+    switch (agent_table_beat(server_agents(server), id, beat.boot, clock_monotonic_ms(),
+                             &answer.is_draining)) {
+    case AGENT_BEATS:
+      request_answer_json(request, 200, record_write(&heartbeat_answer_record, &answer));
+      break;
+    case AGENT_ABSENT:
+      answer_refusal(request, ERROR_MISSING, "",
+                     "agent \"%.40s\" is not enrolled with this boot nonce; enrol again", id);
+      break;
+    case AGENT_ASKED:
+      answer_refusal(request, ERROR_UNAVAILABLE, "",
+                     "agent \"%.40s\" is being looked up; try again", id);
+      break;
+    }
+  }
+  record_release(&heartbeat_request_record, &beat);
+}
+
+static const struct field drain_fields[] = {
+    {"device", FIELD_TEXT, offsetof(struct drain_request, device),
+     .about = "only this one of the agent"},
+    {"reason", FIELD_TEXT, offsetof(struct drain_request, reason), FIELD_STATED, .least = 1,
+     .most = 1000, .about = "null ends the draining"},
+};
+const struct record drain_request_record =
+    RECORD("DrainRequest", struct drain_request, drain_fields);
+
+void route_agent_drain(struct worker *worker, struct request *request) {
+  const char *id = request->segments[0];
+  struct drain_request drain = {0};
+  struct error error;
+  if (!record_read(&drain_request_record, request->json, "", &drain, &error) ||
+      !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
+    answer_failure(request, &error);
+  } else {
+    if (!drain.device)
+      agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
+    log_info("agent: %s agent=%s device=%s reason=%s",
+             drain.reason ? "draining" : "drained no more", id, drain.device, drain.reason);
+    request_answer_json(request, 200,
+                        json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", drain.device,
+                                  "drain_reason", drain.reason));
+  }
+  record_release(&drain_request_record, &drain);
+}
+
+void route_agent_list(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"limit", "after", NULL};
+  struct error error;
+  int64_t limit;
+  const char *after;
+  json_t *items;
+  cleanup_free char *next = NULL;
+  if (!request_query_only(request, names) || !request_page(request, &limit, &after))
+    return;
+  int64_t live_ms = agent_live_ms(server_options(worker->server));
+  if (agents_list(worker->db, live_ms, after ? after : "", limit, &items, &next, &error))
+    request_answer_json(request, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
+  else
+    answer_failure(request, &error);
 }

@@ -1,16 +1,16 @@
-/* Who lives: heartbeats in memory, answered by the event threads, flushed to the database in bulk
- * by the housekeeper (housekeep.h). And agents as the API lists and drains them.
+/* Agents: the table of heartbeats in memory, which event threads answer from and the housekeeper
+ * (housekeep.h) writes to the database; and the body of an enrolment.
  *
  * An agent that enrolled with another server is unknown here at first: its first heartbeat is
- * answered "try again", and the housekeeper looks it up. What the database does not know either is
- * remembered as absent for a while. Memory: the table owns its entries; lists are the caller's.
- * Threads: the table any, with a lock that is never held over a call elsewhere; functions that take
- * a db, its own. */
+ * answered "try again", and the housekeeper looks it up. An id that the database does not know is
+ * kept as absent for AGENT_ABSENT_MS.
+ *
+ * Memory: the table owns its entries. Threads: any; the table's lock is never held over a call
+ * elsewhere. */
 #ifndef WAVETUNE_SERVER_AGENT_AGENTS_H
 #define WAVETUNE_SERVER_AGENT_AGENTS_H
 
-#include "common/base/json.h"
-#include "server/db/author.h"
+#include "common/enrolment/enrolment.h"
 #include "server/server.h"
 
 #define AGENT_ID_SIZE 33 /* 32 hex digits and a NUL */
@@ -31,50 +31,42 @@ enum agent_beat {
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
                                  int64_t now_ms, bool *ret_draining);
 
-/* Whose an agent is. */
 struct agent_owner {
-  int64_t token;  /* that enrolled it; 0: nobody's */
+  int64_t token;  /* that enrolled the agent; 0: none */
   bool has_token; /* it has a token of its own */
 };
-/* It enrolled just now. */
+/* The agent enrolled just now. */
 void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
                      struct agent_owner owner, int64_t now_ms);
-/* It was looked up, and this was in the database. One that has enrolled since then is newer, and
- * stays as it is. */
+/* What the database had when the agent was looked up. An entry that was put since then is newer,
+ * and stays. */
 void agent_table_found(struct agent_table *table, const char *id, const char *boot,
                        bool is_draining, struct agent_owner owner, int64_t now_ms);
-/* Nobody's while it is not known here. */
+/* {0} for an agent that is not known here. */
 struct agent_owner agent_table_owner(struct agent_table *table, const char *id);
 void agent_table_drain(struct agent_table *table, const char *id, bool is_draining);
 
-/* For the housekeeper. Takes at most `most` ids that were seen since they were taken last, with how
- * long ago. The texts are copied to `ret_ids`. */
+/* For the housekeeper: at most `most` agents that sent a heartbeat since they were taken last, and
+ * how long ago. */
 size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t most,
                              char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms);
 /* Undoes a take whose flush failed. */
 void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], size_t n);
-/* The ids that are to be looked up. They stay asked until put, found or, by agent_table_absent,
- * given up. */
+/* The ids to look up. Each is named again until it was put, found or declared absent. */
 size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms);
-/* Exactly these drain. */
+/* These agents are draining, and no others. */
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);
-/* Forgets who was not seen for `age_ms`. */
+/* Removes the entries without a heartbeat for `age_ms`. */
 void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_ms);
 
-/* A request to drain an agent, or one device of it; `reason` NULL ends the draining. Owns its
- * texts. */
-struct drain_request {
-  char *device; /* NULL: the whole agent */
-  char *reason;
-};
-/* In one transaction. Fails with ERROR_MISSING when there is no such agent or device. */
-must_check bool agent_drain(struct db *db, const char *agent, const struct drain_request *drain,
-                            const struct author *author, struct error *error);
-
-/* Items of GET /v1/agents after id `after`, by id, those seen within `live_ms` as live; *ret_next,
- * the caller's, is NULL at the end. */
-must_check bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit,
-                            json_t **ret_items, char **ret_next, struct error *error);
+/* The body of an enrolment, checked; it owns what it points to. */
+must_check bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *error);
+void enrolment_release(struct enrolment *enrolment);
+#define cleanup_enrolment __attribute__((cleanup(enrolment_release)))
+static inline const struct enrolment_device *enrolment_device(const struct enrolment *enrolment,
+                                                              size_t i) {
+  return (const struct enrolment_device *)enrolment->devices.all + i;
+}
 
 #endif

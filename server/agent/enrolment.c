@@ -1,11 +1,26 @@
-/* Reading and storing enrolments. Memory and threads: as the header says. */
-#include "server/agent/enrolment.h"
+/* Enrolling: the body of POST /v1/agents, read and checked; what its token admits; who the agent
+ * is, which token is its own, and what is stored of it. One transaction each.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers; enrolment_parse
+ * any. */
+#include <fnmatch.h>
 
+#include "common/base/log.h"
 #include "server/agent/agents.h"
 #include "server/agent/enrolment.sql.h"
+#include "server/audit/audit.h"
 #include "server/cache/environments.h"
 #include "server/db/db_record.h"
+#include "server/http/answers.h"
+#include "server/http/client.h"
+#include "server/http/routes.h"
+#include "server/http/tokens.h"
+#include "server/lease/grant/grants.h"
+#include "server/lease/identity.h"
 #include "server/records.h"
+#include "server/token/tokens.h"
+
+#define ENROL_ATTEMPTS 3
 
 void enrolment_release(struct enrolment *enrolment) {
   struct enrolment_device *devices = enrolment->devices.all;
@@ -60,6 +75,14 @@ bool enrolment_parse(const json_t *json, struct enrolment *ret, struct error *er
   return false;
 }
 
+/* What a token of the role enrol admits. `environment` is JSON, NULL: any. */
+struct enrolment_terms {
+  bool is_live; /* the token is there, neither revoked nor expired */
+  int64_t uses_left;
+  char *name; /* of the token */
+  char *agent_name;
+  json_t *environment;
+};
 static const struct field terms_fields[] = {
     {"is_live", FIELD_BOOL, offsetof(struct enrolment_terms, is_live)},
     {"uses_left", FIELD_INTEGER, offsetof(struct enrolment_terms, uses_left)},
@@ -69,12 +92,13 @@ static const struct field terms_fields[] = {
 };
 static const struct record terms_record = RECORD(NULL, struct enrolment_terms, terms_fields);
 
-void enrolment_terms_release(struct enrolment_terms *terms) {
+static void enrolment_terms_release(struct enrolment_terms *terms) {
   record_release(&terms_record, terms);
 }
+#define cleanup_enrolment_terms __attribute__((cleanup(enrolment_terms_release)))
 
-bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
-                          struct error *error) {
+static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *ret,
+                                 struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "token", token);
@@ -85,14 +109,8 @@ bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_terms *
   return true;
 }
 
-bool enrolment_use(struct db *db, int64_t token, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "token", token);
-  return db_run(db, &sql_enrolment_use, &parameters, NULL, error);
-}
-
-bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent,
-                     struct error *error) {
+static bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_agent,
+                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "token", token);
@@ -103,6 +121,17 @@ bool enrolment_known(struct db *db, int64_t token, const char *boot, char **ret_
   return true;
 }
 
+/* An agent as it is before it enrols; locked. All 0 where it is not known. */
+struct agent_before {
+  bool is_known, is_live;
+  char *name, *machine, *last_seen; /* machine: NULL where it never said */
+  int64_t owner;                    /* the token that it belongs to; 0: none */
+  bool owner_is_enrol;    /* it has a token of its own, which it enrolled for with the owner */
+  bool is_of_certificate; /* the owner represents a client certificate: no other token enrols as the
+                             agent */
+  struct enrolment_terms terms; /* of the owner; without terms where that is not of the role
+                                   enrol */
+};
 static const struct field before_fields[] = {
     {"agent_is_live", FIELD_BOOL, offsetof(struct agent_before, is_live)},
     {"name", FIELD_TEXT, offsetof(struct agent_before, name)},
@@ -115,10 +144,13 @@ static const struct field before_fields[] = {
 };
 static const struct record before_record = RECORD(NULL, struct agent_before, before_fields);
 
-void agent_before_release(struct agent_before *before) { record_release(&before_record, before); }
+static void agent_before_release(struct agent_before *before) {
+  record_release(&before_record, before);
+}
+#define cleanup_agent_before __attribute__((cleanup(agent_before_release)))
 
-bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms, struct agent_before *ret,
-                       struct error *error) {
+static bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms,
+                              struct agent_before *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
@@ -133,40 +165,9 @@ bool agent_before_lock(struct db *db, const char *agent, int64_t live_ms, struct
   return true;
 }
 
-bool agent_enrol(struct db *db, const char *agent, const struct enrolment *enrolment, int64_t token,
-                 char **ret_boot_before, struct error *error) {
-  size_t n = enrolment->devices.n;
-  cleanup_free const struct environment **environments = xcalloc(n, sizeof(struct environment *));
-  for (size_t i = 0; i < n; i++)
-    environments[i] = &enrolment_device(enrolment, i)->environment;
-
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0}, devices = {0};
-  bind_text(&parameters, "id", agent);
-  bind_integer(&parameters, "token", token);
-  bind_record(&parameters, &enrolment_record, enrolment);
-  bind_text(&devices, "agent", agent);
-  bind_records(&devices, &enrolment_device_record, enrolment->devices.all, n);
-  if (!environments_store(db, environments, n, error) ||
-      !db_run(db, &sql_agent_enrol, &parameters, &rows, error) ||
-      !db_run(db, &sql_agent_devices, &devices, NULL, error))
-    return false;
-  *ret_boot_before = xstrdup(db_get(rows, 0, "boot_before"));
-  return true;
-}
-
-bool agent_note_refused(struct db *db, const char *agent, const char *machine, const char *name,
-                        struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", agent);
-  bind_text(&parameters, "machine", machine);
-  bind_text(&parameters, "name", name);
-  return db_run(db, &sql_agent_note_refused, &parameters, NULL, error);
-}
-
-bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
-                      const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
-                      struct error *error) {
+static bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_t life_ms,
+                             const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
+                             struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "agent", agent);
   bind_integer(&parameters, "replaces", replaces);
@@ -189,12 +190,319 @@ bool agent_token_make(struct db *db, const char *agent, int64_t replaces, int64_
                                                            : error->kind); /* the name is random */
 }
 
-bool agent_token_rotate_in(struct db *db, int64_t token, int64_t *ret_ms, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
+/* One enrolment on its way: what is asked, and what came of it. */
+struct enrolling {
+  struct request *request;
+  const struct enrolment *enrolment;
+  char id[AGENT_ID_SIZE];
+  struct agent_owner owner;    /* after the enrolment */
+  char copy_of[AGENT_ID_SIZE]; /* refused because this agent is live on another machine; else "" */
+  char *boot_before;           /* of the agent's last enrolment; "": it is new */
+  struct lease_losses losses;
+  char token[TOKEN_TEXT_SIZE]; /* "": none was made */
+  int64_t rotate_in_ms;        /* -1: never */
+};
+
+static void enrolling_clear(struct enrolling *enrolling) {
+  free(enrolling->boot_before);
+  lease_losses_release(&enrolling->losses);
+  *enrolling = (struct enrolling){
+      .request = enrolling->request, .enrolment = enrolling->enrolment, .rotate_in_ms = -1};
+}
+
+/* What the enrolment token admits, also when the agent comes back with the token that it got. */
+static bool terms_check(const struct enrolment *enrolment, const struct enrolment_terms *terms,
+                        struct error *error) {
+  struct environment wanted = {0};
+  struct error unread;
+  char at[JSON_POINTER_SIZE];
+  if (terms->agent_name && fnmatch(terms->agent_name, enrolment->name, 0) != 0)
+    return error_of_at(error, ERROR_FORBIDDEN, "/name",
+                       "the token \"%s\" enrols agents named \"%s\", and this one is \"%.60s\"",
+                       terms->name, terms->agent_name, enrolment->name);
+  if (!terms->environment)
+    return true;
+
+  bool ok = true;
+  ALWAYS(
+      environment_parse(terms->environment, &wanted, &unread)); /* it was when the token was made */
+  for (size_t i = 0; ok && i < enrolment->devices.n; i++) {
+    const struct enrolment_device *device = enrolment_device(enrolment, i);
+    if (environment_fits(&wanted, &device->environment))
+      continue;
+    cleanup_free char *text = environment_format(&wanted);
+    ok = error_of_at(error, ERROR_FORBIDDEN, json_pointer_index(at, sizeof at, "/devices", i),
+                     "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name,
+                     text, device->device);
+  }
+  environment_release(&wanted);
+  return ok;
+}
+
+/* Two machines with one id: one is a copy of the other. */
+static bool machine_check(struct enrolling *enrolling, const char *agent,
+                          const struct agent_before *before, struct error *error) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  if (!before->is_known || !before->is_live || !enrolment->machine || !before->machine ||
+      strcmp(before->machine, enrolment->machine) == 0)
+    return true;
+  snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
+  return error_of_at(error, ERROR_CONFLICT, "/agent",
+                     "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a "
+                     "copy of the other's state folder; remove the copy's, so that it enrols as "
+                     "itself, or, where the agent moved, wait until the first was not seen for a "
+                     "while",
+                     agent, before->name, before->last_seen);
+}
+
+/* With a token of the role enrol: a new agent, or the one that this token enrolled with this boot
+ * nonce when the answer was lost. An id that is taken needs the token of its agent, so the agent
+ * gets a new one here. */
+static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *enrolling,
+                                     struct error *error) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  int64_t token = enrolling->request->token_id,
+          live_ms = agent_live_ms(server_options(worker->server));
+  cleanup_enrolment_terms struct enrolment_terms terms = {0};
+  cleanup_agent_before struct agent_before before = {0};
+  cleanup_free char *known = NULL;
+  if (!enrolment_terms_lock(worker->db, token, &terms, error) ||
+      !enrolment_known(worker->db, token, enrolment->boot, &known, error) ||
+      (enrolment->agent &&
+       !agent_before_lock(worker->db, enrolment->agent, live_ms, &before, error)))
+    return false;
+
+  random_hex(enrolling->id, (sizeof enrolling->id - 1) / 2);
+  if (known || (enrolment->agent && !before.is_known))
+    snprintf(enrolling->id, sizeof enrolling->id, "%s", known ? known : enrolment->agent);
+  enrolling->owner = (struct agent_owner){token, true};
+
+  if (!terms_check(enrolment, &terms, error) ||
+      (!known && !machine_check(enrolling, enrolment->agent, &before, error)))
+    return false;
+  if (!terms.is_live || (!known && terms.uses_left == 0))
+    return error_of(error, ERROR_FORBIDDEN,
+                    "the token \"%s\" %s; an admin makes another with \"wavetune token make\"",
+                    terms.name,
+                    terms.is_live ? "has enrolled as many agents as it may" : "has ended");
+  if (known)
+    return true;
+
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "token", token);
-  if (!db_run(db, &sql_agent_token_rotate_in, &parameters, &rows, error))
+  return db_run(worker->db, &sql_enrolment_use, &parameters, NULL, error);
+}
+
+/* With the agent's own token, or with one that is bound to no agent. */
+static bool admit_by_other_token(struct worker *worker, struct enrolling *enrolling,
+                                 struct error *error) {
+  const struct request *request = enrolling->request;
+  const char *agent = *request->token_agent ? request->token_agent : enrolling->enrolment->agent;
+  cleanup_agent_before struct agent_before before = {0};
+  if (agent)
+    snprintf(enrolling->id, sizeof enrolling->id, "%s", agent);
+  else
+    random_hex(enrolling->id, (sizeof enrolling->id - 1) / 2);
+  if (!agent_before_lock(worker->db, enrolling->id, agent_live_ms(server_options(worker->server)),
+                         &before, error))
     return false;
-  *ret_ms = db_count(rows) ? db_get_integer(rows, 0, "ms") : -1;
-  return true;
+
+  bool is_own = before.owner == request->token_id, is_admin = request->roles == TOKEN_ADMIN;
+  if (*request->token_agent) {
+    /* A client certificate owns its agent from its first enrolment on, also one that a token
+     * enrolled before. */
+    enrolling->owner =
+        (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
+    if (!terms_check(enrolling->enrolment, &before.terms, error))
+      return false;
+  } else if (before.owner_is_enrol) {
+    return error_of_at(error, ERROR_FORBIDDEN, "/agent",
+                       "agent %s has a token of its own, and only with that enrols again",
+                       enrolling->id);
+  } else if (before.is_of_certificate) {
+    return error_of_at(error, ERROR_FORBIDDEN, "/agent",
+                       "agent %s is a client certificate's, and only with that enrols again",
+                       enrolling->id);
+  } else if (before.owner && !is_own && !is_admin && before.terms.is_live) {
+    return error_of_at(error, ERROR_FORBIDDEN, "/agent",
+                       "agent %s enrolled with the token \"%s\"; use that one, or revoke it first "
+                       "with \"wavetune token revoke %s\"",
+                       enrolling->id, before.terms.name, before.terms.name);
+  } else {
+    bool keeps = is_admin && before.owner && before.terms.is_live;
+    enrolling->owner = (struct agent_owner){keeps ? before.owner : request->token_id, false};
+  }
+  return machine_check(enrolling, enrolling->id, &before, error);
+}
+
+/* Stores the agent with exactly these devices, takes its leases back when another process of it
+ * held them, and gives it a token of its own. */
+static bool agent_write(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  struct request *request = enrolling->request;
+  const struct author *author = request_author(request);
+  size_t n = enrolment->devices.n;
+  cleanup_free const struct environment **environments = xcalloc(n, sizeof(struct environment *));
+  for (size_t i = 0; i < n; i++)
+    environments[i] = &enrolment_device(enrolment, i)->environment;
+
+  cleanup_rows struct db_rows *rows = NULL, *ends = NULL;
+  cleanup_parameters struct db_parameters agent = {0}, devices = {0}, token = {0};
+  bind_text(&agent, "id", enrolling->id);
+  bind_integer(&agent, "token", enrolling->owner.token);
+  bind_record(&agent, &enrolment_record, enrolment);
+  bind_text(&devices, "agent", enrolling->id);
+  bind_records(&devices, &enrolment_device_record, enrolment->devices.all, n);
+  if (!environments_store(worker->db, environments, n, error) ||
+      !db_run(worker->db, &sql_agent_enrol, &agent, &rows, error) ||
+      !db_run(worker->db, &sql_agent_devices, &devices, NULL, error))
+    return false;
+
+  enrolling->boot_before = xstrdup(db_get(rows, 0, "boot_before"));
+  bool is_restarted =
+      *enrolling->boot_before && strcmp(enrolling->boot_before, enrolment->boot) != 0;
+  if (is_restarted && !leases_reclaim(worker, enrolling->id, &enrolling->losses, error))
+    return false;
+
+  json_t *detail = json_pack("{s:s, s:I}", "name", enrolment->name, "devices", (json_int_t)n);
+  if (!audit_note(worker->db, author, AUDIT_ENROL, enrolling->id, detail, error))
+    return false;
+
+  if (request->is_by_certificate) /* its authority replaces it */
+    return true;
+  if (*request->token_agent) {
+    bind_integer(&token, "token", request->token_id);
+    if (!db_run(worker->db, &sql_agent_token_rotate_in, &token, &ends, error))
+      return false;
+    enrolling->rotate_in_ms = db_count(ends) ? db_get_integer(ends, 0, "ms") : -1;
+    return true;
+  }
+  int64_t life_ms = server_options(worker->server)->agent_token_ms;
+  enrolling->rotate_in_ms = life_ms ? life_ms - life_ms / 3 : -1;
+  return !enrolling->owner.has_token ||
+         agent_token_make(worker->db, enrolling->id, 0, life_ms, author, enrolling->token, error);
+}
+
+/* One attempt, in one transaction. */
+static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struct error *error) {
+  enrolling_clear(enrolling);
+  if (!db_begin(worker->db, error))
+    return false;
+  bool ok = enrolling->request->roles == TOKEN_ENROL
+                ? admit_by_enrolment_token(worker, enrolling, error)
+                : admit_by_other_token(worker, enrolling, error);
+  return db_end(worker->db, ok && agent_write(worker, enrolling, error), error);
+}
+
+/* Operators see refusals, too: in the log, and a copy of an agent beside that agent. */
+static void refusal_note(struct worker *worker, const struct request *request,
+                         const struct enrolling *enrolling, const struct error *why) {
+  const struct enrolment *enrolment = enrolling->enrolment;
+  struct error error;
+  char address[ADDRESS_SIZE];
+  log_warning("agent: refused to enrol name=%s token=%s address=%s: %s", enrolment->name,
+              request->token_name, client_address(request, address), why->message);
+  if (!*enrolling->copy_of)
+    return;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "agent", enrolling->copy_of);
+  bind_text(&parameters, "machine", enrolment->machine);
+  bind_text(&parameters, "name", enrolment->name);
+  if (!db_run(worker->db, &sql_agent_note_refused, &parameters, NULL, &error))
+    log_warning("agent: cannot note that a copy of agent=%s was refused: %s", enrolling->copy_of,
+                error.message);
+}
+
+static void enrolled_answer(struct worker *worker, struct request *request,
+                            struct enrolling *enrolling) {
+  const struct server_options *options = server_options(worker->server);
+  agent_table_put(server_agents(worker->server), enrolling->id, enrolling->enrolment->boot, false,
+                  enrolling->owner, clock_monotonic_ms());
+  leases_settle_losses(worker, &enrolling->losses);
+  char address[ADDRESS_SIZE];
+  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s",
+           enrolling->id, enrolling->enrolment->name, enrolling->enrolment->devices.n,
+           enrolling->losses.n, request->token_name, client_address(request, address));
+
+  bool must_rotate = enrolling->owner.has_token && enrolling->rotate_in_ms >= 0;
+  struct enrolled answer = {.agent = enrolling->id,
+                            .heartbeat_every_ms = options->heartbeat_ms,
+                            .lease_ms = options->lease_ms,
+                            .reclaimed = (int64_t)enrolling->losses.n,
+                            .token = *enrolling->token ? enrolling->token : NULL,
+                            .rotate_in_ms = must_rotate ? enrolling->rotate_in_ms : FIELD_NONE};
+  request_answer_json(request, *enrolling->boot_before ? 200 : 201,
+                      record_write(&agent_answer_record, &answer));
+}
+
+void route_agent_post(struct worker *worker, struct request *request) {
+  struct error error;
+  cleanup_enrolment struct enrolment enrolment = {0};
+  if (!enrolment_parse(request->json, &enrolment, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (enrolment.agent && !identity_fits(request, enrolment.agent, "/agent"))
+    return;
+
+  struct enrolling enrolling = {.request = request, .enrolment = &enrolment};
+  bool ok = enrol_once(worker, &enrolling, &error);
+  for (int attempt = 1; !ok && error.kind == ERROR_CONTENTION && attempt < ENROL_ATTEMPTS;
+       attempt++)
+    ok = enrol_once(worker, &enrolling, &error);
+
+  if (!ok && (error.kind == ERROR_FORBIDDEN || error.kind == ERROR_CONFLICT))
+    refusal_note(worker, request, &enrolling, &error);
+  if (ok)
+    enrolled_answer(worker, request, &enrolling);
+  else
+    answer_failure(request, &error);
+  enrolling_clear(&enrolling);
+}
+
+/* The new token replaces the one of the request, which stays valid until the new one was used: an
+ * answer that is lost costs nothing. */
+void route_agent_token(struct worker *worker, struct request *request) {
+  static const char *const members[] = {NULL};
+  int64_t life_ms = server_options(worker->server)->agent_token_ms;
+  const struct author *author = request_author(request);
+  const char *agent = request->token_agent;
+  cleanup_agent_before struct agent_before before = {0};
+  struct error error;
+  char token[TOKEN_TEXT_SIZE];
+  if (!json_only_members(request->json, "", members, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (request->is_by_certificate) {
+    answer_refusal(request, ERROR_FORBIDDEN, "",
+                   "agent %s shows a certificate, which takes the place of a token of its own",
+                   agent);
+    return;
+  }
+  if (!*agent) {
+    answer_refusal(request, ERROR_FORBIDDEN, "",
+                   "the token \"%s\" is no agent's own; an enrolment token makes such agents",
+                   request->token_name);
+    return;
+  }
+  if (!identity_fits(request, request->segments[0], ""))
+    return;
+
+  if (!db_begin(worker->db, &error) ||
+      !db_end(worker->db,
+              agent_before_lock(worker->db, agent, 0, &before, &error) &&
+                  tokens_settle_used(worker->db, &request->token_id, 1, &error) &&
+                  agent_token_make(worker->db, agent, request->token_id, life_ms, author, token,
+                                   &error) &&
+                  audit_note(worker->db, author, AUDIT_REPLACE_TOKEN, agent, NULL, &error),
+              &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  log_info("agent: agent=%s replaces its token", agent);
+  struct rotated answer = {token, life_ms ? life_ms - life_ms / 3 : FIELD_NONE};
+  request_answer_json(request, 201, record_write(&agent_token_answer_record, &answer));
 }

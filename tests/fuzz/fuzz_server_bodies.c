@@ -1,6 +1,6 @@
 /* Bodies of jobs, enrolments, imports, channels and results from anybody: each is refused with a
  * sentence and a pointer, or what was read keeps the promises that the SQL relies on. */
-#include "server/agent/enrolment.h"
+#include "server/agent/agents.h"
 #include "server/channel/channels.h"
 #include "server/import/import_post.h"
 #include "server/job/job_request.h"

@@ -1,7 +1,7 @@
 /* Agents as they enrol: each refusal names the member. */
 #include <criterion/criterion.h>
 
-#include "server/agent/enrolment.h"
+#include "server/agent/agents.h"
 
 TestSuite(enrolment);
 

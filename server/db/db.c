@@ -6,13 +6,10 @@
  * the statistics are atomic. */
 #include "server/db/db.h"
 
-#include <inttypes.h>
 #include <libpq-fe.h>
-#include <math.h>
 #include <poll.h>
 #include <stdatomic.h>
 
-#include "common/base/json.h"
 #include "common/base/log.h"
 
 /* Slots of the statements that this process ever ran; an open hash by address. There are about
@@ -40,7 +37,6 @@ static const char server_options_format[] =
 #define SENT_MAX 8
 /* Kinds of things that one transaction counts. */
 #define AT_COMMIT_MAX 8
-#define INTEGER_TEXT_SIZE sizeof "-9223372036854775808"
 
 /* A statement as PostgreSQL has it: :name is $1, $2, … */
 struct compiled {
@@ -728,118 +724,6 @@ bool db_end(struct db *db, bool is_good, struct error *error) {
 }
 
 int64_t db_connected_since_ms(const struct db *db) { return db->connected_since_ms; }
-
-static struct db_parameter *parameter_add(struct db_parameters *parameters, const char *name) {
-  ALWAYS(parameters->n < DB_PARAMETERS_MAX);
-  struct db_parameter *parameter = &parameters->all[parameters->n++];
-  *parameter = (struct db_parameter){.name = name};
-  return parameter;
-}
-
-void bind_text(struct db_parameters *parameters, const char *name, const char *text) {
-  parameter_add(parameters, name)->value = text;
-}
-
-void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer) {
-  struct db_parameter *parameter = parameter_add(parameters, name);
-  snprintf(parameter->scratch, sizeof parameter->scratch, "%" PRId64, integer);
-  parameter->value = parameter->scratch;
-}
-
-void bind_number(struct db_parameters *parameters, const char *name, double number) {
-  char text[FLOAT_TEXT_SIZE];
-  if (isnan(number))
-    bind_text(parameters, name, NULL);
-  else
-    bind_taken(parameters, name, xstrdup(float_format(number, text)), false);
-}
-
-void bind_bool(struct db_parameters *parameters, const char *name, bool is_true) {
-  bind_text(parameters, name, is_true ? "t" : "f");
-}
-
-void bind_bytes(struct db_parameters *parameters, const char *name, const void *bytes,
-                size_t size) {
-  struct db_parameter *parameter = parameter_add(parameters, name);
-  ALWAYS(size <= INT32_MAX);
-  parameter->value = bytes;
-  parameter->size = (int)size;
-  parameter->is_binary = true;
-}
-
-void bind_taken(struct db_parameters *parameters, const char *name, char *text,
-                bool may_be_unused) {
-  struct db_parameter *parameter = parameter_add(parameters, name);
-  parameter->value = parameter->owned = text;
-  parameter->may_be_unused = may_be_unused;
-}
-
-void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array) {
-  db_array_finish(array);
-  bind_taken(parameters, name, TAKE(array->text), false);
-}
-
-void db_parameters_release(struct db_parameters *parameters) {
-  for (int i = 0; i < parameters->n; i++)
-    free(parameters->all[i].owned);
-  parameters->n = 0;
-}
-
-void db_array_init(struct db_array *array) { *array = (struct db_array){0}; }
-
-/* Makes room for an element of at most `size` bytes, for what is before it and for the end, and
- * returns its place. */
-static char *array_extend(struct db_array *array, size_t size) {
-  size_t needed = array->size + size + sizeof ",}";
-  if (needed > array->capacity) {
-    array->capacity = needed < 512 ? 1024 : 2 * needed;
-    array->text = xreallocarray(array->text, array->capacity, 1);
-  }
-  array->text[array->size++] = array->n++ ? ',' : '{';
-  return array->text + array->size;
-}
-
-void db_array_text(struct db_array *array, const char *element) {
-  if (!element) {
-    memcpy(array_extend(array, strlen("NULL")), "NULL", strlen("NULL"));
-    array->size += strlen("NULL");
-    return;
-  }
-
-  char *begin = array_extend(array, 2 * strlen(element) + 2), *to = begin;
-  *to++ = '"';
-  for (const char *c = element; *c; c++) {
-    if (*c == '"' || *c == '\\')
-      *to++ = '\\';
-    *to++ = *c;
-  }
-  *to++ = '"';
-  array->size += (size_t)(to - begin);
-}
-
-void db_array_integer(struct db_array *array, int64_t element) {
-  char *to = array_extend(array, INTEGER_TEXT_SIZE);
-  array->size += (size_t)snprintf(to, INTEGER_TEXT_SIZE, "%" PRId64, element);
-}
-
-void db_array_bool(struct db_array *array, bool element) {
-  *array_extend(array, 1) = element ? 't' : 'f';
-  array->size++;
-}
-
-const char *db_array_finish(struct db_array *array) {
-  if (array->size == 0) {
-    array_extend(array, 0);
-    array->n = 0;
-  }
-  memcpy(array->text + array->size, "}", sizeof "}");
-  return array->text;
-}
-
-void db_array_release(struct db_array *array) {
-  free(array->text);
-  *array = (struct db_array){0};
-}
 
 void db_rows_free(struct db_rows *rows) {
   if (!rows)

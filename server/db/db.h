@@ -95,7 +95,6 @@ void db_array_bool(struct db_array *array, bool element);
 const char *db_array_finish(struct db_array *array); /* closes it and returns its text */
 /* Closes the array, binds its text and releases it. */
 void bind_array(struct db_parameters *parameters, const char *name, struct db_array *array);
-void db_array_release(struct db_array *array);
 
 struct db_rows;
 void db_rows_free(struct db_rows *rows);

@@ -513,6 +513,8 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
   size_t n = db->n_sent;
   int64_t began_ns = clock_monotonic_ns();
   bool is_good = PQpipelineSync(db->connection) || result_failure(db, "sync", NULL, error);
+  if (!is_good) /* without the sync PostgreSQL sends no answers to read */
+    connection_close(db);
   for (size_t i = 0; i < n && db->connection; i++) {
     const struct sent sent = db->sent[i];
     PQclear(last);

@@ -5,6 +5,7 @@
  *                             that is empty
  *   records quoted CONNINFO   a statement with quotes; a parameter that occurs twice
  *   records unbound|twice|unknown CONNINFO   mistakes in binding, which abort
+ *   records pipeline CONNINFO   transactions whose statements are sent together; makes a table
  *
  * Memory: what it makes lives as long as it runs. Threads: one. */
 #include "server/records.h"
@@ -117,6 +118,89 @@ static bool quoted_run(struct db *db, const char *mode, struct error *error) {
   return true;
 }
 
+#define N_SENT 20 /* more than a connection sends before it reads answers */
+
+static uint64_t n_counted;
+static void count(int what, uint64_t n) { n_counted += (uint64_t)what * n; }
+
+static bool insert_send(struct db *db, int64_t x, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "x", x);
+  db_at_commit(db, count, 1, 1);
+  return db_send(db, &sql_pipeline_insert, &parameters, 1, error);
+}
+
+/* A transaction of many statements, with a script between them. */
+static bool many_store(struct db *db, struct error *error) {
+  bool is_good = true;
+  for (int64_t x = 1; is_good && x <= N_SENT; x++)
+    is_good = insert_send(db, x, error);
+
+  return is_good &&
+         db_run_script(db, "INSERT INTO pipeline VALUES (100); INSERT INTO pipeline VALUES (101)",
+                       error) &&
+         insert_send(db, N_SENT + 1, error);
+}
+
+/* A transaction whose second statement breaks the primary key. Its end is a run, or the commit;
+ * returns how that fails. */
+static const char *duplicate_store(struct db *db, bool by_run) {
+  cleanup_rows struct db_rows *rows = NULL;
+  struct error error;
+  if (!db_begin(db, &error) || !insert_send(db, 200, &error) || !insert_send(db, 1, &error) ||
+      !insert_send(db, 201, &error))
+    return "the queue failed";
+
+  bool is_good = !by_run || db_run(db, &sql_pipeline_sum, NULL, &rows, &error);
+  if (db_end(db, is_good, &error))
+    return "it was committed";
+  return error.kind == ERROR_UNIQUE ? "unique" : "another kind";
+}
+
+/* Whether now() of a transaction is from before a moment that is after its beginning. */
+static bool begin_look(struct db *db, struct db *other, bool is_now, json_t **ret,
+                       struct error *error) {
+  cleanup_rows struct db_rows *moment = NULL, *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!(is_now ? db_begin_now(db, error) : db_begin(db, error)) ||
+      !db_run(other, &sql_pipeline_moment, NULL, &moment, error))
+    return false;
+
+  bind_text(&parameters, "moment", db_get(moment, 0, "moment"));
+  bool is_good = db_run(db, &sql_pipeline_is_before, &parameters, &rows, error);
+  if (is_good)
+    *ret = json_boolean(db_get_bool(rows, 0, "is_before"));
+  return db_end(db, is_good, error);
+}
+
+static bool pipeline_run(struct db *db, const char *conninfo, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run_script(db, "CREATE TABLE pipeline (x bigint PRIMARY KEY)", error) ||
+      !db_begin(db, error) || !many_store(db, error))
+    return false;
+  uint64_t n_before = n_counted;
+  if (!db_commit(db, error))
+    return false;
+  uint64_t n_after = n_counted;
+
+  const char *of_run = duplicate_store(db, true), *of_commit = duplicate_store(db, false);
+  json_t *begin = NULL, *begin_now = NULL;
+  struct db *other = db_new(conninfo, "records");
+  bool is_good = begin_look(db, other, false, &begin, error) &&
+                 begin_look(db, other, true, &begin_now, error) &&
+                 db_run(db, &sql_pipeline_sum, NULL, &rows, error);
+  db_free(other);
+  if (!is_good)
+    return false;
+
+  cleanup_json json_t *out = json_pack(
+      "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:I, s:I}", "before", (json_int_t)n_before, "after",
+      (json_int_t)n_after, "at_end", (json_int_t)n_counted, "of_run", of_run, "of_commit",
+      of_commit, "begin", begin, "begin_now", begin_now, "n",
+      (json_int_t)db_get_integer(rows, 0, "n"), "sum", (json_int_t)db_get_integer(rows, 0, "sum"));
+  return json_dumpf(out, stdout, JSON_INDENT(1)) == 0 || error_set(error, "cannot write");
+}
+
 int main(int argc, char **argv) {
   if (argc == 1)
     return records_list();
@@ -125,8 +209,9 @@ int main(int argc, char **argv) {
 
   struct error error;
   struct db *db = db_new(argv[2], "records");
-  bool is_good =
-      strcmp(argv[1], "round") == 0 ? records_round(db, &error) : quoted_run(db, argv[1], &error);
+  bool is_good = strcmp(argv[1], "round") == 0      ? records_round(db, &error)
+                 : strcmp(argv[1], "pipeline") == 0 ? pipeline_run(db, argv[2], &error)
+                                                    : quoted_run(db, argv[1], &error);
   if (!is_good)
     fprintf(stderr, "%s\n", error.message);
   db_free(db);

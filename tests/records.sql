@@ -25,3 +25,17 @@ FROM (SELECT {values} FROM unnest({arrays}) WITH ORDINALITY AS r({columns}, n) O
 -- name: records_quoted
 SELECT 'a;b :no ''c'' \d' AS text, "q:no", :x::text || :x AS twice, '[1]'::json -> 0 AS one
 FROM (SELECT 7 AS "q:no") AS q;
+
+-- name: pipeline_insert
+INSERT INTO pipeline (x)
+VALUES (:x::bigint);
+
+-- name: pipeline_sum
+SELECT count(*) AS n, sum(x) AS sum
+FROM pipeline;
+
+-- name: pipeline_moment
+SELECT clock_timestamp() AS moment;
+
+-- name: pipeline_is_before
+SELECT now() < :moment::timestamptz AS is_before;

@@ -165,6 +165,32 @@ def test_a_mistake_in_binding_aborts(database, mistake, sentence):
     assert done.returncode < 0 and sentence in done.stderr
 
 
+@pytest.fixture(scope="module")
+def pipeline(postgres):
+    """Transactions whose statements are sent together: what tests/records.c observes of them."""
+    done = run("pipeline", postgres.database())
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_more_statements_than_are_sent_at_once_and_a_script_are_one_transaction(pipeline):
+    assert pipeline["n"] == 20 + 2 + 1
+    assert pipeline["sum"] == sum(range(1, 22)) + 100 + 101, "nothing of the transactions that failed"
+
+
+def test_what_a_transaction_counts_is_counted_when_it_commits(pipeline):
+    assert (pipeline["before"], pipeline["after"]) == (0, 21)
+
+
+def test_a_sent_statement_that_fails_fails_the_next_run_or_the_commit_and_counts_nothing(pipeline):
+    assert (pipeline["of_run"], pipeline["of_commit"]) == ("unique", "unique")
+    assert pipeline["at_end"] == pipeline["after"]
+
+
+def test_begin_now_has_begun_when_it_returns_and_begin_has_not(pipeline):
+    assert pipeline["begin_now"] is True and pipeline["begin"] is False
+
+
 def value_of(name, schema):
     """Something that a schema allows, which no other member has."""
     if "anyOf" in schema:

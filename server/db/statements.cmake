@@ -1,11 +1,24 @@
-# Makes C of the statements in .sql files, so that they travel in the program.
+# Makes C of files that are part of the program.
 #
-#   embed_statements(OUT_SOURCES FILE.sql …)
+#   embed_text(OUT_SOURCE VARIABLE FILE)        `extern const char VARIABLE[]` is the file's text
+#   embed_statements(OUT_SOURCES FILE.sql …)    the statements in .sql files
 #
-# In a file, a line "-- name: lease_grant" begins the statement lease_grant. What stands before the first such line, and
-# every line that begins with "--", is comment. server/lease/lease.sql becomes server/lease/lease.sql.h in
+# In a .sql file, a line "-- name: lease_grant" begins the statement lease_grant. The lines before the first such line, and
+# every line that begins with "--", are comments. server/lease/lease.sql becomes server/lease/lease.sql.h in
 # ${PROJECT_BINARY_DIR}/statements, which declares `extern const struct statement sql_lease_grant;`, and a .c file beside
 # it. There a statement is one line, as logs have it.
+
+function(embed_text out variable file)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(READ ${file} text)
+  string(REPLACE "\\" "\\\\" text "${text}")
+  string(REPLACE "\"" "\\\"" text "${text}")
+  string(REPLACE "\n" "\\n\"\n\"" text "${text}")
+  set(source ${PROJECT_BINARY_DIR}/texts/${variable}.c)
+  file(CONFIGURE OUTPUT ${source} @ONLY
+       CONTENT "extern const char @variable@[];\nconst char @variable@[] = \"@text@\";\n")
+  set(${out} ${source} PARENT_SCOPE)
+endfunction()
 
 function(embed_statements out)
   set(sources)
@@ -26,7 +39,7 @@ function(embed_statements out)
       string(FIND "${rest}" "\n" end)
       string(SUBSTRING "${rest}" 0 ${end} name)
       if(NOT name MATCHES "^[a-z_0-9]+$")
-        message(FATAL_ERROR "${path}: \"${name}\" is no name of a statement: small letters, digits and _")
+        message(FATAL_ERROR "${path}: \"${name}\" is not a name of a statement: small letters, digits and _")
       endif()
 
       string(SUBSTRING "${rest}" ${end} -1 rest)

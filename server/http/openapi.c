@@ -1,17 +1,19 @@
-/* Makes the OpenAPI document from the routes, their operations and the schemas. Pure functions. */
+/* Makes the OpenAPI document from the table of routes, the records, and openapi.json, which has
+ * what is written by hand: the queries, bodies and answers of routes, and schemas that are not
+ * records. */
 #include "server/http/openapi.h"
 
-#include "server/http/openapi_schemas.h"
 #include "server/http/response.h"
+#include "server/http/router.h"
 #include "server/records.h"
 
-static json_t *text_parse(const char *text, size_t size) {
-  json_t *value;
-  struct error error;
-  if (!json_parse(text, size, &value, &error))
-    die("openapi: %s", error.message);
-  return value;
-}
+extern const char openapi_json[];
+
+const struct server_record server_records[] = {
+#define X(variable, table) {&variable, table},
+    SERVER_RECORDS(X)
+#undef X
+        {NULL, NULL}};
 
 static json_t *schema_reference(const char *name) {
   cleanup_free char *reference = xasprintf("#/components/schemas/%s", name);
@@ -19,120 +21,129 @@ static json_t *schema_reference(const char *name) {
 }
 
 static json_t *content(const char *type, const char *schema) {
-  return json_pack("{s:{s:o}}", type, "schema", schema_reference(schema));
+  return json_pack("{s:{s:o}}", type ? type : "application/json", "schema",
+                   schema_reference(schema));
 }
 
-static json_t *path_parameters(const char *path) {
-  json_t *parameters = json_array();
+static json_t *parameters_make(const char *path, const json_t *names, const json_t *queries) {
+  json_t *parameters = json_array(), *name;
   for (const char *open = strchr(path, '{'); open; open = strchr(open + 1, '{')) {
-    cleanup_free char *name = xstrndup(open + 1, strcspn(open + 1, "}"));
-    const char *schema =
-        strcmp(name, "digest") == 0 || strcmp(name, "hash") == 0 ? "Digest" : "Text";
-    json_array_append_new(parameters, json_pack("{s:s, s:s, s:b, s:o}", "name", name, "in", "path",
-                                                "required", 1, "schema", schema_reference(schema)));
+    cleanup_free char *segment = xstrndup(open + 1, strcspn(open + 1, "}"));
+    bool is_digest = strcmp(segment, "digest") == 0 || strcmp(segment, "hash") == 0;
+    json_array_append_new(parameters, json_pack("{s:s, s:s, s:b, s:o}", "name", segment, "in",
+                                                "path", "required", 1, "schema",
+                                                schema_reference(is_digest ? "Digest" : "Text")));
+  }
+
+  size_t i;
+  json_array_foreach (names, i, name) {
+    json_t *query = json_object_get(queries, json_string_value(name));
+    if (!query)
+      die("openapi.json: the query argument \"%s\" is not described", json_string_value(name));
+    json_t *parameter = json_pack("{s:O, s:s}", "name", name, "in", "query");
+    json_object_update(parameter, query);
+    json_array_append_new(parameters, parameter);
   }
   return parameters;
 }
 
-static void query_parameters_add(json_t *parameters, const json_t *queries, const char *names) {
-  cleanup_free char *copy = xstrdup(names);
-  char *rest = NULL;
-  for (char *name = strtok_r(copy, " ", &rest); name; name = strtok_r(NULL, " ", &rest)) {
-    const json_t *query = json_object_get(queries, name);
-    if (!query)
-      die("openapi: the query argument \"%s\" is not described", name);
-    json_t *parameter = json_pack("{s:s, s:s}", "name", name, "in", "query");
-    json_object_update(parameter, (json_t *)query);
-    json_array_append_new(parameters, parameter);
-  }
-}
+static json_t *operation_make(const struct route *route, const json_t *all) {
+  const char *request = NULL, *request_type = NULL, *answer = NULL, *answer_type = NULL;
+  json_t *statuses, *status, *query = NULL;
+  json_t *operation = json_object_get(json_object_get(all, "operations"), route->name);
+  if (json_unpack(operation, "{s?o, s?s, s?s, s:o, s?s, s?s !}", "query", &query, "request",
+                  &request, "request_type", &request_type, "statuses", &statuses, "answer", &answer,
+                  "answer_type", &answer_type))
+    die("openapi.json: the operation \"%s\" is not described", route->name);
 
-static json_t *responses(const struct openapi_operation *operation) {
-  json_t *all = json_object();
-  cleanup_free char *copy = xstrdup(operation->statuses);
-  char *rest = NULL;
-  for (char *status = strtok_r(copy, " ", &rest); status; status = strtok_r(NULL, " ", &rest)) {
-    int number = (int)strtol(status, NULL, 10);
+  size_t i;
+  json_t *responses = json_object();
+  json_array_foreach (statuses, i, status) {
+    int number = (int)json_integer_value(status);
+    char text[8];
+    snprintf(text, sizeof text, "%d", number);
     json_t *response = json_pack("{s:s}", "description", status_title(number));
-    bool has_body =
-        operation->answer && number != MHD_HTTP_NO_CONTENT && number != MHD_HTTP_NOT_MODIFIED;
-    if (has_body)
-      json_object_set_new(response, "content", content(operation->answer_type, operation->answer));
-    json_object_set_new(all, status, response);
+    if (answer && number != 204 && number != 304)
+      json_object_set_new(response, "content", content(answer_type, answer));
+    json_object_set_new(responses, text, response);
   }
-  json_object_set_new(all, "default", json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
-  return all;
-}
+  json_object_set_new(responses, "default",
+                      json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
 
-static json_t *roles_array(unsigned roles) {
-  json_t *array = json_array();
-  for (unsigned bit = 0; bit < TOKEN_ROLE_COUNT; bit++)
-    if (roles & 1u << bit) {
-      cleanup_free char *name = roles_text(1u << bit, "");
-      ALWAYS(json_array_append_new(array, json_string(name)) == 0);
-    }
-  return array;
-}
-
-static json_t *operation_make(const struct route *route, const json_t *queries) {
-  const struct openapi_operation *operation = &openapi_operations[route->id];
-  json_t *parameters = path_parameters(route->path);
-  query_parameters_add(parameters, queries, operation->query);
+  const json_t *queries = json_object_get(all, "queries");
   json_t *made =
       json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary,
-                "parameters", parameters, "responses", responses(operation));
-  if (operation->request)
-    json_object_set_new(made, "requestBody",
-                        json_pack("{s:b, s:o}", "required", 1, "content",
-                                  content(operation->request_type, operation->request)));
-  if (route->roles == TOKEN_ANYONE)
+                "parameters", parameters_make(route->path, query, queries), "responses", responses);
+  if (request)
+    json_object_set_new(
+        made, "requestBody",
+        json_pack("{s:b, s:o}", "required", 1, "content", content(request_type, request)));
+  if (route->roles == TOKEN_ANYONE) {
     json_object_set_new(made, "security", json_array());
-  else
-    json_object_set_new(made, "x-roles", roles_array(route->roles));
+    return made;
+  }
+
+  json_t *roles = json_array();
+  for (unsigned bit = 1; bit < 1u << TOKEN_ROLE_COUNT; bit <<= 1)
+    if (route->roles & bit) {
+      cleanup_free char *name = roles_text(bit, "");
+      json_array_append_new(roles, json_string(name));
+    }
+  json_object_set_new(made, "x-roles", roles);
   return made;
 }
 
-static json_t *paths_make(void) {
-  cleanup_json json_t *queries = text_parse(openapi_queries, strlen(openapi_queries));
+static json_t *paths_make(const json_t *all) {
   json_t *paths = json_object();
   for (int id = 0; id < ROUTE_COUNT; id++) {
     const struct route *route = route_of((enum route_id)id);
-    char method[8];
-    size_t i = 0;
-    for (; route->method[i]; i++)
+    char method[8] = "";
+    for (size_t i = 0; route->method[i]; i++)
       method[i] = (char)(route->method[i] | 0x20);
-    method[i] = '\0';
-    json_t *path = json_object_get(paths, route->path);
-    if (!path) {
-      path = json_object();
-      json_object_set_new(paths, route->path, path);
-    }
-    json_object_set_new(path, method, operation_make(route, queries));
+
+    if (!json_object_get(paths, route->path))
+      json_object_set_new(paths, route->path, json_object());
+    json_object_set_new(json_object_get(paths, route->path), method, operation_make(route, all));
   }
   return paths;
 }
 
-static json_t *schemas_make(void) {
-  json_t *schemas = text_parse(openapi_schemas, strlen(openapi_schemas));
+/* A schema {"page_of": "Item"} is that of a page of a list of items. */
+static json_t *schemas_make(json_t *schemas) {
+  const char *name;
+  json_t *schema;
+  json_object_foreach (schemas, name, schema) {
+    const char *item = json_string_value(json_object_get(schema, "page_of"));
+    if (item)
+      json_object_set_new(schemas, name,
+                          json_pack("{s:s, s:[s, s], s:{s:{s:s, s:o}, s:o}}", "type", "object",
+                                    "required", "items", "next", "properties", "items", "type",
+                                    "array", "items", schema_reference(item), "next",
+                                    schema_reference("Next")));
+  }
+
   for (const struct server_record *each = server_records; each->record; each++)
     if (each->record->name) {
       ALWAYS(!json_object_get(schemas, each->record->name));
       ALWAYS(json_object_set_new(schemas, each->record->name, record_schema(each->record)) == 0);
     }
-  return schemas;
+  return json_incref(schemas);
 }
 
 json_t *openapi_document(void) {
-  json_t *problem = json_pack("{s:s, s:o}", "description", "A problem document (RFC 9457)",
-                              "content", content("application/problem+json", "Problem"));
-  json_t *components =
-      json_pack("{s:{s:{s:s, s:s}}, s:{s:o}, s:o}", "securitySchemes", "token", "type", "http",
-                "scheme", "bearer", "responses", "Problem", problem, "schemas", schemas_make());
-  json_t *document =
-      json_pack("{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:o}", "openapi", "3.1.0", "info",
-                "title", "wavetune", "version", WAVETUNE_VERSION, "description",
-                "Cluster-wide tuning of GPU kernels: see docs/api.md", "security", "token", "paths",
-                paths_make(), "components", components);
+  cleanup_json json_t *all = NULL;
+  struct error error;
+  if (!json_parse(openapi_json, strlen(openapi_json), &all, &error))
+    die("openapi.json: %s", error.message);
+
+  json_t *document = json_pack(
+      "{s:s, s:{s:s, s:s, s:s}, s:[{s:[]}], s:o, s:{s:{s:{s:s, s:s}}, s:{s:{s:s, s:o}}, s:o}}",
+      "openapi", "3.1.0", "info", "title", "wavetune", "version", WAVETUNE_VERSION, "description",
+      "Cluster-wide tuning of GPU kernels: see docs/api.md", "security", "token", "paths",
+      paths_make(all), "components", "securitySchemes", "token", "type", "http", "scheme", "bearer",
+      "responses", "Problem", "description", "A problem document (RFC 9457)", "content",
+      content("application/problem+json", "Problem"), "schemas",
+      schemas_make(json_object_get(all, "schemas")));
   ALWAYS(document != NULL);
   return document;
 }

@@ -1,4 +1,4 @@
-/* The OpenAPI 3.1 document of the server, made from ROUTES and the schemas beside it.
+/* The OpenAPI 3.1 document of the server, made from ROUTES, the records and openapi.json.
  *
  * Threads: any. */
 #ifndef WAVETUNE_SERVER_HTTP_OPENAPI_H

@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 
-#include "server/http/openapi_schemas.h"
 #include "server/http/router.h"
 
 static json_t *document;

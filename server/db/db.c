@@ -1,9 +1,10 @@
-/* Statements on PostgreSQL by libpq, prepared when first used on a connection, counted by name.
+/* Statements on PostgreSQL by libpq: sent in pipelines, prepared when first used on a connection,
+ * counted by name.
  *
- * The only session state on the server's side are prepared statements and two time-outs that are
- * given when the connection is made, so that a transaction pooler (PgBouncer ≥ 1.21) may stand
- * between. Memory: a db owns its connection; rows are the caller's. Threads: a db belongs to one;
- * the statistics are atomic. */
+ * The only session state in PostgreSQL are prepared statements and settings that are given when the
+ * connection is made, so that a transaction pooler (PgBouncer >= 1.21) may be in between. Memory: a
+ * db owns its connection; rows are the caller's. Threads: a db belongs to one; the statistics are
+ * atomic. */
 #include "server/db/db.h"
 
 #include <libpq-fe.h>
@@ -12,30 +13,26 @@
 
 #include "common/base/log.h"
 
-/* Slots of the statements that this process ever ran; an open hash by address. There are about
+/* Slots of the statements that this process ever ran: an open hash by address. There are about
  * 150. */
 #define STATEMENTS_MAX 1024
-/* After a failed attempt the next connection is tried no sooner, so that requests fail fast while
- * the database is
- * away. */
+/* The pause after a failed attempt to connect, in which requests fail fast. */
 #define CONNECT_PAUSE_MS 250
-/* A statement or an open transaction that lasts long holds back vacuum for everybody: PostgreSQL
- * ends it. Statements are short, also those that the planner thinks long: compiling one takes a
- * hundred times what it runs. A plan is kept from its statement's first run on: PostgreSQL would
- * otherwise plan statements over arrays with one element anew for each run, which takes it as long
- * as running them. One that was made while a table was small must not read the whole of it. */
+/* PostgreSQL ends long statements and idle transactions, which hold back vacuum for all. JIT takes
+ * a hundred times what these statements run, also those that the planner believes to be long. A
+ * plan is kept from its statement's first run on, because planning takes as long as running; it
+ * must not scan a table that was small when the plan was made. */
 static const char server_options_format[] =
     "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c "
-    "enable_seqscan=off"
-    " -c plan_cache_mode=force_generic_plan";
-/* How often a run that waits looks whether the program stops. */
-#define STOP_LOOK_MS 100
-/* What ROLLBACK may take when the deadline of its work has passed. */
+    "enable_seqscan=off -c plan_cache_mode=force_generic_plan";
+/* How often a run that waits checks whether the program stops. */
+#define STOP_CHECK_MS 100
+/* What ROLLBACK may take, also when the deadline of the work has passed. */
 #define ROLLBACK_MS 2000
-/* Statements of a transaction whose answers are not read yet: BEGIN, what was sent, and the one
- * that is run, or COMMIT. */
+/* Statements whose answers are not read yet: BEGIN, db_send's, and the one that is run, or
+ * COMMIT. */
 #define SENT_MAX 8
-/* Kinds of things that one transaction counts. */
+/* Different counters in one transaction. */
 #define AT_COMMIT_MAX 8
 
 /* A statement as PostgreSQL has it: :name is $1, $2, … */
@@ -45,43 +42,37 @@ struct compiled {
   char *names[DB_PARAMETERS_MAX];
 };
 
-struct statistic {
+static struct statistic {
   _Atomic(const struct statement *) statement;
   _Atomic(struct compiled *) compiled; /* for as long as the process lives */
   atomic_uint_fast64_t runs, rows, nanoseconds, failures;
-};
-
-static struct statistic statistics[STATEMENTS_MAX];
+} statistics[STATEMENTS_MAX];
 static atomic_int_fast64_t answered_ms;
-
-struct sent {
-  const struct statement *statement;
-  int64_t rows; /* that it must touch; DB_ANY_ROWS: any number */
-};
-
-struct at_commit {
-  void (*done)(int what, uint64_t n);
-  int what;
-  uint64_t n;
-};
 
 struct db {
   PGconn *connection; /* NULL: none */
   char *conninfo, *application_name;
   bool in_transaction;
-  bool must_begin; /* BEGIN goes with the transaction's first statement */
-  struct sent sent[SENT_MAX];
+  bool must_begin; /* BEGIN is sent with the transaction's first statement */
+  struct sent {
+    const struct statement *statement;
+    int64_t rows; /* that it must touch; DB_ANY_ROWS: any number */
+  } sent[SENT_MAX];
   size_t n_sent;
-  struct at_commit at_commit[AT_COMMIT_MAX];
+  struct at_commit {
+    void (*done)(int what, uint64_t n);
+    int what;
+    uint64_t n;
+  } at_commit[AT_COMMIT_MAX];
   size_t n_at_commit;
   bool is_without_options; /* a pooler refused them */
   int64_t connected_since_ms, failed_at_ms;
-  int64_t run_ms, work_until_ms; /* the second 0: no deadline but each run's */
-  int64_t run_until_ms;          /* of what runs now */
-  bool is_late;                  /* it passed it */
-  bool is_worn; /* the connection is closed with its transaction: a statement of it is stale */
+  int64_t run_ms, work_until_ms; /* the second 0: only each run has a deadline */
+  int64_t run_until_ms;          /* deadline of the present run */
+  bool is_late;                  /* the present run passed it */
+  bool must_close;               /* at the end of the transaction: a statement of it is stale */
   atomic_bool is_stopped;
-  uint8_t prepared[STATEMENTS_MAX]; /* on this connection, by slot */
+  bool prepared[STATEMENTS_MAX]; /* on this connection, by slot */
 };
 
 struct db_rows {
@@ -146,7 +137,7 @@ int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
 void db_stop(struct db *db) { atomic_store(&db->is_stopped, true); }
 
 static void connection_close(struct db *db) {
-  db->is_worn = false;
+  db->must_close = false;
   db->n_sent = 0;
   PQfinish(db->connection);
   db->connection = NULL;
@@ -161,17 +152,20 @@ void db_free(struct db *db) {
   free(db);
 }
 
-/* libpq's messages are several lines with a final newline; an error is one sentence. */
+/* An error is one sentence; libpq's messages are several lines with a final newline. */
 static bool failure_set(enum error_kind kind, const char *what, const char *message,
                         struct error *error) {
   cleanup_free char *line = xstrdup(message ? message : "");
   size_t length = strlen(line);
   while (length && (line[length - 1] == '\n' || line[length - 1] == ' '))
     line[--length] = '\0';
-  for (char *c = line; *c; c++)
-    if (*c == '\n')
-      *c = ' ';
+  for (char *c = line; (c = strchr(c, '\n'));)
+    *c = ' ';
   return error_of(error, kind, "%s: %s", what, line);
+}
+
+static bool away_set(enum error_kind kind, const char *why, struct error *error) {
+  return failure_set(kind, "the database is away", why, error);
 }
 
 static void notice_log(void *context, const char *message) {
@@ -179,39 +173,55 @@ static void notice_log(void *context, const char *message) {
   log_debug("database: %s", message);
 }
 
-static PGconn *connection_try(const struct db *db) {
-  /* The first dbname may be a connection string; what comes later overrides it, what comes before
-   * is overridden. */
-  const char *keywords[] = {
-      "connect_timeout", "keepalives_idle",           "tcp_user_timeout", "client_encoding",
-      "dbname",          "fallback_application_name", "options",          NULL};
+static void connection_try(struct db *db) {
   cleanup_free char *options =
       xasprintf(server_options_format, (long long)(db->run_ms - db->run_ms / 10));
+  /* `dbname` may be a connection string: it overrides the keywords before it, and those after it
+   * override the string. */
+  const char *keywords[] = {"connect_timeout",
+                            "keepalives_idle",
+                            "tcp_user_timeout",
+                            "client_encoding",
+                            "dbname",
+                            "fallback_application_name",
+                            db->is_without_options ? NULL : "options",
+                            NULL};
   const char *values[] = {"5",     "10", "20000", "UTF8", db->conninfo, db->application_name,
                           options, NULL};
-  if (db->is_without_options)
-    keywords[6] = NULL;
-  return PQconnectdbParams(keywords, values, 1);
+  connection_close(db);
+  db->connection = PQconnectdbParams(keywords, values, 1);
 }
 
-static bool connection_open(struct db *db, struct error *error) {
-  if (clock_monotonic_ms() - db->failed_at_ms < CONNECT_PAUSE_MS)
-    return failure_set(ERROR_UNAVAILABLE, "the database is away",
-                       "the last attempt to connect failed", error);
+/* Makes a connection where there is none that is good. */
+static bool connection_ensure(struct db *db, struct error *error) {
+  if (atomic_load(&db->is_stopped))
+    return failure_set(ERROR_UNAVAILABLE, "the database is not used", "this program stops", error);
+  if (db->in_transaction)
+    return db->connection ||
+           away_set(ERROR_UNAVAILABLE, "the connection was lost in a transaction", error);
+
+  /* PostgreSQL sends nothing on an idle connection but its end or, seldom, a changed setting.
+   * Checking now saves a request that would fail; another connection costs little. */
+  struct pollfd socket = {.fd = PQsocket(db->connection), .events = POLLIN};
+  if (db->connection && poll(&socket, 1, 0) == 0)
+    return true;
   connection_close(db);
-  db->connection = connection_try(db);
+  if (clock_monotonic_ms() - db->failed_at_ms < CONNECT_PAUSE_MS)
+    return away_set(ERROR_UNAVAILABLE, "the last attempt to connect failed", error);
+
+  connection_try(db);
   if (PQstatus(db->connection) != CONNECTION_OK && !db->is_without_options &&
       strstr(PQerrorMessage(db->connection), "unsupported startup parameter")) {
     db->is_without_options = true;
-    connection_close(db);
-    db->connection = connection_try(db);
+    connection_try(db);
   }
   if (PQstatus(db->connection) != CONNECTION_OK) {
-    failure_set(ERROR_UNAVAILABLE, "the database is away", PQerrorMessage(db->connection), error);
+    away_set(ERROR_UNAVAILABLE, PQerrorMessage(db->connection), error);
     connection_close(db);
     db->failed_at_ms = clock_monotonic_ms();
     return false;
   }
+
   PQsetNoticeProcessor(db->connection, notice_log, NULL);
   PQsetnonblocking(db->connection, 1);
   memset(db->prepared, 0, sizeof db->prepared);
@@ -219,65 +229,40 @@ static bool connection_open(struct db *db, struct error *error) {
   return true;
 }
 
-/* An idle connection has nothing to say but its end, or, seldom, that a setting changed. Looking
- * now saves the request that would have failed; making a good connection anew costs little. */
-static bool connection_has_ended(PGconn *connection) {
-  struct pollfd socket = {.fd = PQsocket(connection), .events = POLLIN};
-  return poll(&socket, 1, 0) != 0;
-}
-
-static bool connection_ensure(struct db *db, struct error *error) {
-  if (atomic_load(&db->is_stopped))
-    return failure_set(ERROR_UNAVAILABLE, "the database is not asked", "this program stops", error);
-  if (db->in_transaction) {
-    if (db->connection)
-      return true;
-    return failure_set(ERROR_UNAVAILABLE, "the database is away",
-                       "the connection was lost in a transaction", error);
-  }
-  if (db->connection && connection_has_ended(db->connection))
-    connection_close(db);
-  return db->connection || connection_open(db, error);
-}
-
 static enum error_kind kind_of_state(const char *sqlstate) {
-  if (!sqlstate)
-    return ERROR_INTERNAL;
   static const struct {
     const char *prefix;
     enum error_kind kind;
   } table[] = {
-      {"23505", ERROR_UNIQUE},      {"23503", ERROR_REFERENCE},   {"23514", ERROR_INTERNAL},
-      {"40", ERROR_CONTENTION},     {"55P03", ERROR_CONTENTION},  {"26000", ERROR_CONTENTION},
-      {"0A000", ERROR_CONTENTION},  {"08", ERROR_UNAVAILABLE},    {"57", ERROR_UNAVAILABLE},
-      {"53", ERROR_UNAVAILABLE},    {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby, soon
-                                                                     promoted or left */
+      {"23505", ERROR_UNIQUE},      {"23503", ERROR_REFERENCE},  {"40", ERROR_CONTENTION},
+      {"55P03", ERROR_CONTENTION},  {"26000", ERROR_CONTENTION}, {"0A000", ERROR_CONTENTION},
+      {"08", ERROR_UNAVAILABLE},    {"57", ERROR_UNAVAILABLE},   {"53", ERROR_UNAVAILABLE},
+      {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby that is promoted or left soon */
       {"25P03", ERROR_UNAVAILABLE},
   };
-  for (size_t i = 0; i < ARRAY_LENGTH(table); i++)
+  for (size_t i = 0; sqlstate && i < ARRAY_LENGTH(table); i++)
     if (string_starts(sqlstate, table[i].prefix))
       return table[i].kind;
   return ERROR_INTERNAL;
 }
 
-/* Fills the failure from a result (NULL: too late, out of memory or no connection) and drops a
- * connection that is gone. */
+/* Sets the error of a result (NULL: too late, out of memory or no connection) and closes a
+ * connection that is lost. */
 static bool result_failure(struct db *db, const char *what, const PGresult *result,
                            struct error *error) {
   if (db->is_late) {
-    const char *why =
-        atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time";
     connection_close(db);
-    return failure_set(ERROR_DEADLINE, "the database is away", why, error);
+    return away_set(
+        ERROR_DEADLINE,
+        atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time", error);
   }
   if (PQstatus(db->connection) != CONNECTION_OK) {
-    failure_set(ERROR_UNAVAILABLE, "the database is away", PQerrorMessage(db->connection), error);
+    away_set(ERROR_UNAVAILABLE, PQerrorMessage(db->connection), error);
     connection_close(db);
     return false;
   }
-  const char *message = result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection);
-  return failure_set(kind_of_state(result ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL),
-                     what, message, error);
+  return failure_set(kind_of_state(PQresultErrorField(result, PG_DIAG_SQLSTATE)), what,
+                     result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection), error);
 }
 
 static bool result_is_good(const PGresult *result) {
@@ -292,8 +277,8 @@ static void run_start(struct db *db) {
     db->run_until_ms = db->work_until_ms;
 }
 
-/* Sends what is to be sent and reads until libpq has a result. False: too late. A connection that
- * is lost is a result. */
+/* Sends what libpq has to send and reads until it has a result, which may be that the connection is
+ * lost. False: too late. */
 static bool answer_wait(struct db *db) {
   for (;;) {
     int unsent = PQflush(db->connection);
@@ -305,14 +290,13 @@ static bool answer_wait(struct db *db) {
       return false;
     struct pollfd socket = {.fd = PQsocket(db->connection),
                             .events = unsent ? POLLIN | POLLOUT : POLLIN};
-    (void)poll(&socket, 1, (int)(left_ms < STOP_LOOK_MS ? left_ms : STOP_LOOK_MS));
+    (void)poll(&socket, 1, (int)(left_ms < STOP_CHECK_MS ? left_ms : STOP_CHECK_MS));
     if (socket.revents & ~POLLOUT && !PQconsumeInput(db->connection))
       return true;
   }
 }
 
-/* The result of what was sent, of several the last; NULL: nothing was sent, or too late
- * (is_late). */
+/* The result of what was sent, of several the last; NULL: sending failed, or too late (is_late). */
 static PGresult *answer_take(struct db *db, int was_sent) {
   PGresult *result = NULL;
   while (was_sent) {
@@ -336,41 +320,37 @@ static PGresult *script_run(struct db *db, const char *sql) {
   return answer_take(db, PQsendQuery(db->connection, sql));
 }
 
-static bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
-
-/* The number of the parameter called by the `length` bytes at `name`, from 1. */
-static int parameter_number(struct compiled *compiled, const char *name, size_t length) {
-  for (int i = 0; i < compiled->n; i++)
-    if (strlen(compiled->names[i]) == length && memcmp(compiled->names[i], name, length) == 0)
-      return i + 1;
-  ALWAYS(compiled->n < DB_PARAMETERS_MAX);
-  compiled->names[compiled->n] = xstrndup(name, length);
-  return ++compiled->n;
-}
-
-/* A colon begins a parameter where a small letter follows it, outside of quotes, and where it is no
- * cast ("::"). */
+/* A colon before a small letter or "_" begins a parameter, outside of quotes and where it is not
+ * the cast "::". A name that occurs again is the same parameter. */
 static struct compiled *compile(const char *sql) {
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyz_0123456789";
   struct compiled *compiled = xcalloc(1, sizeof *compiled);
   size_t size;
   FILE *out = open_memstream(&compiled->sql, &size);
   ALWAYS(out != NULL);
+
   for (char quote = '\0'; *sql; sql++) {
     if (quote ? *sql == quote : *sql == '\'' || *sql == '"')
       quote = quote ? '\0' : *sql;
-    if (quote || *sql != ':' || (sql[1] != ':' && !is_name(sql[1])) ||
-        (sql[1] >= '0' && sql[1] <= '9')) {
+    bool is_parameter = !quote && sql[0] == ':' && !(sql[1] >= '0' && sql[1] <= '9');
+    size_t length = is_parameter ? strspn(sql + 1, letters) : 0;
+    if (!length) {
       putc(*sql, out);
-    } else if (sql[1] == ':') {
-      fputs("::", out);
-      sql++;
-    } else {
-      size_t length = 0;
-      while (is_name(sql[1 + length]))
-        length++;
-      fprintf(out, "$%d", parameter_number(compiled, sql + 1, length));
-      sql += length;
+      if (is_parameter && sql[1] == ':')
+        putc(*++sql, out);
+      continue;
     }
+
+    int i = 0;
+    while (i < compiled->n && (strlen(compiled->names[i]) != length ||
+                               memcmp(compiled->names[i], sql + 1, length) != 0))
+      i++;
+    if (i == compiled->n) {
+      ALWAYS(compiled->n < DB_PARAMETERS_MAX);
+      compiled->names[compiled->n++] = xstrndup(sql + 1, length);
+    }
+    fprintf(out, "$%d", i + 1);
+    sql += length;
   }
   ALWAYS(fclose(out) == 0);
   return compiled;
@@ -391,100 +371,51 @@ static const struct compiled *statement_compiled(const struct statement *stateme
   return there;
 }
 
-static bool statement_prepare(struct db *db, const struct statement *statement,
-                              struct error *error) {
-  PGresult *result = answer_take(db, PQsendPrepare(db->connection, statement->name,
-                                                   statement_compiled(statement)->sql, 0, NULL));
-  bool is_good = result_is_good(result);
-  if (!is_good)
-    result_failure(db, statement->name, result, error);
-  PQclear(result);
-  return is_good;
-}
-
-/* The index of what was bound to a name; a name that was bound twice, or not at all, is a mistake
- * in this program. */
-static int parameter_find(const struct statement *statement, const struct db_parameters *parameters,
-                          const char *name) {
-  int found = -1;
-  for (int i = 0; i < parameters->n; i++)
-    if (string_equal(parameters->all[i].name, name)) {
-      if (found >= 0)
-        die("%s: the parameter \"%s\" is bound twice", statement->name, name);
-      found = i;
-    }
-  if (found < 0)
-    die("%s: the parameter \"%s\" is not bound", statement->name, name);
-  return found;
-}
-
-static int statement_send(struct db *db, const struct statement *statement,
-                          const struct db_parameters *parameters) {
-  static const struct db_parameters none;
+/* Binds by name. A name that is bound twice or not at all, and a parameter that the statement does
+ * not have, are mistakes in this program. */
+static bool statement_send(struct db *db, const struct statement *statement,
+                           const struct db_parameters *parameters) {
   const struct compiled *compiled = statement_compiled(statement);
   const char *values[DB_PARAMETERS_MAX];
-  int lengths[DB_PARAMETERS_MAX], formats[DB_PARAMETERS_MAX], n_used = 0;
-  if (!parameters)
-    parameters = &none;
+  int lengths[DB_PARAMETERS_MAX], formats[DB_PARAMETERS_MAX];
+  bool is_bound[DB_PARAMETERS_MAX] = {false};
 
-  for (int i = 0; i < compiled->n; i++) {
-    const struct db_parameter *parameter =
-        &parameters->all[parameter_find(statement, parameters, compiled->names[i])];
+  for (int k = 0; parameters && k < parameters->n; k++) {
+    const struct db_parameter *parameter = &parameters->all[k];
+    int i = 0;
+    while (i < compiled->n && strcmp(compiled->names[i], parameter->name) != 0)
+      i++;
+    if (i == compiled->n && !parameter->may_be_unused)
+      die("%s: the parameter \"%s\" is one that the statement does not have", statement->name,
+          parameter->name);
+    if (i == compiled->n)
+      continue;
+    if (is_bound[i])
+      die("%s: the parameter \"%s\" is bound twice", statement->name, parameter->name);
+    is_bound[i] = true;
     values[i] = parameter->value;
     lengths[i] = parameter->size;
     formats[i] = parameter->is_binary;
-    n_used += !parameter->may_be_unused;
   }
 
-  int n_given = 0;
-  for (int i = 0; i < parameters->n; i++)
-    n_given += !parameters->all[i].may_be_unused;
-  if (n_used != n_given)
-    die("%s: a parameter was bound that the statement does not have", statement->name);
+  for (int i = 0; i < compiled->n; i++)
+    if (!is_bound[i])
+      die("%s: the parameter \"%s\" is not bound", statement->name, compiled->names[i]);
   return PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats,
                              0);
 }
 
-/* The server forgot the statement (a pooler's other connection) or its tables changed: prepared
- * again it works. */
+/* PostgreSQL does not have the statement (a pooler's other connection), or its tables changed:
+ * prepared again it works. */
 static bool is_stale(const PGresult *result) {
   const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
   return string_equal(state, "26000") ||
          (string_equal(state, "0A000") && strstr(PQresultErrorMessage(result), "cached plan"));
 }
 
-static bool run_prepared(struct db *db, const struct statement *statement,
-                         const struct db_parameters *parameters, PGresult **ret_result,
-                         struct error *error) {
-  size_t slot = statement_slot(statement);
-  for (int attempt = 0;; attempt++) {
-    if (!db->prepared[slot] && !statement_prepare(db, statement, error))
-      return false;
-    db->prepared[slot] = true;
-    PGresult *result = answer_take(db, statement_send(db, statement, parameters));
-    if (result_is_good(result)) {
-      *ret_result = result;
-      return true;
-    }
-    bool may_retry = result && is_stale(result) && !db->in_transaction && attempt == 0;
-    if (result && is_stale(result)) {
-      cleanup_free char *deallocate = xasprintf("DEALLOCATE %s", statement->name);
-      if (!db->in_transaction)
-        PQclear(script_run(db, deallocate));
-      else
-        db->is_worn = true; /* a failed transaction can deallocate nothing */
-      db->prepared[slot] = false;
-    }
-    if (!may_retry)
-      result_failure(db, statement->name, result, error);
-    PQclear(result);
-    if (!may_retry)
-      return false;
-  }
-}
-
 /* A transaction's BEGIN and the statements whose answers it does not need at once are sent together
- * with the next one that it does need, so that PostgreSQL is waited for once (libpq's pipeline). */
+ * with the next one whose answer it needs, which saves waiting for PostgreSQL (libpq's
+ * pipeline). */
 static void sent_add(struct db *db, const struct statement *statement, int64_t rows) {
   ALWAYS(db->n_sent < SENT_MAX);
   db->sent[db->n_sent++] = (struct sent){statement, rows};
@@ -506,15 +437,17 @@ static bool pipeline_begin(struct db *db) {
   return plain_send(db, &statement_begin);
 }
 
-/* Reads the answers to all that was sent. *ret_result: the last one, which is good, and the
+/* Reads the answers to all that was sent. *ret_result (which may be NULL): the last one, the
  * caller's. False: one of them failed, and those after it were not run. */
 static bool sent_finish(struct db *db, PGresult **ret_result, struct error *error) {
   PGresult *last = NULL;
+  const struct statement *stale = NULL;
   size_t n = db->n_sent;
   int64_t began_ns = clock_monotonic_ns();
   bool is_good = PQpipelineSync(db->connection) || result_failure(db, "sync", NULL, error);
   if (!is_good) /* without the sync PostgreSQL sends no answers to read */
     connection_close(db);
+
   for (size_t i = 0; i < n && db->connection; i++) {
     const struct sent sent = db->sent[i];
     PQclear(last);
@@ -530,84 +463,89 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
            strtoll(PQcmdTuples(last), NULL, 10) == sent.rows);
     if (!is_failure || !is_good)
       continue;
+
     is_good = false;
-    if (last && is_stale(last)) {
-      db->prepared[statement_slot(sent.statement)] = false;
-      db->is_worn = true; /* a failed transaction can deallocate nothing */
+    if (is_stale(last)) {
+      stale = sent.statement;
+      db->prepared[statement_slot(stale)] = false;
     }
     result_failure(db, sent.statement->name, last, error);
   }
   db->n_sent = 0;
+
   if (db->connection) { /* the answer to the sync; nothing comes after it */
     bool is_synced = answer_wait(db);
     if (is_synced)
       PQclear(PQgetResult(db->connection));
     if (!is_synced || !PQexitPipelineMode(db->connection)) {
       db->is_late = !is_synced;
-      is_good = is_good ? result_failure(db, "sync", NULL, error) : false;
+      if (is_good)
+        is_good = result_failure(db, "sync", NULL, error);
       connection_close(db);
     }
   }
-  if (is_good && ret_result) {
-    *ret_result = last;
-    return true;
+  if (stale && db->connection && !db->in_transaction) {
+    cleanup_free char *deallocate = xasprintf("DEALLOCATE %s", stale->name);
+    PQclear(script_run(db, deallocate));
+  } else if (stale && db->connection) {
+    db->must_close = true; /* a failed transaction cannot deallocate */
   }
+
+  if (is_good && ret_result)
+    *ret_result = TAKE(last);
   PQclear(last);
   return is_good;
 }
 
-static bool prepared_ensure(struct db *db, const struct statement *statement, struct error *error) {
-  size_t slot = statement_slot(statement);
-  if (db->prepared[slot])
-    return true;
-  if (db->n_sent && !sent_finish(db, NULL, error))
-    return false;
-  db->prepared[slot] = statement_prepare(db, statement, error);
-  return db->prepared[slot];
-}
-
+/* Sends the statement, prepared, without reading its answer. */
 static bool queue(struct db *db, const struct statement *statement,
                   const struct db_parameters *parameters, int64_t rows, struct error *error) {
-  if (!connection_ensure(db, error) || !prepared_ensure(db, statement, error))
-    return false;
-  if (db->n_sent >= SENT_MAX - 2 && !sent_finish(db, NULL, error)) /* BEGIN and COMMIT have room */
-    return false;
-  if (!pipeline_begin(db) || !statement_send(db, statement, parameters))
-    return result_failure(db, statement->name, NULL, error);
-  sent_add(db, statement, rows);
-  return true;
+  bool *is_prepared = &db->prepared[statement_slot(statement)];
+  run_start(db);
+  bool is_good = connection_ensure(db, error);
+  /* BEGIN and COMMIT have room. A statement is prepared outside of the pipeline. */
+  if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
+    is_good = sent_finish(db, NULL, error);
+  if (is_good && !*is_prepared) {
+    const char *sql = statement_compiled(statement)->sql;
+    PGresult *result =
+        answer_take(db, PQsendPrepare(db->connection, statement->name, sql, 0, NULL));
+    is_good = *is_prepared =
+        result_is_good(result) || result_failure(db, statement->name, result, error);
+    PQclear(result);
+  }
+
+  if (is_good && !(pipeline_begin(db) && statement_send(db, statement, parameters))) {
+    is_good = result_failure(db, statement->name, NULL, error);
+    connection_close(db); /* the state of its pipeline is unknown */
+  }
+  if (is_good)
+    sent_add(db, statement, rows);
+  else
+    statistic_add(statement, clock_monotonic_ns(), 0, true);
+  return is_good;
 }
 
 bool db_send(struct db *db, const struct statement *statement,
              const struct db_parameters *parameters, int64_t rows, struct error *error) {
   ALWAYS(db->in_transaction);
-  run_start(db);
-  if (!queue(db, statement, parameters, rows, error)) {
-    statistic_add(statement, clock_monotonic_ns(), 0, true);
-    return false;
-  }
-  /* PostgreSQL answers when this one is done, not with the next: each has its own time. */
-  return PQsendFlushRequest(db->connection) || result_failure(db, statement->name, NULL, error);
+  /* With the flush PostgreSQL answers when this statement is done, so that each has its own
+   * time. */
+  return queue(db, statement, parameters, rows, error) &&
+         (PQsendFlushRequest(db->connection) || result_failure(db, statement->name, NULL, error));
 }
 
 bool db_run(struct db *db, const struct statement *statement,
             const struct db_parameters *parameters, struct db_rows **ret_rows,
             struct error *error) {
   PGresult *result = NULL;
-  if (db->in_transaction && (db->must_begin || db->n_sent)) {
-    run_start(db);
-    bool is_queued = queue(db, statement, parameters, DB_ANY_ROWS, error);
-    if (!is_queued)
-      statistic_add(statement, clock_monotonic_ns(), 0, true);
-    if (!is_queued || !sent_finish(db, &result, error))
+  for (bool is_again = false;; is_again = true) {
+    if (!queue(db, statement, parameters, DB_ANY_ROWS, error))
       return false;
-  } else {
-    int64_t began_ns = clock_monotonic_ns();
-    run_start(db);
-    bool is_good =
-        connection_ensure(db, error) && run_prepared(db, statement, parameters, &result, error);
-    statistic_add(statement, began_ns, is_good ? (uint64_t)PQntuples(result) : 0, !is_good);
-    if (!is_good)
+    if (sent_finish(db, &result, error))
+      break;
+    bool was_stale = db->connection && !db->prepared[statement_slot(statement)];
+    if (is_again || db->in_transaction || !was_stale)
       return false;
   }
 
@@ -620,7 +558,8 @@ bool db_run(struct db *db, const struct statement *statement,
   return true;
 }
 
-/* Scripts go by the simple protocol, which no pipeline has: what waits goes first. */
+/* Scripts need the simple protocol, which a pipeline does not have: what was sent is finished
+ * first. */
 static bool waiting_finish(struct db *db, struct error *error) {
   if (db->must_begin && !pipeline_begin(db))
     return result_failure(db, statement_begin.name, NULL, error);
@@ -667,26 +606,22 @@ void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, u
   db->at_commit[db->n_at_commit++] = (struct at_commit){done, what, n};
 }
 
-static bool commit_send(struct db *db, struct error *error) {
-  run_start(db);
-  if (!connection_ensure(db, error))
-    return false;
-  if (!pipeline_begin(db) || !plain_send(db, &statement_commit))
-    return result_failure(db, "commit", NULL, error);
-
-  PGresult *result = NULL;
-  bool is_good = sent_finish(db, &result, error);
-  /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
-  if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
-    is_good =
-        failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
-  PQclear(result);
-  return is_good;
-}
-
 bool db_commit(struct db *db, struct error *error) {
   ALWAYS(db->in_transaction);
-  bool is_good = db->must_begin || commit_send(db, error); /* nothing was run */
+  bool is_good = true;
+  if (!db->must_begin) { /* something was run */
+    PGresult *result = NULL;
+    run_start(db);
+    is_good = connection_ensure(db, error) &&
+              ((pipeline_begin(db) && plain_send(db, &statement_commit)) ||
+               result_failure(db, "commit", NULL, error)) &&
+              sent_finish(db, &result, error);
+    /* COMMIT of a transaction that a failed statement aborted succeeds, as a rollback. */
+    if (is_good && strcmp(PQcmdStatus(result), "COMMIT") != 0)
+      is_good =
+          failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
+    PQclear(result);
+  }
   if (!is_good) {
     db_rollback(db);
     return false;
@@ -714,7 +649,7 @@ void db_rollback(struct db *db) {
       connection_close(db);
   }
   db->in_transaction = db->must_begin = false;
-  if (db->is_worn)
+  if (db->must_close)
     connection_close(db);
 }
 

@@ -15,7 +15,7 @@
 
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "server/db/database.h"
+#include "server/db/migrate.h"
 
 #define START_TIMEOUT_MS 60000
 #define STOP_TIMEOUT_MS 30000

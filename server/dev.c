@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "server/cluster.h"
 #include "server/commands.h"
-#include "server/db/database.h"
+#include "server/db/migrate.h"
 #include "server/http/tokens.h"
 #include "server/token/tokens.h"
 

@@ -5,7 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/commands.h"
-#include "server/db/database.h"
+#include "server/db/migrate.h"
 #include "server/token/tokens.h"
 
 #define DATABASE_OPTION                                                                            \

@@ -1,5 +1,8 @@
-/* Fields as texts of SQL, and back. Memory and threads: as the header says. */
+/* Values and records as texts of SQL, and back. */
 #include "server/db/db_record.h"
+
+#include <errno.h>
+#include <inttypes.h>
 
 #include "server/db/values.h"
 
@@ -23,19 +26,37 @@ static char *texts_format(const struct texts *texts) {
   return array.text;
 }
 
+char *multirange_format(const struct config_ranges *ranges) {
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  fputc('{', out);
+  for (size_t i = 0; i < ranges->n; i++)
+    fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ")", i ? "," : "", ranges->ranges[i].first,
+            ranges->ranges[i].first + ranges->ranges[i].count);
+  fputc('}', out);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]) {
+  char hexadecimal[DIGEST_TEXT_SIZE];
+  snprintf(text, BYTEA_TEXT_SIZE, "\\x%s", digest_format(digest, hexadecimal) + strlen("sha256:"));
+  return text;
+}
+
 static char *json_format(const json_t *json) {
   char *text = json_dumps(json, JSON_COMPACT | JSON_ENCODE_ANY);
   ALWAYS(text != NULL);
   return text;
 }
 
-static char *custom_format(const struct field *field, const void *at) {
-  cleanup_json json_t *json = field->custom->write(at);
-  return json_format(json);
-}
-
-/* The literal of a value that is not absent; the caller's. */
+/* The literal of a value, NULL where it is absent; the caller's. */
 static char *field_format(const struct field *field, const void *at) {
+  if (field_is_absent(field, at))
+    return NULL;
+
   char text[BYTEA_TEXT_SIZE > FLOAT_TEXT_SIZE ? BYTEA_TEXT_SIZE : FLOAT_TEXT_SIZE];
   switch (field->type) {
   case FIELD_BOOL:
@@ -54,8 +75,10 @@ static char *field_format(const struct field *field, const void *at) {
     return xstrdup(digest_bytea(at, text));
   case FIELD_JSON:
     return json_format(*(json_t *const *)at);
-  case FIELD_CUSTOM:
-    return custom_format(field, at);
+  case FIELD_CUSTOM: {
+    cleanup_json json_t *json = field->custom->write(at);
+    return json_format(json);
+  }
   case FIELD_NUMBERS:
     return numbers_format(at);
   case FIELD_TEXTS:
@@ -77,35 +100,19 @@ void bind_record(struct db_parameters *parameters, const struct record *record,
     const void *at = field_at(field, object);
     if (field->flags & FIELD_NO_COLUMN)
       continue;
-    if (field->type == FIELD_RECORD) {
+    if (field->type == FIELD_RECORD)
       bind_record(parameters, field->of, at);
-      continue;
-    }
-    char *text = field_is_absent(field, at) ? NULL : field_format(field, at);
-    bind_taken(parameters, field_column(field), text, true);
+    else
+      bind_taken(parameters, field_column(field), field_format(field, at), true);
   }
 }
 
-static void array_add(struct db_array *array, const struct field *field, const void *at) {
-  if (field_is_absent(field, at)) {
-    db_array_text(array, NULL);
-  } else if (field->type == FIELD_INTEGER || field->type == FIELD_ID) {
-    db_array_integer(array, *(const int64_t *)at);
-  } else if (field->type == FIELD_TEXT || field->type == FIELD_TIME) {
-    db_array_text(array, *(char *const *)at);
-  } else {
-    cleanup_free char *text = field_format(field, at);
-    db_array_text(array, text);
-  }
-}
-
-/* Of `n` objects that are `stride` bytes apart, the first at `first`. */
+/* The `n` objects are `stride` bytes apart, the first at `first`. */
 static void columns_bind(struct db_parameters *parameters, const struct record *record,
                          const void *first, size_t n, size_t stride) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const char *at = field_at(field, first);
-    struct db_array array;
     if (field->flags & FIELD_NO_COLUMN)
       continue;
     if (field->type == FIELD_RECORD) {
@@ -113,11 +120,14 @@ static void columns_bind(struct db_parameters *parameters, const struct record *
       continue;
     }
 
+    struct db_array array;
     db_array_init(&array);
-    for (size_t k = 0; k < n; k++)
-      array_add(&array, field, at + k * stride);
+    for (size_t k = 0; k < n; k++) {
+      cleanup_free char *text = field_format(field, at + k * stride);
+      db_array_text(&array, text);
+    }
     db_array_finish(&array);
-    bind_taken(parameters, field_column(field), TAKE(array.text), true);
+    bind_taken(parameters, field_column(field), array.text, true);
   }
 }
 
@@ -126,8 +136,8 @@ void bind_records(struct db_parameters *parameters, const struct record *record,
   columns_bind(parameters, record, objects, n, record->size);
 }
 
-/* The type of the elements in the array that bind_records binds, and of the column where that needs
- * a cast. */
+/* Types of the elements of the arrays that bind_records binds, and of the columns that need a
+ * cast. */
 static const struct {
   const char *element, *column;
 } sql_types[] = {
@@ -187,6 +197,11 @@ void bind_digest(struct db_parameters *parameters, const char *name, const struc
     bind_text(parameters, name, NULL);
 }
 
+void db_array_digest(struct db_array *array, const struct digest *digest) {
+  char text[BYTEA_TEXT_SIZE];
+  db_array_text(array, digest_bytea(digest, text));
+}
+
 void bind_digests(struct db_parameters *parameters, const char *name, const struct digest *digests,
                   size_t n) {
   struct db_array array;
@@ -212,6 +227,59 @@ void bind_ranges(struct db_parameters *parameters, const char *name,
 
 void bind_json(struct db_parameters *parameters, const char *name, const json_t *json) {
   bind_taken(parameters, name, json ? json_format(json) : NULL, false);
+}
+
+struct digest db_get_digest(const struct db_rows *rows, int row, const char *column) {
+  struct digest digest;
+  size_t size;
+  cleanup_free uint8_t *bytes = db_get_bytes(rows, row, column, &size);
+  ALWAYS(size == sizeof digest.bytes);
+  memcpy(digest.bytes, bytes, sizeof digest.bytes);
+  return digest;
+}
+
+json_t *db_get_json(const struct db_rows *rows, int row, const char *column) {
+  if (db_is_null(rows, row, column))
+    return json_null();
+  const char *text = db_get(rows, row, column);
+  json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+  ALWAYS(value != NULL);
+  return value;
+}
+
+static uint64_t bound_parse(const char **text, char before) {
+  ALWAYS(**text == before);
+  char *end;
+  errno = 0;
+  uint64_t bound = strtoull(*text + 1, &end, 10);
+  ALWAYS(errno == 0 && end != *text + 1);
+  *text = end;
+  return bound;
+}
+
+struct config_ranges multirange_parse(const char *text) {
+  struct config_ranges ranges = {0};
+  ALWAYS(*text == '{');
+  for (text++; *text != '}'; text += *text == ',') {
+    struct config_range range;
+    range.first = bound_parse(&text, '[');
+    range.count = bound_parse(&text, ',') - range.first;
+    ALWAYS(*text++ == ')');
+    GROW(ranges.ranges, ranges.n, ranges.capacity);
+    ranges.ranges[ranges.n++] = range;
+  }
+  return ranges;
+}
+
+size_t ordinals_parse(const char *text, uint64_t *ret, size_t most) {
+  size_t n = 0;
+  while ((*text == '{' || *text == ',') && text[1] != '}' && n < most) {
+    char *end;
+    ret[n++] = strtoull(text + 1, &end, 10);
+    ALWAYS(end != text + 1);
+    text = end;
+  }
+  return n;
 }
 
 static struct numbers numbers_parse(const char *text) {
@@ -247,19 +315,6 @@ static struct texts texts_parse(const char *text) {
   return texts;
 }
 
-static int enum_parse(const struct field *field, const char *text) {
-  for (int i = 0; field->names[i]; i++)
-    if (strcmp(field->names[i], text) == 0)
-      return i;
-  die("\"%s\" of the database is no %s", text, field->name);
-}
-
-static void custom_parse(const struct field *field, const json_t *json, void *to) {
-  struct error error;
-  if (!field->custom->read(json, to, &error))
-    die("\"%s\" of the database cannot be read: %s", field->name, error.message);
-}
-
 static void field_parse(const struct field *field, const struct db_rows *rows, int row, void *to) {
   const char *column = field_column(field);
   if (db_is_null(rows, row, column))
@@ -281,8 +336,12 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
     *(char **)to = xstrdup(text);
     return;
   case FIELD_ENUM:
-    *(int *)to = enum_parse(field, text);
-    return;
+    for (int i = 0; field->names[i]; i++)
+      if (strcmp(field->names[i], text) == 0) {
+        *(int *)to = i;
+        return;
+      }
+    die("\"%s\" of the database is not a %s", text, field->name);
   case FIELD_DIGEST:
     *(struct digest *)to = db_get_digest(rows, row, column);
     return;
@@ -291,7 +350,9 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
     return;
   case FIELD_CUSTOM: {
     cleanup_json json_t *json = db_get_json(rows, row, column);
-    custom_parse(field, json, to);
+    struct error error;
+    if (!field->custom->read(json, to, &error))
+      die("\"%s\" of the database cannot be read: %s", field->name, error.message);
     return;
   }
   case FIELD_NUMBERS:
@@ -360,4 +421,14 @@ void db_page_to_json(const struct db_rows *rows, const struct record *record, in
   int n = has_more ? (int)limit : db_count(rows);
   *ret_items = rows_to_json(rows, n, record);
   *ret_next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
+}
+
+struct budget db_get_budget(const struct db_rows *rows, int row) {
+  return (struct budget){.total_us = db_get_integer(rows, row, "budget_us"),
+                         .spent_us = db_get_integer(rows, row, "spent_us"),
+                         .opening_us = db_get_integer(rows, row, "opening_us"),
+                         .openings = db_get_integer(rows, row, "openings"),
+                         .measured = db_get_integer(rows, row, "measured"),
+                         .final_us = db_get_integer(rows, row, "final_us"),
+                         .final_processes = db_get_integer(rows, row, "final_processes")};
 }

@@ -1,8 +1,10 @@
-/* Reads the migration files and applies them. One thread at a time; the lists are the caller's. */
+/* Reads the migration files and applies them; checks, awaits and makes databases. */
 #include "server/db/migrate.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <libpq-fe.h>
+#include <time.h>
 
 #include "common/base/digest.h"
 #include "common/base/file.h"
@@ -13,20 +15,18 @@
 #define VERSION_DIGITS 4
 /* A migration of a large database, and the wait for another program that applies it. */
 #define MIGRATION_MS (24 * 60 * 60 * 1000LL)
+#define PING_EVERY_MS 20
 /* Any number that no other program's advisory lock has: "wavetune" in hexadecimal. */
 #define LOCK_SQL "SELECT pg_advisory_xact_lock(x'7761766574756e65'::bigint)"
-
-struct migration {
-  int64_t version;
-  char *name; /* without the number and ".sql" */
-  char *sql;
-  char checksum[DIGEST_TEXT_SIZE];
-};
 
 struct migrations {
   char *folder;
   size_t n, capacity;
-  struct migration *files; /* by version, 1, 2, 3, … */
+  struct migration {
+    char *name; /* without the number and ".sql" */
+    char *sql;
+    char checksum[DIGEST_TEXT_SIZE];
+  } *files; /* version 1, 2, 3, … */
 };
 
 void migrations_free(struct migrations *migrations) {
@@ -39,88 +39,67 @@ void migrations_free(struct migrations *migrations) {
   free(migrations);
 }
 
-static const char *folder_find(void) {
-  const char *folder = getenv("WAVETUNE_MIGRATIONS");
-  if (folder && *folder)
-    return folder;
-  return access(WAVETUNE_MIGRATIONS_INSTALLED, R_OK) == 0 ? WAVETUNE_MIGRATIONS_INSTALLED
-                                                          : WAVETUNE_MIGRATIONS_SOURCE;
+static int is_sql(const struct dirent *entry) {
+  const char *end = strrchr(entry->d_name, '.');
+  return entry->d_name[0] != '.' && string_equal(end, ".sql");
 }
 
-/* "0001_base.sql" → 1, "base". */
-static bool name_parse(const char *file, int64_t *ret_version, char **ret_name) {
-  size_t length = strlen(file);
-  if (strspn(file, "0123456789") != VERSION_DIGITS || file[VERSION_DIGITS] != '_' ||
-      length < VERSION_DIGITS + sizeof "_x.sql" - 1 || strcmp(file + length - 4, ".sql") != 0)
-    return false;
-  *ret_version = strtoll(file, NULL, 10);
-  *ret_name = xstrndup(file + VERSION_DIGITS + 1, length - VERSION_DIGITS - 5);
-  return true;
-}
-
-static int version_compare(const void *a, const void *b) {
-  int64_t left = ((const struct migration *)a)->version,
-          right = ((const struct migration *)b)->version;
-  return (left > right) - (left < right);
-}
-
+/* Adds a file such as 0001_base.sql, which must be the next one. */
 static bool file_load(struct migrations *migrations, const char *file, struct error *error) {
-  struct migration migration = {0};
-  size_t size;
-  cleanup_free char *path = xasprintf("%s/%s", migrations->folder, file);
-  if (!name_parse(file, &migration.version, &migration.name))
+  cleanup_free char *path = xasprintf("%s/%s", migrations->folder, file), *sql = NULL;
+  size_t length = strlen(file), size;
+  if (strspn(file, "0123456789") != VERSION_DIGITS || file[VERSION_DIGITS] != '_' ||
+      length < VERSION_DIGITS + strlen("_x.sql"))
     return error_set(error, "%s: a migration must be called NNNN_name.sql", path);
-  if (!file_read(path, FILE_SIZE_MAX, &migration.sql, &size, error)) {
-    free(migration.name);
+  if (strtoul(file, NULL, 10) != migrations->n + 1)
+    return error_set(
+        error,
+        "the migrations in %s are not numbered 0001, 0002, …: %04zu is missing or there twice",
+        migrations->folder, migrations->n + 1);
+  if (!file_read(path, FILE_SIZE_MAX, &sql, &size, error))
     return false;
-  }
-  struct digest digest = digest_of(migration.sql, size);
-  digest_format(&digest, migration.checksum);
-  GROW(migrations->files, migrations->n, migrations->capacity);
-  migrations->files[migrations->n++] = migration;
-  return true;
-}
 
-static bool files_load(struct migrations *migrations, struct error *error) {
-  DIR *folder = opendir(migrations->folder);
-  if (!folder)
-    return error_set(error,
-                     "cannot read the migrations in %s: %s; WAVETUNE_MIGRATIONS names the folder",
-                     migrations->folder, strerror(errno));
-  bool is_good = true;
-  for (struct dirent *entry; is_good && (entry = readdir(folder));) {
-    const char *end = strrchr(entry->d_name, '.');
-    if (entry->d_name[0] != '.' && end && strcmp(end, ".sql") == 0)
-      is_good = file_load(migrations, entry->d_name, error);
-  }
-  closedir(folder);
-  return is_good;
+  GROW(migrations->files, migrations->n, migrations->capacity);
+  struct migration *migration = &migrations->files[migrations->n++];
+  struct digest digest = digest_of(sql, size);
+  digest_format(&digest, migration->checksum);
+  migration->sql = TAKE(sql);
+  migration->name = xstrndup(file + VERSION_DIGITS + 1, length - VERSION_DIGITS - strlen("_.sql"));
+  return true;
 }
 
 bool migrations_load(struct migrations **ret_migrations, struct error *error) {
   cleanup_migrations struct migrations *migrations = xcalloc(1, sizeof *migrations);
-  migrations->folder = xstrdup(folder_find());
-  if (!files_load(migrations, error))
-    return false;
-  if (migrations->n)
-    qsort(migrations->files, migrations->n, sizeof *migrations->files, version_compare);
-  for (size_t i = 0; i < migrations->n; i++)
-    if (migrations->files[i].version != (int64_t)i + 1)
-      return error_set(
-          error,
-          "the migrations in %s are not numbered 0001, 0002, …: %04zu is missing or there twice",
-          migrations->folder, i + 1);
-  if (!migrations->n)
-    return error_set(error, "there are no migrations in %s; WAVETUNE_MIGRATIONS names the folder",
-                     migrations->folder);
-  *ret_migrations = TAKE(migrations);
-  return true;
+  const char *folder = getenv("WAVETUNE_MIGRATIONS");
+  if (!folder || !*folder)
+    folder = access(WAVETUNE_MIGRATIONS_INSTALLED, R_OK) == 0 ? WAVETUNE_MIGRATIONS_INSTALLED
+                                                              : WAVETUNE_MIGRATIONS_SOURCE;
+  migrations->folder = xstrdup(folder);
+
+  struct dirent **entries;
+  int n = scandir(folder, &entries, is_sql, alphasort);
+  if (n < 0)
+    return error_set(error,
+                     "cannot read the migrations in %s: %s; WAVETUNE_MIGRATIONS names the folder",
+                     folder, strerror(errno));
+  bool is_good = n > 0 || error_set(error,
+                                    "there are no migrations in %s; WAVETUNE_MIGRATIONS names the "
+                                    "folder",
+                                    folder);
+  for (int i = 0; i < n; i++) {
+    is_good = is_good && file_load(migrations, entries[i]->d_name, error);
+    free(entries[i]);
+  }
+  free(entries);
+  if (is_good)
+    *ret_migrations = TAKE(migrations);
+  return is_good;
 }
 
 int64_t migrations_version(const struct migrations *migrations) { return (int64_t)migrations->n; }
 
-/* Compares what was applied with the files. *ret_next is the index of the first file that was
- * not. */
+/* Compares the files with what was applied. *ret_next: the index of the first file that was not
+ * applied. */
 static bool applied_check(struct db *db, const struct migrations *migrations, size_t *ret_next,
                           struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -148,26 +127,15 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
   return true;
 }
 
-static bool file_apply(struct db *db, const struct migration *migration, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "version", migration->version);
-  bind_text(&parameters, "name", migration->name);
-  bind_text(&parameters, "checksum", migration->checksum);
-  if (!db_run_script(db, migration->sql, error) ||
-      !db_run(db, &sql_migrations_note, &parameters, NULL, error))
-    return error_prefix(error, "migration %04lld_%s failed and was undone: ",
-                        (long long)migration->version, migration->name);
-  return true;
-}
-
-/* One transaction: the lock, the table, the first file that is missing. */
-static bool step(struct db *db, const struct migrations *migrations, bool *ret_applied,
-                 struct error *error) {
+/* In a transaction of the caller's: takes the lock, makes the table, and applies the first file
+ * that is missing. */
+static bool next_apply(struct db *db, const struct migrations *migrations, bool *ret_applied,
+                       struct error *error) {
   size_t next = 0;
   if (!db_run_script(
           db,
           "SET LOCAL statement_timeout = 0; " LOCK_SQL "; "
-          /* A role that only serves may not even try to. */
+          /* A role that only serves may not even try to make the table. */
           "DO $$ BEGIN IF to_regclass('schema_migrations') IS NULL THEN "
           "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL, "
           "checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()); END IF; END $$",
@@ -177,33 +145,31 @@ static bool step(struct db *db, const struct migrations *migrations, bool *ret_a
   *ret_applied = next < migrations->n;
   if (!*ret_applied)
     return true;
-  log_info("migrate: applying %04zu_%s", next + 1, migrations->files[next].name);
-  return file_apply(db, &migrations->files[next], error);
-}
 
-static bool migrate_patiently(struct db *db, const struct migrations *migrations, int *ret_applied,
-                              struct error *error) {
-  int applied = 0;
-  for (bool more = true; more; applied += more) {
-    if (!db_begin(db, error))
-      return false;
-    if (!step(db, migrations, &more, error)) {
-      db_rollback(db);
-      return false;
-    }
-    if (!db_commit(db, error))
-      return false;
-  }
-  *ret_applied = applied;
+  const struct migration *migration = &migrations->files[next];
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "version", (int64_t)next + 1);
+  bind_text(&parameters, "name", migration->name);
+  bind_text(&parameters, "checksum", migration->checksum);
+  log_info("migrate: applying %04zu_%s", next + 1, migration->name);
+  if (!db_run_script(db, migration->sql, error) ||
+      !db_run(db, &sql_migrations_note, &parameters, NULL, error))
+    return error_prefix(error, "migration %04zu_%s failed and was undone: ", next + 1,
+                        migration->name);
   return true;
 }
 
 bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
              struct error *error) {
   int64_t run_ms = db_run_ms(db);
+  int applied = 0;
+  bool is_good = true;
   db_set_run_ms(db, MIGRATION_MS);
-  bool is_good = migrate_patiently(db, migrations, ret_applied, error);
+  for (bool more = true; is_good && more; applied += more)
+    is_good = db_begin(db, error) && db_end(db, next_apply(db, migrations, &more, error), error);
   db_set_run_ms(db, run_ms);
+  if (is_good)
+    *ret_applied = applied;
   return is_good;
 }
 
@@ -221,21 +187,6 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
   return true;
 }
 
-/* Rights of the role that serves: it reads and writes rows, of which those of the audit table are
- * only added to and the list of migrations is only read. It owns nothing, so it can change no
- * table. */
-static char *grants_script(const char *schema, const char *role) {
-  return xasprintf("REVOKE CREATE ON SCHEMA %1$s FROM PUBLIC;"
-                   "REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s;"
-                   "GRANT USAGE ON SCHEMA %1$s TO %2$s;"
-                   "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %1$s TO %2$s;"
-                   "REVOKE ALL ON audit, schema_migrations FROM %2$s;"
-                   "GRANT SELECT, INSERT ON audit TO %2$s;"
-                   "GRANT SELECT ON schema_migrations TO %2$s;"
-                   "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %1$s TO %2$s;",
-                   schema, role);
-}
-
 bool migrate_grant(struct db *db, const char *role, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -248,13 +199,56 @@ bool migrate_grant(struct db *db, const char *role, struct error *error) {
                      role);
   if (db_get_bool(rows, 0, "is_owner"))
     return error_set(error,
-                     "the database role \"%.64s\" owns the tables, or may act as who does, so that "
-                     "nothing could be kept "
-                     "from it; name another to serve as",
+                     "the database role \"%.64s\" owns the tables, or may act as their owner, so "
+                     "that nothing could be kept from it; name another to serve as",
                      role);
 
-  cleanup_free char *script = grants_script(db_get(rows, 0, "schema"), db_get(rows, 0, "role"));
-  if (!db_begin(db, error))
-    return false;
-  return db_end(db, db_run_script(db, script, error), error);
+  /* The role reads and writes rows; to the audit table it only adds, and the list of migrations it
+   * only reads. It owns nothing, so it cannot change a table. */
+  cleanup_free char *script =
+      xasprintf("REVOKE CREATE ON SCHEMA %1$s FROM PUBLIC;"
+                "REVOKE ALL ON ALL TABLES IN SCHEMA %1$s FROM %2$s;"
+                "GRANT USAGE ON SCHEMA %1$s TO %2$s;"
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %1$s TO %2$s;"
+                "REVOKE ALL ON audit, schema_migrations FROM %2$s;"
+                "GRANT SELECT, INSERT ON audit TO %2$s;"
+                "GRANT SELECT ON schema_migrations TO %2$s;"
+                "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA %1$s TO %2$s;",
+                db_get(rows, 0, "schema"), db_get(rows, 0, "role"));
+  return db_begin(db, error) && db_end(db, db_run_script(db, script, error), error);
+}
+
+bool database_check(const char *conninfo, struct error *error) {
+  char *reason = NULL; /* quotes the string, password and all */
+  PQconninfoOption *options = PQconninfoParse(conninfo, &reason);
+  bool is_good = options != NULL;
+  PQconninfoFree(options);
+  PQfreemem(reason);
+  return is_good ||
+         error_set(error,
+                   "the database is neither \"name=value …\" with the names that libpq knows nor a "
+                   "postgresql:// URI, for example \"host=/run/postgresql dbname=wavetune\"");
+}
+
+bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)(void *context),
+                   void *context, struct error *error) {
+  int64_t until_ms = clock_monotonic_ms() + timeout_ms;
+  while (PQping(conninfo) != PQPING_OK) {
+    if (is_hopeless(context))
+      return error_set(error, "PostgreSQL ended before it took a connection");
+    if (clock_monotonic_ms() >= until_ms)
+      return error_set(error, "PostgreSQL took no connection within %lld s",
+                       (long long)timeout_ms / 1000);
+    nanosleep(&(struct timespec){.tv_nsec = PING_EVERY_MS * 1000000}, NULL);
+  }
+  return true;
+}
+
+bool database_ensure(const char *conninfo, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  struct db *db = db_new(conninfo, "wavetune-server dev");
+  bool is_good = db_run(db, &sql_database_exists, NULL, &rows, error) &&
+                 (db_count(rows) > 0 || db_run_script(db, "CREATE DATABASE wavetune", error));
+  db_free(db);
+  return is_good;
 }

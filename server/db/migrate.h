@@ -1,8 +1,8 @@
-/* Brings the database to the version of this program: the files NNNN_name.sql, in order, each in a
- * transaction of its own under one advisory lock, so that any number of servers may do it at the
- * same time.
+/* Checks and makes databases, and brings them to the version of this program: the files
+ * NNNN_name.sql, in order, each in a transaction of its own under one advisory lock, so that any
+ * number of servers may do it at the same time.
  *
- * The table schema_migrations says what was applied and the SHA-256 of each file. A file that
+ * The table schema_migrations lists what was applied, with the SHA-256 of each file. A file that
  * changed after it was applied, and a database that is newer than the program, are refused. The
  * folder is $WAVETUNE_MIGRATIONS, else the installed one, else the one of the source tree. Memory:
  * a migrations list owns its texts. Threads: one at a time. */
@@ -23,11 +23,25 @@ int64_t migrations_version(const struct migrations *migrations); /* of the newes
 must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
                         struct error *error);
 
-/* The database's version, 0 when nothing was ever applied. A quick question, for /readyz. */
+/* The database's version, 0 when nothing was ever applied. Quick, for /readyz. */
 must_check bool migrate_version(struct db *db, int64_t *ret_version, struct error *error);
 
 /* Gives a database role the rights that serving needs, and no others: what it had is taken first.
  * To be called by the owner of the tables, after each migration. */
 must_check bool migrate_grant(struct db *db, const char *role, struct error *error);
+
+/* Whether libpq can read the connection string. The error does not quote it: it may hold a
+ * password. */
+must_check bool database_check(const char *conninfo, struct error *error);
+
+/* Waits at most timeout_ms for PostgreSQL to take connections; gives up early when `is_hopeless`
+ * returns true. */
+must_check bool database_wait(const char *conninfo, int64_t timeout_ms,
+                              bool (*is_hopeless)(void *context), void *context,
+                              struct error *error);
+
+/* Makes the database "wavetune" where it is missing; `conninfo` names another database of the
+ * cluster. */
+must_check bool database_ensure(const char *conninfo, struct error *error);
 
 #endif

@@ -1,5 +1,4 @@
--- What applying migrations asks (server/db/migrate.c), and whether a database is there
--- (server/db/database.c).
+-- Migrations, and whether a database exists (server/db/migrate.c).
 
 -- name: migrations_list
 SELECT version, name, checksum
@@ -17,7 +16,7 @@ SELECT to_regclass('schema_migrations') IS NOT NULL AS there;
 SELECT coalesce(max(version), 0) AS version
 FROM schema_migrations;
 
--- The role that is to serve, and whether it may act as the owner of the tables.
+-- The role that will serve, and whether it may act as the owner of the tables.
 -- name: migrate_role
 SELECT quote_ident(r.rolname) AS role, quote_ident(current_schema()) AS schema,
        pg_has_role(r.oid, c.relowner, 'MEMBER') AS is_owner

@@ -1,11 +1,11 @@
-/* Parameters of statements, and arrays as PostgreSQL's text.
+/* Parameters of statements, and arrays as PostgreSQL writes them.
  *
  * Memory: parameters own what bind_taken gave them. Threads: plain values. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "common/base/json.h"
-#include "server/db/db.h"
+#include "server/db/author.h"
 
 #define INTEGER_TEXT_SIZE sizeof "-9223372036854775808"
 
@@ -114,4 +114,15 @@ const char *db_array_finish(struct db_array *array) {
   }
   memcpy(array->text + array->size, "}", sizeof "}");
   return array->text;
+}
+
+const struct author author_server = {.name = "(server)", .roles = ""};
+const struct author author_command_line = {.name = "(command line)", .roles = ""};
+
+void bind_author(struct db_parameters *parameters, const struct author *author) {
+  bind_text(parameters, "author", author->name);
+  if (author->token)
+    bind_integer(parameters, "author_id", author->token);
+  else
+    bind_text(parameters, "author_id", NULL);
 }

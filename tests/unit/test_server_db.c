@@ -70,7 +70,7 @@ Test(db, the_columns_of_a_record_in_a_record_are_bound_as_its_own) {
   bind_records(&all, &outer_record, outers, 2);
   cr_assert_eq(all.n, 2);
   cr_expect_str_eq(all.all[0].value, "{\"a\",\"b\"}");
-  cr_expect_str_eq(all.all[1].value, "{7,NULL}");
+  cr_expect_str_eq(all.all[1].value, "{\"7\",NULL}");
 }
 
 Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {

@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
-#include "server/http/traffic.h"
+#include "server/http/metrics.h"
 
 int command_failed(enum exit_code code, const struct error *error) {
   if (log_format_now() == LOG_FORMAT_JSON)

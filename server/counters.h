@@ -1,4 +1,4 @@
-/* The counters of /metrics, in one table from which the code and the exposition are made.
+/* The counters of /metrics (http/metrics.c), in one table.
  *
  * Threads: any. */
 #ifndef WAVETUNE_SERVER_COUNTERS_H
@@ -49,8 +49,5 @@ enum counter {
       COUNTER_COUNT
 };
 void counter_add(enum counter counter, uint64_t n);
-uint64_t counter_read(enum counter counter);
-const char *counter_name(enum counter counter);
-const char *counter_help(enum counter counter);
 
 #endif

@@ -14,9 +14,9 @@
 #include "server/housekeep.h"
 #include "server/http/answers.h"
 #include "server/http/daemon.h"
-#include "server/http/dispatch.h"
 #include "server/http/openapi.h"
-#include "server/http/response_memory.h"
+#include "server/http/request_private.h"
+#include "server/http/response_cache.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
 #include "server/server_private.h"
@@ -32,7 +32,7 @@
 /* How long requests that run may go on when the server stops. */
 #define STOP_GRACE_S 3
 #define FILES_EVERY_MS 1000
-#define MEMORY_BYTES_MAX (128 * (size_t)MIB)
+#define RESPONSE_CACHE_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
 /* How long answers that were given at the end may take to leave. */
 #define FAREWELL_MS 2000
@@ -212,7 +212,7 @@ static struct server *server_new(const struct server_options *options) {
   server->auth = auth_new();
   server->fetches = fetches_new();
   server->demand_rate = demand_rate_new();
-  server->memory = response_memory_new(MEMORY_BYTES_MAX, fetches_of_target, server->fetches);
+  server->response_cache = response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
   server->openapi = openapi_text();
@@ -255,7 +255,7 @@ static bool clients_read(struct server *server, const struct server_options *opt
 static void server_free(struct server *server) {
   queue_free(server->queue);
   auth_free(server->auth);
-  response_memory_free(server->memory);
+  response_cache_free(server->response_cache);
   fetches_free(server->fetches);
   demand_rate_free(server->demand_rate);
   blob_cache_free(server->blobs);

@@ -7,8 +7,7 @@
 #include <stdatomic.h>
 
 #include "common/cache/signing_key.h"
-#include "server/http/auth.h"
-#include "server/http/forwarded.h"
+#include "server/http/client.h"
 #include "server/http/queue.h"
 #include "server/server.h"
 
@@ -16,11 +15,13 @@
 #define NOT_READY_SIZE 256
 
 struct agent_table;
+struct auth;
 struct blob_cache;
 struct daemon;
 struct demand_rate;
 struct fetches;
-struct response_memory;
+struct migrations;
+struct response_cache;
 struct tls;
 struct worker_thread {
   struct worker worker;
@@ -32,7 +33,7 @@ struct server {
   struct server_options options; /* its texts are the server's own */
   struct queue *queue;
   struct auth *auth;
-  struct response_memory *memory;
+  struct response_cache *response_cache;
   struct blob_cache *blobs;
   struct fetches *fetches;
   struct demand_rate *demand_rate;

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "server/http/auth.h"
+#include "server/http/tokens.h"
 
 #define BUCKETS 1024
 

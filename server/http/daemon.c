@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 
 #include "common/base/log.h"
-#include "server/http/dispatch.h"
+#include "server/http/request_private.h"
 #include "server/http/tls.h"
 #include "server/server_private.h"
 

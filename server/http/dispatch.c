@@ -1,59 +1,45 @@
-/* libmicrohttpd's callbacks. A connection is its event thread's; a request is handed to the queue
- * when it is complete and comes back with its response. See request_private.h. */
-#include "server/http/dispatch.h"
-
+/* The way of a request: libmicrohttpd's callbacks on the event threads, and the database workers.
+ *
+ * An event thread reads a request, authorises it, and answers it or hands it to the queue; a worker
+ * runs its handler, and it comes back to its event thread with its response. */
+#include <stdatomic.h>
 #include <strings.h>
 
 #include "common/base/log.h"
 #include "server/counters.h"
+#include "server/db/db.h"
 #include "server/http/client.h"
-#include "server/http/header.h"
-#include "server/http/response.h"
-#include "server/http/response_memory.h"
+#include "server/http/metrics.h"
+#include "server/http/request_private.h"
+#include "server/http/response_cache.h"
 #include "server/http/routes.h"
-#include "server/http/tokens.h"
-#include "server/http/traffic.h"
 #include "server/server_private.h"
 
-/* A refused body of at most so many bytes is read and forgotten, so that the client reads the
- * answer and keeps its connection; a larger one is answered at once and the connection closed. */
+/* A refused body of at most so many bytes is read and dropped, so that the client reads the answer
+ * and keeps its connection; with a larger one the connection is closed after the answer. */
 #define SWALLOW_MAX (64 * KIB)
 #define BODY_FIRST_CAPACITY (16 * KIB)
 
 void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket_context,
                          enum MHD_ConnectionNotificationCode code) {
+  struct connection *connection = *socket_context;
   if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-    struct connection *connection = *socket_context;
     MAGIC_CHECK(connection, CONNECTION_MAGIC);
     ALWAYS(connection->request == NULL);
     connection->magic = 0;
-    free(connection->target_long);
+    free(connection->target);
     free(connection->certificate);
     free(connection);
     *socket_context = NULL;
     return;
   }
-  struct connection *connection = xmalloc(sizeof *connection);
-  memset(connection, 0, offsetof(struct connection, target));
-  connection->target_long = NULL;
-  connection->authorization_size = 0;
-  connection->auth_generation = 0;
+
+  connection = *socket_context = xcalloc(1, sizeof *connection);
   connection->magic = CONNECTION_MAGIC;
   connection->server = server;
   connection->mhd = mhd;
   connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   client_connected(connection);
-  *socket_context = connection;
-}
-
-/* The query is parsed here, by uri_parse. libmicrohttpd parses it too, into the connection's
- * memory, and when some 250 arguments have filled that, it neither answers nor closes: so it is
- * shown one argument, in its own buffer. */
-static void arguments_hide(const char *target) {
-  char *query = strchr((char *)target, '?');
-  for (char *c = query ? query + 1 : NULL; c && *c; c++)
-    if (*c == '&' || *c == '?' || *c == '=')
-      *c = '.';
 }
 
 void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd) {
@@ -62,16 +48,32 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
       MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
   connection->target_size = strlen(target);
+  free(connection->target);
+  connection->target = xstrdup(target);
   connection->is_read = connection->is_begun = false;
-  if (connection->target_size < sizeof connection->target)
-    memcpy(connection->target, target, connection->target_size + 1);
-  else
-    connection->target_long = xmemdup(target, connection->target_size + 1);
-  arguments_hide(target);
+
+  /* The query is parsed by uri_parse. libmicrohttpd parses it too, into the connection's memory,
+   * and when some 250 arguments have filled that, it neither answers nor closes: in its buffer the
+   * query becomes one argument. */
+  char *query = strchr((char *)target, '?');
+  for (char *c = query ? query + 1 : NULL; c && *c; c++)
+    if (*c == '&' || *c == '?' || *c == '=')
+      *c = '.';
   return connection;
 }
 
-void request_free(struct request_private *request) {
+void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context,
+                        enum MHD_RequestTerminationCode code) {
+  (void)server, (void)mhd, (void)code;
+  struct connection *connection = *context;
+  if (!connection)
+    return;
+  MAGIC_CHECK(connection, CONNECTION_MAGIC);
+  free(TAKE(connection->target));
+  struct request_private *request = TAKE(connection->request);
+  if (!request)
+    return;
+
   ALWAYS(request->state != REQUEST_QUEUED && request->state != REQUEST_PARKED &&
          request->state != REQUEST_AUTHORISING);
   atomic_fetch_sub(&request->request.server->n_open, 1);
@@ -89,223 +91,176 @@ void request_free(struct request_private *request) {
   free(request);
 }
 
-void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context,
-                        enum MHD_RequestTerminationCode code) {
-  (void)server, (void)mhd, (void)code;
-  struct connection *connection = *context;
-  if (!connection)
-    return;
-  MAGIC_CHECK(connection, CONNECTION_MAGIC);
-  if (connection->request)
-    request_free(TAKE(connection->request));
-  free(TAKE(connection->target_long));
-}
-
-static struct request_private *request_new(struct connection *connection) {
-  struct request_private *request = xcalloc(1, sizeof *request);
-  request->request.magic = REQUEST_MAGIC;
-  request->request.server = connection->server;
-  request->request.private_ = request;
-  request->request.arrived_ms = connection->began_ns / 1000000;
-  request->request.id = connection->request_id;
-  request->connection = connection;
-  connection->request = request;
-  atomic_fetch_add(&connection->server->n_open, 1);
-  return request;
-}
-
 static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const char *name,
                                    const char *value) {
-  struct head *head = context;
+  static const char *const names[] = {
+#define X(id, name_) name_,
+      KNOWN_HEADERS(X)
+#undef X
+  };
+  struct connection *connection = context;
   (void)kind;
-  if (!value)
-    return MHD_YES;
-  switch (name[0] | 0x20) {
-  case 'a':
-    if (strcasecmp(name, MHD_HTTP_HEADER_AUTHORIZATION) == 0) {
-      head->authorization = value;
-      head->n_authorization++;
+  for (int i = 0; value && i < HEADER_COUNT; i++)
+    if (strcasecmp(name, names[i]) == 0) {
+      connection->headers[i] = value;
+      connection->n_headers[i]++;
+      if (i == HEADER_LENGTH)
+        connection->has_bad_length |= !header_size(value, &connection->length);
     }
-    break;
-  case 'c':
-    if (strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0) {
-      head->n_length++;
-      head->has_bad_length |= !header_size(value, &head->length);
-    }
-    break;
-  case 'h':
-    head->n_host += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
-    break;
-  case 'i':
-    if (strcasecmp(name, MHD_HTTP_HEADER_IF_NONE_MATCH) == 0)
-      head->if_none_match = value;
-    break;
-  case 't':
-    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
-      head->has_bad_coding |= head->is_chunked || strcasecmp(value, "chunked") != 0;
-      head->is_chunked = true;
-    }
-    break;
-  case 'x':
-    if (strcasecmp(name, "X-Client-Cert") == 0) {
-      head->client_certificate = value;
-      head->n_client_certificate++;
-    } else if (strcasecmp(name, "X-Forwarded-For") == 0) {
-      head->forwarded_for = value;
-    } else if (strcasecmp(name, "X-Forwarded-Proto") == 0) {
-      head->is_forwarded_http = strcasecmp(value, "http") == 0;
-    } else if (strcasecmp(name, REQUEST_ID_HEADER) == 0) {
-      head->request_id = value;
-      head->n_request_id++;
-    }
-    break;
-  default:
-    break;
-  }
   return MHD_YES;
 }
 
-static bool head_has_body(const struct head *head) {
-  return head->length || head->is_chunked || head->has_bad_length;
+static bool has_body(const struct connection *connection) {
+  return connection->length || connection->is_chunked || connection->has_bad_length;
 }
 
-/* What makes two programs on the way read one stream of bytes as different requests is refused (RFC
- * 9112, 6 and 11.2). */
-static const char *head_wrong(const struct head *head) {
-  if (head->n_host > 1)
-    return "the header Host stands twice";
-  if (head->n_authorization > 1)
-    return "the header Authorization stands twice";
-  if (head->n_client_certificate > 1)
-    return "the header X-Client-Cert stands twice";
-  if (head->n_length > 1)
-    return "the header Content-Length stands twice";
-  if (head->has_bad_length)
+/* Refuses what two programs on the way could read as different requests (RFC 9112, 6 and 11.2). */
+static const char *headers_fault(const struct connection *connection) {
+  static const struct {
+    enum known_header header;
+    const char *fault;
+  } single[] = {
+      {HEADER_HOST, "the header Host stands twice"},
+      {HEADER_AUTHORIZATION, "the header Authorization stands twice"},
+      {HEADER_CLIENT_CERTIFICATE, "the header X-Client-Cert stands twice"},
+      {HEADER_LENGTH, "the header Content-Length stands twice"},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(single); i++)
+    if (connection->n_headers[single[i].header] > 1)
+      return single[i].fault;
+  if (connection->has_bad_length)
     return "the header Content-Length is not a decimal number";
-  if (head->has_bad_coding)
-    return "the only Transfer-Encoding there is here is \"chunked\"";
-  if (head->is_chunked && head->n_length)
+  if (connection->is_chunked &&
+      (connection->n_headers[HEADER_TRANSFER_ENCODING] > 1 ||
+       strcasecmp(connection->headers[HEADER_TRANSFER_ENCODING], "chunked") != 0))
+    return "the header Transfer-Encoding must be \"chunked\" here";
+  if (connection->is_chunked && connection->n_headers[HEADER_LENGTH])
     return "Content-Length and Transfer-Encoding exclude each other";
   return NULL;
 }
 
-/* What a request shows: a token or, where there is none, a certificate, or neither. */
+static void headers_read(struct connection *connection, const char *method) {
+  connection->is_read = true;
+  connection->began_ns = clock_monotonic_ns();
+  memset(connection->headers, 0, sizeof connection->headers);
+  memset(connection->n_headers, 0, sizeof connection->n_headers);
+  connection->length = 0;
+  connection->has_bad_length = false;
+  MHD_get_connection_values(connection->mhd, MHD_HEADER_KIND, header_note, connection);
+  connection->is_chunked = connection->headers[HEADER_TRANSFER_ENCODING] != NULL;
+
+  snprintf(connection->method, sizeof connection->method, "%s", method);
+  const char *id = connection->headers[HEADER_REQUEST_ID];
+  if (connection->n_headers[HEADER_REQUEST_ID] == 1 && request_id_is_good(id))
+    memcpy(connection->request_id, id, strlen(id) + 1);
+  else
+    request_id_make(connection->request_id);
+  log_set_request(connection->request_id);
+}
+
+/* What a request is authorised by: a token or, without one, a certificate, or neither. */
 struct credentials {
-  const char *authorization;
   const struct client_certificate *certificate;
   enum auth_answer answer;
   struct digest digest; /* of the token or the certificate that must be looked up: AUTH_ASK */
   struct error refusal; /* of the certificate; "": it is not refused */
 };
 
-static void connection_is_of(struct connection *connection, const struct auth_token *token) {
+static void connection_set_token(struct connection *connection, const struct auth_token *token) {
   if (token->replaces)
     auth_note_use(connection->server->auth, token->id);
-  connection->auth_roles = token->roles;
-  connection->auth_expires_ms = token->expires_ms;
-  memcpy(connection->auth_name, token->name, sizeof token->name);
-  connection->auth_id = token->id;
-  memcpy(connection->auth_agent, token->agent, sizeof token->agent);
+  connection->token = *token;
 }
 
-/* Whose certificate it is. It is not remembered: the next request of a proxy's connection is
- * somebody else's. */
-static enum auth_answer authorise_certificate(struct connection *connection,
-                                              const struct digest *digest) {
-  struct auth_token token;
-  connection->auth_generation = 0;
-  enum auth_answer answer = auth_find(connection->server->auth, digest, &token);
-  if (answer != AUTH_KNOWN)
-    return answer;
-  if (!tokens_agent_of_certificate(connection->server, digest, token.agent))
-    return AUTH_ASK; /* the worker answers that the server is starting */
-  connection_is_of(connection, &token);
-  return AUTH_KNOWN;
-}
-
-/* Whose token it is: from what the connection remembers, else from the table. Without a header:
- * AUTH_KNOWN, anyone. */
-static enum auth_answer authorise(struct connection *connection, const char *authorization,
-                                  struct digest *ret_digest) {
+/* Finds the token: the connection's last one, else in the table. Without a header the answer is
+ * AUTH_KNOWN, and the role TOKEN_ANYONE. */
+static enum auth_answer authorise(struct connection *connection, struct digest *ret_digest) {
   struct auth *auth = connection->server->auth;
   uint64_t generation = auth_generation(auth);
+  const char *authorization = connection->headers[HEADER_AUTHORIZATION];
   size_t size = authorization ? strlen(authorization) : 0;
   if (connection->auth_generation == generation && connection->authorization_size == size &&
-      !auth_has_expired(connection->auth_expires_ms) &&
+      !auth_has_expired(connection->token.expires_ms) &&
       memcmp(connection->authorization, authorization ? authorization : "", size) == 0)
     return AUTH_KNOWN;
+
   struct auth_token token = {.roles = TOKEN_ANYONE};
   if (authorization) {
     const char *bearer = header_bearer(authorization);
     if (!bearer)
-      return AUTH_NOBODY;
+      return AUTH_UNKNOWN;
     *ret_digest = digest_of(bearer, strlen(bearer));
     enum auth_answer answer = auth_find(auth, ret_digest, &token);
     if (answer != AUTH_KNOWN)
       return answer;
   }
-  connection_is_of(connection, &token);
+
+  bool fits = size < sizeof connection->authorization;
+  connection_set_token(connection, &token);
   connection->authorization_size = size;
-  connection->auth_generation = size < sizeof connection->authorization ? generation : 0;
-  if (size && size < sizeof connection->authorization)
+  connection->auth_generation = fits ? generation : 0;
+  if (size && fits)
     memcpy(connection->authorization, authorization, size);
   return AUTH_KNOWN;
 }
 
-/* The proxy is there so that this does not happen; once is enough to say it. */
-static void unencrypted_note(const struct connection *connection, const struct head *head) {
-  static atomic_bool is_said;
-  if (connection->is_proxy && head->is_forwarded_http && head->authorization &&
-      !atomic_exchange(&is_said, true))
+/* A token is used where there is one; a certificate must be valid in any case. */
+static void credentials_read(struct connection *connection, struct credentials *ret) {
+  static atomic_bool is_warned;
+  const char *authorization = connection->headers[HEADER_AUTHORIZATION];
+  const char *protocol = connection->headers[HEADER_FORWARDED_PROTO];
+  *ret = (struct credentials){0};
+  if (connection->is_proxy && authorization && protocol && strcasecmp(protocol, "http") == 0 &&
+      !atomic_exchange(&is_warned, true))
     log_warning("http: a client sent its token to the trusted proxy over http:// "
-                "(X-Forwarded-Proto): let the proxy take "
-                "https:// only");
-}
+                "(X-Forwarded-Proto): let the proxy take https:// only");
 
-/* A token is taken where there is one. A certificate must be good in any case. */
-static void credentials_read(struct connection *connection, const struct head *head,
-                             struct credentials *ret) {
-  *ret = (struct credentials){.authorization = head->authorization};
-  unencrypted_note(connection, head);
-  if (!client_certificate(connection, head, &ret->certificate, &ret->refusal)) {
-    ret->answer = AUTH_NOBODY;
-  } else if (ret->certificate && !head->authorization) {
-    ret->digest = ret->certificate->digest;
-    ret->answer = authorise_certificate(connection, &ret->digest);
-  } else {
-    ret->answer = authorise(connection, head->authorization, &ret->digest);
+  if (!client_certificate(connection, &ret->certificate, &ret->refusal)) {
+    ret->answer = AUTH_UNKNOWN;
+    return;
   }
+  if (!ret->certificate || authorization) {
+    ret->answer = authorise(connection, &ret->digest);
+    return;
+  }
+
+  /* It is not kept for the next request, which may be another client's of the same proxy. */
+  struct auth_token token;
+  connection->auth_generation = 0;
+  ret->digest = ret->certificate->digest;
+  ret->answer = auth_find(connection->server->auth, &ret->digest, &token);
+  if (ret->answer == AUTH_KNOWN &&
+      !tokens_agent_of_certificate(connection->server, &ret->digest, token.agent))
+    ret->answer = AUTH_ASK; /* the worker answers that the server is starting */
+  if (ret->answer == AUTH_KNOWN)
+    connection_set_token(connection, &token);
 }
 
 static enum MHD_Result send_response(struct request_private *request) {
   struct MHD_Response *response = TAKE(request->response);
   const struct connection *connection = request->connection;
   int64_t from_ns = request->complete_ns ? request->complete_ns : connection->began_ns;
-  struct traffic_answer answer = {.route = request->route,
-                                  .method = connection->method,
-                                  .status = request->status,
-                                  .bytes = request->request.is_head ? 0 : request->bytes,
-                                  .work_ns = request->answered_ns - from_ns - request->parked_ns,
-                                  .waited_ns = request->parked_ns,
-                                  .token_name = request->request.token_name,
-                                  .connection = connection};
-  traffic_note(request->request.server, &answer);
-  enum MHD_Result result = MHD_queue_response(request->connection->mhd, request->status, response);
+  metrics_note_answer(
+      &(struct answer_note){.route = request->route,
+                            .status = request->status,
+                            .bytes = request->bytes,
+                            .work_ns = request->answered_ns - from_ns - request->parked_ns,
+                            .waited_ns = request->parked_ns,
+                            .token_name = request->request.token_name,
+                            .connection = connection});
+  enum MHD_Result result = MHD_queue_response(connection->mhd, request->status, response);
   MHD_destroy_response(response);
   return result;
 }
 
-/* The request has its refusal. */
-static enum MHD_Result refuse(struct request_private *request, bool may_swallow) {
-  if (may_swallow && !request->is_chunked && request->body_declared &&
-      request->body_declared <= SWALLOW_MAX) {
+/* Ends a request that has its refusal. */
+static enum MHD_Result refused(struct request_private *request) {
+  if (!request->is_chunked && request->body_declared && request->body_declared <= SWALLOW_MAX) {
     request->state = REQUEST_SWALLOWING;
     return MHD_YES;
   }
   return send_response(request);
 }
-
-static enum MHD_Result body_complete(struct request_private *request);
 
 static enum MHD_Result hand_over(struct request_private *request, bool for_token) {
   struct server *server = request->request.server;
@@ -313,247 +268,42 @@ static enum MHD_Result hand_over(struct request_private *request, bool for_token
   atomic_fetch_add(&server->n_suspended, 1);
   MHD_suspend_connection(request->connection->mhd);
   enum queue_answer answer = queue_add(server->queue, request, for_token);
-  if (answer == QUEUE_FULL) {
-    counter_add(COUNTER_queue_shed, 1);
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
-                    "too many requests wait for the database; try again");
-  } else if (answer == QUEUE_STOPPING) {
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
-                    "the server is stopping; try again");
-  }
+  if (answer == QUEUE_ADDED)
+    return MHD_YES;
+
+  counter_add(COUNTER_queue_shed, answer == QUEUE_FULL);
+  request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "%s",
+                  answer == QUEUE_FULL ? "too many requests wait for the database; try again"
+                                       : "the server is stopping; try again");
   return MHD_YES;
 }
 
-/* With --require-enrolment agents have tokens of their own: whether a server takes one that is
- * bound to this agent. */
-static bool token_is_enough(const struct server *server, unsigned roles, const char *token_agent) {
-  return roles != TOKEN_AGENT || *token_agent || !server_options(server)->require_enrolment;
-}
-
-/* The same for a request whose route is known, which may be for agents only; false: it is
- * answered. */
-static bool token_suffices(struct request *request) {
-  const struct route *route = route_of(request->route);
-  bool is_for_agents = route->roles == MAY_WORK || route->roles == MAY_ENROL;
-  if (!server_options(request->server)->require_enrolment || *request->token_agent ||
-      request->roles == TOKEN_ENROL || (request->roles != TOKEN_AGENT && !is_for_agents))
-    return true;
-  request_problem(request, 403, "",
-                  "this server takes agents with tokens of their own only, and \"%s\" is no "
-                  "agent's: make a token with "
-                  "\"wavetune token make NAME --role enrol\" and start the agent with it",
-                  request->token_name);
-  return false;
-}
-
-/* The role is known: may it, and does the body, as announced, fit? */
-static enum MHD_Result begin_body(struct request_private *request) {
-  const struct route *route = request->route;
-  if (!roles_may(request->request.roles, route->roles)) {
-    cleanup_free char *needed = roles_text(route->roles, " or "),
-                      *held = roles_text(request->request.roles, ",");
-    traffic_note_refusal(TRAFFIC_REFUSED_ROLE);
-    request_problem(&request->request, MHD_HTTP_FORBIDDEN, "",
-                    "%s %s needs the role %s; the token \"%s\" has the role %s", route->method,
-                    route->path, needed, request->request.token_name, held);
-    return refuse(request, true);
-  }
-  if (!token_suffices(&request->request)) {
-    traffic_note_refusal(TRAFFIC_REFUSED_IDENTITY);
-    return refuse(request, true);
-  }
-  if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
-    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "", "%s %s takes no body",
-                    route->method, route->path);
-    return refuse(request, true);
-  }
-  if (route->body_max && !request->has_length && !request->is_chunked) {
-    request_problem(&request->request, MHD_HTTP_LENGTH_REQUIRED, "",
-                    "%s %s needs a body with a Content-Length", route->method, route->path);
-    return refuse(request, true);
-  }
-  if (request->body_declared > route->body_max) {
-    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "",
-                    "the body has %llu bytes; the limit is %zu",
-                    (unsigned long long)request->body_declared, route->body_max);
-    return refuse(request, true);
-  }
-  request->state = REQUEST_READING;
-  return head_has_body(&request->connection->head) ? MHD_YES : body_complete(request);
-}
-
-static enum MHD_Result unauthorised(struct request_private *request, enum traffic_refusal refusal,
-                                    const char *why) {
-  traffic_note_refusal(refusal);
-  client_note_refused(&request->request, why);
-  request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why);
-  return refuse(request, true);
-}
-
-static enum MHD_Result begin_route(struct request_private *request,
-                                   const struct credentials *credentials) {
-  if (request->route->roles == TOKEN_ANYONE)
-    return begin_body(request);
-  if (*credentials->refusal.message)
-    return unauthorised(request, TRAFFIC_REFUSED_UNKNOWN, credentials->refusal.message);
-  if (!credentials->authorization && !credentials->certificate)
-    return unauthorised(request, TRAFFIC_REFUSED_MISSING,
-                        "a token is needed: send \"Authorization: Bearer TOKEN\"");
-  request->request.is_by_certificate = !credentials->authorization;
-  switch (credentials->answer) {
-  case AUTH_KNOWN:
-    request->request.roles = request->connection->auth_roles;
-    request->auth_generation = request->connection->auth_generation;
-    request->auth_expires_ms = request->connection->auth_expires_ms;
-    memcpy(request->request.token_name, request->connection->auth_name,
-           sizeof request->request.token_name);
-    request->request.token_id = request->connection->auth_id;
-    memcpy(request->request.token_agent, request->connection->auth_agent,
-           sizeof request->request.token_agent);
-    return begin_body(request);
-  case AUTH_ASK:
-    request->token = credentials->digest;
-    return hand_over(request, true);
-  case AUTH_BUSY:
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
-                    "too many unknown tokens are being tried; try again");
-    return refuse(request, true);
-  default:
-    tokens_answer_unknown(request, credentials->answer == AUTH_EXPIRED);
-    return refuse(request, true);
-  }
-}
-
-static enum MHD_Result begin(struct connection *connection, const char *method,
-                             const struct head *head, const struct credentials *credentials) {
-  struct request_private *request = request_new(connection);
-  struct error error;
-  char allow[ROUTE_ALLOW_SIZE];
-  const char *wrong = head_wrong(head);
-  request->has_length = head->n_length > 0;
-  request->body_declared = head->length;
-  request->is_chunked = head->is_chunked;
-  request->request.is_head = strcmp(method, "HEAD") == 0;
-  if (wrong) {
-    request_add_header(&request->request, MHD_HTTP_HEADER_CONNECTION, "close");
-    request_problem(&request->request, MHD_HTTP_BAD_REQUEST, "", "%s", wrong);
-    return refuse(request, false);
-  }
-  if (!uri_parse(connection->target_long ? connection->target_long : connection->target,
-                 &request->uri, &error)) {
-    request_problem_extra(&request->request, MHD_HTTP_BAD_REQUEST, &error, NULL);
-    return refuse(request, true);
-  }
-  switch (route_find(method, &request->uri, &request->route, request->request.segments, allow)) {
-  case ROUTE_NO_PATH:
-    request_problem(&request->request, MHD_HTTP_NOT_FOUND, "",
-                    "there is no such route; GET /openapi.json lists them");
-    return refuse(request, true);
-  case ROUTE_NO_METHOD:
-    request_add_header(&request->request, MHD_HTTP_HEADER_ALLOW, allow);
-    request_problem(&request->request, MHD_HTTP_METHOD_NOT_ALLOWED, "",
-                    "the method %.16s is not allowed here; %s is", method, allow);
-    return refuse(request, true);
-  default:
-    request->request.route = request->route->id;
-    return begin_route(request, credentials);
-  }
-}
-
-static void send_remembered(void *context, const struct remembered_answer *remembered) {
-  struct connection *connection = context;
-  struct traffic_answer answer = {.route = route_of(remembered->route),
-                                  .method = connection->method,
-                                  .status = remembered->status,
-                                  .bytes = connection->method[0] == 'H' ? 0 : remembered->size,
-                                  .work_ns = clock_monotonic_ns() - connection->began_ns,
-                                  .token_name = connection->auth_name,
-                                  .connection = connection};
-  MAGIC_CHECK(connection, CONNECTION_MAGIC);
-  traffic_note(connection->server, &answer);
-  response_header(remembered->response, REQUEST_ID_HEADER, connection->request_id);
-  MHD_queue_response(connection->mhd, remembered->status, remembered->response);
-}
-
-static enum MHD_Result begin_connection(struct connection *connection, const char *method) {
-  const struct head *head = &connection->head;
-  struct credentials credentials;
-  struct server *server = connection->server;
-  credentials_read(connection, head, &credentials);
-  bool is_plain = (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) &&
-                  !head_has_body(head) && !head_wrong(head) && !connection->target_long;
-  connection->is_begun = true;
-  if (is_plain && credentials.answer == AUTH_KNOWN &&
-      token_is_enough(server, connection->auth_roles, connection->auth_agent) &&
-      response_memory_answer(server->memory, connection->target, connection->target_size,
-                             connection->auth_roles, head->if_none_match, send_remembered,
-                             connection) == MEMORY_ANSWERED) {
-    counter_add(COUNTER_requests, 1);
-    counter_add(COUNTER_responses_memory, 1);
-    return MHD_YES;
-  }
-  return begin(connection, method, head, &credentials);
-}
-
-static void body_append(struct request_private *request, const char *bytes, size_t size) {
+/* Parses the body of a JSON route, once; answers 400 and returns false when it is not JSON. */
+static bool body_parse(struct request_private *request) {
   struct request *public = &request->request;
-  if (public->body_size + size + 1 > request->body_capacity) {
-    size_t capacity = request->body_capacity ? request->body_capacity * 2 : BODY_FIRST_CAPACITY;
-    while (capacity < public->body_size + size + 1)
-      capacity *= 2;
-    /* What was announced is the most that can come. */
-    if (request->has_length && capacity > request->body_declared + 1)
-      capacity = request->body_declared + 1;
-    public->body = xreallocarray(public->body, capacity, 1);
-    request->body_capacity = capacity;
-  }
-  memcpy(public->body + public->body_size, bytes, size);
-  public->body_size += size;
-  public->body[public->body_size] = '\0';
-}
-
-static enum MHD_Result body_arrives(struct request_private *request, const char *bytes,
-                                    size_t *size) {
-  size_t n = *size;
-  *size = 0;
-  if (request->state == REQUEST_READING &&
-      n <= request->route->body_max - request->request.body_size) {
-    body_append(request, bytes, n);
-    return MHD_YES;
-  }
-  if (request->state == REQUEST_READING) {
-    request_problem(&request->request, MHD_HTTP_CONTENT_TOO_LARGE, "",
-                    "the body has more than %zu bytes", request->route->body_max);
-    request->state = REQUEST_SWALLOWING;
-  }
-  request->swallowed += n;
-  return request->swallowed > SWALLOW_MAX ? MHD_NO : MHD_YES;
-}
-
-bool request_parse_body(struct request_private *request) {
   struct error error;
-  if (!request->route->is_json || request->request.json)
+  if (!request->route->is_json || public->json ||
+      json_parse(public->body ? public->body : "", public->body_size, &public->json, &error))
     return true;
-  if (json_parse(request->request.body ? request->request.body : "", request->request.body_size,
-                 &request->request.json, &error))
-    return true;
-  request_problem_extra(&request->request, MHD_HTTP_BAD_REQUEST, &error, NULL);
+  request_problem_extra(public, MHD_HTTP_BAD_REQUEST, &error, NULL);
   return false;
 }
 
-static void run_in_memory(struct request_private *request) {
-#define HANDLE_ROUTE_DATABASE(id)
-#define HANDLE_ROUTE_MEMORY(id)                                                                    \
+/* `worker` is NULL on an event thread. */
+static void handle(struct worker *worker, struct request *request) {
+  ALWAYS((worker != NULL) == (route_of(request->route)->place == ROUTE_DATABASE));
+  switch (request->route) {
+#define RUN_ROUTE_MEMORY(id) route_##id(request->server, request)
+#define RUN_ROUTE_DATABASE(id) route_##id(worker, request)
+#define X(id, method, path, role, place, ...)                                                      \
   case ROUTE_##id:                                                                                 \
-    route_##id(request->request.server, &request->request);                                        \
+    RUN_##place(id);                                                                               \
     break;
-#define X(id, method, path, role, place, ...) HANDLE_##place(id)
-  switch (request->route->id) {
     ROUTES(X)
-  default:
-    die("%s does not run in memory", request->route->name);
-  }
 #undef X
+  default:
+    die("no route %d", (int)request->route);
+  }
 }
 
 static enum MHD_Result body_complete(struct request_private *request) {
@@ -561,37 +311,226 @@ static enum MHD_Result body_complete(struct request_private *request) {
   if (request->route->place != ROUTE_MEMORY)
     return hand_over(request, false);
   request->state = REQUEST_RUNNING;
-  if (request_parse_body(request))
-    run_in_memory(request);
+  if (body_parse(request))
+    handle(NULL, &request->request);
   ALWAYS(request->state == REQUEST_ANSWERED);
   return send_response(request);
 }
 
-static void head_read(struct connection *connection, const char *method) {
-  struct head *head = &connection->head;
-  connection->is_read = true;
-  connection->began_ns = clock_monotonic_ns();
-  *head = (struct head){0};
-  MHD_get_connection_values(connection->mhd, MHD_HEADER_KIND, header_note, head);
+/* The role is known: checks that it may call the route, and the body as announced. */
+static enum MHD_Result begin_body(struct request_private *request) {
+  const struct route *route = request->route;
+  struct request *public = &request->request;
+  if (!roles_may(public->roles, route->roles)) {
+    cleanup_free char *needed = roles_text(route->roles, " or "),
+                      *held = roles_text(public->roles, ",");
+    metrics_note_refusal(REFUSED_ROLE);
+    request_problem(public, MHD_HTTP_FORBIDDEN,
+                    "%s %s needs the role %s; the token \"%s\" has the role %s", route->method,
+                    route->path, needed, public->token_name, held);
+    return refused(request);
+  }
 
-  size_t length = strnlen(method, METHOD_SIZE - 1);
-  memcpy(connection->method, method, length);
-  connection->method[length] = '\0';
-  if (head->n_request_id == 1 && request_id_is_good(head->request_id))
-    memcpy(connection->request_id, head->request_id, strlen(head->request_id) + 1);
-  else
-    request_id_make(connection->request_id);
-  log_set_request(connection->request_id);
+  /* With --require-enrolment agents, and callers of routes for agents, need tokens that are bound
+   * to an agent. */
+  bool is_for_agents = route->roles == MAY_WORK || route->roles == MAY_ENROL;
+  if (server_options(public->server)->require_enrolment && !*public->token_agent &&
+      public->roles != TOKEN_ENROL && (public->roles == TOKEN_AGENT || is_for_agents)) {
+    metrics_note_refusal(REFUSED_IDENTITY);
+    request_problem(public, MHD_HTTP_FORBIDDEN,
+                    "this server takes agents with tokens of their own only, and \"%s\" is no "
+                    "agent's: make a token with \"wavetune token make NAME --role enrol\" and "
+                    "start the agent with it",
+                    public->token_name);
+    return refused(request);
+  }
+
+  if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
+    request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "%s %s takes no body", route->method,
+                    route->path);
+    return refused(request);
+  }
+  if (route->body_max && !request->has_length && !request->is_chunked) {
+    request_problem(public, MHD_HTTP_LENGTH_REQUIRED, "%s %s needs a body with a Content-Length",
+                    route->method, route->path);
+    return refused(request);
+  }
+  if (request->body_declared > route->body_max) {
+    request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "the body has %llu bytes; the limit is %zu",
+                    (unsigned long long)request->body_declared, route->body_max);
+    return refused(request);
+  }
+  request->state = REQUEST_READING;
+  return has_body(request->connection) ? MHD_YES : body_complete(request);
 }
 
-static enum MHD_Result access_go_on(struct connection *connection, const char *method,
-                                    const char *upload_data, size_t *upload_data_size) {
+void request_set_token(struct request_private *request, const struct auth_token *token) {
+  struct request *public = &request->request;
+  request->auth_expires_ms = token->expires_ms;
+  public->roles = token->roles;
+  public->token_id = token->id;
+  memcpy(public->token_name, token->name, sizeof token->name);
+  memcpy(public->token_agent, token->agent, sizeof token->agent);
+}
+
+static enum MHD_Result authorise_route(struct request_private *request,
+                                       const struct credentials *credentials) {
+  const struct connection *connection = request->connection;
+  bool has_token = connection->headers[HEADER_AUTHORIZATION] != NULL;
+  bool has_bad_certificate = *credentials->refusal.message;
+  if (request->route->roles == TOKEN_ANYONE)
+    return begin_body(request);
+  if (has_bad_certificate || (!has_token && !credentials->certificate)) {
+    const char *why = has_bad_certificate
+                          ? credentials->refusal.message
+                          : "a token is needed: send \"Authorization: Bearer TOKEN\"";
+    metrics_note_refusal(has_bad_certificate ? REFUSED_UNKNOWN : REFUSED_MISSING);
+    client_note_refused(&request->request, why);
+    request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "%s", why);
+    return refused(request);
+  }
+
+  request->request.is_by_certificate = !has_token;
+  switch (credentials->answer) {
+  case AUTH_KNOWN:
+    request->auth_generation = connection->auth_generation;
+    request_set_token(request, &connection->token);
+    return begin_body(request);
+  case AUTH_ASK:
+    request->token = credentials->digest;
+    return hand_over(request, true);
+  case AUTH_BUSY:
+    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                    "too many unknown tokens are being tried; try again");
+    return refused(request);
+  default:
+    tokens_answer_unknown(request, credentials->answer == AUTH_EXPIRED);
+    return refused(request);
+  }
+}
+
+static void send_cached(void *context, const struct cached_answer *cached) {
+  struct connection *connection = context;
+  MAGIC_CHECK(connection, CONNECTION_MAGIC);
+  metrics_note_answer(&(struct answer_note){.route = route_of(cached->route),
+                                            .status = cached->status,
+                                            .bytes = cached->size,
+                                            .work_ns = clock_monotonic_ns() - connection->began_ns,
+                                            .token_name = connection->token.name,
+                                            .connection = connection});
+  response_header(cached->response, REQUEST_ID_HEADER, connection->request_id);
+  MHD_queue_response(connection->mhd, cached->status, cached->response);
+}
+
+/* Answers from the cache of responses where that may be. */
+static bool answer_cached(struct connection *connection, const struct credentials *credentials) {
+  const struct server *server = connection->server;
+  const struct auth_token *token = &connection->token;
+  bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
+  if (!is_get || has_body(connection) || headers_fault(connection) ||
+      credentials->answer != AUTH_KNOWN ||
+      (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||
+      response_cache_answer(server->response_cache, connection->target, connection->target_size,
+                            token->roles, connection->headers[HEADER_IF_NONE_MATCH], send_cached,
+                            connection) != CACHE_ANSWERED)
+    return false;
+  counter_add(COUNTER_requests, 1);
+  counter_add(COUNTER_responses_memory, 1);
+  return true;
+}
+
+static enum MHD_Result begin(struct connection *connection) {
+  struct credentials credentials;
+  connection->is_begun = true;
+  credentials_read(connection, &credentials);
+  if (answer_cached(connection, &credentials))
+    return MHD_YES;
+
+  struct request_private *request = xcalloc(1, sizeof *request);
+  struct request *public = &request->request;
+  *public = (struct request){.magic = REQUEST_MAGIC,
+                             .server = connection->server,
+                             .private_ = request,
+                             .arrived_ms = connection->began_ns / 1000000,
+                             .id = connection->request_id,
+                             .is_head = strcmp(connection->method, "HEAD") == 0};
+  request->connection = connection;
+  connection->request = request;
+  atomic_fetch_add(&connection->server->n_open, 1);
+
+  const char *fault = headers_fault(connection);
+  if (fault) { /* where its body ends is not known */
+    request_add_header(public, MHD_HTTP_HEADER_CONNECTION, "close");
+    request_problem(public, MHD_HTTP_BAD_REQUEST, "%s", fault);
+    return send_response(request);
+  }
+  request->has_length = connection->n_headers[HEADER_LENGTH] > 0;
+  request->body_declared = connection->length;
+  request->is_chunked = connection->is_chunked;
+
+  struct error error;
+  char allow[ROUTE_ALLOW_SIZE];
+  if (!uri_parse(connection->target, &request->uri, &error)) {
+    request_problem_extra(public, MHD_HTTP_BAD_REQUEST, &error, NULL);
+    return refused(request);
+  }
+  switch (route_find(connection->method, &request->uri, &request->route, public->segments, allow)) {
+  case ROUTE_NO_PATH:
+    request_problem(public, MHD_HTTP_NOT_FOUND,
+                    "there is no such route; GET /openapi.json lists them");
+    return refused(request);
+  case ROUTE_NO_METHOD:
+    request_add_header(public, MHD_HTTP_HEADER_ALLOW, allow);
+    request_problem(public, MHD_HTTP_METHOD_NOT_ALLOWED, "the method %s is not allowed here; %s is",
+                    connection->method, allow);
+    return refused(request);
+  default:
+    public
+    ->route = request->route->id;
+    return authorise_route(request, &credentials);
+  }
+}
+
+static enum MHD_Result body_arrives(struct request_private *request, const char *bytes,
+                                    size_t *size) {
+  struct request *public = &request->request;
+  size_t n = *size;
+  *size = 0;
+  if (request->state == REQUEST_READING && n > request->route->body_max - public->body_size) {
+    request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "the body has more than %zu bytes",
+                    request->route->body_max);
+    request->state = REQUEST_SWALLOWING;
+  }
+  if (request->state == REQUEST_SWALLOWING) {
+    request->swallowed += n;
+    return request->swallowed > SWALLOW_MAX ? MHD_NO : MHD_YES;
+  }
+
+  if (public->body_size + n + 1 > request->body_capacity) {
+    size_t capacity = request->body_capacity ? request->body_capacity * 2 : BODY_FIRST_CAPACITY;
+    while (capacity < public->body_size + n + 1)
+      capacity *= 2;
+    /* No more can come than was announced. */
+    if (request->has_length && capacity > request->body_declared + 1)
+      capacity = request->body_declared + 1;
+    public->body = xreallocarray(public->body, capacity, 1);
+    request->body_capacity = capacity;
+  }
+  memcpy(public->body + public->body_size, bytes, n);
+  public->body_size += n;
+  public->body[public->body_size] = '\0';
+  return MHD_YES;
+}
+
+static enum MHD_Result access_continue(struct connection *connection, const char *method,
+                                       const char *upload_data, size_t *upload_data_size) {
   if (!connection->is_read) {
-    head_read(connection, method);
-    return head_has_body(&connection->head) ? begin_connection(connection, method) : MHD_YES;
+    headers_read(connection, method);
+    return has_body(connection) ? begin(connection) : MHD_YES;
   }
   if (!connection->is_begun)
-    return begin_connection(connection, method);
+    return begin(connection);
+
   struct request_private *request = connection->request;
   MAGIC_CHECK(&request->request, REQUEST_MAGIC);
   request->is_suspended = false;
@@ -599,8 +538,8 @@ static enum MHD_Result access_go_on(struct connection *connection, const char *m
   case REQUEST_AUTHORISED:
     return begin_body(request);
   case REQUEST_ANSWERED:
-    /* A refused token's body, if it has one, was not read yet. */
-    return request->route->body_max && !request->request.body_size ? refuse(request, true)
+    /* The body of a refused token's request was not read yet. */
+    return request->route->body_max && !request->request.body_size ? refused(request)
                                                                    : send_response(request);
   case REQUEST_READING:
   case REQUEST_SWALLOWING:
@@ -620,7 +559,63 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
   if (connection->is_read)
     log_set_request(connection->request_id);
-  enum MHD_Result result = access_go_on(connection, method, upload_data, upload_data_size);
+  enum MHD_Result result = access_continue(connection, method, upload_data, upload_data_size);
   log_set_request(NULL);
   return result;
+}
+
+/* Whether the token of a request that was parked is neither revoked nor expired since. */
+static bool is_still_allowed(struct request_private *request) {
+  struct auth *auth = request->request.server->auth;
+  uint64_t generation = auth_generation(auth);
+  if (request->auth_generation == generation)
+    return !auth_has_expired(request->auth_expires_ms);
+  request->auth_generation = generation;
+  return auth_is_live(auth, request->request.token_id);
+}
+
+/* Runs the handler of a request, unless its client has left or its token has ended while it was
+ * parked. */
+static void run(struct worker *worker, struct request_private *taken) {
+  struct request *request = &taken->request;
+  taken->cache_generation = response_cache_generation(worker->server->response_cache);
+  if (request->is_parked_before && !request_client_is_there(request)) {
+    request_problem(request, MHD_HTTP_REQUEST_TIMEOUT, "the client has left");
+    return;
+  }
+  if (request->is_parked_before && !is_still_allowed(taken)) {
+    bool has_expired = auth_has_expired(taken->auth_expires_ms);
+    metrics_note_refusal(has_expired ? REFUSED_EXPIRED : REFUSED_UNKNOWN);
+    request_problem(request, MHD_HTTP_UNAUTHORIZED, "the token was revoked, or has expired");
+    return;
+  }
+  if (!body_parse(taken))
+    return;
+
+  /* Once it is answered, the request is the event thread's. */
+  const char *name = taken->route->name;
+  uint64_t settled = requests_settled;
+  log_set_request(request->id);
+  handle(worker, request);
+  log_set_request(NULL);
+  if (requests_settled - settled != 1)
+    die("%s answered its request %llu times", name,
+        (unsigned long long)(requests_settled - settled));
+}
+
+void *work_main(void *context) {
+  struct worker_thread *thread = context;
+  struct worker *worker = &thread->worker;
+  struct request_private *taken[QUEUE_TOKENS_MAX];
+  size_t n;
+  bool for_tokens;
+  MAGIC_CHECK(worker->server, SERVER_MAGIC);
+  while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
+    db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
+    if (for_tokens)
+      tokens_look_up(worker, taken, n);
+    else
+      run(worker, taken[0]);
+  }
+  return NULL;
 }

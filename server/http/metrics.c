@@ -1,26 +1,171 @@
-/* Writes the metrics: counters, gauges, and the database's work by statement. Any thread. */
+/* Counters, relaxed and without a lock; the log of requests; and the routes /metrics, /healthz,
+ * /readyz and /openapi.json. */
 #include "server/http/metrics.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 
+#include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db.h"
-#include "server/http/traffic.h"
+#include "server/http/client.h"
+#include "server/http/request_private.h"
+#include "server/http/routes.h"
 #include "server/server_private.h"
+
+/* Limits of --log-requests errors: an outage of the database, or of a thousand agents' network,
+ * must not fill a disk. */
+#define SLOW_NS 1000000000LL
+#define LINES_PER_SECOND 20
+#define LINES_BURST 100
+
+/* A cache line each, so that threads do not slow one another. */
+static struct {
+  _Alignas(64) atomic_uint_fast64_t value;
+} counters[COUNTER_COUNT];
+
+/* The statuses that this server answers, the frequent ones first; any other one counts as 0. */
+static const unsigned short statuses[] = {200, 304, 201, 204, 202, 206, 400, 401, 403, 404, 405,
+                                          408, 409, 411, 412, 413, 416, 422, 429, 500, 503, 0};
+static const struct {
+  int64_t ns;
+  const char *name;
+} bounds[] = {{1000000, "0.001"}, {5000000, "0.005"},  {25000000, "0.025"}, {100000000, "0.1"},
+              {500000000, "0.5"}, {2500000000, "2.5"}, {INT64_MAX, "+Inf"}};
+
+static struct {
+  _Alignas(64) atomic_uint_fast64_t answers[ARRAY_LENGTH(statuses)];
+  atomic_uint_fast64_t in_bound[ARRAY_LENGTH(bounds)];
+  atomic_uint_fast64_t work_ns;
+} routes[ROUTE_COUNT + 1]; /* the last: requests without a route */
+
+static atomic_uint_fast64_t refusals[TOKEN_REFUSALS];
+
+static void count(atomic_uint_fast64_t *counter, uint64_t n) {
+  atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void counter_add(enum counter counter, uint64_t n) { count(&counters[counter].value, n); }
+
+void metrics_note_refusal(enum token_refusal refusal) { count(&refusals[refusal], 1); }
+
+bool request_log_parse(const char *name, enum request_log *ret_log) {
+  static const char *const names[] = {
+      [REQUEST_LOG_OFF] = "off", [REQUEST_LOG_ERRORS] = "errors", [REQUEST_LOG_ALL] = "all"};
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
+    if (strcmp(names[i], name) == 0) {
+      *ret_log = (enum request_log)i;
+      return true;
+    }
+  return false;
+}
+
+/* Whether --log-requests errors may write one more line, and how many it left out since the last
+ * one. */
+static bool line_take(uint64_t *ret_left_out) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static int64_t at_ms;
+  static double lines = LINES_BURST;
+  static uint64_t left_out;
+  int64_t now_ms = clock_monotonic_ms();
+  pthread_mutex_lock(&lock);
+  lines += at_ms ? (double)(now_ms - at_ms) * LINES_PER_SECOND / 1000 : 0;
+  lines = lines < LINES_BURST ? lines : LINES_BURST;
+  at_ms = now_ms;
+  bool may = lines >= 1;
+  lines -= may;
+  left_out += !may;
+  *ret_left_out = may ? left_out : 0;
+  left_out = may ? 0 : left_out;
+  pthread_mutex_unlock(&lock);
+  return may;
+}
+
+void metrics_note_answer(const struct answer_note *note) {
+  const struct connection *connection = note->connection;
+  const struct server *server = connection->server;
+  size_t route = note->route ? (size_t)note->route->id : ROUTE_COUNT, status = 0, bound = 0;
+  while (statuses[status] && statuses[status] != note->status)
+    status++;
+  while (note->work_ns > bounds[bound].ns)
+    bound++;
+  count(&routes[route].answers[status], 1);
+  count(&routes[route].in_bound[bound], 1);
+  count(&routes[route].work_ns, (uint64_t)note->work_ns);
+
+  enum request_log log = server->options.log_requests;
+  uint64_t left_out = 0;
+  if (log == REQUEST_LOG_OFF)
+    return;
+  if (log == REQUEST_LOG_ERRORS) {
+    /* A server that stops answers 503 to all waiting requests, and one that is not ready does to
+     * each probe of a load balancer: those are not logged. */
+    bool is_expected = note->status == MHD_HTTP_SERVICE_UNAVAILABLE &&
+                       (route == ROUTE_readyz_get || queue_state(server->queue).is_stopping);
+    if (is_expected || (note->status < 500 && note->work_ns < SLOW_NS))
+      return;
+    if (!line_take(&left_out)) {
+      counter_add(COUNTER_request_lines_left_out, 1);
+      return;
+    }
+  }
+
+  char peer[ADDRESS_SIZE];
+  bool is_head = strcmp(connection->method, "HEAD") == 0;
+  log_write(note->status >= 500 ? LOG_LEVEL_WARNING : LOG_LEVEL_INFO,
+            "http: request method=%s path=%s status=%u ms=%.3f waited_ms=%lld bytes=%llu token=%s "
+            "peer=%s",
+            connection->method, note->route ? note->route->path : NULL, note->status,
+            (double)note->work_ns / 1e6, (long long)(note->waited_ns / 1000000),
+            is_head ? 0 : (unsigned long long)note->bytes,
+            note->token_name[0] ? note->token_name : NULL, connection_address(connection, peer));
+  if (left_out)
+    log_warning("http: lines of requests left out before this one n=%llu",
+                (unsigned long long)left_out);
+}
 
 static void head_write(FILE *out, const char *name, const char *type, const char *help) {
   fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void gauge_write(FILE *out, const char *name, const char *help, double value) {
-  head_write(out, name, "gauge", help);
-  fprintf(out, "%s %.17g\n", name, value);
+static const char *route_name(size_t route) {
+  return route < ROUTE_COUNT ? route_of((enum route_id)route)->name : "none";
 }
 
-/* One pass per family: Prometheus wants the samples of a family together. */
+static void answers_write(FILE *out) {
+  static const char answers[] = "wavetune_http_answers_total",
+                    seconds[] = "wavetune_http_work_seconds";
+  head_write(out, answers, "counter",
+             "Answers by route (none: no such path) and status (0: another one)");
+  for (size_t route = 0; route <= ROUTE_COUNT; route++)
+    for (size_t i = 0; i < ARRAY_LENGTH(statuses); i++) {
+      uint64_t n = atomic_load(&routes[route].answers[i]);
+      if (n)
+        fprintf(out, "%s{route=\"%s\",status=\"%u\"} %" PRIu64 "\n", answers, route_name(route),
+                statuses[i], n);
+    }
+
+  /* A histogram is nine lines: routes that were never called are left out. */
+  head_write(out, seconds, "histogram",
+             "From a whole request to its answer, without what it waited in a long poll");
+  for (size_t route = 0; route <= ROUTE_COUNT; route++) {
+    uint64_t n = 0, in_bound[ARRAY_LENGTH(bounds)];
+    for (size_t i = 0; i < ARRAY_LENGTH(bounds); i++)
+      in_bound[i] = n += atomic_load(&routes[route].in_bound[i]);
+    if (!n)
+      continue;
+    for (size_t i = 0; i < ARRAY_LENGTH(bounds); i++)
+      fprintf(out, "%s_bucket{route=\"%s\",le=\"%s\"} %" PRIu64 "\n", seconds, route_name(route),
+              bounds[i].name, in_bound[i]);
+    fprintf(out, "%s_sum{route=\"%s\"} %.9g\n%s_count{route=\"%s\"} %" PRIu64 "\n", seconds,
+            route_name(route), (double)atomic_load(&routes[route].work_ns) / 1e9, seconds,
+            route_name(route), n);
+  }
+}
+
 struct statement_family {
   FILE *out;
-  const char *name;
+  const char *name, *help;
   int column; /* runs, rows, nanoseconds, failures */
 };
 
@@ -32,45 +177,85 @@ static void statement_write(void *context, const char *statement, uint64_t runs,
           values[family->column]);
 }
 
-static void statements_write(FILE *out) {
-  static const char *const families[][2] = {
-      {"wavetune_db_runs_total", "Runs of a statement"},
-      {"wavetune_db_rows_total", "Rows that a statement returned"},
-      {"wavetune_db_seconds_total", "Time that a statement took, with its round trip"},
-      {"wavetune_db_failures_total", "Runs of a statement that failed"},
+void route_metrics_get(struct server *server, struct request *request) {
+  static const struct {
+    const char *name, *help;
+  } descriptions[] = {
+#define X(id, name_, help_) {name_, help_},
+      COUNTERS(X)
+#undef X
   };
-  for (int i = 0; i < (int)ARRAY_LENGTH(families); i++) {
-    struct statement_family family = {out, families[i][0], i};
-    head_write(out, families[i][0], "counter", families[i][1]);
-    db_statistics_visit(statement_write, &family);
+  static const char *const refusal_names[] = {
+      [REFUSED_MISSING] = "missing", [REFUSED_UNKNOWN] = "unknown",   [REFUSED_EXPIRED] = "expired",
+      [REFUSED_ROLE] = "role",       [REFUSED_IDENTITY] = "identity",
+  };
+  char *text = NULL;
+  size_t size;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  for (int i = 0; i < COUNTER_COUNT; i++) {
+    head_write(out, descriptions[i].name, "counter", descriptions[i].help);
+    fprintf(out, "%s %" PRIu64 "\n", descriptions[i].name, atomic_load(&counters[i].value));
   }
+
+  static const char refused[] = "wavetune_tokens_refused_total";
+  answers_write(out);
+  head_write(out, refused, "counter", "Requests refused for their token, by reason");
+  for (size_t i = 0; i < TOKEN_REFUSALS; i++)
+    fprintf(out, "%s{reason=\"%s\"} %" PRIu64 "\n", refused, refusal_names[i],
+            atomic_load(&refusals[i]));
+
+  struct queue_state state = queue_state(server->queue);
+  const struct {
+    const char *name, *help;
+    double value;
+  } gauges[] = {
+      {"wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued},
+      {"wavetune_parked", "Requests that wait for something to happen (long polls)",
+       (double)state.parked},
+      {"wavetune_suspended", "Requests that the event threads wait for",
+       (double)server->n_suspended},
+      {"wavetune_http_open", "Requests that are being read or answered", (double)server->n_open},
+      {"wavetune_agents", "Live agents of all servers, as the database knows them",
+       (double)server->n_live_agents},
+      {"wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server)},
+      {"wavetune_uptime_seconds", "Since this process started to serve",
+       (double)(clock_monotonic_ms() - server->started_ms) / 1e3},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(gauges); i++) {
+    head_write(out, gauges[i].name, "gauge", gauges[i].help);
+    fprintf(out, "%s %.17g\n", gauges[i].name, gauges[i].value);
+  }
+
+  /* One pass for each family: Prometheus wants the samples of a family together. */
+  struct statement_family families[] = {
+      {out, "wavetune_db_runs_total", "Runs of a statement", 0},
+      {out, "wavetune_db_rows_total", "Rows that a statement returned", 1},
+      {out, "wavetune_db_seconds_total", "Time that a statement took, with its round trip", 2},
+      {out, "wavetune_db_failures_total", "Runs of a statement that failed", 3},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(families); i++) {
+    head_write(out, families[i].name, "counter", families[i].help);
+    db_statistics_visit(statement_write, &families[i]);
+  }
+  ALWAYS(fclose(out) == 0);
+  request_answer_text(request, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, size);
 }
 
-char *metrics_text(struct server *server, size_t *ret_size) {
-  char *text = NULL;
-  FILE *out = open_memstream(&text, ret_size);
-  ALWAYS(out != NULL);
-  struct queue_state state = queue_state(server->queue);
-  for (int i = 0; i < COUNTER_COUNT; i++) {
-    head_write(out, counter_name((enum counter)i), "counter", counter_help((enum counter)i));
-    fprintf(out, "%s %" PRIu64 "\n", counter_name((enum counter)i), counter_read((enum counter)i));
-  }
-  traffic_write(out);
-  gauge_write(out, "wavetune_queue_length", "Requests that wait for a database worker",
-              (double)state.queued);
-  gauge_write(out, "wavetune_parked", "Requests that wait for something to happen (long polls)",
-              (double)state.parked);
-  gauge_write(out, "wavetune_suspended", "Requests that the event threads wait for",
-              (double)server->n_suspended);
-  gauge_write(out, "wavetune_http_open", "Requests that are being read or answered",
-              (double)server->n_open);
-  gauge_write(out, "wavetune_agents", "Live agents of all servers, as the database knows them",
-              (double)server->n_live_agents);
-  gauge_write(out, "wavetune_ready", "1 when the database answers and is migrated",
-              server_is_ready(server));
-  gauge_write(out, "wavetune_uptime_seconds", "Since this process started to serve",
-              (double)(clock_monotonic_ms() - server->started_ms) / 1e3);
-  statements_write(out);
-  ALWAYS(fclose(out) == 0);
-  return text;
+void route_healthz_get(struct server *server, struct request *request) {
+  (void)server;
+  request_answer_json(request, MHD_HTTP_OK,
+                      json_pack("{s:s, s:s}", "status", "ok", "version", WAVETUNE_VERSION));
+}
+
+void route_readyz_get(struct server *server, struct request *request) {
+  if (server_is_ready(server))
+    request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
+  else /* no token is needed here, so the reason is in the log only */
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "not ready; the server's log says why");
+}
+
+void route_openapi_get(struct server *server, struct request *request) {
+  request_answer_text(request, MHD_HTTP_OK, "application/json", xstrdup(server->openapi),
+                      strlen(server->openapi));
 }

@@ -3,8 +3,7 @@
  * records. */
 #include "server/http/openapi.h"
 
-#include "server/http/response.h"
-#include "server/http/router.h"
+#include "server/http/request_private.h"
 #include "server/records.h"
 
 extern const char openapi_json[];

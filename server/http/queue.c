@@ -1,28 +1,177 @@
-/* The queue of the database workers and the park beside it, under one lock. */
+/* The queue of the database workers, and the park: a hash of keys with a list each, and a wheel of
+ * times. */
 #include "server/http/queue.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
-/* How long a worker without work sleeps while requests are parked: the grain of polls and
+#include "server/http/request_private.h"
+
+struct park_key {
+  uint64_t hash; /* of the name; a collision is harmless: it wakes a request that then finds no
+                    work */
+  struct park_key *next;
+  struct park_list items;
+  int64_t idle_until_ms;
+};
+
+static uint64_t key_hash(const char *key) {
+  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
+  for (; *key; key++)
+    hash = (hash ^ (unsigned char)*key) * 0x100000001b3u;
+  return hash ^ hash >> 32;
+}
+
+struct park *park_new(void) { return xcalloc(1, sizeof(struct park)); }
+
+void park_free(struct park *park) {
+  ALWAYS(park->n == 0);
+  free(park);
+}
+
+static struct park_key *key_find(const struct park *park, uint64_t hash) {
+  struct park_key *key = park->buckets[hash % PARK_BUCKETS];
+  while (key && key->hash != hash)
+    key = key->next;
+  return key;
+}
+
+static int64_t tick_of(int64_t ms) { return (ms + PARK_TICK_MS - 1) / PARK_TICK_MS; }
+
+static void wheel_add(struct park *park, struct park_item *item) {
+  int64_t tick = tick_of(item->due_ms);
+  if (tick < park->tick)
+    tick = park->tick;
+  if (tick >= park->tick + PARK_SLOTS)
+    tick = park->tick + PARK_SLOTS - 1;
+  item->slot = (size_t)tick % PARK_SLOTS;
+  struct park_list *slot = &park->slots[item->slot];
+  item->slot_next = NULL;
+  item->slot_previous = slot->last;
+  *(slot->last ? &slot->last->slot_next : &slot->first) = item;
+  slot->last = item;
+}
+
+static void wheel_remove(struct park *park, struct park_item *item) {
+  struct park_list *slot = &park->slots[item->slot];
+  *(item->slot_previous ? &item->slot_previous->slot_next : &slot->first) = item->slot_next;
+  *(item->slot_next ? &item->slot_next->slot_previous : &slot->last) = item->slot_previous;
+}
+
+void park_add(struct park *park, struct park_item *item, const char *name, int64_t now_ms,
+              int64_t due_ms) {
+  ALWAYS(item->key == NULL);
+  uint64_t hash = key_hash(name);
+  struct park_key *key = key_find(park, hash);
+  if (!key) {
+    key = xcalloc(1, sizeof *key);
+    key->hash = hash;
+    key->next = park->buckets[hash % PARK_BUCKETS];
+    park->buckets[hash % PARK_BUCKETS] = key;
+  }
+
+  if (park->n++ == 0)
+    park->tick = now_ms / PARK_TICK_MS;
+  item->due_ms = due_ms;
+  item->key = key;
+  item->key_next = NULL;
+  item->key_previous = key->items.last;
+  *(key->items.last ? &key->items.last->key_next : &key->items.first) = item;
+  key->items.last = item;
+  wheel_add(park, item);
+}
+
+void park_remove(struct park *park, struct park_item *item) {
+  struct park_key *key = item->key;
+  *(item->key_previous ? &item->key_previous->key_next : &key->items.first) = item->key_next;
+  *(item->key_next ? &item->key_next->key_previous : &key->items.last) = item->key_previous;
+  wheel_remove(park, item);
+  item->key = NULL;
+  park->n--;
+  if (key->items.first)
+    return;
+
+  struct park_key **at = &park->buckets[key->hash % PARK_BUCKETS];
+  while (*at != key)
+    at = &(*at)->next;
+  *at = key->next;
+  free(key);
+}
+
+struct park_item *park_take(struct park *park, const char *key) {
+  const struct park_key *found = key_find(park, key_hash(key));
+  struct park_item *item = found ? found->items.first : NULL;
+  if (item)
+    park_remove(park, item);
+  return item;
+}
+
+struct park_item *park_take_due(struct park *park, int64_t now_ms) {
+  int64_t now_tick = now_ms / PARK_TICK_MS;
+  while (park->n && park->tick <= now_tick) {
+    struct park_item *item = park->slots[(size_t)park->tick % PARK_SLOTS].first;
+    if (!item) {
+      park->tick++;
+      continue;
+    }
+
+    bool is_due = tick_of(item->due_ms) <= now_tick;
+    bool is_put_off = item->due_ms < item->deadline_ms && now_ms < item->key->idle_until_ms;
+    if (is_due && !is_put_off) {
+      park_remove(park, item);
+      return item;
+    }
+    wheel_remove(park, item);
+    if (is_due) {
+      int64_t later_ms = now_ms + (item->poll_ms > PARK_TICK_MS ? item->poll_ms : PARK_TICK_MS);
+      item->due_ms = later_ms < item->deadline_ms ? later_ms : item->deadline_ms;
+    }
+    wheel_add(park, item);
+  }
+  return NULL;
+}
+
+struct park_item *park_take_any(struct park *park) {
+  for (size_t i = 0; park->n && i < PARK_SLOTS; i++) {
+    struct park_item *item = park->slots[i].first;
+    if (item) {
+      park_remove(park, item);
+      return item;
+    }
+  }
+  return NULL;
+}
+
+void park_mark_idle(struct park_item *item, int64_t until_ms) {
+  item->key->idle_until_ms = until_ms;
+}
+
+void park_note_wake(struct park *park, const char *key) {
+  struct park_key *found = key_find(park, key_hash(key));
+  if (found)
+    found->idle_until_ms = 0;
+  park->wakes[key_hash(key) % PARK_WAKES] = ++park->generation;
+}
+
+bool park_was_woken(const struct park *park, const char *key, uint64_t since_generation) {
+  return park->wakes[key_hash(key) % PARK_WAKES] > since_generation;
+}
+
+/* How long an idle worker sleeps while requests are parked: the resolution of polls and
  * deadlines. */
 #define TICK_MS 20
-
-/* Requests in the order in which they came. */
-struct fifo {
-  struct request_private *first, *last;
-};
 
 struct queue {
   pthread_mutex_t lock;
   pthread_cond_t work;
   int64_t length_max, poll_ms;
-  uint64_t jitter; /* state of a small generator */
+  uint64_t jitter; /* state of the generator of poll_due */
   bool is_stopping;
   size_t length;
   uint64_t n_appended;
-  struct fifo requests, tokens; /* the second: whose tokens are to be looked up */
+  struct fifo {
+    struct request_private *first, *last;
+  } requests, tokens; /* the second: their tokens are to be looked up */
   struct park *park;
 };
 
@@ -76,23 +225,18 @@ static struct request_private *pop(struct queue *queue, struct fifo *fifo) {
   return request;
 }
 
-/* The one whose first request came first; of two that are empty, either. */
+/* The list with the oldest request; of two empty ones, either. */
 static struct fifo *fifo_choose(struct queue *queue) {
   const struct request_private *request = queue->requests.first, *token = queue->tokens.first;
   return token && (!request || token->number < request->number) ? &queue->tokens : &queue->requests;
 }
 
-static void parked_end(struct request_private *request) {
-  if (request->parked_at_ns)
-    request->parked_ns += clock_monotonic_ns() - request->parked_at_ns;
-  request->parked_at_ns = 0;
-}
-
 static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) {
   struct request_private *request = request_of_item(item);
   request->request.is_parked_before = true;
-  parked_end(request);
-  request->request.deadline_passed = now_ms >= request->park.deadline_ms;
+  request->request.deadline_passed = now_ms >= item->deadline_ms;
+  request->parked_ns += clock_monotonic_ns() - request->parked_at_ns;
+  request->parked_at_ns = 0;
   append(queue, request, false);
 }
 
@@ -111,38 +255,26 @@ enum queue_answer queue_add(struct queue *queue, struct request_private *request
   return answer;
 }
 
-/* Moves what is due from the park to the queue. */
-static void advance(struct queue *queue) {
-  int64_t now_ms = clock_monotonic_ms();
-  struct park_item *item;
-  while ((item = park_take_due(queue->park, now_ms)))
-    unpark(queue, item, now_ms);
-}
-
-static void wait_for_work(struct queue *queue) {
-  if (!queue->park->n) {
-    pthread_cond_wait(&queue->work, &queue->lock);
-    return;
-  }
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += TICK_MS * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_nsec -= 1000000000;
-    until.tv_sec++;
-  }
-  pthread_cond_timedwait(&queue->work, &queue->lock, &until);
-}
-
 size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TOKENS_MAX],
                   bool *ret_for_tokens, uint64_t *ret_generation) {
   size_t n = 0;
   pthread_mutex_lock(&queue->lock);
   while (!queue->is_stopping) {
-    advance(queue);
+    int64_t now_ms = clock_monotonic_ms();
+    for (struct park_item *item; (item = park_take_due(queue->park, now_ms));)
+      unpark(queue, item, now_ms);
     if (queue->length)
       break;
-    wait_for_work(queue);
+
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TICK_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (queue->park->n)
+      pthread_cond_timedwait(&queue->work, &queue->lock, &until);
+    else
+      pthread_cond_wait(&queue->work, &queue->lock);
   }
 
   if (!queue->is_stopping) {
@@ -152,7 +284,7 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     while (n < most && (requests[n] = pop(queue, fifo)))
       requests[n++]->state = REQUEST_RUNNING;
     *ret_generation = queue->park->generation;
-    /* A poll may have moved several here. */
+    /* Polls may have moved several requests here. */
     if (queue->length)
       pthread_cond_signal(&queue->work);
   }
@@ -180,8 +312,8 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
     request->parked_at_ns = clock_monotonic_ns();
     request->park.deadline_ms = deadline_ms;
     request->park.poll_ms = queue->poll_ms;
-    /* Workers that fell asleep when nothing was parked would sleep beyond its time, while this
-     * one may be busy. */
+    /* Workers that fell asleep while nothing was parked sleep without a time-out, and this one may
+     * be busy when the request is due. */
     if (!queue->park->n)
       pthread_cond_broadcast(&queue->work);
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
@@ -222,14 +354,10 @@ void queue_stop(struct queue *queue) {
 struct request_private *queue_drain(struct queue *queue) {
   pthread_mutex_lock(&queue->lock);
   ALWAYS(queue->is_stopping);
+  struct park_item *parked = park_take_any(queue->park);
+  if (parked)
+    unpark(queue, parked, 0);
   struct request_private *request = pop(queue, fifo_choose(queue));
-  if (!request) {
-    struct park_item *item = park_take_any(queue->park);
-    if (item) {
-      request = request_of_item(item);
-      parked_end(request);
-    }
-  }
   pthread_mutex_unlock(&queue->lock);
   return request;
 }

@@ -1,10 +1,11 @@
-/* What handlers ask of a request. The owner of the moment only. */
+/* What handlers read of a request, pages of lists, and parking. */
+#include <inttypes.h>
 #include <poll.h>
 
 #include "server/http/answers.h"
 #include "server/http/client.h"
-#include "server/http/header.h"
-#include "server/http/response.h"
+#include "server/http/page.h"
+#include "server/http/request_private.h"
 #include "server/server_private.h"
 
 #define PAGE_DEFAULT 100
@@ -59,8 +60,28 @@ bool request_page(struct request *request, int64_t *ret_limit, const char **ret_
   return true;
 }
 
+bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int64_t *ret_after) {
+  const char *text;
+  uint64_t after = 0;
+  if (!request_page(request, ret_limit, &text))
+    return false;
+  if (text && (!header_size(text, &after) || after > INT64_MAX)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "the query argument \"after\" must be the \"next\" of the page before");
+    return false;
+  }
+  *ret_after = text ? (int64_t)after : start;
+  return true;
+}
+
+json_t *page_to_json(json_t *items, int64_t next) {
+  char text[24];
+  snprintf(text, sizeof text, "%" PRId64, next);
+  return json_pack("{s:o, s:o}", "items", items, "next", next ? json_string(text) : json_null());
+}
+
 bool request_client_is_there(const struct request *request) {
-  /* Not a peek for the end of the stream: with TLS the client's farewell lies before it. */
+  /* Not a peek for the end of the stream: with TLS the client's close_notify is before it. */
   struct pollfd socket = {.fd = request_private_of(request)->connection->fd, .events = POLLRDHUP};
   return poll(&socket, 1, 0) <= 0;
 }

@@ -1,8 +1,10 @@
-/* What http/ knows of a request and its connection beyond request.h.
+/* What server/http knows of connections, requests and responses beyond request.h.
  *
- * A connection lives as long as its socket and remembers who its last token was, so that a
- * keep-alive client is hashed once. A request lives from its headers to NOTIFY_COMPLETED, the one
- * place that frees it. Answers from memory need no request at all. */
+ * A connection lives as long as its socket and keeps the token that it last had, so that a
+ * keep-alive client's token is hashed once. A request lives from its headers to NOTIFY_COMPLETED,
+ * the one place that frees it. Cached answers need no request.
+ *
+ * Threads: a connection is its event thread's; a request is its owner's (request.h). */
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 
@@ -10,26 +12,32 @@
 #include <microhttpd.h>
 
 #include "common/program/request_id.h"
-#include "server/http/park.h"
+#include "server/http/queue.h"
 #include "server/http/router.h"
-#include "server/http/uri.h"
+#include "server/http/tokens.h"
 
 #define CONNECTION_MAGIC 0x434f4e31u
-#define CONNECTION_TARGET_SIZE 512
 #define CONNECTION_AUTHORIZATION_SIZE 288
 #define REQUEST_HEADERS_MAX 6
-#define METHOD_SIZE 16 /* what is longer is none that there is, and cut */
+#define METHOD_SIZE 16 /* a longer method is cut: there is none */
 
-/* What the headers say, from one walk over them. Texts are libmicrohttpd's, as long as the
- * request. */
-struct head {
-  const char *authorization, *if_none_match, *request_id;
-  const char *forwarded_for;      /* the last X-Forwarded-For: what the nearest proxy added */
-  const char *client_certificate; /* X-Client-Cert, for what it is worth: see client.h */
-  int n_authorization, n_client_certificate, n_host, n_length, n_request_id;
-  bool is_chunked, has_bad_coding, has_bad_length;
-  bool is_forwarded_http; /* X-Forwarded-Proto: http */
-  uint64_t length;
+/* HEADER(id, name): the headers that every request is searched for. */
+#define KNOWN_HEADERS(HEADER)                                                                      \
+  HEADER(AUTHORIZATION, MHD_HTTP_HEADER_AUTHORIZATION)                                             \
+  HEADER(CLIENT_CERTIFICATE, "X-Client-Cert")                                                      \
+  HEADER(FORWARDED_FOR, "X-Forwarded-For")                                                         \
+  HEADER(FORWARDED_PROTO, "X-Forwarded-Proto")                                                     \
+  HEADER(HOST, MHD_HTTP_HEADER_HOST)                                                               \
+  HEADER(IF_NONE_MATCH, MHD_HTTP_HEADER_IF_NONE_MATCH)                                             \
+  HEADER(LENGTH, MHD_HTTP_HEADER_CONTENT_LENGTH)                                                   \
+  HEADER(REQUEST_ID, REQUEST_ID_HEADER)                                                            \
+  HEADER(TRANSFER_ENCODING, MHD_HTTP_HEADER_TRANSFER_ENCODING)
+
+enum known_header {
+#define X(id, name) HEADER_##id,
+  KNOWN_HEADERS(X)
+#undef X
+      HEADER_COUNT
 };
 
 struct connection {
@@ -37,39 +45,39 @@ struct connection {
   struct server *server;
   struct MHD_Connection *mhd;
   int fd;
-  struct request_private *request; /* NULL between requests and for answers from memory */
-  struct head head;
-  bool is_proxy;                          /* a trusted one */
-  struct client_certificate *certificate; /* the one that was checked last; NULL: none was */
+  struct request_private *request; /* NULL between requests and for cached answers */
+  /* The headers of the present request: how often each occurs, and the last value, which is
+   * libmicrohttpd's. */
+  int n_headers[HEADER_COUNT];
+  const char *headers[HEADER_COUNT];
+  bool is_chunked, has_bad_length;
+  uint64_t length;                        /* Content-Length */
+  bool is_proxy;                          /* the peer is a trusted one */
+  struct client_certificate *certificate; /* the last one that was checked; NULL: none */
   /* The access handler is called with the headers, with each piece of the body, and at the end. An
-   * answer to the first call makes libmicrohttpd close the connection, so that a request without a
-   * body is begun by the last call. */
-  bool is_read; /* its headers were looked at */
+   * answer to the first call makes libmicrohttpd close the connection, so a request without a body
+   * is begun by the last call. */
+  bool is_read; /* its headers were read */
   bool is_begun;
   int64_t began_ns;                 /* its headers were there */
-  char request_id[REQUEST_ID_SIZE]; /* of the request that it has or had last */
+  char request_id[REQUEST_ID_SIZE]; /* of the present or the last request */
   char method[METHOD_SIZE];
-  /* The request target as it was sent; `target_long` where it does not fit. */
+  char *target; /* the request target as it was sent */
   size_t target_size;
-  char target[CONNECTION_TARGET_SIZE];
-  char *target_long;
-  /* Whose token came last: true as long as the generation of the tokens is the same. */
+  /* The last token, valid while the generation of the tokens is the same (0: not valid), and the
+   * Authorization header that it came in. */
   uint64_t auth_generation;
-  unsigned auth_roles;
-  int64_t auth_expires_ms;
-  char auth_name[65];
-  int64_t auth_id;
-  char auth_agent[33];
+  struct auth_token token;
   size_t authorization_size;
   char authorization[CONNECTION_AUTHORIZATION_SIZE];
 };
 
 enum request_state {
-  REQUEST_BEGUN,       /* its headers are being looked at; event thread */
+  REQUEST_BEGUN,       /* its headers are being checked; event thread */
   REQUEST_AUTHORISING, /* suspended; a worker looks its token up */
   REQUEST_AUTHORISED,  /* resumed with its role; event thread */
   REQUEST_READING,     /* its body arrives; event thread */
-  REQUEST_SWALLOWING,  /* refused; its small body is read and forgotten, then it is answered; event
+  REQUEST_SWALLOWING,  /* refused; its small body is read and dropped before the answer; event
                           thread */
   REQUEST_QUEUED,      /* suspended, in the queue */
   REQUEST_RUNNING,     /* a worker's or, for ROUTE_MEMORY, the event thread's */
@@ -84,27 +92,28 @@ struct request_private {
   enum request_state state;
   bool is_suspended;
   struct uri uri;
-  struct digest token;      /* of the Authorization header, where it is being looked up */
-  uint64_t auth_generation; /* of the tokens when its own was live; 0: look again before it is run
-                               anew */
+  struct digest token;      /* of the Authorization header or certificate that is looked up */
+  uint64_t auth_generation; /* of the tokens when its token was found; 0: check before it runs
+                               again */
   int64_t auth_expires_ms;  /* of its token; 0: never */
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
   size_t body_capacity, swallowed;
   int64_t complete_ns;             /* its body was there; 0: it was refused before */
-  int64_t parked_ns, parked_at_ns; /* in the park, all in all and since; 0: it is not */
+  int64_t parked_ns, parked_at_ns; /* time in the park in total; since when it is there, 0: it is
+                                      not */
   int64_t answered_ns;
   unsigned status;
   uint64_t bytes;                /* of the answer's body */
-  struct MHD_Response *response; /* owned until it was handed over */
+  struct MHD_Response *response; /* owned until it is queued */
   size_t n_headers;
   struct {
     char *name, *value;
   } headers[REQUEST_HEADERS_MAX];
-  struct author author; /* once it was asked for */
+  struct author author; /* once request_author was called */
   char *author_roles;
   char author_peer[INET6_ADDRSTRLEN];
-  uint64_t memory_generation; /* of the channels when this run began */
+  uint64_t cache_generation; /* of the response cache when this run began */
   /* Links of the queue and the park. */
   uint64_t number;              /* of its place in the FIFO */
   struct request_private *next; /* of the FIFO */
@@ -116,14 +125,44 @@ static inline struct request_private *request_private_of(const struct request *r
   return request->private_;
 }
 
-/* Gives the request its response (taken over) and lets the event thread send it. */
+/* libmicrohttpd's callbacks (dispatch.c); none blocks. */
+void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket_context,
+                         enum MHD_ConnectionNotificationCode code);
+void *dispatch_target(void *server, const char *target, struct MHD_Connection *mhd);
+enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const char *url,
+                                const char *method, const char *version, const char *upload_data,
+                                size_t *upload_data_size, void **connection);
+void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connection,
+                        enum MHD_RequestTerminationCode code);
+/* The main function of a database worker: a struct worker_thread. */
+void *work_main(void *worker_thread);
+
+/* The token is known: fills what handlers see of it. */
+void request_set_token(struct request_private *request, const struct auth_token *token);
+
+/* Lets the event thread go on with a request that was suspended. */
+void request_resume(struct request_private *request);
+
+/* Gives the request its response (taken over) and lets the event thread send it (response.c). */
 void request_finish(struct request_private *request, unsigned status,
                     struct MHD_Response *response);
-
-/* For NOTIFY_COMPLETED only. */
-void request_free(struct request_private *request);
-
-/* Requests that the current thread's handler has answered or parked so far; see dispatch. */
+/* Requests that the current thread's handler has answered or parked so far; see dispatch.c. */
 extern _Thread_local uint64_t requests_settled;
+
+/* Responses as libmicrohttpd's objects; bodies are taken over. Any thread. */
+must_check struct MHD_Response *response_text(const char *content_type, char *body, size_t size);
+must_check struct MHD_Response *response_empty(void);
+void response_header(struct MHD_Response *response, const char *name, const char *value);
+/* ETag and Cache-Control. */
+void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable);
+const char *status_title(int status);
+
+/* Problem documents with a status of HTTP's own (400, 405, 413, …). What a handler finds wrong has
+ * a kind, which decides the status: answers.h. `extra` (may be NULL, taken over) holds extension
+ * members. */
+void request_problem(struct request *request, int status, const char *format, ...)
+    printf_like(3, 4);
+void request_problem_extra(struct request *request, int status, const struct error *error,
+                           json_t *extra);
 
 #endif

@@ -1,10 +1,12 @@
-/* Answers: JSON, text, entities with ETag, files with ranges. Bodies belong to their response. Any
- * thread that owns the request. */
-#include "server/http/response.h"
+/* Answers: JSON, text, entities with ETag, files with ranges, problem documents (RFC 9457). */
+#include <stdarg.h>
+#include <stdatomic.h>
 
 #include "common/base/log.h"
+#include "common/program/error_codes.h"
 #include "server/counters.h"
-#include "server/http/header.h"
+#include "server/http/answers.h"
+#include "server/http/request_private.h"
 #include "server/server_private.h"
 
 _Thread_local uint64_t requests_settled;
@@ -36,6 +38,13 @@ void response_entity_headers(struct MHD_Response *response, const char *etag, bo
                   immutable ? "public, max-age=31536000, immutable" : "no-cache");
 }
 
+void request_resume(struct request_private *request) {
+  if (!request->is_suspended)
+    return;
+  atomic_fetch_sub(&request->request.server->n_suspended, 1);
+  MHD_resume_connection(request->connection->mhd);
+}
+
 void request_finish(struct request_private *request, unsigned status,
                     struct MHD_Response *response) {
   ALWAYS(request->response == NULL && request->state != REQUEST_PARKED);
@@ -48,14 +57,10 @@ void request_finish(struct request_private *request, unsigned status,
   request->state = REQUEST_ANSWERED;
   requests_settled++;
   counter_add(COUNTER_requests, 1);
-  /* By this thread: what its handler read of the body may share values with it, which it gives up
-   * after the answer. */
+  /* Freed by this thread, whose handler may hold references to values of it until it returns. */
   json_decref(TAKE(request->request.json));
-  /* From here on the event thread may answer and free it. */
-  if (request->is_suspended) {
-    atomic_fetch_sub(&request->request.server->n_suspended, 1);
-    MHD_resume_connection(request->connection->mhd);
-  }
+  /* From here on the event thread may answer and free the request. */
+  request_resume(request);
 }
 
 void request_add_header(struct request *request, const char *name, const char *value) {
@@ -101,22 +106,21 @@ void request_answer_empty(struct request *request, int status) {
   request_finish(request_private_of(request), (unsigned)status, response_empty());
 }
 
-static bool client_has(const struct request *request, const char *etag) {
+/* Answers 304 where the client has the entity with this tag already. */
+static bool answer_not_modified(struct request *request, const char *etag, bool immutable) {
   const char *list = request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
-  return list && header_etag_listed(list, etag);
-}
-
-static void answer_not_modified(struct request *request, const char *etag, bool immutable) {
+  if (!list || !header_etag_listed(list, etag))
+    return false;
   struct MHD_Response *response = response_empty();
   response_entity_headers(response, etag, immutable);
   request_finish(request_private_of(request), MHD_HTTP_NOT_MODIFIED, response);
+  return true;
 }
 
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable) {
-  if (client_has(request, etag)) {
+  if (answer_not_modified(request, etag, immutable)) {
     free(body);
-    answer_not_modified(request, etag, immutable);
     return;
   }
   struct MHD_Response *response = response_text(content_type, body, size);
@@ -125,38 +129,36 @@ void request_answer_entity(struct request *request, const char *content_type, ch
   request_finish(request_private_of(request), MHD_HTTP_OK, response);
 }
 
-/* If-Range with another tag (or a date) means: the whole file. */
-static enum range_answer range_wanted(const struct request *request, size_t size, const char *etag,
-                                      size_t *ret_first, size_t *ret_last) {
-  const char *range = request_header(request, MHD_HTTP_HEADER_RANGE);
-  const char *if_range = request_header(request, MHD_HTTP_HEADER_IF_RANGE);
-  if (!range || (if_range && (*if_range != '"' || !header_etag_listed(if_range, etag))))
-    return RANGE_WHOLE;
-  return header_range(range, size, ret_first, ret_last);
-}
-
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
                          void (*release)(void *context), void *context) {
-  size_t first = 0, last = 0;
-  if (client_has(request, etag)) {
+  if (answer_not_modified(request, etag, true)) {
     release(context);
-    answer_not_modified(request, etag, true);
     return;
   }
 
-  enum range_answer range = range_wanted(request, size, etag, &first, &last);
-  if (range == RANGE_UNSATISFIABLE) {
+  /* If-Range with another tag, or with a date, means the whole file. */
+  size_t first = 0, last = 0;
+  int status = MHD_HTTP_OK;
+  const char *range = request_header(request, MHD_HTTP_HEADER_RANGE);
+  const char *if_range = request_header(request, MHD_HTTP_HEADER_IF_RANGE);
+  bool is_whole = !range || (if_range && (*if_range != '"' || !header_etag_listed(if_range, etag)));
+  switch (is_whole ? RANGE_WHOLE : header_range(range, size, &first, &last)) {
+  case RANGE_WHOLE:
+    break;
+  case RANGE_UNSATISFIABLE: {
     cleanup_free char *content_range = xasprintf("bytes */%zu", size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
-    request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE, "",
+    request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE,
                     "the file has %zu bytes; the range begins behind them", size);
     release(context);
     return;
   }
-  if (range == RANGE_PART) {
+  case RANGE_PART: {
     cleanup_free char *content_range = xasprintf("bytes %zu-%zu/%zu", first, last, size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
     size = last - first + 1;
+    status = MHD_HTTP_PARTIAL_CONTENT;
+  }
   }
 
   struct MHD_Response *response =
@@ -166,6 +168,94 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
   response_header(response, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
   response_entity_headers(response, etag, true);
   request_private_of(request)->bytes = size;
-  request_finish(request_private_of(request),
-                 range == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
+  request_finish(request_private_of(request), (unsigned)status, response);
+}
+
+const char *status_title(int status) {
+  /* RFC 9110's names, where libmicrohttpd has older ones. */
+  if (status == MHD_HTTP_UNPROCESSABLE_CONTENT)
+    return "Unprocessable Content";
+  if (status == MHD_HTTP_CONTENT_TOO_LARGE)
+    return "Content Too Large";
+  const char *title = MHD_get_reason_phrase_for((unsigned)status);
+  return title ? title : "Error";
+}
+
+void request_problem_extra(struct request *request, int status, const struct error *error,
+                           json_t *extra) {
+  /* Some statuses are HTTP's and of no kind of error; then the kind follows from the status. */
+  bool is_of_kind = error_http_status(error->kind) == status;
+  enum error_kind kind = is_of_kind ? error->kind : error_kind_of_http(status);
+  json_t *problem =
+      json_pack("{s:s, s:s, s:i, s:s, s:s, s:s, s:s}", "type", "about:blank", "title",
+                status_title(status), "status", status, "kind", error_kind_name(kind), "detail",
+                error->message, "pointer", error->pointer, "request", request->id);
+  ALWAYS(problem != NULL);
+  if (extra)
+    json_object_update_missing_new(problem, extra);
+  char *text = json_dumps(problem, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  json_decref(problem);
+
+  size_t size = strlen(text);
+  struct MHD_Response *response = response_text("application/problem+json", text, size);
+  if (status == MHD_HTTP_UNAUTHORIZED)
+    response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+  if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+    response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+  request_private_of(request)->bytes = size;
+  request_finish(request_private_of(request), (unsigned)status, response);
+}
+
+void request_problem(struct request *request, int status, const char *format, ...) {
+  struct error error;
+  char message[sizeof error.message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+
+  error_set(&error, "%s", message);
+  request_problem_extra(request, status, &error, NULL);
+}
+
+void answer_failure_extra(struct request *request, const struct error *error, json_t *extra) {
+  struct error shown = *error;
+  int status = error_http_status(error->kind);
+  if (status == MHD_HTTP_INTERNAL_SERVER_ERROR) {
+    log_error("request: %s", error->message);
+    shown.pointer[0] = '\0';
+    if (error->kind != ERROR_DAMAGED)
+      error_of(&shown, ERROR_INTERNAL, "the server could not do this; its log says why");
+  }
+  request_problem_extra(request, status, &shown, extra);
+}
+
+void answer_failure(struct request *request, const struct error *error) {
+  answer_failure_extra(request, error, NULL);
+}
+
+void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
+                    const char *format, ...) {
+  struct error error;
+  char message[sizeof error.message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+
+  error_of_at(&error, kind, pointer, "%s", message);
+  answer_failure(request, &error);
+}
+
+bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
+  const char *text = request->segments[0];
+  uint64_t id;
+  if (header_size(text, &id) && id <= INT64_MAX) {
+    *ret_id = (int64_t)id;
+    return true;
+  }
+  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.40s\"; ids are decimal numbers",
+                 what, text);
+  return false;
 }

@@ -1,5 +1,97 @@
-/* Finds routes in the table. Static and pure; any thread. */
+/* Parses targets and header values, and finds routes in the table. */
 #include "server/http/router.h"
+
+#include <strings.h>
+
+#define TOKEN_LENGTH_MAX 256
+
+static int hex_value(char c) {
+  if (c >= '0' && c <= '9')
+    return c - '0';
+  c |= 0x20;
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool uri_decode(char *text, bool is_query, struct error *error) {
+  char *out = text;
+  for (const char *in = text; *in; in++) {
+    if (*in == '%') {
+      int high = hex_value(in[1]);
+      int low = high < 0 ? -1 : hex_value(in[2]);
+      if (low < 0 || (high | low) == 0)
+        return error_set(error, "the request target has a \"%%\" that two hexadecimal digits other "
+                                "than 00 do not follow");
+      *out++ = (char)(high << 4 | low);
+      in += 2;
+    } else {
+      *out++ = is_query && *in == '+' ? ' ' : *in;
+    }
+  }
+  *out = '\0';
+  return json_can_hold(text) || error_set(error, "the request target is not UTF-8");
+}
+
+/* Cuts at the next `separator`; returns what comes after it or NULL. */
+static char *text_cut(char *text, char separator) {
+  char *at = strchr(text, separator);
+  if (!at)
+    return NULL;
+  *at = '\0';
+  return at + 1;
+}
+
+bool uri_parse(const char *target, struct uri *ret_uri, struct error *error) {
+  if (string_starts(target, "http://") || string_starts(target, "https://")) {
+    const char *path = strchr(strchr(target, ':') + 3, '/');
+    target = path ? path : "/";
+  }
+  if (*target != '/')
+    return error_set(error, "the request target must be a path");
+
+  cleanup_free char *owned = xstrdup(target);
+  struct uri uri = {0};
+  char *query = text_cut(owned, '?');
+  for (char *text = owned + 1, *next; text; text = next) {
+    next = text_cut(text, '/');
+    if (!uri_decode(text, false, error))
+      return false;
+    if (uri.n_segments < URI_SEGMENTS_MAX)
+      uri.segments[uri.n_segments] = text;
+    uri.n_segments++;
+  }
+
+  for (char *text = query, *next; text; text = next) {
+    next = text_cut(text, '&');
+    if (!*text)
+      continue;
+    char *value = text_cut(text, '=');
+    if (!value)
+      value = text + strlen(text);
+    if (!uri_decode(text, true, error) || !uri_decode(value, true, error))
+      return false;
+    if (uri_query(&uri, text))
+      return error_set(error, "the query argument \"%.64s\" is there twice", text);
+    if (uri.n_query == URI_QUERY_MAX)
+      return error_set(error, "the query has more than %d arguments", URI_QUERY_MAX);
+    uri.query[uri.n_query].name = text;
+    uri.query[uri.n_query++].value = value;
+  }
+  uri.text = TAKE(owned);
+  *ret_uri = uri;
+  return true;
+}
+
+void uri_release(struct uri *uri) {
+  free(uri->text);
+  *uri = (struct uri){0};
+}
+
+const char *uri_query(const struct uri *uri, const char *name) {
+  for (size_t i = 0; i < uri->n_query; i++)
+    if (strcmp(uri->query[i].name, name) == 0)
+      return uri->query[i].value;
+  return NULL;
+}
 
 static const struct route routes[] = {
 /* clang-format off */
@@ -34,11 +126,6 @@ static bool path_matches(const char *pattern, const struct uri *uri,
   return *pattern == '\0';
 }
 
-static void allow_add(char allow[ROUTE_ALLOW_SIZE], const char *method) {
-  size_t used = strlen(allow);
-  snprintf(allow + used, ROUTE_ALLOW_SIZE - used, "%s%s", used ? ", " : "", method);
-}
-
 enum route_match route_find(const char *method, const struct uri *uri,
                             const struct route **ret_route,
                             const char *segments[REQUEST_SEGMENTS_MAX],
@@ -57,9 +144,9 @@ enum route_match route_find(const char *method, const struct uri *uri,
       *ret_route = &routes[i];
       return ROUTE_FOUND;
     }
-    allow_add(allow, routes[i].method);
-    if (strcmp(routes[i].method, "GET") == 0)
-      allow_add(allow, "HEAD");
+    size_t used = strlen(allow);
+    snprintf(allow + used, ROUTE_ALLOW_SIZE - used, "%s%s%s", used ? ", " : "", routes[i].method,
+             strcmp(routes[i].method, "GET") == 0 ? ", HEAD" : "");
   }
   return allow[0] ? ROUTE_NO_METHOD : ROUTE_NO_PATH;
 }
@@ -112,5 +199,85 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
     return error_at(error, "/role",
                     "the roles agent, enrol and admin do not go with others; make two tokens");
   *ret_roles = roles;
+  return true;
+}
+
+const char *header_bearer(const char *value) {
+  if (strncasecmp(value, "Bearer ", 7) != 0)
+    return NULL;
+  value += 7;
+  while (*value == ' ')
+    value++;
+  size_t length = 0;
+  while (value[length] > ' ' && value[length] < 0x7f)
+    length++;
+  return length && length <= TOKEN_LENGTH_MAX && !value[length] ? value : NULL;
+}
+
+bool header_etag_listed(const char *list, const char *etag) {
+  static const char separators[] = " \t,";
+  size_t length = strlen(etag);
+  list += strspn(list, separators);
+  if (strcmp(list, "*") == 0)
+    return true;
+  while (*list) {
+    if (string_starts(list, "W/"))
+      list += 2;
+    if (*list != '"')
+      return false;
+    const char *end = strchr(++list, '"');
+    if (!end)
+      return false;
+    if ((size_t)(end - list) == length && memcmp(list, etag, length) == 0)
+      return true;
+    list = end + 1 + strspn(end + 1, separators);
+  }
+  return false;
+}
+
+/* The digits at *text, at most UINT64_MAX; false when there are none. */
+static bool digits_read(const char **text, uint64_t *ret) {
+  uint64_t number = 0;
+  const char *c = *text;
+  for (; *c >= '0' && *c <= '9'; c++)
+    if (__builtin_mul_overflow(number, 10, &number) ||
+        __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
+      number = UINT64_MAX;
+  if (c == *text)
+    return false;
+  *text = c;
+  *ret = number;
+  return true;
+}
+
+enum range_answer header_range(const char *value, size_t size, size_t *ret_first,
+                               size_t *ret_last) {
+  uint64_t first = 0, last = 0;
+  if (strncasecmp(value, "bytes=", 6) != 0)
+    return RANGE_WHOLE;
+  value += 6;
+  bool has_first = digits_read(&value, &first);
+  if (*value++ != '-')
+    return RANGE_WHOLE;
+  bool has_last = digits_read(&value, &last);
+  if (*value || (!has_first && !has_last) || (has_first && has_last && last < first))
+    return RANGE_WHOLE;
+  if (has_first ? first >= size : last == 0 || size == 0)
+    return RANGE_UNSATISFIABLE;
+  if (!has_first) { /* the last so many bytes */
+    *ret_first = last < size ? size - last : 0;
+    *ret_last = size - 1;
+  } else {
+    *ret_first = first;
+    *ret_last = has_last && last < size ? last : size - 1;
+  }
+  return RANGE_PART;
+}
+
+bool header_size(const char *value, uint64_t *ret_size) {
+  uint64_t size;
+  if (!digits_read(&value, &size) || *value || size == UINT64_MAX)
+    return false;
+  *ret_size = size;
   return true;
 }

@@ -1,11 +1,34 @@
-/* Which route a method and a path are, from the table ROUTES.
+/* What the request line and headers say: the target, the route, tokens, entity tags, ranges.
  *
- * Memory: static tables. Threads: any. */
+ * libmicrohttpd's decoding of targets is not used: it decodes "%2F" before the path is split and
+ * lets NUL through. Memory: a uri owns its text; segments and values point into it; else results
+ * are borrowed from arguments and static tables. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_HTTP_ROUTER_H
 #define WAVETUNE_SERVER_HTTP_ROUTER_H
 
 #include "server/http/request.h"
-#include "server/http/uri.h"
+
+#define URI_SEGMENTS_MAX 8
+#define URI_QUERY_MAX 32
+
+struct uri {
+  char *text;
+  size_t n_segments; /* more than URI_SEGMENTS_MAX: no route has so many */
+  const char *segments[URI_SEGMENTS_MAX];
+  size_t n_query;
+  struct {
+    const char *name, *value;
+  } query[URI_QUERY_MAX];
+};
+
+/* Parses the target of a request line ("/v1/jobs?limit=10" or an absolute one). Refuses a wrong
+ * percent-encoding, NUL, what is not UTF-8, a query argument that comes twice, and too many of
+ * them. */
+must_check bool uri_parse(const char *target, struct uri *ret_uri, struct error *error);
+/* Decodes %XX in place; a "+" is a space in a query. Refuses what uri_parse refuses. */
+must_check bool uri_decode(char *text, bool is_query, struct error *error);
+void uri_release(struct uri *uri);
+const char *uri_query(const struct uri *uri, const char *name); /* NULL when absent */
 
 struct route {
   enum route_id id;
@@ -33,5 +56,21 @@ bool roles_may(unsigned roles, unsigned allowed);
 must_check char *roles_text(unsigned roles, const char *separator);
 /* Names with commas between; the error's pointer is /role. */
 must_check bool roles_parse(const char *text, unsigned *ret_roles, struct error *error);
+
+/* The token of "Bearer TOKEN", NULL for any other value. TOKEN is 1 to 256 visible
+ * characters. */
+const char *header_bearer(const char *value);
+
+/* Whether a list of entity tags ("*", or quoted ones, weak or strong, with commas) names `etag`
+ * (without quotes). */
+bool header_etag_listed(const char *list, const char *etag);
+
+enum range_answer { RANGE_WHOLE, RANGE_PART, RANGE_UNSATISFIABLE };
+/* One range of bytes of a body of `size` bytes; what is not one well-formed range is ignored
+ * (RANGE_WHOLE), as RFC 9110 allows. Both ends are included. */
+enum range_answer header_range(const char *value, size_t size, size_t *ret_first, size_t *ret_last);
+
+/* Decimal digits only, no sign or space. */
+must_check bool header_size(const char *value, uint64_t *ret_size);
 
 #endif

@@ -1,20 +1,206 @@
-/* Tokens between the database and the table in memory. Runs on database workers and on the
- * housekeeper. */
+/* The table of tokens under a reader-writer lock, a negative cache, a token bucket that limits
+ * look-ups, and the statements that fill the table. */
 #include "server/http/tokens.h"
 
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/housekeep.h"
 #include "server/http/client.h"
-#include "server/http/response.h"
-#include "server/http/router.h"
+#include "server/http/metrics.h"
+#include "server/http/request_private.h"
 #include "server/http/tokens.sql.h"
-#include "server/http/traffic.h"
 #include "server/server_private.h"
+
+#define UNKNOWN_MAX 1024
+#define UNKNOWN_MS 10000
+#define LOOKUPS_PER_SECOND 100
+#define LOOKUPS_BURST 200
+
+struct auth {
+  pthread_rwlock_t lock;
+  atomic_uint_fast64_t generation, answers;
+  size_t n, capacity;
+  struct auth_token *tokens;    /* sorted by digest */
+  pthread_mutex_t unknown_lock; /* of the members below */
+  struct unknown_token {
+    struct digest digest;
+    int64_t until_ms;
+    bool is_expired;
+  } unknown[UNKNOWN_MAX];
+  double lookups; /* left in the bucket */
+  int64_t lookups_at_ms;
+  size_t n_used;
+  int64_t used[AUTH_USED_MAX];
+};
+
+bool auth_has_expired(int64_t expires_ms) {
+  struct timespec now;
+  if (expires_ms == 0)
+    return false;
+  ALWAYS(clock_gettime(CLOCK_REALTIME, &now) == 0);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 >= expires_ms;
+}
+
+struct auth *auth_new(void) {
+  struct auth *auth = xcalloc(1, sizeof *auth);
+  pthread_rwlock_init(&auth->lock, NULL);
+  pthread_mutex_init(&auth->unknown_lock, NULL);
+  atomic_store(&auth->generation, 1);
+  auth->lookups = LOOKUPS_BURST;
+  auth->lookups_at_ms = clock_monotonic_ms();
+  return auth;
+}
+
+void auth_free(struct auth *auth) {
+  if (!auth)
+    return;
+  pthread_rwlock_destroy(&auth->lock);
+  pthread_mutex_destroy(&auth->unknown_lock);
+  free(auth->tokens);
+  free(auth);
+}
+
+static int token_compare(const void *a, const void *b) {
+  return memcmp(((const struct auth_token *)a)->digest.bytes,
+                ((const struct auth_token *)b)->digest.bytes, DIGEST_SIZE);
+}
+
+/* Not in constant time: what is compared is a hash, so timing reveals nothing about the token. */
+static const struct auth_token *token_find(const struct auth *auth, const struct digest *digest) {
+  const struct auth_token wanted = {.digest = *digest};
+  return auth->n ? bsearch(&wanted, auth->tokens, auth->n, sizeof wanted, token_compare) : NULL;
+}
+
+/* A digest that has the same slot as another one replaces it. */
+static struct unknown_token *unknown_slot(struct auth *auth, const struct digest *digest) {
+  return &auth->unknown[(digest->bytes[0] | (size_t)digest->bytes[1] << 8) % UNKNOWN_MAX];
+}
+
+enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
+                           struct auth_token *ret_token) {
+  pthread_rwlock_rdlock(&auth->lock);
+  const struct auth_token *token = token_find(auth, digest);
+  if (token)
+    *ret_token = *token;
+  pthread_rwlock_unlock(&auth->lock);
+  if (token)
+    return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
+
+  int64_t now_ms = clock_monotonic_ms();
+  enum auth_answer answer = AUTH_ASK;
+  pthread_mutex_lock(&auth->unknown_lock);
+  const struct unknown_token *unknown = unknown_slot(auth, digest);
+  if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest)) {
+    answer = unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
+  } else {
+    auth->lookups += (double)(now_ms - auth->lookups_at_ms) * LOOKUPS_PER_SECOND / 1000;
+    auth->lookups_at_ms = now_ms;
+    if (auth->lookups > LOOKUPS_BURST)
+      auth->lookups = LOOKUPS_BURST;
+    if (auth->lookups < 1)
+      answer = AUTH_BUSY;
+    else
+      auth->lookups--;
+  }
+  pthread_mutex_unlock(&auth->unknown_lock);
+  return answer;
+}
+
+bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
+  pthread_rwlock_wrlock(&auth->lock);
+  bool is_newest = auth_answers(auth) == since;
+  for (size_t i = 0; is_newest && i < n; i++) {
+    if (token_find(auth, &tokens[i].digest))
+      continue;
+    GROW(auth->tokens, auth->n, auth->capacity);
+    auth->tokens[auth->n++] = tokens[i];
+    qsort(auth->tokens, auth->n, sizeof *auth->tokens, token_compare);
+    atomic_fetch_add(&auth->generation, 1);
+    atomic_fetch_add(&auth->answers, 1);
+  }
+  pthread_rwlock_unlock(&auth->lock);
+  return is_newest;
+}
+
+void auth_add_unknown(struct auth *auth, const struct digest *digest, bool is_expired) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  *unknown_slot(auth, digest) =
+      (struct unknown_token){*digest, clock_monotonic_ms() + UNKNOWN_MS, is_expired};
+  pthread_mutex_unlock(&auth->unknown_lock);
+}
+
+bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, uint64_t since) {
+  struct auth_token *sorted = xmemdup(tokens, n * sizeof *tokens);
+  if (n)
+    qsort(sorted, n, sizeof *sorted, token_compare);
+
+  pthread_rwlock_wrlock(&auth->lock);
+  bool is_newest = auth_answers(auth) == since, is_same = auth->n == n;
+  for (size_t i = 0; is_same && i < n; i++) {
+    const struct auth_token *a = &auth->tokens[i], *b = &sorted[i];
+    is_same = token_compare(a, b) == 0 && a->id == b->id && a->roles == b->roles &&
+              a->expires_ms == b->expires_ms && a->replaces == b->replaces &&
+              strcmp(a->name, b->name) == 0;
+  }
+  if (is_newest && !is_same) {
+    struct auth_token *old = auth->tokens;
+    auth->tokens = sorted;
+    sorted = old;
+    auth->n = auth->capacity = n;
+    atomic_fetch_add(&auth->generation, 1);
+  }
+  if (is_newest)
+    atomic_fetch_add(&auth->answers, 1);
+  pthread_rwlock_unlock(&auth->lock);
+  free(sorted);
+  return is_newest;
+}
+
+bool auth_is_live(struct auth *auth, int64_t id) {
+  bool is_live = false;
+  pthread_rwlock_rdlock(&auth->lock);
+  for (size_t i = 0; i < auth->n && !is_live; i++)
+    is_live = auth->tokens[i].id == id && !auth_has_expired(auth->tokens[i].expires_ms);
+  pthread_rwlock_unlock(&auth->lock);
+  return is_live;
+}
+
+void auth_note_use(struct auth *auth, int64_t id) {
+  bool is_noted = false;
+  pthread_mutex_lock(&auth->unknown_lock);
+  for (size_t i = 0; i < auth->n_used && !is_noted; i++)
+    is_noted = auth->used[i] == id;
+  if (!is_noted && auth->n_used < AUTH_USED_MAX)
+    auth->used[auth->n_used++] = id;
+  pthread_mutex_unlock(&auth->unknown_lock);
+}
+
+size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]) {
+  pthread_mutex_lock(&auth->unknown_lock);
+  size_t n = auth->n_used;
+  memcpy(ret_ids, auth->used, n * sizeof *ret_ids);
+  auth->n_used = 0;
+  pthread_mutex_unlock(&auth->unknown_lock);
+  return n;
+}
+
+uint64_t auth_answers(struct auth *auth) {
+  return atomic_load_explicit(&auth->answers, memory_order_acquire);
+}
+uint64_t auth_generation(struct auth *auth) {
+  return atomic_load_explicit(&auth->generation, memory_order_acquire);
+}
+
+bool token_is_live(const struct server *server, int64_t id) {
+  return auth_is_live(server->auth, id);
+}
 
 /* A row of a statement that reads tokens. */
 struct token_row {
@@ -35,8 +221,8 @@ static const struct field token_fields[] = {
 };
 static const struct record token_record = RECORD(NULL, struct token_row, token_fields);
 
-/* Leaves out tokens with a role that a newer server has made. `ret` has room for all rows; returns
- * how many were read. */
+/* Leaves out tokens with a role that only a newer server knows. `ret` has room for all rows;
+ * returns how many were read. */
 static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
   size_t n_rows, n = 0;
   struct token_row *all = db_read_all(rows, &token_record, &n_rows);
@@ -60,11 +246,7 @@ bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                  struct auth_token *ret_tokens, size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array array;
-  db_array_init(&array);
-  for (size_t i = 0; i < n; i++)
-    db_array_digest(&array, &digests[i]);
-  bind_array(&parameters, "digests", &array);
+  bind_digests(&parameters, "digests", digests, n);
   if (!db_run(db, &sql_tokens_find, &parameters, &rows, error))
     return false;
   *ret_n = tokens_read(rows, ret_tokens);
@@ -73,21 +255,13 @@ bool tokens_find(struct db *db, const struct digest *digests, size_t n,
 
 bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n, struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array array;
-  db_array_init(&array);
-  for (size_t i = 0; i < n; i++)
-    db_array_integer(&array, ids[i]);
-  bind_array(&parameters, "ids", &array);
+  bind_integers(&parameters, "ids", ids, n);
   return db_run(db, &sql_tokens_settle_used, &parameters, NULL, error);
-}
-
-bool token_is_live(const struct server *server, int64_t id) {
-  return auth_is_live(server->auth, id);
 }
 
 bool tokens_agent_of_certificate(const struct server *server, const struct digest *certificate,
                                  char ret_agent[TOKEN_AGENT_SIZE]) {
-  static const char kind[] = "certificate|"; /* no lease's: those begin with a digit */
+  static const char kind[] = "certificate|"; /* the text of a lease's id begins with a digit */
   const uint8_t *secret = server_lease_secret(server);
   uint8_t message[sizeof kind - 1 + DIGEST_SIZE];
   if (!secret)
@@ -121,26 +295,6 @@ bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct
   return true;
 }
 
-/* Lets the event thread go on with a request whose token is known now. */
-static void authorised(struct request_private *request, struct auth_token *token) {
-  if (request->request.is_by_certificate &&
-      !tokens_agent_of_certificate(request->request.server, &request->token, token->agent)) {
-    request_problem(&request->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
-                    "the server is starting; try again");
-    return;
-  }
-  if (token->replaces)
-    auth_note_use(request->request.server->auth, token->id);
-  request->request.roles = token->roles;
-  request->auth_expires_ms = token->expires_ms;
-  request->request.token_id = token->id;
-  memcpy(request->request.token_agent, token->agent, sizeof token->agent);
-  memcpy(request->request.token_name, token->name, sizeof token->name);
-  request->state = REQUEST_AUTHORISED;
-  atomic_fetch_sub(&request->request.server->n_suspended, 1);
-  MHD_resume_connection(request->connection->mhd);
-}
-
 void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   struct error why;
   const char *name =
@@ -148,18 +302,20 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   if (name)
     error_set(&why,
               "no live token stands for the client certificate of \"%s\"; an admin makes one with "
-              "\"wavetune token make "
-              "NAME --role agent --certificate '%s'\"",
+              "\"wavetune token make NAME --role agent --certificate '%s'\"",
               name, name);
   else
-    error_set(&why, "%s", is_expired ? TOKEN_EXPIRED_TEXT : "the token is unknown or revoked");
-  traffic_note_refusal(is_expired ? TRAFFIC_REFUSED_EXPIRED : TRAFFIC_REFUSED_UNKNOWN);
+    error_set(&why, "%s",
+              is_expired ? "the token has expired; an admin makes another with \"wavetune token "
+                           "make\""
+                         : "the token is unknown or revoked");
+  metrics_note_refusal(is_expired ? REFUSED_EXPIRED : REFUSED_UNKNOWN);
   client_note_refused(&request->request, why.message);
-  request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "", "%s", why.message);
+  request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "%s", why.message);
 }
 
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n) {
-  struct auth *auth = worker->server->auth;
+  struct server *server = worker->server;
   struct digest digests[QUEUE_TOKENS_MAX];
   struct auth_token found[QUEUE_TOKENS_MAX], live[QUEUE_TOKENS_MAX];
   size_t n_found = 0, n_live;
@@ -169,34 +325,42 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
 
-  /* Asks again when another answer came meanwhile; that ends, because whoever had that one got
-   * ahead. */
+  /* Queries again when another answer came meanwhile. That ends, because each time another thread
+   * has made progress. */
   do {
-    since = auth_answers(auth);
+    since = auth_answers(server->auth);
     is_answered = tokens_find(worker->db, digests, n, found, &n_found, &error);
     n_live = 0;
     for (size_t i = 0; is_answered && i < n_found; i++)
       if (!found[i].is_expired)
         live[n_live++] = found[i];
-  } while (is_answered && !auth_add(auth, live, n_live, since));
+  } while (is_answered && !auth_add(server->auth, live, n_live, since));
+  if (!is_answered) /* where the database is must not be in the answers */
+    log_debug("tokens: %s", error.message);
 
   for (size_t i = 0; i < n; i++) {
-    log_set_request(requests[i]->request.id);
+    struct request *request = &requests[i]->request;
     struct auth_token *token = NULL;
+    log_set_request(request->id);
     for (size_t k = 0; k < n_found && !token; k++)
       if (digest_equal(&found[k].digest, &digests[i]))
         token = &found[k];
 
     if (!is_answered) {
-      log_debug("tokens: %s",
-                error.message); /* nobody in particular asks: not where the database is */
-      request_problem(&requests[i]->request, MHD_HTTP_SERVICE_UNAVAILABLE, "",
+      request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                       "the token cannot be checked while the database is away; try again");
-    } else if (token && !token->is_expired) {
-      authorised(requests[i], token);
-    } else {
-      auth_add_nobody(auth, &digests[i], token != NULL);
+    } else if (!token || token->is_expired) {
+      auth_add_unknown(server->auth, &digests[i], token != NULL);
       tokens_answer_unknown(requests[i], token != NULL);
+    } else if (request->is_by_certificate &&
+               !tokens_agent_of_certificate(server, &digests[i], token->agent)) {
+      request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "the server is starting; try again");
+    } else {
+      if (token->replaces)
+        auth_note_use(server->auth, token->id);
+      request_set_token(requests[i], token);
+      requests[i]->state = REQUEST_AUTHORISED;
+      request_resume(requests[i]);
     }
   }
   log_set_request(NULL);
@@ -212,7 +376,7 @@ bool tokens_refresh(struct worker *worker, struct error *error) {
     cleanup_free struct auth_token *tokens = xcalloc((size_t)db_count(rows), sizeof *tokens);
     size_t n = tokens_read(rows, tokens);
     is_newest = auth_replace(worker->server->auth, tokens, n, since);
-  } while (!is_newest); /* as above */
+  } while (!is_newest); /* as in tokens_look_up */
   return true;
 }
 

@@ -1,37 +1,94 @@
-/* How the tokens in memory follow the database's: other servers and the command line make and
- * revoke them too.
+/* The tokens in memory, and how they follow the database's, which other servers and the command
+ * line change too.
  *
- * Threads: whose worker it is. */
+ * A struct auth maps the SHA-256 of each token to its roles, and is a negative cache of digests
+ * that are not live tokens'. The housekeeper replaces the whole table when the database's changed;
+ * a worker adds one that another server made. Every change is a new generation, which is all that a
+ * keep-alive connection compares. Memory: a struct auth owns its entries. Threads: a struct auth
+ * any; functions with a db or a worker, its own. */
 #ifndef WAVETUNE_SERVER_HTTP_TOKENS_H
 #define WAVETUNE_SERVER_HTTP_TOKENS_H
 
-#include "server/http/auth.h"
-#include "server/http/request_private.h"
+#include "common/base/digest.h"
+#include "server/db/db.h"
+#include "server/http/route.h"
+#include "server/server.h"
 
-#define TOKEN_EXPIRED_TEXT                                                                         \
-  "the token has expired; an admin makes another with \"wavetune token make\""
+#define TOKEN_NAME_SIZE 65
+#define TOKEN_AGENT_SIZE 33
 
-/* Requests of tokens that this process never saw: lets them go on or answers 401. */
+struct auth_token {
+  struct digest digest;
+  int64_t id;       /* in the database */
+  int64_t replaces; /* id of the token that ends once this one was used; 0: none */
+  unsigned roles;
+  int64_t expires_ms; /* since 1970; 0: never */
+  bool is_expired;    /* by the database's clock, when it was read; never true in the table */
+  char name[TOKEN_NAME_SIZE];
+  char agent[TOKEN_AGENT_SIZE]; /* the only agent that it may act as; "": it is not bound */
+};
+
+/* By this machine's clock: also while the database is away. */
+bool auth_has_expired(int64_t expires_ms);
+
+struct auth;
+must_check struct auth *auth_new(void);
+void auth_free(struct auth *auth);
+
+enum auth_answer {
+  AUTH_KNOWN,
+  AUTH_UNKNOWN, /* looked up lately and not found */
+  AUTH_EXPIRED, /* looked up lately and found expired */
+  AUTH_ASK,     /* to be looked up in the database */
+  AUTH_BUSY,    /* the same, but there were too many look-ups lately */
+};
+enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
+                           struct auth_token *ret_token);
+
+void auth_add_unknown(struct auth *auth, const struct digest *digest, bool is_expired);
+
+/* Puts what the database answered into the table: more tokens, or all there are. `since`:
+ * auth_answers before the query. False, and nothing done: another answer came since then, so that
+ * this one may be outdated; query again. */
+must_check bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n,
+                         uint64_t since);
+must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n,
+                             uint64_t since);
+/* Grows with every answer that is put in, also with one that changes nothing, which is no new
+ * generation. */
+uint64_t auth_answers(struct auth *auth);
+uint64_t auth_generation(struct auth *auth);
+/* Whether the token is neither revoked nor expired. Linear in the number of tokens. */
+bool auth_is_live(struct auth *auth, int64_t id);
+
+/* Notes the use of a token that replaces another one, for the housekeeper, which ends the other
+ * one. A token may be noted again. */
+#define AUTH_USED_MAX 1024
+void auth_note_use(struct auth *auth, int64_t id);
+size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]);
+
+/* Looks up the tokens of requests that are not in the table: the requests continue, or are answered
+ * 401. */
+struct request_private;
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n);
 
-/* Answers 401: what the request shows is no live token's. */
+/* Answers 401: the token or certificate of the request is not a live token's. */
 void tokens_answer_unknown(struct request_private *request, bool is_expired);
 
-/* The agent whose identity a certificate is, by tls_name_digest: the same one at every server of a
- * database, and not to be guessed, so that no other agent can take the id first. False: the server
- * has not read its secret yet. */
+/* The agent of a certificate, by tls_name_digest: the same at every server of a database, and not
+ * to be guessed, so that no other agent can take the id first. False: the server has not read its
+ * secret yet. */
 must_check bool tokens_agent_of_certificate(const struct server *server,
                                             const struct digest *certificate,
                                             char ret_agent[TOKEN_AGENT_SIZE]);
 
-/* The secret of this database, with which ids are made that cannot be guessed: made when there is
+/* The secret of this database, from which ids are made that cannot be guessed: made when there is
  * none, the same for all servers. */
 must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE],
                               struct error *error);
 
-/* The tokens of these digests that are not revoked, also those that are past their time
- * (is_expired); `ret_tokens` has room for `n`. Not those with a role that only a newer server
- * knows. */
+/* The tokens of these digests that are not revoked, expired ones included (is_expired);
+ * `ret_tokens` has room for `n`. Tokens with a role that only a newer server knows are left out. */
 must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                             struct auth_token *ret_tokens, size_t *ret_n, struct error *error);
 
@@ -39,7 +96,7 @@ must_check bool tokens_find(struct db *db, const struct digest *digests, size_t 
 must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n,
                                    struct error *error);
 
-/* Whether the token, as the table in memory has it, is neither revoked nor past its time. */
+/* Whether the token is neither revoked nor expired, by the table in memory. */
 must_check bool token_is_live(const struct server *server, int64_t id);
 
 /* Replaces the table in memory by the database's. */

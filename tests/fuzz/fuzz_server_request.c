@@ -1,6 +1,5 @@
 /* What a client controls of a request: its method and target, its header values, its JSON body. One
  * line each. */
-#include "server/http/header.h"
 #include "server/http/router.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -1,5 +1,5 @@
 /* The tokens in memory: found, replaced, unknown, and how often the database is asked. */
-#include "server/http/auth.h"
+#include "server/http/tokens.h"
 
 #include <criterion/criterion.h>
 
@@ -110,17 +110,17 @@ Test(auth,
   cr_expect_eq(find("a"), AUTH_ASK);
 }
 
-Test(auth, who_was_looked_up_in_vain_is_nobody_for_a_while) {
+Test(auth, a_token_that_was_not_found_is_unknown_for_a_while) {
   struct digest digest = digest_of("x", 1);
   cr_expect_eq(find("x"), AUTH_ASK);
-  auth_add_nobody(auth, &digest, false);
-  cr_expect_eq(find("x"), AUTH_NOBODY);
+  auth_add_unknown(auth, &digest, false);
+  cr_expect_eq(find("x"), AUTH_UNKNOWN);
   cr_expect_eq(find("y"), AUTH_ASK);
 }
 
-Test(auth, who_has_expired_is_told_so_for_a_while) {
+Test(auth, a_token_that_was_found_expired_is_so_for_a_while) {
   struct digest digest = digest_of("x", 1);
-  auth_add_nobody(auth, &digest, true);
+  auth_add_unknown(auth, &digest, true);
   cr_expect_eq(find("x"), AUTH_EXPIRED);
 }
 

@@ -1,5 +1,5 @@
 /* Trusted networks, addresses that proxies pass on, and certificates in headers. */
-#include "server/http/forwarded.h"
+#include "server/http/client.h"
 
 #include <arpa/inet.h>
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* The park: woken by key, by time, and nothing lost between looking and parking. */
-#include "server/http/park.h"
+#include "server/http/queue.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* The queue of the database workers, with threads in the place of workers. */
-#include "server/http/queue.h"
+#include "server/http/request_private.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

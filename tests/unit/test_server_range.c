@@ -1,5 +1,5 @@
 /* Range, entity tags, bearer tokens, Content-Length. */
-#include "server/http/header.h"
+#include "server/http/router.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Request targets: segments, percent-encoding, queries, and what is refused. */
-#include "server/http/uri.h"
+#include "server/http/router.h"
 
 #include <criterion/criterion.h>
 

@@ -1,0 +1,55 @@
+/* The cache of responses from which event threads answer: a path and query as they were sent →
+ * 200 with a body, or 304.
+ *
+ * Memory: owns the bodies, bounded in bytes; a body lives until it was sent to every client. The
+ * least recently used entry is evicted first. Threads: any; a look-up takes a reader's lock. */
+#ifndef WAVETUNE_SERVER_HTTP_RESPONSE_CACHE_H
+#define WAVETUNE_SERVER_HTTP_RESPONSE_CACHE_H
+
+#include <microhttpd.h>
+
+#include "server/http/request.h"
+
+struct response_cache;
+/* Called when a cached answer is sent, at most once a second for each entry. It must not block: the
+ * cache is locked for reading. */
+typedef void response_used(void *context, enum route_id route, const char *target,
+                           size_t target_size);
+/* `used` may be NULL. */
+must_check struct response_cache *response_cache_new(size_t bytes_max, response_used *used,
+                                                     void *context);
+void response_cache_free(struct response_cache *cache);
+
+struct cacheable {
+  enum route_id route;
+  enum memory_kind kind;
+  const char *content_type, *etag, *match; /* match may be NULL */
+  char *body;                              /* taken over */
+  size_t size;
+};
+/* `generation` is response_cache_generation from before the answer was made: an answer that depends
+ * on channels is not kept when channels have changed since. */
+void response_cache_add(struct response_cache *cache, const char *target, size_t target_size,
+                        const struct cacheable *answer, uint64_t generation);
+uint64_t response_cache_generation(struct response_cache *cache);
+void response_cache_forget(struct response_cache *cache); /* what depends on channels */
+
+enum cache_result { CACHE_ABSENT, CACHE_FORBIDDEN, CACHE_ANSWERED };
+/* An answer to one request: `response` is its own, so that `send` may add headers, and is destroyed
+ * after `send`. */
+struct cached_answer {
+  unsigned status;
+  struct MHD_Response *response;
+  size_t size; /* of the body */
+  enum route_id route;
+};
+/* Finds the answer and, when a token with `roles` may have it, gives it to `send`: with status 304
+ * when `if_none_match` (may be NULL) names it. `send` must not block: the cache is locked for
+ * reading. */
+enum cache_result
+response_cache_answer(struct response_cache *cache, const char *target, size_t target_size,
+                      unsigned roles, const char *if_none_match,
+                      void (*send)(void *context, const struct cached_answer *answer),
+                      void *context);
+
+#endif

@@ -1,4 +1,4 @@
-/* Makes, starts and stops a private PostgreSQL. Main thread. */
+/* Makes, starts and stops a private PostgreSQL. */
 #include "server/cluster.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define START_TIMEOUT_MS 60000
 #define STOP_TIMEOUT_MS 30000
 #define LEFTOVER_TIMEOUT_MS 10000
-/* sockaddr_un.sun_path with its NUL holds 108 bytes. */
+/* sockaddr_un.sun_path holds 108 bytes with its NUL. */
 #define SOCKET_PATH_MAX 107
 #define SOCKET_NAME "/.s.PGSQL.5432"
 
@@ -28,75 +28,36 @@ struct cluster {
   char *folder, *data, *run, *log, *bin;
   bool run_is_temporary;
   int lock_fd, log_fd;
-  bool changes_user;
+  char *user; /* PostgreSQL runs as this user; NULL: as this process's */
   uid_t uid;
   gid_t gid;
-  char *user, *home;
   pid_t pid; /* 0: not running */
 };
 
-static void cluster_free(struct cluster *cluster) {
-  if (cluster->run_is_temporary)
-    rmdir(cluster->run);
-  if (cluster->lock_fd >= 0)
-    close(cluster->lock_fd);
-  if (cluster->log_fd >= 0)
-    close(cluster->log_fd);
-  free(cluster->folder);
-  free(cluster->data);
-  free(cluster->run);
-  free(cluster->log);
-  free(cluster->bin);
-  free(cluster->user);
-  free(cluster->home);
-  free(cluster);
-}
-
-static bool user_find(struct cluster *cluster, const char *user, struct error *error) {
-  cluster->changes_user = geteuid() == 0;
-  if (!cluster->changes_user)
-    return true;
-  const struct passwd *entry = getpwnam(user);
-  if (!entry || entry->pw_uid == 0)
-    return error_set(error,
-                     "PostgreSQL does not run as root, and there is no other user \"%.64s\": give "
-                     "--user NAME, or run this "
-                     "as a normal user",
-                     user);
-  cluster->uid = entry->pw_uid;
-  cluster->gid = entry->pw_gid;
-  cluster->user = xstrdup(entry->pw_name);
-  cluster->home = xstrdup(cluster->folder);
-  return true;
-}
-
-/* In the child: becomes the user for good. The death signal is set last: changing the user clears
- * it. */
-static bool child_prepare(const struct cluster *cluster, int death_signal, pid_t parent) {
-  if (cluster->changes_user &&
-      (setgroups(0, NULL) < 0 || setgid(cluster->gid) < 0 || setuid(cluster->uid) < 0))
-    return false;
-  if (cluster->changes_user)
-    setenv("HOME", cluster->home, 1);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
-  signal(SIGPIPE, SIG_DFL);
-  umask(077);
-  if (death_signal && (prctl(PR_SET_PDEATHSIG, death_signal) < 0 || getppid() != parent))
-    return false;
-  return chdir(cluster->folder) == 0;
+/* Ends as the user for good. */
+static bool user_become(const struct cluster *cluster) {
+  return setgroups(0, NULL) == 0 && setgid(cluster->gid) == 0 && setuid(cluster->uid) == 0;
 }
 
 static pid_t child_start(const struct cluster *cluster, char *const *arguments, int death_signal) {
   pid_t parent = getpid(), pid = fork();
   if (pid != 0)
     return pid;
-  /* A session of its own: Ctrl-C is for us, and we stop PostgreSQL after the server. */
+
+  /* A session of its own: Ctrl-C is for this program, which stops PostgreSQL after the server. */
   setsid();
   dup2(cluster->log_fd, STDOUT_FILENO);
   dup2(cluster->log_fd, STDERR_FILENO);
-  if (child_prepare(cluster, death_signal, parent))
+  if (cluster->user && (!user_become(cluster) || setenv("HOME", cluster->folder, 1) < 0))
+    _exit(127);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  signal(SIGPIPE, SIG_DFL);
+  umask(077);
+  /* After the user was changed, which clears the death signal. */
+  if (prctl(PR_SET_PDEATHSIG, death_signal) == 0 && getppid() == parent &&
+      chdir(cluster->folder) == 0)
     execv(arguments[0], arguments);
   _exit(127);
 }
@@ -109,71 +70,69 @@ static int child_wait(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Asks as the user, whose rights are what matters. */
-static bool user_may_enter(const struct cluster *cluster, const char *path) {
-  pid_t pid = fork();
-  if (pid == 0)
-    _exit(setgroups(0, NULL) == 0 && setgid(cluster->gid) == 0 && setuid(cluster->uid) == 0 &&
-                  access(path, X_OK) == 0
-              ? 0
-              : 1);
-  return pid > 0 && child_wait(pid) == 0;
-}
+/* As root, finds the user whom PostgreSQL runs as, who must be able to enter the folder. */
+static bool user_find(struct cluster *cluster, const char *user, struct error *error) {
+  if (geteuid() != 0)
+    return true;
+  const struct passwd *entry = getpwnam(user);
+  if (!entry || entry->pw_uid == 0)
+    return error_set(error,
+                     "PostgreSQL does not run as root, and there is no other user \"%.64s\": give "
+                     "--user NAME, or run this as a normal user",
+                     user);
+  cluster->uid = entry->pw_uid;
+  cluster->gid = entry->pw_gid;
+  cluster->user = xstrdup(entry->pw_name);
 
-static bool parents_check(const struct cluster *cluster, struct error *error) {
   cleanup_free char *path = xstrdup(cluster->folder);
-  for (char *slash = strchr(path + 1, '/'); cluster->changes_user; slash = strchr(slash + 1, '/')) {
+  for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
     if (slash)
       *slash = '\0';
-    if (!user_may_enter(cluster, path))
+    pid_t pid = fork();
+    if (pid == 0)
+      _exit(user_become(cluster) && access(path, X_OK) == 0 ? 0 : 1);
+    if (pid < 0 || child_wait(pid) != 0)
       return error_set(error,
                        "the user %s, as whom PostgreSQL runs, may not enter %s: run \"chmod o+x "
-                       "%s\", or give --folder a "
-                       "place that everybody may enter, such as /var/lib/wavetune-dev",
+                       "%s\", or give --folder a place that everybody may enter, such as "
+                       "/var/lib/wavetune-dev",
                        cluster->user, path, path);
     if (!slash)
-      break;
+      return true;
     *slash = '/';
   }
-  return true;
 }
 
 static bool folder_own(const struct cluster *cluster, const char *path, struct error *error) {
   if (!folder_make(path, 0700, error))
     return false;
-  if (cluster->changes_user && chown(path, cluster->uid, cluster->gid) < 0)
+  if (cluster->user && chown(path, cluster->uid, cluster->gid) < 0)
     return error_set(error, "cannot give %s to the user %s: %s", path, cluster->user,
                      strerror(errno));
   return true;
 }
 
-/* One `dev` to a folder. */
-static bool folder_lock(struct cluster *cluster, struct error *error) {
-  cleanup_free char *path = xasprintf("%s/lock", cluster->folder);
-  cluster->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+/* Locks the folder, for one `dev` at a time, and opens the log and the socket's folder. */
+static bool folders_open(struct cluster *cluster, struct error *error) {
+  cleanup_free char *lock = xasprintf("%s/lock", cluster->folder);
+  cluster->lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (cluster->lock_fd < 0)
-    return error_set(error, "cannot make %s: %s", path, strerror(errno));
+    return error_set(error, "cannot make %s: %s", lock, strerror(errno));
   if (flock(cluster->lock_fd, LOCK_EX | LOCK_NB) < 0)
     return error_set(error,
                      "another \"wavetune-server dev\" runs in %s: use that one, stop it, or give "
                      "another --folder",
                      cluster->folder);
-  return true;
-}
-
-static bool folders_make(struct cluster *cluster, struct error *error) {
-  if (!folder_make(cluster->folder, 0755, error) || !parents_check(cluster, error) ||
-      !folder_lock(cluster, error))
-    return false;
   cluster->log_fd = open(cluster->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (cluster->log_fd < 0)
     return error_set(error, "cannot write %s: %s", cluster->log, strerror(errno));
+
   /* A comma would divide the list of socket folders. */
   if (strlen(cluster->run) + sizeof SOCKET_NAME - 1 > SOCKET_PATH_MAX ||
       strpbrk(cluster->run, ",\"")) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
     bool is_usable =
-        !cluster->changes_user && runtime && strlen(runtime) < 64 && access(runtime, W_OK) == 0;
+        !cluster->user && runtime && strlen(runtime) < 64 && access(runtime, W_OK) == 0;
     free(cluster->run);
     cluster->run = xasprintf("%s/wavetune-XXXXXX", is_usable ? runtime : "/tmp");
     if (!mkdtemp(cluster->run))
@@ -183,7 +142,7 @@ static bool folders_make(struct cluster *cluster, struct error *error) {
   return folder_own(cluster, cluster->run, error);
 }
 
-/* The major version of the cluster that is there, 0 for none. */
+/* The major version of the cluster in the folder, 0 for none. */
 static long data_version(const struct cluster *cluster) {
   cleanup_free char *path = xasprintf("%s/PG_VERSION", cluster->data), *text = NULL;
   size_t size;
@@ -191,79 +150,70 @@ static long data_version(const struct cluster *cluster) {
   return file_read(path, 64, &text, &size, &error) ? strtol(text, NULL, 10) : 0;
 }
 
-static bool folder_has_programs(const char *folder) {
-  cleanup_free char *initdb = xasprintf("%s/initdb", folder),
-                    *postgres = xasprintf("%s/postgres", folder);
-  return access(initdb, X_OK) == 0 && access(postgres, X_OK) == 0;
-}
-
-/* What "postgres --version" of a folder says: its major version, 0 for none. */
-static long folder_version(const char *folder) {
-  char line[128] = "";
-  if (!folder_has_programs(folder) || strchr(folder, '\''))
-    return 0;
-  cleanup_free char *command = xasprintf("'%s/postgres' --version 2>/dev/null", folder);
+/* The first line that a shell command writes, "" for none. */
+static void command_line_read(const char *command, char line[512]) {
   FILE *out = popen(command, "re");
-  if (!out)
-    return 0;
-  if (!fgets(line, sizeof line, out))
+  if (!out || !fgets(line, 512, out))
     line[0] = '\0';
-  pclose(out);
-  const char *digits = strpbrk(line, "0123456789");
-  return digits ? strtol(digits, NULL, 10) : 0;
+  if (out)
+    pclose(out);
+  line[strcspn(line, "\r\n")] = '\0';
 }
 
-/* Keeps the folder when it has the wanted version or, for any (0), the newest one so far. */
-static void folder_consider(const char *folder, long wanted, long *best_version, char **best) {
-  long version = folder_version(folder);
+/* Takes the folder when its programs have the wanted version or, for any (0), the newest one so
+ * far. */
+static void folder_consider(struct cluster *cluster, const char *folder, long wanted,
+                            long *best_version) {
+  cleanup_free char *initdb = xasprintf("%s/initdb", folder),
+                    *postgres = xasprintf("%s/postgres", folder),
+                    *command = xasprintf("'%s' --version 2>/dev/null", postgres);
+  char line[512];
+  if (access(initdb, X_OK) < 0 || access(postgres, X_OK) < 0 || strchr(folder, '\''))
+    return;
+  command_line_read(command, line);
+  const char *digits = strpbrk(line, "0123456789");
+  long version = digits ? strtol(digits, NULL, 10) : 0;
   if (version < 14 || (wanted && version != wanted) || version <= *best_version)
     return;
-  free(*best);
-  *best = xstrdup(folder);
+  free(cluster->bin);
+  cluster->bin = xstrdup(folder);
   *best_version = version;
 }
 
-static void line_cut(char *line) { line[strcspn(line, "\r\n")] = '\0'; }
-
 static bool programs_find(struct cluster *cluster, const char *bin, struct error *error) {
   long wanted = data_version(cluster), version = 0;
-  char line[512];
   if (bin) {
-    folder_consider(bin, wanted, &version, &cluster->bin);
+    folder_consider(cluster, bin, wanted, &version);
   } else {
-    FILE *out = popen("pg_config --bindir 2>/dev/null", "re");
-    if (out && fgets(line, sizeof line, out)) {
-      line_cut(line);
-      folder_consider(line, wanted, &version, &cluster->bin);
-    }
-    if (out)
-      pclose(out);
+    char line[512];
+    command_line_read("pg_config --bindir 2>/dev/null", line);
+    folder_consider(cluster, line, wanted, &version);
     glob_t found;
     if (glob("/usr/lib/postgresql/*/bin", 0, NULL, &found) == 0)
       for (size_t i = 0; i < found.gl_pathc; i++)
-        folder_consider(found.gl_pathv[i], wanted, &version, &cluster->bin);
+        folder_consider(cluster, found.gl_pathv[i], wanted, &version);
     globfree(&found);
     cleanup_free char *path = xstrdup(getenv("PATH") ? getenv("PATH") : "");
     char *rest = NULL;
     for (char *folder = strtok_r(path, ":", &rest); folder; folder = strtok_r(NULL, ":", &rest))
-      folder_consider(folder, wanted, &version, &cluster->bin);
+      folder_consider(cluster, folder, wanted, &version);
   }
+
   if (cluster->bin)
     return true;
   if (wanted)
     return error_set(error,
                      "%s was made by PostgreSQL %ld, whose programs are not on this machine: "
-                     "install them, or give "
-                     "another --folder",
+                     "install them, or give another --folder",
                      cluster->data, wanted);
   return error_set(error,
                    "PostgreSQL's programs (initdb and postgres, version 14 or newer) were not "
-                   "found%s%.200s: install "
-                   "the package \"postgresql\", or name their folder with --postgres-bin",
+                   "found%s%.200s: install the package \"postgresql\", or name their folder with "
+                   "--postgres-bin",
                    bin ? " in " : "", bin ? bin : "");
 }
 
-/* The last line of the log that says something, for errors. */
+/* The last line of the log that is not empty, for errors. */
 static char *log_last_line(const struct cluster *cluster) {
   cleanup_free char *text = NULL;
   size_t size;
@@ -276,8 +226,8 @@ static char *log_last_line(const struct cluster *cluster) {
   return xstrndup(start ? start + 1 : text, 300);
 }
 
-/* Into a folder of another name first, so that an interrupted initdb leaves nothing that looks like
- * a cluster. */
+/* In a folder of another name first, so that an interrupted initdb leaves nothing that looks like a
+ * cluster. */
 static bool data_make(struct cluster *cluster, struct error *error) {
   if (data_version(cluster))
     return true;
@@ -285,19 +235,10 @@ static bool data_make(struct cluster *cluster, struct error *error) {
                     *initdb = xasprintf("%s/initdb", cluster->bin);
   if (!folder_remove(fresh, error) || !folder_own(cluster, fresh, error))
     return false;
-  char *arguments[] = {initdb,
-                       (char *)"-D",
-                       fresh,
-                       (char *)"-U",
-                       (char *)"postgres",
-                       (char *)"-A",
-                       (char *)"trust",
-                       (char *)"-E",
-                       (char *)"UTF8",
-                       (char *)"--locale=C",
-                       (char *)"--no-instructions",
-                       NULL};
-  pid_t pid = child_start(cluster, arguments, SIGTERM);
+
+  const char *const arguments[] = {initdb,  "-D", fresh,  "-U",         "postgres",          "-A",
+                                   "trust", "-E", "UTF8", "--locale=C", "--no-instructions", NULL};
+  pid_t pid = child_start(cluster, (char *const *)arguments, SIGTERM);
   if (pid < 0)
     return error_set(error, "cannot start initdb: %s", strerror(errno));
   if (child_wait(pid) != 0) {
@@ -309,20 +250,20 @@ static bool data_make(struct cluster *cluster, struct error *error) {
   return true;
 }
 
-/* A PostgreSQL whose server was killed is stopping now, by its death signal; one that somebody else
- * started is not. */
+/* Waits for a PostgreSQL whose server was killed: its death signal stops it. One that was started
+ * otherwise goes on, and is an error. */
 static bool leftover_wait(const struct cluster *cluster, struct error *error) {
   cleanup_free char *path = xasprintf("%s/postmaster.pid", cluster->data);
   int64_t until_ms = clock_monotonic_ms() + LEFTOVER_TIMEOUT_MS;
   for (;;) {
-    cleanup_free char *text = NULL;
+    cleanup_free char *text = NULL, *name = NULL;
     size_t size;
     struct error unread;
     long pid = file_read(path, 4096, &text, &size, &unread) ? strtol(text, NULL, 10) : 0;
     if (pid <= 1 || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
       return true;
-    cleanup_free char *name_path = xasprintf("/proc/%ld/comm", pid), *name = NULL;
-    /* A number that another program has by now: the file is stale, PostgreSQL removes it itself. */
+    /* The id may be another program's by now: then PostgreSQL removes the stale file itself. */
+    cleanup_free char *name_path = xasprintf("/proc/%ld/comm", pid);
     if (file_read(name_path, 64, &name, &size, &unread) && !string_starts(name, "postgres"))
       return true;
     if (clock_monotonic_ms() >= until_ms)
@@ -343,33 +284,31 @@ bool cluster_has_ended(struct cluster *cluster) {
 static bool has_ended(void *cluster) { return cluster_has_ended(cluster); }
 
 static bool postgres_start(struct cluster *cluster, struct error *error) {
-  cleanup_free char *postgres = xasprintf("%s/postgres", cluster->bin);
-  char *arguments[] = {postgres,
-                       (char *)"-D",
-                       cluster->data,
-                       (char *)"-k",
-                       cluster->run,
-                       (char *)"-c",
-                       (char *)"listen_addresses=",
-                       (char *)"-c",
-                       (char *)"port=5432",
-                       (char *)"-c",
-                       (char *)"unix_socket_permissions=0700",
-                       (char *)"-c",
-                       (char *)"logging_collector=off",
-                       NULL};
-  cluster->pid = child_start(cluster, arguments, SIGINT);
-  if (cluster->pid < 0) {
-    cluster->pid = 0;
+  cleanup_free char *postgres = xasprintf("%s/postgres", cluster->bin),
+                    *conninfo = cluster_conninfo(cluster, "postgres");
+  const char *const arguments[] = {postgres,
+                                   "-D",
+                                   cluster->data,
+                                   "-k",
+                                   cluster->run,
+                                   "-c",
+                                   "listen_addresses=",
+                                   "-c",
+                                   "port=5432",
+                                   "-c",
+                                   "unix_socket_permissions=0700",
+                                   "-c",
+                                   "logging_collector=off",
+                                   NULL};
+  pid_t pid = child_start(cluster, (char *const *)arguments, SIGINT);
+  if (pid < 0)
     return error_set(error, "cannot start PostgreSQL: %s", strerror(errno));
-  }
-  cleanup_free char *conninfo = cluster_conninfo(cluster, "postgres");
-  if (!database_wait(conninfo, START_TIMEOUT_MS, has_ended, cluster, error)) {
-    cleanup_free char *line = log_last_line(cluster);
-    struct error reason = *error;
-    return error_set(error, "%.200s; the last line of %s: %s", reason.message, cluster->log, line);
-  }
-  return true;
+  cluster->pid = pid;
+  if (database_wait(conninfo, START_TIMEOUT_MS, has_ended, cluster, error))
+    return true;
+  cleanup_free char *line = log_last_line(cluster);
+  struct error reason = *error;
+  return error_set(error, "%.200s; the last line of %s: %s", reason.message, cluster->log, line);
 }
 
 bool cluster_start(const char *folder, const char *bin, const char *user,
@@ -380,9 +319,10 @@ bool cluster_start(const char *folder, const char *bin, const char *user,
   cluster->data = xasprintf("%s/data", folder);
   cluster->run = xasprintf("%s/run", folder);
   cluster->log = xasprintf("%s/postgres.log", folder);
-  if (!user_find(cluster, user, error) || !folders_make(cluster, error) ||
-      !programs_find(cluster, bin, error) || !leftover_wait(cluster, error) ||
-      !data_make(cluster, error) || !postgres_start(cluster, error)) {
+  if (!folder_make(folder, 0755, error) || !user_find(cluster, user, error) ||
+      !folders_open(cluster, error) || !programs_find(cluster, bin, error) ||
+      !leftover_wait(cluster, error) || !data_make(cluster, error) ||
+      !postgres_start(cluster, error)) {
     cluster_stop(cluster);
     return false;
   }
@@ -392,10 +332,10 @@ bool cluster_start(const char *folder, const char *bin, const char *user,
 
 void cluster_stop(struct cluster *cluster) {
   int64_t until_ms = clock_monotonic_ms() + STOP_TIMEOUT_MS;
-  bool is_told = false, is_urged = false;
+  bool is_asked = false, is_urged = false;
   while (!cluster_has_ended(cluster)) {
-    if (!is_told) /* fast shutdown: ends connections and writes a checkpoint */
-      is_told = kill(cluster->pid, SIGINT) == 0;
+    if (!is_asked) /* fast shutdown: ends connections and writes a checkpoint */
+      is_asked = kill(cluster->pid, SIGINT) == 0;
     if (!is_urged && clock_monotonic_ms() >= until_ms) {
       log_warning("dev: PostgreSQL does not stop; it is ended without a checkpoint and will "
                   "recover at its next start");
@@ -403,7 +343,18 @@ void cluster_stop(struct cluster *cluster) {
     }
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
   }
-  cluster_free(cluster);
+
+  if (cluster->run_is_temporary)
+    rmdir(cluster->run);
+  if (cluster->lock_fd >= 0)
+    close(cluster->lock_fd);
+  if (cluster->log_fd >= 0)
+    close(cluster->log_fd);
+  char *const texts[] = {cluster->folder, cluster->data, cluster->run,
+                         cluster->log,    cluster->bin,  cluster->user};
+  for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
+    free(texts[i]);
+  free(cluster);
 }
 
 char *cluster_conninfo(const struct cluster *cluster, const char *database) {

@@ -1,9 +1,9 @@
 /* A private PostgreSQL in a folder of its own, a child of this process: for `wavetune-server dev`.
  *
- * DIR/data is the cluster, DIR/run its socket's folder, DIR/postgres.log what it says. It listens
- * on that socket only. PostgreSQL refuses to run as root: then it runs as another user, who owns
- * data and run. Memory: a cluster owns everything. Threads: main's, which must live as long as
- * PostgreSQL: it is told to stop when the thread that started it ends. */
+ * DIR/data is the cluster, DIR/run its socket's folder, DIR/postgres.log its log. It listens on
+ * that socket only. PostgreSQL refuses to run as root: then it runs as another user, who owns data
+ * and run. Memory: a cluster owns everything. Threads: main's, which must live as long as
+ * PostgreSQL: the kernel signals PostgreSQL to stop when the thread that started it ends. */
 #ifndef WAVETUNE_SERVER_CLUSTER_H
 #define WAVETUNE_SERVER_CLUSTER_H
 
@@ -11,7 +11,7 @@
 
 struct cluster;
 
-/* `bin` (NULL: found) is the folder of initdb and postgres; `user` is whom to run as when this
+/* `bin` (NULL: found) is the folder of initdb and postgres; PostgreSQL runs as `user` when this
  * process is root. */
 must_check bool cluster_start(const char *folder, const char *bin, const char *user,
                               struct cluster **ret_cluster, struct error *error);

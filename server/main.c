@@ -1,26 +1,274 @@
-/* wavetune-server: serve, migrate, token, dev. Main thread; everything is freed before it
- * returns. */
+/* wavetune-server: serve, dev, migrate, token. */
+#include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <sys/prctl.h>
 
+#include "common/base/digest.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
-#include "server/commands.h"
+#include "common/program/options.h"
+#include "server/cluster.h"
 #include "server/db/migrate.h"
+#include "server/demand/demand.h"
+#include "server/http/metrics.h"
+#include "server/http/tokens.h"
 #include "server/token/tokens.h"
 
-#define DATABASE_OPTION                                                                            \
-  {                                                                                                \
-      "database",                                                                                  \
-      OPTION_TEXT,                                                                                 \
-      "CONNINFO",                                                                                  \
-      NULL,                                                                                        \
-      0,                                                                                           \
-      0,                                                                                           \
-      "libpq connection string or postgresql:// URI",                                              \
-      false}
-#define JSON_OPTION {"json", OPTION_FLAG, NULL, NULL, 0, 0, "answer in JSON", false}
+#define DEV_TOKEN_NAME "dev"
 
-/* The connection string; an error when there is none or it is none. */
+/* Writes to stderr, in the log's format, why the command failed; returns `code`. */
+static int command_failed(enum exit_code code, const struct error *error) {
+  if (log_format_now() == LOG_FORMAT_JSON)
+    log_error("%s", error->message);
+  else
+    fprintf(stderr, "wavetune-server: %s\n", error->message);
+  return code;
+}
+
+/* The signals that end a server, and `also`. */
+static sigset_t signals_of(int also) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, also);
+  return set;
+}
+
+/* They are blocked in every thread that is started from now on, for signals_wait. */
+static void signals_block(int also) {
+  sigset_t set = signals_of(also);
+  ALWAYS(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+static int signals_wait(int also) {
+  sigset_t set = signals_of(also);
+  int signal_number = 0;
+  ALWAYS(sigwait(&set, &signal_number) == 0);
+  return signal_number;
+}
+
+#define DATABASE_OPTION                                                                            \
+  {"database", OPTION_TEXT, "CONNINFO", .help = "libpq connection string or postgresql:// URI"}
+#define JSON_OPTION {"json", OPTION_FLAG, .help = "answer in JSON"}
+
+/* Options of every command that serves. */
+/* clang-format off */
+#define SERVE_OPTIONS \
+  {"publisher-key", OPTION_LIST, "FILE|FOLDER", \
+   .help = "public key of a publisher; then channels take only entries that one signed"}, \
+  {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", \
+   .help = "numeric address to listen on; 0.0.0.0 or :: for all"}, \
+  {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one"}, \
+  {"workers", OPTION_INTEGER, "N", "4", 1, 256, "database workers, a connection each"}, \
+  {"database-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, \
+   "what the database may take for a request before it is answered 503"}, \
+  {"event-threads", OPTION_INTEGER, "N", "2", 1, 64, "threads that read and answer requests"}, \
+  {"lease-ms", OPTION_INTEGER, "MS", "30000", 100, 3600000, \
+   "how long a lease lasts without renewal"}, \
+  {"lease-target-ms", OPTION_INTEGER, "MS", "10000", 1, 3600000, \
+   "predicted device time of the configs in a lease"}, \
+  {"heartbeat-ms", OPTION_INTEGER, "MS", "5000", 100, 600000, \
+   "how often agents say that they live"}, \
+  {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, \
+   "how often waiting requests look again by themselves"}, \
+  {"demand", OPTION_TEXT, "POLICY", "suggest", \
+   .help = \
+   "what becomes of keys that deployments miss: off, suggest or automatic (jobs for them)"}, \
+  {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, \
+   "jobs an hour that --demand automatic queues at the most"}, \
+  {"require-enrolment", OPTION_FLAG, \
+   .help = \
+   "take only agents that enrolled with a token of the role enrol and have tokens of their own"}, \
+  {"agent-token-days", OPTION_INTEGER, "DAYS", "30", 0, 3650, \
+   "how long an agent's own token lives; the agent replaces it in time; 0: for ever"}, \
+  {"agent-token-ms", OPTION_INTEGER, "MS", "0", 0, 315360000000, \
+   "the same in milliseconds, for tests; 0: --agent-token-days"}, \
+  {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, \
+   "waiting requests beyond which 503 is answered"}, \
+  OPTION_LOG_FORMAT, \
+  {"log-requests", OPTION_TEXT, "WHICH", "errors", \
+   .help = \
+   "which requests get a line in the log: off, errors (answered 5xx, or after a second and " \
+   "more of work) or all"}
+/* clang-format on */
+
+/* From SERVE_OPTIONS; texts are borrowed. */
+static bool serve_options(const struct options *options, const char *database,
+                          struct server_options *ret, struct error *error) {
+  enum demand_policy demand;
+  int64_t token_ms = option_integer(options, "agent-token-ms");
+  if (!demand_policy_parse(option_text(options, "demand"), &demand))
+    return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
+                     option_text(options, "demand"));
+  enum request_log log_requests;
+  if (!request_log_parse(option_text(options, "log-requests"), &log_requests))
+    return error_set(error, "--log-requests \"%.32s\" is unknown: it must be off, errors or all",
+                     option_text(options, "log-requests"));
+  *ret = (struct server_options){
+      .listen = option_text(options, "listen"),
+      .port = (int)option_integer(options, "port"),
+      .database = database,
+      .workers = (int)option_integer(options, "workers"),
+      .database_timeout_ms = option_integer(options, "database-timeout-ms"),
+      .event_threads = (int)option_integer(options, "event-threads"),
+      .lease_ms = option_integer(options, "lease-ms"),
+      .lease_target_ms = option_integer(options, "lease-target-ms"),
+      .heartbeat_ms = option_integer(options, "heartbeat-ms"),
+      .poll_ms = option_integer(options, "poll-ms"),
+      .demand = demand,
+      .demand_per_hour = option_integer(options, "demand-per-hour"),
+      .require_enrolment = option_flag(options, "require-enrolment"),
+      .agent_token_ms =
+          token_ms ? token_ms : option_integer(options, "agent-token-days") * 24 * 60 * 60 * 1000,
+      .queue_max = option_integer(options, "queue-max"),
+      .log_requests = log_requests,
+  };
+  ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);
+  return true;
+}
+
+/* Runs all migrations, and gives a role (NULL: none) what serving needs. EXIT_UNREACHABLE: the
+ * database is away; EXIT_FAILED: it is refused. */
+static enum exit_code migrate_database(const char *database, const char *serve_role,
+                                       int *ret_applied, struct error *error) {
+  cleanup_migrations struct migrations *migrations = NULL;
+  enum exit_code code = EXIT_OK;
+  int64_t version;
+  if (!migrations_load(&migrations, error))
+    return EXIT_USAGE;
+  struct db *db = db_new(database, "wavetune-server migrate");
+  if (!migrate_version(db, &version, error))
+    code = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE
+                                                                             : EXIT_FAILED;
+  else if (!migrate(db, migrations, ret_applied, error) ||
+           (serve_role && !migrate_grant(db, serve_role, error)))
+    code = EXIT_FAILED;
+  db_free(db);
+  return code;
+}
+
+/* "http://127.0.0.1:7200" or "https://…", the caller's: an address that listens everywhere is shown
+ * as one that can be called. */
+static char *server_url(const struct server *server) {
+  const char *address = server_options(server)->listen;
+  if (string_equal(address, "0.0.0.0"))
+    address = "127.0.0.1";
+  if (string_equal(address, "::"))
+    address = "::1";
+  bool is_six = strchr(address, ':') != NULL;
+  return xasprintf("http%s://%s%s%s:%d", server_has_tls(server) ? "s" : "", is_six ? "[" : "",
+                   address, is_six ? "]" : "", server_port(server));
+}
+
+static char *dev_folder(void) {
+  if (geteuid() == 0)
+    return xstrdup("/var/lib/wavetune-dev");
+  const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+  if (data && *data == '/')
+    return xasprintf("%s/wavetune/dev", data);
+  return home && *home == '/' ? xasprintf("%s/.local/share/wavetune/dev", home)
+                              : xstrdup("./wavetune-dev");
+}
+
+static void json_print(const json_t *value) {
+  json_dumpf(value, stdout, JSON_COMPACT);
+  putchar('\n');
+}
+
+/* The token in DIR/token as long as it is live; else a new one, which replaces it. */
+static bool token_ensure(struct db *db, const char *folder, char token[TOKEN_TEXT_SIZE],
+                         struct error *error) {
+  cleanup_free char *path = xasprintf("%s/token", folder), *text = NULL;
+  size_t size, n;
+  struct error unread;
+  if (file_read(path, 1024, &text, &size, &unread) && size >= TOKEN_TEXT_SIZE - 1) {
+    struct auth_token found;
+    snprintf(token, TOKEN_TEXT_SIZE, "%s", text);
+    struct digest digest = digest_of(token, strlen(token));
+    if (!tokens_find(db, &digest, 1, &found, &n, error))
+      return false;
+    if (n > 0 && !found.is_expired)
+      return true;
+  }
+
+  struct token_request request;
+  token_request_init(&request);
+  request.name = DEV_TOKEN_NAME;
+  request.role = "admin";
+  if ((!tokens_revoke(db, DEV_TOKEN_NAME, true, &author_command_line, error) &&
+       error->kind != ERROR_MISSING) ||
+      !tokens_make(db, &request, &author_command_line, token, error))
+    return false;
+  cleanup_free char *line = xasprintf("%s\n", token);
+  return file_write_atomically(path, line, strlen(line), 0600, error);
+}
+
+/* Serves until a signal comes or PostgreSQL ends. */
+static int dev_serve(const struct options *options, struct cluster *cluster, const char *folder,
+                     struct error *error) {
+  cleanup_free char *maintenance = cluster_conninfo(cluster, "postgres"),
+                    *database = cluster_conninfo(cluster, "wavetune");
+  struct server_options server_options;
+  char token[TOKEN_TEXT_SIZE];
+  struct server *server;
+  int applied;
+  if (!serve_options(options, database, &server_options, error) ||
+      !database_ensure(maintenance, error) ||
+      migrate_database(database, NULL, &applied, error) != EXIT_OK)
+    return EXIT_USAGE;
+  struct db *db = db_new(database, "wavetune-server dev");
+  bool has_token = token_ensure(db, folder, token, error);
+  db_free(db);
+  if (!has_token || !server_start(&server_options, &server, error))
+    return EXIT_USAGE;
+
+  cleanup_free char *url = server_url(server);
+  cleanup_json json_t *facts = json_pack("{s:s, s:s, s:s, s:s}", "url", url, "token", token,
+                                         "folder", folder, "database", database);
+  if (option_flag(options, "json"))
+    json_print(facts);
+  else
+    printf("url %s\ntoken %s\nfolder %s\ndatabase %s\n", url, token, folder, database);
+  fflush(stdout);
+
+  int ended_by;
+  do
+    ended_by = signals_wait(SIGCHLD);
+  while (ended_by == SIGCHLD && !cluster_has_ended(cluster));
+  server_stop(server);
+  if (ended_by != SIGCHLD)
+    return EXIT_OK;
+  error_set(error, "PostgreSQL ended by itself; %s says why. Start again: the data is kept",
+            cluster_log_path(cluster));
+  return EXIT_INTERNAL;
+}
+
+static int dev_run(struct options *options) {
+  struct error error;
+  const char *given = option_text(options, "folder");
+  cleanup_free char *folder = given ? xstrdup(given) : dev_folder();
+  char resolved[PATH_MAX]; /* for PostgreSQL: absolute, without links */
+  struct cluster *cluster;
+  signals_block(SIGCHLD);
+  if (!folder_make(folder, 0755, &error))
+    return command_failed(EXIT_USAGE, &error);
+  if (!realpath(folder, resolved)) {
+    error_set(&error, "cannot resolve %s: %s", folder, strerror(errno));
+    return command_failed(EXIT_USAGE, &error);
+  }
+  if (!cluster_start(resolved, option_text(options, "postgres-bin"), option_text(options, "user"),
+                     &cluster, &error))
+    return command_failed(EXIT_USAGE, &error);
+
+  int code = dev_serve(options, cluster, resolved, &error);
+  cluster_stop(cluster);
+  return code == EXIT_OK ? code : command_failed((enum exit_code)code, &error);
+}
+
+/* The connection string of --database. */
 static bool database_of(const struct options *options, const char **ret_database,
                         struct error *error) {
   *ret_database = option_text(options, "database");
@@ -35,11 +283,10 @@ static int serve_run(struct options *options) {
   struct error error;
   const char *database;
   struct server *server;
-  if (!database_of(options, &database, &error))
-    return command_failed(EXIT_USAGE, &error);
-  signals_block(SIGHUP);
   struct server_options server_options;
-  if (!serve_options(options, database, &server_options, &error))
+  signals_block(SIGHUP);
+  if (!database_of(options, &database, &error) ||
+      !serve_options(options, database, &server_options, &error))
     return command_failed(EXIT_USAGE, &error);
   server_options.migrate = option_flag(options, "migrate");
   server_options.tls_certificate = option_text(options, "tls-certificate");
@@ -49,14 +296,13 @@ static int serve_run(struct options *options) {
       option_list(options, "trusted-proxy", &server_options.trusted_proxies);
   if (!server_start(&server_options, &server, &error))
     return command_failed(EXIT_USAGE, &error);
+
   cleanup_free char *url = server_url(server);
-  if (log_format_now() ==
-      LOG_FORMAT_JSON) { /* in one log with stdout every line shall be an object */
-    log_info("server: listening url=%s", url);
-  } else {
+  if (log_format_now() == LOG_FORMAT_JSON)
+    log_info("server: listening url=%s", url); /* stdout and stderr may go to one log of objects */
+  else
     printf("listening on %s\n", url);
-    fflush(stdout);
-  }
+  fflush(stdout);
   while (signals_wait(SIGHUP) == SIGHUP)
     server_reload(server);
   server_stop(server);
@@ -77,7 +323,7 @@ static int migrate_run(struct options *options) {
   return EXIT_OK;
 }
 
-/* The one positional argument. */
+/* The token's name: the one positional argument. */
 static bool name_of(const struct options *options, const char **ret_name, struct error *error) {
   char *const *arguments;
   if (options_arguments(options, &arguments) != 1)
@@ -88,74 +334,58 @@ static bool name_of(const struct options *options, const char **ret_name, struct
   return true;
 }
 
-static int token_make_with(struct db *db, const struct options *options) {
+static int token_make(struct db *db, const struct options *options) {
   struct error error;
-  const char *name, *environment = option_text(options, "environment");
-  cleanup_token_request struct token_request asked = {0};
+  const char *name, *environment = option_text(options, "environment"),
+                    *role = option_text(options, "role");
+  bool as_json = option_flag(options, "json");
+  cleanup_token_request struct token_request request = {0};
   char token[TOKEN_TEXT_SIZE];
   cleanup_json json_t *environment_json = NULL;
   if (!name_of(options, &name, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return command_failed(EXIT_USAGE, &error);
-  cleanup_json json_t *body = json_pack(
-      "{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", name, "role",
-      option_text(options, "role"), "expires", option_text(options, "expires"), "agent_name",
-      option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
-      "environment", environment_json, "channels", option_list_json(options, "channel"));
+
+  cleanup_json json_t *body =
+      json_pack("{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", name, "role", role, "expires",
+                option_text(options, "expires"), "agent_name", option_text(options, "agent-name"),
+                "certificate", option_text(options, "certificate"), "environment", environment_json,
+                "channels", option_list_json(options, "channel"));
   ALWAYS(body != NULL);
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
-  if (!token_request_parse(body, &asked, &error))
+  if (!token_request_parse(body, &request, &error))
     return command_failed(EXIT_USAGE, &error);
-  if (!tokens_make(db, &asked, &author_command_line, token, &error))
+  if (!tokens_make(db, &request, &author_command_line, token, &error))
     return command_failed(error.kind == ERROR_CONFLICT ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
-  if (asked.certificate) {
-    cleanup_json json_t *answer = json_pack("{s:s, s:s, s:s}", "certificate", asked.certificate,
-                                            "name", name, "role", option_text(options, "role"));
-    cleanup_free char *line = json_dumps(answer, JSON_COMPACT);
-    printf("%s\n", option_flag(options, "json") ? line : asked.certificate);
-    return EXIT_OK;
-  }
-  printf(option_flag(options, "json") ? "{\"token\":\"%s\",\"name\":\"%s\",\"role\":\"%s\"}\n"
-                                      : "%s\n",
-         token, name, option_text(options, "role"));
+
+  const char *made = request.certificate ? request.certificate : token;
+  cleanup_json json_t *answer =
+      json_pack("{s:s, s:s, s:s}", request.certificate ? "certificate" : "token", made, "name",
+                name, "role", role);
+  if (as_json)
+    json_print(answer);
+  else
+    printf("%s\n", made);
   return EXIT_OK;
 }
 
-static int token_revoke_with(struct db *db, const struct options *options) {
+static int token_revoke(struct db *db, const struct options *options) {
   struct error error;
   const char *name;
   if (!name_of(options, &name, &error))
     return command_failed(EXIT_USAGE, &error);
-  /* Also the last admin: who has the database can make another. */
+  /* Also the last admin's: with access to the database another one can be made. */
   if (!tokens_revoke(db, name, true, &author_command_line, &error))
     return command_failed(error.kind == ERROR_MISSING ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
   return EXIT_OK;
 }
 
-static void token_print(const json_t *item) {
-  const char *revoked_at = json_string_value(json_object_get(item, "revoked_at"));
-  const char *expires_at = json_string_value(json_object_get(item, "expires_at"));
-  const char *agent = json_string_value(json_object_get(item, "agent"));
-  const json_t *uses = json_object_get(item, "uses_left");
-  cleanup_free char *channels = json_texts_join(json_object_get(item, "channels"), ",");
-  printf("%-32s %-10s %s", json_string_value(json_object_get(item, "name")),
-         json_string_value(json_object_get(item, "role")),
-         json_string_value(json_object_get(item, "created_at")));
-  if (*channels)
-    printf("  channels %s", channels);
-  if (agent)
-    printf("  agent %s", agent);
-  if (json_is_integer(uses))
-    printf("  %" JSON_INTEGER_FORMAT " uses left", json_integer_value(uses));
-  if (revoked_at)
-    printf("  revoked %s", revoked_at);
-  else if (expires_at)
-    printf("  expires %s", expires_at);
-  putchar('\n');
+static const char *text_of(const json_t *item, const char *name) {
+  return json_string_value(json_object_get(item, name));
 }
 
-static int token_list_with(struct db *db, const struct options *options) {
+static int token_list(struct db *db, const struct options *options) {
   struct error error;
   cleanup_json json_t *all = json_array();
   int64_t after = 0;
@@ -166,14 +396,29 @@ static int token_list_with(struct db *db, const struct options *options) {
     json_array_extend(all, items);
   } while (after);
   if (option_flag(options, "json")) {
-    json_dumpf(all, stdout, JSON_COMPACT);
-    putchar('\n');
+    json_print(all);
     return EXIT_OK;
   }
+
   size_t i;
   json_t *item;
-  json_array_foreach (all, i, item)
-    token_print(item);
+  json_array_foreach (all, i, item) {
+    const json_t *uses = json_object_get(item, "uses_left");
+    cleanup_free char *channels = json_texts_join(json_object_get(item, "channels"), ",");
+    printf("%-32s %-10s %s", text_of(item, "name"), text_of(item, "role"),
+           text_of(item, "created_at"));
+    if (*channels)
+      printf("  channels %s", channels);
+    if (text_of(item, "agent"))
+      printf("  agent %s", text_of(item, "agent"));
+    if (json_is_integer(uses))
+      printf("  %" JSON_INTEGER_FORMAT " uses left", json_integer_value(uses));
+    if (text_of(item, "revoked_at"))
+      printf("  revoked %s", text_of(item, "revoked_at"));
+    else if (text_of(item, "expires_at"))
+      printf("  expires %s", text_of(item, "expires_at"));
+    putchar('\n');
+  }
   return EXIT_OK;
 }
 
@@ -189,75 +434,74 @@ static int with_database(const struct options *options,
   return code;
 }
 
-static int token_make_run(struct options *options) {
-  return with_database(options, token_make_with);
-}
-static int token_list_run(struct options *options) {
-  return with_database(options, token_list_with);
-}
+static int token_make_run(struct options *options) { return with_database(options, token_make); }
+static int token_list_run(struct options *options) { return with_database(options, token_list); }
 static int token_revoke_run(struct options *options) {
-  return with_database(options, token_revoke_with);
+  return with_database(options, token_revoke);
 }
 
 static const struct option_spec serve_specs[] = {
     DATABASE_OPTION,
     SERVE_OPTIONS,
-    {"tls-certificate", OPTION_TEXT, "FILE", NULL, 0, 0,
-     "speak https:// with this certificate and its issuers (PEM); files of --tls-… are read again "
-     "when they change",
-     false},
-    {"tls-key", OPTION_TEXT, "FILE", NULL, 0, 0, "the certificate's private key (PEM)", false},
-    {"tls-client-ca", OPTION_TEXT, "FILE", NULL, 0, 0,
-     "authorities (PEM) of client certificates, which may stand for agents' tokens", false},
-    {"trusted-proxy", OPTION_LIST, "ADDRESS", NULL, 0, 0,
-     "address or network of a proxy whose X-Client-Cert, X-Forwarded-For and X-Forwarded-Proto are "
-     "believed",
-     false},
-    {"migrate", OPTION_FLAG, NULL, NULL, 0, 0,
-     "apply missing migrations when the database is there", false},
+    {"tls-certificate", OPTION_TEXT, "FILE",
+     .help = "speak https:// with this certificate and its issuers (PEM); files of --tls-… are "
+             "read again "
+             "when they change"},
+    {"tls-key", OPTION_TEXT, "FILE", .help = "the certificate's private key (PEM)"},
+    {"tls-client-ca", OPTION_TEXT, "FILE",
+     .help = "authorities (PEM) of client certificates, which may stand for agents' tokens"},
+    {"trusted-proxy", OPTION_LIST, "ADDRESS",
+     .help = "address or network of a proxy whose X-Client-Cert, X-Forwarded-For and "
+             "X-Forwarded-Proto are "
+             "believed"},
+    {"migrate", OPTION_FLAG, .help = "apply missing migrations when the database is there"},
 };
 static const struct option_spec dev_specs[] = {
-    {"folder", OPTION_TEXT, "DIR", NULL, 0, 0,
-     "where it keeps everything (default: ~/.local/share/wavetune/dev, for root "
-     "/var/lib/wavetune-dev)",
-     true},
+    {"folder", OPTION_TEXT, "DIR",
+     .help = "where it keeps everything (default: ~/.local/share/wavetune/dev, for root "
+             "/var/lib/wavetune-dev)",
+     .flag_only = true},
     SERVE_OPTIONS,
-    {"user", OPTION_TEXT, "NAME", "postgres", 0, 0,
-     "whom PostgreSQL runs as when this is run by root", true},
-    {"postgres-bin", OPTION_TEXT, "DIR", NULL, 0, 0,
-     "where initdb and postgres are (default: found)", true},
-    {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object when it is ready", false},
+    {"user", OPTION_TEXT, "NAME", "postgres",
+     .help = "whom PostgreSQL runs as when this is run by root", .flag_only = true},
+    {"postgres-bin", OPTION_TEXT, "DIR", .help = "where initdb and postgres are (default: found)",
+     .flag_only = true},
+    {"json", OPTION_FLAG, .help = "print one JSON object when it is ready"},
 };
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
 static const struct option_spec migrate_specs[] = {
     DATABASE_OPTION,
-    {"serve-role", OPTION_TEXT, "NAME", NULL, 0, 0,
-     "the database role that servers connect as, if not as the owner: gets what serving needs and "
-     "no more",
-     false},
+    {"serve-role", OPTION_TEXT, "NAME",
+     .help = "the database role that servers connect as, if not as the owner: gets what serving "
+             "needs and "
+             "no more"},
     JSON_OPTION,
     OPTION_LOG_FORMAT,
 };
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
-    {"role", OPTION_TEXT, "ROLE", "reader", 0, 0,
-     "what it is for, several with a comma between: reader, demand, cache-writer, submitter, "
-     "builder, publisher, "
-     "agent, enrol, operator or admin",
-     true},
-    {"channel", OPTION_LIST, "NAME", NULL, 0, 0,
-     "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again for more",
-     true},
-    {"expires", OPTION_TEXT, "TIME", NULL, 0, 0,
-     "how long it is good for, like 7d or 12h, or until when", true},
+    {"role", OPTION_TEXT, "ROLE", "reader",
+     .help =
+         "what it is for, several with a comma between: reader, demand, cache-writer, submitter, "
+         "builder, publisher, "
+         "agent, enrol, operator or admin",
+     .flag_only = true},
+    {"channel", OPTION_LIST, "NAME",
+     .help = "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again "
+             "for more",
+     .flag_only = true},
+    {"expires", OPTION_TEXT, "TIME",
+     .help = "how long it is good for, like 7d or 12h, or until when", .flag_only = true},
     {"uses", OPTION_INTEGER, "N", "0", 0, TOKEN_USES_MAX,
-     "of the role enrol: how many agents it enrols (0: one)", true},
-    {"agent-name", OPTION_TEXT, "PATTERN", NULL, 0, 0,
-     "of the role enrol: agents' names, like 'mi300-*'", true},
-    {"certificate", OPTION_TEXT, "NAME", NULL, 0, 0,
-     "of the role agent: make no token; the client certificate with this name stands for it", true},
-    {"environment", OPTION_TEXT, "JSON", NULL, 0, 0,
-     "of the role enrol: what all devices of the agents have", true},
+     "of the role enrol: how many agents it enrols (0: one)", .flag_only = true},
+    {"agent-name", OPTION_TEXT, "PATTERN",
+     .help = "of the role enrol: agents' names, like 'mi300-*'", .flag_only = true},
+    {"certificate", OPTION_TEXT, "NAME",
+     .help =
+         "of the role agent: make no token; the client certificate with this name stands for it",
+     .flag_only = true},
+    {"environment", OPTION_TEXT, "JSON",
+     .help = "of the role enrol: what all devices of the agents have", .flag_only = true},
     JSON_OPTION,
 };
 

@@ -12,10 +12,8 @@
 #include "server/db/migrate.h"
 #include "server/demand/demand_rate.h"
 #include "server/housekeep.h"
-#include "server/http/answers.h"
 #include "server/http/daemon.h"
 #include "server/http/openapi.h"
-#include "server/http/request_private.h"
 #include "server/http/response_cache.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
@@ -212,7 +210,8 @@ static struct server *server_new(const struct server_options *options) {
   server->auth = auth_new();
   server->fetches = fetches_new();
   server->demand_rate = demand_rate_new();
-  server->response_cache = response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
+  server->response_cache =
+      response_cache_new(RESPONSE_CACHE_BYTES_MAX, fetches_of_target, server->fetches);
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
   server->openapi = openapi_text();
@@ -331,10 +330,6 @@ void server_stop(struct server *server) {
   if (server->daemon)
     daemon_quiesce(server->daemon);
   queue_stop(server->queue);
-  for (struct request_private *request; (request = queue_drain(server->queue));) {
-    request->state = REQUEST_RUNNING;
-    answer_refusal(&request->request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
-  }
   threads_join(server);
   int64_t until_ms = clock_monotonic_ms() + FAREWELL_MS;
   while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)

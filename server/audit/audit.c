@@ -1,29 +1,23 @@
-/* SQL of the audit table. Memory and threads: as the header says. */
+/* The audit table, and GET /v1/audit. */
 #include "server/audit/audit.h"
 
+#include "common/base/time.h"
 #include "common/verdict/outcome.h"
 #include "server/audit/audit.sql.h"
 #include "server/db/db_record.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
 #include "server/records.h"
 
 #define X(id, name) [AUDIT_##id] = name,
 static const char *const action_names[AUDIT_ACTION_COUNT + 1] = {AUDIT_ACTIONS(X)};
 #undef X
 
-const char *audit_action_name(enum audit_action action) { return action_names[action]; }
-
-bool audit_action_parse(const char *name, enum audit_action *ret_action) {
-  size_t action;
-  if (!name_find(action_names, AUDIT_ACTION_COUNT, name, &action))
-    return false;
-  *ret_action = (enum audit_action)action;
-  return true;
-}
-
 struct audit_entry {
   int64_t id, token_id;
   const char *at, *token, *role, *peer, *object;
-  const char *action; /* of newer servers it may be one that this one does not know */
+  const char *action; /* a newer server may have written one that this one does not know */
   json_t *detail;
 };
 static const struct field entry_fields[] = {
@@ -54,7 +48,7 @@ bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct err
         .token_id = author->token ? author->token : FIELD_NONE,
         .role = author->roles,
         .peer = author->peer,
-        .action = audit_action_name(rows[i].action),
+        .action = action_names[rows[i].action],
         .object = rows[i].object,
         .detail = rows[i].detail ? json_incref((json_t *)rows[i].detail) : json_object()};
   }
@@ -81,25 +75,49 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
-bool audit_list(struct db *db, const struct audit_filter *filter, json_t **ret_items,
-                int64_t *ret_next, struct error *error) {
+/* The parameters of a list from the query; false, and answered: one is wrong. */
+static bool filter_bind(struct request *request, struct db_parameters *parameters,
+                        int64_t *ret_limit) {
+  static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};
+  const char *since = request_query(request, "since"), *action = request_query(request, "action");
+  int64_t before, since_us = 0, last_ms = 0;
+  size_t known;
+  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, ret_limit, &before))
+    return false;
+  if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "action=\"%.40s\" is not an action of an entry, like submit, move or sign",
+                   action);
+    return false;
+  }
+  if (since && !(duration_parse(since, &last_ms) && last_ms) && !time_parse(since, &since_us)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d", since);
+    return false;
+  }
+
+  bind_text(parameters, "token", request_query(request, "token"));
+  bind_text(parameters, "action", action);
+  bind_text(parameters, "object", request_query(request, "object"));
+  bind_integer(parameters, "since_us", since_us);
+  bind_integer(parameters, "last_ms", last_ms);
+  bind_integer(parameters, "before", before);
+  bind_integer(parameters, "limit", *ret_limit);
+  return true;
+}
+
+void route_audit_get(struct worker *worker, struct request *request) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "token", filter->token);
-  bind_text(&parameters, "action", filter->action);
-  bind_text(&parameters, "object", filter->object);
-  bind_integer(&parameters, "since_us", filter->since_us);
-  bind_integer(&parameters, "last_ms", filter->last_ms);
-  bind_integer(&parameters, "before", filter->before);
-  bind_integer(&parameters, "limit", filter->limit);
-  if (!db_run(db, &sql_audit_list, &parameters, &rows, error))
-    return false;
-
-  *ret_items = db_rows_to_json(rows, &audit_entry_record);
-  *ret_next = 0;
-  if (db_count(rows) > filter->limit) {
-    ALWAYS(json_array_remove(*ret_items, (size_t)filter->limit) == 0);
-    *ret_next = db_get_integer(rows, (int)filter->limit - 1, "id");
+  struct error error;
+  json_t *items;
+  int64_t limit, next;
+  if (!filter_bind(request, &parameters, &limit))
+    return;
+  if (!db_run(worker->db, &sql_audit_list, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
   }
-  return true;
+  db_page_to_json(rows, &audit_entry_record, limit, &items, &next);
+  request_answer_json(request, 200, page_to_json(items, next));
 }

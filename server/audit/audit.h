@@ -1,7 +1,7 @@
-/* The record of what was written, and by whom.
+/* The audit table: what was written, with which token.
  *
- * Each write that a person or a program asks for adds its row in the transaction that writes, so
- * that a write that fails leaves none. Left out is what has the agent and the token in its own row:
+ * Each write that a person or a program requests adds its row in its own transaction, so that a
+ * write that fails leaves none. Left out are writes whose own rows have the agent and the token:
  * leases, renewals, results, heartbeats, and reports of demand. Memory: rows borrow their texts.
  * Threads: the connection's. */
 #ifndef WAVETUNE_SERVER_AUDIT_AUDIT_H
@@ -40,10 +40,8 @@ enum audit_action {
 #undef X
       AUDIT_ACTION_COUNT
 };
-const char *audit_action_name(enum audit_action action);
-must_check bool audit_action_parse(const char *name, enum audit_action *ret_action);
 
-/* What one row says. `detail` is an object without secrets; NULL: {}. */
+/* One row. `detail` is an object without secrets; NULL: {}. */
 struct audit_row {
   const struct author *author;
   enum audit_action action;
@@ -59,16 +57,5 @@ must_check bool audit_note(struct db *db, const struct author *author, enum audi
 must_check bool audit_note_digest(struct db *db, const struct author *author,
                                   enum audit_action action, const struct digest *object,
                                   json_t *detail, struct error *error);
-
-struct audit_filter {
-  const char *token, *action, *object; /* NULL: any */
-  int64_t since_us;                    /* since 1970; 0: from the first on */
-  int64_t last_ms;                     /* or so long ago; 0: any */
-  int64_t before;                      /* ids below; INT64_MAX: from the newest */
-  int64_t limit;
-};
-/* Newest first; *ret_next 0: there are no more. */
-must_check bool audit_list(struct db *db, const struct audit_filter *filter, json_t **ret_items,
-                           int64_t *ret_next, struct error *error);
 
 #endif

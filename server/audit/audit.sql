@@ -3,12 +3,12 @@
 -- name: audit_add
 INSERT INTO audit (token, token_id, role, peer, action, object, detail)
 SELECT token, token_id, role, peer, action, object, detail::json
-FROM unnest(:token::text[], :token_id::bigint[], :role::text[], :peer::text[], :action::text[], :object::text[],
-            :detail::text[])
+FROM unnest(:token::text[], :token_id::bigint[], :role::text[], :peer::text[], :action::text[],
+            :object::text[], :detail::text[])
      WITH ORDINALITY AS r(token, token_id, role, peer, action, object, detail, n)
 ORDER BY n;
 
--- One more than the page has, to know whether there is another page.
+-- One row more than a page, to know whether there is another page.
 -- name: audit_list
 SELECT id, rfc3339(at) AS at, token, token_id, role, peer, action, object, detail
 FROM audit

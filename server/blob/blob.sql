@@ -1,4 +1,4 @@
--- Content-addressed files (blobs.h), and the removal of what nothing needs (collect.h).
+-- Content-addressed files (blobs.h), and the removal of what nothing needs (collect.c).
 
 -- name: blob_insert
 INSERT INTO blobs (digest, size, put_by, put_by_id)
@@ -20,14 +20,15 @@ FROM blob_chunks
 WHERE digest = :digest::bytea
   AND ordinal = :ordinal::integer;
 
--- The places, from 0, of those that are not stored.
+-- The indices, from 0, of the digests that are not stored.
 -- name: blobs_missing
 SELECT i - 1 AS i
 FROM unnest(:digests::bytea[]) WITH ORDINALITY AS wanted (digest, i)
 WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest);
 
--- What is due, and where :remove is true removed. Renewals of an entry name its release again: what
--- a channel keeps is counted in releases. What another server removes meanwhile is left out.
+-- The releases that are due; removed where :remove is true. Renewals of an entry name its release
+-- again: what a channel keeps is counted in releases. Releases that another server removes meanwhile
+-- are left out.
 -- name: collect_releases
 WITH due AS (
     SELECT digest
@@ -94,7 +95,7 @@ SELECT count(*) AS n, coalesce(sum(size), 0) AS bytes
 FROM due
 WHERE NOT :remove OR digest IN (SELECT digest FROM gone);
 
--- Locks in the order in which reports lock, and looks again at what a report changed meanwhile.
+-- Locks in the order in which reports lock, and reads again what a report changed meanwhile.
 -- name: collect_demand
 WITH locked AS (
     SELECT id

@@ -1,12 +1,17 @@
-/* Files in the database, and the cache of those read last. A cache has its own lock; blobs are
- * counted. */
+/* Files in the database, the cache of those read last, and the routes of /v1/blobs. A cache has its
+ * own lock; blobs are counted references. */
 #include "server/blob/blobs.h"
 
 #include <pthread.h>
 #include <zstd.h>
 
+#include "server/audit/audit.h"
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
+#include "server/http/answers.h"
+#include "server/http/routes.h"
+#include "server/records.h"
+#include "server/server_private.h"
 
 #define CHUNK_SIZE (256 * 1024)
 #define COMPRESSION_LEVEL 3
@@ -80,23 +85,9 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   pthread_mutex_unlock(&cache->lock);
 }
 
-static bool chunk_insert(struct db *db, const struct digest *digest, size_t ordinal,
-                         const void *bytes, size_t size, struct error *error) {
-  size_t bound = ZSTD_compressBound(size);
-  cleanup_free uint8_t *compressed = xmalloc(bound);
-  size_t compressed_size = ZSTD_compress(compressed, bound, bytes, size, COMPRESSION_LEVEL);
-  ALWAYS(!ZSTD_isError(compressed_size));
-
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  bind_integer(&parameters, "ordinal", (int64_t)ordinal);
-  bind_bytes(&parameters, "bytes", compressed, compressed_size);
-  return db_run(db, &sql_blob_chunk_insert, &parameters, NULL, error);
-}
-
-static bool rows_store(struct db *db, const struct digest *digest, const uint8_t *bytes,
-                       size_t size, const struct author *author, bool *ret_is_new,
-                       struct error *error) {
+/* In a transaction of the caller's. *ret_is_new is false when the file was stored already. */
+static bool blob_store(struct db *db, const struct digest *digest, const char *bytes, size_t size,
+                       const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
@@ -104,35 +95,27 @@ static bool rows_store(struct db *db, const struct digest *digest, const uint8_t
   bind_author(&parameters, author);
   if (!db_run(db, &sql_blob_insert, &parameters, &rows, error))
     return false;
-
   *ret_is_new = db_affected(rows) == 1;
   if (!*ret_is_new)
     return true;
-  for (size_t at = 0; at < size; at += CHUNK_SIZE)
-    if (!chunk_insert(db, digest, at / CHUNK_SIZE, bytes + at,
-                      size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE, error))
+
+  size_t bound = ZSTD_compressBound(CHUNK_SIZE);
+  cleanup_free uint8_t *compressed = xmalloc(bound);
+  for (size_t at = 0; at < size; at += CHUNK_SIZE) {
+    size_t chunk_size = size - at < CHUNK_SIZE ? size - at : CHUNK_SIZE;
+    size_t compressed_size =
+        ZSTD_compress(compressed, bound, bytes + at, chunk_size, COMPRESSION_LEVEL);
+    ALWAYS(!ZSTD_isError(compressed_size));
+
+    cleanup_parameters struct db_parameters chunk = {0};
+    bind_digest(&chunk, "digest", digest);
+    bind_integer(&chunk, "ordinal", (int64_t)(at / CHUNK_SIZE));
+    bind_bytes(&chunk, "bytes", compressed, compressed_size);
+    if (!db_run(db, &sql_blob_chunk_insert, &chunk, NULL, error))
       return false;
+  }
   return audit_note_digest(db, author, AUDIT_PUT_BLOB, digest,
                            json_pack("{s:I}", "size", (json_int_t)size), error);
-}
-
-bool blob_store(struct db *db, const struct digest *digest, const void *bytes, size_t size,
-                const struct author *author, bool *ret_is_new, struct error *error) {
-  ALWAYS(size <= BLOB_SIZE_MAX);
-  return db_begin(db, error) &&
-         db_end(db, rows_store(db, digest, bytes, size, author, ret_is_new, error), error);
-}
-
-/* *ret_size is -1 when there is no such file. */
-static bool size_load(struct db *db, const struct digest *digest, int64_t *ret_size,
-                      struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_blob_size, &parameters, &rows, error))
-    return false;
-  *ret_size = db_count(rows) ? db_get_integer(rows, 0, "size") : -1;
-  return true;
 }
 
 static bool damaged(const struct digest *digest, struct error *error) {
@@ -164,19 +147,21 @@ static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error
 
 bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest,
                struct blob **ret_blob, struct error *error) {
-  int64_t size = -1;
-  struct blob *known = cache_find(cache, digest);
-  if (!known && !size_load(db, digest, &size, error))
-    return false;
-  if (known || size < 0) {
-    *ret_blob = known;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  *ret_blob = cache_find(cache, digest);
+  if (*ret_blob)
     return true;
-  }
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(db, &sql_blob_size, &parameters, &rows, error))
+    return false;
+  if (!db_count(rows))
+    return true;
 
   cleanup_blob struct blob *blob = xcalloc(1, sizeof *blob);
   blob->references = 1;
   blob->digest = *digest;
-  blob->size = (size_t)size;
+  blob->size = (size_t)db_get_integer(rows, 0, "size");
   blob->bytes = xmalloc(blob->size);
   for (size_t at = 0; at < blob->size; at += CHUNK_SIZE)
     if (!chunk_load(db, blob, at, error))
@@ -190,17 +175,94 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
   return true;
 }
 
-bool blobs_missing(struct db *db, const struct digest *digests, size_t n, bool *ret_missing,
-                   size_t *ret_n, struct error *error) {
+bool answer_missing_files(struct worker *worker, struct request *request,
+                          const struct digest *digests, size_t n) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
+  struct error error;
   bind_digests(&parameters, "digests", digests, n);
-  if (!db_run(db, &sql_blobs_missing, &parameters, &rows, error))
+  if (!db_run(worker->db, &sql_blobs_missing, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
     return false;
+  }
+  int n_missing = db_count(rows);
+  if (!n_missing)
+    return true;
 
-  memset(ret_missing, 0, n * sizeof *ret_missing);
-  for (int row = 0; row < db_count(rows); row++)
-    ret_missing[db_get_integer(rows, row, "i")] = true;
-  *ret_n = (size_t)db_count(rows);
-  return true;
+  json_t *list = json_array();
+  for (int row = 0; row < n_missing; row++)
+    json_array_append_new(list, json_digest_text(&digests[db_get_integer(rows, row, "i")]));
+  error_of(&error, ERROR_CONFLICT,
+           "%d of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and "
+           "try again",
+           n_missing, n_missing == 1 ? "is" : "are");
+  answer_failure_extra(request, &error, json_pack("{s:o}", "missing", list));
+  return false;
+}
+
+/* The digest in the path; answers 404 when it is not one. */
+static bool digest_of_path(struct request *request, struct digest *ret_digest) {
+  if (digest_parse(request->segments[0], ret_digest))
+    return true;
+  answer_refusal(request, ERROR_MISSING, "",
+                 "\"%.80s\" is no digest: \"sha256:\" and 64 lower-case hexadecimal digits",
+                 request->segments[0]);
+  return false;
+}
+
+struct blob_answer {
+  struct digest blob;
+  int64_t size;
+};
+static const struct field blob_answer_fields[] = {
+    {"blob", FIELD_DIGEST, offsetof(struct blob_answer, blob), FIELD_ANSWER},
+    {"size", FIELD_INTEGER, offsetof(struct blob_answer, size), FIELD_ANSWER},
+};
+const struct record blob_answer_record =
+    RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
+
+void route_blob_put(struct worker *worker, struct request *request) {
+  struct blob_answer answer = {.size = (int64_t)request->body_size};
+  struct error error;
+  bool is_new;
+  if (!digest_of_path(request, &answer.blob))
+    return;
+
+  struct digest actual = digest_of(request->body ? request->body : "", request->body_size);
+  if (!digest_equal(&actual, &answer.blob)) {
+    char text[DIGEST_TEXT_SIZE];
+    answer_refusal(request, ERROR_INVALID, "", "the body's digest is %s, not the path's %s",
+                   digest_format(&actual, text), request->segments[0]);
+    return;
+  }
+
+  struct db *db = worker->db;
+  if (!db_begin(db, &error) ||
+      !db_end(db,
+              blob_store(db, &answer.blob, request->body, request->body_size,
+                         request_author(request), &is_new, &error),
+              &error))
+    answer_failure(request, &error);
+  else
+    request_answer_json(request, is_new ? 201 : 200, record_write(&blob_answer_record, &answer));
+}
+
+static void blob_release(void *blob) { blob_unreference(blob); }
+
+void route_blob_get(struct worker *worker, struct request *request) {
+  struct digest digest;
+  struct blob *blob;
+  struct error error;
+  if (!digest_of_path(request, &digest))
+    return;
+
+  if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error)) {
+    if (error.kind == ERROR_DAMAGED) /* agents wait until it is restored */
+      error_become(&error, ERROR_UNAVAILABLE);
+    answer_failure(request, &error);
+  } else if (!blob) {
+    answer_refusal(request, ERROR_MISSING, "", "no file %s is stored", request->segments[0]);
+  } else {
+    request_answer_file(request, request->segments[0], blob->bytes, blob->size, blob_release, blob);
+  }
 }

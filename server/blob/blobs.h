@@ -10,9 +10,7 @@
 #define WAVETUNE_SERVER_BLOB_BLOBS_H
 
 #include "common/base/digest.h"
-#include "server/audit/audit.h"
-
-#define BLOB_SIZE_MAX (64 * 1024 * 1024)
+#include "server/db/db.h"
 
 struct blob {
   struct digest digest;
@@ -29,22 +27,12 @@ struct blob_cache;
 must_check struct blob_cache *blob_cache_new(size_t bytes_max);
 void blob_cache_free(struct blob_cache *cache);
 
-/* Stores a file whose digest the caller has checked, in one transaction. *ret_is_new is false when
- * it was there. */
-must_check bool blob_store(struct db *db, const struct digest *digest, const void *bytes,
-                           size_t size, const struct author *author, bool *ret_is_new,
-                           struct error *error);
-
 /* *ret_blob (a reference of the caller's) is NULL when there is no such file. */
 must_check bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *digest,
                           struct blob **ret_blob, struct error *error);
 
-/* Those of `digests` that are not stored, as a mask over them. */
-must_check bool blobs_missing(struct db *db, const struct digest *digests, size_t n,
-                              bool *ret_missing, size_t *ret_n, struct error *error);
-
-/* True when all of these files are stored. Otherwise answers 409 with `missing`, those that are
- * not, and returns false. */
+/* True when all of these files are stored. Otherwise answers 409 with the digests of the missing
+ * ones, and returns false. */
 struct worker;
 struct request;
 must_check bool answer_missing_files(struct worker *worker, struct request *request,

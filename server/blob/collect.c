@@ -1,10 +1,29 @@
-/* Retention in the database. Memory and threads: as the header says. */
-#include "server/blob/collect.h"
+/* Retention, by POST /v1/gc: the removal of what nothing needs any more.
+ *
+ * A release is needed while a channel points at it, while it is one of the last COLLECT_ENTRIES
+ * that a channel pointed at (to roll back to; renewals count once), and for keep_days after it was
+ * made or fetched. A file is needed while a kernel, a build or a measurement names it, and for
+ * keep_days after it was stored (a request may be about to name it). Demand is kept for keep_days
+ * after its last report. Measurements, jobs, kernels, builds and the history of channels are never
+ * collected. */
+#include "common/base/log.h"
+#include "server/audit/audit.h"
 
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
+#include "server/http/answers.h"
+#include "server/http/routes.h"
 #include "server/records.h"
 
+#define COLLECT_ENTRIES 8
+#define COLLECT_AT_ONCE 1000 /* releases, and files, of one call */
+#define COLLECT_KEEP_DAYS 30 /* unless the request states another number */
+#define ATTEMPTS 16
+
+struct collect_request {
+  bool is_dry;
+  int64_t keep_days;
+};
 static const struct field request_fields[] = {
     {"dry_run", FIELD_BOOL, offsetof(struct collect_request, is_dry), FIELD_NOT_NULL},
     {"keep_days", FIELD_INTEGER, offsetof(struct collect_request, keep_days), FIELD_NOT_NULL,
@@ -27,6 +46,16 @@ static const struct field release_fields[] = {
 };
 static const struct record release_record = RECORD(NULL, struct collected_release, release_fields);
 
+/* The answer: what was removed, or would be. */
+struct collection {
+  struct records releases;
+  struct collected_files {
+    int64_t n, bytes;
+  } files;
+  int64_t demand; /* keys */
+  bool has_more;  /* COLLECT_AT_ONCE of the releases or of the files */
+  struct collect_request request;
+};
 static const struct field files_fields[] = {
     {"n", FIELD_INTEGER, offsetof(struct collected_files, n), FIELD_ANSWER},
     {"bytes", FIELD_INTEGER, offsetof(struct collected_files, bytes), FIELD_ANSWER},
@@ -39,84 +68,73 @@ static const struct field answer_fields[] = {
     {"files", FIELD_RECORD, offsetof(struct collection, files), FIELD_ANSWER, .of = &files_record},
     {"demand", FIELD_INTEGER, offsetof(struct collection, demand), FIELD_ANSWER},
     {"more", FIELD_BOOL, offsetof(struct collection, has_more), FIELD_ANSWER},
-    {"dry_run", FIELD_BOOL, offsetof(struct collection, asked.is_dry), FIELD_ANSWER},
-    {"keep_days", FIELD_INTEGER, offsetof(struct collection, asked.keep_days), FIELD_ANSWER},
+    {"dry_run", FIELD_BOOL, offsetof(struct collection, request.is_dry), FIELD_ANSWER},
+    {"keep_days", FIELD_INTEGER, offsetof(struct collection, request.keep_days), FIELD_ANSWER},
 };
 const struct record gc_answer_record = RECORD("GcAnswer", struct collection, answer_fields);
 
-void collection_release(struct collection *collection) {
+static void collection_release(struct collection *collection) {
   record_release(&gc_answer_record, collection);
 }
+#define cleanup_collection __attribute__((cleanup(collection_release)))
 
-/* What the statements take. */
-struct collect_parameters {
-  bool remove;
-  int64_t keep_days, at_once, entries;
-};
-static const struct field parameters_fields[] = {
-    {"remove", FIELD_BOOL, offsetof(struct collect_parameters, remove)},
-    {"keep_days", FIELD_INTEGER, offsetof(struct collect_parameters, keep_days)},
-    {"at_once", FIELD_INTEGER, offsetof(struct collect_parameters, at_once)},
-    {"entries", FIELD_INTEGER, offsetof(struct collect_parameters, entries)},
-};
-static const struct record parameters_record =
-    RECORD(NULL, struct collect_parameters, parameters_fields);
-
-static bool collect_all(struct db *db, const struct collect_request *asked, struct collection *ret,
-                        struct error *error) {
-  const struct collect_parameters all = {!asked->is_dry, asked->keep_days, COLLECT_AT_ONCE,
-                                         COLLECT_ENTRIES};
+/* In the caller's transaction, with a row in the audit where something was removed. */
+static bool collect(struct db *db, const struct collect_request *request,
+                    const struct author *author, struct collection *ret, struct error *error) {
   cleanup_rows struct db_rows *releases = NULL, *files = NULL, *demand = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_record(&parameters, &parameters_record, &all);
+  bind_bool(&parameters, "remove", !request->is_dry);
+  bind_integer(&parameters, "keep_days", request->keep_days);
+  bind_taken(&parameters, "at_once", xasprintf("%d", COLLECT_AT_ONCE), true);
+  bind_taken(&parameters, "entries", xasprintf("%d", COLLECT_ENTRIES), true);
   if (!db_run(db, &sql_collect_releases, &parameters, &releases, error) ||
       !db_run(db, &sql_collect_files, &parameters, &files, error) ||
       !db_run(db, &sql_collect_demand, &parameters, &demand, error))
     return false;
 
-  ret->asked = *asked;
+  ret->request = *request;
   ret->releases.all = db_read_all(releases, &release_record, &ret->releases.n);
   ret->files.n = db_get_integer(files, 0, "n");
   ret->files.bytes = db_get_integer(files, 0, "bytes");
   ret->demand = db_get_integer(demand, 0, "n");
   ret->has_more = ret->releases.n == COLLECT_AT_ONCE || ret->files.n == COLLECT_AT_ONCE;
-  return true;
-}
-
-/* What was removed, by number; nothing where nothing was. */
-static bool collection_note(struct db *db, const struct collection *collection,
-                            const struct author *remover, struct error *error) {
-  if (collection->asked.is_dry ||
-      (!collection->releases.n && !collection->files.n && !collection->demand))
+  if (request->is_dry || (!ret->releases.n && !ret->files.n && !ret->demand))
     return true;
-  cleanup_free char *object =
-      xasprintf("older than %lld days", (long long)collection->asked.keep_days);
-  return audit_note(db, remover, AUDIT_COLLECT, object,
-                    json_pack("{s:I, s:I, s:I}", "releases", (json_int_t)collection->releases.n,
-                              "files", (json_int_t)collection->files.n, "demand",
-                              (json_int_t)collection->demand),
+
+  cleanup_free char *object = xasprintf("older than %lld days", (long long)request->keep_days);
+  return audit_note(db, author, AUDIT_COLLECT, object,
+                    json_pack("{s:I, s:I, s:I}", "releases", (json_int_t)ret->releases.n, "files",
+                              (json_int_t)ret->files.n, "demand", (json_int_t)ret->demand),
                     error);
 }
 
-/* What was named after the statement had looked is refused by the database: the next look sees
- * it. */
-#define ATTEMPTS 16
-
-bool collect(struct db *db, const struct collect_request *asked, const struct author *remover,
-             struct collection *ret, struct error *error) {
-  for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-    cleanup_collection struct collection collection = {0};
-    if (!db_begin(db, error))
-      return false;
-    bool ok = collect_all(db, asked, &collection, error) &&
-              collection_note(db, &collection, remover, error);
-    if (db_end(db, ok, error)) {
-      *ret = collection;
-      collection = (struct collection){0};
-      return true;
-    }
-    if (error->kind != ERROR_REFERENCE)
-      return false;
+void route_gc_post(struct worker *worker, struct request *request) {
+  static const char *const no_arguments[] = {NULL};
+  struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
+  struct error error;
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!record_read(&gc_request_record, request->json, "", &given, &error)) {
+    answer_failure(request, &error);
+    return;
   }
-  return false;
+
+  /* What is named by another transaction after a statement has looked is refused by the database
+   * (ERROR_REFERENCE); the next attempt sees it. */
+  for (int attempt = 1;; attempt++) {
+    cleanup_collection struct collection collection = {0};
+    struct db *db = worker->db;
+    if (db_begin(db, &error) &&
+        db_end(db, collect(db, &given, request_author(request), &collection, &error), &error)) {
+      if (!given.is_dry)
+        log_info("gc: %s removed %zu releases and %lld files", request->token_name,
+                 collection.releases.n, (long long)collection.files.n);
+      request_answer_json(request, 200, record_write(&gc_answer_record, &collection));
+      return;
+    }
+    if (error.kind != ERROR_REFERENCE || attempt == ATTEMPTS) {
+      answer_failure(request, &error);
+      return;
+    }
+  }
 }

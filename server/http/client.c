@@ -45,14 +45,14 @@ static bool network_parse(const char *text, struct network *ret, struct error *e
   snprintf(address, sizeof address, "%.*s", (int)length, text);
   if (length >= sizeof address || !address_parse(address, ret->address, &is_four))
     return error_set(
-        error, "\"%.60s\" is not an address; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", text);
+        error, "\"%.60s\" is no address; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", text);
   unsigned most = is_four ? 32 : 128, bits = most;
   if (text[length]) {
     char *end;
     const char *digits = text + length + 1;
     unsigned long given = strtoul(digits, &end, 10);
     if (*digits < '0' || *digits > '9' || *end || given > most)
-      return error_set(error, "\"%.60s\" is not a network: the / is followed by 0 to %u bits", text,
+      return error_set(error, "\"%.60s\" is no network: behind the / there are 0 to %u bits", text,
                        most);
     bits = (unsigned)given;
   }

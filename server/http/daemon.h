@@ -16,4 +16,7 @@ void daemon_quiesce(struct daemon *daemon);
  * process otherwise. */
 void daemon_stop(struct daemon *daemon);
 
+/* The main function of a database worker: a struct worker_thread. */
+void *work_main(void *worker_thread);
+
 #endif

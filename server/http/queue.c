@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "server/http/answers.h"
 #include "server/http/request_private.h"
 
 struct park_key {
@@ -345,21 +346,24 @@ void queue_wake(struct queue *queue, const char *key, size_t most) {
 }
 
 void queue_stop(struct queue *queue) {
+  struct request_private *request;
   pthread_mutex_lock(&queue->lock);
   queue->is_stopping = true;
   pthread_cond_broadcast(&queue->work);
-  pthread_mutex_unlock(&queue->lock);
-}
+  for (;;) {
+    struct park_item *parked;
+    while ((parked = park_take_any(queue->park)))
+      unpark(queue, parked, 0);
+    request = pop(queue, fifo_choose(queue));
+    if (!request)
+      break;
 
-struct request_private *queue_drain(struct queue *queue) {
-  pthread_mutex_lock(&queue->lock);
-  ALWAYS(queue->is_stopping);
-  struct park_item *parked = park_take_any(queue->park);
-  if (parked)
-    unpark(queue, parked, 0);
-  struct request_private *request = pop(queue, fifo_choose(queue));
+    pthread_mutex_unlock(&queue->lock);
+    request->state = REQUEST_RUNNING;
+    answer_refusal(&request->request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
+    pthread_mutex_lock(&queue->lock);
+  }
   pthread_mutex_unlock(&queue->lock);
-  return request;
 }
 
 struct queue_state queue_state(struct queue *queue) {

@@ -33,10 +33,9 @@ must_check bool queue_park(struct queue *queue, struct request_private *request,
                            bool is_idle, int64_t deadline_ms, uint64_t since_generation);
 void queue_wake(struct queue *queue, const char *key, size_t most);
 
-/* From now on queue_add and queue_park refuse and queue_take returns 0. queue_drain returns what
- * waited, one by one, then NULL. */
+/* From now on queue_add and queue_park refuse and queue_take returns 0. Requests that wait are
+ * answered 503. */
 void queue_stop(struct queue *queue);
-struct request_private *queue_drain(struct queue *queue);
 
 struct queue_state {
   size_t queued, parked;

@@ -134,8 +134,6 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
                                 size_t *upload_data_size, void **connection);
 void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connection,
                         enum MHD_RequestTerminationCode code);
-/* The main function of a database worker: a struct worker_thread. */
-void *work_main(void *worker_thread);
 
 /* The token is known: fills what handlers see of it. */
 void request_set_token(struct request_private *request, const struct auth_token *token);

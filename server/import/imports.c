@@ -1,13 +1,25 @@
-/* Imports and images in the database. Memory and threads: as the header says. */
+/* Imported tables and the identities of images: in the database, and their routes. */
 #include "server/import/imports.h"
 
+#include "common/base/log.h"
+#include "common/cache/identity.h"
+#include "server/audit/audit.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
 #include "server/import/import.sql.h"
+#include "server/import/import_post.h"
+#include "server/kernel/kernels.h"
 #include "server/records.h"
 
 /* Rows of one statement: a second's work at most, far below the statement's time limit. */
 #define ROWS_AT_ONCE 10000
+
+struct import_counts {
+  int64_t added, changed, known;
+};
 
 struct import_item {
   struct digest kernel;
@@ -38,6 +50,7 @@ static const struct field item_fields[] = {
 };
 const struct record import_item_record = RECORD("ImportItem", struct import_item, item_fields);
 
+/* Stores the kernels whose manifests are in the post. */
 static bool kernels_store(struct db *db, const struct import_post *post,
                           const struct author *author, struct error *error) {
   struct db_array hashes, names, manifests;
@@ -88,6 +101,8 @@ static bool rows_store(struct db *db, const struct import_post *post, size_t fir
   return true;
 }
 
+/* In one transaction of the caller. A row replaces the one of the same kernel, key, environment and
+ * tag, unless it is equal. */
 static bool all_store(struct db *db, const struct import_post *post, const struct author *author,
                       struct import_counts *counts, struct error *error) {
   bool ok = kernels_store(db, post, author, error);
@@ -105,32 +120,152 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
   return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 
-bool imports_store(struct db *db, const struct import_post *post, const struct author *author,
-                   struct import_counts *ret_counts, struct error *error) {
-  struct import_counts counts = {0};
-  if (!db_begin(db, error) || !db_end(db, all_store(db, post, author, &counts, error), error))
+static const char *const no_arguments[] = {NULL};
+
+/* Reads the registered kernels that the post names by hash. False, and answered: one is wrong. */
+static bool kernels_find(struct worker *worker, struct request *request,
+                         struct import_post *import) {
+  size_t n = import->kernels.n;
+  cleanup_free struct digest *hashes = xcalloc(n, sizeof *hashes);
+  cleanup_free json_t **manifests = xcalloc(n, sizeof(json_t *));
+  struct error error;
+  for (size_t i = 0; i < n; i++)
+    hashes[i] = import_kernel_at(import, i)->hash;
+  if (!kernels_load(worker->db, hashes, n, manifests, &error)) {
+    answer_failure(request, &error);
     return false;
-  *ret_counts = counts;
-  return true;
+  }
+
+  bool are_known = true;
+  for (size_t i = 0; i < n; i++) {
+    struct import_kernel *kernel = import_kernel_at(import, i);
+    cleanup_json json_t *manifest = manifests[i];
+    if (!are_known || kernel->kernel)
+      continue;
+
+    /* A stored manifest was checked when it was registered. */
+    are_known = manifest && kernel_parse(manifest, &kernel->kernel, &error);
+    if (manifest && !are_known)
+      log_error("import: a stored manifest is not valid any more: %s", error.message);
+    if (!are_known) {
+      char at[JSON_POINTER_SIZE], text[DIGEST_TEXT_SIZE];
+      snprintf(at, sizeof at, "/kernels/%zu/kernel", i);
+      answer_refusal(request, ERROR_INVALID, at,
+                     "kernel %s is not registered; POST /v1/kernels first (wavetune kernel push)",
+                     digest_format(&kernel->hash, text));
+    }
+  }
+  return are_known;
 }
 
-bool imports_list(struct db *db, const struct imports_filter *filter, json_t **ret_items,
-                  int64_t *ret_next, struct error *error) {
+struct answer_kernel {
+  struct digest hash;
+  const char *name;
+  int64_t entries;
+};
+static const struct field answer_kernel_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct answer_kernel, hash), FIELD_ANSWER},
+    {"name", FIELD_TEXT, offsetof(struct answer_kernel, name), FIELD_ANSWER},
+    {"entries", FIELD_INTEGER, offsetof(struct answer_kernel, entries), FIELD_ANSWER},
+};
+static const struct record answer_kernel_record =
+    RECORD(NULL, struct answer_kernel, answer_kernel_fields);
+
+struct import_answer {
+  struct records kernels;
+  json_t *environment, *missing;
+  const char *tag;
+  struct import_counts counts;
+};
+static const struct field answer_fields[] = {
+    {"kernels", FIELD_RECORDS, offsetof(struct import_answer, kernels), FIELD_ANSWER,
+     .of = &answer_kernel_record},
+    {"environment", FIELD_JSON, offsetof(struct import_answer, environment), FIELD_ANSWER,
+     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
+    {"missing", FIELD_JSON, offsetof(struct import_answer, missing), FIELD_ANSWER,
+     .schema = "{\"type\": \"array\", \"items\": {\"type\": \"string\"}}",
+     .about = "members of a full environment that this one lacks"},
+    {"tag", FIELD_TEXT, offsetof(struct import_answer, tag), FIELD_ANSWER},
+    {"added", FIELD_INTEGER, offsetof(struct import_answer, counts.added), FIELD_ANSWER},
+    {"changed", FIELD_INTEGER, offsetof(struct import_answer, counts.changed), FIELD_ANSWER},
+    {"known", FIELD_INTEGER, offsetof(struct import_answer, counts.known), FIELD_ANSWER},
+};
+const struct record import_answer_record =
+    RECORD("ImportAnswer", struct import_answer, answer_fields);
+
+static json_t *answer_make(const struct import_post *import, const struct import_counts *counts) {
+  size_t n = import->kernels.n;
+  cleanup_free struct answer_kernel *kernels = xcalloc(n, sizeof *kernels);
+  for (size_t i = 0; i < n; i++) {
+    const struct import_kernel *kernel = import_kernel_at(import, i);
+    kernels[i] =
+        (struct answer_kernel){kernel->hash, kernel->kernel->name, (int64_t)kernel->entries.n};
+  }
+
+  cleanup_json json_t *environment = environment_to_json(&import->environment),
+                      *missing = environment_missing(&import->environment);
+  const struct import_answer answer = {{n, kernels}, environment, missing, import->tag, *counts};
+  return record_write(&import_answer_record, &answer);
+}
+
+void route_import_post(struct worker *worker, struct request *request) {
+  cleanup_import_post struct import_post import = {0};
+  struct import_counts counts = {0};
+  struct error error;
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!import_post_parse(request->json, &import, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!kernels_find(worker, request, &import))
+    return;
+
+  struct db *db = worker->db;
+  if (!import_post_read(&import, &error) || !db_begin(db, &error) ||
+      !db_end(db, all_store(db, &import, request_author(request), &counts, &error), &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (counts.added || counts.changed)
+    log_info("import: format=%s added=%lld changed=%lld known=%lld", import.format,
+             (long long)counts.added, (long long)counts.changed, (long long)counts.known);
+  request_answer_json(request, counts.added ? 201 : 200, answer_make(&import, &counts));
+}
+
+void route_import_list(struct worker *worker, struct request *request) {
+  static const char *const known[] = {"limit", "after", "kernel", "format", "tag", NULL};
+  const char *hash = request_query(request, "kernel");
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", filter->kernel);
-  bind_text(&parameters, "format", filter->format);
-  bind_text(&parameters, "tag", filter->tag);
-  bind_integer(&parameters, "after", filter->after);
-  bind_integer(&parameters, "limit", filter->limit);
-  if (!db_run(db, &sql_imports_list, &parameters, &rows, error))
-    return false;
-  db_page_to_json(rows, &import_item_record, filter->limit, ret_items, ret_next);
-  return true;
+  struct error error;
+  struct digest kernel;
+  json_t *items;
+  int64_t after, limit, next;
+  if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
+    return;
+  if (hash && !digest_parse(hash, &kernel)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "\"kernel\" is not \"sha256:\" and 64 lower-case hexadecimal digits");
+    return;
+  }
+
+  bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
+  bind_text(&parameters, "format", request_query(request, "format"));
+  bind_text(&parameters, "tag", request_query(request, "tag"));
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(worker->db, &sql_imports_list, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  db_page_to_json(rows, &import_item_record, limit, &items, &next);
+  request_answer_json(request, 200, page_to_json(items, next));
 }
 
-bool image_store(struct db *db, const struct digest *digest, const char *text,
-                 const struct author *author, bool *ret_is_new, struct error *error) {
+/* `text` is the canonical JSON whose digest this is. */
+static bool image_store(struct db *db, const struct digest *digest, const char *text,
+                        const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
@@ -138,7 +273,6 @@ bool image_store(struct db *db, const struct digest *digest, const char *text,
   bind_author(&parameters, author);
   if (!db_begin(db, error))
     return false;
-
   bool ok = db_run(db, &sql_image_insert, &parameters, &rows, error);
   *ret_is_new = ok && db_affected(rows) == 1;
   ok = ok && (!*ret_is_new || audit_note_digest(db, author, AUDIT_PUT_IMAGE, digest, NULL, error));
@@ -153,4 +287,55 @@ bool image_load(struct db *db, const struct digest *digest, char **ret_text, str
     return false;
   *ret_text = db_count(rows) ? xstrdup(db_get(rows, 0, "identity")) : NULL;
   return true;
+}
+
+static bool digest_of_path(struct request *request, struct digest *ret_digest) {
+  if (digest_parse(request->segments[0], ret_digest))
+    return true;
+  answer_refusal(request, ERROR_MISSING, "", "there is no image \"%.80s\"", request->segments[0]);
+  return false;
+}
+
+void route_image_put(struct worker *worker, struct request *request) {
+  cleanup_identity struct identity *identity = NULL;
+  struct digest digest;
+  struct error error;
+  char text[DIGEST_TEXT_SIZE];
+  bool is_new;
+  if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
+    return;
+  if (!identity_parse(request->json, &identity, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  cleanup_free char *canonical = json_canonical(request->json);
+  struct digest actual = digest_of(canonical, strlen(canonical));
+  if (!digest_equal(&actual, &digest)) {
+    answer_refusal(request, ERROR_INVALID, "", "the identity's digest is %s, not the path's %s",
+                   digest_format(&actual, text), request->segments[0]);
+    return;
+  }
+
+  if (!image_store(worker->db, &digest, canonical, request_author(request), &is_new, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_json(request, is_new ? 201 : 200,
+                        json_pack("{s:o}", "image", json_digest_text(&digest)));
+}
+
+void route_image_get(struct worker *worker, struct request *request) {
+  struct digest digest;
+  struct error error;
+  char *text;
+  if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
+    return;
+
+  if (!image_load(worker->db, &digest, &text, &error))
+    answer_failure(request, &error);
+  else if (!text)
+    answer_refusal(request, ERROR_MISSING, "", "there is no image %s", request->segments[0]);
+  else
+    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text),
+                              request->segments[0], NULL);
 }

@@ -1,17 +1,134 @@
-/* The table of tokens. Memory and threads: as the header says. */
+/* Tokens: reading requests for them, their table, and the routes of /v1/tokens. */
 #include "server/token/tokens.h"
 
 #include <fnmatch.h>
+#include <time.h>
 
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "common/node/environment.h"
 #include "server/audit/audit.h"
 #include "server/db/db_record.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/router.h"
+#include "server/http/routes.h"
 #include "server/http/tls.h"
+#include "server/http/tokens.h"
 #include "server/records.h"
 #include "server/token/tokens.sql.h"
 
+#define CHANNELS_MAX 64
+#define LETTERS_AND_DIGITS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
 bool token_name_is_good(const char *name) {
-  size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
+  size_t length = strspn(name, LETTERS_AND_DIGITS "._-");
   return length >= 1 && length <= 64 && !name[length];
+}
+
+static const struct field request_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct token_request, name), FIELD_REQUIRED,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"},
+    {"role", FIELD_TEXT, offsetof(struct token_request, role), FIELD_REQUIRED,
+     .schema = SCHEMA_ROLE},
+    {"expires", FIELD_TEXT, offsetof(struct token_request, expires), FIELD_NO_COLUMN,
+     .about = "how long it is good for, such as 7d or 12h, or until when"},
+    {"uses", FIELD_INTEGER, offsetof(struct token_request, uses), .least = 1,
+     .most = TOKEN_USES_MAX},
+    {"agent_name", FIELD_TEXT, offsetof(struct token_request, agent_name), .least = 1, .most = 200},
+    {"environment", FIELD_JSON, offsetof(struct token_request, environment),
+     .schema = SCHEMA_ENVIRONMENT},
+    {"certificate", FIELD_TEXT, offsetof(struct token_request, certificate), FIELD_NOT_NULL,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
+     .about = "the name of the client certificate that stands for a token of the role agent; no "
+              "token is made then"},
+    {"channels", FIELD_TEXTS, offsetof(struct token_request, channels), .most = CHANNELS_MAX,
+     .schema = "{\"type\": \"array\", \"maxItems\": 64,"
+               " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
+     .about = "of the role publisher, which needs them: names of channels, or patterns of names"},
+    {"expires_in_ms", FIELD_INTEGER, offsetof(struct token_request, expires_in_ms), FIELD_NO_JSON},
+    {"agent", FIELD_TEXT, offsetof(struct token_request, agent), FIELD_NO_JSON},
+    {"replaces", FIELD_ID, offsetof(struct token_request, replaces), FIELD_NO_JSON},
+};
+const struct record token_request_record =
+    RECORD("TokenRequest", struct token_request, request_fields);
+
+void token_request_init(struct token_request *request) {
+  record_init(&token_request_record, request);
+}
+void token_request_release(struct token_request *request) {
+  record_release(&token_request_record, request);
+}
+
+/* "7d", or a time in the future; how long that is. */
+static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error) {
+  int64_t us, ms = 0;
+  struct timespec now;
+  if (!duration_parse(text, &ms) && time_parse(text, &us)) {
+    ALWAYS(clock_gettime(CLOCK_REALTIME, &now) == 0);
+    ms = us / 1000 - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
+  }
+  if (ms <= 0 || ms > DURATION_MS_MAX)
+    return error_at(error, "/expires",
+                    "\"%.64s\" is not a time to come; write how long the token is good for, like "
+                    "90s, 30m, 12h or 7d, or until when, like 2026-01-31T12:00:00Z",
+                    text);
+  *ret_ms = ms;
+  return true;
+}
+
+/* A publisher may move the channels that its token names, and no others. */
+static bool channels_check(const struct texts *channels, unsigned roles, struct error *error) {
+  bool is_publisher = (roles & TOKEN_PUBLISHER) != 0;
+  if (is_publisher != (channels->n > 0))
+    return error_at(error, "/channels",
+                    is_publisher ? "a publisher's token names the channels that it moves, such as "
+                                   "\"stable\" or \"test-*\""
+                                 : "channels are for tokens of the role publisher");
+  for (size_t i = 0; i < channels->n; i++) {
+    char at[JSON_POINTER_SIZE];
+    const char *text = channels->all[i];
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789._-*?[]!");
+    if (length < 1 || length > 64 || text[length])
+      return error_at(error, json_pointer_index(at, sizeof at, "/channels", i),
+                      "a channel's name, or a pattern of names, is 1 to 64 of a-z, 0-9, \".\", "
+                      "\"_\", \"-\", and \"*\", \"?\", \"[…]\"");
+  }
+  return true;
+}
+
+bool token_request_parse(const json_t *json, struct token_request *ret, struct error *error) {
+  cleanup_environment struct environment environment = {0};
+  unsigned roles;
+  token_request_init(ret);
+  if (!record_read(&token_request_record, json, "", ret, error))
+    return false;
+
+  if (!token_name_is_good(ret->name))
+    return error_at(error, "/name",
+                    "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
+  if (!roles_parse(ret->role, &roles, error) || !channels_check(&ret->channels, roles, error))
+    return false;
+  if (roles != TOKEN_ENROL && (ret->uses != FIELD_NONE || ret->agent_name || ret->environment))
+    return error_at(error, "/role",
+                    "uses, an agent's name and an environment are for tokens of the role enrol");
+  /* No other role: a browser sends its certificate with any request that a page makes it send. */
+  if (ret->certificate && roles != TOKEN_AGENT)
+    return error_at(error, "/certificate",
+                    "a client certificate stands for a token of the role agent, and no other");
+  if (ret->certificate && !tls_name_is_good(ret->certificate))
+    return error_at(error, "/certificate",
+                    "\"%.64s\" is no name of a client certificate; write it like "
+                    "URI:spiffe://example/agent/node-17, DNS:node-17.example or CN:node-17, with 1 "
+                    "to 250 printable characters behind the colon",
+                    ret->certificate);
+  if (ret->environment && !environment_parse(ret->environment, &environment, error))
+    return error_pointer_prefix(error, "/environment");
+  if (ret->expires && !expires_parse(ret->expires, &ret->expires_in_ms, error))
+    return false;
+  if (roles == TOKEN_ENROL && ret->uses == FIELD_NONE)
+    ret->uses = 1;
+  return true;
 }
 
 bool tokens_insert(struct db *db, const struct token_request *request, const struct author *author,
@@ -46,8 +163,15 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
   return true;
 }
 
-/* What the audit has of it. */
-static json_t *detail_of(const struct token_request *request) {
+bool tokens_make(struct db *db, const struct token_request *request, const struct author *author,
+                 char ret_token[TOKEN_TEXT_SIZE], struct error *error) {
+  if (!db_begin(db, error))
+    return false;
+  if (!tokens_insert(db, request, author, ret_token, error)) {
+    db_rollback(db);
+    return false;
+  }
+
   json_t *channels = request->channels.n ? json_array() : NULL;
   for (size_t i = 0; i < request->channels.n; i++)
     json_array_append_new(channels, json_string(request->channels.all[i]));
@@ -59,16 +183,7 @@ static json_t *detail_of(const struct token_request *request) {
     json_object_set_new(detail, "expires_in_ms", json_integer((json_int_t)request->expires_in_ms));
   if (request->uses != FIELD_NONE)
     json_object_set_new(detail, "uses", json_integer((json_int_t)request->uses));
-  return detail;
-}
-
-bool tokens_make(struct db *db, const struct token_request *request, const struct author *author,
-                 char ret_token[TOKEN_TEXT_SIZE], struct error *error) {
-  if (!db_begin(db, error))
-    return false;
-  bool ok = tokens_insert(db, request, author, ret_token, error) &&
-            audit_note(db, author, AUDIT_MAKE_TOKEN, request->name, detail_of(request), error);
-  return db_end(db, ok, error);
+  return db_end(db, audit_note(db, author, AUDIT_MAKE_TOKEN, request->name, detail, error), error);
 }
 
 bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool *ret_may,
@@ -92,35 +207,27 @@ bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool
   return true;
 }
 
-static bool revoke_named(struct db *db, const char *name, bool may_be_last_admin,
-                         const struct author *author, struct error *error) {
+bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
+                   const struct author *author, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
   bind_bool(&parameters, "may_be_last_admin", may_be_last_admin);
   bind_author(&parameters, author);
-  if (!db_run(db, &sql_tokens_revoke, &parameters, &rows, error))
-    return false;
-
-  if (db_count(rows) && db_get_bool(rows, 0, "is_revoked"))
-    return true;
-  if (db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
-    return error_of(error, ERROR_CONFLICT,
-                    "\"%.64s\" is the last admin token: without one no token can be made over "
-                    "HTTP; make another first, "
-                    "or use \"wavetune-server token revoke\"",
-                    name);
-  return error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"",
-                  name); /* or another was faster */
-}
-
-bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
-                   const struct author *author, struct error *error) {
   if (!db_begin(db, error))
     return false;
-  bool ok = revoke_named(db, name, may_be_last_admin, author, error) &&
-            audit_note(db, author, AUDIT_REVOKE_TOKEN, name, NULL, error);
-  return db_end(db, ok, error);
+
+  bool is_good = db_run(db, &sql_tokens_revoke, &parameters, &rows, error);
+  bool is_revoked = is_good && db_count(rows) && db_get_bool(rows, 0, "is_revoked");
+  if (is_good && !is_revoked && db_count(rows) && db_get_bool(rows, 0, "is_last_admin"))
+    is_good = error_of(error, ERROR_CONFLICT,
+                       "\"%.64s\" is the last admin token: without one no token can be made over "
+                       "HTTP; make another first, or use \"wavetune-server token revoke\"",
+                       name);
+  else if (is_good && !is_revoked) /* perhaps another request has revoked it just now */
+    is_good = error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"", name);
+  is_good = is_good && audit_note(db, author, AUDIT_REVOKE_TOKEN, name, NULL, error);
+  return db_end(db, is_good, error);
 }
 
 struct token {
@@ -165,4 +272,67 @@ bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items
     return false;
   db_page_to_json(rows, &token_record, limit, ret_items, ret_next);
   return true;
+}
+
+struct token_answer {
+  const char *token, *name, *role, *certificate;
+};
+static const struct field answer_fields[] = {
+    {"token", FIELD_TEXT, offsetof(struct token_answer, token), FIELD_ANSWER | FIELD_OMITTED},
+    {"name", FIELD_TEXT, offsetof(struct token_answer, name), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"role", FIELD_TEXT, offsetof(struct token_answer, role), FIELD_ANSWER | FIELD_NOT_NULL,
+     .schema = SCHEMA_ROLE},
+    {"certificate", FIELD_TEXT, offsetof(struct token_answer, certificate),
+     FIELD_ANSWER | FIELD_OMITTED},
+};
+const struct record token_answer_record = RECORD("TokenAnswer", struct token_answer, answer_fields);
+
+/* A change holds on this server before the answer is sent; the others see it within seconds. */
+static void refresh(struct worker *worker) {
+  struct error error;
+  if (!tokens_refresh(worker, &error))
+    log_warning("tokens: %s", error.message);
+}
+
+void route_token_post(struct worker *worker, struct request *request) {
+  cleanup_token_request struct token_request asked = {0};
+  char token[TOKEN_TEXT_SIZE];
+  struct error error;
+  if (!token_request_parse(request->json, &asked, &error) ||
+      !tokens_make(worker->db, &asked, request_author(request), token, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  log_info("token: %s made %s with the role %s%s%s", request->token_name, asked.name, asked.role,
+           asked.certificate ? " for the certificate " : "",
+           asked.certificate ? asked.certificate : "");
+  refresh(worker);
+  struct token_answer answer = {asked.certificate ? NULL : token, asked.name, asked.role,
+                                asked.certificate};
+  request_answer_json(request, 201, record_write(&token_answer_record, &answer));
+}
+
+void route_token_list(struct worker *worker, struct request *request) {
+  static const char *const known[] = {"limit", "after", NULL};
+  struct error error;
+  int64_t limit, after, next;
+  json_t *items;
+  if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
+    return;
+  if (tokens_list(worker->db, after, limit, &items, &next, &error))
+    request_answer_json(request, 200, page_to_json(items, next));
+  else
+    answer_failure(request, &error);
+}
+
+void route_token_delete(struct worker *worker, struct request *request) {
+  struct error error;
+  if (!tokens_revoke(worker->db, request->segments[0], false, request_author(request), &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  log_info("token: %s revoked %s", request->token_name, request->segments[0]);
+  refresh(worker);
+  request_answer_empty(request, 204);
 }

@@ -1,5 +1,4 @@
-/* Tokens: what is asked for of a new one, and the table of them. Of a token only its SHA-256 is
- * stored.
+/* Tokens: requests for new ones, and their table. Of a token only its SHA-256 is stored.
  *
  * Memory: requests own what they read from JSON; lists are the caller's. Threads: reading any;
  * functions that take a db, its own. */
@@ -15,9 +14,8 @@
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);
 
-/* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` makes from
- * its options, and what the server adds. Absent is what a record has for it
- * (common/record/record.h). */
+/* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` writes from
+ * its options, and what the server adds. Absent values are a record's (common/record/record.h). */
 struct token_request {
   const char *name;
   const char *role;        /* names of the database's enum, with commas between */
@@ -30,7 +28,7 @@ struct token_request {
   struct texts channels;   /* of a publisher: patterns for their names */
   /* Not in JSON: */
   int64_t expires_in_ms; /* FIELD_NONE: never */
-  const char *agent;     /* whose it is alone; NULL: of nobody in particular */
+  const char *agent;     /* the only agent that it may act as; NULL: it is not bound */
   int64_t replaces; /* the token that ends soon after this one was first used; FIELD_NONE: none */
 };
 /* All absent. */
@@ -46,7 +44,7 @@ extern const struct record token_request_record;
 /* Makes a random token and stores its digest; with a certificate, of which the digest of its name
  * is stored, no token is made (ret_token is ""). Fails with ERROR_CONFLICT when a live token has
  * the name, or stands for the certificate. The first in a transaction of its own, the second in the
- * caller's, who notes it. */
+ * caller's, which adds the row of the audit table. */
 must_check bool tokens_make(struct db *db, const struct token_request *request,
                             const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                             struct error *error);

@@ -1,17 +1,21 @@
--- Tokens: made, listed, revoked (server/token/tokens.h). What every request needs of them is in
+-- Tokens: made, listed, revoked (server/token/tokens.h). What every request needs is in
 -- server/http/tokens.sql.
 
--- One that is past its time no longer has its name.
+-- An expired token no longer has its name.
 -- name: tokens_end_expired
 UPDATE tokens
 SET revoked_at = expires_at
-WHERE name = :name AND revoked_at IS NULL AND expires_at <= now();
+WHERE name = :name
+  AND revoked_at IS NULL
+  AND expires_at <= now();
 
--- A certificate's digest is always the same, and digests are unique: what has ended gives it up.
+-- A certificate's digest is always the same, and digests are unique: a token that has ended gives it
+-- up.
 -- name: tokens_free_digest
 UPDATE tokens t
 SET digest = sha256(digest || convert_to(id::text, 'UTF8'))
-WHERE digest = :digest::bytea AND NOT token_is_live(t);
+WHERE digest = :digest::bytea
+  AND NOT token_is_live(t);
 
 -- name: tokens_make
 INSERT INTO tokens (name, role, also, digest, expires_at, uses_left, agent_name, environment, agent,
@@ -28,8 +32,8 @@ SELECT pattern
 FROM tokens, unnest(channels) AS pattern
 WHERE id = :token::bigint;
 
--- The live admin tokens are locked in the order of their ids, so that of two revocations at the
--- same time the second sees what the first left; a row that it waited for is looked at again.
+-- The live admin tokens are locked in the order of their ids, so that of two concurrent revocations
+-- the second sees the result of the first: PostgreSQL reads a row again after waiting for it.
 -- name: tokens_revoke
 WITH admins AS MATERIALIZED (
     SELECT id
@@ -55,7 +59,7 @@ SELECT named.is_last_admin, revoked.id IS NOT NULL AS is_revoked
 FROM named
 LEFT JOIN revoked USING (id);
 
--- One more than the page has, to know whether there is another page.
+-- One row more than a page, to know whether there is another page.
 -- name: tokens_list
 SELECT id, name, array_to_string(array_prepend(role, also), ',') AS role,
        rfc3339(created_at) AS created_at, rfc3339(revoked_at) AS revoked_at,

@@ -1,5 +1,4 @@
-/* Starts and stops the coordinator: daemon, workers, housekeeper. One thread starts and stops; the
- * parts are theirs. */
+/* Starts and stops the coordinator: daemon, workers, housekeeper. */
 #include "server/server.h"
 
 #include <errno.h>
@@ -22,36 +21,22 @@
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000
 #define NOT_READY_EVERY_MS 60000
-/* Looking whether the database is there must not take long when it hangs. */
-#define READY_LOOK_MS 5000
-/* A server that PostgreSQL has not answered for so long is not ready: the housekeeper alone asks
- * every second. */
+/* Deadline of the check, also when the database hangs. */
+#define READY_CHECK_MS 5000
+/* A server that PostgreSQL has not answered for so long is not ready; the housekeeper alone queries
+ * it every second. */
 #define READY_STALE_MS 10000
-/* How long requests that run may go on when the server stops. */
+/* What running requests may take when the server stops. */
 #define STOP_GRACE_S 3
 #define FILES_EVERY_MS 1000
 #define RESPONSE_CACHE_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
-/* How long answers that were given at the end may take to leave. */
+/* What the last answers may take to be sent. */
 #define FAREWELL_MS 2000
 
-static bool options_check(const struct server_options *options, struct error *error) {
-  if (!options->listen || !options->database)
-    return error_set(error, "the server needs an address to listen on and a database");
-  if (options->workers < 1 || options->workers > 256 || options->event_threads < 1 ||
-      options->event_threads > 64)
-    return error_set(error, "%d workers and %d event threads: it must be 1 to 256 and 1 to 64",
-                     options->workers, options->event_threads);
-  if (options->lease_ms < 100 || options->heartbeat_ms < 100 || options->poll_ms < 10 ||
-      options->queue_max < 1)
-    return error_set(
-        error, "lease and heartbeat must be at least 100 ms, the poll 10 ms and the queue 1 long");
-  return true;
-}
-
-/* Says why the server is not ready at once, and again every minute: in a log that is otherwise
- * empty a server without its database would look healthy. The reason names the database's address,
- * which is for the log only. */
+/* Logs at once why the server is not ready, and again every minute: with an empty log a server
+ * without its database would look healthy. The reason may name the database's address, so it goes
+ * to the log only. */
 static void ready_set(struct server *server, const char *why_not) {
   bool was_ready = atomic_exchange(&server->is_ready, why_not == NULL);
   int64_t now_ms = clock_monotonic_ms();
@@ -62,15 +47,19 @@ static void ready_set(struct server *server, const char *why_not) {
     return;
   }
   if (strncmp(server->not_ready, why_not, NOT_READY_SIZE - 1) == 0 &&
-      now_ms - server->not_ready_said_ms < NOT_READY_EVERY_MS)
+      now_ms - server->not_ready_logged_ms < NOT_READY_EVERY_MS)
     return;
-  snprintf(server->not_ready, sizeof server->not_ready, "%s", why_not);
-  server->not_ready_said_ms = now_ms;
+  snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not);
+  server->not_ready_logged_ms = now_ms;
   log_warning("server: not ready: %s", why_not);
 }
 
-/* As `serve --migrate` promises, when the database is there. One that refuses is tried again, but
- * not every second: a migration may run for minutes before it fails. */
+bool server_is_ready(const struct server *server) {
+  return atomic_load(&server->is_ready) && clock_monotonic_ms() - db_answered_ms() < READY_STALE_MS;
+}
+
+/* Applies missing migrations, for `serve --migrate`, once. A database that refuses is tried again,
+ * but not every second: a migration may run for minutes before it fails. */
 static bool missing_apply(struct worker *worker, struct error *error) {
   struct server *server = worker->server;
   int applied;
@@ -84,12 +73,8 @@ static bool missing_apply(struct worker *worker, struct error *error) {
   return server->is_migrated;
 }
 
-bool server_is_ready(const struct server *server) {
-  return atomic_load(&server->is_ready) && clock_monotonic_ms() - db_answered_ms() < READY_STALE_MS;
-}
-
-static bool version_ask(struct worker *worker, int64_t *ret_version, struct error *error) {
-  db_set_deadline(worker->db, clock_monotonic_ms() + READY_LOOK_MS);
+static bool version_read(struct worker *worker, int64_t *ret_version, struct error *error) {
+  db_set_deadline(worker->db, clock_monotonic_ms() + READY_CHECK_MS);
   bool is_good = migrate_version(worker->db, ret_version, error);
   db_set_deadline(worker->db, 0);
   return is_good;
@@ -99,41 +84,21 @@ static void ready_check(struct worker *worker) {
   struct server *server = worker->server;
   struct error error;
   int64_t version, known = migrations_version(server->migrations);
-  if (!version_ask(worker, &version, &error) || !missing_apply(worker, &error) ||
-      !version_ask(worker, &version, &error)) {
-    ready_set(server, error.message);
-  } else if (version != known) {
-    cleanup_free char *why = xasprintf(
-        version < known
-            ? "the database has schema version %lld, this program needs %lld: run "
-              "\"wavetune-server migrate\""
-            : "the database has schema version %lld, this program knows %lld: install the newer "
-              "wavetune-server",
-        (long long)version, (long long)known);
-    ready_set(server, why);
-  } else if (!atomic_load(&server->has_lease_secret) &&
-             !tokens_secret(worker->db, server->lease_secret, &error)) {
-    ready_set(server, error.message);
-  } else {
+  bool is_ready = version_read(worker, &version, &error) && missing_apply(worker, &error) &&
+                  version_read(worker, &version, &error);
+  if (is_ready && version != known)
+    is_ready = error_set(&error,
+                         version < known
+                             ? "the database has schema version %lld, this program needs %lld: run "
+                               "\"wavetune-server migrate\""
+                             : "the database has schema version %lld, this program knows %lld: "
+                               "install the newer wavetune-server",
+                         (long long)version, (long long)known);
+  is_ready = is_ready && (atomic_load(&server->has_lease_secret) ||
+                          tokens_secret(worker->db, server->lease_secret, &error));
+  if (is_ready)
     atomic_store(&server->has_lease_secret, true);
-    ready_set(server, NULL);
-  }
-}
-
-/* Sleeps for a housekeeping interval; true when the server stops. */
-static bool housekeeper_sleep(struct server *server) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_nsec += HOUSEKEEP_EVERY_MS * 1000000;
-  until.tv_sec += until.tv_nsec / 1000000000;
-  until.tv_nsec %= 1000000000;
-  pthread_mutex_lock(&server->stop_lock);
-  int reason = 0;
-  while (!server->is_stopping && reason != ETIMEDOUT)
-    reason = pthread_cond_timedwait(&server->stop_signal, &server->stop_lock, &until);
-  bool is_stopping = server->is_stopping;
-  pthread_mutex_unlock(&server->stop_lock);
-  return is_stopping;
+  ready_set(server, is_ready ? NULL : error.message);
 }
 
 static void *housekeep_main(void *context) {
@@ -148,8 +113,9 @@ static void *housekeep_main(void *context) {
   struct worker *worker = &thread->worker;
   struct server *server = worker->server;
   int64_t ready_at_ms = 0, files_at_ms = 0;
+  bool is_stopping = false;
   MAGIC_CHECK(server, SERVER_MAGIC);
-  do {
+  while (!is_stopping) {
     int64_t now_ms = clock_monotonic_ms();
     if (server->tls && now_ms >= files_at_ms) {
       tls_reload_changed(server->tls);
@@ -159,44 +125,52 @@ static void *housekeep_main(void *context) {
       ready_check(worker);
       ready_at_ms = now_ms + READY_EVERY_MS;
     }
-    /* Before the first migration there are no tables; what is away is said once, by ready_set. */
+    /* Not before the first migration, which makes the tables; ready_set has logged why. */
     for (size_t i = 0; server->is_ready && i < ARRAY_LENGTH(duties); i++) {
       if (now_ms < due_ms[i])
         continue;
       due_ms[i] = now_ms + duties[i].every_ms;
       duties[i].run(worker);
-      /* Each that asked a database that hangs would wait for its own deadline. */
+      /* With a database that hangs each duty would wait for its own deadline. */
       if (!db_is_connected(worker->db)) {
         ready_at_ms = 0;
         break;
       }
     }
-  } while (!housekeeper_sleep(server));
+
+    struct timespec until;
+    int reason = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += HOUSEKEEP_EVERY_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&server->stop_lock);
+    while (!server->is_stopping && reason != ETIMEDOUT)
+      reason = pthread_cond_timedwait(&server->stop_signal, &server->stop_lock, &until);
+    is_stopping = server->is_stopping;
+    pthread_mutex_unlock(&server->stop_lock);
+  }
   return NULL;
 }
 
-static bool thread_start(struct server *server, struct worker_thread *thread, int index,
-                         void *(*run)(void *), struct error *error) {
-  thread->worker = (struct worker){.server = server, .index = index};
-  thread->worker.db = db_new(server->options.database, "wavetune-server");
-  db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
-  int reason = pthread_create(&thread->thread, NULL, run, thread);
-  if (!reason)
-    return true;
-  db_free(thread->worker.db);
-  return error_set(error, "cannot start a thread: %s", strerror(reason));
-}
-
+/* The workers and, last, the housekeeper. */
 static bool threads_start(struct server *server, struct error *error) {
-  server->workers = xcalloc((size_t)server->options.workers, sizeof *server->workers);
-  for (int i = 0; i < server->options.workers; i++) {
-    if (!thread_start(server, &server->workers[i], i, work_main, error))
-      return false;
-    server->n_workers++;
+  int n = server->options.workers + 1;
+  server->threads = xcalloc((size_t)n, sizeof *server->threads);
+  while (server->n_threads < n) {
+    struct worker_thread *thread = &server->threads[server->n_threads];
+    void *(*run)(void *) = server->n_threads < n - 1 ? work_main : housekeep_main;
+    thread->worker.server = server;
+    thread->worker.db = db_new(server->options.database, "wavetune-server");
+    db_set_run_ms(thread->worker.db, server->options.database_timeout_ms);
+    int reason = pthread_create(&thread->thread, NULL, run, thread);
+    if (reason) {
+      db_free(thread->worker.db);
+      return error_set(error, "cannot start a thread: %s", strerror(reason));
+    }
+    server->n_threads++;
   }
-  server->housekeeper_runs =
-      thread_start(server, &server->housekeeper, server->options.workers, housekeep_main, error);
-  return server->housekeeper_runs;
+  return true;
 }
 
 static struct server *server_new(const struct server_options *options) {
@@ -224,22 +198,17 @@ static struct server *server_new(const struct server_options *options) {
   return server;
 }
 
-static bool publisher_keys_read(struct server *server, const struct server_options *options,
-                                struct error *error) {
+/* Reads the files that the options name. The options' lists and paths are the caller's, and are not
+ * kept. */
+static bool files_read(struct server *server, const struct server_options *options,
+                       struct error *error) {
+  const struct tls_files files = {options->tls_certificate, options->tls_key,
+                                  options->tls_client_ca};
+  server->options.publisher_keys = server->options.trusted_proxies = NULL;
+  server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL;
   for (size_t i = 0; i < options->n_publisher_keys; i++)
     if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
       return error_prefix(error, "--publisher-key: ");
-  server->options.publisher_keys = NULL; /* the caller's */
-  return true;
-}
-
-static bool clients_read(struct server *server, const struct server_options *options,
-                         struct error *error) {
-  const struct tls_files files = {options->tls_certificate, options->tls_key,
-                                  options->tls_client_ca};
-  server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca =
-      NULL; /* the caller's */
-  server->options.trusted_proxies = NULL;
   if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies,
                       &server->trusted_proxies, error))
     return error_prefix(error, "--trusted-proxy: ");
@@ -251,7 +220,60 @@ static bool clients_read(struct server *server, const struct server_options *opt
   return tls_new(&files, &server->tls, error);
 }
 
-static void server_free(struct server *server) {
+bool server_start(const struct server_options *options, struct server **ret_server,
+                  struct error *error) {
+  cleanup_migrations struct migrations *migrations = NULL;
+  if (!migrations_load(&migrations, error))
+    return false;
+  json_object_seed(0); /* before threads make objects at the same time */
+  struct server *server = server_new(options);
+  server->migrations = TAKE(migrations);
+  if (!files_read(server, options, error) || !daemon_start(server, &server->daemon, error) ||
+      !threads_start(server, error)) {
+    server_stop(server);
+    return false;
+  }
+  if (!server_has_tls(server) && !string_starts(options->listen, "127.") &&
+      !string_equal(options->listen, "::1"))
+    log_warning(
+        "server: listening on %s: tokens travel unencrypted unless a proxy with TLS is before "
+        "it; --tls-certificate encrypts them",
+        options->listen);
+  *ret_server = server;
+  return true;
+}
+
+/* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended
+ * connection. After queue_stop requests are suspended only until they are refused; the running ones
+ * are answered by the workers that are joined. */
+void server_stop(struct server *server) {
+  MAGIC_CHECK(server, SERVER_MAGIC);
+  if (server->daemon)
+    daemon_quiesce(server->daemon);
+  queue_stop(server->queue);
+  pthread_mutex_lock(&server->stop_lock);
+  server->is_stopping = true;
+  pthread_cond_signal(&server->stop_signal);
+  pthread_mutex_unlock(&server->stop_lock);
+
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += STOP_GRACE_S;
+  for (int i = 0; i < server->n_threads; i++) {
+    struct worker_thread *thread = &server->threads[i];
+    if (pthread_timedjoin_np(thread->thread, NULL, &until)) {
+      db_stop(thread->worker.db); /* what it runs fails */
+      pthread_join(thread->thread, NULL);
+    }
+    db_free(thread->worker.db);
+  }
+
+  int64_t until_ms = clock_monotonic_ms() + FAREWELL_MS;
+  while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  if (server->daemon)
+    daemon_stop(server->daemon);
+
   queue_free(server->queue);
   auth_free(server->auth);
   response_cache_free(server->response_cache);
@@ -266,77 +288,11 @@ static void server_free(struct server *server) {
   tls_free(server->tls);
   migrations_free(server->migrations);
   free(server->openapi);
-  free(server->workers);
+  free(server->threads);
   free((char *)server->options.listen);
   free((char *)server->options.database);
   server->magic = 0;
   free(server);
-}
-
-bool server_start(const struct server_options *options, struct server **ret_server,
-                  struct error *error) {
-  cleanup_migrations struct migrations *migrations = NULL;
-  if (!options_check(options, error) || !migrations_load(&migrations, error))
-    return false;
-  json_object_seed(0); /* before threads make objects at the same time */
-  struct server *server = server_new(options);
-  server->migrations = TAKE(migrations);
-  if (!publisher_keys_read(server, options, error) || !clients_read(server, options, error) ||
-      !daemon_start(server, &server->daemon, error) || !threads_start(server, error)) {
-    server_stop(server);
-    return false;
-  }
-  if (!server_has_tls(server) && !string_starts(options->listen, "127.") &&
-      !string_equal(options->listen, "::1"))
-    log_warning("server: listening on %s: tokens travel unencrypted unless a proxy with TLS stands "
-                "before it; "
-                "--tls-certificate "
-                "encrypts them",
-                options->listen);
-  *ret_server = server;
-  return true;
-}
-
-/* Waits for what the thread does until `until`, by CLOCK_REALTIME; what asks the database for
- * longer fails then. */
-static void thread_join(struct worker_thread *thread, const struct timespec *until) {
-  if (pthread_timedjoin_np(thread->thread, NULL, until)) {
-    db_stop(thread->worker.db);
-    pthread_join(thread->thread, NULL);
-  }
-  db_free(thread->worker.db);
-}
-
-static void threads_join(struct server *server) {
-  pthread_mutex_lock(&server->stop_lock);
-  server->is_stopping = true;
-  pthread_cond_signal(&server->stop_signal);
-  pthread_mutex_unlock(&server->stop_lock);
-
-  struct timespec until;
-  clock_gettime(CLOCK_REALTIME, &until);
-  until.tv_sec += STOP_GRACE_S;
-  for (int i = 0; i < server->n_workers; i++)
-    thread_join(&server->workers[i], &until);
-  if (server->housekeeper_runs)
-    thread_join(&server->housekeeper, &until);
-}
-
-/* The order matters: libmicrohttpd aborts the process when it is stopped with a suspended
- * connection. After queue_stop no request is suspended anew for longer than its own refusal; the
- * drain and the joined workers answer the others. */
-void server_stop(struct server *server) {
-  MAGIC_CHECK(server, SERVER_MAGIC);
-  if (server->daemon)
-    daemon_quiesce(server->daemon);
-  queue_stop(server->queue);
-  threads_join(server);
-  int64_t until_ms = clock_monotonic_ms() + FAREWELL_MS;
-  while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)
-    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-  if (server->daemon)
-    daemon_stop(server->daemon);
-  server_free(server);
 }
 
 void server_reload(struct server *server) {

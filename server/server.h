@@ -9,14 +9,14 @@
 
 #include "common/base/error.h"
 
-/* What becomes of the keys that deployments report as missing (server/demand/demand.h). */
+/* How the server treats keys that deployments report as missing (server/demand/demand.h). */
 enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
 
-/* Which requests get a line in the log (http/traffic.h). */
+/* Which requests get a line in the log (http/metrics.h). */
 enum request_log { REQUEST_LOG_OFF, REQUEST_LOG_ERRORS, REQUEST_LOG_ALL };
 
 struct server_options {
-  /* Files of public keys, and folders with them: whose signatures move channels. Read by
+  /* Files of public keys, and folders of such files: their signatures move channels. Read by
    * server_start and not kept. */
   size_t n_publisher_keys;
   const char *const *publisher_keys;
@@ -29,7 +29,7 @@ struct server_options {
   const char *const *trusted_proxies;
 
   const char *listen;   /* "127.0.0.1" */
-  int port;             /* 0: any free one; server_port tells */
+  int port;             /* 0: any free one, see server_port */
   const char *database; /* libpq connection string */
   bool migrate; /* applies missing migrations when the database is there, and is not ready before */
   int workers;  /* database workers, default 4 */
@@ -39,8 +39,7 @@ struct server_options {
   int64_t lease_target_ms;     /* predicted device time of the configs in a screen lease, default
                                   10000 */
   int64_t heartbeat_ms;        /* default 5000 */
-  int64_t poll_ms; /* how often parked requests look again although nobody woke them, default
-                      1000 */
+  int64_t poll_ms; /* how often parked requests run again without a wake-up, default 1000 */
   enum demand_policy demand;
   int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
   bool require_enrolment;  /* agents have tokens of their own; others are refused */
@@ -56,20 +55,19 @@ static inline int64_t agent_live_ms(const struct server_options *options) {
 
 struct server;
 
-/* When the housekeeper last did what leases need, by clock_monotonic_ms; 0: not yet. */
+/* When the housekeeper last served leases, by clock_monotonic_ms; 0: not yet. */
 struct lease_clock {
-  int64_t looked_ms, expired_ms; /* whether leases are over */
-  int64_t resumed_ms;            /* went on after it had stood still */
+  int64_t looked_ms, expired_ms; /* checked for leases that are over */
+  int64_t resumed_ms;            /* continued after a pause of the process */
   int64_t swept_ms, ended_ms;
 };
 
-/* What a handler has: the server and this worker's connection. */
+/* The context of a handler: the server and this worker's connection. */
 struct db;
 struct worker {
   struct server *server;
   struct db *db;
-  uint64_t wake_generation; /* taken before the handler runs; see request_park */
-  int index;
+  uint64_t wake_generation;       /* taken before the handler runs; see request_park */
   struct lease_clock lease_clock; /* the housekeeper's */
 };
 
@@ -77,14 +75,14 @@ must_check bool server_start(const struct server_options *options, struct server
                              struct error *error);
 /* Stops accepting, answers every parked and queued request (503), joins the threads, frees. */
 void server_stop(struct server *server);
-/* Reads the files of --tls-… again; logs what came of it. */
+/* Reads the files of --tls-… again; logs the result. */
 void server_reload(struct server *server);
 int server_port(const struct server *server);
 bool server_has_tls(const struct server *server);
 const struct server_options *server_options(const struct server *server);
 
-/* Whether the schema is the one that this program knows and the database answered lately: what
- * /readyz says. Any thread. */
+/* Whether the schema is the one that this program knows and the database answered lately: the
+ * answer of /readyz. Any thread. */
 bool server_is_ready(const struct server *server);
 
 /* The secret of the ids of leases (lease/lease_id.h) and of agents with certificates
@@ -93,7 +91,7 @@ bool server_is_ready(const struct server *server);
 #define SERVER_SECRET_SIZE 32
 const uint8_t *server_lease_secret(const struct server *server);
 
-/* The keys of those whose signatures move channels; none: an entry needs no signature. Read-only
+/* The public keys whose signatures move channels; none: an entry needs no signature. Read-only
  * after the start. */
 struct trusted_keys;
 const struct trusted_keys *server_publisher_keys(const struct server *server);
@@ -101,7 +99,7 @@ const struct trusted_keys *server_publisher_keys(const struct server *server);
 /* Heartbeats in memory (agent/agents.h); here because routes and the housekeeper share them. */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
-/* What /metrics says of how many agents live, whichever servers they beat at. */
+/* The number of live agents in /metrics, at whichever server they beat. */
 void server_set_live_agents(struct server *server, size_t n);
 
 /* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first.

@@ -1,5 +1,4 @@
-/* What the parts of the server share behind server.h. Handlers of jobs, leases and releases do not
- * need it. */
+/* The members of struct server, for server/, server/http and the owners of what it holds. */
 #ifndef WAVETUNE_SERVER_SERVER_PRIVATE_H
 #define WAVETUNE_SERVER_SERVER_PRIVATE_H
 
@@ -45,10 +44,8 @@ struct server {
   struct daemon *daemon;
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
-  int n_workers;                     /* started ones */
-  struct worker_thread *workers;
-  struct worker_thread housekeeper;
-  bool housekeeper_runs;
+  int n_threads;                     /* that were started */
+  struct worker_thread *threads;     /* the workers' and, last, the housekeeper's */
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;
   bool is_stopping;
@@ -58,7 +55,7 @@ struct server {
                        the next three */
   int64_t migrate_at_ms;          /* no sooner is it tried again */
   char not_ready[NOT_READY_SIZE]; /* why, as it was logged last */
-  int64_t not_ready_said_ms;
+  int64_t not_ready_logged_ms;
   atomic_bool is_ready;         /* when the housekeeper last looked */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];

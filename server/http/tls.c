@@ -1,7 +1,5 @@
-/* GnuTLS, which is libmicrohttpd's TLS: files into certificates, and back out of clients' ones.
- *
- * Memory: as the header says. Threads: `lock` guards what is in use, `reload_lock` what was read
- * last. */
+/* GnuTLS, which libmicrohttpd uses: certificates and keys from files, and names from clients'
+ * certificates. */
 #include "server/http/tls.h"
 
 #include <errno.h>
@@ -16,20 +14,20 @@
 
 #define FILE_MAX ((size_t)1 << 20)
 #define CHAIN_MAX 16
-#define NAME_LENGTH_MAX 250 /* behind the prefix */
+#define NAME_LENGTH_MAX 250 /* without the prefix */
 #define ALTERNATIVE_NAME_MAX 4096
 #define KEY_ID_SIZE 32 /* SHA-256 */
 #define FILES 3
 
-/* What the files held. */
+/* The content of the files. */
 struct material {
   gnutls_x509_crt_t *chain;
   unsigned n_chain;
   gnutls_x509_privkey_t key;
-  gnutls_x509_trust_list_t clients; /* NULL: no certificates of clients are asked for */
+  gnutls_x509_trust_list_t clients; /* NULL: clients are not asked for certificates */
 };
 
-/* Tells one state of a file from another. All zero: there is none. */
+/* Differs when a file was changed or replaced. All zero: there is no file. */
 struct stamp {
   dev_t device;
   ino_t inode;
@@ -38,12 +36,11 @@ struct stamp {
 };
 
 struct tls {
-  char *paths[FILES]; /* certificate, key, client_ca */
-  pthread_rwlock_t lock;
+  char *paths[FILES];    /* certificate, key, client_ca */
+  pthread_rwlock_t lock; /* of material */
   struct material material;
-  pthread_mutex_t reload_lock;
-  struct stamp read[FILES],
-      seen[FILES]; /* when they were read last; when they were looked at last */
+  pthread_mutex_t reload_lock;           /* of the stamps, and held while files are read */
+  struct stamp read[FILES], seen[FILES]; /* of the last reading; of the last check */
 };
 
 static struct tls *_Atomic serving;
@@ -60,21 +57,13 @@ static void material_release(struct material *material) {
 }
 #define cleanup_material __attribute__((cleanup(material_release)))
 
-/* The text of a file; the caller wipes it where it is a secret. */
-static bool text_read(const char *path, char **ret_text, gnutls_datum_t *ret, struct error *error) {
-  size_t size;
-  if (!file_read(path, FILE_MAX, ret_text, &size, error))
-    return false;
-  *ret = (gnutls_datum_t){(unsigned char *)*ret_text, (unsigned)size};
-  return true;
-}
-
 static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned *ret_n,
                        struct error *error) {
   cleanup_free char *text = NULL;
-  gnutls_datum_t pem;
-  if (!text_read(path, &text, &pem, error))
+  size_t size;
+  if (!file_read(path, FILE_MAX, &text, &size, error))
     return false;
+  gnutls_datum_t pem = {(unsigned char *)text, (unsigned)size};
   int reason = gnutls_x509_crt_list_import2(ret_chain, ret_n, &pem, GNUTLS_X509_FMT_PEM, 0);
   if (reason < 0 || *ret_n == 0)
     return error_set(error, "%s holds no certificate in PEM: %s", path,
@@ -84,13 +73,14 @@ static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned
 
 static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct error *error) {
   cleanup_free char *text = NULL;
-  gnutls_datum_t pem;
-  if (!file_is_private(path, true, error) || !text_read(path, &text, &pem, error))
+  size_t size;
+  if (!file_is_private(path, true, error) || !file_read(path, FILE_MAX, &text, &size, error))
     return false;
+  gnutls_datum_t pem = {(unsigned char *)text, (unsigned)size};
   bool is_encrypted = strstr(text, "ENCRYPTED") != NULL;
   ALWAYS(gnutls_x509_privkey_init(ret_key) == 0);
   int reason = gnutls_x509_privkey_import2(*ret_key, &pem, GNUTLS_X509_FMT_PEM, NULL, 0);
-  explicit_bzero(text, pem.size);
+  explicit_bzero(text, size);
   if (reason < 0 && is_encrypted)
     return error_set(
         error, "%s is encrypted with a passphrase, which nobody is there to type; write it without",
@@ -119,43 +109,37 @@ static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_cli
                    not_one, path);
 }
 
-static bool key_fits(const struct material *material) {
-  unsigned char of_certificate[KEY_ID_SIZE], of_key[KEY_ID_SIZE];
-  size_t size = sizeof of_certificate, key_size = sizeof of_key;
-  return gnutls_x509_crt_get_key_id(material->chain[0], GNUTLS_KEYID_USE_SHA256, of_certificate,
-                                    &size) == 0 &&
-         gnutls_x509_privkey_get_key_id(material->key, GNUTLS_KEYID_USE_SHA256, of_key,
-                                        &key_size) == 0 &&
-         size == key_size && memcmp(of_certificate, of_key, size) == 0;
-}
-
 static bool material_read(const struct tls *tls, struct material *ret, struct error *error) {
   cleanup_material struct material material = {0};
   const char *certificate = tls->paths[0], *key = tls->paths[1], *client_ca = tls->paths[2];
   if (client_ca && !authorities_read(client_ca, &material.clients, error))
     return error_prefix(error, "--tls-client-ca: ");
-  if (certificate && !chain_read(certificate, &material.chain, &material.n_chain, error))
-    return error_prefix(error, "--tls-certificate: ");
-  if (material.n_chain > CHAIN_MAX)
-    return error_set(
-        error,
-        "--tls-certificate: %s holds %u certificates; a server sends its own and its issuers', %d "
-        "at most",
-        certificate, material.n_chain, CHAIN_MAX);
-  if (certificate && !key_read(key, &material.key, error))
-    return error_prefix(error, "--tls-key: ");
-  if (certificate && !key_fits(&material))
-    return error_set(
-        error,
-        "--tls-key: %s is not the key of the first certificate in %s; give the two that belong "
-        "together, the server's certificate before its issuers'",
-        key, certificate);
+  if (certificate) {
+    if (!chain_read(certificate, &material.chain, &material.n_chain, error))
+      return error_prefix(error, "--tls-certificate: ");
+    if (material.n_chain > CHAIN_MAX)
+      return error_set(error,
+                       "--tls-certificate: %s holds %u certificates; a server sends its own and "
+                       "its issuers', %d at most",
+                       certificate, material.n_chain, CHAIN_MAX);
+    if (!key_read(key, &material.key, error))
+      return error_prefix(error, "--tls-key: ");
+
+    unsigned char ids[2][KEY_ID_SIZE];
+    size_t sizes[2] = {KEY_ID_SIZE, KEY_ID_SIZE};
+    if (gnutls_x509_crt_get_key_id(material.chain[0], GNUTLS_KEYID_USE_SHA256, ids[0], &sizes[0]) ||
+        gnutls_x509_privkey_get_key_id(material.key, GNUTLS_KEYID_USE_SHA256, ids[1], &sizes[1]) ||
+        sizes[0] != sizes[1] || memcmp(ids[0], ids[1], sizes[0]) != 0)
+      return error_set(error,
+                       "--tls-key: %s is not the key of the first certificate in %s; give the two "
+                       "that belong together, the server's certificate before its issuers'",
+                       key, certificate);
+  }
   *ret = material;
   material = (struct material){0};
   return true;
 }
 
-/* What is not there has the stamp of all zeros. */
 static void stamps_take(const struct tls *tls, struct stamp stamps[FILES]) {
   memset(stamps, 0, FILES * sizeof *stamps);
   for (size_t i = 0; i < FILES; i++) {
@@ -169,7 +153,7 @@ static void stamps_take(const struct tls *tls, struct stamp stamps[FILES]) {
   }
 }
 
-/* Until when the certificate is good, for people. */
+/* Logs when the certificate ends. */
 static void validity_log(const struct material *material, const char *path) {
   time_t until, now = time(NULL);
   char day[32];
@@ -226,14 +210,18 @@ void tls_free(struct tls *tls) {
 bool tls_serves(const struct tls *tls) { return tls->paths[0] != NULL; }
 bool tls_asks_clients(const struct tls *tls) { return tls->paths[2] != NULL; }
 
-/* Under reload_lock, which keeps a slower reading from replacing a newer one. */
-static void reload(struct tls *tls) {
+/* Reads the files, whose stamps are `now`. Under reload_lock, so that a slower reading does not
+ * replace a newer one. */
+static void reload(struct tls *tls, const struct stamp now[FILES]) {
   struct error error;
   struct material material = {0};
+  memcpy(tls->read, now, sizeof tls->read);
+  memcpy(tls->seen, now, sizeof tls->seen);
   if (!material_read(tls, &material, &error)) {
     log_error("tls: %s; what was read before stays in use", error.message);
     return;
   }
+
   pthread_rwlock_wrlock(&tls->lock);
   struct material before = tls->material;
   tls->material = material;
@@ -246,29 +234,28 @@ static void reload(struct tls *tls) {
 }
 
 void tls_reload(struct tls *tls) {
+  struct stamp now[FILES];
   pthread_mutex_lock(&tls->reload_lock);
-  stamps_take(tls, tls->read);
-  memcpy(tls->seen, tls->read, sizeof tls->seen);
-  reload(tls);
+  stamps_take(tls, now);
+  reload(tls, now);
   pthread_mutex_unlock(&tls->reload_lock);
 }
 
-/* The certificate and its key are two files, which are never replaced at the same instant. */
+/* The certificate and its key are two files, which are never replaced at the same instant: the
+ * files must be the same in two calls. */
 void tls_reload_changed(struct tls *tls) {
   struct stamp now[FILES];
   pthread_mutex_lock(&tls->reload_lock);
   stamps_take(tls, now);
   bool has_settled = memcmp(now, tls->seen, sizeof now) == 0;
+  if (has_settled && memcmp(now, tls->read, sizeof now) != 0)
+    reload(tls, now);
   memcpy(tls->seen, now, sizeof now);
-  if (has_settled && memcmp(now, tls->read, sizeof now) != 0) {
-    memcpy(tls->read, now, sizeof now);
-    reload(tls);
-  }
   pthread_mutex_unlock(&tls->reload_lock);
 }
 
-/* Copies, which GnuTLS frees with the session: a reload in the middle of a handshake takes nothing
- * away. */
+/* Gives GnuTLS copies, which it frees with the session, because a reload may happen during a
+ * handshake. */
 int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                  gnutls_pcert_st **certs, unsigned *n_certs, gnutls_ocsp_data_st **ocsp,
                  unsigned *n_ocsp, gnutls_privkey_t *key, unsigned *flags) {
@@ -284,8 +271,7 @@ int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *inf
   for (unsigned i = 0; i < material->n_chain; i++)
     ALWAYS(gnutls_pcert_import_x509(&copies[i], material->chain[i], 0) == 0);
   *n_certs = material->n_chain;
-  /* Asked for, not demanded: a client without one may have a token. Which authorities there are is
-   * not told. */
+  /* Requested, not required: a client without a certificate may have a token. */
   if (material->clients)
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUEST);
   pthread_rwlock_unlock(&tls->lock);
@@ -310,35 +296,34 @@ bool tls_name_is_good(const char *text) {
   return is_known && text_is_printable(value + 1, strlen(value + 1));
 }
 
-/* The first alternative name of a type; *ret_size is more than a name may have where it does not
- * fit. A NUL in it, which would end it early for us alone, is not printable. */
-static bool alternative_name(gnutls_x509_crt_t certificate, unsigned type, char *name,
-                             size_t capacity, size_t *ret_size) {
-  for (unsigned i = 0;; i++) {
-    unsigned found;
-    *ret_size = capacity;
-    int reason =
-        gnutls_x509_crt_get_subject_alt_name2(certificate, i, name, ret_size, &found, NULL);
-    if (reason == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
-      return false;
-    if (reason == GNUTLS_E_SHORT_MEMORY_BUFFER)
-      return true;
-    if (reason >= 0 && found == type)
-      return true;
-  }
-}
-
+/* The name is cut by no NUL: text_is_printable refuses one. A name that does not fit has a size
+ * beyond NAME_LENGTH_MAX. */
 static bool name_of(gnutls_x509_crt_t certificate, char ret_name[TLS_NAME_SIZE]) {
+  static const struct {
+    unsigned type;
+    const char *prefix;
+  } kinds[] = {{GNUTLS_SAN_URI, "URI"}, {GNUTLS_SAN_DNSNAME, "DNS"}};
   char name[ALTERNATIVE_NAME_MAX];
-  size_t size = sizeof name;
-  const char *prefix = "CN";
-  if (alternative_name(certificate, GNUTLS_SAN_URI, name, sizeof name, &size))
-    prefix = "URI";
-  else if (alternative_name(certificate, GNUTLS_SAN_DNSNAME, name, sizeof name, &size))
-    prefix = "DNS";
-  else if (size = sizeof name, gnutls_x509_crt_get_dn_by_oid(
-                                   certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) < 0)
-    return false;
+  const char *prefix = NULL;
+  size_t size = 0;
+  for (size_t k = 0; k < ARRAY_LENGTH(kinds) && !prefix; k++)
+    for (unsigned i = 0; !prefix; i++) {
+      unsigned type = 0;
+      size = sizeof name;
+      int reason = gnutls_x509_crt_get_subject_alt_name2(certificate, i, name, &size, &type, NULL);
+      if (reason == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
+        break;
+      if (reason == GNUTLS_E_SHORT_MEMORY_BUFFER || (reason >= 0 && type == kinds[k].type))
+        prefix = kinds[k].prefix;
+    }
+
+  if (!prefix) {
+    prefix = "CN";
+    size = sizeof name;
+    if (gnutls_x509_crt_get_dn_by_oid(certificate, GNUTLS_OID_X520_COMMON_NAME, 0, 0, name, &size) <
+        0)
+      return false;
+  }
   if (!text_is_printable(name, size))
     return false;
   snprintf(ret_name, TLS_NAME_SIZE, "%s:%.*s", prefix, (int)size, name);
@@ -372,10 +357,10 @@ static bool chain_check(struct tls *tls, gnutls_x509_crt_t *chain, unsigned n,
   if (status == 0)
     return true;
   gnutls_datum_t text = {0};
-  bool is_said =
+  bool is_printed =
       gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &text, 0) == 0;
   error_set(error, "the client certificate is refused: %s",
-            is_said ? (const char *)text.data : "it is not valid");
+            is_printed ? (const char *)text.data : "it is not valid");
   gnutls_free(text.data);
   return false;
 }

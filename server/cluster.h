@@ -19,7 +19,7 @@ must_check bool cluster_start(const char *folder, const char *bin, const char *u
 void cluster_stop(struct cluster *cluster);
 /* libpq's connection string for a database of the cluster; the caller's. */
 must_check char *cluster_conninfo(const struct cluster *cluster, const char *database);
-/* Whether PostgreSQL has ended by itself. */
+/* Whether PostgreSQL has ended. */
 bool cluster_has_ended(struct cluster *cluster);
 const char *cluster_log_path(const struct cluster *cluster);
 

@@ -12,7 +12,7 @@
   COUNTER(requests, "wavetune_http_requests_total", "Requests answered") \
   COUNTER(request_lines_left_out, "wavetune_log_request_lines_left_out_total", \
           "Lines of --log-requests errors that there were too many of") \
-  COUNTER(responses_memory, "wavetune_http_responses_from_memory_total", \
+  COUNTER(responses_cached, "wavetune_http_responses_from_memory_total", \
           "Responses served by the event threads from memory") \
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \

@@ -1,5 +1,5 @@
-/* What the housekeeper thread calls about every 250 ms, or as seldom as its table says, with a
- * worker (connection) of its own. Each answers nobody and logs what it cannot do: it comes again.
+/* The duties of the housekeeper thread, which calls them about every 250 ms, or as its table
+ * states, with a worker (connection) of its own. Each logs its failures and is called again.
  *
  * Threads: the housekeeper's only. */
 #ifndef WAVETUNE_SERVER_HOUSEKEEP_H
@@ -7,17 +7,13 @@
 
 #include "server/server.h"
 
-void leases_housekeep(struct worker *worker); /* expiry */
-void agents_look_up(
-    struct worker *worker); /* agents that beat here and enrolled with another server */
-void agents_housekeep(
-    struct worker *worker); /* heartbeats from memory to the database, who is lost */
+void leases_housekeep(struct worker *worker); /* expires leases */
+void agents_look_up(struct worker *worker);   /* agents that enrolled with another server */
+void agents_housekeep(struct worker *worker); /* writes heartbeats, finds lost agents */
 void channels_housekeep(
-    struct worker *worker); /* forgets remembered answers when another server moved a channel */
+    struct worker *worker);                   /* drops cached answers after another server's move */
 void tokens_housekeep(struct worker *worker); /* tokens that other servers made or revoked */
-void demand_housekeep(
-    struct worker *worker); /* jobs for what deployments miss, when the operator wants that */
-void fetches_housekeep(
-    struct worker *worker); /* which releases were fetched, from memory to the database */
+void demand_housekeep(struct worker *worker); /* makes jobs for reported misses (--demand) */
+void fetches_housekeep(struct worker *worker); /* writes which releases were fetched */
 
 #endif

@@ -17,6 +17,9 @@
 
 #define DEV_TOKEN_NAME "dev"
 
+DEFINE_CLEANUP(struct db *, cleanup_db_free, db_free)
+#define cleanup_db __attribute__((cleanup(cleanup_db_free)))
+
 /* Writes to stderr, in the log's format, why the command failed; returns `code`. */
 static int command_failed(enum exit_code code, const struct error *error) {
   if (log_format_now() == LOG_FORMAT_JSON)
@@ -135,19 +138,16 @@ static bool serve_options(const struct options *options, const char *database,
 static enum exit_code migrate_database(const char *database, const char *serve_role,
                                        int *ret_applied, struct error *error) {
   cleanup_migrations struct migrations *migrations = NULL;
-  enum exit_code code = EXIT_OK;
   int64_t version;
   if (!migrations_load(&migrations, error))
     return EXIT_USAGE;
-  struct db *db = db_new(database, "wavetune-server migrate");
+  cleanup_db struct db *db = db_new(database, "wavetune-server migrate");
   if (!migrate_version(db, &version, error))
-    code = error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE
+    return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE
                                                                              : EXIT_FAILED;
-  else if (!migrate(db, migrations, ret_applied, error) ||
-           (serve_role && !migrate_grant(db, serve_role, error)))
-    code = EXIT_FAILED;
-  db_free(db);
-  return code;
+  bool is_good = migrate(db, migrations, ret_applied, error) &&
+                 (!serve_role || migrate_grant(db, serve_role, error));
+  return is_good ? EXIT_OK : EXIT_FAILED;
 }
 
 /* "http://127.0.0.1:7200" or "https://…", the caller's: an address that listens everywhere is shown
@@ -219,11 +219,10 @@ static int dev_serve(const struct options *options, struct cluster *cluster, con
       !database_ensure(maintenance, error) ||
       migrate_database(database, NULL, &applied, error) != EXIT_OK)
     return EXIT_USAGE;
-  struct db *db = db_new(database, "wavetune-server dev");
-  bool has_token = token_ensure(db, folder, token, error);
-  db_free(db);
-  if (!has_token || !server_start(&server_options, &server, error))
+  cleanup_db struct db *db = db_new(database, "wavetune-server dev");
+  if (!token_ensure(db, folder, token, error) || !server_start(&server_options, &server, error))
     return EXIT_USAGE;
+  db_free(TAKE(db)); /* no idle connection while it serves */
 
   cleanup_free char *url = server_url(server);
   cleanup_json json_t *facts = json_pack("{s:s, s:s, s:s, s:s}", "url", url, "token", token,
@@ -323,6 +322,14 @@ static int migrate_run(struct options *options) {
   return EXIT_OK;
 }
 
+static bool database_open(const struct options *options, struct db **ret_db, struct error *error) {
+  const char *database;
+  if (!database_of(options, &database, error))
+    return false;
+  *ret_db = db_new(database, "wavetune-server token");
+  return true;
+}
+
 /* The token's name: the one positional argument. */
 static bool name_of(const struct options *options, const char **ret_name, struct error *error) {
   char *const *arguments;
@@ -334,15 +341,16 @@ static bool name_of(const struct options *options, const char **ret_name, struct
   return true;
 }
 
-static int token_make(struct db *db, const struct options *options) {
+static int token_make(struct options *options) {
   struct error error;
+  cleanup_db struct db *db = NULL;
   const char *name, *environment = option_text(options, "environment"),
                     *role = option_text(options, "role");
   bool as_json = option_flag(options, "json");
   cleanup_token_request struct token_request request = {0};
   char token[TOKEN_TEXT_SIZE];
   cleanup_json json_t *environment_json = NULL;
-  if (!name_of(options, &name, &error) ||
+  if (!name_of(options, &name, &error) || !database_open(options, &db, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return command_failed(EXIT_USAGE, &error);
 
@@ -370,10 +378,11 @@ static int token_make(struct db *db, const struct options *options) {
   return EXIT_OK;
 }
 
-static int token_revoke(struct db *db, const struct options *options) {
+static int token_revoke(struct options *options) {
   struct error error;
+  cleanup_db struct db *db = NULL;
   const char *name;
-  if (!name_of(options, &name, &error))
+  if (!name_of(options, &name, &error) || !database_open(options, &db, &error))
     return command_failed(EXIT_USAGE, &error);
   /* Also the last admin's: with access to the database another one can be made. */
   if (!tokens_revoke(db, name, true, &author_command_line, &error))
@@ -385,10 +394,13 @@ static const char *text_of(const json_t *item, const char *name) {
   return json_string_value(json_object_get(item, name));
 }
 
-static int token_list(struct db *db, const struct options *options) {
+static int token_list(struct options *options) {
   struct error error;
+  cleanup_db struct db *db = NULL;
   cleanup_json json_t *all = json_array();
   int64_t after = 0;
+  if (!database_open(options, &db, &error))
+    return command_failed(EXIT_USAGE, &error);
   do {
     cleanup_json json_t *items = NULL;
     if (!tokens_list(db, after, 1000, &items, &after, &error))
@@ -420,24 +432,6 @@ static int token_list(struct db *db, const struct options *options) {
     putchar('\n');
   }
   return EXIT_OK;
-}
-
-static int with_database(const struct options *options,
-                         int (*run)(struct db *, const struct options *)) {
-  struct error error;
-  const char *database;
-  if (!database_of(options, &database, &error))
-    return command_failed(EXIT_USAGE, &error);
-  struct db *db = db_new(database, "wavetune-server token");
-  int code = run(db, options);
-  db_free(db);
-  return code;
-}
-
-static int token_make_run(struct options *options) { return with_database(options, token_make); }
-static int token_list_run(struct options *options) { return with_database(options, token_list); }
-static int token_revoke_run(struct options *options) {
-  return with_database(options, token_revoke);
 }
 
 static const struct option_spec serve_specs[] = {
@@ -522,11 +516,11 @@ static const struct command_spec commands[] = {
      "Safe to run twice and from several machines at once.", migrate_specs,
      ARRAY_LENGTH(migrate_specs), migrate_run},
     {"token make", "NAME", "make a token and print it, once", NULL, token_make_specs,
-     ARRAY_LENGTH(token_make_specs), token_make_run},
+     ARRAY_LENGTH(token_make_specs), token_make},
     {"token list", "", "list the tokens, live and revoked", NULL, database_specs,
-     ARRAY_LENGTH(database_specs), token_list_run},
+     ARRAY_LENGTH(database_specs), token_list},
     {"token revoke", "NAME", "revoke a token: servers see it within seconds", NULL, database_specs,
-     ARRAY_LENGTH(database_specs), token_revoke_run},
+     ARRAY_LENGTH(database_specs), token_revoke},
 };
 
 int main(int argc, char **argv) {

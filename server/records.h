@@ -1,5 +1,5 @@
-/* The list of all records of the server: what /openapi.json has schemas of, and what a test holds
- * against the database.
+/* The list of the server's records (defined in http/openapi.c): /openapi.json has their schemas,
+ * and tests/system/test_records.py compares them with the database.
  *
  * Threads: static tables. */
 #ifndef WAVETUNE_SERVER_RECORDS_H

@@ -1,6 +1,6 @@
 /* The coordinator as a whole: its configuration, its shared state, its threads.
  *
- * Threads: `event_threads` of libmicrohttpd (parse, authorise, answer from memory), `workers`
+ * Threads: `event_threads` of libmicrohttpd (parse, authorise, answer from caches), `workers`
  * database workers (each with its own connection, running handlers), one housekeeper (expiry,
  * heartbeats, polls). They meet in queues only. Memory: a server owns everything; started by
  * server_start, ended by server_stop. */

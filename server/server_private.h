@@ -51,12 +51,12 @@ struct server {
   bool is_stopping;
   int64_t started_ms;
   struct migrations *migrations;
-  bool is_migrated; /* by this process, where options.migrate asks for it; the housekeeper's, as are
-                       the next three */
-  int64_t migrate_at_ms;          /* no sooner is it tried again */
-  char not_ready[NOT_READY_SIZE]; /* why, as it was logged last */
+  /* The housekeeper's: */
+  bool is_migrated;               /* by this process, with options.migrate */
+  int64_t migrate_at_ms;          /* the next attempt, at the earliest */
+  char not_ready[NOT_READY_SIZE]; /* the reason that was logged last */
   int64_t not_ready_logged_ms;
-  atomic_bool is_ready;         /* when the housekeeper last looked */
+  atomic_bool is_ready;         /* at the last check by the housekeeper */
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];
 };

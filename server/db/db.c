@@ -192,7 +192,7 @@ static void connection_try(struct db *db) {
   db->connection = PQconnectdbParams(keywords, values, 1);
 }
 
-/* Makes a connection where there is none that is good. */
+/* Connects where there is no good connection. */
 static bool connection_ensure(struct db *db, struct error *error) {
   if (atomic_load(&db->is_stopped))
     return failure_set(ERROR_UNAVAILABLE, "the database is not used", "this program stops", error);
@@ -200,7 +200,7 @@ static bool connection_ensure(struct db *db, struct error *error) {
     return db->connection ||
            away_set(ERROR_UNAVAILABLE, "the connection was lost in a transaction", error);
 
-  /* PostgreSQL sends nothing on an idle connection but its end or, seldom, a changed setting.
+  /* PostgreSQL sends nothing on an idle connection but its end or, rarely, a changed setting.
    * Checking now saves a request that would fail; another connection costs little. */
   struct pollfd socket = {.fd = PQsocket(db->connection), .events = POLLIN};
   if (db->connection && poll(&socket, 1, 0) == 0)

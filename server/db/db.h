@@ -2,17 +2,17 @@
  *
  * A statement is a static object; it is prepared on a connection when it is first used there.
  * Parameters and results are text. Every run is counted and timed by the statement's name
- * (/metrics). A connection that is lost is made anew by the next db_run outside a transaction; what
- * was under way then has failed and may or may not have been committed: every write is idempotent,
- * so the caller lets its client retry.
+ * (/metrics). A connection that is lost is made anew by the next db_run outside a transaction; the
+ * statement that was running has failed and may or may not have been committed: every write is
+ * idempotent, so the caller lets its client retry.
  *
- * Nothing here waits for ever on a PostgreSQL that hangs (its processes stopped, its storage gone),
- * which closes no connection and which no TCP option notices: a run that passes its deadline fails
- * with ERROR_DEADLINE, its connection is closed, and the next run makes another. Connecting takes
- * at most 5 s for each address that the connection string names, once their names are resolved,
- * which is the system's resolver's affair.
+ * Every wait is bounded, also with a PostgreSQL that hangs (its processes stopped, its storage
+ * gone), which TCP does not notice: a run that passes its deadline fails with ERROR_DEADLINE, its
+ * connection is closed, and the next run makes another. Connecting takes at most 5 s for each
+ * address in the connection string, after their names are resolved.
  *
- * Memory: db_rows are the caller's. Threads: a db belongs to one thread, but for db_stop. */
+ * Memory: db_rows are the caller's. Threads: a db belongs to one thread, except for
+ * db_stop. */
 #ifndef WAVETUNE_SERVER_DB_DB_H
 #define WAVETUNE_SERVER_DB_DB_H
 
@@ -25,24 +25,24 @@ struct db;
 must_check struct db *db_new(const char *conninfo, const char *application_name);
 void db_free(struct db *db);
 
-/* How long one run may take (default: DB_RUN_MS). PostgreSQL is asked to end a statement at nine
- * tenths of it, on connections made from now on: then the connection stays good. */
+/* How long one run may take (default: DB_RUN_MS). PostgreSQL ends a statement at nine tenths of it,
+ * on connections made from now on, so that the connection is kept. */
 #define DB_RUN_MS 60000
 void db_set_run_ms(struct db *db, int64_t run_ms);
 int64_t db_run_ms(const struct db *db);
 
-/* When all runs from now on must have ended, by clock_monotonic_ms: a request's deadline. 0: each
- * has its own only. */
+/* The deadline of all runs from now on, by clock_monotonic_ms: a request's. 0: each run has only
+ * its own. */
 void db_set_deadline(struct db *db, int64_t until_ms);
 
-/* Whether there is a connection: false after a run that failed for want of one. */
+/* Whether there is a connection: false after a run that failed without one. */
 bool db_is_connected(const struct db *db);
 
 /* When PostgreSQL last answered a connection of this process, by clock_monotonic_ms; 0: never. Any
  * thread. */
 int64_t db_answered_ms(void);
 
-/* What runs, and whatever is run later, fails within 100 ms. Any thread. */
+/* The present run and later ones fail within 100 ms. Any thread. */
 void db_stop(struct db *db);
 
 /* Statements are written in the .sql files of their subjects, which server/db/statements.cmake
@@ -52,8 +52,8 @@ struct statement {
   const char *sql;
 };
 
-/* What a run gives to a statement, by name. Texts and bytes are borrowed until the run, unless a
- * function says that it takes them. */
+/* Parameters of a statement, by name. Texts and bytes are borrowed until the run, except
+ * bind_taken's. */
 #define DB_PARAMETERS_MAX 64
 struct db_parameters {
   int n;
@@ -114,37 +114,37 @@ must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char
 
 /* Runs a statement. Errors: ERROR_UNAVAILABLE (no connection, or lost), ERROR_DEADLINE,
  * ERROR_CONTENTION (deadlock or serialization: run the transaction again), ERROR_UNIQUE (23505, a
- * unique index), ERROR_REFERENCE (23503, a reference that leads nowhere, or would), otherwise
+ * unique index), ERROR_REFERENCE (23503, a row refers to one that is missing, or
+ * would), otherwise
  * ERROR_INTERNAL. */
 must_check bool db_run(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct db_rows **ret_rows,
                        struct error *error);
 
-/* The same in a transaction, of a statement whose answer is not needed at once: it is sent with the
- * next run, or the commit, which fails as this statement did, and was then not run. `rows`: how
- * many it must touch; another number aborts. */
+/* The same in a transaction, for a statement whose answer is not needed at once: its error is that
+ * of the next run, or the commit, which is then not run. `rows`: how many it must touch; another
+ * number aborts. */
 #define DB_ANY_ROWS (-1)
 must_check bool db_send(struct db *db, const struct statement *statement,
                         const struct db_parameters *parameters, int64_t rows, struct error *error);
 
-/* BEGIN is sent with the first statement: until then no lock is held, no snapshot was taken, and
- * now() is not yet. */
+/* BEGIN is sent with the first statement: until then there is no snapshot and no now(). */
 must_check bool db_begin(struct db *db, struct error *error);
-/* The same, answered already: now() is from before the return. */
+/* Begins before it returns, so that now() is from before the return. */
 must_check bool db_begin_now(struct db *db, struct error *error);
 /* `done` is called when the transaction was committed, once for each `what`, with the sum of its
  * `n`. */
 void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);
-/* Commits what went well and undoes the rest: false then, with the error that there was. */
+/* Commits when `is_good`; else rolls back, keeps *error and returns false. */
 must_check bool db_end(struct db *db, bool is_good, struct error *error);
 
 /* Monotonic milliseconds when this connection was made last: nothing expires for one lease time
  * after that. */
 int64_t db_connected_since_ms(const struct db *db);
 
-/* Simple protocol, several statements: migrations only. */
+/* Several statements, by the simple protocol, without parameters. */
 must_check bool db_run_script(struct db *db, const char *sql, struct error *error);
 
 /* Timings by statement name, for /metrics: calls visit once per statement ever run in this process.

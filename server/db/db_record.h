@@ -1,7 +1,7 @@
 /* Records as the parameters and columns of statements, by their tables of fields
  * (common/record/record.h).
  *
- * Memory: as each says. Threads: as db.h says. */
+ * Threads: as in db.h. */
 #ifndef WAVETUNE_SERVER_DB_DB_RECORD_H
 #define WAVETUNE_SERVER_DB_DB_RECORD_H
 
@@ -9,8 +9,8 @@
 #include "common/space/space.h"
 #include "server/db/db.h"
 
-/* Binds each field that has a column as :column, and those of a record in it as if they were its
- * own. A statement need not have them all. */
+/* Binds each field that has a column as :column; the fields of a record in it likewise. A statement
+ * need not have them all. */
 void bind_record(struct db_parameters *parameters, const struct record *record, const void *object);
 
 /* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as
@@ -19,7 +19,7 @@ void bind_record(struct db_parameters *parameters, const struct record *record, 
 void bind_records(struct db_parameters *parameters, const struct record *record,
                   const void *objects, size_t n);
 
-/* The statement of a template in which a record's columns stand for themselves, so that a new field
+/* Makes a statement of a template with placeholders for a record's columns, so that a new field
  * needs no SQL: {columns} becomes "a", "b", …; {arrays}, for unnest, :a::bigint[], :b::text[], … as
  * bind_records binds them; and {values} the columns of what was unnested, each as the type of its
  * column. Its text is allocated and lives as long as the program. */
@@ -48,9 +48,9 @@ void db_records_free(const struct record *record, void *objects, size_t n);
 /* All rows as a JSON array of what record_write makes of each; a new reference. */
 must_check json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record);
 
-/* A page of a list, of a statement that was asked for one row more than `limit`: the first `limit`
- * rows as that array, and in *ret_next the column "id" of the last of them where there are more,
- * else 0. */
+/* A page of a list, from a statement that reads one row more than `limit`: the first `limit` rows
+ * as that array; *ret_next: the column "id" of the last of them where there are more rows, else 0.
+ */
 void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
                      json_t **ret_items, int64_t *ret_next);
 

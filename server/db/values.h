@@ -1,6 +1,6 @@
-/* How digests, sets of configs and times travel between C and SQL's texts.
+/* Digests, sets of configs, JSON and budgets as SQL's texts.
  *
- * Memory: as each says. Threads: pure functions. */
+ * Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_DB_VALUES_H
 #define WAVETUNE_SERVER_DB_VALUES_H
 
@@ -15,8 +15,8 @@ void db_array_digest(struct db_array *array, const struct digest *digest);
 /* A bytea column of 32 bytes; aborts on anything else. */
 struct digest db_get_digest(const struct db_rows *rows, int row, const char *column);
 
-/* A json column, parsed; null for SQL null; a new reference. Aborts on what is no JSON: the
- * column's type forbids it. */
+/* A json column, parsed; null for SQL null; a new reference. Aborts on invalid JSON: the column's
+ * type forbids it. */
 must_check json_t *db_get_json(const struct db_rows *rows, int row, const char *column);
 
 /* An int8multirange literal, {[0,48),[50,72)}; the caller's. */
@@ -27,8 +27,7 @@ struct config_ranges multirange_parse(const char *text);
 /* A bigint[] of ordinals, {17,3}: writes at most `most` of them and returns how many. */
 size_t ordinals_parse(const char *text, uint64_t *ret, size_t most);
 
-/* The columns budget_us, spent_us, opening_us, openings, measured, final_us and final_processes: as
- * the function job_spending of the database has them. */
+/* From the columns of the database's function job_spending. */
 struct budget db_get_budget(const struct db_rows *rows, int row);
 
 #endif

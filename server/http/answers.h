@@ -6,14 +6,12 @@
 
 #include "server/http/request.h"
 
-/* Answers an error, of whatever kind, with the problem document that its kind asks for
- * (common/program/error_codes.h). One of 500 has a line in the log; of a bug the client hears no
- * more than that there is one, for PostgreSQL's own sentences are not for clients. */
+/* Answers an error with the problem document of its kind (common/program/error_codes.h). An error
+ * with status 500 is logged; the client does not get its sentence, which may be PostgreSQL's. */
 void answer_failure(struct request *request, const struct error *error);
 
-/* Answers what a handler itself finds wrong: the same with a sentence made here. `pointer`: RFC
- * 6901,
- * "" where none applies. */
+/* The same for an error that the handler itself finds. `pointer`: RFC 6901, "" where none
+ * applies. */
 void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
                     const char *format, ...) printf_like(4, 5);
 

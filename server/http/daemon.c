@@ -1,5 +1,4 @@
-/* Starts and stops libmicrohttpd on a socket of our own, so that every way to fail has its
- * sentence. */
+/* Starts and stops libmicrohttpd, on a socket that is opened here for the sake of its errors. */
 #include "server/http/daemon.h"
 
 #include <errno.h>
@@ -15,10 +14,10 @@
 
 #define CONNECTIONS_WANTED 16384
 #define DESCRIPTORS_RESERVED 256 /* for the database, logs, epoll */
-#define IDLE_TIMEOUT_S 75 /* of a keep-alive connection; what is suspended does not time out */
+#define IDLE_TIMEOUT_S 75        /* of a keep-alive connection; suspended ones do not time out */
 #define BACKLOG 4096
 /* A connection's memory for headers and its read buffer. libmicrohttpd clears it after every
- * request; more would also be touched by each of 10,000 that wait. */
+ * request, and each of 10,000 waiting connections has it. */
 #define CONNECTION_BYTES (16 * KIB)
 
 struct daemon {
@@ -60,7 +59,7 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
   return true;
 }
 
-/* Raises the limit of descriptors as far as it goes; returns how many connections fit. */
+/* Raises the limit of descriptors as far as possible; returns how many connections fit. */
 static unsigned connections_max(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -102,7 +101,7 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
     free(daemon);
     return false;
   }
-  /* A pool of one thread is a warning in libmicrohttpd: there it is no pool. */
+  /* libmicrohttpd warns of a pool of one thread. */
   struct MHD_OptionItem pool[] = {
       {options->event_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
        options->event_threads, NULL},

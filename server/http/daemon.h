@@ -10,7 +10,7 @@ struct daemon;
 must_check bool daemon_start(struct server *server, struct daemon **ret_daemon,
                              struct error *error);
 int daemon_port(const struct daemon *daemon);
-/* Accepts no new connections; those there are go on. */
+/* Accepts no new connections; the open ones stay. */
 void daemon_quiesce(struct daemon *daemon);
 /* Ends all connections and the threads. No connection may be suspended: libmicrohttpd aborts the
  * process otherwise. */

@@ -294,7 +294,7 @@ static bool body_parse(struct request_private *request) {
 static void handle(struct worker *worker, struct request *request) {
   ALWAYS((worker != NULL) == (route_of(request->route)->place == ROUTE_DATABASE));
   switch (request->route) {
-#define RUN_ROUTE_MEMORY(id) route_##id(request->server, request)
+#define RUN_ROUTE_EVENT_THREAD(id) route_##id(request->server, request)
 #define RUN_ROUTE_DATABASE(id) route_##id(worker, request)
 #define X(id, method, path, role, place, ...)                                                      \
   case ROUTE_##id:                                                                                 \
@@ -309,7 +309,7 @@ static void handle(struct worker *worker, struct request *request) {
 
 static enum MHD_Result body_complete(struct request_private *request) {
   request->complete_ns = clock_monotonic_ns();
-  if (request->route->place != ROUTE_MEMORY)
+  if (request->route->place != ROUTE_EVENT_THREAD)
     return hand_over(request, false);
   request->state = REQUEST_RUNNING;
   if (body_parse(request))
@@ -436,7 +436,7 @@ static bool answer_cached(struct connection *connection, const struct credential
                             connection) != CACHE_ANSWERED)
     return false;
   counter_add(COUNTER_requests, 1);
-  counter_add(COUNTER_responses_memory, 1);
+  counter_add(COUNTER_responses_cached, 1);
   return true;
 }
 

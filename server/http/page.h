@@ -1,4 +1,4 @@
-/* Pages of lists whose rows have ids: reading limit and after, and writing {"items", "next"}.
+/* Pages of lists whose rows have ids: reads limit and after, writes {"items", "next"}.
  *
  * Memory: items are taken over. Threads: the request's owner. */
 #ifndef WAVETUNE_SERVER_HTTP_PAGE_H
@@ -6,7 +6,7 @@
 
 #include "server/http/request.h"
 
-/* `start` is where a list begins that has no "after". Answers 422 and returns false when they are
+/* *ret_after is `start` where the query has no "after". Answers 422 and returns false when they are
  * wrong. */
 must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit,
                            int64_t *ret_after);

@@ -1,12 +1,10 @@
-/* One HTTP request from its first byte to its last: what handlers see of it, and the ways to
- * answer.
+/* One HTTP request: what handlers see of it, and the ways to answer.
  *
- * A request is suspended in libmicrohttpd while a database worker has it; answering resumes it. It
- * is owned by the event thread's connection until it is queued, by one worker while it runs, by the
- * park while it waits, and it is freed in one place, when libmicrohttpd says that the connection is
- * done with it.
+ * A request is suspended in libmicrohttpd while a database worker has it; answering resumes it. Its
+ * owner is the event thread until it is queued, one worker while it runs, and the park while it
+ * waits. It is freed in one place, when libmicrohttpd has completed it.
  *
- * Memory: bodies given to request_answer… are taken over. Threads: the owner of the moment only. */
+ * Memory: bodies given to request_answer… are taken over. Threads: the owner's only. */
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
@@ -33,10 +31,10 @@ struct request {
   char token_name[65];
   int64_t token_id;       /* in the database; 0 without one */
   char token_agent[33];   /* the only agent that the token may act as; "": it is bound to none */
-  bool is_by_certificate; /* what stands for the token is the client's certificate */
-  bool is_parked_before;  /* it has waited in the park: check that its client is still there before
-                             granting anything */
-  bool deadline_passed;   /* its park deadline is over: answer now */
+  bool is_by_certificate; /* the client's certificate stands for the token */
+  bool is_parked_before;  /* it has waited in the park: before granting anything, check that its
+                             client is still connected */
+  bool deadline_passed;   /* its park deadline has passed: answer now */
   int64_t arrived_ms;     /* clock_monotonic_ms */
   /* The connection, the response, the park's links: private to http/. */
   struct request_private *private_;
@@ -47,16 +45,16 @@ const char *request_query(const struct request *request, const char *name);
 /* Refuses query arguments that are not in `names` (NULL-terminated) with 422; true when all are
  * known. */
 must_check bool request_query_only(struct request *request, const char *const *names);
-/* limit (1..1000, default 100) and after; answers 422 and returns false when they are wrong. */
+/* limit (1..1000, default 100) and after; answers 422 and returns false when limit is wrong. */
 must_check bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after);
-/* Who writes, for as long as the request lives. */
+/* The author of writes, valid as long as the request. */
 const struct author *request_author(struct request *request);
 const char *request_header(const struct request *request, const char *name); /* NULL when absent */
 
-/* Answers; each may be called once per request. They take over `body`/`json`. */
+/* Answers: one call per request. They take over `body`. */
 void request_answer_json(struct request *request, int status, json_t *body);
-/* The same of an object to which members come whose values are JSON already; borrowed. Reading and
- * writing a large value only to pass it on would take longer than the rest of an answer. */
+/* The same, with more members whose values are JSON texts already (borrowed): parsing and writing a
+ * large value only to pass it on would take longer than the rest of the answer. */
 struct json_text {
   const char *name, *text;
 };
@@ -69,8 +67,8 @@ void request_answer_text(struct request *request, int status, const char *conten
  * sets Cache-Control. */
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable);
-/* The same, and keeps it: later GETs of the same path and query are answered by the event thread.
- * MEMORY_IMMUTABLE is kept until room is needed, MEMORY_CHANNELS until
+/* The same, and caches it: event threads answer later GETs of the same path and query.
+ * MEMORY_IMMUTABLE is kept until it is evicted, MEMORY_CHANNELS also until
  * response_memory_forget_channels. `match` is Wavetune-Match or NULL. */
 enum memory_kind { MEMORY_IMMUTABLE, MEMORY_CHANNELS };
 void request_answer_remembered(struct request *request, enum memory_kind kind,
@@ -78,26 +76,26 @@ void request_answer_remembered(struct request *request, enum memory_kind kind,
                                const char *match);
 void response_memory_forget_channels(struct server *server);
 
-/* An immutable file with its range, ETag and 304. `release` is called with `context` once the bytes
- * are not needed any more, on any thread. */
+/* An immutable file: handles Range, ETag and 304. `release` is called with `context` once the bytes
+ * are not needed, on any thread. */
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
                          void (*release)(void *context), void *context);
 void request_add_header(struct request *request, const char *name,
                         const char *value); /* before answering */
 
 /* Parks the request until park_wake with its key, the server's poll interval, or deadline_ms
- * (clock_monotonic_ms); then it runs again. `worker` tells when this run began: a wake-up since
- * then is not lost. */
+ * (clock_monotonic_ms); then it runs again. `worker` has the generation of wake-ups from before
+ * this run, so that none since then is lost. */
 struct worker;
 void request_park(struct worker *worker, struct request *request, const char *key,
                   int64_t deadline_ms);
-/* The same where no request that waits under this key could be answered now: of a thousand only a
- * few look again in each poll interval. */
+/* The same where no request under this key could be answered now: of a thousand only a few run
+ * again in each poll interval. */
 void request_park_idle(struct worker *worker, struct request *request, const char *key,
                        int64_t deadline_ms);
 
-/* Whether the client of a suspended request is still connected (peeks at the socket: libmicrohttpd
- * does not notice). */
+/* Whether the client of a suspended request is still connected: polls the socket, because
+ * libmicrohttpd does not. */
 bool request_client_is_there(const struct request *request);
 
 #endif

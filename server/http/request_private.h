@@ -19,7 +19,7 @@
 #define CONNECTION_MAGIC 0x434f4e31u
 #define CONNECTION_AUTHORIZATION_SIZE 288
 #define REQUEST_HEADERS_MAX 6
-#define METHOD_SIZE 16 /* a longer method is cut: there is none */
+#define METHOD_SIZE 16 /* a longer method, which no route has, is cut */
 
 /* HEADER(id, name): the headers that every request is searched for. */
 #define KNOWN_HEADERS(HEADER)                                                                      \
@@ -80,7 +80,7 @@ enum request_state {
   REQUEST_SWALLOWING,  /* refused; its small body is read and dropped before the answer; event
                           thread */
   REQUEST_QUEUED,      /* suspended, in the queue */
-  REQUEST_RUNNING,     /* a worker's or, for ROUTE_MEMORY, the event thread's */
+  REQUEST_RUNNING,     /* a worker's or, for ROUTE_EVENT_THREAD, the event thread's */
   REQUEST_PARKED,      /* suspended, in the park */
   REQUEST_ANSWERED,    /* has a response for the event thread to send */
 };

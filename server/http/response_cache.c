@@ -187,7 +187,7 @@ response_cache_answer(struct response_cache *cache, const char *target, size_t t
     return entry ? CACHE_FORBIDDEN : CACHE_ABSENT;
   }
 
-  /* Seldom, so that threads do not write shared memory for each answer. */
+  /* At most once a second, so that threads do not write shared memory for each answer. */
   uint64_t now_ms = (uint64_t)clock_monotonic_ms();
   if (atomic_load_explicit(&entry->used, memory_order_relaxed) + 1000 < now_ms) {
     atomic_store_explicit(&entry->used, now_ms, memory_order_relaxed);

@@ -1,17 +1,17 @@
-/* The one table of routes: router, roles, limits, /openapi.json, metrics and the route tests are
- * made from it.
+/* The one table of routes, from which router, roles, limits, /openapi.json, metrics and the tests of
+ * routes are made.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, summary)
  * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for
  * ROUTE_DATABASE, run on a database worker, and `void route_<id>(struct server *server, struct
- * request *request)` for ROUTE_MEMORY, run on the event thread: it may not block. Every request
- * that a handler is given must be answered (request_answer… or request_park). */
+ * request *request)` for ROUTE_EVENT_THREAD, where it may not block. A handler must answer its
+ * request (request_answer… or request_park). */
 #ifndef WAVETUNE_SERVER_HTTP_ROUTE_H
 #define WAVETUNE_SERVER_HTTP_ROUTE_H
 
 #include "common/base/base.h"
 
-/* What a token is for. It has one role or several, as bits; agent, enrol and admin stand alone. */
+/* The roles of tokens, as bits. A token has one or several; agent, enrol and admin are single. */
 #define TOKEN_ROLES(ROLE)                                                                          \
   ROLE(READER, "reader")                                                                           \
   ROLE(DEMAND, "demand")                                                                           \
@@ -37,9 +37,8 @@ enum token_role {
 #undef X
 };
 
-/* Which roles may call a route: the whole of the matrix, with the table below. A token calls what
- * any of its roles may. Beyond that a token may be bound (an agent's own to the agent, a
- * publisher's to channels). */
+/* Sets of roles, which the table below gives to routes: a token may call what any of its roles may.
+ * Beyond that a token may be bound (an agent's own to the agent, a publisher's to channels). */
 #define MAY_READ                                                                                   \
   (TOKEN_READER | TOKEN_CACHE_WRITER | TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_PUBLISHER |         \
    TOKEN_OPERATOR | TOKEN_ADMIN)
@@ -56,7 +55,7 @@ enum token_role {
 #define MAY_ENROL (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN)
 #define MAY_OPERATE (TOKEN_OPERATOR | TOKEN_ADMIN)
 
-enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
+enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
 
 #define KIB 1024
 #define MIB (1024 * 1024)
@@ -95,8 +94,8 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(environment_list, "GET", "/v1/environments", MAY_READ, ROUTE_DATABASE, 0, \
         "List the environments that nodes have") \
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, "Enrol an agent") \
-  ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", MAY_WORK, ROUTE_MEMORY, 4 * KIB, \
-        "Say that an agent lives") \
+  ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", \
+        MAY_WORK, ROUTE_EVENT_THREAD, 4 * KIB, "Say that an agent lives") \
   ROUTE(agent_token, "POST", "/v1/agents/{id}/token", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
         "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
@@ -156,11 +155,11 @@ enum route_place { ROUTE_MEMORY, ROUTE_DATABASE };
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, \
         "Revoke a token") \
-  ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_MEMORY, 0, "Prometheus metrics") \
-  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_MEMORY, 0, "The process runs") \
-  ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_MEMORY, 0, \
+  ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_EVENT_THREAD, 0, "Prometheus metrics") \
+  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, "The process runs") \
+  ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
         "The database answers and is migrated") \
-  ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_MEMORY, 0, \
+  ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
         "This contract for programs")
 /* clang-format on */
 

@@ -1,4 +1,4 @@
-/* What the request line and headers say: the target, the route, tokens, entity tags, ranges.
+/* Parses request lines and headers: targets, routes, roles, tokens, entity tags, ranges.
  *
  * libmicrohttpd's decoding of targets is not used: it decodes "%2F" before the path is split and
  * lets NUL through. Memory: a uri owns its text; segments and values point into it; else results

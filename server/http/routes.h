@@ -7,7 +7,7 @@
 
 #define ROUTE_DECLARE_ROUTE_DATABASE(id)                                                           \
   void route_##id(struct worker *worker, struct request *request);
-#define ROUTE_DECLARE_ROUTE_MEMORY(id)                                                             \
+#define ROUTE_DECLARE_ROUTE_EVENT_THREAD(id)                                                       \
   void route_##id(struct server *server, struct request *request);
 #define X(id, method, path, role, place, ...) ROUTE_DECLARE_##place(id)
 ROUTES(X)

@@ -15,8 +15,7 @@
 #define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:-RSA"
 
 struct tls_files {
-  const char *certificate; /* PEM, the server's first, then its issuers; NULL: the server speaks
-                              plain HTTP */
+  const char *certificate; /* PEM, the server's first, then its issuers; NULL: plain HTTP */
   const char *key;         /* PEM, not encrypted; NULL as `certificate` is */
   const char *
       client_ca; /* PEM, whose certificates clients may show; NULL: clients are not asked for any */

@@ -96,7 +96,7 @@ must_check bool tokens_find(struct db *db, const struct digest *digests, size_t 
 must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n,
                                    struct error *error);
 
-/* Whether the token is neither revoked nor expired, by the table in memory. */
+/* auth_is_live, of the server's table. */
 must_check bool token_is_live(const struct server *server, int64_t id);
 
 /* Replaces the table in memory by the database's. */

@@ -1,4 +1,4 @@
--- Tokens as every request needs them, and the secret of the database (server/http/tokens.h).
+-- Tokens for authorising requests, and the secret of the database (server/http/tokens.h).
 
 -- name: identities_secret_make
 INSERT INTO secrets (name, secret)
@@ -24,8 +24,7 @@ FROM tokens
 WHERE revoked_at IS NULL
   AND digest = ANY (:digests::bytea[]);
 
--- The replaced tokens last so long that a long poll that was begun with one is answered before it
--- ends.
+-- A replaced token lives longer than a long poll that was begun with it.
 -- name: tokens_settle_used
 WITH used AS (
     SELECT id, replaces

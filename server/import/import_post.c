@@ -1,4 +1,4 @@
-/* Reading the body of POST /v1/imports. Memory and threads: as the header says. */
+/* Reads the body of POST /v1/imports. */
 #include "server/import/import_post.h"
 
 #include "common/cache/format.h"
@@ -64,15 +64,16 @@ void import_post_release(struct import_post *post) {
   record_release(&import_post_record, post);
 }
 
-/* A manifest, which must be external, or the hash of a registered kernel. */
+/* Reads the kernel's name: a manifest, which must be external, or the hash of a registered kernel.
+ */
 static bool kernel_name_read(struct import_kernel *kernel, const char *at, struct error *error) {
   char manifest_at[JSON_POINTER_SIZE], kernel_at[JSON_POINTER_SIZE];
   json_pointer_member(manifest_at, sizeof manifest_at, at, "manifest");
   json_pointer_member(kernel_at, sizeof kernel_at, at, "kernel");
+  bool has_hash = !digest_is_none(&kernel->hash);
   if (!kernel->manifest)
-    return !digest_is_none(&kernel->hash) ||
-           error_at(error, kernel_at, "member \"kernel\" is missing");
-  if (!digest_is_none(&kernel->hash))
+    return has_hash || error_at(error, kernel_at, "member \"kernel\" is missing");
+  if (has_hash)
     return error_at(error, at,
                     "\"kernel\" and \"manifest\" name the kernel twice; keep one of them");
 
@@ -82,21 +83,23 @@ static bool kernel_name_read(struct import_kernel *kernel, const char *at, struc
   return kernel->kernel->language == LANGUAGE_EXTERNAL ||
          error_at(error, manifest_at,
                   "an import brings kernels that are known by name only (\"external\"); register "
-                  "\"%s\" by POST "
-                  "/v1/kernels and name it by its hash",
+                  "\"%s\" by POST /v1/kernels and name it by its hash",
                   kernel->kernel->name);
 }
 
-static bool post_check(struct import_post *post, struct error *error) {
+bool import_post_parse(const json_t *json, struct import_post *ret, struct error *error) {
+  cleanup_import_post struct import_post post = {.tag = xstrdup("default")};
   const struct cache_format *format;
-  if (!cache_format_find(post->format, &format, error))
+  if (!record_read(&import_post_record, json, "", &post, error))
+    return false;
+  if (!cache_format_find(post.format, &format, error))
     return error_pointer_prefix(error, "/format");
-  if (!environment_parse(post->environment_json, &post->environment, error))
+  if (!environment_parse(post.environment_json, &post.environment, error))
     return error_pointer_prefix(error, "/environment");
 
   size_t total = 0;
-  for (size_t i = 0; i < post->kernels.n; i++) {
-    struct import_kernel *kernel = import_kernel_at(post, i);
+  for (size_t i = 0; i < post.kernels.n; i++) {
+    struct import_kernel *kernel = import_kernel_at(&post, i);
     char at[JSON_POINTER_SIZE], entries_at[JSON_POINTER_SIZE];
     json_pointer_index(at, sizeof at, "/kernels", i);
     if (!kernel_name_read(kernel, at, error))
@@ -106,19 +109,12 @@ static bool post_check(struct import_post *post, struct error *error) {
       return error_at(error, json_pointer_member(entries_at, sizeof entries_at, at, "entries"),
                       "more than %d entries; import them in parts", IMPORT_ENTRIES_MAX);
   }
-  return true;
-}
-
-bool import_post_parse(const json_t *json, struct import_post *ret, struct error *error) {
-  cleanup_import_post struct import_post post = {.tag = xstrdup("default")};
-  if (!record_read(&import_post_record, json, "", &post, error) || !post_check(&post, error))
-    return false;
   *ret = post;
   post = (struct import_post){0};
   return true;
 }
 
-/* An object of plain values, as it will be in releases. */
+/* The canonical text of an object of plain values, for releases. */
 static bool flat_read(const json_t *object, const char *at, char **ret_text, struct error *error) {
   const char *name;
   json_t *value;
@@ -161,25 +157,10 @@ static bool ms_read(const struct numbers *ms, const char *at, char **ret_text,
   return true;
 }
 
-/* What a release adds itself would be said twice. */
-static bool provenance_read(const json_t *provenance, const char *at, char **ret_text,
-                            struct error *error) {
-  static const char *const added[] = {"origin", "format", "build", "kernel_key", "build_key"};
-  for (size_t i = 0; i < ARRAY_LENGTH(added); i++) {
-    char member_at[JSON_POINTER_SIZE];
-    if (json_object_get(provenance, added[i]))
-      return error_at(error, json_pointer_member(member_at, sizeof member_at, at, added[i]),
-                      "\"%s\" is not the table's to say; name the member otherwise", added[i]);
-  }
-  if (provenance)
-    return flat_read(provenance, at, ret_text, error);
-  *ret_text = xstrdup("{}");
-  return true;
-}
-
 static bool entry_read(const struct import_entry *entry, const char *at,
                        const struct kernel *kernel, struct import_row *row, struct error *error) {
-  char member_at[JSON_POINTER_SIZE];
+  static const char *const added[] = {"origin", "format", "build", "kernel_key", "build_key"};
+  char member_at[JSON_POINTER_SIZE], provenance_at[JSON_POINTER_SIZE];
   cleanup_key struct key key = {0};
   json_pointer_member(member_at, sizeof member_at, at, "key");
   if (!key_parse(entry->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key,
@@ -191,42 +172,39 @@ static bool entry_read(const struct import_entry *entry, const char *at,
   json_pointer_member(member_at, sizeof member_at, at, "config");
   if (json_object_size(entry->config) == 0)
     return error_at(error, member_at, "the config is empty; leave the entry out");
-  return flat_read(entry->config, member_at, &row->config, error) &&
-         ms_read(&entry->ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), &row->ms,
-                 error) &&
-         provenance_read(entry->provenance,
-                         json_pointer_member(member_at, sizeof member_at, at, "provenance"),
-                         &row->provenance, error);
-}
+  if (!flat_read(entry->config, member_at, &row->config, error) ||
+      !ms_read(&entry->ms, json_pointer_member(member_at, sizeof member_at, at, "ms"), &row->ms,
+               error))
+    return false;
 
-static void entry_pointer(size_t kernel, size_t entry, char at[JSON_POINTER_SIZE]) {
-  snprintf(at, JSON_POINTER_SIZE, "/kernels/%zu/entries/%zu", kernel, entry);
-}
-
-static int rows_compare(const void *a, const void *b) {
-  const struct import_row *left = a, *right = b;
-  int order = memcmp(left->kernel.bytes, right->kernel.bytes, DIGEST_SIZE);
-  return order ? order : memcmp(left->key_digest.bytes, right->key_digest.bytes, DIGEST_SIZE);
-}
-
-static bool rows_are_distinct(const struct import_post *post, struct error *error) {
-  for (size_t i = 1; i < post->n_rows; i++) {
-    const struct import_row *one = &post->rows[i - 1], *other = &post->rows[i];
-    char at[JSON_POINTER_SIZE];
-    if (rows_compare(one, other) != 0)
-      continue;
-    bool is_first =
-        one->kernel_index < other->kernel_index ||
-        (one->kernel_index == other->kernel_index && one->entry_index < other->entry_index);
-    const struct import_row *first = is_first ? one : other, *second = is_first ? other : one;
-    entry_pointer(second->kernel_index, second->entry_index, at);
-    return error_at(error, at, "entry %zu of kernel %zu has this key too; keep one of the two",
-                    first->entry_index, first->kernel_index);
-  }
+  /* A release adds some members itself. */
+  json_pointer_member(provenance_at, sizeof provenance_at, at, "provenance");
+  for (size_t i = 0; i < ARRAY_LENGTH(added); i++)
+    if (json_object_get(entry->provenance, added[i]))
+      return error_at(error,
+                      json_pointer_member(member_at, sizeof member_at, provenance_at, added[i]),
+                      "\"%s\" is not the table's to say; name the member otherwise", added[i]);
+  if (entry->provenance)
+    return flat_read(entry->provenance, provenance_at, &row->provenance, error);
+  row->provenance = xstrdup("{}");
   return true;
 }
 
+/* By (kernel, key_digest), equal ones in the order of the post. */
+static int rows_compare(const void *a, const void *b) {
+  const struct import_row *left = a, *right = b;
+  int order = memcmp(&left->kernel, &right->kernel, sizeof left->kernel);
+  if (!order)
+    order = memcmp(&left->key_digest, &right->key_digest, sizeof left->key_digest);
+  if (!order)
+    order = (left->kernel_index > right->kernel_index) - (left->kernel_index < right->kernel_index);
+  return order
+             ? order
+             : (left->entry_index > right->entry_index) - (left->entry_index < right->entry_index);
+}
+
 bool import_post_read(struct import_post *post, struct error *error) {
+  char at[JSON_POINTER_SIZE];
   size_t total = 0;
   for (size_t i = 0; i < post->kernels.n; i++)
     total += import_kernel_at(post, i)->entries.n;
@@ -237,15 +215,24 @@ bool import_post_read(struct import_post *post, struct error *error) {
     const struct import_entry *entries = kernel->entries.all;
     for (size_t j = 0; j < kernel->entries.n; j++) {
       struct import_row *row = &post->rows[post->n_rows++];
-      char at[JSON_POINTER_SIZE];
-      entry_pointer(i, j, at);
       row->kernel = kernel->hash;
       row->kernel_index = i;
       row->entry_index = j;
+      snprintf(at, sizeof at, "/kernels/%zu/entries/%zu", i, j);
       if (!entry_read(&entries[j], at, kernel->kernel, row, error))
         return false;
     }
   }
+
   qsort(post->rows, post->n_rows, sizeof *post->rows, rows_compare);
-  return rows_are_distinct(post, error);
+  for (size_t i = 1; i < post->n_rows; i++) {
+    const struct import_row *first = &post->rows[i - 1], *second = &post->rows[i];
+    if (!digest_equal(&first->kernel, &second->kernel) ||
+        !digest_equal(&first->key_digest, &second->key_digest))
+      continue;
+    snprintf(at, sizeof at, "/kernels/%zu/entries/%zu", second->kernel_index, second->entry_index);
+    return error_at(error, at, "entry %zu of kernel %zu has this key too; keep one of the two",
+                    first->entry_index, first->kernel_index);
+  }
+  return true;
 }

@@ -1,11 +1,11 @@
-/* An import: the body of POST /v1/imports, read and checked as far as that goes without the
+/* An import: the body of POST /v1/imports, read and checked as far as possible without the
  * database.
  *
  * {"format": "dejavu", "environment": {…}, "tag": "default",
  *  "kernels": [{"manifest": {… external …},
  *               "entries": [{"key": {…}, "config": {…}, "ms": [0.2], "provenance": {…}}]},
  *              {"kernel": "sha256:…", "entries": […]}]}
- * The environment is what the tables state, completed by whoever imports them; it may lack members.
+ * The environment is that of the tables, completed by the client; it may lack members.
  * "ms" and "provenance" are optional. A kernel may be there several times, a key of it once.
  *
  * Memory: a post owns all that it holds. Threads: pure functions. */
@@ -31,7 +31,7 @@ struct import_kernel {
   json_t *manifest;       /* NULL: named by its hash */
   struct digest hash;     /* of either */
   struct records entries; /* of struct import_entry */
-  struct kernel *kernel;  /* of a manifest, or what import_post_read is given */
+  struct kernel *kernel;  /* of the manifest, or set by the caller before import_post_read */
 };
 
 /* A row of the table of imports. */
@@ -39,7 +39,7 @@ struct import_row {
   struct digest kernel, key_digest;
   char *key, *config, *provenance;  /* JSON texts */
   char *ms;                         /* an array's literal */
-  size_t kernel_index, entry_index; /* where it was */
+  size_t kernel_index, entry_index; /* its place in the post */
 };
 extern const struct record import_row_record;
 
@@ -49,7 +49,7 @@ struct import_post {
   struct records kernels; /* of struct import_kernel */
   struct environment environment;
   size_t n_rows;
-  struct import_row *rows; /* by (kernel, key_digest): the order in which rows are locked */
+  struct import_row *rows; /* by (kernel, key_digest), the order in which rows are locked */
 };
 extern const struct record import_post_record;
 void import_post_release(struct import_post *post);
@@ -59,10 +59,10 @@ static inline struct import_kernel *import_kernel_at(const struct import_post *p
   return (struct import_kernel *)post->kernels.all + i;
 }
 
-/* All but what the entries mean. */
+/* Reads all but the contents of the entries. */
 must_check bool import_post_parse(const json_t *json, struct import_post *ret, struct error *error);
 
-/* The entries as rows, when every kernel that was named by hash has its `kernel`. */
+/* Makes rows of the entries, when every kernel that is named by its hash has its `kernel`. */
 must_check bool import_post_read(struct import_post *post, struct error *error);
 
 #endif

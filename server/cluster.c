@@ -55,6 +55,7 @@ static pid_t child_start(const struct cluster *cluster, char *const *arguments, 
   sigprocmask(SIG_SETMASK, &none, NULL);
   signal(SIGPIPE, SIG_DFL);
   umask(077);
+
   /* After the user was changed, which clears the death signal. */
   if (prctl(PR_SET_PDEATHSIG, death_signal) == 0 && getppid() == parent &&
       chdir(cluster->folder) == 0)
@@ -74,6 +75,7 @@ static int child_wait(pid_t pid) {
 static bool user_find(struct cluster *cluster, const char *user, struct error *error) {
   if (geteuid() != 0)
     return true;
+
   const struct passwd *entry = getpwnam(user);
   if (!entry || entry->pw_uid == 0)
     return error_set(error,
@@ -139,6 +141,7 @@ static bool folders_open(struct cluster *cluster, struct error *error) {
       return error_set(error, "cannot make a folder for PostgreSQL's socket: %s", strerror(errno));
     cluster->run_is_temporary = true;
   }
+
   return folder_own(cluster, cluster->run, error);
 }
 
@@ -231,6 +234,7 @@ static char *log_last_line(const struct cluster *cluster) {
 static bool data_make(struct cluster *cluster, struct error *error) {
   if (data_version(cluster))
     return true;
+
   cleanup_free char *fresh = xasprintf("%s.new", cluster->data),
                     *initdb = xasprintf("%s/initdb", cluster->bin);
   if (!folder_remove(fresh, error) || !folder_own(cluster, fresh, error))
@@ -245,6 +249,7 @@ static bool data_make(struct cluster *cluster, struct error *error) {
     cleanup_free char *line = log_last_line(cluster);
     return error_set(error, "initdb failed: %s (see %s)", line, cluster->log);
   }
+
   if (rename(fresh, cluster->data) < 0)
     return error_set(error, "cannot rename %s to %s: %s", fresh, cluster->data, strerror(errno));
   return true;
@@ -303,9 +308,11 @@ static bool postgres_start(struct cluster *cluster, struct error *error) {
   pid_t pid = child_start(cluster, (char *const *)arguments, SIGINT);
   if (pid < 0)
     return error_set(error, "cannot start PostgreSQL: %s", strerror(errno));
+
   cluster->pid = pid;
   if (database_wait(conninfo, START_TIMEOUT_MS, has_ended, cluster, error))
     return true;
+
   cleanup_free char *line = log_last_line(cluster);
   struct error reason = *error;
   return error_set(error, "%.200s; the last line of %s: %s", reason.message, cluster->log, line);
@@ -368,6 +375,7 @@ char *cluster_conninfo(const struct cluster *cluster, const char *database) {
       fputc('\\', out);
     fputc(*c, out);
   }
+
   fprintf(out, "' port=5432 user=postgres dbname=%s", database);
   ALWAYS(fclose(out) == 0);
   return text;

@@ -251,6 +251,7 @@ static int dev_run(struct options *options) {
   cleanup_free char *folder = given ? xstrdup(given) : dev_folder();
   char resolved[PATH_MAX]; /* for PostgreSQL: absolute, without links */
   struct cluster *cluster;
+
   signals_block(SIGCHLD);
   if (!folder_make(folder, 0755, &error))
     return command_failed(EXIT_USAGE, &error);
@@ -258,6 +259,7 @@ static int dev_run(struct options *options) {
     error_set(&error, "cannot resolve %s: %s", folder, strerror(errno));
     return command_failed(EXIT_USAGE, &error);
   }
+
   if (!cluster_start(resolved, option_text(options, "postgres-bin"), option_text(options, "user"),
                      &cluster, &error))
     return command_failed(EXIT_USAGE, &error);
@@ -283,10 +285,12 @@ static int serve_run(struct options *options) {
   const char *database;
   struct server *server;
   struct server_options server_options;
+
   signals_block(SIGHUP);
   if (!database_of(options, &database, &error) ||
       !serve_options(options, database, &server_options, &error))
     return command_failed(EXIT_USAGE, &error);
+
   server_options.migrate = option_flag(options, "migrate");
   server_options.tls_certificate = option_text(options, "tls-certificate");
   server_options.tls_key = option_text(options, "tls-key");
@@ -312,12 +316,15 @@ static int migrate_run(struct options *options) {
   struct error error;
   const char *database;
   int applied;
+
   if (!database_of(options, &database, &error))
     return command_failed(EXIT_USAGE, &error);
+
   enum exit_code code =
       migrate_database(database, option_text(options, "serve-role"), &applied, &error);
   if (code != EXIT_OK)
     return command_failed(code, &error);
+
   printf(option_flag(options, "json") ? "{\"applied\":%d}\n" : "%d migrations applied\n", applied);
   return EXIT_OK;
 }
@@ -350,6 +357,7 @@ static int token_make(struct options *options) {
   cleanup_token_request struct token_request request = {0};
   char token[TOKEN_TEXT_SIZE];
   cleanup_json json_t *environment_json = NULL;
+
   if (!name_of(options, &name, &error) || !database_open(options, &db, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return command_failed(EXIT_USAGE, &error);
@@ -399,8 +407,10 @@ static int token_list(struct options *options) {
   cleanup_db struct db *db = NULL;
   cleanup_json json_t *all = json_array();
   int64_t after = 0;
+
   if (!database_open(options, &db, &error))
     return command_failed(EXIT_USAGE, &error);
+
   do {
     cleanup_json json_t *items = NULL;
     if (!tokens_list(db, after, 1000, &items, &after, &error))
@@ -431,6 +441,7 @@ static int token_list(struct options *options) {
       printf("  expires %s", text_of(item, "expires_at"));
     putchar('\n');
   }
+
   return EXIT_OK;
 }
 

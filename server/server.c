@@ -46,9 +46,11 @@ static void ready_set(struct server *server, const char *why_not) {
     server->not_ready[0] = '\0';
     return;
   }
+
   if (strncmp(server->not_ready, why_not, NOT_READY_SIZE - 1) == 0 &&
       now_ms - server->not_ready_logged_ms < NOT_READY_EVERY_MS)
     return;
+
   snprintf(server->not_ready, sizeof server->not_ready, "%.*s", NOT_READY_SIZE - 1, why_not);
   server->not_ready_logged_ms = now_ms;
   log_warning("server: not ready: %s", why_not);
@@ -67,6 +69,7 @@ static bool missing_apply(struct worker *worker, struct error *error) {
     return true;
   if (clock_monotonic_ms() < server->migrate_at_ms)
     return error_set(error, "%s", server->not_ready);
+
   server->is_migrated = migrate(worker->db, server->migrations, &applied, error);
   if (!server->is_migrated && error->kind != ERROR_UNAVAILABLE && error->kind != ERROR_DEADLINE)
     server->migrate_at_ms = clock_monotonic_ms() + NOT_READY_EVERY_MS;
@@ -150,6 +153,7 @@ static void *housekeep_main(void *context) {
     is_stopping = server->is_stopping;
     pthread_mutex_unlock(&server->stop_lock);
   }
+
   return NULL;
 }
 
@@ -170,6 +174,7 @@ static bool threads_start(struct server *server, struct error *error) {
     }
     server->n_threads++;
   }
+
   return true;
 }
 

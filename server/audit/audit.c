@@ -112,12 +112,14 @@ void route_audit_get(struct worker *worker, struct request *request) {
   struct error error;
   json_t *items;
   int64_t limit, next;
+
   if (!filter_bind(request, &parameters, &limit))
     return;
   if (!db_run(worker->db, &sql_audit_list, &parameters, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
+
   db_page_to_json(rows, &audit_entry_record, limit, &items, &next);
   request_answer_json(request, 200, page_to_json(items, next));
 }

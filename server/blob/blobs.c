@@ -72,6 +72,7 @@ static struct blob *cache_find(struct blob_cache *cache, const struct digest *di
 static void cache_add(struct blob_cache *cache, struct blob *blob) {
   if (blob->size > cache->bytes_max / 4)
     return;
+
   pthread_mutex_lock(&cache->lock);
   while (cache->n &&
          (cache->n == CACHE_ENTRIES_MAX || cache->bytes + blob->size > cache->bytes_max)) {
@@ -79,6 +80,7 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
     cache->bytes -= last->size;
     blob_unreference(last);
   }
+
   cache->blobs[cache->n] = blob_reference(blob);
   cache->bytes += blob->size;
   to_front(cache, cache->n++);
@@ -225,6 +227,7 @@ void route_blob_put(struct worker *worker, struct request *request) {
   struct blob_answer answer = {.size = (int64_t)request->body_size};
   struct error error;
   bool is_new;
+
   if (!digest_of_path(request, &answer.blob))
     return;
 
@@ -253,6 +256,7 @@ void route_blob_get(struct worker *worker, struct request *request) {
   struct digest digest;
   struct blob *blob;
   struct error error;
+
   if (!digest_of_path(request, &digest))
     return;
 

@@ -112,6 +112,7 @@ void route_gc_post(struct worker *worker, struct request *request) {
   static const char *const no_arguments[] = {NULL};
   struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
   struct error error;
+
   if (!request_query_only(request, no_arguments))
     return;
   if (!record_read(&gc_request_record, request->json, "", &given, &error)) {

@@ -94,6 +94,7 @@ static size_t statement_slot(const struct statement *statement) {
     if (there == statement)
       return slot;
   }
+
   die("more than %d statements", STATEMENTS_MAX);
 }
 
@@ -176,6 +177,7 @@ static void notice_log(void *context, const char *message) {
 static void connection_try(struct db *db) {
   cleanup_free char *options =
       xasprintf(server_options_format, (long long)(db->run_ms - db->run_ms / 10));
+
   /* `dbname` may be a connection string: it overrides the keywords before it, and those after it
    * override the string. */
   const char *keywords[] = {"connect_timeout",
@@ -205,6 +207,7 @@ static bool connection_ensure(struct db *db, struct error *error) {
   struct pollfd socket = {.fd = PQsocket(db->connection), .events = POLLIN};
   if (db->connection && poll(&socket, 1, 0) == 0)
     return true;
+
   connection_close(db);
   if (clock_monotonic_ms() - db->failed_at_ms < CONNECT_PAUSE_MS)
     return away_set(ERROR_UNAVAILABLE, "the last attempt to connect failed", error);
@@ -215,6 +218,7 @@ static bool connection_ensure(struct db *db, struct error *error) {
     db->is_without_options = true;
     connection_try(db);
   }
+
   if (PQstatus(db->connection) != CONNECTION_OK) {
     away_set(ERROR_UNAVAILABLE, PQerrorMessage(db->connection), error);
     connection_close(db);
@@ -311,6 +315,7 @@ static PGresult *answer_take(struct db *db, int was_sent) {
     PQclear(result);
     result = next;
   }
+
   if (result && PQstatus(db->connection) == CONNECTION_OK)
     atomic_store(&answered_ms, clock_monotonic_ms());
   return result;
@@ -352,6 +357,7 @@ static struct compiled *compile(const char *sql) {
     fprintf(out, "$%d", i + 1);
     sql += length;
   }
+
   ALWAYS(fclose(out) == 0);
   return compiled;
 }
@@ -361,6 +367,7 @@ static const struct compiled *statement_compiled(const struct statement *stateme
   struct compiled *there = atomic_load_explicit(&statistic->compiled, memory_order_acquire);
   if (there)
     return there;
+
   struct compiled *made = compile(statement->sql);
   if (atomic_compare_exchange_strong(&statistic->compiled, &there, made))
     return made;
@@ -471,6 +478,7 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
     }
     result_failure(db, sent.statement->name, last, error);
   }
+
   db->n_sent = 0;
 
   if (db->connection) { /* the answer to the sync; nothing comes after it */
@@ -484,6 +492,7 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
       connection_close(db);
     }
   }
+
   if (stale && db->connection && !db->in_transaction) {
     cleanup_free char *deallocate = xasprintf("DEALLOCATE %s", stale->name);
     PQclear(script_run(db, deallocate));
@@ -622,6 +631,7 @@ bool db_commit(struct db *db, struct error *error) {
           failure_set(ERROR_INTERNAL, "commit", "a statement of the transaction had failed", error);
     PQclear(result);
   }
+
   if (!is_good) {
     db_rollback(db);
     return false;
@@ -648,6 +658,7 @@ void db_rollback(struct db *db) {
     if (!is_good)
       connection_close(db);
   }
+
   db->in_transaction = db->must_begin = false;
   if (db->must_close)
     connection_close(db);

@@ -79,6 +79,7 @@ static char *field_format(const struct field *field, const void *at) {
     cleanup_json json_t *json = field->custom->write(at);
     return json_format(json);
   }
+
   case FIELD_NUMBERS:
     return numbers_format(at);
   case FIELD_TEXTS:
@@ -90,6 +91,7 @@ static char *field_format(const struct field *field, const void *at) {
   case FIELD_MAP:
     break;
   }
+
   die("\"%s\" has no column", field->name);
 }
 
@@ -268,6 +270,7 @@ struct config_ranges multirange_parse(const char *text) {
     GROW(ranges.ranges, ranges.n, ranges.capacity);
     ranges.ranges[ranges.n++] = range;
   }
+
   return ranges;
 }
 
@@ -312,6 +315,7 @@ static struct texts texts_parse(const char *text) {
     if (*text == '}')
       break;
   }
+
   return texts;
 }
 
@@ -319,6 +323,7 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
   const char *column = field_column(field);
   if (db_is_null(rows, row, column))
     return;
+
   const char *text = db_get(rows, row, column);
   switch (field->type) {
   case FIELD_BOOL:
@@ -355,6 +360,7 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
       die("\"%s\" of the database cannot be read: %s", field->name, error.message);
     return;
   }
+
   case FIELD_NUMBERS:
     *(struct numbers *)to = numbers_parse(text);
     return;
@@ -369,6 +375,7 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
   case FIELD_MAP:
     break;
   }
+
   die("\"%s\" has no column", field->name);
 }
 

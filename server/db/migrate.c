@@ -90,6 +90,7 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
     is_good = is_good && file_load(migrations, entries[i]->d_name, error);
     free(entries[i]);
   }
+
   free(entries);
   if (is_good)
     *ret_migrations = TAKE(migrations);
@@ -181,8 +182,10 @@ bool migrate_version(struct db *db, int64_t *ret_version, struct error *error) {
     *ret_version = 0;
     return true;
   }
+
   if (!db_run(db, &sql_migrations_version, NULL, &rows, error))
     return false;
+
   *ret_version = db_get_integer(rows, 0, "version");
   return true;
 }

@@ -93,6 +93,7 @@ void db_array_text(struct db_array *array, const char *element) {
       *to++ = '\\';
     *to++ = *c;
   }
+
   *to++ = '"';
   array->size += (size_t)(to - begin);
 }

@@ -56,6 +56,7 @@ static bool network_parse(const char *text, struct network *ret, struct error *e
                        most);
     bits = (unsigned)given;
   }
+
   ret->bits = is_four ? 8 * sizeof four_prefix + bits : bits;
   return true;
 }
@@ -138,6 +139,7 @@ bool forwarded_certificate(const char *value, uint8_t **ret_der, size_t *ret_siz
   bool is_pem = string_starts(value, "-----BEGIN");
   if (is_pem && !uri_decode(text, false, &error))
     return false;
+
   gnutls_datum_t given = {(unsigned char *)text, (unsigned)strlen(text)}, der = {0};
   int reason = is_pem ? gnutls_pem_base64_decode2("CERTIFICATE", &given, &der)
                       : gnutls_base64_decode2(&given, &der);
@@ -145,6 +147,7 @@ bool forwarded_certificate(const char *value, uint8_t **ret_der, size_t *ret_siz
     gnutls_free(der.data);
     return false;
   }
+
   *ret_der = xmemdup(der.data, der.size);
   *ret_size = der.size;
   gnutls_free(der.data);
@@ -231,6 +234,7 @@ void client_note_refused(const struct request *request, const char *why) {
     atomic_fetch_add(&n_left_out, 1);
     return;
   }
+
   log_warning("http: refused address=%s more=%llu: %s", client_address(request, address),
               (unsigned long long)atomic_exchange(&n_left_out, 0), why);
 }

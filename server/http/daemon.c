@@ -64,6 +64,7 @@ static unsigned connections_max(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
     return 1024 - DESCRIPTORS_RESERVED;
+
   rlim_t wanted = CONNECTIONS_WANTED + DESCRIPTORS_RESERVED;
   if (limit.rlim_cur < wanted) {
     limit.rlim_cur =
@@ -71,6 +72,7 @@ static unsigned connections_max(void) {
     (void)!setrlimit(RLIMIT_NOFILE, &limit);
     (void)!getrlimit(RLIMIT_NOFILE, &limit);
   }
+
   rlim_t most = limit.rlim_cur > DESCRIPTORS_RESERVED * 2 ? limit.rlim_cur - DESCRIPTORS_RESERVED
                                                           : limit.rlim_cur / 2;
   if (most < CONNECTIONS_WANTED)
@@ -101,6 +103,7 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
     free(daemon);
     return false;
   }
+
   /* libmicrohttpd warns of a pool of one thread. */
   struct MHD_OptionItem pool[] = {
       {options->event_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
@@ -129,6 +132,7 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
     free(daemon);
     return error_set(error, "cannot start the HTTP server: %s", strerror(errno));
   }
+
   *ret_daemon = daemon;
   return true;
 }

@@ -210,6 +210,7 @@ static void credentials_read(struct connection *connection, struct credentials *
   static atomic_bool is_warned;
   const char *authorization = connection->headers[HEADER_AUTHORIZATION];
   const char *protocol = connection->headers[HEADER_FORWARDED_PROTO];
+
   *ret = (struct credentials){0};
   if (connection->is_proxy && authorization && protocol && strcasecmp(protocol, "http") == 0 &&
       !atomic_exchange(&is_warned, true))
@@ -220,6 +221,7 @@ static void credentials_read(struct connection *connection, struct credentials *
     ret->answer = AUTH_UNKNOWN;
     return;
   }
+
   if (!ret->certificate || authorization) {
     ret->answer = authorise(connection, &ret->digest);
     return;
@@ -241,6 +243,7 @@ static enum MHD_Result send_response(struct request_private *request) {
   struct MHD_Response *response = TAKE(request->response);
   const struct connection *connection = request->connection;
   int64_t from_ns = request->complete_ns ? request->complete_ns : connection->began_ns;
+
   metrics_note_answer(
       &(struct answer_note){.route = request->route,
                             .status = request->status,
@@ -351,16 +354,19 @@ static enum MHD_Result begin_body(struct request_private *request) {
                     route->path);
     return refused(request);
   }
+
   if (route->body_max && !request->has_length && !request->is_chunked) {
     request_problem(public, MHD_HTTP_LENGTH_REQUIRED, "%s %s needs a body with a Content-Length",
                     route->method, route->path);
     return refused(request);
   }
+
   if (request->body_declared > route->body_max) {
     request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "the body has %llu bytes; the limit is %zu",
                     (unsigned long long)request->body_declared, route->body_max);
     return refused(request);
   }
+
   request->state = REQUEST_READING;
   return has_body(request->connection) ? MHD_YES : body_complete(request);
 }
@@ -435,6 +441,7 @@ static bool answer_cached(struct connection *connection, const struct credential
                             token->roles, connection->headers[HEADER_IF_NONE_MATCH], send_cached,
                             connection) != CACHE_ANSWERED)
     return false;
+
   counter_add(COUNTER_requests, 1);
   counter_add(COUNTER_responses_cached, 1);
   return true;
@@ -465,6 +472,7 @@ static enum MHD_Result begin(struct connection *connection) {
     request_problem(public, MHD_HTTP_BAD_REQUEST, "%s", fault);
     return send_response(request);
   }
+
   request->has_length = connection->n_headers[HEADER_LENGTH] > 0;
   request->body_declared = connection->length;
   request->is_chunked = connection->is_chunked;
@@ -475,6 +483,7 @@ static enum MHD_Result begin(struct connection *connection) {
     request_problem_extra(public, MHD_HTTP_BAD_REQUEST, &error, NULL);
     return refused(request);
   }
+
   switch (route_find(connection->method, &request->uri, &request->route, public->segments, allow)) {
   case ROUTE_NO_PATH:
     request_problem(public, MHD_HTTP_NOT_FOUND,
@@ -584,12 +593,14 @@ static void run(struct worker *worker, struct request_private *taken) {
     request_problem(request, MHD_HTTP_REQUEST_TIMEOUT, "the client has left");
     return;
   }
+
   if (request->is_parked_before && !is_still_allowed(taken)) {
     bool has_expired = auth_has_expired(taken->auth_expires_ms);
     metrics_note_refusal(has_expired ? REFUSED_EXPIRED : REFUSED_UNKNOWN);
     request_problem(request, MHD_HTTP_UNAUTHORIZED, "the token was revoked, or has expired");
     return;
   }
+
   if (!body_parse(taken))
     return;
 
@@ -610,6 +621,7 @@ void *work_main(void *context) {
   struct request_private *taken[QUEUE_TOKENS_MAX];
   size_t n;
   bool for_tokens;
+
   MAGIC_CHECK(worker->server, SERVER_MAGIC);
   while ((n = queue_take(worker->server->queue, taken, &for_tokens, &worker->wake_generation))) {
     db_set_deadline(worker->db, clock_monotonic_ms() + worker->server->options.database_timeout_ms);
@@ -618,5 +630,6 @@ void *work_main(void *context) {
     else
       run(worker, taken[0]);
   }
+
   return NULL;
 }

@@ -238,6 +238,7 @@ void route_metrics_get(struct server *server, struct request *request) {
     head_write(out, families[i].name, "counter", families[i].help);
     db_statistics_visit(statement_write, &families[i]);
   }
+
   ALWAYS(fclose(out) == 0);
   request_answer_text(request, MHD_HTTP_OK, "text/plain; version=0.0.4; charset=utf-8", text, size);
 }

@@ -43,6 +43,7 @@ static json_t *parameters_make(const char *path, const json_t *names, const json
     json_object_update(parameter, query);
     json_array_append_new(parameters, parameter);
   }
+
   return parameters;
 }
 
@@ -66,6 +67,7 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
       json_object_set_new(response, "content", content(answer_type, answer));
     json_object_set_new(responses, text, response);
   }
+
   json_object_set_new(responses, "default",
                       json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
 
@@ -104,6 +106,7 @@ static json_t *paths_make(const json_t *all) {
       json_object_set_new(paths, route->path, json_object());
     json_object_set_new(json_object_get(paths, route->path), method, operation_make(route, all));
   }
+
   return paths;
 }
 

@@ -129,6 +129,7 @@ struct park_item *park_take_due(struct park *park, int64_t now_ms) {
     }
     wheel_add(park, item);
   }
+
   return NULL;
 }
 
@@ -252,6 +253,7 @@ enum queue_answer queue_add(struct queue *queue, struct request_private *request
     append(queue, request, for_token);
     pthread_cond_signal(&queue->work);
   }
+
   pthread_mutex_unlock(&queue->lock);
   return answer;
 }
@@ -340,6 +342,7 @@ void queue_wake(struct queue *queue, const char *key, size_t most) {
     unpark(queue, item, now_ms);
     is_any = true;
   }
+
   if (is_any)
     pthread_cond_signal(&queue->work);
   pthread_mutex_unlock(&queue->lock);
@@ -363,6 +366,7 @@ void queue_stop(struct queue *queue) {
     answer_refusal(&request->request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
     pthread_mutex_lock(&queue->lock);
   }
+
   pthread_mutex_unlock(&queue->lock);
 }
 

@@ -44,6 +44,7 @@ bool request_query_only(struct request *request, const char *const *names) {
       return false;
     }
   }
+
   return true;
 }
 
@@ -55,6 +56,7 @@ bool request_page(struct request *request, int64_t *ret_limit, const char **ret_
                    PAGE_MAX);
     return false;
   }
+
   *ret_limit = (int64_t)limit;
   *ret_after = request_query(request, "after");
   return true;
@@ -70,6 +72,7 @@ bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit, int6
                    "the query argument \"after\" must be the \"next\" of the page before");
     return false;
   }
+
   *ret_after = text ? (int64_t)after : start;
   return true;
 }

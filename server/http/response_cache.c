@@ -42,6 +42,7 @@ struct response_cache {
 struct response_cache *response_cache_new(size_t bytes_max, response_used *used, void *context) {
   struct response_cache *cache = xcalloc(1, sizeof *cache);
   pthread_rwlockattr_t attributes;
+
   /* Otherwise readers that never pause would keep a moved channel from being seen. */
   pthread_rwlockattr_init(&attributes);
   pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
@@ -91,6 +92,7 @@ static uint64_t target_hash(const char *target, size_t size) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
     hash ^= hash >> 29;
   }
+
   for (; size; target++, size--)
     hash = (hash ^ (unsigned char)*target) * 0x100000001b3u;
   return hash ^ hash >> 32;

@@ -27,6 +27,7 @@ bool uri_decode(char *text, bool is_query, struct error *error) {
       *out++ = is_query && *in == '+' ? ' ' : *in;
     }
   }
+
   *out = '\0';
   return json_can_hold(text) || error_set(error, "the request target is not UTF-8");
 }
@@ -45,6 +46,7 @@ bool uri_parse(const char *target, struct uri *ret_uri, struct error *error) {
     const char *path = strchr(strchr(target, ':') + 3, '/');
     target = path ? path : "/";
   }
+
   if (*target != '/')
     return error_set(error, "the request target must be a path");
 
@@ -76,6 +78,7 @@ bool uri_parse(const char *target, struct uri *ret_uri, struct error *error) {
     uri.query[uri.n_query].name = text;
     uri.query[uri.n_query++].value = value;
   }
+
   uri.text = TAKE(owned);
   *ret_uri = uri;
   return true;
@@ -232,6 +235,7 @@ bool header_etag_listed(const char *list, const char *etag) {
       return true;
     list = end + 1 + strspn(end + 1, separators);
   }
+
   return false;
 }
 
@@ -245,6 +249,7 @@ static bool digits_read(const char **text, uint64_t *ret) {
       number = UINT64_MAX;
   if (c == *text)
     return false;
+
   *text = c;
   *ret = number;
   return true;

@@ -76,6 +76,7 @@ static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct er
   size_t size;
   if (!file_is_private(path, true, error) || !file_read(path, FILE_MAX, &text, &size, error))
     return false;
+
   gnutls_datum_t pem = {(unsigned char *)text, (unsigned)size};
   bool is_encrypted = strstr(text, "ENCRYPTED") != NULL;
   ALWAYS(gnutls_x509_privkey_init(ret_key) == 0);
@@ -135,6 +136,7 @@ static bool material_read(const struct tls *tls, struct material *ret, struct er
                        "that belong together, the server's certificate before its issuers'",
                        key, certificate);
   }
+
   *ret = material;
   material = (struct material){0};
   return true;
@@ -158,8 +160,10 @@ static void validity_log(const struct material *material, const char *path) {
   time_t until, now = time(NULL);
   char day[32];
   struct tm parts;
+
   if (!material->n_chain)
     return;
+
   until = gnutls_x509_crt_get_expiration_time(material->chain[0]);
   strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &parts));
   if (until < now)
@@ -175,6 +179,7 @@ bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *
   *ret_tls = NULL;
   if (!files->certificate && !files->client_ca)
     return true;
+
   struct tls *tls = xcalloc(1, sizeof *tls);
   const char *const paths[FILES] = {files->certificate, files->key, files->client_ca};
   for (size_t i = 0; i < FILES; i++)
@@ -187,6 +192,7 @@ bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *
     tls_free(tls);
     return false;
   }
+
   validity_log(&tls->material, tls->paths[0]);
   if (tls->paths[0])
     atomic_store(&serving, tls);
@@ -197,6 +203,7 @@ bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *
 void tls_free(struct tls *tls) {
   if (!tls)
     return;
+
   struct tls *expected = tls;
   atomic_compare_exchange_strong(&serving, &expected, NULL);
   material_release(&tls->material);
@@ -324,8 +331,10 @@ static bool name_of(gnutls_x509_crt_t certificate, char ret_name[TLS_NAME_SIZE])
         0)
       return false;
   }
+
   if (!text_is_printable(name, size))
     return false;
+
   snprintf(ret_name, TLS_NAME_SIZE, "%s:%.*s", prefix, (int)size, name);
   return true;
 }

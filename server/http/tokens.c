@@ -125,6 +125,7 @@ bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n, uint
     atomic_fetch_add(&auth->generation, 1);
     atomic_fetch_add(&auth->answers, 1);
   }
+
   pthread_rwlock_unlock(&auth->lock);
   return is_newest;
 }
@@ -149,6 +150,7 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
               a->expires_ms == b->expires_ms && a->replaces == b->replaces &&
               strcmp(a->name, b->name) == 0;
   }
+
   if (is_newest && !is_same) {
     struct auth_token *old = auth->tokens;
     auth->tokens = sorted;
@@ -156,6 +158,7 @@ bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n, 
     auth->n = auth->capacity = n;
     atomic_fetch_add(&auth->generation, 1);
   }
+
   if (is_newest)
     atomic_fetch_add(&auth->answers, 1);
   pthread_rwlock_unlock(&auth->lock);
@@ -238,6 +241,7 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
     snprintf(ret[n].agent, sizeof ret[n].agent, "%s", row->agent ? row->agent : "");
     n += roles_parse(row->role, &ret[n].roles, &unknown);
   }
+
   db_records_free(&token_record, all, n_rows);
   return n;
 }
@@ -279,6 +283,7 @@ bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE], struct
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   uint8_t random[SERVER_SECRET_SIZE];
+
   ALWAYS(RAND_bytes(random, sizeof random) == 1);
   bind_bytes(&parameters, "secret", random, sizeof random);
   bool ok = db_run(db, &sql_identities_secret_make, &parameters, NULL, error) &&
@@ -299,6 +304,7 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
   struct error why;
   const char *name =
       request->request.is_by_certificate ? request->connection->certificate->name : NULL;
+
   if (name)
     error_set(&why,
               "no live token stands for the client certificate of \"%s\"; an admin makes one with "
@@ -322,6 +328,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   struct error error;
   bool is_answered;
   uint64_t since;
+
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
 
@@ -363,6 +370,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       request_resume(requests[i]);
     }
   }
+
   log_set_request(NULL);
 }
 

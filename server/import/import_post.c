@@ -58,6 +58,7 @@ void import_post_release(struct import_post *post) {
     if (kernel->kernel)
       kernel_free(kernel->kernel);
   }
+
   for (size_t i = 0; i < post->n_rows; i++)
     record_release(&import_row_record, &post->rows[i]);
   free(post->rows);
@@ -79,6 +80,7 @@ static bool kernel_name_read(struct import_kernel *kernel, const char *at, struc
 
   if (!kernel_parse(kernel->manifest, &kernel->kernel, error))
     return error_pointer_prefix(error, manifest_at);
+
   kernel->hash = kernel->kernel->hash;
   return kernel->kernel->language == LANGUAGE_EXTERNAL ||
          error_at(error, manifest_at,
@@ -109,6 +111,7 @@ bool import_post_parse(const json_t *json, struct import_post *ret, struct error
       return error_at(error, json_pointer_member(entries_at, sizeof entries_at, at, "entries"),
                       "more than %d entries; import them in parts", IMPORT_ENTRIES_MAX);
   }
+
   *ret = post;
   post = (struct import_post){0};
   return true;
@@ -120,6 +123,7 @@ static bool flat_read(const json_t *object, const char *at, char **ret_text, str
   json_t *value;
   if (json_object_size(object) > IMPORT_MEMBERS_MAX)
     return error_at(error, at, "more than %d members", IMPORT_MEMBERS_MAX);
+
   json_object_foreach ((json_t *)object, name, value) {
     char value_at[JSON_POINTER_SIZE];
     if (json_is_object(value) || json_is_array(value))
@@ -130,6 +134,7 @@ static bool flat_read(const json_t *object, const char *at, char **ret_text, str
   cleanup_free char *text = json_canonical(object);
   if (strlen(text) > IMPORT_TEXT_MAX)
     return error_at(error, at, "%zu bytes; at most %d are allowed", strlen(text), IMPORT_TEXT_MAX);
+
   *ret_text = TAKE(text);
   return true;
 }
@@ -234,5 +239,6 @@ bool import_post_read(struct import_post *post, struct error *error) {
     return error_at(error, at, "entry %zu of kernel %zu has this key too; keep one of the two",
                     first->entry_index, first->kernel_index);
   }
+
   return true;
 }

@@ -212,12 +212,14 @@ void route_import_post(struct worker *worker, struct request *request) {
   cleanup_import_post struct import_post import = {0};
   struct import_counts counts = {0};
   struct error error;
+
   if (!request_query_only(request, no_arguments))
     return;
   if (!import_post_parse(request->json, &import, &error)) {
     answer_failure(request, &error);
     return;
   }
+
   if (!kernels_find(worker, request, &import))
     return;
 
@@ -227,6 +229,7 @@ void route_import_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   if (counts.added || counts.changed)
     log_info("import: format=%s added=%lld changed=%lld known=%lld", import.format,
              (long long)counts.added, (long long)counts.changed, (long long)counts.known);
@@ -242,6 +245,7 @@ void route_import_list(struct worker *worker, struct request *request) {
   struct digest kernel;
   json_t *items;
   int64_t after, limit, next;
+
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (hash && !digest_parse(hash, &kernel)) {
@@ -259,6 +263,7 @@ void route_import_list(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   db_page_to_json(rows, &import_item_record, limit, &items, &next);
   request_answer_json(request, 200, page_to_json(items, next));
 }
@@ -302,6 +307,7 @@ void route_image_put(struct worker *worker, struct request *request) {
   struct error error;
   char text[DIGEST_TEXT_SIZE];
   bool is_new;
+
   if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
   if (!identity_parse(request->json, &identity, &error)) {
@@ -328,6 +334,7 @@ void route_image_get(struct worker *worker, struct request *request) {
   struct digest digest;
   struct error error;
   char *text;
+
   if (!request_query_only(request, no_arguments) || !digest_of_path(request, &digest))
     return;
 

@@ -68,6 +68,7 @@ static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error
     ALWAYS(clock_gettime(CLOCK_REALTIME, &now) == 0);
     ms = us / 1000 - ((int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
   }
+
   if (ms <= 0 || ms > DURATION_MS_MAX)
     return error_at(error, "/expires",
                     "\"%.64s\" is not a time to come; write how long the token is good for, like "
@@ -94,6 +95,7 @@ static bool channels_check(const struct texts *channels, unsigned roles, struct 
                       "a channel's name, or a pattern of names, is 1 to 64 of a-z, 0-9, \".\", "
                       "\"_\", \"-\", and \"*\", \"?\", \"[…]\"");
   }
+
   return true;
 }
 
@@ -112,6 +114,7 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
   if (roles != TOKEN_ENROL && (ret->uses != FIELD_NONE || ret->agent_name || ret->environment))
     return error_at(error, "/role",
                     "uses, an agent's name and an environment are for tokens of the role enrol");
+
   /* No other role: a browser sends its certificate with any request that a page makes it send. */
   if (ret->certificate && roles != TOKEN_AGENT)
     return error_at(error, "/certificate",
@@ -298,6 +301,7 @@ void route_token_post(struct worker *worker, struct request *request) {
   cleanup_token_request struct token_request asked = {0};
   char token[TOKEN_TEXT_SIZE];
   struct error error;
+
   if (!token_request_parse(request->json, &asked, &error) ||
       !tokens_make(worker->db, &asked, request_author(request), token, &error)) {
     answer_failure(request, &error);
@@ -318,6 +322,7 @@ void route_token_list(struct worker *worker, struct request *request) {
   struct error error;
   int64_t limit, after, next;
   json_t *items;
+
   if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
     return;
   if (tokens_list(worker->db, after, limit, &items, &next, &error))

@@ -109,15 +109,17 @@ static void statistic_add(const struct statement *statement, int64_t began_ns, u
     atomic_fetch_add_explicit(&statistic->failures, 1, memory_order_relaxed);
 }
 
-void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs,
-                                       uint64_t rows, uint64_t nanoseconds, uint64_t failures),
+void db_statistics_visit(void (*visit)(void *context, const char *statement,
+                                       const uint64_t values[DB_STATISTICS]),
                          void *context) {
   for (size_t i = 0; i < STATEMENTS_MAX; i++) {
     const struct statement *statement = atomic_load(&statistics[i].statement);
     if (statement)
-      visit(context, statement->name, atomic_load(&statistics[i].runs),
-            atomic_load(&statistics[i].rows), atomic_load(&statistics[i].nanoseconds),
-            atomic_load(&statistics[i].failures));
+      visit(context, statement->name,
+            (const uint64_t[]){[DB_RUNS] = atomic_load(&statistics[i].runs),
+                               [DB_ROWS] = atomic_load(&statistics[i].rows),
+                               [DB_NANOSECONDS] = atomic_load(&statistics[i].nanoseconds),
+                               [DB_FAILURES] = atomic_load(&statistics[i].failures)});
   }
 }
 
@@ -130,8 +132,6 @@ struct db *db_new(const char *conninfo, const char *application_name) {
   return db;
 }
 
-void db_set_run_ms(struct db *db, int64_t run_ms) { db->run_ms = run_ms; }
-int64_t db_run_ms(const struct db *db) { return db->run_ms; }
 void db_set_deadline(struct db *db, int64_t until_ms) { db->work_until_ms = until_ms; }
 bool db_is_connected(const struct db *db) { return db->connection != NULL; }
 int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
@@ -142,6 +142,12 @@ static void connection_close(struct db *db) {
   db->n_sent = 0;
   PQfinish(db->connection);
   db->connection = NULL;
+}
+
+int64_t db_set_run_ms(struct db *db, int64_t run_ms) {
+  int64_t before_ms = db->run_ms;
+  db->run_ms = run_ms;
+  return before_ms;
 }
 
 void db_free(struct db *db) {

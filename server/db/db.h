@@ -28,8 +28,7 @@ void db_free(struct db *db);
 /* How long one run may take (default: DB_RUN_MS). PostgreSQL ends a statement at nine tenths of it,
  * on connections made from now on, so that the connection is kept. */
 #define DB_RUN_MS 60000
-void db_set_run_ms(struct db *db, int64_t run_ms);
-int64_t db_run_ms(const struct db *db);
+int64_t db_set_run_ms(struct db *db, int64_t run_ms); /* returns the former value */
 
 /* The deadline of all runs from now on, by clock_monotonic_ms: a request's. 0: each run has only
  * its own. */
@@ -63,7 +62,6 @@ struct db_parameters {
     int size;          /* of a binary one; 0: text */
     bool is_binary, may_be_unused;
     char *owned;
-    char scratch[24]; /* the text of an integer */
   } all[DB_PARAMETERS_MAX];
 };
 void db_parameters_release(struct db_parameters *parameters);
@@ -147,10 +145,11 @@ int64_t db_connected_since_ms(const struct db *db);
 /* Several statements, by the simple protocol, without parameters. */
 must_check bool db_run_script(struct db *db, const char *sql, struct error *error);
 
-/* Timings by statement name, for /metrics: calls visit once per statement ever run in this process.
- * Any thread. */
-void db_statistics_visit(void (*visit)(void *context, const char *statement, uint64_t runs,
-                                       uint64_t rows, uint64_t nanoseconds, uint64_t failures),
+/* What is counted of each statement, for /metrics: calls visit once for each statement that this
+ * process ever ran. Any thread. */
+enum { DB_RUNS, DB_ROWS, DB_NANOSECONDS, DB_FAILURES, DB_STATISTICS };
+void db_statistics_visit(void (*visit)(void *context, const char *statement,
+                                       const uint64_t values[DB_STATISTICS]),
                          void *context);
 
 #endif

@@ -162,10 +162,9 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
 
 bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
              struct error *error) {
-  int64_t run_ms = db_run_ms(db);
+  int64_t run_ms = db_set_run_ms(db, MIGRATION_MS);
   int applied = 0;
   bool is_good = true;
-  db_set_run_ms(db, MIGRATION_MS);
   for (bool more = true; is_good && more; applied += more)
     is_good = db_begin(db, error) && db_end(db, next_apply(db, migrations, &more, error), error);
   db_set_run_ms(db, run_ms);

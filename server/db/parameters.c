@@ -7,8 +7,6 @@
 #include "common/base/json.h"
 #include "server/db/author.h"
 
-#define INTEGER_TEXT_SIZE sizeof "-9223372036854775808"
-
 static struct db_parameter *parameter_add(struct db_parameters *parameters, const char *name) {
   ALWAYS(parameters->n < DB_PARAMETERS_MAX);
   struct db_parameter *parameter = &parameters->all[parameters->n++];
@@ -21,17 +19,12 @@ void bind_text(struct db_parameters *parameters, const char *name, const char *t
 }
 
 void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer) {
-  struct db_parameter *parameter = parameter_add(parameters, name);
-  snprintf(parameter->scratch, sizeof parameter->scratch, "%" PRId64, integer);
-  parameter->value = parameter->scratch;
+  bind_taken(parameters, name, xasprintf("%" PRId64, integer), false);
 }
 
 void bind_number(struct db_parameters *parameters, const char *name, double number) {
   char text[FLOAT_TEXT_SIZE];
-  if (isnan(number))
-    bind_text(parameters, name, NULL);
-  else
-    bind_taken(parameters, name, xstrdup(float_format(number, text)), false);
+  bind_taken(parameters, name, isnan(number) ? NULL : xstrdup(float_format(number, text)), false);
 }
 
 void bind_bool(struct db_parameters *parameters, const char *name, bool is_true) {
@@ -67,53 +60,46 @@ void db_parameters_release(struct db_parameters *parameters) {
 
 void db_array_init(struct db_array *array) { *array = (struct db_array){0}; }
 
-/* Makes room for an element of at most `size` bytes, for what is before it and for the end, and
- * returns its place. */
-static char *array_extend(struct db_array *array, size_t size) {
-  size_t needed = array->size + size + sizeof ",}";
+void db_array_text(struct db_array *array, const char *element) {
+  size_t needed = array->size + (element ? 2 * strlen(element) : strlen("NULL")) + sizeof ",\"\"}";
   if (needed > array->capacity) {
     array->capacity = needed < 512 ? 1024 : 2 * needed;
     array->text = xreallocarray(array->text, array->capacity, 1);
   }
-  array->text[array->size++] = array->n++ ? ',' : '{';
-  return array->text + array->size;
-}
 
-void db_array_text(struct db_array *array, const char *element) {
-  if (!element) {
-    memcpy(array_extend(array, strlen("NULL")), "NULL", strlen("NULL"));
-    array->size += strlen("NULL");
-    return;
+  char *to = array->text + array->size;
+  *to++ = array->n++ ? ',' : '{';
+  if (element) {
+    *to++ = '"';
+    for (const char *c = element; *c; c++) {
+      if (*c == '"' || *c == '\\')
+        *to++ = '\\';
+      *to++ = *c;
+    }
+    *to++ = '"';
+  } else {
+    to = mempcpy(to, "NULL", strlen("NULL"));
   }
-
-  char *begin = array_extend(array, 2 * strlen(element) + 2), *to = begin;
-  *to++ = '"';
-  for (const char *c = element; *c; c++) {
-    if (*c == '"' || *c == '\\')
-      *to++ = '\\';
-    *to++ = *c;
-  }
-
-  *to++ = '"';
-  array->size += (size_t)(to - begin);
+  array->size = (size_t)(to - array->text);
 }
 
 void db_array_integer(struct db_array *array, int64_t element) {
-  char *to = array_extend(array, INTEGER_TEXT_SIZE);
-  array->size += (size_t)snprintf(to, INTEGER_TEXT_SIZE, "%" PRId64, element);
+  char text[24];
+  snprintf(text, sizeof text, "%" PRId64, element);
+  db_array_text(array, text);
 }
 
 void db_array_bool(struct db_array *array, bool element) {
-  *array_extend(array, 1) = element ? 't' : 'f';
-  array->size++;
+  db_array_text(array, element ? "t" : "f");
 }
 
 const char *db_array_finish(struct db_array *array) {
-  if (array->size == 0) {
-    array_extend(array, 0);
-    array->n = 0;
+  if (array->n == 0) {
+    free(array->text);
+    array->text = xstrdup("{}");
+  } else {
+    memcpy(array->text + array->size, "}", sizeof "}");
   }
-  memcpy(array->text + array->size, "}", sizeof "}");
   return array->text;
 }
 

@@ -166,15 +166,15 @@ static void answers_write(FILE *out) {
 struct statement_family {
   FILE *out;
   const char *name, *help;
-  int column; /* runs, rows, nanoseconds, failures */
+  int column; /* DB_RUNS, … */
 };
 
-static void statement_write(void *context, const char *statement, uint64_t runs, uint64_t rows,
-                            uint64_t nanoseconds, uint64_t failures) {
+static void statement_write(void *context, const char *statement,
+                            const uint64_t values[DB_STATISTICS]) {
   const struct statement_family *family = context;
-  const double values[] = {(double)runs, (double)rows, (double)nanoseconds / 1e9, (double)failures};
+  double value = (double)values[family->column];
   fprintf(family->out, "%s{statement=\"%s\"} %.17g\n", family->name, statement,
-          values[family->column]);
+          family->column == DB_NANOSECONDS ? value / 1e9 : value);
 }
 
 void route_metrics_get(struct server *server, struct request *request) {
@@ -229,10 +229,11 @@ void route_metrics_get(struct server *server, struct request *request) {
 
   /* One pass for each family: Prometheus wants the samples of a family together. */
   struct statement_family families[] = {
-      {out, "wavetune_db_runs_total", "Runs of a statement", 0},
-      {out, "wavetune_db_rows_total", "Rows that a statement returned", 1},
-      {out, "wavetune_db_seconds_total", "Time that a statement took, with its round trip", 2},
-      {out, "wavetune_db_failures_total", "Runs of a statement that failed", 3},
+      {out, "wavetune_db_runs_total", "Runs of a statement", DB_RUNS},
+      {out, "wavetune_db_rows_total", "Rows that a statement returned", DB_ROWS},
+      {out, "wavetune_db_seconds_total", "Time that a statement took, with its round trip",
+       DB_NANOSECONDS},
+      {out, "wavetune_db_failures_total", "Runs of a statement that failed", DB_FAILURES},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(families); i++) {
     head_write(out, families[i].name, "counter", families[i].help);

@@ -23,7 +23,12 @@ static uint64_t key_hash(const char *key) {
   return hash ^ hash >> 32;
 }
 
-struct park *park_new(void) { return xcalloc(1, sizeof(struct park)); }
+struct park *park_new(void) {
+  struct park *park = xcalloc(1, sizeof *park);
+  for (size_t i = 0; i < PARK_SLOTS; i++)
+    TAILQ_INIT(&park->slots[i]);
+  return park;
+}
 
 void park_free(struct park *park) {
   ALWAYS(park->n == 0);
@@ -46,17 +51,11 @@ static void wheel_add(struct park *park, struct park_item *item) {
   if (tick >= park->tick + PARK_SLOTS)
     tick = park->tick + PARK_SLOTS - 1;
   item->slot = (size_t)tick % PARK_SLOTS;
-  struct park_list *slot = &park->slots[item->slot];
-  item->slot_next = NULL;
-  item->slot_previous = slot->last;
-  *(slot->last ? &slot->last->slot_next : &slot->first) = item;
-  slot->last = item;
+  TAILQ_INSERT_TAIL(&park->slots[item->slot], item, in_slot);
 }
 
 static void wheel_remove(struct park *park, struct park_item *item) {
-  struct park_list *slot = &park->slots[item->slot];
-  *(item->slot_previous ? &item->slot_previous->slot_next : &slot->first) = item->slot_next;
-  *(item->slot_next ? &item->slot_next->slot_previous : &slot->last) = item->slot_previous;
+  TAILQ_REMOVE(&park->slots[item->slot], item, in_slot);
 }
 
 void park_add(struct park *park, struct park_item *item, const char *name, int64_t now_ms,
@@ -67,6 +66,7 @@ void park_add(struct park *park, struct park_item *item, const char *name, int64
   if (!key) {
     key = xcalloc(1, sizeof *key);
     key->hash = hash;
+    TAILQ_INIT(&key->items);
     key->next = park->buckets[hash % PARK_BUCKETS];
     park->buckets[hash % PARK_BUCKETS] = key;
   }
@@ -75,21 +75,17 @@ void park_add(struct park *park, struct park_item *item, const char *name, int64
     park->tick = now_ms / PARK_TICK_MS;
   item->due_ms = due_ms;
   item->key = key;
-  item->key_next = NULL;
-  item->key_previous = key->items.last;
-  *(key->items.last ? &key->items.last->key_next : &key->items.first) = item;
-  key->items.last = item;
+  TAILQ_INSERT_TAIL(&key->items, item, in_key);
   wheel_add(park, item);
 }
 
 void park_remove(struct park *park, struct park_item *item) {
   struct park_key *key = item->key;
-  *(item->key_previous ? &item->key_previous->key_next : &key->items.first) = item->key_next;
-  *(item->key_next ? &item->key_next->key_previous : &key->items.last) = item->key_previous;
+  TAILQ_REMOVE(&key->items, item, in_key);
   wheel_remove(park, item);
   item->key = NULL;
   park->n--;
-  if (key->items.first)
+  if (!TAILQ_EMPTY(&key->items))
     return;
 
   struct park_key **at = &park->buckets[key->hash % PARK_BUCKETS];
@@ -101,7 +97,7 @@ void park_remove(struct park *park, struct park_item *item) {
 
 struct park_item *park_take(struct park *park, const char *key) {
   const struct park_key *found = key_find(park, key_hash(key));
-  struct park_item *item = found ? found->items.first : NULL;
+  struct park_item *item = found ? TAILQ_FIRST(&found->items) : NULL;
   if (item)
     park_remove(park, item);
   return item;
@@ -110,7 +106,7 @@ struct park_item *park_take(struct park *park, const char *key) {
 struct park_item *park_take_due(struct park *park, int64_t now_ms) {
   int64_t now_tick = now_ms / PARK_TICK_MS;
   while (park->n && park->tick <= now_tick) {
-    struct park_item *item = park->slots[(size_t)park->tick % PARK_SLOTS].first;
+    struct park_item *item = TAILQ_FIRST(&park->slots[(size_t)park->tick % PARK_SLOTS]);
     if (!item) {
       park->tick++;
       continue;
@@ -135,7 +131,7 @@ struct park_item *park_take_due(struct park *park, int64_t now_ms) {
 
 struct park_item *park_take_any(struct park *park) {
   for (size_t i = 0; park->n && i < PARK_SLOTS; i++) {
-    struct park_item *item = park->slots[i].first;
+    struct park_item *item = TAILQ_FIRST(&park->slots[i]);
     if (item) {
       park_remove(park, item);
       return item;
@@ -171,9 +167,7 @@ struct queue {
   bool is_stopping;
   size_t length;
   uint64_t n_appended;
-  struct fifo {
-    struct request_private *first, *last;
-  } requests, tokens; /* the second: their tokens are to be looked up */
+  STAILQ_HEAD(fifo, request_private) requests, tokens; /* the second: look-ups of tokens */
   struct park *park;
 };
 
@@ -189,6 +183,8 @@ struct queue *queue_new(int64_t length_max, int64_t poll_ms) {
   queue->poll_ms = poll_ms;
   queue->jitter = 0x9e3779b97f4a7c15u;
   queue->park = park_new();
+  STAILQ_INIT(&queue->requests);
+  STAILQ_INIT(&queue->tokens);
   return queue;
 }
 
@@ -209,28 +205,25 @@ static struct request_private *request_of_item(struct park_item *item) {
 static void append(struct queue *queue, struct request_private *request, bool for_token) {
   struct fifo *fifo = for_token ? &queue->tokens : &queue->requests;
   request->state = for_token ? REQUEST_AUTHORISING : REQUEST_QUEUED;
-  request->next = NULL;
-  *(fifo->last ? &fifo->last->next : &fifo->first) = request;
-  fifo->last = request;
+  STAILQ_INSERT_TAIL(fifo, request, next);
   queue->length++;
   request->number = ++queue->n_appended;
 }
 
-static struct request_private *pop(struct queue *queue, struct fifo *fifo) {
-  struct request_private *request = fifo->first;
-  if (!request)
-    return NULL;
-  fifo->first = request->next;
-  if (!fifo->first)
-    fifo->last = NULL;
-  queue->length--;
-  return request;
-}
-
 /* The list with the oldest request; of two empty ones, either. */
 static struct fifo *fifo_choose(struct queue *queue) {
-  const struct request_private *request = queue->requests.first, *token = queue->tokens.first;
+  const struct request_private *request = STAILQ_FIRST(&queue->requests),
+                               *token = STAILQ_FIRST(&queue->tokens);
   return token && (!request || token->number < request->number) ? &queue->tokens : &queue->requests;
+}
+
+static struct request_private *pop(struct queue *queue, struct fifo *fifo) {
+  struct request_private *request = STAILQ_FIRST(fifo);
+  if (!request)
+    return NULL;
+  STAILQ_REMOVE_HEAD(fifo, next);
+  queue->length--;
+  return request;
 }
 
 static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) {

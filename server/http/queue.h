@@ -8,6 +8,8 @@
 #ifndef WAVETUNE_SERVER_HTTP_QUEUE_H
 #define WAVETUNE_SERVER_HTTP_QUEUE_H
 
+#include <sys/queue.h>
+
 #include "common/base/base.h"
 
 #define QUEUE_TOKENS_MAX 64 /* that are looked up at once */
@@ -58,8 +60,7 @@ struct park_key;
 
 struct park_item {
   struct park_key *key; /* NULL: not parked */
-  struct park_item *key_next, *key_previous;
-  struct park_item *slot_next, *slot_previous;
+  TAILQ_ENTRY(park_item) in_key, in_slot;
   size_t slot;
   int64_t due_ms;
   /* What is due before its deadline polls; while its key is idle, that is put off by poll_ms. 0: it
@@ -67,9 +68,7 @@ struct park_item {
   int64_t deadline_ms, poll_ms;
 };
 
-struct park_list {
-  struct park_item *first, *last;
-};
+TAILQ_HEAD(park_list, park_item);
 
 struct park {
   size_t n;

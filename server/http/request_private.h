@@ -115,8 +115,8 @@ struct request_private {
   char author_peer[INET6_ADDRSTRLEN];
   uint64_t cache_generation; /* of the response cache when this run began */
   /* Links of the queue and the park. */
-  uint64_t number;              /* of its place in the FIFO */
-  struct request_private *next; /* of the FIFO */
+  uint64_t number; /* of its place in the FIFO */
+  STAILQ_ENTRY(request_private) next;
   struct park_item park;
 };
 

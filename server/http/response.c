@@ -207,15 +207,20 @@ void request_problem_extra(struct request *request, int status, const struct err
   request_finish(request_private_of(request), (unsigned)status, response);
 }
 
+static printf_like(4, 0) void error_format(struct error *error, enum error_kind kind,
+                                           const char *pointer, const char *format,
+                                           va_list arguments) {
+  char message[sizeof error->message];
+  vsnprintf(message, sizeof message, format, arguments);
+  error_of_at(error, kind, pointer, "%s", message);
+}
+
 void request_problem(struct request *request, int status, const char *format, ...) {
   struct error error;
-  char message[sizeof error.message];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
+  error_format(&error, ERROR_INVALID, "", format, arguments);
   va_end(arguments);
-
-  error_set(&error, "%s", message);
   request_problem_extra(request, status, &error, NULL);
 }
 
@@ -238,13 +243,10 @@ void answer_failure(struct request *request, const struct error *error) {
 void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
                     const char *format, ...) {
   struct error error;
-  char message[sizeof error.message];
   va_list arguments;
   va_start(arguments, format);
-  vsnprintf(message, sizeof message, format, arguments);
+  error_format(&error, kind, pointer, format, arguments);
   va_end(arguments);
-
-  error_of_at(&error, kind, pointer, "%s", message);
   answer_failure(request, &error);
 }
 

@@ -205,44 +205,21 @@ bool token_is_live(const struct server *server, int64_t id) {
   return auth_is_live(server->auth, id);
 }
 
-/* A row of a statement that reads tokens. */
-struct token_row {
-  int64_t id, replaces, expires_ms;
-  char *name, *role, *agent;
-  struct digest digest;
-  bool is_expired;
-};
-static const struct field token_fields[] = {
-    {"id", FIELD_ID, offsetof(struct token_row, id)},
-    {"name", FIELD_TEXT, offsetof(struct token_row, name)},
-    {"role", FIELD_TEXT, offsetof(struct token_row, role)},
-    {"digest", FIELD_DIGEST, offsetof(struct token_row, digest)},
-    {"agent", FIELD_TEXT, offsetof(struct token_row, agent)},
-    {"replaces", FIELD_ID, offsetof(struct token_row, replaces)},
-    {"expires_ms", FIELD_INTEGER, offsetof(struct token_row, expires_ms)},
-    {"is_expired", FIELD_BOOL, offsetof(struct token_row, is_expired)},
-};
-static const struct record token_record = RECORD(NULL, struct token_row, token_fields);
-
 /* Leaves out tokens with a role that only a newer server knows. `ret` has room for all rows;
  * returns how many were read. */
 static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
-  size_t n_rows, n = 0;
-  struct token_row *all = db_read_all(rows, &token_record, &n_rows);
-  for (size_t i = 0; i < n_rows; i++) {
-    const struct token_row *row = &all[i];
+  size_t n = 0;
+  for (int row = 0; row < db_count(rows); row++) {
     struct error unknown;
-    ret[n] = (struct auth_token){.digest = row->digest,
-                                 .id = row->id,
-                                 .replaces = row->replaces == FIELD_NONE ? 0 : row->replaces,
-                                 .expires_ms = row->expires_ms == FIELD_NONE ? 0 : row->expires_ms,
-                                 .is_expired = row->is_expired};
-    snprintf(ret[n].name, sizeof ret[n].name, "%s", row->name);
-    snprintf(ret[n].agent, sizeof ret[n].agent, "%s", row->agent ? row->agent : "");
-    n += roles_parse(row->role, &ret[n].roles, &unknown);
+    ret[n] = (struct auth_token){.digest = db_get_digest(rows, row, "digest"),
+                                 .id = db_get_integer(rows, row, "id"),
+                                 .replaces = db_get_integer(rows, row, "replaces"),
+                                 .expires_ms = db_get_integer(rows, row, "expires_ms"),
+                                 .is_expired = db_get_bool(rows, row, "is_expired")};
+    snprintf(ret[n].name, sizeof ret[n].name, "%s", db_get(rows, row, "name"));
+    snprintf(ret[n].agent, sizeof ret[n].agent, "%s", db_get(rows, row, "agent"));
+    n += roles_parse(db_get(rows, row, "role"), &ret[n].roles, &unknown);
   }
-
-  db_records_free(&token_record, all, n_rows);
   return n;
 }
 

@@ -16,8 +16,9 @@ Test(db, an_array_quotes_what_sql_would_misread) {
   db_array_text(&array, "NULL");
   db_array_integer(&array, INT64_MIN);
   db_array_bool(&array, true);
-  cr_expect_str_eq(db_array_finish(&array),
-                   "{\"plain\",\"a\\\"b\\\\c,{}\",\"\",NULL,\"NULL\",-9223372036854775808,t}");
+  cr_expect_str_eq(
+      db_array_finish(&array),
+      "{\"plain\",\"a\\\"b\\\\c,{}\",\"\",NULL,\"NULL\",\"-9223372036854775808\",\"t\"}");
   cr_expect_str_eq(db_array_finish(&array), array.text);
   free(array.text);
 }
@@ -88,11 +89,10 @@ Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {
 }
 
 static uint64_t seen_failures;
-static void statistic_see(void *context, const char *statement, uint64_t runs, uint64_t rows,
-                          uint64_t nanoseconds, uint64_t failures) {
-  (void)runs, (void)rows, (void)nanoseconds;
+static void statistic_see(void *context, const char *statement,
+                          const uint64_t values[DB_STATISTICS]) {
   if (strcmp(statement, context) == 0)
-    seen_failures += failures;
+    seen_failures += values[DB_FAILURES];
 }
 
 Test(db, failures_are_counted_by_the_statements_name) {

@@ -27,8 +27,8 @@ FROM unnest(:digests::bytea[]) WITH ORDINALITY AS wanted (digest, i)
 WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest);
 
 -- The releases that are due; removed where :remove is true. Renewals of an entry name its release
--- again: what a channel keeps is counted in releases. Releases that another server removes meanwhile
--- are left out.
+-- again: what a channel keeps is counted in releases. Releases that another server removes
+-- meanwhile are left out.
 -- name: collect_releases
 WITH due AS (
     SELECT digest

@@ -87,9 +87,13 @@ static void cache_add(struct blob_cache *cache, struct blob *blob) {
   pthread_mutex_unlock(&cache->lock);
 }
 
-/* In a transaction of the caller's. *ret_is_new is false when the file was stored already. */
-static bool blob_store(struct db *db, const struct digest *digest, const char *bytes, size_t size,
-                       const struct author *author, bool *ret_is_new, struct error *error) {
+/* Stores the request's body, in a transaction of the caller's. *ret_is_new is false when the file
+ * was stored already. */
+static bool blob_store(struct db *db, struct request *request, const struct digest *digest,
+                       bool *ret_is_new, struct error *error) {
+  const struct author *author = request_author(request);
+  const char *bytes = request->body;
+  size_t size = request->body_size;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", digest);
@@ -241,10 +245,7 @@ void route_blob_put(struct worker *worker, struct request *request) {
 
   struct db *db = worker->db;
   if (!db_begin(db, &error) ||
-      !db_end(db,
-              blob_store(db, &answer.blob, request->body, request->body_size,
-                         request_author(request), &is_new, &error),
-              &error))
+      !db_end(db, blob_store(db, request, &answer.blob, &is_new, &error), &error))
     answer_failure(request, &error);
   else
     request_answer_json(request, is_new ? 201 : 200, record_write(&blob_answer_record, &answer));

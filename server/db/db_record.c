@@ -79,7 +79,6 @@ static char *field_format(const struct field *field, const void *at) {
     cleanup_json json_t *json = field->custom->write(at);
     return json_format(json);
   }
-
   case FIELD_NUMBERS:
     return numbers_format(at);
   case FIELD_TEXTS:
@@ -95,47 +94,41 @@ static char *field_format(const struct field *field, const void *at) {
   die("\"%s\" has no column", field->name);
 }
 
-void bind_record(struct db_parameters *parameters, const struct record *record,
-                 const void *object) {
-  for (size_t i = 0; i < record->n; i++) {
-    const struct field *field = &record->fields[i];
-    const void *at = field_at(field, object);
-    if (field->flags & FIELD_NO_COLUMN)
-      continue;
-    if (field->type == FIELD_RECORD)
-      bind_record(parameters, field->of, at);
-    else
-      bind_taken(parameters, field_column(field), field_format(field, at), true);
-  }
-}
-
-/* The `n` objects are `stride` bytes apart, the first at `first`. */
-static void columns_bind(struct db_parameters *parameters, const struct record *record,
-                         const void *first, size_t n, size_t stride) {
+/* Binds each field's value in the object at `first` or, as arrays, its values in `n` objects that
+ * are `stride` bytes apart. */
+static void fields_bind(struct db_parameters *parameters, const struct record *record,
+                        const void *first, bool as_arrays, size_t n, size_t stride) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const char *at = field_at(field, first);
+    struct db_array array;
     if (field->flags & FIELD_NO_COLUMN)
       continue;
     if (field->type == FIELD_RECORD) {
-      columns_bind(parameters, field->of, at, n, stride);
+      fields_bind(parameters, field->of, at, as_arrays, n, stride);
       continue;
     }
 
-    struct db_array array;
     db_array_init(&array);
     for (size_t k = 0; k < n; k++) {
       cleanup_free char *text = field_format(field, at + k * stride);
       db_array_text(&array, text);
     }
-    db_array_finish(&array);
-    bind_taken(parameters, field_column(field), array.text, true);
+    if (as_arrays)
+      db_array_finish(&array);
+    bind_taken(parameters, field_column(field), as_arrays ? array.text : field_format(field, at),
+               true);
   }
+}
+
+void bind_record(struct db_parameters *parameters, const struct record *record,
+                 const void *object) {
+  fields_bind(parameters, record, object, false, 0, 0);
 }
 
 void bind_records(struct db_parameters *parameters, const struct record *record,
                   const void *objects, size_t n) {
-  columns_bind(parameters, record, objects, n, record->size);
+  fields_bind(parameters, record, objects, true, n, record->size);
 }
 
 /* Types of the elements of the arrays that bind_records binds, and of the columns that need a
@@ -360,7 +353,6 @@ static void field_parse(const struct field *field, const struct db_rows *rows, i
       die("\"%s\" of the database cannot be read: %s", field->name, error.message);
     return;
   }
-
   case FIELD_NUMBERS:
     *(struct numbers *)to = numbers_parse(text);
     return;

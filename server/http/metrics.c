@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "common/base/log.h"
+#include "common/verdict/outcome.h"
 #include "server/counters.h"
 #include "server/db/db.h"
 #include "server/http/client.h"
@@ -52,12 +53,11 @@ void metrics_note_refusal(enum token_refusal refusal) { count(&refusals[refusal]
 bool request_log_parse(const char *name, enum request_log *ret_log) {
   static const char *const names[] = {
       [REQUEST_LOG_OFF] = "off", [REQUEST_LOG_ERRORS] = "errors", [REQUEST_LOG_ALL] = "all"};
-  for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-    if (strcmp(names[i], name) == 0) {
-      *ret_log = (enum request_log)i;
-      return true;
-    }
-  return false;
+  size_t log;
+  if (!name_find(names, ARRAY_LENGTH(names), name, &log))
+    return false;
+  *ret_log = (enum request_log)log;
+  return true;
 }
 
 /* Whether --log-requests errors may write one more line, and how many it left out since the last

@@ -1,5 +1,5 @@
-/* The one table of routes, from which router, roles, limits, /openapi.json, metrics and the tests of
- * routes are made.
+/* The one table of routes, from which router, roles, limits, /openapi.json, metrics and the tests
+ * of routes are made.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, summary)
  * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for

@@ -1,7 +1,7 @@
 -- Imported tables, and the identities of images (imports.c).
 
--- Kernels that are known by name only, in the order of their hashes, so that two imports of the same
--- kernels cannot deadlock.
+-- Kernels that are known by name only, in the order of their hashes, so that two imports of the
+-- same kernels cannot deadlock.
 -- name: import_kernels
 INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)
 SELECT DISTINCT ON (hash) hash, name, 'external', manifest::json, :author, :author_id::bigint

@@ -78,45 +78,40 @@ static bool kernels_store(struct db *db, const struct import_post *post,
   return !has_any || db_run(db, &sql_import_kernels, &parameters, NULL, error);
 }
 
-static bool rows_store(struct db *db, const struct import_post *post, size_t first, size_t n,
-                       const struct author *author, struct import_counts *counts,
-                       struct error *error) {
-  struct digest digest = environment_digest(&post->environment);
-  cleanup_json json_t *environment = environment_to_json(&post->environment);
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &import_row_record, post->rows + first, n);
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", post->tag);
-  bind_text(&parameters, "format", post->format);
-  bind_author(&parameters, author);
-  if (!db_run(db, &sql_imports_store, &parameters, &rows, error))
-    return false;
-
-  int64_t added = db_get_integer(rows, 0, "added"), changed = db_get_integer(rows, 0, "changed");
-  counts->added += added;
-  counts->changed += changed;
-  counts->known += (int64_t)n - added - changed;
-  return true;
-}
-
 /* In one transaction of the caller. A row replaces the one of the same kernel, key, environment and
  * tag, unless it is equal. */
 static bool all_store(struct db *db, const struct import_post *post, const struct author *author,
-                      struct import_counts *counts, struct error *error) {
-  bool ok = kernels_store(db, post, author, error);
-  for (size_t first = 0; ok && first < post->n_rows; first += ROWS_AT_ONCE) {
-    size_t left = post->n_rows - first;
-    ok = rows_store(db, post, first, left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE, author, counts,
-                    error);
-  }
-  if (!ok || (!counts->added && !counts->changed))
-    return ok;
+                      struct import_counts *ret_counts, struct error *error) {
+  struct digest digest = environment_digest(&post->environment);
+  cleanup_json json_t *environment = environment_to_json(&post->environment);
+  struct import_counts counts = {.known = (int64_t)post->n_rows};
+  if (!kernels_store(db, post, author, error))
+    return false;
 
-  json_t *detail = json_pack("{s:o, s:s, s:I, s:I}", "environment",
-                             environment_to_json(&post->environment), "tag", post->tag, "added",
-                             (json_int_t)counts->added, "changed", (json_int_t)counts->changed);
+  for (size_t first = 0; first < post->n_rows; first += ROWS_AT_ONCE) {
+    size_t left = post->n_rows - first;
+    cleanup_rows struct db_rows *rows = NULL;
+    cleanup_parameters struct db_parameters parameters = {0};
+    bind_records(&parameters, &import_row_record, post->rows + first,
+                 left < ROWS_AT_ONCE ? left : ROWS_AT_ONCE);
+    bind_digest(&parameters, "environment_digest", &digest);
+    bind_taken(&parameters, "environment", json_canonical(environment), false);
+    bind_text(&parameters, "tag", post->tag);
+    bind_text(&parameters, "format", post->format);
+    bind_author(&parameters, author);
+    if (!db_run(db, &sql_imports_store, &parameters, &rows, error))
+      return false;
+    counts.added += db_get_integer(rows, 0, "added");
+    counts.changed += db_get_integer(rows, 0, "changed");
+  }
+
+  counts.known -= counts.added + counts.changed;
+  *ret_counts = counts;
+  if (!counts.added && !counts.changed)
+    return true;
+  json_t *detail =
+      json_pack("{s:O, s:s, s:I, s:I}", "environment", environment, "tag", post->tag, "added",
+                (json_int_t)counts.added, "changed", (json_int_t)counts.changed);
   return audit_note(db, author, AUDIT_IMPORT, post->format, detail, error);
 }
 

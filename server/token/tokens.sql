@@ -9,8 +9,8 @@ WHERE name = :name
   AND revoked_at IS NULL
   AND expires_at <= now();
 
--- A certificate's digest is always the same, and digests are unique: a token that has ended gives it
--- up.
+-- A certificate's digest is always the same, and digests are unique: a token that has ended gives
+-- it up.
 -- name: tokens_free_digest
 UPDATE tokens t
 SET digest = sha256(digest || convert_to(id::text, 'UTF8'))

@@ -184,7 +184,7 @@ Test(import_post, configs_have_limits) {
   assert_entry_refused(large, "/config", "at most 65536");
 }
 
-Test(import_post, a_key_that_stands_there_twice_is_refused_where_it_stands_again) {
+Test(import_post, a_repeated_key_is_refused_at_its_second_place) {
   assert_entries_refused("[{\"key\": " KEY ", \"config\": {\"B\": 1}},"
                          " {\"key\": {\"n\": 8, \"dtype\": \"fp16\"}, \"config\": {\"B\": 1}},"
                          " {\"key\": {\"n\": 4096, \"dtype\": \"fp16\"}, \"config\": {\"B\": 2}}]",

@@ -1,4 +1,4 @@
-/* Which route a request is, and who may call it. */
+/* The route of a request, and the roles that may call it. */
 #include "server/http/router.h"
 
 #include <criterion/criterion.h>

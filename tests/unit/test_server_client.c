@@ -118,5 +118,5 @@ Test(forwarded, a_certificates_name_has_a_digest_of_its_own) {
   token = digest_of("URI:a", 5);
   cr_expect(digest_equal(&a, &b), "DNS names have no upper and lower case");
   cr_expect_not(digest_equal(&uri, &other), "URIs have");
-  cr_expect_not(digest_equal(&uri, &token), "who sends the name as a token is somebody else");
+  cr_expect_not(digest_equal(&uri, &token), "a token with the text of the name is another one");
 }

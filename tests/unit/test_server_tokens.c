@@ -1,4 +1,4 @@
-/* The tokens in memory: found, replaced, unknown, and how often the database is asked. */
+/* The table of tokens: found, replaced, unknown, and how many look-ups reach the database. */
 #include "server/http/tokens.h"
 
 #include <criterion/criterion.h>
@@ -89,24 +89,23 @@ Test(auth, one_more_token_is_found_at_once) {
   cr_expect_neq(auth_generation(auth), generation);
 }
 
-Test(auth, what_changed_while_the_database_was_asked_is_not_undone) {
+Test(auth, an_outdated_answer_of_the_database_changes_nothing) {
   struct auth_token revoked = token("a", TOKEN_READER, "ci"),
                     fresh = token("b", TOKEN_AGENT, "node");
   uint64_t since = auth_answers(auth);
   cr_assert(auth_add(auth, &fresh, 1, since));
-  cr_expect_not(auth_replace(auth, &revoked, 1, since), "asked before the new one was made");
+  cr_expect_not(auth_replace(auth, &revoked, 1, since), "queried before the new one was made");
   cr_expect_eq(find("b"), AUTH_KNOWN);
-  cr_expect_not(auth_add(auth, &revoked, 1, since), "asked before the old one was revoked");
+  cr_expect_not(auth_add(auth, &revoked, 1, since), "queried before the old one was revoked");
   cr_expect_eq(find("a"), AUTH_ASK);
 }
 
-Test(auth,
-     what_was_revoked_while_the_database_was_asked_is_not_taken_where_the_table_never_had_it) {
+Test(auth, a_token_revoked_during_its_look_up_is_not_added) {
   struct auth_token revoked = token("a", TOKEN_READER, "ci");
   uint64_t since = auth_answers(auth), generation = auth_generation(auth);
-  cr_assert(auth_replace(auth, NULL, 0, since), "asked after it was revoked");
+  cr_assert(auth_replace(auth, NULL, 0, since), "queried after it was revoked");
   cr_expect_eq(auth_generation(auth), generation);
-  cr_expect_not(auth_add(auth, &revoked, 1, since), "asked before");
+  cr_expect_not(auth_add(auth, &revoked, 1, since), "queried before");
   cr_expect_eq(find("a"), AUTH_ASK);
 }
 
@@ -150,11 +149,11 @@ Test(auth, uses_are_noted_once_until_they_are_taken) {
 
 Test(auth, a_flood_of_unknown_tokens_is_not_passed_on_to_the_database) {
   char secret[16];
-  int asked = 0;
+  int n_looked_up = 0;
   for (int i = 0; i < 5000; i++) {
     snprintf(secret, sizeof secret, "%d", i);
-    asked += find(secret) == AUTH_ASK;
+    n_looked_up += find(secret) == AUTH_ASK;
   }
-  cr_expect_geq(asked, 100);
-  cr_expect_lt(asked, 4000);
+  cr_expect_geq(n_looked_up, 100);
+  cr_expect_lt(n_looked_up, 4000);
 }

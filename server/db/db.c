@@ -45,7 +45,7 @@ struct compiled {
 static struct statistic {
   _Atomic(const struct statement *) statement;
   _Atomic(struct compiled *) compiled; /* for as long as the process lives */
-  atomic_uint_fast64_t runs, rows, nanoseconds, failures;
+  atomic_uint_fast64_t values[DB_STATISTICS];
 } statistics[STATEMENTS_MAX];
 static atomic_int_fast64_t answered_ms;
 
@@ -87,39 +87,37 @@ static size_t statement_slot(const struct statement *statement) {
   for (size_t i = 0; i < STATEMENTS_MAX; i++, slot = (slot + 1) % STATEMENTS_MAX) {
     const struct statement *there =
         atomic_load_explicit(&statistics[slot].statement, memory_order_acquire);
-    if (there == statement)
-      return slot;
+    /* On failure the exchange sets `there` to the statement of the thread that was faster. */
     if (!there && atomic_compare_exchange_strong(&statistics[slot].statement, &there, statement))
       return slot;
     if (there == statement)
       return slot;
   }
-
   die("more than %d statements", STATEMENTS_MAX);
 }
 
 static void statistic_add(const struct statement *statement, int64_t began_ns, uint64_t rows,
                           bool is_failure) {
+  const uint64_t values[DB_STATISTICS] = {[DB_RUNS] = 1,
+                                          [DB_ROWS] = rows,
+                                          [DB_NANOSECONDS] =
+                                              (uint64_t)(clock_monotonic_ns() - began_ns),
+                                          [DB_FAILURES] = is_failure};
   struct statistic *statistic = &statistics[statement_slot(statement)];
-  atomic_fetch_add_explicit(&statistic->runs, 1, memory_order_relaxed);
-  atomic_fetch_add_explicit(&statistic->rows, rows, memory_order_relaxed);
-  atomic_fetch_add_explicit(&statistic->nanoseconds, (uint64_t)(clock_monotonic_ns() - began_ns),
-                            memory_order_relaxed);
-  if (is_failure)
-    atomic_fetch_add_explicit(&statistic->failures, 1, memory_order_relaxed);
+  for (size_t i = 0; i < DB_STATISTICS; i++)
+    atomic_fetch_add_explicit(&statistic->values[i], values[i], memory_order_relaxed);
 }
 
 void db_statistics_visit(void (*visit)(void *context, const char *statement,
                                        const uint64_t values[DB_STATISTICS]),
                          void *context) {
-  for (size_t i = 0; i < STATEMENTS_MAX; i++) {
-    const struct statement *statement = atomic_load(&statistics[i].statement);
+  for (size_t slot = 0; slot < STATEMENTS_MAX; slot++) {
+    const struct statement *statement = atomic_load(&statistics[slot].statement);
+    uint64_t values[DB_STATISTICS];
+    for (size_t i = 0; i < DB_STATISTICS; i++)
+      values[i] = atomic_load(&statistics[slot].values[i]);
     if (statement)
-      visit(context, statement->name,
-            (const uint64_t[]){[DB_RUNS] = atomic_load(&statistics[i].runs),
-                               [DB_ROWS] = atomic_load(&statistics[i].rows),
-                               [DB_NANOSECONDS] = atomic_load(&statistics[i].nanoseconds),
-                               [DB_FAILURES] = atomic_load(&statistics[i].failures)});
+      visit(context, statement->name, values);
   }
 }
 
@@ -132,6 +130,12 @@ struct db *db_new(const char *conninfo, const char *application_name) {
   return db;
 }
 
+int64_t db_set_run_ms(struct db *db, int64_t run_ms) {
+  int64_t before_ms = db->run_ms;
+  db->run_ms = run_ms;
+  return before_ms;
+}
+
 void db_set_deadline(struct db *db, int64_t until_ms) { db->work_until_ms = until_ms; }
 bool db_is_connected(const struct db *db) { return db->connection != NULL; }
 int64_t db_answered_ms(void) { return atomic_load(&answered_ms); }
@@ -142,12 +146,6 @@ static void connection_close(struct db *db) {
   db->n_sent = 0;
   PQfinish(db->connection);
   db->connection = NULL;
-}
-
-int64_t db_set_run_ms(struct db *db, int64_t run_ms) {
-  int64_t before_ms = db->run_ms;
-  db->run_ms = run_ms;
-  return before_ms;
 }
 
 void db_free(struct db *db) {

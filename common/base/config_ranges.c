@@ -1,4 +1,4 @@
-/* Sets of ordinals as ranges. Memory and threads: as the header says. */
+/* Sets of ordinals as ranges. */
 #include "common/base/config_ranges.h"
 
 void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal) {
@@ -44,41 +44,34 @@ json_t *config_ranges_to_json(const struct config_ranges *ranges) {
   return json;
 }
 
-static bool range_read(const json_t *json, uint64_t least, struct config_range *ret,
-                       struct error *error) {
-  const json_t *first = json_array_get(json, 0), *count = json_array_get(json, 1);
-  if (!json_is_array(json) || json_array_size(json) != 2 || !json_is_integer(first) ||
-      !json_is_integer(count))
-    return error_set(error, "a range of configs must be [first, count], two integers");
-  json_int_t from = json_integer_value(first), n = json_integer_value(count);
-  if (from < 0 || n < 1 || n > INT64_MAX - from)
-    return error_set(error,
-                     "a range of configs must be of at least one ordinal, all below 2**63 - 1");
-  if ((uint64_t)from < least)
-    return error_set(
-        error,
-        "ranges of configs must rise and leave a gap between them; this one begins before %llu",
-        (unsigned long long)least);
-  *ret = (struct config_range){(uint64_t)from, (uint64_t)n};
-  return true;
-}
-
 bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges,
                              struct error *error) {
   if (!json_is_array(json))
     return error_set(error, "configs must be an array of ranges [first, count]");
+
   cleanup_config_ranges struct config_ranges ranges = {0};
   uint64_t least = 0;
   size_t index;
-  const json_t *element;
-  json_array_foreach (json, index, element) {
-    char pointer[JSON_POINTER_SIZE];
-    struct config_range range;
-    if (!range_read(element, least, &range, error))
-      return error_pointer_prefix(error, json_pointer_index(pointer, sizeof pointer, "", index));
+  const json_t *pair;
+  json_array_foreach (json, index, pair) {
+    const json_t *first = json_array_get(pair, 0), *count = json_array_get(pair, 1);
+    json_int_t from = json_integer_value(first), n = json_integer_value(count);
+    char at[JSON_POINTER_SIZE];
+    json_pointer_index(at, sizeof at, "", index);
+    if (json_array_size(pair) != 2 || !json_is_integer(first) || !json_is_integer(count))
+      return error_at(error, at, "a range of configs must be [first, count], two integers");
+    if (from < 0 || n < 1 || n > INT64_MAX - from)
+      return error_at(error, at,
+                      "a range of configs must be of at least one ordinal, all below 2**63 - 1");
+    if ((uint64_t)from < least)
+      return error_at(
+          error, at,
+          "ranges of configs must rise and leave a gap between them; this one begins before %llu",
+          (unsigned long long)least);
+
     GROW(ranges.ranges, ranges.n, ranges.capacity);
-    ranges.ranges[ranges.n++] = range;
-    least = range.first + range.count + 1;
+    ranges.ranges[ranges.n++] = (struct config_range){(uint64_t)from, (uint64_t)n};
+    least = (uint64_t)(from + n) + 1;
   }
   *ret_ranges = ranges;
   ranges = (struct config_ranges){0};

@@ -1,6 +1,6 @@
-/* Sets of ordinals of configs, as ranges: what a lease carries.
+/* Sets of ordinals of configs, as the ranges that a lease has.
  *
- * Memory: a config_ranges owns its array. Threads: one to a set while it is written. */
+ * Memory: a config_ranges owns its array. Threads: one for each set while it is written. */
 #ifndef WAVETUNE_COMMON_BASE_CONFIG_RANGES_H
 #define WAVETUNE_COMMON_BASE_CONFIG_RANGES_H
 

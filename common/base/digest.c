@@ -39,11 +39,12 @@ bool digest_equal(const struct digest *a, const struct digest *b) {
   return CRYPTO_memcmp(a->bytes, b->bytes, DIGEST_SIZE) == 0;
 }
 
+static const char hex_digits[] = "0123456789abcdef";
+
 static void hex_write(char *text, const uint8_t *bytes, size_t size) {
-  static const char digits[] = "0123456789abcdef";
   for (size_t i = 0; i < size; i++) {
-    text[2 * i] = digits[bytes[i] >> 4];
-    text[2 * i + 1] = digits[bytes[i] & 15];
+    text[2 * i] = hex_digits[bytes[i] >> 4];
+    text[2 * i + 1] = hex_digits[bytes[i] & 15];
   }
   text[2 * size] = '\0';
 }
@@ -54,26 +55,14 @@ char *digest_format(const struct digest *digest, char text[DIGEST_TEXT_SIZE]) {
   return text;
 }
 
-static int hex_value(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  if (c >= 'a' && c <= 'f')
-    return c - 'a' + 10;
-  return -1;
-}
+static int hex_value(char c) { return (int)(strchr(hex_digits, c) - hex_digits); }
 
 bool digest_parse(const char *text, struct digest *ret_digest) {
-  struct digest digest;
-  if (strncmp(text, "sha256:", 7) != 0 || strlen(text) != DIGEST_TEXT_SIZE - 1)
+  if (!string_starts(text, "sha256:") || strlen(text) != DIGEST_TEXT_SIZE - 1 ||
+      strspn(text + 7, hex_digits) != 2 * DIGEST_SIZE)
     return false;
-  for (size_t i = 0; i < DIGEST_SIZE; i++) {
-    int high = hex_value(text[7 + 2 * i]);
-    int low = hex_value(text[8 + 2 * i]);
-    if (high < 0 || low < 0)
-      return false;
-    digest.bytes[i] = (uint8_t)(high << 4 | low);
-  }
-  *ret_digest = digest;
+  for (size_t i = 0; i < DIGEST_SIZE; i++)
+    ret_digest->bytes[i] = (uint8_t)(hex_value(text[7 + 2 * i]) << 4 | hex_value(text[8 + 2 * i]));
   return true;
 }
 
@@ -92,13 +81,9 @@ void digest_stream_add(struct digest_stream *stream, const void *bytes, size_t s
 struct digest digest_stream_finish(struct digest_stream *stream) {
   struct digest digest;
   ALWAYS(EVP_DigestFinal_ex(stream->context, digest.bytes, NULL) == 1);
-  digest_stream_free(stream);
-  return digest;
-}
-
-void digest_stream_free(struct digest_stream *stream) {
   EVP_MD_CTX_free(stream->context);
   free(stream);
+  return digest;
 }
 
 void random_hex(char *text, size_t bytes) {

@@ -17,7 +17,7 @@ struct digest {
 struct digest digest_of(const void *bytes, size_t size);
 bool digest_equal(const struct digest *a, const struct digest *b); /* in constant time */
 
-/* HMAC-SHA256 (RFC 2104) of a message: it cannot be made without the key. */
+/* HMAC-SHA256 (RFC 2104). */
 struct digest digest_keyed(const uint8_t *key, size_t key_size, const void *message, size_t size);
 
 /* Writes "sha256:…" to text and returns text. */
@@ -26,12 +26,11 @@ char *digest_format(const struct digest *digest, char text[DIGEST_TEXT_SIZE]);
 /* Accepts exactly "sha256:" + 64 lower-case hex digits. */
 must_check bool digest_parse(const char *text, struct digest *ret_digest);
 
-/* Hashing of what does not lie in memory at once. */
+/* Hashes bytes that are not in memory at once. */
 struct digest_stream;
 must_check struct digest_stream *digest_stream_new(void);
 void digest_stream_add(struct digest_stream *stream, const void *bytes, size_t size);
 struct digest digest_stream_finish(struct digest_stream *stream); /* frees the stream */
-void digest_stream_free(struct digest_stream *stream);            /* without a result */
 
 /* `bytes` random bytes from the operating system as 2 * bytes hex digits and a NUL. Aborts when
  * there is no entropy. */

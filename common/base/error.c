@@ -1,12 +1,17 @@
-/* Filling and widening an error. Plain values; any thread.
+/* Errors, and the names in their messages. No state; any thread.
  *
- * Messages quote input and are cut to size, in places in the middle of a character, and errors
- * travel as JSON, which must be UTF-8: what is not is replaced by '?'. So are control characters:
- * errors are printed on terminals, which take some for commands, and quote what servers and files
- * say. Line breaks and tabs stay, which compilers' messages have. */
+ * Messages quote input and are cut to size, perhaps in the middle of a character, and errors travel
+ * as JSON, which must be UTF-8: bytes that are not become '?'. So do control characters, because
+ * errors are printed on terminals, which take some for commands. Line breaks and tabs stay:
+ * compilers' messages have them. */
 #include "common/base/error.h"
 
+#include <ctype.h>
 #include <stdarg.h>
+
+#include "common/base/names.h"
+
+#define SUGGESTED_MAX 6
 
 /* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */
 size_t utf8_character_size(const char *text, size_t length) {
@@ -18,6 +23,7 @@ size_t utf8_character_size(const char *text, size_t length) {
                 : first < 0xf0 ? 3
                 : first < 0xf5 ? 4
                                : 0;
+
   if (first == 0xe0)
     low = 0xa0;
   else if (first == 0xed)
@@ -35,71 +41,42 @@ size_t utf8_character_size(const char *text, size_t length) {
   return size;
 }
 
-/* Of ASCII, and U+0080 to U+009F. */
-static bool is_control(const unsigned char *text) {
-  return (text[0] < 0x20 && text[0] != '\n' && text[0] != '\t') || text[0] == 0x7f ||
-         (text[0] == 0xc2 && text[1] < 0xa0);
+bool utf8_is_control(const char *text, size_t size) {
+  const unsigned char *c = (const unsigned char *)text;
+  bool is_c1 = size == 2 && c[0] == 0xc2 && c[1] < 0xa0;
+  bool is_separator = size == 3 && c[0] == 0xe2 && c[1] == 0x80 && (c[2] == 0xa8 || c[2] == 0xa9);
+  return c[0] < 0x20 || c[0] == 0x7f || is_c1 || is_separator;
+}
+
+size_t utf8_cut(const char *text, size_t length, size_t most) {
+  if (length <= most)
+    return length;
+  while (most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80)
+    most--;
+  return most;
 }
 
 static void text_make_plain(char *text) {
   while (*text) {
     size_t size = utf8_character_size(text, SIZE_MAX);
-    if (!size) {
-      *text = '?';
-      size = 1;
-    } else if (is_control((const unsigned char *)text)) {
+    if (!size || (utf8_is_control(text, size) && *text != '\n' && *text != '\t')) {
+      size = size ? size : 1;
       memset(text, '?', size);
     }
     text += size;
   }
 }
 
-static printf_like(2, 0) void message_write(struct error *error, const char *format,
-                                            va_list arguments) {
-  vsnprintf(error->message, sizeof error->message, format, arguments);
-  text_make_plain(error->message);
-}
-
-static printf_like(4, 0) bool error_write(struct error *error, enum error_kind kind,
-                                          const char *pointer, const char *format,
-                                          va_list arguments) {
-  error->kind = kind;
-  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
-  text_make_plain(error->pointer);
-  message_write(error, format, arguments);
-  return false;
-}
-
-bool error_set(struct error *error, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  error_write(error, ERROR_INVALID, "", format, arguments);
-  va_end(arguments);
-  return false;
-}
-
-bool error_of(struct error *error, enum error_kind kind, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  error_write(error, kind, "", format, arguments);
-  va_end(arguments);
-  return false;
-}
-
-bool error_at(struct error *error, const char *pointer, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  error_write(error, ERROR_INVALID, pointer, format, arguments);
-  va_end(arguments);
-  return false;
-}
-
 bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format,
                  ...) {
   va_list arguments;
+  error->kind = kind;
+  snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
   va_start(arguments, format);
-  error_write(error, kind, pointer, format, arguments);
+  vsnprintf(error->message, sizeof error->message, format, arguments);
   va_end(arguments);
+  text_make_plain(error->pointer);
+  text_make_plain(error->message);
   return false;
 }
 
@@ -108,25 +85,102 @@ bool error_become(struct error *error, enum error_kind kind) {
   return false;
 }
 
-bool error_prefix(struct error *error, const char *format, ...) {
-  char old[sizeof error->message];
-  memcpy(old, error->message, sizeof old);
-  va_list arguments;
-  va_start(arguments, format);
-  int length = vsnprintf(error->message, sizeof error->message, format, arguments);
-  va_end(arguments);
-  if (length >= 0 && (size_t)length < sizeof error->message)
-    snprintf(error->message + length, sizeof error->message - (size_t)length, "%s", old);
-  text_make_plain(error->message);
+static bool text_prefix(char *text, size_t size, const char *prefix) {
+  cleanup_free char *old = xstrdup(text);
+  snprintf(text, size, "%s%s", prefix, old);
+  text_make_plain(text);
   return false;
 }
 
+bool error_prefix(struct error *error, const char *format, ...) {
+  char prefix[sizeof error->message];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(prefix, sizeof prefix, format, arguments);
+  va_end(arguments);
+  return text_prefix(error->message, sizeof error->message, prefix);
+}
+
 bool error_pointer_prefix(struct error *error, const char *prefix) {
-  char old[sizeof error->pointer];
-  memcpy(old, error->pointer, sizeof old);
-  int length = snprintf(error->pointer, sizeof error->pointer, "%s", prefix);
-  if (length >= 0 && (size_t)length < sizeof error->pointer)
-    snprintf(error->pointer + length, sizeof error->pointer - (size_t)length, "%s", old);
-  text_make_plain(error->pointer);
+  return text_prefix(error->pointer, sizeof error->pointer, prefix);
+}
+
+bool error_append(struct error *error, const char *format, ...) {
+  size_t used = strlen(error->message);
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error->message + used, sizeof error->message - used, format, arguments);
+  va_end(arguments);
+  text_make_plain(error->message + used);
   return false;
+}
+
+char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]) {
+  size_t fits = utf8_cut(name, length, NAME_TEXT_SIZE - 4);
+  snprintf(text, NAME_TEXT_SIZE, "%.*s%s", (int)fits, name, fits < length ? "..." : "");
+  return text;
+}
+
+char *name_plain(const char *text, size_t length) {
+  char *copy = xstrndup(text, length);
+  for (char *c = copy; *c; c++)
+    if (*c < ' ' || *c > '~')
+      *c = '?';
+  return copy;
+}
+
+/* Levenshtein's distance where a whole edit costs 2 and a change of case 1. */
+static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b) {
+  unsigned row[NAME_TEXT_SIZE];
+  for (size_t j = 0; j <= n_b; j++)
+    row[j] = (unsigned)(2 * j);
+
+  for (size_t i = 1; i <= n_a; i++) {
+    unsigned diagonal = row[0];
+    row[0] = (unsigned)(2 * i);
+    for (size_t j = 1; j <= n_b; j++) {
+      unsigned char x = (unsigned char)a[i - 1], y = (unsigned char)b[j - 1];
+      unsigned replaced = diagonal + (x == y ? 0 : tolower(x) == tolower(y) ? 1 : 2);
+      diagonal = row[j];
+      unsigned inserted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 2;
+      row[j] = replaced < inserted ? replaced : inserted;
+    }
+  }
+  return row[n_b];
+}
+
+const char *name_nearest(const char *name, const char *const *names, size_t n_names) {
+  size_t length = strlen(name);
+  const char *nearest = NULL;
+  if (length >= NAME_TEXT_SIZE)
+    return NULL;
+
+  /* Case changes in half of a name, or edits of a third of it, are still a slip; more is another
+   * word. */
+  unsigned least = (unsigned)(3 + 2 * length / 3);
+  for (size_t i = 0; i < n_names; i++) {
+    size_t n = strlen(names[i]);
+    unsigned d = n < NAME_TEXT_SIZE ? distance(name, length, names[i], n) : least;
+    if (d < least && d < 2 * length) {
+      nearest = names[i];
+      least = d;
+    }
+  }
+  return nearest;
+}
+
+void error_suggest(struct error *error, const char *name, const char *const *names,
+                   size_t n_names) {
+  char text[NAME_TEXT_SIZE];
+  const char *nearest = name_nearest(name, names, n_names);
+  if (nearest) {
+    error_append(error, "; did you mean \"%s\"?", nearest);
+    return;
+  }
+
+  for (size_t i = 0; i < n_names && i < SUGGESTED_MAX; i++)
+    error_append(error, "%s%s", i ? ", " : "; known: ",
+                 name_cut(names[i], strlen(names[i]), text));
+  if (n_names > SUGGESTED_MAX)
+    error_append(error, ", …");
 }

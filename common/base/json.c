@@ -1,27 +1,27 @@
-/* Reading JSON strictly, with a JSON Pointer to what is wrong. The canonical writer is
- * json_canonical.c. */
+/* JSON: strict reading, with a JSON Pointer to what is wrong, and the canonical text, of which every
+ * identity in wavetune is a digest. */
 #include "common/base/json.h"
 
-#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
 
 #include "common/base/file.h"
 
 static bool depth_is_within(const json_t *value, int left) {
+  const char *name;
+  json_t *member;
+  size_t index;
   if (!json_is_object(value) && !json_is_array(value))
     return true;
   if (left == 0)
     return false;
-  const char *name;
-  json_t *member;
-  size_t index;
-  json_object_foreach ((json_t *)value, name, member) {
+
+  json_object_foreach ((json_t *)value, name, member)
     if (!depth_is_within(member, left - 1))
       return false;
-  }
-  json_array_foreach (value, index, member) {
+  json_array_foreach (value, index, member)
     if (!depth_is_within(member, left - 1))
       return false;
-  }
   return true;
 }
 
@@ -33,15 +33,15 @@ bool json_parse(const char *text, size_t size, json_t **ret_value, struct error 
   const char *nul = memchr(text, '\0', size);
   if (nul)
     return error_set(error, "not a JSON document: a NUL at byte %zu", (size_t)(nul - text));
-  json_t *value = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &reason);
+
+  cleanup_json json_t *value =
+      json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &reason);
   if (!value)
     return error_set(error, "not a JSON document: line %d, column %d: %s", reason.line,
                      reason.column, reason.text);
-  if (!depth_is_within(value, JSON_DEPTH_MAX)) {
-    json_decref(value);
+  if (!depth_is_within(value, JSON_DEPTH_MAX))
     return error_set(error, "the JSON document nests deeper than %d levels", JSON_DEPTH_MAX);
-  }
-  *ret_value = value;
+  *ret_value = TAKE(value);
   return true;
 }
 
@@ -50,9 +50,7 @@ bool json_parse_file(const char *path, size_t size_max, json_t **ret_value, stru
   size_t size;
   if (!file_read(path, size_max, &text, &size, error))
     return false;
-  if (!json_parse(text, size, ret_value, error))
-    return error_prefix(error, "%s: ", path);
-  return true;
+  return json_parse(text, size, ret_value, error) || error_prefix(error, "%s: ", path);
 }
 
 char *json_pointer_member(char *text, size_t size, const char *pointer, const char *name) {
@@ -76,74 +74,48 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
 }
 
 const char *json_type_name(const json_t *value) {
-  if (!value)
-    return "absent";
-  switch (json_typeof(value)) {
-  case JSON_OBJECT:
-    return "an object";
-  case JSON_ARRAY:
-    return "an array";
-  case JSON_STRING:
-    return "a string";
-  case JSON_INTEGER:
-    return "an integer";
-  case JSON_REAL:
-    return "a number";
-  case JSON_TRUE:
-  case JSON_FALSE:
-    return "a boolean";
-  default:
-    return "null";
-  }
+  static const char *const names[] = {
+      [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "an array", [JSON_STRING] = "a string",
+      [JSON_INTEGER] = "an integer", [JSON_REAL] = "a number",  [JSON_TRUE] = "a boolean",
+      [JSON_FALSE] = "a boolean",    [JSON_NULL] = "null"};
+  return value ? names[json_typeof(value)] : "absent";
 }
 
-#define TYPE(type) (1u << (type))
-#define TYPES_NUMBER (TYPE(JSON_INTEGER) | TYPE(JSON_REAL))
-#define TYPES_BOOL (TYPE(JSON_TRUE) | TYPE(JSON_FALSE))
-
-/* Finds a member of one of `types`, said as `wanted`. *ret_value is NULL when it is absent and may
- * be. */
-static bool member_get(const json_t *object, const char *pointer, const char *name,
-                       enum json_presence presence, unsigned types, const char *wanted,
-                       json_t **ret_value, struct error *error) {
+bool json_get(const json_t *object, const char *pointer, const char *name,
+              struct json_wanted wanted, json_t **ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
-  if (json_is_null(value) && presence != JSON_NOT_NULL)
+  if (json_is_null(value) && wanted.presence != JSON_NOT_NULL)
     value = NULL;
-  if (!value && presence == JSON_REQUIRED)
+
+  if (!value && wanted.presence == JSON_REQUIRED)
     return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
                     "member \"%s\" is missing", name);
-  if (value && !(types & TYPE(json_typeof(value))))
+  if (value && !(wanted.types & JSON_TYPE(json_typeof(value))))
     return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" must be %s, not %s", name, wanted, json_type_name(value));
-  *ret_value = value;
+                    "\"%s\" must be %s, not %s", name, wanted.name, json_type_name(value));
+  if (value)
+    *ret = value;
   return true;
 }
 
 bool json_get_object(const json_t *object, const char *pointer, const char *name,
                      enum json_presence presence, json_t **ret, struct error *error) {
-  json_t *value;
-  if (!member_get(object, pointer, name, presence, TYPE(JSON_OBJECT), "an object", &value, error))
-    return false;
-  if (value)
-    *ret = value;
-  return true;
+  struct json_wanted wanted = {presence, JSON_TYPE(JSON_OBJECT), "an object"};
+  return json_get(object, pointer, name, wanted, ret, error);
 }
 
 bool json_get_array(const json_t *object, const char *pointer, const char *name,
                     enum json_presence presence, json_t **ret, struct error *error) {
-  json_t *value;
-  if (!member_get(object, pointer, name, presence, TYPE(JSON_ARRAY), "an array", &value, error))
-    return false;
-  if (value)
-    *ret = value;
-  return true;
+  struct json_wanted wanted = {presence, JSON_TYPE(JSON_ARRAY), "an array"};
+  return json_get(object, pointer, name, wanted, ret, error);
 }
 
 bool json_get_string(const json_t *object, const char *pointer, const char *name,
                      enum json_presence presence, const char **ret, struct error *error) {
-  json_t *value;
-  if (!member_get(object, pointer, name, presence, TYPE(JSON_STRING), "a string", &value, error))
+  struct json_wanted wanted = {presence, JSON_TYPE(JSON_STRING), "a string"};
+  json_t *value = NULL;
+  if (!json_get(object, pointer, name, wanted, &value, error))
     return false;
   if (value)
     *ret = json_string_value(value);
@@ -153,11 +125,13 @@ bool json_get_string(const json_t *object, const char *pointer, const char *name
 bool json_get_integer(const json_t *object, const char *pointer, const char *name,
                       enum json_presence presence, int64_t min, int64_t max, int64_t *ret,
                       struct error *error) {
-  json_t *value;
-  if (!member_get(object, pointer, name, presence, TYPE(JSON_INTEGER), "an integer", &value, error))
+  struct json_wanted wanted = {presence, JSON_TYPE(JSON_INTEGER), "an integer"};
+  json_t *value = NULL;
+  if (!json_get(object, pointer, name, wanted, &value, error))
     return false;
   if (!value)
     return true;
+
   int64_t integer = json_integer_value(value);
   if (integer < min || integer > max) {
     char at[JSON_POINTER_SIZE];
@@ -171,8 +145,10 @@ bool json_get_integer(const json_t *object, const char *pointer, const char *nam
 
 bool json_get_number(const json_t *object, const char *pointer, const char *name,
                      enum json_presence presence, double *ret, struct error *error) {
-  json_t *value;
-  if (!member_get(object, pointer, name, presence, TYPES_NUMBER, "a number", &value, error))
+  struct json_wanted wanted = {presence, JSON_TYPE(JSON_INTEGER) | JSON_TYPE(JSON_REAL),
+                               "a number"};
+  json_t *value = NULL;
+  if (!json_get(object, pointer, name, wanted, &value, error))
     return false;
   if (value)
     *ret = json_number_value(value);
@@ -181,8 +157,9 @@ bool json_get_number(const json_t *object, const char *pointer, const char *name
 
 bool json_get_bool(const json_t *object, const char *pointer, const char *name,
                    enum json_presence presence, bool *ret, struct error *error) {
-  json_t *value;
-  if (!member_get(object, pointer, name, presence, TYPES_BOOL, "a boolean", &value, error))
+  struct json_wanted wanted = {presence, JSON_TYPE(JSON_TRUE) | JSON_TYPE(JSON_FALSE), "a boolean"};
+  json_t *value = NULL;
+  if (!json_get(object, pointer, name, wanted, &value, error))
     return false;
   if (value)
     *ret = json_is_true(value);
@@ -191,34 +168,30 @@ bool json_get_bool(const json_t *object, const char *pointer, const char *name,
 
 bool json_get_digest(const json_t *object, const char *pointer, const char *name,
                      enum json_presence presence, struct digest *ret, struct error *error) {
+  char at[JSON_POINTER_SIZE];
   const char *text = NULL;
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
-  if (!text)
-    return true;
-  if (!digest_parse(text, ret)) {
-    char at[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" must be \"sha256:\" and 64 lower-case hexadecimal digits", name);
-  }
-  return true;
+  return !text || digest_parse(text, ret) ||
+         error_at(error, json_pointer_member(at, sizeof at, pointer, name),
+                  "\"%s\" must be \"sha256:\" and 64 lower-case hexadecimal digits", name);
 }
 
 bool json_only_members(const json_t *value, const char *pointer, const char *const *names,
                        struct error *error) {
   if (!json_is_object(value))
     return error_at(error, pointer, "must be an object, not %s", json_type_name(value));
+
   const char *name;
   json_t *member;
   json_object_foreach ((json_t *)value, name, member) {
     const char *const *known = names;
+    char at[JSON_POINTER_SIZE];
     while (*known && strcmp(*known, name) != 0)
       known++;
-    if (!*known) {
-      char at[JSON_POINTER_SIZE];
+    if (!*known)
       return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
                       "unknown member \"%.64s\"", name);
-    }
   }
   return true;
 }
@@ -249,4 +222,176 @@ char *json_texts_join(const json_t *texts, const char *separator) {
     joined = longer;
   }
   return joined;
+}
+
+/* The canonical text */
+
+/* Replaces the digits of "d.ddde-XX" by those of the next larger magnitude; false where a digit
+ * would be added. */
+static bool digits_increment(char *scientific) {
+  for (char *c = strchr(scientific, 'e'); c-- > scientific;) {
+    if (*c < '0' || *c > '9')
+      continue;
+    if (*c != '9') {
+      ++*c;
+      return true;
+    }
+    *c = '0';
+  }
+  return false;
+}
+
+/* Decimals of up to 15 digits, written plainly: what nearly every float is, without printf. No two
+ * of them are one double (DBL_DIG), so the one that reads back is the shortest text. False for all
+ * others. */
+static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
+  double magnitude = fabs(number), power = 1; /* powers of ten are exact to 1e22 */
+  for (int decimals = 0; decimals < 19; decimals++, power *= 10) {
+    double digits = rint(magnitude * power);
+    if (digits >= 1e15)
+      return false;
+    if (digits / power != magnitude) /* of two exact numbers, so it is what the decimal reads as */
+      continue;
+    uint64_t all = (uint64_t)digits, unit = (uint64_t)power;
+    snprintf(text, FLOAT_TEXT_SIZE, "%s%" PRIu64 ".%0*" PRIu64, number < 0 ? "-" : "", all / unit,
+             decimals ? decimals : 1, all % unit);
+    return true;
+  }
+  return false;
+}
+
+/* Python's repr: the shortest digits that read back equal, plain between 1e-4 and 1e16, else with
+ * an exponent of at least two digits (CPython, Python/pystrtod.c, format code 'r'). */
+char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
+  ALWAYS(isfinite(number));
+  /* Where a decimal of up to 15 digits has no more than 18 of them behind the point. */
+  bool is_plain = fabs(number) >= 1e-4 && fabs(number) < 1e15;
+  if (is_plain && short_decimal_format(number, text))
+    return text;
+
+  /* The nearest digits of a precision do not always read back: above a power of two doubles are
+   * twice as far apart as below it, so the next digits up may read back although the nearest,
+   * below it, do not. (Those numbers all have 16 digits and an exponent.) */
+  char scientific[FLOAT_TEXT_SIZE];
+  int precision = is_plain ? 16 : 1; /* up to 15 would have been found above */
+  for (;; precision++) {
+    snprintf(scientific, FLOAT_TEXT_SIZE, "%.*e", precision - 1, number);
+    if (strtod(scientific, NULL) == number ||
+        (digits_increment(scientific) && strtod(scientific, NULL) == number))
+      break;
+  }
+
+  int exponent = (int)strtol(strchr(scientific, 'e') + 1, NULL, 10);
+  int decimals = precision - 1 - exponent;
+  if (exponent >= -4 && exponent < 16)
+    snprintf(text, FLOAT_TEXT_SIZE, "%.*f", decimals > 1 ? decimals : 1, number);
+  else
+    memcpy(text, scientific, FLOAT_TEXT_SIZE);
+  return text;
+}
+
+/* With the unlocked functions: a release of 50,000 winners is some 10 MB, and a lock for each byte
+ * would take most of the time. */
+static void string_write(FILE *out, const char *text, size_t length) {
+  putc_unlocked('"', out);
+  size_t plain = 0; /* start of the run that needs no escape */
+  for (size_t i = 0; i < length; i++) {
+    unsigned char c = (unsigned char)text[i];
+    if (c >= 0x20 && c != '"' && c != '\\')
+      continue;
+    fwrite_unlocked(text + plain, 1, i - plain, out);
+    plain = i + 1;
+    fprintf(out, c < 0x20 ? "\\u%04x" : "\\%c", c);
+  }
+  fwrite_unlocked(text + plain, 1, length - plain, out);
+  putc_unlocked('"', out);
+}
+
+void json_canonical_write_string(FILE *out, const char *text) {
+  string_write(out, text, strlen(text));
+}
+
+struct member {
+  const char *name;
+  const json_t *value;
+};
+
+static int members_compare(const void *a, const void *b) {
+  return strcmp(((const struct member *)a)->name, ((const struct member *)b)->name);
+}
+
+static void object_write(FILE *out, const json_t *object) {
+  struct member few[16];
+  size_t n = json_object_size(object), filled = 0;
+  cleanup_free struct member *many = n > ARRAY_LENGTH(few) ? xcalloc(n, sizeof *many) : NULL;
+  struct member *members = many ? many : few;
+  const char *name;
+  json_t *value;
+  json_object_foreach ((json_t *)object, name, value)
+    members[filled++] = (struct member){name, value};
+  qsort(members, n, sizeof *members, members_compare);
+
+  putc_unlocked('{', out);
+  for (size_t i = 0; i < n; i++) {
+    if (i)
+      putc_unlocked(',', out);
+    json_canonical_write_string(out, members[i].name);
+    putc_unlocked(':', out);
+    json_canonical_write(out, members[i].value);
+  }
+  putc_unlocked('}', out);
+}
+
+void json_canonical_write(FILE *out, const json_t *value) {
+  char number[FLOAT_TEXT_SIZE];
+  size_t index;
+  json_t *element;
+  switch (json_typeof(value)) {
+  case JSON_OBJECT:
+    object_write(out, value);
+    break;
+  case JSON_ARRAY:
+    putc_unlocked('[', out);
+    json_array_foreach (value, index, element) {
+      if (index)
+        putc_unlocked(',', out);
+      json_canonical_write(out, element);
+    }
+    putc_unlocked(']', out);
+    break;
+  case JSON_STRING:
+    string_write(out, json_string_value(value), json_string_length(value));
+    break;
+  case JSON_INTEGER:
+    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    fputs_unlocked(number, out);
+    break;
+  case JSON_REAL:
+    fputs_unlocked(float_format(json_real_value(value), number), out);
+    break;
+  case JSON_TRUE:
+    fputs_unlocked("true", out);
+    break;
+  case JSON_FALSE:
+    fputs_unlocked("false", out);
+    break;
+  case JSON_NULL:
+    fputs_unlocked("null", out);
+    break;
+  }
+}
+
+char *json_canonical(const json_t *value) {
+  char *text = NULL;
+  size_t size = 0;
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  json_canonical_write(out, value);
+  ALWAYS(fclose(out) == 0);
+  return text;
+}
+
+struct digest json_digest(const json_t *value) {
+  cleanup_free char *text = json_canonical(value);
+  return digest_of(text, strlen(text));
 }

@@ -43,13 +43,22 @@ struct digest json_digest(const json_t *value);
 #define FLOAT_TEXT_SIZE 40
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]);
 
-/* Flags of the getters. */
+/* What the getters do where the member is absent or null. */
 enum json_presence {
-  JSON_REQUIRED, /* absent (or null) is an error */
-  JSON_OPTIONAL, /* absent (or null) is success and leaves *ret as it was: set the default first */
-  JSON_NOT_NULL, /* the same where it is absent; null is an error */
+  JSON_REQUIRED, /* absent or null is an error */
+  JSON_OPTIONAL, /* absent or null is success and leaves *ret as it was: set the default first */
+  JSON_NOT_NULL, /* absent is success and leaves *ret as it was; null is an error */
 };
 
+#define JSON_TYPE(type) (1u << (type)) /* JSON_OBJECT, … */
+struct json_wanted {
+  enum json_presence presence;
+  unsigned types;   /* JSON_TYPE(…) | … */
+  const char *name; /* of the types, for errors: "an object" */
+};
+
+must_check bool json_get(const json_t *object, const char *pointer, const char *name,
+                         struct json_wanted wanted, json_t **ret, struct error *error);
 must_check bool json_get_object(const json_t *object, const char *pointer, const char *name,
                                 enum json_presence presence, json_t **ret, struct error *error);
 must_check bool json_get_array(const json_t *object, const char *pointer, const char *name,
@@ -74,7 +83,7 @@ const char *json_type_name(const json_t *value);
 must_check bool json_only_members(const json_t *value, const char *pointer,
                                   const char *const *names, struct error *error);
 
-/* Whether JSON can hold the text: it is UTF-8. Names of files need not be. */
+/* Whether the text is UTF-8, so that JSON can hold it. Names of files need not be. */
 must_check bool json_can_hold(const char *text);
 
 /* Writes pointer + "/" + name (escaped by RFC 6901) to text, cut to size. Returns text. */
@@ -86,7 +95,8 @@ char *json_pointer_index(char *text, size_t size, const char *pointer, size_t in
  * json_digest_text(&d)). */
 must_check json_t *json_digest_text(const struct digest *digest);
 must_check json_t *json_numbers(const double *numbers, size_t n);
-/* The strings of an array with a separator between; "" for what is no array. The caller's. */
+/* The strings of an array with a separator between them; "" when it is no array. Owned by the
+ * caller. */
 must_check char *json_texts_join(const json_t *texts, const char *separator);
 
 #endif

@@ -1,5 +1,5 @@
-/* Names in messages: cut to a length that fits, without what would drive a terminal, and the known
- * name nearest to a mistyped one.
+/* Names in messages: cut to a length that fits, without characters that drive terminals, and the
+ * known name nearest to a mistyped one.
  *
  * Memory: results are borrowed from the arguments, unless said otherwise. Threads: any. */
 #ifndef WAVETUNE_COMMON_BASE_NAMES_H
@@ -11,16 +11,15 @@
 #define NAME_TEXT_SIZE 64
 char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]);
 
-/* A copy of what a file says, for people and JSON: what is no printable ASCII becomes '?'. Owned by
- * the caller. */
+/* A copy of a file's text for messages and JSON: all but printable ASCII becomes '?'. Owned by the
+ * caller. */
 must_check char *name_plain(const char *text, size_t length);
 
-/* The name nearest to `name` by edits (case counts half), NULL when none is near enough to be
- * meant. */
+/* The name nearest to `name` by edits (a change of case counts half), NULL when none is near enough
+ * for a slip. */
 const char *name_nearest(const char *name, const char *const *names, size_t n_names);
 
-/* Adds to the message of *error what may be meant instead: the nearest name, else the first of
- * those known. */
+/* Adds to the message of *error the nearest name, else the first of those known. */
 void error_suggest(struct error *error, const char *name, const char *const *names, size_t n_names);
 
 #endif

@@ -1,76 +1,62 @@
 /* RFC 3339 and durations. Pure functions; any thread. */
 #include "common/base/time.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <time.h>
 
 #define YEAR_9999_END_S INT64_C(253402300799)
 
-/* `n` decimal digits. */
-static bool digits_read(const char **text, int n, int *ret) {
-  int number = 0;
-  for (int i = 0; i < n; i++, (*text)++) {
-    if (**text < '0' || **text > '9')
+/* Skips what matches the shape, in which 0 is any digit, T one of "Tt " and the rest itself. */
+static bool shape_skip(const char **text, const char *shape) {
+  const char *at = *text;
+  for (; *shape; shape++, at++)
+    if (*shape == '0'   ? !isdigit((unsigned char)*at)
+        : *shape == 'T' ? !*at || !strchr("Tt ", *at)
+                        : *at != *shape)
       return false;
-    number = number * 10 + (**text - '0');
-  }
-  *ret = number;
-  return true;
-}
-
-static bool character_read(const char **text, const char *among) {
-  if (!**text || !strchr(among, **text))
-    return false;
-  ++*text;
-  return true;
-}
-
-/* At most six digits count. */
-static bool fraction_read(const char **text, int64_t *ret_us) {
-  int64_t us = 0, scale = 100000;
-  if (**text < '0' || **text > '9')
-    return false;
-  for (; **text >= '0' && **text <= '9'; ++*text, scale /= 10)
-    us += scale * (**text - '0');
-  *ret_us = us;
-  return true;
-}
-
-static bool offset_read(const char **text, int *ret_s) {
-  int hours, minutes, sign = **text == '-' ? -1 : 1;
-  *ret_s = 0;
-  if (character_read(text, "Zz"))
-    return true;
-  if (!character_read(text, "+-") || !digits_read(text, 2, &hours) || !character_read(text, ":") ||
-      !digits_read(text, 2, &minutes) || hours > 23 || minutes > 59)
-    return false;
-  *ret_s = sign * (hours * 3600 + minutes * 60);
+  *text = at;
   return true;
 }
 
 bool time_parse(const char *text, int64_t *ret_us) {
   struct tm tm = {0};
-  int64_t us = 0;
-  int offset_s;
-  if (!digits_read(&text, 4, &tm.tm_year) || !character_read(&text, "-") ||
-      !digits_read(&text, 2, &tm.tm_mon) || !character_read(&text, "-") ||
-      !digits_read(&text, 2, &tm.tm_mday) || !character_read(&text, "Tt ") ||
-      !digits_read(&text, 2, &tm.tm_hour) || !character_read(&text, ":") ||
-      !digits_read(&text, 2, &tm.tm_min) || !character_read(&text, ":") ||
-      !digits_read(&text, 2, &tm.tm_sec))
+  const char *at = text;
+  if (!shape_skip(&at, "0000-00-00T00:00:00"))
     return false;
-  if (character_read(&text, ".") && !fraction_read(&text, &us))
+  ALWAYS(sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+                &tm.tm_hour, &tm.tm_min, &tm.tm_sec) == 6);
+
+  /* Six digits of the fraction count. */
+  int64_t us = 0, scale = 100000;
+  if (*at == '.') {
+    const char *point = at++;
+    for (; isdigit((unsigned char)*at); at++, scale /= 10)
+      us += scale * (*at - '0');
+    if (at == point + 1)
+      return false;
+  }
+
+  int offset_s = 0;
+  char sign = *at++;
+  if (sign == '+' || sign == '-') {
+    int hours, minutes;
+    const char *offset = at;
+    if (!shape_skip(&at, "00:00") || sscanf(offset, "%2d:%2d", &hours, &minutes) != 2 ||
+        hours > 23 || minutes > 59)
+      return false;
+    offset_s = (sign == '-' ? -1 : 1) * (hours * 3600 + minutes * 60);
+  } else if (sign != 'Z' && sign != 'z') {
     return false;
-  if (!offset_read(&text, &offset_s) || *text)
-    return false;
-  if (tm.tm_year < 1970 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 59)
+  }
+  if (*at || tm.tm_year < 1970 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 59)
     return false;
 
+  /* timegm moves the 31st of February into March, and month 13 into the next year. */
   tm.tm_year -= 1900;
   tm.tm_mon--;
   const struct tm given = tm;
-  time_t seconds =
-      timegm(&tm); /* moves the 31st of February into March, and month 13 into the next year */
+  time_t seconds = timegm(&tm);
   if (tm.tm_mon != given.tm_mon || tm.tm_mday != given.tm_mday)
     return false;
   *ret_us = ((int64_t)seconds - offset_s) * 1000000 + us;

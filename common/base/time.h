@@ -7,17 +7,16 @@
 #include "common/base/base.h"
 
 /* "2026-11-21T07:05:00.25Z" or with an offset, strictly RFC 3339, as microseconds since 1970.
- * False: it is none, or before. Digits beyond microseconds are cut off. */
+ * False: the text is no such time, or one before 1970. Digits beyond microseconds are cut off. */
 must_check bool time_parse(const char *text, int64_t *ret_us);
 
-/* What is signed has one way to write a time: "YYYY-MM-DDTHH:MM:SSZ", from 1970 to 9999, and
- * back. */
+/* The one way to write a time in what is signed: "YYYY-MM-DDTHH:MM:SSZ", from 1970 to 9999. */
 #define TIME_TEXT_SIZE 21
 must_check bool time_text_parse(const char *text, int64_t *ret_s);
 char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]); /* returns text */
 
-/* "90s", "30m", "12h" or "7d" as milliseconds, 0 or more; false: it is none, or longer than 100
- * years. */
+/* "90s", "30m", "12h" or "7d" as milliseconds, 0 or more; false: the text is no such duration, or
+ * one longer than 100 years. */
 #define DURATION_MS_MAX (INT64_C(36500) * 24 * 3600 * 1000)
 must_check bool duration_parse(const char *text, int64_t *ret_ms);
 

@@ -2,7 +2,7 @@
  * characters, and in JSON one object whose members are those of the format. Line by line: an id of
  * a request, a field's text, words. */
 #include "common/base/json.h"
-#include "common/base/log_line.h"
+#include "common/base/log.h"
 #include "common/program/request_id.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

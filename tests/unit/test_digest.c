@@ -31,13 +31,6 @@ Test(digest, a_stream_without_bytes_gives_the_digest_of_nothing) {
   expect_digest(digest_stream_finish(digest_stream_new()), EMPTY);
 }
 
-Test(digest, a_stream_can_be_given_up) {
-  struct digest_stream *stream = digest_stream_new();
-  digest_stream_add(stream, "abc", 3);
-  digest_stream_free(stream);
-  expect_digest(digest_of("abc", 3), ABC);
-}
-
 Test(digest, its_text_reads_back) {
   struct digest digest = digest_of("abc", 3), again;
   cr_assert(digest_parse(ABC, &again));

@@ -134,14 +134,6 @@ Test(log, an_unknown_level_in_the_environment_is_the_default) {
   cr_expect_neq(strstr(CAPTURE(log_info("event")), " info event\n"), NULL);
 }
 
-Test(log, level_names_read) {
-  enum log_level level = LOG_LEVEL_ERROR;
-  cr_assert(log_level_parse("warning", &level));
-  cr_expect_eq(level, LOG_LEVEL_WARNING);
-  cr_expect_not(log_level_parse("warn", &level));
-  cr_expect_eq(level, LOG_LEVEL_WARNING);
-}
-
 Test(log, a_value_cannot_forge_a_line_nor_drive_a_terminal) {
   const char *line = CAPTURE(log_info("agent=%s", "a\nb\rc\x1b[2Jd\x7f"));
   cr_expect_neq(strstr(line, "agent=\"a\\nb\\rc\\u001b[2Jd\\u007f\"\n"), NULL, "%s", line);

@@ -1,6 +1,6 @@
 /* A format and its arguments as one line: what becomes component, message and fields, and that it
  * is always one line of strict UTF-8, as JSON always one object. */
-#include "common/base/log_line.h"
+#include "common/base/log.h"
 
 #include <criterion/criterion.h>
 #include <limits.h>

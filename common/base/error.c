@@ -179,8 +179,7 @@ void error_suggest(struct error *error, const char *name, const char *const *nam
   }
 
   for (size_t i = 0; i < n_names && i < SUGGESTED_MAX; i++)
-    error_append(error, "%s%s", i ? ", " : "; known: ",
-                 name_cut(names[i], strlen(names[i]), text));
+    error_append(error, "%s%s", i ? ", " : "; known: ", name_cut(names[i], strlen(names[i]), text));
   if (n_names > SUGGESTED_MAX)
     error_append(error, ", …");
 }

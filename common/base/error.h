@@ -10,8 +10,8 @@
 
 #include "common/base/base.h"
 
-/* What a caller may do about it. The HTTP status and the exit code of a program follow from the kind
- * alone (common/program/error_codes.h). */
+/* What a caller may do about it. The HTTP status and the exit code of a program follow from the
+ * kind alone (common/program/error_codes.h). */
 enum error_kind {
   ERROR_INVALID,         /* the input is wrong; the kind of error_set and error_at */
   ERROR_MISSING,         /* what the input refers to does not exist */
@@ -48,7 +48,8 @@ struct error {
   char message[640]; /* one sentence */
 };
 
-/* Fills *error and returns false, so that `return error_set(error, "…");` reads well. The pointer is
+/* Fills *error and returns false, so that `return error_set(error, "…");` reads well. The pointer
+ * is
  * "" and the kind ERROR_INVALID unless they are given. */
 bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format,
                  ...) printf_like(4, 5);

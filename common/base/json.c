@@ -1,5 +1,5 @@
-/* JSON: strict reading, with a JSON Pointer to what is wrong, and the canonical text, of which every
- * identity in wavetune is a digest. */
+/* JSON: strict reading, with a JSON Pointer to what is wrong, and the canonical text, of which
+ * every identity in wavetune is a digest. */
 #include "common/base/json.h"
 
 #include <inttypes.h>

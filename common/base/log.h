@@ -38,7 +38,8 @@ void log_set_level(enum log_level level);
 
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
-/* `program` is borrowed for as long as the process lives. The format is text until this is called. */
+/* `program` is borrowed for as long as the process lives. The format is text until this is called.
+ */
 void log_set_format(enum log_format format, const char *program);
 enum log_format log_format_now(void);
 bool log_format_parse(const char *name, enum log_format *ret_format); /* "text", "json" */

@@ -1,4 +1,4 @@
-/* Records from and to JSON, by their tables of fields. Memory and threads: as the header says. */
+/* Records from and to JSON, by their tables of fields. */
 #include "common/record/record.h"
 
 #include <math.h>
@@ -11,6 +11,7 @@ bool digest_is_none(const struct digest *digest) {
 bool field_is_absent(const struct field *field, const void *at) {
   switch (field->type) {
   case FIELD_BOOL:
+  case FIELD_RANGES:
     return false;
   case FIELD_INTEGER:
   case FIELD_ID:
@@ -32,8 +33,6 @@ bool field_is_absent(const struct field *field, const void *at) {
     return ((const struct numbers *)at)->all == NULL;
   case FIELD_TEXTS:
     return ((const struct texts *)at)->all == NULL;
-  case FIELD_RANGES:
-    return false;
   case FIELD_RECORD:
     for (size_t i = 0; i < field->of->n; i++)
       if (!field_is_absent(&field->of->fields[i], field_at(&field->of->fields[i], at)))
@@ -113,6 +112,8 @@ void record_release(const struct record *record, void *object) {
   record_init(record, object);
 }
 
+/* Reading */
+
 static bool length_is_good(const struct field *field, size_t length, const char *what,
                            const char *at, struct error *error) {
   if (field->most && length > (uint64_t)field->most)
@@ -124,40 +125,23 @@ static bool length_is_good(const struct field *field, size_t length, const char 
   return true;
 }
 
-static bool line_is_good(const struct field *field, const char *text, const char *at,
+/* Whether the value of a text, one of texts or the name of a map's member may be this one. */
+static bool text_is_good(const struct field *field, const char *text, const char *at,
                          struct error *error) {
+  /* The limits of texts are those of their number. */
+  if (field->type != FIELD_TEXTS && !length_is_good(field, strlen(text), "bytes", at, error))
+    return false;
   for (const char *c = text; *c && field->flags & FIELD_LINE; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
       return error_at(error, at, "\"%s\" holds a control character", field->name);
-  return true;
-}
-
-static bool text_is_good(const struct field *field, const char *text, const char *at,
-                         struct error *error) {
-  bool has_limits = field->type != FIELD_TEXTS; /* which has those of its number */
-  if (has_limits && !length_is_good(field, strlen(text), "bytes", at, error))
-    return false;
-  if (!line_is_good(field, text, at, error))
-    return false;
   return !field->check || field->check(text, error) || error_pointer_prefix(error, at);
 }
 
-/* A text of a field, or one of its texts. */
 static bool text_read(const struct field *field, const json_t *value, const char *at, char **ret,
                       struct error *error) {
-  bool is_list = field->type == FIELD_TEXTS, takes_integers = field->flags & FIELD_OR_INTEGER;
-  cleanup_free char *text = NULL;
-  if (json_is_string(value))
-    text = xstrdup(json_string_value(value));
-  else if (takes_integers && json_is_integer(value))
-    text = xasprintf("%lld", (long long)json_integer_value(value));
-  else
-    return error_at(error, at, "\"%s\" must %s%s, not %s", field->name,
-                    is_list ? "hold strings" : "be a string",
-                    !takes_integers ? ""
-                    : is_list       ? " or integers"
-                                    : " or an integer",
-                    json_type_name(value));
+  cleanup_free char *text = json_is_integer(value)
+                                ? xasprintf("%lld", (long long)json_integer_value(value))
+                                : xstrdup(json_string_value(value));
   if (!text_is_good(field, text, at, error))
     return false;
   free(*ret);
@@ -165,288 +149,241 @@ static bool text_read(const struct field *field, const json_t *value, const char
   return true;
 }
 
-static bool number_is_good(const struct field *field, double number) {
-  return (field->least_number == 0 && field->most_number == 0) ||
-         (number >= field->least_number && number <= field->most_number);
-}
-
-static bool number_wrong(const struct field *field, const char *at, struct error *error) {
-  if (field->least_number == 0 && field->most_number == 0)
-    return error_at(error, at, "\"%s\" must hold numbers", field->name);
-  if (isinf(field->most_number))
-    return error_at(error, at, "\"%s\" must be a number of at least %g", field->name,
-                    field->least_number);
-  return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name,
-                  field->least_number, field->most_number);
-}
-
-static bool enum_read(const struct field *field, const char *text, const char *at, int *ret,
-                      struct error *error) {
-  size_t n = 0;
-  for (; field->names[n]; n++)
-    if (strcmp(field->names[n], text) == 0) {
-      *ret = (int)n;
-      return true;
-    }
-
-  error_at(error, at, "\"%s\" is \"%.40s\"; it must be one of:", field->name, text);
-  for (size_t i = 0; i < n; i++) {
-    size_t used = strlen(error->message);
-    snprintf(error->message + used, sizeof error->message - used, "%s %s", i ? "," : "",
-             field->names[i]);
+static bool texts_read(const struct field *field, const json_t *array, const char *at,
+                       struct texts *ret, struct error *error) {
+  bool or_integer = field->flags & FIELD_OR_INTEGER;
+  texts_release(ret);
+  *ret = (struct texts){0, xcalloc(json_array_size(array) + 1, sizeof *ret->all)};
+  for (size_t i = 0; i < json_array_size(array); i++, ret->n++) {
+    const json_t *element = json_array_get(array, i);
+    char element_at[JSON_POINTER_SIZE];
+    json_pointer_index(element_at, sizeof element_at, at, i);
+    if (!json_is_string(element) && !(or_integer && json_is_integer(element)))
+      return error_at(error, element_at, "\"%s\" must hold strings%s, not %s", field->name,
+                      or_integer ? " or integers" : "", json_type_name(element));
+    if (!text_read(field, element, element_at, &ret->all[i], error))
+      return false;
   }
-  return false;
+  return true;
 }
 
-static bool id_read(const struct field *field, const char *text, const char *at, int64_t *ret,
-                    struct error *error) {
-  size_t digits = strspn(text, "0123456789");
-  if (digits == 0 || digits > 18 || text[digits])
-    return error_at(error, at, "\"%s\" must be a decimal number in a string", field->name);
-  *ret = strtoll(text, NULL, 10);
-  return true;
+/* A number of a field, or one of its numbers. */
+static bool number_read(const struct field *field, const json_t *value, const char *at, double *ret,
+                        struct error *error) {
+  double number = json_number_value(value), least = field->least_number, most = field->most_number;
+  bool is_any = least == 0 && most == 0;
+  if (json_is_number(value) && (is_any || (number >= least && number <= most))) {
+    *ret = number;
+    return true;
+  }
+
+  if (is_any)
+    return error_at(error, at, "\"%s\" must hold numbers", field->name);
+  if (isinf(most))
+    return error_at(error, at, "\"%s\" must be a number of at least %g", field->name, least);
+  return error_at(error, at, "\"%s\" must be a number from %g to %g", field->name, least, most);
 }
 
 static bool numbers_read(const struct field *field, const json_t *array, const char *at,
                          struct numbers *ret, struct error *error) {
   size_t n = json_array_size(array);
-  if (!length_is_good(field, n, "elements", at, error))
-    return false;
-
   cleanup_free double *all = xcalloc(n + 1, sizeof *all);
   for (size_t i = 0; i < n; i++) {
-    const json_t *element = json_array_get(array, i);
-    all[i] = json_number_value(element);
-    if (!json_is_number(element) || !number_is_good(field, all[i])) {
-      char element_at[JSON_POINTER_SIZE];
-      return number_wrong(field, json_pointer_index(element_at, sizeof element_at, at, i), error);
-    }
+    char element_at[JSON_POINTER_SIZE];
+    json_pointer_index(element_at, sizeof element_at, at, i);
+    if (!number_read(field, json_array_get(array, i), element_at, &all[i], error))
+      return false;
   }
   free(ret->all);
   *ret = (struct numbers){n, TAKE(all)};
   return true;
 }
 
-static bool texts_read(const struct field *field, const json_t *array, const char *at,
-                       struct texts *ret, struct error *error) {
-  size_t n = json_array_size(array);
-  if (!length_is_good(field, n, "elements", at, error))
-    return false;
+static bool enum_read(const struct field *field, const char *text, const char *at, int *ret,
+                      struct error *error) {
+  for (int i = 0; field->names[i]; i++)
+    if (strcmp(field->names[i], text) == 0) {
+      *ret = i;
+      return true;
+    }
 
-  texts_release(ret);
-  *ret = (struct texts){0, xcalloc(n + 1, sizeof *ret->all)};
-  for (size_t i = 0; i < n; i++) {
-    char element_at[JSON_POINTER_SIZE];
-    json_pointer_index(element_at, sizeof element_at, at, i);
-    if (!text_read(field, json_array_get(array, i), element_at, &ret->all[ret->n], error))
-      return false;
-    ret->n++;
-  }
-  return true;
-}
-
-static bool ranges_read(const json_t *array, const char *at, struct config_ranges *ret,
-                        struct error *error) {
-  struct config_ranges ranges;
-  if (!config_ranges_from_json(array, &ranges, error))
-    return error_pointer_prefix(error, at);
-  config_ranges_release(ret);
-  *ret = ranges;
-  return true;
-}
-
-static void records_begin(const struct record *of, size_t n, struct records *ret) {
-  records_release(of, ret);
-  *ret = (struct records){0, xcalloc(n + 1, of->size)};
-}
-
-static void *records_add(const struct record *of, struct records *records) {
-  void *element = (char *)records->all + records->n++ * of->size;
-  record_init(of, element);
-  return element;
+  error_at(error, at, "\"%s\" is \"%.40s\"; it must be one of:", field->name, text);
+  for (size_t i = 0; field->names[i]; i++)
+    error_append(error, "%s %s", i ? "," : "", field->names[i]);
+  return false;
 }
 
 static bool members_read(const struct record *record, const json_t *json, const char *pointer,
                          bool is_answer, void *object, struct error *error);
-
-static bool records_read(const struct field *field, const json_t *array, const char *at,
-                         bool is_answer, struct records *ret, struct error *error) {
-  size_t n = json_array_size(array);
-  if (!length_is_good(field, n, "elements", at, error))
-    return false;
-
-  records_begin(field->of, n, ret);
-  for (size_t i = 0; i < n; i++) {
-    char element_at[JSON_POINTER_SIZE];
-    void *element = records_add(field->of, ret);
-    json_pointer_index(element_at, sizeof element_at, at, i);
-    if (!members_read(field->of, json_array_get(array, i), element_at, is_answer, element, error))
-      return false;
-  }
-  return true;
-}
-
 static bool field_read(const struct field *field, const json_t *json, const char *pointer,
                        bool is_answer, void *to, struct error *error);
 
-static bool map_read(const struct field *field, const json_t *object, const char *at,
-                     bool is_answer, struct records *ret, struct error *error) {
-  const struct field *name_field = &field->of->fields[0];
-  size_t n = json_object_size(object);
-  if (!length_is_good(field, n, "members", at, error))
-    return false;
+/* The elements of an array, or the members of a map, each a struct of its name and its value. */
+static bool records_read(const struct field *field, json_t *value, const char *at, bool is_answer,
+                         struct records *ret, struct error *error) {
+  const struct record *of = field->of;
+  bool is_map = field->type == FIELD_MAP;
+  size_t n = is_map ? json_object_size(value) : json_array_size(value);
+  records_release(of, ret);
+  *ret = (struct records){0, xcalloc(n + 1, of->size)};
 
-  records_begin(field->of, n, ret);
-  for (void *i = json_object_iter((json_t *)object); i;
-       i = json_object_iter_next((json_t *)object, i)) {
-    const char *name = json_object_iter_key(i);
-    char member_at[JSON_POINTER_SIZE];
-    void *element = records_add(field->of, ret);
-    struct field value_field = field->of->fields[1];
+  void *member = json_object_iter(value);
+  for (size_t i = 0; i < n; i++, member = json_object_iter_next(value, member)) {
+    void *element = (char *)ret->all + i * of->size;
+    char element_at[JSON_POINTER_SIZE];
+    record_init(of, element);
+    ret->n++;
+    if (!is_map) {
+      json_pointer_index(element_at, sizeof element_at, at, i);
+      if (!members_read(of, json_array_get(value, i), element_at, is_answer, element, error))
+        return false;
+      continue;
+    }
+
+    const char *name = json_object_iter_key(member);
+    struct field value_field = of->fields[1];
     value_field.name = name;
-    *(char **)field_at(name_field, element) = xstrdup(name);
-    json_pointer_member(member_at, sizeof member_at, at, name);
-    if (!text_is_good(name_field, name, member_at, error) ||
-        !field_read(&value_field, object, at, is_answer, field_at(&value_field, element), error))
+    *(char **)field_at(&of->fields[0], element) = xstrdup(name);
+    json_pointer_member(element_at, sizeof element_at, at, name);
+    if (!text_is_good(&of->fields[0], name, element_at, error) ||
+        !field_read(&value_field, value, at, is_answer, field_at(&value_field, element), error))
       return false;
   }
   return true;
 }
 
-static bool custom_read(const struct field *field, const json_t *value, const char *at, void *to,
-                        struct error *error) {
-  if (field->custom->release)
-    field->custom->release(to);
-  return field->custom->read(value, to, error) || error_pointer_prefix(error, at);
-}
+/* The types of JSON that a field takes. */
+static struct json_wanted field_wants(const struct field *field) {
+  enum json_presence presence = field->flags & FIELD_REQUIRED   ? JSON_REQUIRED
+                                : field->flags & FIELD_NOT_NULL ? JSON_NOT_NULL
+                                                                : JSON_OPTIONAL;
+  if (field->flags & FIELD_OR_INTEGER && field->type == FIELD_TEXT)
+    return (struct json_wanted){presence, JSON_TYPE(JSON_STRING) | JSON_TYPE(JSON_INTEGER),
+                                "a string or an integer"};
 
-static bool json_read(const struct field *field, json_t *value, const char *at, json_t **ret,
-                      struct error *error) {
-  if (field->flags & FIELD_ARRAY) {
-    if (!length_is_good(field, json_array_size(value), "elements", at, error))
-      return false;
-  } else if (field->most) {
-    cleanup_free char *text = json_canonical(value);
-    if (!length_is_good(field, strlen(text), "bytes", at, error))
-      return false;
+  switch (field->type) {
+  case FIELD_NUMBER:
+    return (struct json_wanted){presence, JSON_TYPE(JSON_INTEGER) | JSON_TYPE(JSON_REAL),
+                                "a number"};
+  case FIELD_ID:
+  case FIELD_TEXT:
+  case FIELD_TIME:
+  case FIELD_ENUM:
+    return (struct json_wanted){presence, JSON_TYPE(JSON_STRING), "a string"};
+  case FIELD_NUMBERS:
+  case FIELD_TEXTS:
+  case FIELD_RANGES:
+  case FIELD_RECORDS:
+    return (struct json_wanted){presence, JSON_TYPE(JSON_ARRAY), "an array"};
+  case FIELD_RECORD:
+  case FIELD_MAP:
+    return (struct json_wanted){presence, JSON_TYPE(JSON_OBJECT), "an object"};
+  default:
+    if (field->flags & FIELD_OBJECT)
+      return (struct json_wanted){presence, JSON_TYPE(JSON_OBJECT), "an object"};
+    if (field->flags & FIELD_ARRAY)
+      return (struct json_wanted){presence, JSON_TYPE(JSON_ARRAY), "an array"};
+    return (struct json_wanted){presence, ~JSON_TYPE(JSON_NULL), "a value"};
   }
-  json_decref(*ret);
-  *ret = json_incref(value);
-  return true;
 }
 
 static bool field_read(const struct field *field, const json_t *json, const char *pointer,
                        bool is_answer, void *to, struct error *error) {
-  enum json_presence presence = field->flags & FIELD_REQUIRED   ? JSON_REQUIRED
-                                : field->flags & FIELD_NOT_NULL ? JSON_NOT_NULL
-                                                                : JSON_OPTIONAL;
-  const char *name = field->name, *text = NULL;
-  json_t *value = NULL;
+  struct json_wanted wanted = field_wants(field);
+  const char *name = field->name;
   char at[JSON_POINTER_SIZE];
   json_pointer_member(at, sizeof at, pointer, name);
   if (field->flags & FIELD_STATED && !json_object_get(json, name))
     return error_at(error, at, "member \"%s\" is missing; it may be null", name);
 
-  switch (field->type) {
-  case FIELD_BOOL:
-    return json_get_bool(json, pointer, name, presence, to, error);
-  case FIELD_INTEGER: {
+  if (field->type == FIELD_BOOL)
+    return json_get_bool(json, pointer, name, wanted.presence, to, error);
+  if (field->type == FIELD_DIGEST)
+    return json_get_digest(json, pointer, name, wanted.presence, to, error);
+  if (field->type == FIELD_INTEGER) {
     bool is_any = field->least == 0 && field->most == 0;
-    return json_get_integer(json, pointer, name, presence, is_any ? INT64_MIN + 1 : field->least,
-                            is_any ? INT64_MAX : field->most, to, error);
+    return json_get_integer(json, pointer, name, wanted.presence,
+                            is_any ? INT64_MIN + 1 : field->least, is_any ? INT64_MAX : field->most,
+                            to, error);
   }
-  case FIELD_NUMBER: {
-    double number = NAN;
-    if (!json_get_number(json, pointer, name, presence, &number, error))
-      return false;
-    if (isnan(number))
-      return true;
-    *(double *)to = number;
-    return number_is_good(field, number) || number_wrong(field, at, error);
-  }
-  case FIELD_DIGEST:
-    return json_get_digest(json, pointer, name, presence, to, error);
+
+  json_t *value = NULL;
+  if (!json_get(json, pointer, name, wanted, &value, error))
+    return false;
+  if (!value)
+    return true;
+  bool is_list = field->flags & FIELD_ARRAY || field->type == FIELD_NUMBERS ||
+                 field->type == FIELD_TEXTS || field->type == FIELD_RECORDS;
+  if (is_list && !length_is_good(field, json_array_size(value), "elements", at, error))
+    return false;
+
+  switch (field->type) {
+  case FIELD_NUMBER:
+    return number_read(field, value, at, to, error);
   case FIELD_TEXT:
   case FIELD_TIME:
-    value = json_object_get(json, name);
-    if (value && !json_is_null(value))
-      return text_read(field, value, at, to, error);
-    return json_get_string(json, pointer, name, presence, &text, error);
-  case FIELD_ID:
+    return text_read(field, value, at, to, error);
   case FIELD_ENUM:
-    if (!json_get_string(json, pointer, name, presence, &text, error))
+    return enum_read(field, json_string_value(value), at, to, error);
+  case FIELD_ID: {
+    const char *text = json_string_value(value);
+    size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 18 || text[digits])
+      return error_at(error, at, "\"%s\" must be a decimal number in a string", name);
+    *(int64_t *)to = strtoll(text, NULL, 10);
+    return true;
+  }
+  case FIELD_JSON: {
+    cleanup_free char *text = field->most && !is_list ? json_canonical(value) : NULL;
+    if (text && !length_is_good(field, strlen(text), "bytes", at, error))
       return false;
-    if (!text)
-      return true;
-    return field->type == FIELD_ID ? id_read(field, text, at, to, error)
-                                   : enum_read(field, text, at, to, error);
-  case FIELD_JSON:
+    json_decref(*(json_t **)to);
+    *(json_t **)to = json_incref(value);
+    return true;
+  }
   case FIELD_CUSTOM:
-    if (field->flags & FIELD_OBJECT &&
-        !json_get_object(json, pointer, name, presence, &value, error))
-      return false;
-    if (field->flags & FIELD_ARRAY && !json_get_array(json, pointer, name, presence, &value, error))
-      return false;
-    value = json_object_get(json, name);
-    if (json_is_null(value) && presence != JSON_NOT_NULL)
-      value = NULL;
-    if (!value && presence == JSON_REQUIRED)
-      return error_at(error, at, "member \"%s\" is missing", name);
-    if (json_is_null(value))
-      return error_at(error, at, "\"%s\" must not be null", name);
-    if (!value)
-      return true;
-    return field->type == FIELD_CUSTOM ? custom_read(field, value, at, to, error)
-                                       : json_read(field, value, at, to, error);
-  case FIELD_RECORD:
-    if (!json_get_object(json, pointer, name, presence, &value, error))
-      return false;
-    return !value || members_read(field->of, value, at, is_answer, to, error);
-  case FIELD_MAP:
-    if (!json_get_object(json, pointer, name, presence, &value, error))
-      return false;
-    return !value || map_read(field, value, at, is_answer, to, error);
+    if (field->custom->release)
+      field->custom->release(to);
+    return field->custom->read(value, to, error) || error_pointer_prefix(error, at);
   case FIELD_NUMBERS:
+    return numbers_read(field, value, at, to, error);
   case FIELD_TEXTS:
-  case FIELD_RANGES:
-  case FIELD_RECORDS:
-    if (!json_get_array(json, pointer, name, presence, &value, error))
-      return false;
-    if (!value)
-      return true;
-    if (field->type == FIELD_NUMBERS)
-      return numbers_read(field, value, at, to, error);
-    if (field->type == FIELD_TEXTS)
-      return texts_read(field, value, at, to, error);
-    if (field->type == FIELD_RANGES)
-      return ranges_read(value, at, to, error);
+    return texts_read(field, value, at, to, error);
+  case FIELD_RANGES: {
+    struct config_ranges ranges;
+    if (!config_ranges_from_json(value, &ranges, error))
+      return error_pointer_prefix(error, at);
+    config_ranges_release(to);
+    *(struct config_ranges *)to = ranges;
+    return true;
+  }
+  case FIELD_RECORD:
+    return members_read(field->of, value, at, is_answer, to, error);
+  case FIELD_MAP:
+    return length_is_good(field, json_object_size(value), "members", at, error) &&
+           records_read(field, value, at, is_answer, to, error);
+  default:
+    ALWAYS(field->type == FIELD_RECORDS);
     return records_read(field, value, at, is_answer, to, error);
   }
-  die("no such type of field");
 }
 
 static bool is_read(const struct field *field, bool is_answer) {
   return !(field->flags & (FIELD_NO_JSON | (is_answer ? FIELD_REQUEST : FIELD_ANSWER)));
 }
-static bool is_written(const struct field *field) {
-  return !(field->flags & (FIELD_NO_JSON | FIELD_REQUEST));
-}
-
-static bool only_fields(const struct record *record, const json_t *json, const char *pointer,
-                        struct error *error) {
-  cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
-  size_t n = 0;
-  for (size_t i = 0; i < record->n; i++)
-    if (is_read(&record->fields[i], false))
-      names[n++] = record->fields[i].name;
-  return json_only_members(json, pointer, names, error);
-}
 
 static bool members_read(const struct record *record, const json_t *json, const char *pointer,
                          bool is_answer, void *object, struct error *error) {
-  if (is_answer ? !json_is_object(json) && !error_at(error, pointer, "must be an object")
-                : !only_fields(record, json, pointer, error))
-    return false;
+  if (is_answer && !json_is_object(json))
+    return error_at(error, pointer, "must be an object");
+  if (!is_answer) {
+    cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
+    for (size_t i = 0, n = 0; i < record->n; i++)
+      if (is_read(&record->fields[i], false))
+        names[n++] = record->fields[i].name;
+    if (!json_only_members(json, pointer, names, error))
+      return false;
+  }
 
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
@@ -467,38 +404,30 @@ bool record_read_answer(const struct record *record, const json_t *json, const c
   return members_read(record, json, pointer, true, object, error);
 }
 
-static json_t *id_write(int64_t id) {
-  char text[24];
-  snprintf(text, sizeof text, "%lld", (long long)id);
-  return json_string(text);
-}
-
-static json_t *texts_write(const struct texts *texts) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < texts->n; i++)
-    ALWAYS(json_array_append_new(array, json_string(texts->all[i])) == 0);
-  return array;
-}
-
-static json_t *records_write(const struct record *of, const struct records *records) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < records->n; i++)
-    ALWAYS(json_array_append_new(array, record_write(of, (char *)records->all + i * of->size)) ==
-           0);
-  return array;
-}
+/* Writing */
 
 static json_t *field_write(const struct field *field, const void *at);
 
-static json_t *map_write(const struct record *of, const struct records *records) {
-  json_t *object = json_object();
-  for (size_t i = 0; i < records->n; i++) {
-    const char *element = (const char *)records->all + i * of->size;
-    const char *name = *(char *const *)field_at(&of->fields[0], element);
-    json_t *value = field_write(&of->fields[1], field_at(&of->fields[1], element));
-    ALWAYS(json_object_set_new(object, name, value) == 0);
+/* An array of texts or records, or the object of a map. */
+static json_t *list_write(const struct field *field, const void *at) {
+  const struct texts *texts = at;
+  const struct records *records = at;
+  const struct record *of = field->of;
+  bool is_map = field->type == FIELD_MAP, is_texts = field->type == FIELD_TEXTS;
+  json_t *list = is_map ? json_object() : json_array();
+  size_t n = is_texts ? texts->n : records->n;
+  for (size_t i = 0; i < n; i++) {
+    const char *element = is_texts ? texts->all[i] : (const char *)records->all + i * of->size;
+    if (is_texts)
+      ALWAYS(json_array_append_new(list, json_string(element)) == 0);
+    else if (is_map)
+      ALWAYS(json_object_set_new(list, *(char *const *)field_at(&of->fields[0], element),
+                                 field_write(&of->fields[1], field_at(&of->fields[1], element))) ==
+             0);
+    else
+      ALWAYS(json_array_append_new(list, record_write(of, element)) == 0);
   }
-  return object;
+  return list;
 }
 
 static json_t *field_write(const struct field *field, const void *at) {
@@ -510,7 +439,7 @@ static json_t *field_write(const struct field *field, const void *at) {
   case FIELD_INTEGER:
     return json_integer((json_int_t) * (const int64_t *)at);
   case FIELD_ID:
-    return id_write(*(const int64_t *)at);
+    return json_sprintf("%lld", (long long)*(const int64_t *)at);
   case FIELD_NUMBER:
     return json_real(*(const double *)at);
   case FIELD_TEXT:
@@ -526,24 +455,16 @@ static json_t *field_write(const struct field *field, const void *at) {
     return field->custom->write(at);
   case FIELD_NUMBERS:
     return json_numbers(((const struct numbers *)at)->all, ((const struct numbers *)at)->n);
-  case FIELD_TEXTS:
-    return texts_write(at);
   case FIELD_RANGES:
     return config_ranges_to_json(at);
   case FIELD_RECORD:
     return record_write(field->of, at);
+  case FIELD_TEXTS:
   case FIELD_RECORDS:
-    return records_write(field->of, at);
   case FIELD_MAP:
-    return map_write(field->of, at);
+    return list_write(field, at);
   }
   die("no such type of field");
-}
-
-static bool is_left_out(const struct field *field, const void *at) {
-  if (!(field->flags & FIELD_OMITTED))
-    return false;
-  return field->type == FIELD_BOOL ? !*(const bool *)at : field_is_absent(field, at);
 }
 
 json_t *record_write(const struct record *record, const void *object) {
@@ -551,7 +472,9 @@ json_t *record_write(const struct record *record, const void *object) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     const void *at = field_at(field, object);
-    if (!is_written(field) || is_left_out(field, at))
+    bool is_absent = field->type == FIELD_BOOL ? !*(const bool *)at : field_is_absent(field, at);
+    if (field->flags & (FIELD_NO_JSON | FIELD_REQUEST) ||
+        (field->flags & FIELD_OMITTED && is_absent))
       continue;
     json_t *value = field_write(field, at);
     if (!value || json_object_set_new(json, field->name, value) != 0)
@@ -560,120 +483,85 @@ json_t *record_write(const struct record *record, const void *object) {
   return json;
 }
 
+/* Schemas */
+
 static json_t *reference(const char *schema) {
-  cleanup_free char *path = xasprintf("#/components/schemas/%s", schema);
-  return json_pack("{s:s}", "$ref", path);
+  return json_pack("{s:s+}", "$ref", "#/components/schemas/", schema);
 }
 
-static json_t *of_schema(const struct record *of) {
-  return of->name ? reference(of->name) : record_schema(of);
-}
-
-static void limits_add(json_t *schema, const char *least_name, const char *most_name,
-                       const struct field *field) {
+/* Adds the limits of a field under their names; returns the schema. */
+static json_t *limited(const struct field *field, json_t *schema, const char *least_name,
+                       const char *most_name) {
   if (field->least)
     json_object_set_new(schema, least_name, json_integer((json_int_t)field->least));
   if (field->most && field->most < INT64_MAX - 1)
     json_object_set_new(schema, most_name, json_integer((json_int_t)field->most));
-}
-
-static json_t *number_schema(const struct field *field) {
-  json_t *schema = json_pack("{s:s}", "type", "number");
-  if (field->least_number != 0 || field->most_number != 0) {
-    json_object_set_new(schema, "minimum", json_real(field->least_number));
-    if (!isinf(field->most_number))
-      json_object_set_new(schema, "maximum", json_real(field->most_number));
-  }
-  return schema;
-}
-
-static json_t *integer_schema(const struct field *field) {
-  json_t *schema = json_pack("{s:s}", "type", "integer");
-  limits_add(schema, "minimum", "maximum", field);
-  if (field->least == 0 && field->most != 0)
-    json_object_set_new(schema, "minimum", json_integer(0));
-  return schema;
-}
-
-static json_t *one_text_schema(const struct field *field) {
-  return field->flags & FIELD_OR_INTEGER ? json_pack("{s:[s, s]}", "type", "string", "integer")
-                                         : json_pack("{s:s}", "type", "string");
-}
-
-static json_t *text_schema(const struct field *field) {
-  json_t *schema = one_text_schema(field);
-  limits_add(schema, "minLength", "maxLength", field);
   return schema;
 }
 
 static json_t *array_schema(const struct field *field, json_t *items) {
   json_t *schema = json_pack("{s:s, s:o}", "type", "array", "items", items);
-  limits_add(schema, "minItems", "maxItems", field);
-  return schema;
-}
-
-static json_t *enum_schema(const struct field *field) {
-  json_t *names = json_array();
-  for (size_t i = 0; field->names[i]; i++)
-    json_array_append_new(names, json_string(field->names[i]));
-  return json_pack("{s:s, s:o}", "type", "string", "enum", names);
-}
-
-static json_t *given_schema(const struct field *field, const char *text) {
-  struct error error;
-  json_t *schema;
-  if (!json_parse(text, strlen(text), &schema, &error))
-    die("the schema of \"%s\": %s", field->name, error.message);
-  return field->flags & FIELD_ARRAY ? array_schema(field, schema) : schema;
-}
-
-static json_t *type_schema(const struct field *field);
-
-static json_t *map_schema(const struct field *field) {
-  json_t *schema = json_pack("{s:s, s:o}", "type", "object", "additionalProperties",
-                             type_schema(&field->of->fields[1]));
-  limits_add(schema, "minProperties", "maxProperties", field);
-  return schema;
+  return limited(field, schema, "minItems", "maxItems");
 }
 
 static json_t *type_schema(const struct field *field) {
-  const char *text = field->schema                 ? field->schema
-                     : field->type == FIELD_CUSTOM ? field->custom->schema
-                                                   : NULL;
-  if (text)
-    return given_schema(field, text);
+  const char *text =
+      field->type == FIELD_CUSTOM && !field->schema ? field->custom->schema : field->schema;
+  json_t *schema;
+  if (text) {
+    struct error error;
+    if (!json_parse(text, strlen(text), &schema, &error))
+      die("the schema of \"%s\": %s", field->name, error.message);
+    return field->flags & FIELD_ARRAY ? array_schema(field, schema) : schema;
+  }
+
   switch (field->type) {
   case FIELD_BOOL:
     return json_pack("{s:s}", "type", "boolean");
   case FIELD_INTEGER:
-    return integer_schema(field);
+    schema = limited(field, json_pack("{s:s}", "type", "integer"), "minimum", "maximum");
+    if (field->least == 0 && field->most != 0)
+      json_object_set_new(schema, "minimum", json_integer(0));
+    return schema;
+  case FIELD_NUMBER:
+  case FIELD_NUMBERS:
+    schema = json_pack("{s:s}", "type", "number");
+    if (field->least_number != 0 || field->most_number != 0) {
+      json_object_set_new(schema, "minimum", json_real(field->least_number));
+      if (!isinf(field->most_number))
+        json_object_set_new(schema, "maximum", json_real(field->most_number));
+    }
+    return field->type == FIELD_NUMBERS ? array_schema(field, schema) : schema;
+  case FIELD_TEXT:
+  case FIELD_TEXTS:
+    schema = field->flags & FIELD_OR_INTEGER ? json_pack("{s:[s, s]}", "type", "string", "integer")
+                                             : json_pack("{s:s}", "type", "string");
+    return field->type == FIELD_TEXTS ? array_schema(field, schema)
+                                      : limited(field, schema, "minLength", "maxLength");
   case FIELD_ID:
     return reference("Id");
-  case FIELD_NUMBER:
-    return number_schema(field);
-  case FIELD_TEXT:
-    return text_schema(field);
   case FIELD_TIME:
     return reference("Time");
-  case FIELD_ENUM:
-    return enum_schema(field);
   case FIELD_DIGEST:
     return reference("Digest");
+  case FIELD_RANGES:
+    return reference("Ranges");
+  case FIELD_ENUM:
+    schema = json_pack("{s:s, s:[]}", "type", "string", "enum");
+    for (size_t i = 0; field->names[i]; i++)
+      json_array_append_new(json_object_get(schema, "enum"), json_string(field->names[i]));
+    return schema;
   case FIELD_JSON:
   case FIELD_CUSTOM:
     return field->flags & FIELD_OBJECT ? json_pack("{s:s}", "type", "object") : json_object();
-  case FIELD_NUMBERS:
-    return array_schema(field, number_schema(field));
-  case FIELD_TEXTS:
-    return array_schema(field, one_text_schema(field));
-  case FIELD_RANGES:
-    return reference("Ranges");
   case FIELD_RECORD:
-    return of_schema(field->of);
   case FIELD_RECORDS:
-    return array_schema(field, of_schema(field->of));
+    schema = field->of->name ? reference(field->of->name) : record_schema(field->of);
+    return field->type == FIELD_RECORDS ? array_schema(field, schema) : schema;
   case FIELD_MAP:
-    return map_schema(field);
+    schema = json_pack("{s:s, s:o}", "type", "object", "additionalProperties",
+                       type_schema(&field->of->fields[1]));
+    return limited(field, schema, "minProperties", "maxProperties");
   }
   die("no such type of field");
 }
@@ -690,12 +578,6 @@ static json_t *nullable(json_t *schema) {
   return json_pack("{s:[o, {s:s}]}", "anyOf", schema, "type", "null");
 }
 
-static bool may_be_null(const struct field *field) {
-  if (field->type == FIELD_BOOL || field->flags & (FIELD_REQUIRED | FIELD_NOT_NULL))
-    return false;
-  return !(field->flags & FIELD_ANSWER && field->flags & FIELD_OMITTED);
-}
-
 json_t *record_schema(const struct record *record) {
   json_t *properties = json_object(), *required = json_array();
   bool is_request = false;
@@ -703,18 +585,23 @@ json_t *record_schema(const struct record *record) {
     const struct field *field = &record->fields[i];
     if (field->flags & FIELD_NO_JSON)
       continue;
+
     json_t *schema = type_schema(field);
-    if (may_be_null(field))
+    bool is_omitted_answer = field->flags & FIELD_ANSWER && field->flags & FIELD_OMITTED;
+    if (field->type != FIELD_BOOL && !(field->flags & (FIELD_REQUIRED | FIELD_NOT_NULL)) &&
+        !is_omitted_answer)
       schema = nullable(schema);
     if (field->about)
       json_object_set_new(schema, "description", json_string(field->about));
     json_object_set_new(properties, field->name, schema);
+
     /* An answer always has what is not left out. */
     if (field->flags & (FIELD_REQUIRED | FIELD_STATED) ||
-        (field->flags & FIELD_ANSWER && !(field->flags & FIELD_OMITTED)))
+        (field->flags & FIELD_ANSWER && !is_omitted_answer))
       json_array_append_new(required, json_string(field->name));
     is_request |= is_read(field, false);
   }
+
   json_t *schema = json_pack("{s:s, s:o}", "type", "object", "properties", properties);
   if (json_array_size(required))
     json_object_set(schema, "required", required);

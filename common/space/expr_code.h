@@ -1,5 +1,5 @@
-/* What an expression is compiled to, shared by expr_lex.c, expr_parse.c, expr_bind.c and
- * expr_eval.c and by nobody else.
+/* The code that expr_parse.c compiles an expression to and expr_eval.c binds and evaluates. Private
+ * to them.
  *
  * An expression becomes a flat list of instructions for a small stack machine: evaluation neither
  * recurses nor allocates. Jumps are forward and relative, so that a finished block can be moved (`x
@@ -9,26 +9,39 @@
 
 #include "common/space/expr.h"
 
-/* A level of nesting keeps at most five operands waiting (comparison, sum, product, base of a
- * power, and while it is parsed the value that a condition chooses). */
+/* A level of nesting keeps at most five operands on the stack (of a comparison, a sum, a product
+ * and a power, and while it is parsed the value that a condition chooses). */
 #define EXPR_STACK_MAX (5 * EXPR_DEPTH_MAX + 8)
 
+/* What each does to the stack: before → after. The order counts: op_change(). */
 enum op {
+  /* One value more. */
   OP_CONSTANT, /* → constant */
   OP_LOAD,     /* → slots[operand]; constant.integer is the index of the name */
-  OP_AND,      /* a → a and jump when a is false, else nothing */
-  OP_OR,       /* a → a and jump when a is true, else nothing */
-  OP_BRANCH,   /* c → and jump when c is false */
-  OP_JUMP,
+  OP_IN_BEGIN, /* a → a False */
+
+  /* As many values as before: a → result */
   OP_NOT,
   OP_NEGATE,
   OP_PLUS,
-  OP_ADD,
+  OP_ABSOLUTE,
+  OP_NEXT_POWER,
+  OP_LOG2,
+
+  /* One value less. */
+  OP_AND,    /* a → a and jump when a is false, else nothing */
+  OP_OR,     /* a → a and jump when a is true, else nothing */
+  OP_BRANCH, /* c → and jump when c is false */
+  OP_JUMP,   /* x → x and jump; the value that is evaluated in its place comes next */
+  OP_ADD,    /* a b → result, and those below */
   OP_SUBTRACT,
   OP_MULTIPLY,
   OP_FLOOR_DIVIDE,
+  OP_CEIL_DIVIDE,
   OP_MODULO,
   OP_POWER,
+  OP_MINIMUM,
+  OP_MAXIMUM,
   /* a b → bool. With an operand it is a link of a chain: a false one leaves False and jumps, a true
      one leaves b. */
   OP_EQUAL,
@@ -39,17 +52,12 @@ enum op {
   OP_GREATER_EQUAL,
   OP_CONTAINED, /* strings: whether a occurs in b */
   OP_NOT_CONTAINED,
-  OP_IN_BEGIN,   /* a → a False */
   OP_IN_ELEMENT, /* a found e → a (found or a == e) */
   OP_IN_END,     /* a found → found */
   OP_NOT_IN_END, /* a found → not found */
-  OP_MINIMUM,
-  OP_MAXIMUM,
-  OP_ABSOLUTE,
-  OP_CEIL_DIVIDE,
-  OP_NEXT_POWER,
-  OP_LOG2,
 };
+
+static inline int op_change(enum op op) { return op <= OP_IN_BEGIN ? 1 : op <= OP_LOG2 ? 0 : -1; }
 
 struct instruction {
   uint8_t op;
@@ -70,66 +78,8 @@ struct expr {
   uint64_t reads[4]; /* one bit a slot */
 };
 
-enum token_kind {
-  TOKEN_END,
-  TOKEN_INTEGER,
-  TOKEN_STRING,
-  TOKEN_NAME,
-  TOKEN_AND,
-  TOKEN_OR,
-  TOKEN_NOT,
-  TOKEN_IN,
-  TOKEN_IF,
-  TOKEN_ELSE,
-  TOKEN_LAMBDA,
-  TOKEN_TRUE,
-  TOKEN_FALSE,
-  TOKEN_NONE,
-  TOKEN_EQUAL,
-  TOKEN_NOT_EQUAL,
-  TOKEN_LESS_EQUAL,
-  TOKEN_GREATER_EQUAL,
-  TOKEN_LESS,
-  TOKEN_GREATER,
-  TOKEN_PLUS,
-  TOKEN_MINUS,
-  TOKEN_POWER,
-  TOKEN_TIMES,
-  TOKEN_FLOOR_DIVIDE,
-  TOKEN_MODULO,
-  TOKEN_OPEN,
-  TOKEN_CLOSE,
-  TOKEN_OPEN_LIST,
-  TOKEN_CLOSE_LIST,
-  TOKEN_COMMA,
-  TOKEN_DOT,
-  TOKEN_COLON,
-};
-
-struct token {
-  enum token_kind kind;
-  unsigned column;
-  const char *start;
-  size_t length;
-  uint64_t magnitude; /* TOKEN_INTEGER: 0 to 2^63 (only a minus before it makes 2^63 a value) */
-  const char *string; /* TOKEN_STRING: owned by the expr */
-};
-
-struct lexer {
-  const char *at;
-  unsigned column; /* of `at`, in characters, 1-based */
-  struct expr *expr;
-};
-
-/* Reads the next token. A string literal's text is handed to the expr. */
-must_check bool lexer_next(struct lexer *lexer, struct token *ret_token, struct error *error);
-
 /* Sets "column N: …" and returns false. */
-#define EXPR_ERROR(error, column, ...)                                                             \
-  expr_error_column((error_set((error), __VA_ARGS__), (error)), (column))
-static inline bool expr_error_column(struct error *error, unsigned column) {
-  error_prefix(error, "column %u: ", column);
-  return false;
-}
+#define EXPR_ERROR(error, column, format, ...)                                                     \
+  error_set(error, "column %u: " format, (unsigned)(column), ##__VA_ARGS__)
 
 #endif

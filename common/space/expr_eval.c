@@ -1,8 +1,74 @@
-/* Evaluation of a bound expression: Python's semantics over 64-bit integers, where what would
- * overflow or become a float is an error. Neither allocates nor recurses. Threads: any number may
- * evaluate one expression. */
+/* Binding an expression to slots and evaluating it: Python's semantics over 64-bit integers, where
+ * what would overflow or become a float is an error. Evaluation neither allocates nor recurses.
+ *
+ * Threads: one binds an expr; then any number may evaluate it. */
 #include "common/base/names.h"
 #include "common/space/expr_code.h"
+
+_Static_assert(8 * sizeof(((struct expr *)0)->reads) == ARRAY_LENGTH(((struct scope *)0)->names),
+               "one bit a slot");
+
+bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, struct error *error) {
+  ALWAYS(n_names <= 8 * sizeof expr->reads);
+  memset(expr->reads, 0, sizeof expr->reads);
+  expr->last_slot = -1;
+  expr->is_bound = false;
+
+  /* Of equal names the last counts. */
+  cleanup_free int *slots = xcalloc(expr->n_names, sizeof *slots);
+  for (size_t i = 0; i < expr->n_names; i++) {
+    slots[i] = (int)n_names - 1;
+    while (slots[i] >= 0 && strcmp(names[slots[i]], expr->names[i]) != 0)
+      slots[i]--;
+  }
+
+  for (struct instruction *load = expr->code; load < expr->code + expr->n_code; load++) {
+    if (load->op != OP_LOAD)
+      continue;
+    const char *name = expr->names[load->constant.integer];
+    int slot = slots[load->constant.integer];
+    if (slot < 0) {
+      char text[NAME_TEXT_SIZE];
+      EXPR_ERROR(error, load->column, "unknown name \"%s\"", name_cut(name, strlen(name), text));
+      error_suggest(error, name, names, n_names);
+      return false;
+    }
+    load->operand = (uint32_t)slot;
+    expr->reads[slot / 64] |= UINT64_C(1) << (slot % 64);
+    if (slot > expr->last_slot)
+      expr->last_slot = slot;
+  }
+  expr->is_bound = true;
+  return true;
+}
+
+bool expr_reads(const struct expr *expr, size_t index) {
+  return index < 8 * sizeof expr->reads && (expr->reads[index / 64] >> (index % 64) & 1);
+}
+
+int expr_last_slot(const struct expr *expr) { return expr->last_slot; }
+
+bool scope_add(struct scope *scope, const char *name, struct value value, struct error *error) {
+  size_t i = 0;
+  while (i < scope->n && strcmp(scope->names[i], name) != 0)
+    i++;
+  if (i == ARRAY_LENGTH(scope->names)) {
+    char text[NAME_TEXT_SIZE];
+    return error_set(error, "no room for \"%s\": expressions read at most %zu names",
+                     name_cut(name, strlen(name), text), ARRAY_LENGTH(scope->names));
+  }
+  scope->names[i] = name;
+  scope->values[i] = value;
+  scope->n += i == scope->n;
+  return true;
+}
+
+bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min, int64_t max,
+                       int64_t *ret, struct error *error) {
+  cleanup_expr struct expr *expr = NULL;
+  return expr_parse(text, &expr, error) && expr_bind(expr, scope->names, scope->n, error) &&
+         expr_eval_int(expr, scope->values, min, max, ret, error);
+}
 
 static const char *type_name(struct value value) {
   static const char *const names[] = {"None", "a bool", "an integer", "a float", "a string"};
@@ -39,60 +105,15 @@ static bool equals(struct value a, struct value b) {
   return value_equal(a, b);
 }
 
-static const char *op_text(enum op op) {
-  switch (op) {
-  case OP_NEGATE:
-  case OP_SUBTRACT:
-    return "-";
-  case OP_PLUS:
-  case OP_ADD:
-    return "+";
-  case OP_MULTIPLY:
-    return "*";
-  case OP_FLOOR_DIVIDE:
-    return "//";
-  case OP_MODULO:
-    return "%";
-  case OP_POWER:
-    return "**";
-  case OP_LESS:
-    return "<";
-  case OP_LESS_EQUAL:
-    return "<=";
-  case OP_GREATER:
-    return ">";
-  case OP_GREATER_EQUAL:
-    return ">=";
-  case OP_MINIMUM:
-    return "min";
-  case OP_MAXIMUM:
-    return "max";
-  case OP_ABSOLUTE:
-    return "abs";
-  case OP_CEIL_DIVIDE:
-    return "ceil_div";
-  case OP_NEXT_POWER:
-    return "next_pow2";
-  case OP_LOG2:
-    return "log2";
-  default:
-    return "in";
-  }
-}
-
-static bool overflow(const struct instruction *at, int64_t a, int64_t b, struct error *error) {
-  bool is_call = at->op == OP_CEIL_DIVIDE;
-  return EXPR_ERROR(error, at->column, "%s%lld%s%s%s%lld%s does not fit in 64 bits",
-                    is_call ? "ceil_div(" : "", (long long)a, is_call ? ", " : " ",
-                    is_call ? "" : op_text(at->op), is_call ? "" : " ", (long long)b,
-                    is_call ? ")" : "");
-}
-
-static bool order_refused(const struct instruction *at, struct value a, struct value b,
-                          struct error *error) {
-  return EXPR_ERROR(error, at->column, "%s cannot order %s and %s", op_text(at->op), type_name(a),
-                    type_name(b));
-}
+/* As errors name the operator. */
+static const char *const op_texts[] = {
+    [OP_NEGATE] = "-",    [OP_PLUS] = "+",        [OP_ABSOLUTE] = "abs",
+    [OP_LOG2] = "log2",   [OP_ADD] = "+",         [OP_NEXT_POWER] = "next_pow2",
+    [OP_SUBTRACT] = "-",  [OP_MULTIPLY] = "*",    [OP_FLOOR_DIVIDE] = "//",
+    [OP_MODULO] = "%",    [OP_POWER] = "**",      [OP_CEIL_DIVIDE] = "ceil_div",
+    [OP_MINIMUM] = "min", [OP_MAXIMUM] = "max",   [OP_LESS] = "<",
+    [OP_GREATER] = ">",   [OP_LESS_EQUAL] = "<=", [OP_GREATER_EQUAL] = ">=",
+};
 
 /* Less than, equal, greater than as -1, 0, 1. Numbers order with numbers and strings with
  * strings. */
@@ -108,21 +129,18 @@ static inline bool order(const struct instruction *at, struct value a, struct va
     *ret = (sign > 0) - (sign < 0);
     return true;
   }
-  return order_refused(at, a, b, error);
+  return EXPR_ERROR(error, at->column, "%s cannot order %s and %s", op_texts[at->op], type_name(a),
+                    type_name(b));
 }
 
 static bool compare(const struct instruction *at, struct value a, struct value b, bool *ret,
                     struct error *error) {
-  int sign = 0;
-  switch (at->op) {
-  case OP_EQUAL:
-    *ret = equals(a, b);
+  enum op op = at->op;
+  if (op == OP_EQUAL || op == OP_NOT_EQUAL) {
+    *ret = equals(a, b) == (op == OP_EQUAL);
     return true;
-  case OP_NOT_EQUAL:
-    *ret = !equals(a, b);
-    return true;
-  case OP_CONTAINED:
-  case OP_NOT_CONTAINED:
+  }
+  if (op == OP_CONTAINED || op == OP_NOT_CONTAINED) {
     if (b.type != VALUE_STRING)
       return EXPR_ERROR(error, at->column,
                         "the right side of in must be a tuple, a list or a string, not %s",
@@ -130,120 +148,105 @@ static bool compare(const struct instruction *at, struct value a, struct value b
     if (a.type != VALUE_STRING)
       return EXPR_ERROR(error, at->column, "only a string can be in a string, not %s",
                         type_name(a));
-    *ret = (strstr(b.string, a.string) != NULL) == (at->op == OP_CONTAINED);
+    *ret = (strstr(b.string, a.string) != NULL) == (op == OP_CONTAINED);
     return true;
-  default:
-    break;
   }
+
+  int sign = 0;
   if (!order(at, a, b, &sign, error))
     return false;
-  *ret = at->op == OP_LESS         ? sign < 0
-         : at->op == OP_LESS_EQUAL ? sign <= 0
-         : at->op == OP_GREATER    ? sign > 0
-                                   : sign >= 0;
+  *ret = op == OP_LESS         ? sign < 0
+         : op == OP_LESS_EQUAL ? sign <= 0
+         : op == OP_GREATER    ? sign > 0
+                               : sign >= 0;
   return true;
 }
 
-static bool floor_divide(const struct instruction *at, int64_t a, int64_t b, int64_t *ret,
-                         struct error *error) {
-  if (b == 0)
-    return EXPR_ERROR(error, at->column, "%s by zero", at->op == OP_MODULO ? "modulo" : "division");
-  if (b == -1) { /* the processor traps on INT64_MIN / -1 and on its remainder */
-    if (at->op == OP_MODULO)
-      *ret = 0;
-    else if (__builtin_sub_overflow(INT64_C(0), a, ret))
-      return overflow(at, a, b, error);
-    return true;
+/* *ret = a ** b; true where it overflows. */
+static bool power_overflows(int64_t a, int64_t b, int64_t *ret) {
+  for (*ret = 1;;) {
+    if (b & 1 && __builtin_mul_overflow(*ret, a, ret))
+      return true;
+    b >>= 1;
+    if (b == 0)
+      return false;
+    if (__builtin_mul_overflow(a, a, &a))
+      return true;
   }
-  int64_t quotient = a / b, rest = a % b;
-  bool differs = rest != 0 && (rest < 0) != (b < 0);
-  if (at->op == OP_MODULO)
-    *ret = differs ? rest + b : rest;
-  else
-    *ret = at->op == OP_CEIL_DIVIDE ? quotient + (rest != 0 && !differs) : quotient - differs;
-  return true;
 }
 
-static bool power(const struct instruction *at, int64_t base, int64_t exponent, int64_t *ret,
-                  struct error *error) {
-  if (exponent < 0)
-    return EXPR_ERROR(error, at->column, "%lld ** %lld would be a float: the exponent is negative",
-                      (long long)base, (long long)exponent);
-  int64_t result = 1, square = base;
-  for (int64_t left = exponent;;) {
-    if (left & 1 && __builtin_mul_overflow(result, square, &result))
-      return overflow(at, base, exponent, error);
-    left >>= 1;
-    if (left == 0)
-      break;
-    if (__builtin_mul_overflow(square, square, &square))
-      return overflow(at, base, exponent, error);
-  }
-  *ret = result;
-  return true;
-}
+/* a becomes a op b. */
+static bool binary(const struct instruction *at, struct value *a, struct value b,
+                   struct error *error) {
+  enum op op = at->op;
+  if (!is_number(*a) || !is_number(b))
+    return EXPR_ERROR(error, at->column, "%s takes integers, not %s and %s", op_texts[op],
+                      type_name(*a), type_name(b));
 
-static bool arithmetic(const struct instruction *at, struct value a, struct value b, int64_t *ret,
-                       struct error *error) {
-  if (!is_number(a) || !is_number(b))
-    return EXPR_ERROR(error, at->column, "%s takes integers, not %s and %s", op_text(at->op),
-                      type_name(a), type_name(b));
-  int64_t x = number(a), y = number(b);
-  bool overflows;
-  switch (at->op) {
+  int64_t x = number(*a), y = number(b), result = 0;
+  bool overflows = false;
+  switch (op) {
   case OP_ADD:
-    overflows = __builtin_add_overflow(x, y, ret);
+    overflows = __builtin_add_overflow(x, y, &result);
     break;
   case OP_SUBTRACT:
-    overflows = __builtin_sub_overflow(x, y, ret);
+    overflows = __builtin_sub_overflow(x, y, &result);
     break;
   case OP_MULTIPLY:
-    overflows = __builtin_mul_overflow(x, y, ret);
+    overflows = __builtin_mul_overflow(x, y, &result);
     break;
   case OP_POWER:
-    return power(at, x, y, ret, error);
+    if (y < 0)
+      return EXPR_ERROR(error, at->column,
+                        "%lld ** %lld would be a float: the exponent is negative", (long long)x,
+                        (long long)y);
+    overflows = power_overflows(x, y, &result);
+    break;
   default:
-    return floor_divide(at, x, y, ret, error);
-  }
-  return !overflows || overflow(at, x, y, error);
-}
-
-static bool unary(const struct instruction *at, struct value a, int64_t *ret, struct error *error) {
-  if (!is_number(a))
-    return EXPR_ERROR(error, at->column, "%s takes an integer, not %s", op_text(at->op),
-                      type_name(a));
-  int64_t x = number(a);
-  switch (at->op) {
-  case OP_NEGATE:
-  case OP_ABSOLUTE:
-    if (x == INT64_MIN)
-      return EXPR_ERROR(error, at->column, "%s of %lld does not fit in 64 bits", op_text(at->op),
-                        (long long)x);
-    *ret = at->op == OP_NEGATE || x < 0 ? -x : x;
-    return true;
-  case OP_NEXT_POWER:
-  case OP_LOG2:
-    if (x < 1)
-      return EXPR_ERROR(error, at->column, "%s(%lld): the argument must be at least 1",
-                        op_text(at->op), (long long)x);
-    if (at->op == OP_LOG2) {
-      *ret = 63 - __builtin_clzll((unsigned long long)x);
-      return true;
+    if (y == 0)
+      return EXPR_ERROR(error, at->column, "%s by zero", op == OP_MODULO ? "modulo" : "division");
+    if (y == -1) { /* the processor traps on INT64_MIN / -1 and on its remainder */
+      overflows = op != OP_MODULO && __builtin_sub_overflow(INT64_C(0), x, &result);
+    } else {
+      int64_t quotient = x / y, rest = x % y;
+      bool differs = rest != 0 && (rest < 0) != (y < 0);
+      result = op == OP_MODULO        ? (differs ? rest + y : rest)
+               : op == OP_CEIL_DIVIDE ? quotient + (rest != 0 && !differs)
+                                      : quotient - differs;
     }
-    if (x > INT64_C(1) << 62)
-      return EXPR_ERROR(error, at->column, "next_pow2(%lld) does not fit in 64 bits", (long long)x);
-    *ret = x == 1 ? 1 : INT64_C(1) << (64 - __builtin_clzll((unsigned long long)x - 1));
-    return true;
-  default:
-    *ret = x;
-    return true;
   }
+  if (overflows && op == OP_CEIL_DIVIDE)
+    return EXPR_ERROR(error, at->column, "ceil_div(%lld, %lld) does not fit in 64 bits",
+                      (long long)x, (long long)y);
+  if (overflows)
+    return EXPR_ERROR(error, at->column, "%lld %s %lld does not fit in 64 bits", (long long)x,
+                      op_texts[op], (long long)y);
+  *a = value_int(result);
+  return true;
 }
 
-static bool float_refused(const struct instruction *at, const char *name, struct error *error) {
-  char text[NAME_TEXT_SIZE];
-  return EXPR_ERROR(error, at->column, "\"%s\" is a float, which expressions cannot read",
-                    name_cut(name, strlen(name), text));
+/* a becomes op a. */
+static bool unary(const struct instruction *at, struct value *a, struct error *error) {
+  const char *text = op_texts[at->op];
+  if (!is_number(*a))
+    return EXPR_ERROR(error, at->column, "%s takes an integer, not %s", text, type_name(*a));
+
+  int64_t x = number(*a), result = x;
+  bool is_negation = at->op == OP_NEGATE || (at->op == OP_ABSOLUTE && x < 0);
+  bool is_logarithm = at->op == OP_LOG2 || at->op == OP_NEXT_POWER;
+  if (is_negation && __builtin_sub_overflow(INT64_C(0), x, &result))
+    return EXPR_ERROR(error, at->column, "%s of %lld does not fit in 64 bits", text, (long long)x);
+  if (is_logarithm && x < 1)
+    return EXPR_ERROR(error, at->column, "%s(%lld): the argument must be at least 1", text,
+                      (long long)x);
+  if (at->op == OP_NEXT_POWER && x > INT64_C(1) << 62)
+    return EXPR_ERROR(error, at->column, "next_pow2(%lld) does not fit in 64 bits", (long long)x);
+  if (at->op == OP_LOG2)
+    result = 63 - __builtin_clzll((unsigned long long)x);
+  else if (at->op == OP_NEXT_POWER && x > 1)
+    result = INT64_C(1) << (64 - __builtin_clzll((unsigned long long)x - 1));
+  *a = value_int(result);
+  return true;
 }
 
 bool expr_eval(const struct expr *expr, const struct value *slots, struct value *ret,
@@ -253,19 +256,24 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
   struct value *top = stack; /* the first free one */
   const struct instruction *end = expr->code + expr->n_code;
   for (const struct instruction *at = expr->code; at < end; at++) {
-    switch ((enum op)at->op) {
+    enum op op = at->op;
+    switch (op) {
     case OP_CONSTANT:
       *top++ = at->constant;
       break;
     case OP_LOAD:
       *top = slots[at->operand];
-      if (top->type == VALUE_FLOAT)
-        return float_refused(at, expr->names[at->constant.integer], error);
+      if (top->type == VALUE_FLOAT) {
+        const char *name = expr->names[at->constant.integer];
+        char text[NAME_TEXT_SIZE];
+        return EXPR_ERROR(error, at->column, "\"%s\" is a float, which expressions cannot read",
+                          name_cut(name, strlen(name), text));
+      }
       top++;
       break;
     case OP_AND:
     case OP_OR:
-      if (value_is_true(top[-1]) == (at->op == OP_OR))
+      if (value_is_true(top[-1]) == (op == OP_OR))
         at += at->operand;
       else
         top--;
@@ -285,25 +293,29 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
     case OP_PLUS:
     case OP_ABSOLUTE:
     case OP_NEXT_POWER:
-    case OP_LOG2: {
-      int64_t result = 0;
-      if (!unary(at, top[-1], &result, error))
+    case OP_LOG2:
+      if (!unary(at, &top[-1], error))
         return false;
-      top[-1] = value_int(result);
       break;
-    }
     case OP_ADD:
     case OP_SUBTRACT:
     case OP_MULTIPLY:
     case OP_FLOOR_DIVIDE:
+    case OP_CEIL_DIVIDE:
     case OP_MODULO:
     case OP_POWER:
-    case OP_CEIL_DIVIDE: {
-      int64_t result = 0;
       top--;
-      if (!arithmetic(at, top[-1], top[0], &result, error))
+      if (!binary(at, &top[-1], top[0], error))
         return false;
-      top[-1] = value_int(result);
+      break;
+    case OP_MINIMUM:
+    case OP_MAXIMUM: {
+      int sign = 0;
+      top--;
+      if (!order(at, top[0], top[-1], &sign, error))
+        return false;
+      if (op == OP_MINIMUM ? sign < 0 : sign > 0)
+        top[-1] = top[0];
       break;
     }
     case OP_EQUAL:
@@ -318,12 +330,9 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
       top--;
       if (!compare(at, top[-1], top[0], &result, error))
         return false;
-      if (at->operand && result) {
-        top[-1] = top[0];
-      } else {
-        top[-1] = value_bool(result);
+      top[-1] = at->operand && result ? top[0] : value_bool(result);
+      if (!result)
         at += at->operand;
-      }
       break;
     }
     case OP_IN_BEGIN:
@@ -336,18 +345,8 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
     case OP_IN_END:
     case OP_NOT_IN_END:
       top--;
-      top[-1] = value_bool(top[0].boolean == (at->op == OP_IN_END));
+      top[-1] = value_bool(top[0].boolean == (op == OP_IN_END));
       break;
-    case OP_MINIMUM:
-    case OP_MAXIMUM: {
-      int sign = 0;
-      top--;
-      if (!order(at, top[0], top[-1], &sign, error))
-        return false;
-      if (at->op == OP_MINIMUM ? sign < 0 : sign > 0)
-        top[-1] = top[0];
-      break;
-    }
     }
   }
   *ret = stack[0];

@@ -1,15 +1,64 @@
-/* From the text of an expression to its code: recursive descent, one function for each level of
- * precedence.
+/* From the text of an expression to its code: tokens, and a recursive descent with one function for
+ * each level of precedence, which emits the code that leaves one value on the stack.
  *
- * Each parse_ function emits the code that leaves one value on the stack.
- * Memory: what is parsed is owned by the expr. Threads: any, one to an expr. */
+ * Memory: the expr owns its names and the strings of its literals. Threads: one for each expr. */
+#include <ctype.h>
+
 #include "common/base/names.h"
 #include "common/space/expr_code.h"
 
 #define ARGUMENTS_MAX 16
 
+/* Tokens */
+
+enum token_kind {
+  TOKEN_END,
+  TOKEN_INTEGER,
+  TOKEN_STRING,
+  TOKEN_NAME,
+  TOKEN_AND,
+  TOKEN_OR,
+  TOKEN_NOT,
+  TOKEN_IN,
+  TOKEN_IF,
+  TOKEN_ELSE,
+  TOKEN_LAMBDA,
+  TOKEN_TRUE,
+  TOKEN_FALSE,
+  TOKEN_NONE,
+  TOKEN_EQUAL,
+  TOKEN_NOT_EQUAL,
+  TOKEN_LESS_EQUAL,
+  TOKEN_GREATER_EQUAL,
+  TOKEN_LESS,
+  TOKEN_GREATER,
+  TOKEN_PLUS,
+  TOKEN_MINUS,
+  TOKEN_POWER,
+  TOKEN_TIMES,
+  TOKEN_FLOOR_DIVIDE,
+  TOKEN_MODULO,
+  TOKEN_OPEN,
+  TOKEN_CLOSE,
+  TOKEN_OPEN_LIST,
+  TOKEN_CLOSE_LIST,
+  TOKEN_COMMA,
+  TOKEN_DOT,
+  TOKEN_COLON,
+};
+
+struct token {
+  enum token_kind kind;
+  unsigned column;
+  const char *start;
+  size_t length;
+  uint64_t magnitude; /* TOKEN_INTEGER: 0 to 2^63 (only a minus before it makes 2^63 a value) */
+  const char *string; /* TOKEN_STRING: owned by the expr */
+};
+
 struct parser {
-  struct lexer lexer;
+  const char *at;     /* the text behind the token */
+  unsigned column;    /* of `at`, in characters, 1-based */
   struct token token; /* the next one, not consumed yet */
   struct expr *expr;
   unsigned depth;        /* of nesting */
@@ -18,46 +67,187 @@ struct parser {
   struct error *error;
 };
 
+struct spelling {
+  const char *text;
+  enum token_kind kind;
+};
+
+static const struct spelling words[] = {
+    {"and", TOKEN_AND},   {"or", TOKEN_OR},         {"not", TOKEN_NOT},   {"in", TOKEN_IN},
+    {"if", TOKEN_IF},     {"else", TOKEN_ELSE},     {"True", TOKEN_TRUE}, {"False", TOKEN_FALSE},
+    {"None", TOKEN_NONE}, {"lambda", TOKEN_LAMBDA},
+};
+
+/* Longer ones before those that they begin with. */
+static const struct spelling marks[] = {
+    {"==", TOKEN_EQUAL},         {"!=", TOKEN_NOT_EQUAL}, {"<=", TOKEN_LESS_EQUAL},
+    {">=", TOKEN_GREATER_EQUAL}, {"**", TOKEN_POWER},     {"//", TOKEN_FLOOR_DIVIDE},
+    {"<", TOKEN_LESS},           {">", TOKEN_GREATER},    {"+", TOKEN_PLUS},
+    {"-", TOKEN_MINUS},          {"*", TOKEN_TIMES},      {"%", TOKEN_MODULO},
+    {"(", TOKEN_OPEN},           {")", TOKEN_CLOSE},      {"[", TOKEN_OPEN_LIST},
+    {"]", TOKEN_CLOSE_LIST},     {",", TOKEN_COMMA},      {".", TOKEN_DOT},
+    {":", TOKEN_COLON},
+};
+
+static bool starts_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool continues_name(char c) { return starts_name(c) || is_digit(c); }
+
+static bool text_is(const char *start, size_t length, const char *text) {
+  return length == strlen(text) && memcmp(start, text, length) == 0;
+}
+
+static enum token_kind word_kind(const char *start, size_t length) {
+  for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
+    if (text_is(start, length, words[i].text))
+      return words[i].kind;
+  return TOKEN_NAME;
+}
+
+bool expr_can_name(const char *name) {
+  size_t length = 0;
+  while (continues_name(name[length]))
+    length++;
+  return starts_name(name[0]) && name[length] == '\0' && word_kind(name, length) == TOKEN_NAME;
+}
+
+static int digit_value(char c, unsigned base) {
+  int value = is_digit(c)                  ? c - '0'
+              : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
+                                           : -1;
+  return value < (int)base ? value : -1;
+}
+
+/* Python's integer literals: decimal without leading zeros, or 0x; one underscore between
+ * digits. */
+static bool integer_read(struct token *token, struct error *error) {
+  const char *c = token->start;
+  unsigned base = 10;
+  if (c[0] == '0' && (c[1] == 'x' || c[1] == 'X')) {
+    base = 16;
+    c += 2;
+    c += *c == '_';
+  }
+
+  const char *digits = c;
+  uint64_t magnitude = 0;
+  bool overflows = false, nonzero = false;
+  for (; digit_value(*c, base) >= 0 ||
+         (*c == '_' && c > digits && c[-1] != '_' && digit_value(c[1], base) >= 0);
+       c++) {
+    if (*c == '_')
+      continue;
+    nonzero |= *c != '0';
+    overflows |= __builtin_mul_overflow(magnitude, (uint64_t)base, &magnitude);
+    overflows |= __builtin_add_overflow(magnitude, (uint64_t)digit_value(*c, base), &magnitude);
+  }
+
+  if (*c == '.' || (base == 10 && (*c == 'e' || *c == 'E')))
+    return EXPR_ERROR(error, token->column,
+                      "expressions have no floats; write integers, and // for division");
+  if (c == digits || continues_name(*c))
+    return EXPR_ERROR(error, token->column,
+                      "not an integer: write decimal or 0x digits, with single _ between them");
+  if (base == 10 && *digits == '0' && nonzero)
+    return EXPR_ERROR(error, token->column, "a decimal integer has no leading zeros");
+  if (overflows || magnitude > (uint64_t)INT64_MAX + 1)
+    return EXPR_ERROR(error, token->column, "the integer does not fit in 64 bits");
+  token->kind = TOKEN_INTEGER;
+  token->magnitude = magnitude;
+  token->length = (size_t)(c - token->start);
+  return true;
+}
+
+static bool mark_read(struct token *token, struct error *error) {
+  const char *at = token->start;
+  for (size_t i = 0; i < ARRAY_LENGTH(marks); i++) {
+    if (string_starts(at, marks[i].text)) {
+      token->kind = marks[i].kind;
+      token->length = strlen(marks[i].text);
+      return true;
+    }
+  }
+
+  if (*at == '/')
+    return EXPR_ERROR(error, token->column, "'/' would make a float; use //");
+  if (*at == '=')
+    return EXPR_ERROR(error, token->column, "'=' assigns; compare with ==");
+  if (strchr("&|^~", *at))
+    return EXPR_ERROR(error, token->column, "'%c' is no operator here; use and, or, not", *at);
+  if (isprint((unsigned char)*at))
+    return EXPR_ERROR(error, token->column, "unexpected character '%c'", *at);
+  return EXPR_ERROR(error, token->column, "unexpected byte 0x%02x outside of a string",
+                    (unsigned char)*at);
+}
+
+/* Columns count characters: a UTF-8 continuation byte has none of its own. */
+static void advance(struct parser *parser, size_t bytes) {
+  for (; bytes > 0; bytes--)
+    parser->column += ((unsigned char)*parser->at++ & 0xc0) != 0x80;
+}
+
+/* Reads the next token. */
+static bool next(struct parser *parser) {
+  struct expr *expr = parser->expr;
+  while (*parser->at && strchr(" \t\n\r", *parser->at))
+    advance(parser, 1);
+
+  struct token token = {.kind = TOKEN_END, .column = parser->column, .start = parser->at};
+  char c = *parser->at;
+  if (starts_name(c)) {
+    while (continues_name(parser->at[token.length]))
+      token.length++;
+    token.kind = word_kind(parser->at, token.length);
+  } else if (is_digit(c) || (c == '.' && is_digit(parser->at[1]))) {
+    if (!integer_read(&token, parser->error))
+      return false;
+  } else if (c == '\'' || c == '"') {
+    char *string;
+    if (!value_unquote(parser->at, &string, &token.length, parser->error))
+      return error_prefix(parser->error, "column %u: ", token.column);
+    GROW(expr->strings, expr->n_strings, expr->strings_capacity);
+    expr->strings[expr->n_strings++] = string;
+    token.kind = TOKEN_STRING;
+    token.string = string;
+  } else if (c != '\0' && !mark_read(&token, parser->error)) {
+    return false;
+  }
+  advance(parser, token.length);
+  parser->token = token;
+  return true;
+}
+
+/* Parsing */
+
 static bool parse_expression(struct parser *parser);
 static bool parse_unary(struct parser *parser);
 
-static bool next(struct parser *parser) {
-  return lexer_next(&parser->lexer, &parser->token, parser->error);
-}
-
-/* "')'" or "the end": what stands at the token, for messages. */
-static char *token_text(const struct token *token, char text[NAME_TEXT_SIZE]) {
-  if (token->kind == TOKEN_END)
-    snprintf(text, NAME_TEXT_SIZE, "the end");
-  else
-    name_cut(token->start, token->length, text);
-  return text;
-}
-
 static bool expected(struct parser *parser, const char *what) {
-  char text[NAME_TEXT_SIZE];
-  return EXPR_ERROR(parser->error, parser->token.column, "expected %s, found %s", what,
-                    token_text(&parser->token, text));
+  const struct token *token = &parser->token;
+  char text[NAME_TEXT_SIZE] = "the end";
+  if (token->kind != TOKEN_END)
+    name_cut(token->start, token->length, text);
+  return EXPR_ERROR(parser->error, token->column, "expected %s, found %s", what, text);
 }
 
 static bool accept(struct parser *parser, enum token_kind kind, const char *what) {
-  if (parser->token.kind != kind)
-    return expected(parser, what);
-  return next(parser);
+  return parser->token.kind == kind ? next(parser) : expected(parser, what);
 }
 
-/* Appends an instruction that leaves `change` more values on the stack, and returns its index. */
-static size_t emit(struct parser *parser, enum op op, unsigned column, int change) {
+/* Appends an instruction and returns its index. */
+static size_t emit(struct parser *parser, enum op op, unsigned column) {
   struct expr *expr = parser->expr;
   GROW(expr->code, expr->n_code, expr->code_capacity);
   expr->code[expr->n_code] = (struct instruction){.op = (uint8_t)op, .column = (uint16_t)column};
-  parser->waiting += (size_t)change;
+  parser->waiting += (size_t)op_change(op);
   ALWAYS(parser->waiting <= EXPR_STACK_MAX);
   return expr->n_code++;
 }
 
 static void emit_constant(struct parser *parser, unsigned column, struct value value) {
-  size_t index = emit(parser, OP_CONSTANT, column, 1);
+  size_t index = emit(parser, OP_CONSTANT, column);
   parser->expr->code[index].constant = value;
 }
 
@@ -67,23 +257,21 @@ static void land_here(struct parser *parser, size_t index) {
 }
 
 static bool enter(struct parser *parser) {
-  if (++parser->depth > EXPR_DEPTH_MAX)
-    return EXPR_ERROR(parser->error, parser->token.column,
-                      "the expression nests deeper than %d levels", EXPR_DEPTH_MAX);
-  return true;
+  return ++parser->depth <= EXPR_DEPTH_MAX ||
+         EXPR_ERROR(parser->error, parser->token.column,
+                    "the expression nests deeper than %d levels", EXPR_DEPTH_MAX);
 }
 
 static void emit_load(struct parser *parser, unsigned column, const char *name, size_t length) {
   struct expr *expr = parser->expr;
   size_t i = 0;
-  while (i < expr->n_names &&
-         (strncmp(expr->names[i], name, length) != 0 || expr->names[i][length] != '\0'))
+  while (i < expr->n_names && !text_is(name, length, expr->names[i]))
     i++;
   if (i == expr->n_names) {
     GROW(expr->names, expr->n_names, expr->names_capacity);
     expr->names[expr->n_names++] = xstrndup(name, length);
   }
-  size_t index = emit(parser, OP_LOAD, column, 1);
+  size_t index = emit(parser, OP_LOAD, column);
   expr->code[index].constant = value_int((int64_t)i);
 }
 
@@ -100,29 +288,26 @@ static const struct function {
     {"log2", OP_LOG2, 1, 1},
 };
 
-static bool function_find(struct parser *parser, const struct token *name,
-                          const struct function **ret) {
-  const char *known[ARRAY_LENGTH(functions)];
-  for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
-    known[i] = functions[i].name;
-    if (strlen(known[i]) == name->length && memcmp(known[i], name->start, name->length) == 0) {
-      *ret = &functions[i];
-      return true;
-    }
-  }
-  char text[NAME_TEXT_SIZE];
-  name_cut(name->start, name->length, text);
-  EXPR_ERROR(parser->error, name->column, "unknown function \"%s\"", text);
-  error_suggest(parser->error, text, known, ARRAY_LENGTH(known));
-  return false;
-}
-
 /* NAME ( expression, … ): the opening bracket is the next token. min and max fold their arguments
  * from the left. */
 static bool parse_call(struct parser *parser, const struct token *name) {
-  const struct function *function;
-  if (!function_find(parser, name, &function) || !next(parser))
+  const char *known[ARRAY_LENGTH(functions)];
+  const struct function *function = NULL;
+  for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
+    known[i] = functions[i].name;
+    if (text_is(name->start, name->length, known[i]))
+      function = &functions[i];
+  }
+  if (!function) {
+    char text[NAME_TEXT_SIZE];
+    name_cut(name->start, name->length, text);
+    EXPR_ERROR(parser->error, name->column, "unknown function \"%s\"", text);
+    error_suggest(parser->error, text, known, ARRAY_LENGTH(known));
     return false;
+  }
+  if (!next(parser))
+    return false;
+
   bool folds = function->max == ARGUMENTS_MAX;
   size_t n = 0;
   while (parser->token.kind != TOKEN_CLOSE) {
@@ -133,7 +318,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
       return false;
     n++;
     if (folds && n > 1)
-      emit(parser, function->op, name->column, -1);
+      emit(parser, function->op, name->column);
     if (parser->token.kind == TOKEN_CLOSE)
       break;
     if (!accept(parser, TOKEN_COMMA, "',' or ')'"))
@@ -144,29 +329,22 @@ static bool parse_call(struct parser *parser, const struct token *name) {
                       function->name, folds ? "at least " : "", function->min,
                       function->min == 1 ? "" : "s", n);
   if (!folds)
-    emit(parser, function->op, name->column, function->min == 2 ? -1 : 0);
+    emit(parser, function->op, name->column);
   return next(parser);
 }
 
-/* 'NAME' and the closing bracket: what is read of the lambda's argument. */
-static bool parse_member_text(struct parser *parser, enum token_kind close,
-                              const char *close_text) {
+/* ['X'] or ('X') behind get, of the lambda's argument or of its kwargs. */
+static bool parse_lookup(struct parser *parser) {
+  bool is_index = parser->token.kind == TOKEN_OPEN_LIST;
+  if (!next(parser))
+    return false;
   struct token member = parser->token;
   if (member.kind != TOKEN_STRING)
     return expected(parser, "the name of a parameter in quotes");
   emit_load(parser, member.column, member.string, strlen(member.string));
-  return next(parser) && accept(parser, close, close_text);
-}
-
-static bool token_is(const struct token *token, const char *text) {
-  return token->length == strlen(text) && memcmp(token->start, text, token->length) == 0;
-}
-
-/* ['X'] or .get('X'), of the lambda's argument or of its kwargs. */
-static bool parse_lookup(struct parser *parser) {
-  if (parser->token.kind == TOKEN_OPEN_LIST)
-    return next(parser) && parse_member_text(parser, TOKEN_CLOSE_LIST, "']'");
-  return next(parser) && parse_member_text(parser, TOKEN_CLOSE, "')' (get takes no default here)");
+  return next(parser) &&
+         (is_index ? accept(parser, TOKEN_CLOSE_LIST, "']'")
+                   : accept(parser, TOKEN_CLOSE, "')' (get takes no default here)"));
 }
 
 /* What follows the lambda's argument: ['X'], .get('X'), .kwargs['X'], .kwargs.get('X') or .X */
@@ -182,13 +360,15 @@ static bool parse_argument_member(struct parser *parser) {
       return expected(parser, "the name of a member");
     if (!next(parser))
       return false;
-    if (token_is(&member, "get") && parser->token.kind == TOKEN_OPEN)
+
+    enum token_kind kind = parser->token.kind;
+    if (kind == TOKEN_OPEN && text_is(member.start, member.length, "get"))
       return parse_lookup(parser);
     if (is_kwargs)
       return EXPR_ERROR(parser->error, member.column,
                         "kwargs is read as kwargs['X'] or kwargs.get('X')");
-    is_kwargs = token_is(&member, "kwargs") &&
-                (parser->token.kind == TOKEN_OPEN_LIST || parser->token.kind == TOKEN_DOT);
+    is_kwargs = text_is(member.start, member.length, "kwargs") &&
+                (kind == TOKEN_OPEN_LIST || kind == TOKEN_DOT);
     if (!is_kwargs) {
       emit_load(parser, member.column, member.start, member.length);
       return true;
@@ -198,9 +378,9 @@ static bool parse_argument_member(struct parser *parser) {
 
 static bool parse_name(struct parser *parser) {
   struct token name = parser->token;
+  const struct token *argument = &parser->argument;
   if (!next(parser))
     return false;
-  const struct token *argument = &parser->argument;
   if (argument->length == name.length && memcmp(argument->start, name.start, name.length) == 0)
     return parse_argument_member(parser);
   if (parser->token.kind == TOKEN_OPEN)
@@ -264,7 +444,7 @@ static bool parse_power(struct parser *parser) {
   if (!enter(parser) || !next(parser) || !parse_unary(parser))
     return false;
   parser->depth--;
-  emit(parser, OP_POWER, column, -1);
+  emit(parser, OP_POWER, column);
   return true;
 }
 
@@ -274,10 +454,10 @@ static bool parse_unary(struct parser *parser) {
     return parse_power(parser);
   if (!enter(parser) || !next(parser))
     return false;
+
   struct token operand = parser->token;
   if (sign.kind == TOKEN_MINUS && operand.kind == TOKEN_INTEGER && operand.magnitude > INT64_MAX) {
-    /* -2**63 written out is the one value whose positive does not fit; under a power it would have
-     * to. */
+    /* -2**63 is the one value whose positive does not fit. Before a power it would have to. */
     if (!next(parser))
       return false;
     if (parser->token.kind == TOKEN_POWER)
@@ -286,172 +466,128 @@ static bool parse_unary(struct parser *parser) {
   } else {
     if (!parse_unary(parser))
       return false;
-    emit(parser, sign.kind == TOKEN_MINUS ? OP_NEGATE : OP_PLUS, sign.column, 0);
+    emit(parser, sign.kind == TOKEN_MINUS ? OP_NEGATE : OP_PLUS, sign.column);
   }
   parser->depth--;
   return true;
 }
 
-static bool parse_product(struct parser *parser) {
-  if (!parse_unary(parser))
-    return false;
-  for (;;) {
-    struct token token = parser->token;
-    enum op op;
-    if (token.kind == TOKEN_TIMES)
-      op = OP_MULTIPLY;
-    else if (token.kind == TOKEN_FLOOR_DIVIDE)
-      op = OP_FLOOR_DIVIDE;
-    else if (token.kind == TOKEN_MODULO)
-      op = OP_MODULO;
-    else
-      return true;
-    if (!next(parser) || !parse_unary(parser))
-      return false;
-    emit(parser, op, token.column, -1);
-  }
+static const struct operator{
+  enum token_kind token;
+  enum op op;
+  enum level { LEVEL_COMPARISON, LEVEL_SUM, LEVEL_PRODUCT } level;
+}
+operators[] = {
+    {TOKEN_EQUAL, OP_EQUAL, LEVEL_COMPARISON},
+    {TOKEN_NOT_EQUAL, OP_NOT_EQUAL, LEVEL_COMPARISON},
+    {TOKEN_LESS, OP_LESS, LEVEL_COMPARISON},
+    {TOKEN_LESS_EQUAL, OP_LESS_EQUAL, LEVEL_COMPARISON},
+    {TOKEN_GREATER, OP_GREATER, LEVEL_COMPARISON},
+    {TOKEN_GREATER_EQUAL, OP_GREATER_EQUAL, LEVEL_COMPARISON},
+    {TOKEN_IN, OP_CONTAINED, LEVEL_COMPARISON},
+    {TOKEN_NOT, OP_NOT_CONTAINED, LEVEL_COMPARISON},
+    {TOKEN_PLUS, OP_ADD, LEVEL_SUM},
+    {TOKEN_MINUS, OP_SUBTRACT, LEVEL_SUM},
+    {TOKEN_TIMES, OP_MULTIPLY, LEVEL_PRODUCT},
+    {TOKEN_FLOOR_DIVIDE, OP_FLOOR_DIVIDE, LEVEL_PRODUCT},
+    {TOKEN_MODULO, OP_MODULO, LEVEL_PRODUCT},
+};
+
+/* The binary operator of a level that the next token is, else NULL. */
+static const struct operator* operator_find(const struct parser *parser, enum level level) {
+  for (size_t i = 0; i < ARRAY_LENGTH(operators); i++)
+    if (operators[i].token == parser->token.kind && operators[i].level == level)
+      return &operators[i];
+  return NULL;
 }
 
-static bool parse_sum(struct parser *parser) {
-  if (!parse_product(parser))
-    return false;
-  while (parser->token.kind == TOKEN_PLUS || parser->token.kind == TOKEN_MINUS) {
-    struct token token = parser->token;
-    if (!next(parser) || !parse_product(parser))
+/* A sum of products, or a product. */
+static bool parse_arithmetic(struct parser *parser, enum level level) {
+  const struct operator* operator= NULL;
+  unsigned column = 0;
+  do {
+    if (!(level == LEVEL_SUM ? parse_arithmetic(parser, LEVEL_PRODUCT) : parse_unary(parser)))
       return false;
-    emit(parser, token.kind == TOKEN_PLUS ? OP_ADD : OP_SUBTRACT, token.column, -1);
-  }
-  return true;
-}
-
-/* The comparison that begins at the token, consumed; *ret_found is false when there is none. */
-static bool comparison_read(struct parser *parser, bool *ret_found, enum op *ret_op) {
-  *ret_found = true;
-  switch (parser->token.kind) {
-  case TOKEN_EQUAL:
-    *ret_op = OP_EQUAL;
-    break;
-  case TOKEN_NOT_EQUAL:
-    *ret_op = OP_NOT_EQUAL;
-    break;
-  case TOKEN_LESS:
-    *ret_op = OP_LESS;
-    break;
-  case TOKEN_LESS_EQUAL:
-    *ret_op = OP_LESS_EQUAL;
-    break;
-  case TOKEN_GREATER:
-    *ret_op = OP_GREATER;
-    break;
-  case TOKEN_GREATER_EQUAL:
-    *ret_op = OP_GREATER_EQUAL;
-    break;
-  case TOKEN_IN:
-    *ret_op = OP_CONTAINED;
-    break;
-  case TOKEN_NOT:
-    *ret_op = OP_NOT_CONTAINED;
-    if (!next(parser))
-      return false;
-    return accept(parser, TOKEN_IN, "in (after not)");
-  default:
-    *ret_found = false;
-    return true;
-  }
-  return next(parser);
-}
-
-/* Elements up to `close`; the first one when `n` is 1 has been evaluated and waits on the stack. */
-static bool parse_elements(struct parser *parser, enum token_kind close, enum op op,
-                           unsigned column, size_t n) {
-  if (n)
-    emit(parser, OP_IN_ELEMENT, column, -1);
-  while (parser->token.kind != close) {
-    if (!parse_expression(parser))
-      return false;
-    emit(parser, OP_IN_ELEMENT, column, -1);
-    if (parser->token.kind == close)
-      break;
-    if (!accept(parser, TOKEN_COMMA, close == TOKEN_CLOSE ? "',' or ')'" : "',' or ']'"))
-      return false;
-  }
-  emit(parser, op == OP_CONTAINED ? OP_IN_END : OP_NOT_IN_END, column, -1);
-  return next(parser);
+    if (operator)
+      emit(parser, operator->op, column);
+    column = parser->token.column;
+    operator= operator_find(parser, level);
+  } while (operator&& next(parser));
+  return !operator;
 }
 
 /* The right side of in: a list, a tuple, or a value that must be a string. No arithmetic makes a
- * string, so what stands in brackets is the whole of it. */
+ * string, so a value in brackets is all of it. */
 static bool parse_container(struct parser *parser, enum op op, unsigned column,
                             bool *ret_is_tuple) {
+  struct expr *expr = parser->expr;
   enum token_kind open = parser->token.kind;
-  *ret_is_tuple = open == TOKEN_OPEN_LIST;
-  if (open == TOKEN_OPEN_LIST) {
-    emit(parser, OP_IN_BEGIN, column, 1);
-    return next(parser) && parse_elements(parser, TOKEN_CLOSE_LIST, op, column, 0);
-  }
-  if (open != TOKEN_OPEN)
-    return parse_sum(parser);
-  size_t begin = emit(parser, OP_IN_BEGIN, column, 1);
+  enum token_kind close = open == TOKEN_OPEN ? TOKEN_CLOSE : TOKEN_CLOSE_LIST;
+  *ret_is_tuple = false;
+  if (open != TOKEN_OPEN && open != TOKEN_OPEN_LIST)
+    return parse_arithmetic(parser, LEVEL_SUM);
+
+  size_t begin = emit(parser, OP_IN_BEGIN, column);
   if (!next(parser))
     return false;
-  if (parser->token.kind != TOKEN_CLOSE) {
+  for (bool is_first = true; parser->token.kind != close; is_first = false) {
     if (!parse_expression(parser))
       return false;
-    if (parser->token.kind != TOKEN_COMMA) {
-      /* A value in brackets after all: what a tuple would have begun with goes. */
-      struct instruction *code = parser->expr->code;
-      memmove(code + begin, code + begin + 1, (parser->expr->n_code - begin - 1) * sizeof *code);
-      parser->expr->n_code--;
+    if (is_first && open == TOKEN_OPEN && parser->token.kind != TOKEN_COMMA) {
+      /* Not a tuple after all: remove what it would have begun with. */
+      struct instruction *code = expr->code + begin;
+      memmove(code, code + 1, (--expr->n_code - begin) * sizeof *code);
       parser->waiting--;
       return accept(parser, TOKEN_CLOSE, "')'");
     }
-    *ret_is_tuple = true;
-    return next(parser) && parse_elements(parser, TOKEN_CLOSE, op, column, 1);
+    emit(parser, OP_IN_ELEMENT, column);
+    if (parser->token.kind == close)
+      break;
+    if (!accept(parser, TOKEN_COMMA, open == TOKEN_OPEN ? "',' or ')'" : "',' or ']'"))
+      return false;
   }
   *ret_is_tuple = true;
-  return parse_elements(parser, TOKEN_CLOSE, op, column, 0);
+  emit(parser, op == OP_CONTAINED ? OP_IN_END : OP_NOT_IN_END, column);
+  return next(parser);
 }
 
+/* A comparison, or a chain of them: a < b <= c. */
 static bool parse_comparison(struct parser *parser) {
-  if (!parse_sum(parser))
+  if (!parse_arithmetic(parser, LEVEL_SUM))
     return false;
+
+  /* Until the end of the chain is known, each link has the index of the one before it, plus one. */
   struct expr *expr = parser->expr;
-  unsigned column = parser->token.column;
-  enum op op;
-  bool found;
-  if (!comparison_read(parser, &found, &op))
-    return false;
-  /* Until the end of the chain is known, each link holds the index of the one before it, plus
-   * one. */
-  size_t last_link = 0;
-  while (found) {
-    bool is_tuple = false;
-    unsigned right = parser->token.column;
-    if (op == OP_CONTAINED || op == OP_NOT_CONTAINED
-            ? !parse_container(parser, op, column, &is_tuple)
-            : !parse_sum(parser))
+  size_t last_link = 0, index = SIZE_MAX;
+  unsigned tuple_column = 0; /* 0: there is none */
+  for (const struct operator* operator; (operator= operator_find(parser, LEVEL_COMPARISON));) {
+    unsigned column = parser->token.column;
+    if (!next(parser) ||
+        (operator->token == TOKEN_NOT && !accept(parser, TOKEN_IN, "in (after not)")))
       return false;
-    unsigned next_column = parser->token.column;
-    enum op next_op;
-    if (!comparison_read(parser, &found, &next_op))
-      return false;
-    if (is_tuple) {
-      if (found)
-        return tuple_is_misplaced(parser, right);
-      break;
-    }
-    size_t index = emit(parser, op, column, -1);
-    if (found) {
+    if (tuple_column)
+      return tuple_is_misplaced(parser, tuple_column);
+    if (index != SIZE_MAX) {
       expr->code[index].operand = (uint32_t)last_link;
       last_link = index + 1;
-      op = next_op;
-      column = next_column;
     }
+
+    unsigned right = parser->token.column;
+    bool is_tuple = false,
+         is_container = operator->token == TOKEN_IN || operator->token == TOKEN_NOT;
+    if (is_container ? !parse_container(parser, operator->op, column, &is_tuple)
+                     : !parse_arithmetic(parser, LEVEL_SUM))
+      return false;
+    if (is_tuple)
+      tuple_column = right;
+    else
+      index = emit(parser, operator->op, column);
   }
+
   while (last_link > 0) {
-    size_t index = last_link - 1;
-    last_link = expr->code[index].operand;
-    land_here(parser, index);
+    size_t link = last_link - 1;
+    last_link = expr->code[link].operand;
+    land_here(parser, link);
   }
   return true;
 }
@@ -463,60 +599,48 @@ static bool parse_not(struct parser *parser) {
   if (!enter(parser) || !next(parser) || !parse_not(parser))
     return false;
   parser->depth--;
-  emit(parser, OP_NOT, column, 0);
+  emit(parser, OP_NOT, column);
   return true;
 }
 
-static bool parse_and(struct parser *parser) {
-  if (!parse_not(parser))
-    return false;
-  while (parser->token.kind == TOKEN_AND) {
-    size_t jump = emit(parser, OP_AND, parser->token.column, -1);
-    if (!next(parser) || !parse_not(parser))
+/* Operands of `or`, each of which has operands of `and`. */
+static bool parse_logical(struct parser *parser, enum op op) {
+  size_t jump = SIZE_MAX;
+  for (;;) {
+    if (!(op == OP_OR ? parse_logical(parser, OP_AND) : parse_not(parser)))
       return false;
-    land_here(parser, jump);
-  }
-  return true;
-}
-
-static bool parse_or(struct parser *parser) {
-  if (!parse_and(parser))
-    return false;
-  while (parser->token.kind == TOKEN_OR) {
-    size_t jump = emit(parser, OP_OR, parser->token.column, -1);
-    if (!next(parser) || !parse_and(parser))
+    if (jump != SIZE_MAX)
+      land_here(parser, jump);
+    if (parser->token.kind != (op == OP_OR ? TOKEN_OR : TOKEN_AND))
+      return true;
+    jump = emit(parser, op, parser->token.column);
+    if (!next(parser))
       return false;
-    land_here(parser, jump);
   }
-  return true;
-}
-
-/* Swaps the adjacent blocks [first, second) and [second, end) of the code. */
-static void swap_blocks(struct expr *expr, size_t first, size_t second) {
-  size_t n = second - first, m = expr->n_code - second;
-  struct instruction *code = expr->code + first;
-  cleanup_free struct instruction *kept = xmemdup(code, n * sizeof *code);
-  memmove(code, code + n, m * sizeof *code);
-  memcpy(code + m, kept, n * sizeof *code);
 }
 
 /* x [if c else y]. Written x c y, evaluated c x y: c BRANCH x JUMP y. */
 static bool parse_expression(struct parser *parser) {
-  if (!enter(parser))
-    return false;
   struct expr *expr = parser->expr;
   size_t chosen = expr->n_code;
-  if (!parse_or(parser))
+  if (!enter(parser) || !parse_logical(parser, OP_OR))
     return false;
+
   if (parser->token.kind == TOKEN_IF) {
     size_t condition = expr->n_code;
     unsigned column = parser->token.column;
-    if (!next(parser) || !parse_or(parser))
+    if (!next(parser) || !parse_logical(parser, OP_OR))
       return false;
-    emit(parser, OP_BRANCH, column, -1);
-    size_t branch = chosen + (expr->n_code - 1 - condition);
-    swap_blocks(expr, chosen, condition);
-    size_t jump = emit(parser, OP_JUMP, column, -1);
+    size_t branch = emit(parser, OP_BRANCH, column) - condition + chosen;
+
+    /* Swap the block of the chosen value with that of the condition. */
+    size_t n = condition - chosen, m = expr->n_code - condition;
+    struct instruction *code = expr->code + chosen;
+    cleanup_free struct instruction *kept = xmemdup(code, n * sizeof *code);
+    memmove(code, code + n, m * sizeof *code);
+    memcpy(code + m, kept, n * sizeof *code);
+
+    size_t jump = emit(parser, OP_JUMP, column);
     land_here(parser, branch);
     if (!accept(parser, TOKEN_ELSE, "else") || !parse_expression(parser))
       return false;
@@ -526,30 +650,25 @@ static bool parse_expression(struct parser *parser) {
   return true;
 }
 
-/* lambda NAME: */
-static bool parse_lambda_head(struct parser *parser) {
-  if (!next(parser))
-    return false;
-  if (parser->token.kind != TOKEN_NAME)
-    return expected(parser, "the one argument of the lambda");
-  parser->argument = parser->token;
-  return next(parser) && accept(parser, TOKEN_COLON, "':' after the one argument of the lambda");
-}
-
 bool expr_parse(const char *text, struct expr **ret_expr, struct error *error) {
-  size_t length = strnlen(text, EXPR_TEXT_MAX + 1);
-  if (length > EXPR_TEXT_MAX)
+  if (strnlen(text, EXPR_TEXT_MAX + 1) > EXPR_TEXT_MAX)
     return error_set(error, "the expression is longer than %d bytes", EXPR_TEXT_MAX);
-  cleanup_json json_t *as_utf8 = json_stringn(text, length);
-  if (!as_utf8)
+  if (!json_can_hold(text))
     return error_set(error, "the expression is not UTF-8");
+
   cleanup_expr struct expr *expr = xcalloc(1, sizeof *expr);
-  struct parser parser = {
-      .lexer = {.at = text, .column = 1, .expr = expr}, .expr = expr, .error = error};
+  struct parser parser = {.at = text, .column = 1, .expr = expr, .error = error};
   if (!next(&parser))
     return false;
-  if (parser.token.kind == TOKEN_LAMBDA && !parse_lambda_head(&parser))
-    return false;
+  if (parser.token.kind == TOKEN_LAMBDA) {
+    if (!next(&parser))
+      return false;
+    if (parser.token.kind != TOKEN_NAME)
+      return expected(&parser, "the one argument of the lambda");
+    parser.argument = parser.token;
+    if (!next(&parser) || !accept(&parser, TOKEN_COLON, "':' after the one argument of the lambda"))
+      return false;
+  }
   if (!parse_expression(&parser))
     return false;
   if (parser.token.kind == TOKEN_COMMA)

@@ -8,7 +8,7 @@
 #define WAVETUNE_COMMON_SEARCH_SEARCH_POINTS_H
 
 #include "common/base/rng.h"
-#include "common/space/space_code.h"
+#include "common/space/space.h"
 
 /* Values beyond the next one that are looked at for a step, where conditions exclude the nearer
  * ones. */

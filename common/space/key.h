@@ -17,7 +17,7 @@ struct key {
 };
 
 /* From a JSON object whose members must be exactly `names`, each None, bool, int, float or string.
- * With names NULL any members are taken, in the object's order. Errors have pointers relative to
+ * With names NULL it takes any members, in the object's order. Errors have pointers relative to
  * the object. */
 must_check bool key_parse(const json_t *json, const char *const *names, size_t n_names,
                           struct key *ret_key, struct error *error);
@@ -33,12 +33,11 @@ void key_release(struct key *key);
 #define cleanup_key __attribute__((cleanup(key_release)))
 
 must_check json_t *key_to_json(const struct key *key); /* members in the key's order */
-must_check char *
-key_to_text(const struct key *key); /* JSON with the members in the key's order, values canonical */
-must_check char *
-key_format(const struct key *key); /* "M=4096, N=4096": for people, owned by the caller */
+/* JSON with the members in the key's order, values canonical. Texts are owned by the caller. */
+must_check char *key_to_text(const struct key *key);
+must_check char *key_format(const struct key *key); /* "M=4096, N=4096": for people */
 /* key_format as one word of a shell's command line: in double quotes, or in single ones where a
- * shell would read anything inside of double ones. Owned by the caller. */
+ * shell would expand anything inside double ones. */
 must_check char *key_format_shell(const struct key *key);
 struct digest key_digest(const struct key *key);
 must_check bool key_scope_add(const struct key *key, struct scope *scope, struct error *error);

@@ -1,11 +1,10 @@
-/* Spaces: from JSON, ordinals, identity. Memory: a space owns all it points at; its strings lie in
- * its copy of the JSON. Threads: read-only once parsed. */
+/* Spaces: from JSON, ordinals, identity. */
+#include "common/space/space.h"
 #include "common/base/names.h"
-#include "common/space/space_code.h"
 
-const char *const space_fact_names[SPACE_FACTS] = {"gpu_name", "arch"};
+const char *const space_fact_names[] = {"gpu_name", "arch"};
 
-enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* a word for constexpr */
+enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* another word for constexpr */
 static const char *const role_names[] = {"constexpr", "option", "env", "define", NULL};
 
 bool condition_error(struct error *error, size_t index) {
@@ -13,21 +12,6 @@ bool condition_error(struct error *error, size_t index) {
   error_prefix(error, "condition %zu, ", index);
   error_pointer_prefix(error, json_pointer_index(pointer, sizeof pointer, "/conditions", index));
   return false;
-}
-
-int value_compare(struct value a, struct value b) {
-  if (a.type != b.type)
-    return a.type < b.type ? -1 : 1;
-  switch (a.type) {
-  case VALUE_BOOL:
-    return (int)a.boolean - (int)b.boolean;
-  case VALUE_INT:
-    return (a.integer > b.integer) - (a.integer < b.integer);
-  case VALUE_STRING:
-    return strcmp(a.string, b.string);
-  default:
-    return 0;
-  }
 }
 
 static int rows_compare(const struct value *a, const struct value *b, size_t n) {
@@ -160,36 +144,28 @@ const struct record space_json_record = RECORD("Space", struct given, given_fiel
 
 static void given_release(struct given *given) { record_release(&space_json_record, given); }
 
-static bool parameter_values_parse(struct parameter *parameter, const json_t *json,
-                                   const char *pointer, struct error *error) {
-  size_t n = json_array_size(json);
-  char at[JSON_POINTER_SIZE];
-  parameter->values = xcalloc(n, sizeof *parameter->values);
-  for (; parameter->n_values < n; parameter->n_values++)
-    if (!space_value_from_json(json_array_get(json, parameter->n_values),
-                               json_pointer_index(at, sizeof at, pointer, parameter->n_values),
-                               &parameter->values[parameter->n_values], error))
-      return false;
-  size_t twice;
-  parameter->values_order = rows_order(parameter->values, n, 1, &twice);
-  if (twice < n)
-    return error_at(error, json_pointer_index(at, sizeof at, pointer, twice),
-                    "the value stands twice; take one out");
-  return true;
-}
-
 static bool parameters_parse(struct space *space, const struct given *given, struct error *error) {
   space->raw_count = 1;
   for (size_t i = 0; i < given->n_parameters; i++) {
-    const struct given_parameter *from = &given->parameters[i];
     struct parameter *parameter = &space->parameters[space->n_parameters++];
-    char pointer[JSON_POINTER_SIZE];
-    json_pointer_member(pointer, sizeof pointer, "/parameters", from->name);
-    parameter->name = xstrdup(from->name);
-    if (!parameter_values_parse(parameter, from->values, pointer, error))
-      return false;
-    if (__builtin_mul_overflow(space->raw_count, (uint64_t)parameter->n_values,
-                               &space->raw_count) ||
+    const json_t *values = given->parameters[i].values;
+    size_t n = json_array_size(values), twice;
+    char pointer[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
+    parameter->name = xstrdup(given->parameters[i].name);
+    parameter->values = xcalloc(n, sizeof *parameter->values);
+    parameter->n_values = n;
+    json_pointer_member(pointer, sizeof pointer, "/parameters", parameter->name);
+
+    for (size_t j = 0; j < n; j++)
+      if (!space_value_from_json(json_array_get(values, j),
+                                 json_pointer_index(at, sizeof at, pointer, j),
+                                 &parameter->values[j], error))
+        return false;
+    parameter->values_order = rows_order(parameter->values, n, 1, &twice);
+    if (twice < n)
+      return error_at(error, json_pointer_index(at, sizeof at, pointer, twice),
+                      "the value stands twice; take one out");
+    if (__builtin_mul_overflow(space->raw_count, (uint64_t)n, &space->raw_count) ||
         space->raw_count > INT64_MAX)
       return error_at(
           error, pointer,
@@ -198,21 +174,18 @@ static bool parameters_parse(struct space *space, const struct given *given, str
   return true;
 }
 
-static bool parameter_find(const struct space *space, const char *name, size_t *ret_index) {
+/* False, with the error at pointer/name, where there is no such parameter. */
+static bool parameter_find(const struct space *space, const char *name, const char *pointer,
+                           size_t *ret_index, struct error *error) {
+  const char *names[SPACE_PARAMETERS_MAX];
   for (size_t i = 0; i < space->n_parameters; i++) {
-    if (strcmp(space->parameters[i].name, name) == 0) {
+    names[i] = space->parameters[i].name;
+    if (strcmp(names[i], name) == 0) {
       *ret_index = i;
       return true;
     }
   }
-  return false;
-}
 
-static bool parameter_is_unknown(const struct space *space, const char *name, const char *pointer,
-                                 struct error *error) {
-  const char *names[SPACE_PARAMETERS_MAX];
-  for (size_t i = 0; i < space->n_parameters; i++)
-    names[i] = space->parameters[i].name;
   char at[JSON_POINTER_SIZE], shown[NAME_TEXT_SIZE];
   error_at(error, json_pointer_member(at, sizeof at, pointer, name),
            "the space has no parameter \"%s\"", name_cut(name, strlen(name), shown));
@@ -230,9 +203,8 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
   char at[JSON_POINTER_SIZE];
   json_object_foreach ((json_t *)json, name, member) {
     size_t index;
-    if (!parameter_find(space, name, &index))
-      return parameter_is_unknown(space, name, pointer, error);
-    if (!space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name),
+    if (!parameter_find(space, name, pointer, &index, error) ||
+        !space_value_from_json(member, json_pointer_member(at, sizeof at, pointer, name),
                                &row[index], error))
       return false;
   }
@@ -276,38 +248,6 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   return true;
 }
 
-static bool roles_parse(struct space *space, const struct given *given, struct error *error) {
-  for (size_t i = 0; i < given->n_roles; i++) {
-    const struct given_role *from = &given->roles[i];
-    size_t index;
-    if (!parameter_find(space, from->parameter, &index))
-      return parameter_is_unknown(space, from->parameter, "/roles", error);
-    space->parameters[index].role =
-        from->role == (enum role)ROLE_DEFINE ? ROLE_CONSTEXPR : from->role;
-  }
-  return true;
-}
-
-static bool conditions_parse(struct space *space, struct given *given, struct error *error) {
-  space->condition_exprs = xcalloc(given->n_conditions, sizeof(struct expr *));
-  space->n_conditions = given->n_conditions;
-  space->conditions = given->conditions;
-  given->conditions = NULL;
-  given->n_conditions = 0;
-  for (size_t i = 0; i < space->n_conditions; i++)
-    if (!expr_parse(space->conditions[i], &space->condition_exprs[i], error))
-      return condition_error(error, i);
-  return true;
-}
-
-static json_t *row_to_json(const struct space *space, const struct value *row) {
-  json_t *json = json_object();
-  ALWAYS(json != NULL);
-  for (size_t i = 0; i < space->n_parameters; i++)
-    ALWAYS(json_object_set_new(json, space->parameters[i].name, value_to_json(row[i])) == 0);
-  return json;
-}
-
 static json_t *values_to_json(const struct value *values, size_t n) {
   json_t *json = json_array();
   ALWAYS(json != NULL);
@@ -316,14 +256,12 @@ static json_t *values_to_json(const struct value *values, size_t n) {
   return json;
 }
 
-/* The canonical form: the order of parameters, values, configs and conditions counts; what is
- * absent, empty or the default is left out. {"parameters": [[name, [values]]] or "names": [name],
- * "configs": [[values]], "roles": {name: "option" or "env"}, "conditions": [text], "default":
- * {name: value}} */
+/* The digest of the canonical form: the order of parameters, values, configs and conditions counts;
+ * what is absent, empty or the default is left out. {"parameters": [[name, [values]]] or "names":
+ * [name], "configs": [[values]], "roles": {name: "option" or "env"}, "conditions": [text],
+ * "default": {name: value}} */
 static struct digest identity(const struct space *space) {
-  cleanup_json json_t *form = json_object();
-  json_t *parameters = json_array(), *roles = json_object();
-  ALWAYS(form && parameters && roles);
+  json_t *parameters = json_array(), *roles = json_object(), *configs = NULL;
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     json_t *member = space->is_list
@@ -335,22 +273,20 @@ static struct digest identity(const struct space *space) {
       ALWAYS(json_object_set_new(roles, parameter->name,
                                  json_string(role_names[parameter->role])) == 0);
   }
-  ALWAYS(json_object_set_new(form, space->is_list ? "names" : "parameters", parameters) == 0);
-  if (space->is_list) {
-    json_t *configs = json_array();
-    ALWAYS(configs && json_object_set_new(form, "configs", configs) == 0);
-    for (uint64_t i = 0; i < space->raw_count; i++)
-      ALWAYS(json_array_append_new(configs, values_to_json(space->list + i * space->n_parameters,
-                                                           space->n_parameters)) == 0);
-  }
-  if (space->n_conditions > 0)
-    ALWAYS(json_object_set(form, "conditions", json_object_get(space->json, "conditions")) == 0);
-  if (json_object_size(roles) > 0)
-    ALWAYS(json_object_set(form, "roles", roles) == 0);
+  if (space->is_list)
+    configs = json_array();
+  for (uint64_t i = 0; configs && i < space->raw_count; i++)
+    ALWAYS(json_array_append_new(configs, values_to_json(space->list + i * space->n_parameters,
+                                                         space->n_parameters)) == 0);
+
+  cleanup_json json_t *form =
+      json_pack("{s:o, s:o*, s:O*, s:O*, s:o*}", space->is_list ? "names" : "parameters",
+                parameters, "configs", configs, "conditions",
+                space->n_conditions > 0 ? json_object_get(space->json, "conditions") : NULL,
+                "roles", json_object_size(roles) > 0 ? roles : NULL, "default",
+                space->has_default ? space_config_to_json(space, space->default_ordinal) : NULL);
   json_decref(roles);
-  if (space->has_default)
-    ALWAYS(json_object_set_new(form, "default",
-                               space_config_to_json(space, space->default_ordinal)) == 0);
+  ALWAYS(form != NULL);
   return json_digest(form);
 }
 
@@ -358,6 +294,7 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
   cleanup_space struct space *space = xcalloc(1, sizeof *space);
   __attribute__((cleanup(given_release))) struct given given = {0};
   space->json = json_deep_copy(json);
+
   if (!record_read(&space_json_record, space->json, "", &given, error))
     return false;
   if (!given.parameters == !given.configs)
@@ -369,9 +306,25 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
 
   space->parameters = xcalloc(SPACE_PARAMETERS_MAX, sizeof *space->parameters);
   if (!(given.parameters ? parameters_parse(space, &given, error)
-                         : list_parse(space, given.configs, error)) ||
-      !roles_parse(space, &given, error) || !conditions_parse(space, &given, error))
+                         : list_parse(space, given.configs, error)))
     return false;
+  for (size_t i = 0; i < given.n_roles; i++) {
+    enum role role = given.roles[i].role;
+    size_t index;
+    if (!parameter_find(space, given.roles[i].parameter, "/roles", &index, error))
+      return false;
+    space->parameters[index].role = role == (enum role)ROLE_DEFINE ? ROLE_CONSTEXPR : role;
+  }
+
+  space->n_conditions = given.n_conditions;
+  space->conditions = TAKE(given.conditions);
+  given.n_conditions = 0;
+  for (size_t i = 0; i < space->n_conditions; i++) {
+    cleanup_expr struct expr *expr = NULL;
+    if (!expr_parse(space->conditions[i], &expr, error))
+      return condition_error(error, i);
+  }
+
   if (given.default_config) {
     if (!space_config_from_json(space, given.default_config, &space->default_ordinal, error))
       return error_pointer_prefix(error, "/default");
@@ -390,13 +343,10 @@ void space_free(struct space *space) {
     free(space->parameters[i].values);
     free(space->parameters[i].values_order);
   }
-  for (size_t i = 0; i < space->n_conditions; i++) {
+  for (size_t i = 0; i < space->n_conditions; i++)
     free(space->conditions[i]);
-    expr_free(space->condition_exprs[i]);
-  }
   free(space->parameters);
   free(space->conditions);
-  free(space->condition_exprs);
   free(space->list);
   free(space->list_order);
   json_decref(space->json);
@@ -438,8 +388,11 @@ bool space_ordinal(const struct space *space, const struct value *values, uint64
 
 json_t *space_config_to_json(const struct space *space, uint64_t ordinal) {
   struct value values[SPACE_PARAMETERS_MAX];
+  json_t *json = json_object();
   ALWAYS(space_config(space, ordinal, values));
-  return row_to_json(space, values);
+  for (size_t i = 0; i < space->n_parameters; i++)
+    ALWAYS(json_object_set_new(json, space->parameters[i].name, value_to_json(values[i])) == 0);
+  return json;
 }
 
 char *space_config_format(const struct space *space, uint64_t ordinal) {

@@ -21,8 +21,8 @@
 #define SPACE_CONDITIONS_MAX 256
 #define SPACE_LIST_MAX 100000 /* configs of an explicit list */
 
-/* How a parameter reaches the kernel: a compile-time constant ("constexpr"; "define" for hip and c,
- * the same thing), a compiler or launch option ("option": num_warps, …), or an environment variable
+/* How a parameter reaches the kernel: a compile-time constant ("constexpr", or "define" for hip and
+ * c), a compiler or launch option ("option": num_warps, …), or an environment variable
  * of the compile ("env"). */
 enum role { ROLE_CONSTEXPR, ROLE_OPTION, ROLE_ENV };
 
@@ -44,14 +44,13 @@ struct space {
   uint32_t *list_order; /* is_list: indices of the rows, sorted */
   size_t n_conditions;
   char **conditions; /* their texts */
-  struct expr **condition_exprs;
   bool has_default;
   uint64_t default_ordinal;
   struct digest digest; /* of the canonical form, in which the order of parameters counts */
   json_t *json;         /* as it was given, members in order: what is stored and sent */
 };
 
-/* What the JSON of a space is checked by, before its parts are held against each other. */
+/* Checks the JSON of a space, before its parts are compared with each other. */
 extern const struct record space_json_record;
 
 must_check bool space_parse(const json_t *json, struct space **ret_space, struct error *error);
@@ -59,9 +58,9 @@ void space_free(struct space *space);
 DEFINE_CLEANUP(struct space *, cleanup_space_free, space_free)
 #define cleanup_space __attribute__((cleanup(cleanup_space_free)))
 
-/* Both ways in O(parameters × log values); false when the ordinal is outside or the values are no
- * point of the space. `values` has n_parameters elements; space_config's are borrowed from the
- * space. Conditions are not looked at. */
+/* Convert both ways in O(parameters × log values); false when the ordinal is outside or the values
+ * are no point of the space. `values` has n_parameters elements; space_config's are borrowed from
+ * the space. Conditions are not evaluated. */
 must_check bool space_config(const struct space *space, uint64_t ordinal, struct value *values);
 must_check bool space_ordinal(const struct space *space, const struct value *values,
                               uint64_t *ret_ordinal);
@@ -77,7 +76,7 @@ must_check bool space_config_from_json(const struct space *space, const json_t *
 must_check bool space_scope_add(const struct space *space, uint64_t ordinal, struct scope *scope,
                                 struct error *error);
 
-/* What conditions may read beside the parameters. Either text may be NULL: then it reads as "". */
+/* What conditions may read beside the parameters. A text that is NULL reads as "". */
 struct space_facts {
   const struct key *key; /* may be NULL */
   const char *gpu_name;
@@ -85,14 +84,14 @@ struct space_facts {
 };
 
 /* A point is excluded when any condition is false for it. When none is and one fails to evaluate (a
- * division by zero, say), that is an error: a condition may thus guard another one, in whatever
- * order they stand. Conditions read parameters, key members, gpu_name and arch; a name that means
+ * division by zero, say), that is an error: a condition may thus guard another one, whatever their
+ * order. Conditions read parameters, key members, gpu_name and arch; a name that means
  * two of those is refused.
  *
  * Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it
- * reads are set, and cuts everything below. `step_limit` bounds the partial points visited: beyond
- * it the enumeration is an error that says so, and no hang. After SPACE_END and SPACE_ERROR every
- * call answers SPACE_END. */
+ * reads are set, and cuts everything below. `step_limit` bounds the partial points visited, so
+ * that an enumeration ends with an error rather than hangs. After SPACE_END and SPACE_ERROR every
+ * call returns SPACE_END. */
 #define SPACE_STEP_LIMIT_DEFAULT 100000000u
 struct space_iterator;
 must_check bool space_iterator_new(const struct space *space, const struct space_facts *facts,
@@ -105,15 +104,53 @@ enum space_step { SPACE_POINT, SPACE_END, SPACE_ERROR };
 must_check enum space_step space_iterator_next(struct space_iterator *iterator,
                                                uint64_t *ret_ordinal, struct error *error);
 
-/* The number of points that hold; more than `count_limit` is an error. Parameters behind the last
+/* The number of valid points; more than `count_limit` is an error. Parameters behind the last
  * one that a condition reads are multiplied, not visited. */
 must_check bool space_count(const struct space *space, const struct space_facts *facts,
                             uint64_t step_limit, uint64_t count_limit, uint64_t *ret_count,
                             struct error *error);
 
-/* Whether one point holds; an ordinal outside of the space does not. It reads the conditions anew:
- * for a few points. */
+/* Whether one point is valid; an ordinal outside of the space is not. Parses the conditions at
+ * every call: for a few points. */
 must_check bool space_holds(const struct space *space, const struct space_facts *facts,
                             uint64_t ordinal, bool *ret_holds, struct error *error);
+
+/* What searches need beside: conditions one by one. */
+
+/* The names that conditions read beside parameters and key members. */
+#define SPACE_FACTS 2
+extern const char *const space_fact_names[SPACE_FACTS];
+
+/* Adds which condition is wrong: "condition N, …" and /conditions/N. Returns false. */
+bool condition_error(struct error *error, size_t index);
+
+/* The conditions of a space bound to slots: key members, then facts, then parameters, so that the
+ * last slot that a condition reads tells which parameter decides it. The caller sets the slots of
+ * the parameters. */
+#define SLOTS_MAX (KEY_MEMBERS_MAX + SPACE_FACTS + SPACE_PARAMETERS_MAX)
+struct conditions {
+  size_t n;
+  struct expr **exprs;
+  size_t n_fixed; /* slots before the parameters */
+  struct value slots[SLOTS_MAX];
+};
+
+/* Fills in the fixed slots, whose strings it borrows from the facts, and binds every condition. */
+must_check bool conditions_bind(const struct space *space, const struct space_facts *facts,
+                                struct conditions *conditions, struct error *error);
+void conditions_release(struct conditions *conditions);
+#define cleanup_conditions __attribute__((cleanup(conditions_release)))
+
+enum decision { UNDECIDED, CONDITION_TRUE, CONDITION_FALSE, CONDITION_FAILED };
+
+/* Decides one condition, whose parameters must be set. *error is filled for CONDITION_FAILED. */
+must_check enum decision condition_decide(const struct conditions *conditions, size_t index,
+                                          struct error *error);
+
+/* Decides all conditions for the point in the slots, which is `ordinal`: CONDITION_FALSE when one
+ * is false, else CONDITION_FAILED with *error when one cannot be evaluated. */
+must_check enum decision conditions_decide(const struct space *space,
+                                           const struct conditions *conditions, uint64_t ordinal,
+                                           struct error *error);
 
 #endif

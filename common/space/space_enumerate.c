@@ -1,15 +1,16 @@
-/* Which points of a space hold: depth-first over the parameters, cutting below every condition that
- * fails.
+/* Which points of a space are valid: depth-first over the parameters, cutting below every condition
+ * that is false.
  *
- * Memory: an iterator borrows its space and its facts, which must outlive it. Threads: one to an
+ * Memory: an iterator borrows its space and its facts, which must outlive it. Threads: one for each
  * iterator. */
 #include "common/base/names.h"
-#include "common/space/space_code.h"
+#include "common/space/space.h"
 
 #define NONE_FAILED SIZE_MAX
+#define CONFIG_SHOWN_MAX 159 /* bytes of a config in a message */
 
-/* A condition that reads few parameters is met again and again with the same values: what was
- * decided is kept. */
+/* The decisions of a condition that reads few parameters are kept: it is evaluated again and again
+ * with the same values. */
 #define MEMO_READS_MAX 8
 #define MEMO_ENTRIES_MAX 65536
 #define MEMO_TOTAL_MAX (4u << 20)
@@ -24,7 +25,7 @@ struct memo {
   } reads[MEMO_READS_MAX];
 };
 
-/* One parameter of the descent. */
+/* One parameter of the depth-first walk. */
 struct level {
   const struct value *values;
   size_t n_values;
@@ -40,9 +41,9 @@ struct space_iterator {
   const struct space *space;
   struct conditions conditions;
   struct level levels[SPACE_PARAMETERS_MAX];
-  size_t *decided;    /* what the levels' lists of conditions lie in */
+  size_t *decided;    /* the levels' lists of conditions, one behind the other */
   struct memo *memos; /* one a condition */
-  size_t n_levels;    /* parameters visited; those behind are multiplied by the caller */
+  size_t n_levels;    /* parameters visited; the caller multiplies by those behind */
   size_t depth;       /* level whose next value is tried */
   uint64_t list_at;
   uint64_t steps, step_limit, found;
@@ -55,14 +56,6 @@ void conditions_release(struct conditions *conditions) {
   free(conditions->exprs);
 }
 
-static bool member_hides(const char *name, const char *what, struct error *error) {
-  char shown[NAME_TEXT_SIZE];
-  return error_set(
-      error,
-      "conditions cannot tell the key's member \"%s\" from the %s of that name; rename one of them",
-      name_cut(name, strlen(name), shown), what);
-}
-
 bool conditions_bind(const struct space *space, const struct space_facts *facts,
                      struct conditions *conditions, struct error *error) {
   const char *names[SLOTS_MAX];
@@ -71,15 +64,9 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
                                                 facts && facts->arch ? facts->arch : ""};
   size_t n = 0;
   ALWAYS(!key || key->n <= KEY_MEMBERS_MAX);
-  for (size_t i = 0; key && i < key->n; i++) {
-    for (size_t j = 0; j < SPACE_FACTS; j++)
-      if (strcmp(key->names[i], space_fact_names[j]) == 0)
-        return member_hides(key->names[i], "GPU's fact", error);
-    for (size_t j = 0; j < space->n_parameters; j++)
-      if (strcmp(key->names[i], space->parameters[j].name) == 0)
-        return member_hides(key->names[i], "parameter", error);
-    conditions->slots[n] = key->values[i];
-    names[n++] = key->names[i];
+  for (; key && n < key->n; n++) {
+    conditions->slots[n] = key->values[n];
+    names[n] = key->names[n];
   }
   for (size_t i = 0; i < SPACE_FACTS; i++) {
     conditions->slots[n] = value_string(fact_values[i]);
@@ -88,12 +75,23 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
   conditions->n_fixed = n;
   for (size_t i = 0; i < space->n_parameters; i++)
     names[n++] = space->parameters[i].name;
+
+  for (size_t i = 0; key && i < key->n; i++)
+    for (size_t j = key->n; j < n; j++) {
+      char shown[NAME_TEXT_SIZE];
+      if (strcmp(names[i], names[j]) == 0)
+        return error_set(error,
+                         "conditions cannot tell the key's member \"%s\" from the %s of that name; "
+                         "rename one of them",
+                         name_cut(names[i], strlen(names[i]), shown),
+                         j < conditions->n_fixed ? "GPU's fact" : "parameter");
+    }
+
   conditions->exprs = xcalloc(space->n_conditions, sizeof(struct expr *));
   for (size_t i = 0; i < space->n_conditions; i++) {
-    if (!expr_parse(space->conditions[i], &conditions->exprs[i], error))
-      return condition_error(error, i);
     conditions->n = i + 1;
-    if (!expr_bind(conditions->exprs[i], names, n, error))
+    if (!expr_parse(space->conditions[i], &conditions->exprs[i], error) ||
+        !expr_bind(conditions->exprs[i], names, n, error))
       return condition_error(error, i);
   }
   return true;
@@ -110,17 +108,11 @@ enum decision condition_decide(const struct conditions *conditions, size_t index
 /* "condition N, column C: what, for the config BLOCK=64 …" */
 static bool point_error(const struct space *space, uint64_t ordinal, size_t index,
                         struct error *error) {
-  condition_error(error, index);
-  char shown[160];
   cleanup_free char *config = space_config_format(space, ordinal);
-  size_t length = strlen(config), used = strlen(error->message);
-  bool cut = length > sizeof shown - 1;
-  size_t end = cut ? sizeof shown - 1 : length;
-  while (cut && end > 0 && ((unsigned char)config[end] & 0xc0) == 0x80)
-    end--;
-  snprintf(error->message + used, sizeof error->message - used, ", for the config %.*s%s", (int)end,
-           config, cut ? "..." : "");
-  return false;
+  size_t length = strlen(config), shown = utf8_cut(config, length, CONFIG_SHOWN_MAX);
+  condition_error(error, index);
+  return error_append(error, ", for the config %.*s%s", (int)shown, config,
+                      shown < length ? "..." : "");
 }
 
 /* Gives each level the conditions that its parameter decides. Those that read no parameter are
@@ -198,16 +190,6 @@ void space_iterator_free(struct space_iterator *iterator) {
   free(iterator);
 }
 
-static enum space_step steps_are_exhausted(struct space_iterator *iterator, struct error *error) {
-  iterator->ended = true;
-  error_at(error, "/conditions",
-           "the space was not enumerated: %llu steps reached the limit with %llu configs found; "
-           "put parameters whose "
-           "conditions exclude most first, or take values out",
-           (unsigned long long)iterator->step_limit, (unsigned long long)iterator->found);
-  return SPACE_ERROR;
-}
-
 static inline enum decision memo_decide(struct space_iterator *iterator, size_t index) {
   const struct memo *memo = &iterator->memos[index];
   struct error ignored;
@@ -221,8 +203,8 @@ static inline enum decision memo_decide(struct space_iterator *iterator, size_t 
   return (enum decision)memo->decisions[entry];
 }
 
-/* Decides what the parameter of this level decides. *failed: the first condition that cannot be
- * evaluated. */
+/* Whether none of the conditions that this level decides is false. *failed: the first condition
+ * that cannot be evaluated. */
 static inline bool level_holds(struct space_iterator *iterator, const struct level *level,
                                size_t *failed) {
   for (size_t i = 0; i < level->n_conditions; i++) {
@@ -233,17 +215,6 @@ static inline bool level_holds(struct space_iterator *iterator, const struct lev
       *failed = level->conditions[i];
   }
   return true;
-}
-
-/* A point for which no condition is false and one could not be evaluated. */
-static enum space_step point_failed(struct space_iterator *iterator, uint64_t ordinal,
-                                    size_t failed, struct error *error) {
-  iterator->ended = true;
-  ALWAYS(condition_decide(&iterator->conditions, failed, error) == CONDITION_FAILED);
-  for (size_t i = iterator->n_levels; i < iterator->space->n_parameters; i++)
-    ordinal *= iterator->space->parameters[i].n_values;
-  point_error(iterator->space, ordinal, failed, error);
-  return SPACE_ERROR;
 }
 
 enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *ret_ordinal,
@@ -257,6 +228,7 @@ enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *r
     *ret_ordinal = iterator->list_at++;
     return SPACE_POINT;
   }
+
   struct value *parameter_slots = iterator->conditions.slots + iterator->conditions.n_fixed;
   for (;;) {
     struct level *level = &iterator->levels[iterator->depth];
@@ -268,20 +240,35 @@ enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *r
       iterator->depth--;
       continue;
     }
-    if (iterator->steps++ == iterator->step_limit)
-      return steps_are_exhausted(iterator, error);
+    if (iterator->steps++ == iterator->step_limit) {
+      iterator->ended = true;
+      error_at(
+          error, "/conditions",
+          "the space was not enumerated: %llu steps reached the limit with %llu configs found; "
+          "put parameters whose conditions exclude most first, or take values out",
+          (unsigned long long)iterator->step_limit, (unsigned long long)iterator->found);
+      return SPACE_ERROR;
+    }
+
     uint64_t ordinal = level->prefix * level->n_values + level->at;
     parameter_slots[iterator->depth] = level->values[level->at++];
     size_t failed = level->failed;
     if (!level_holds(iterator, level, &failed))
       continue;
     if (iterator->depth + 1 == iterator->n_levels) {
-      if (failed != NONE_FAILED)
-        return point_failed(iterator, ordinal, failed, error);
+      if (failed != NONE_FAILED) {
+        iterator->ended = true;
+        ALWAYS(condition_decide(&iterator->conditions, failed, error) == CONDITION_FAILED);
+        for (size_t i = iterator->n_levels; i < iterator->space->n_parameters; i++)
+          ordinal *= iterator->space->parameters[i].n_values;
+        point_error(iterator->space, ordinal, failed, error);
+        return SPACE_ERROR;
+      }
       iterator->found++;
       *ret_ordinal = ordinal;
       return SPACE_POINT;
     }
+
     struct level *below = &iterator->levels[++iterator->depth];
     below->at = 0;
     below->prefix = ordinal;
@@ -298,15 +285,12 @@ bool space_count(const struct space *space, const struct space_facts *facts, uin
   while (iterator->n_levels > 1 && iterator->levels[iterator->n_levels - 1].n_conditions == 0)
     below *= space->parameters[--iterator->n_levels].n_values;
   for (;;) {
-    switch (space_iterator_next(iterator, &ordinal, error)) {
-    case SPACE_POINT:
-      break;
-    case SPACE_END:
+    enum space_step step = space_iterator_next(iterator, &ordinal, error);
+    if (step == SPACE_END)
       *ret_count = count;
-      return true;
-    case SPACE_ERROR:
-      return false;
-    }
+    if (step != SPACE_POINT)
+      return step == SPACE_END;
+
     count += below;
     if (count > count_limit)
       return error_at(

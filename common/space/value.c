@@ -1,25 +1,27 @@
-/* Values: comparison, JSON and Python's text of them. Threads: any. */
+/* Values: comparison, JSON and Python's text of them. */
 #include "common/space/value.h"
 
-#include "common/base/names.h"
+#include <ctype.h>
 
-bool value_equal(struct value a, struct value b) {
+int value_compare(struct value a, struct value b) {
   if (a.type != b.type)
-    return false;
+    return a.type < b.type ? -1 : 1;
   switch (a.type) {
   case VALUE_NONE:
-    return true;
+    return 0;
   case VALUE_BOOL:
-    return a.boolean == b.boolean;
+    return (int)a.boolean - (int)b.boolean;
   case VALUE_INT:
-    return a.integer == b.integer;
+    return (a.integer > b.integer) - (a.integer < b.integer);
   case VALUE_FLOAT:
-    return a.real == b.real;
+    return (a.real > b.real) - (a.real < b.real);
   case VALUE_STRING:
-    return strcmp(a.string, b.string) == 0;
+    return strcmp(a.string, b.string);
   }
-  die("value_equal: type %d", (int)a.type);
+  die("value_compare: type %d", (int)a.type);
 }
+
+bool value_equal(struct value a, struct value b) { return value_compare(a, b) == 0; }
 
 bool value_from_json(const json_t *json, struct value *ret, struct error *error) {
   switch (json_typeof(json)) {
@@ -46,31 +48,19 @@ bool value_from_json(const json_t *json, struct value *ret, struct error *error)
 }
 
 json_t *value_to_json(struct value value) {
-  json_t *json = NULL;
-  switch (value.type) {
-  case VALUE_NONE:
-    json = json_null();
-    break;
-  case VALUE_BOOL:
-    json = json_boolean(value.boolean);
-    break;
-  case VALUE_INT:
-    json = json_integer(value.integer);
-    break;
-  case VALUE_FLOAT:
-    json = json_real(value.real);
-    break;
-  case VALUE_STRING:
-    json = json_string(value.string);
-    break;
-  }
+  json_t *json = value.type == VALUE_NONE    ? json_null()
+                 : value.type == VALUE_BOOL  ? json_boolean(value.boolean)
+                 : value.type == VALUE_INT   ? json_integer(value.integer)
+                 : value.type == VALUE_FLOAT ? json_real(value.real)
+                                             : json_string(value.string);
   ALWAYS(json != NULL);
   return json;
 }
 
+static const char escaped[] = "\\'\"\n\r\t", escape_letters[] = "\\'\"nrt";
+
 /* Python's repr of a string: single quotes unless only those occur inside. Characters outside ASCII
- * stay as they
- * are. */
+ * are not escaped. */
 static char *string_quote(const char *string) {
   char quote = strchr(string, '\'') && !strchr(string, '"') ? '"' : '\'';
   size_t length = strlen(string);
@@ -78,13 +68,12 @@ static char *string_quote(const char *string) {
   char *text = xmalloc(4 * length + 3), *out = text;
   *out++ = quote;
   for (const char *c = string; *c; c++) {
-    unsigned char byte = (unsigned char)*c;
-    if (*c == quote || *c == '\\')
-      out += sprintf(out, "\\%c", *c);
-    else if (*c == '\n' || *c == '\r' || *c == '\t')
-      out += sprintf(out, "\\%c", *c == '\n' ? 'n' : *c == '\r' ? 'r' : 't');
-    else if (byte < 0x20 || byte == 0x7f)
-      out += sprintf(out, "\\x%02x", byte);
+    const char *known = strchr(escaped, *c);
+    bool is_other_quote = (*c == '\'' || *c == '"') && *c != quote;
+    if (known && !is_other_quote)
+      out += sprintf(out, "\\%c", escape_letters[known - escaped]);
+    else if ((unsigned char)*c < 0x20 || *c == 0x7f)
+      out += sprintf(out, "\\x%02x", (unsigned char)*c);
     else
       *out++ = *c;
   }
@@ -110,39 +99,6 @@ char *value_format(struct value value, bool quoted) {
   die("value_format: type %d", (int)value.type);
 }
 
-static int hex_digit(char c) {
-  if (c >= '0' && c <= '9')
-    return c - '0';
-  if (c >= 'a' && c <= 'f')
-    return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
-/* The character that the escape at `at` (behind the backslash) stands for, 0 when it is none that
- * is known. */
-static char unescape(const char *at, size_t *ret_used) {
-  *ret_used = 1;
-  switch (*at) {
-  case '\\':
-  case '\'':
-  case '"':
-    return *at;
-  case 'n':
-    return '\n';
-  case 'r':
-    return '\r';
-  case 't':
-    return '\t';
-  case 'x': {
-    int high = hex_digit(at[1]), low = high >= 0 ? hex_digit(at[2]) : -1;
-    *ret_used = 3;
-    return low >= 0 && high < 8 ? (char)(high * 16 + low) : '\0';
-  }
-  default:
-    return '\0';
-  }
-}
-
 bool value_unquote(const char *text, char **ret_string, size_t *ret_length, struct error *error) {
   char quote = text[0];
   cleanup_free char *string = xmalloc(strlen(text) + 1);
@@ -155,14 +111,20 @@ bool value_unquote(const char *text, char **ret_string, size_t *ret_length, stru
       *out++ = *at++;
       continue;
     }
-    size_t used;
-    char c = unescape(at + 1, &used);
-    if (!c)
+    const char *known = at[1] ? strchr(escape_letters, at[1]) : NULL;
+    if (known) {
+      *out++ = escaped[known - escape_letters];
+      at += 2;
+    } else if (at[1] == 'x' && at[2] >= '0' && at[2] <= '7' && isxdigit((unsigned char)at[3]) &&
+               strncmp(at + 2, "00", 2) != 0) {
+      const char digits[] = {at[2], at[3], '\0'};
+      *out++ = (char)strtol(digits, NULL, 16);
+      at += 4;
+    } else {
       return error_set(
           error,
           "the string holds an unknown escape; write \\\\ \\' \\\" \\n \\r \\t or \\x01 to \\x7f");
-    *out++ = c;
-    at += 1 + used;
+    }
   }
   *out = '\0';
   *ret_length = (size_t)(at + 1 - text);

@@ -1,7 +1,7 @@
 /* A value of the expression language and of keys and configs: None, bool, 64-bit int, float (keys
  * only) or string.
  *
- * Memory: a value borrows its string; who made it says from where. Threads: plain value. */
+ * Memory: a value borrows its string. Threads: plain value. */
 #ifndef WAVETUNE_COMMON_SPACE_VALUE_H
 #define WAVETUNE_COMMON_SPACE_VALUE_H
 
@@ -33,7 +33,8 @@ static inline struct value value_string(const char *string) {
   return (struct value){VALUE_STRING, {.string = string}};
 }
 
-/* Equal in type and content (True is not 1 here; inside expressions Python's rules hold). */
+/* An order by type, then by content: True is not 1 here, as it is in expressions. */
+int value_compare(struct value a, struct value b);
 bool value_equal(struct value a, struct value b);
 
 /* Borrows the string from `json`. Arrays and objects are refused. */

@@ -1,4 +1,4 @@
-/* Orders, and selection without sorting. Pure functions; any thread. */
+/* Orders, and selection without sorting. */
 #include "common/base/numbers.h"
 
 #include <math.h>
@@ -15,8 +15,17 @@ int compare_doubles(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* None before values[k] is greater then and none behind it less: Hoare's FIND, as Wirth writes it,
- * with pivots at random. */
+size_t sort_unique(uint64_t *values, size_t n) {
+  size_t n_unique = 0;
+  qsort(values, n, sizeof *values, compare_ordinals);
+  for (size_t i = 0; i < n; i++)
+    if (n_unique == 0 || values[n_unique - 1] != values[i])
+      values[n_unique++] = values[i];
+  return n_unique;
+}
+
+/* Afterwards no value before values[k] is greater and none behind it is less: Hoare's FIND, as
+ * Wirth writes it, with random pivots. */
 double kth_of(double *values, size_t n, size_t k) {
   struct rng rng = rng_seeded(n);
   ptrdiff_t left = 0, right = (ptrdiff_t)n - 1, wanted = (ptrdiff_t)k;

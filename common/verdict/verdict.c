@@ -1,15 +1,13 @@
 /* The verdict over stored samples: finalists, the best, the equivalence set, the winner and how
- * sure that is.
- *
- * Memory: a verdict owns its arrays; samples are borrowed. Pure functions, any thread. */
+ * sure that is; its JSON; the names of outcomes and stages. Pure functions. */
 #include "common/verdict/verdict.h"
 
 #include <math.h>
 
 #include "common/base/numbers.h"
 #include "common/base/rng.h"
+#include "common/verdict/outcome.h"
 #include "common/verdict/verdict_interval.h"
-#include "common/verdict/verdict_turn.h"
 
 #define REGRET_PERCENT_ABOVE 5
 
@@ -17,6 +15,7 @@
 struct candidate {
   uint64_t config;
   size_t n; /* processes */
+  const struct verdict_sample *samples;
   struct turn *turns;
   int64_t spills, lds_bytes, vgprs;
   struct distance to_baseline;
@@ -37,6 +36,39 @@ static void candidates_release(struct candidates *candidates) {
   free(candidates->all);
 }
 
+#define X(id, name) name,
+const char *const outcome_names[] = {OUTCOMES(X) NULL};
+const char *const stage_names[] = {STAGES(X) NULL};
+#undef X
+
+const char *outcome_name(enum outcome outcome) { return outcome_names[outcome]; }
+const char *stage_name(enum stage stage) { return stage_names[stage]; }
+
+bool name_find(const char *const *names, size_t n, const char *name, size_t *ret) {
+  for (size_t i = 0; name && i < n; i++)
+    if (strcmp(names[i], name) == 0) {
+      *ret = i;
+      return true;
+    }
+  return false;
+}
+
+bool outcome_parse(const char *name, enum outcome *ret) {
+  size_t i;
+  if (!name_find(outcome_names, OUTCOME_COUNT, name, &i))
+    return false;
+  *ret = (enum outcome)i;
+  return true;
+}
+
+bool stage_parse(const char *name, enum stage *ret) {
+  size_t i;
+  if (!name_find(stage_names, STAGE_COUNT, name, &i))
+    return false;
+  *ret = (enum stage)i;
+  return true;
+}
+
 const char *verdict_outcome_name(enum verdict_outcome outcome) {
   static const char *const names[] = {"FASTER", "SAME", "SLOWER", "AMBIGUOUS"};
   return names[outcome];
@@ -49,33 +81,38 @@ double verdict_paired_ratio(const double *samples_us, const double *baseline_us,
   return median_of(ratios, n);
 }
 
-static struct candidate candidate_make(const struct verdict_sample *samples, size_t n) {
-  struct candidate candidate = {
-      .config = samples[0].config, .n = n, .turns = xcalloc(n, sizeof *candidate.turns)};
-  for (size_t i = 0; i < n;
-       i++) { /* should two builds of a config differ, the heavier one counts */
-    candidate.spills = samples[i].spills > candidate.spills ? samples[i].spills : candidate.spills;
-    candidate.lds_bytes =
-        samples[i].lds_bytes > candidate.lds_bytes ? samples[i].lds_bytes : candidate.lds_bytes;
-    candidate.vgprs = samples[i].vgprs > candidate.vgprs ? samples[i].vgprs : candidate.vgprs;
-    struct turn *turn = &candidate.turns[i];
-    *turn = turn_make(&samples[i]);
-    distance_add(&candidate.to_baseline, turn->median, turn->error, turn->resolution);
-  }
-  return candidate;
-}
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-static struct candidates candidates_find(const struct verdict_sample *sorted, size_t n) {
-  struct candidates candidates = {0};
+/* The configs with enough processes. Leaves only their samples in `sorted`; returns how many. */
+static size_t candidates_find(struct verdict_sample *sorted, size_t n,
+                              struct candidates *candidates) {
+  size_t kept = 0;
   for (size_t first = 0, end; first < n; first = end) {
     for (end = first + 1; end < n && sorted[end].config == sorted[first].config;)
       end++;
     if (end - first < VERDICT_PROCESSES_MIN)
       continue;
-    GROW(candidates.all, candidates.n, candidates.capacity);
-    candidates.all[candidates.n++] = candidate_make(&sorted[first], end - first);
+
+    struct candidate candidate = {.config = sorted[first].config,
+                                  .n = end - first,
+                                  .samples = &sorted[kept],
+                                  .turns = xcalloc(end - first, sizeof *candidate.turns)};
+    for (size_t i = 0; i < candidate.n; i++) {
+      struct verdict_sample *sample = &sorted[kept++];
+      *sample = sorted[first + i];
+      /* Should two builds of a config differ, the heavier one counts. */
+      candidate.spills = larger(sample->spills, candidate.spills);
+      candidate.lds_bytes = larger(sample->lds_bytes, candidate.lds_bytes);
+      candidate.vgprs = larger(sample->vgprs, candidate.vgprs);
+
+      struct turn *turn = &candidate.turns[i];
+      *turn = turn_make(sample);
+      distance_add(&candidate.to_baseline, turn->median, turn->error, turn->resolution);
+    }
+    GROW(candidates->all, candidates->n, candidates->capacity);
+    candidates->all[candidates->n++] = candidate;
   }
-  return candidates;
+  return kept;
 }
 
 /* The distance of two configs over the processes that both have, there over the rounds that both
@@ -91,15 +128,6 @@ static struct distance distance_of(const struct candidate *candidate, const stru
     j += a->sample->process >= b->sample->process;
   }
   return distance;
-}
-
-/* Candidates lie by rising ordinal, so that of equal ones the first is the best. */
-static const struct candidate *least_mean(const struct candidates *candidates) {
-  const struct candidate *least = &candidates->all[0];
-  for (size_t i = 1; i < candidates->n; i++)
-    if (candidates->all[i].to_baseline.mean < least->to_baseline.mean)
-      least = &candidates->all[i];
-  return least;
 }
 
 /* Sets all distances to `best`; returns the candidate that is faster than it by the most, or itself
@@ -119,11 +147,15 @@ static const struct candidate *compare_all(struct candidates *candidates,
   return challenger;
 }
 
-/* Medians of quotients are not transitive to the last digit, so the least mean may be beaten in a
- * direct comparison: then the one that beats it is the best. Turns are bounded, since such a chain
- * may close. */
+/* The candidate of the least mean, of equal ones the lowest ordinal. Medians of quotients are not
+ * transitive to the last digit, so it may be beaten in a direct comparison: then the one that beats
+ * it is the best. Such a chain may be a cycle, so its length is bounded. */
 static const struct candidate *best_of(struct candidates *candidates) {
-  const struct candidate *best = least_mean(candidates);
+  const struct candidate *best = &candidates->all[0];
+  for (size_t i = 1; i < candidates->n; i++)
+    if (candidates->all[i].to_baseline.mean < best->to_baseline.mean)
+      best = &candidates->all[i];
+
   for (size_t turn = 0; turn < candidates->n; turn++) {
     const struct candidate *challenger = compare_all(candidates, best);
     if (challenger == best)
@@ -134,61 +166,17 @@ static const struct candidate *best_of(struct candidates *candidates) {
   return best;
 }
 
-static int integers_compare(const void *a, const void *b) {
-  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-  return (left > right) - (left < right);
-}
-
-static size_t count_distinct(int64_t *values, size_t n) {
-  size_t distinct = 0;
-  qsort(values, n, sizeof *values, integers_compare);
-  for (size_t i = 0; i < n; i++)
-    distinct += i == 0 || values[i] != values[i - 1];
-  return distinct;
-}
-
-static void evidence_count(const struct candidates *candidates, struct verdict *verdict) {
-  size_t n = 0;
-  for (size_t i = 0; i < candidates->n; i++)
-    n += candidates->all[i].n;
-  cleanup_free int64_t *processes = xcalloc(n, sizeof *processes);
-  cleanup_free int64_t *devices = xcalloc(n, sizeof *devices);
-  n = 0;
-  for (size_t i = 0; i < candidates->n; i++)
-    for (size_t j = 0; j < candidates->all[i].n; j++) {
-      const struct verdict_sample *sample = candidates->all[i].turns[j].sample;
-      processes[n] = sample->process;
-      devices[n++] = sample->device;
-      verdict->n_samples += sample->n;
-    }
-  verdict->n_processes = count_distinct(processes, n);
-  verdict->n_devices = count_distinct(devices, n);
-}
-
-/* The error of one of the winner's intervals against other configs. The baseline is no rival of
- * itself. */
-static double error_of_one(const struct candidates *candidates, uint64_t baseline) {
-  size_t rivals = 0;
-  for (size_t i = 0; i < candidates->n; i++)
-    rivals += candidates->all[i].config != baseline;
-  return VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(rivals > 0 ? rivals : 1);
-}
-
-static bool is_near(const struct candidate *candidate, const struct candidate *best) {
-  return candidate->to_baseline.mean - best->to_baseline.mean <= log(SPREAD_NEAR);
-}
-
-/* What processes do to the distances of finalists to one config: the baseline, or (`to`) a
- * finalist. */
+/* How processes spread the distances of the finalists near the best to one config: to the baseline,
+ * or to the finalist `to`. */
 static struct spread spread_of(const struct candidates *candidates, const struct candidate *best,
                                uint64_t baseline, const struct candidate *to) {
   cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
   uint64_t reference = to ? to->config : baseline;
   size_t n = 0;
-  ALWAYS(best != NULL); /* there is a candidate */
   for (size_t i = 0; i < candidates->n; i++) {
     const struct candidate *candidate = &candidates->all[i];
-    if (candidate->config == reference || !is_near(candidate, best))
+    double above_best = candidate->to_baseline.mean - best->to_baseline.mean;
+    if (candidate->config == reference || above_best > log(SPREAD_NEAR))
       continue;
     struct distance distance = to ? distance_of(candidate, to) : candidate->to_baseline;
     if (distance.n >= VERDICT_PROCESSES_MIN)
@@ -197,37 +185,22 @@ static struct spread spread_of(const struct candidates *candidates, const struct
   return spread_pool(distances, n);
 }
 
-/* The median over all samples (or all their baselines) of some candidates. */
-static double median_us(const struct candidate *candidates, size_t n, bool of_baseline) {
-  size_t count = 0, at = 0;
-  for (size_t i = 0; i < n; i++)
-    count += candidates[i].n;
-  cleanup_free const struct verdict_sample **samples = xcalloc(count, sizeof *samples);
-  for (size_t i = 0; i < n; i++)
-    for (size_t j = 0; j < candidates[i].n; j++)
-      samples[at++] = candidates[i].turns[j].sample;
-  return samples_median_us(samples, count, of_baseline);
-}
+/* A quotient of two times with its interval. */
+struct estimate {
+  double ratio, lower, upper;
+};
 
-static struct verdict_finalist finalist_of(const struct candidate *candidate,
-                                           const struct candidate *best,
-                                           const struct spread *spread) {
-  struct verdict_finalist finalist = {.config = candidate->config,
-                                      .median_us = median_us(candidate, 1, false)};
-  if (candidate == best) {
-    finalist.ratio = finalist.lower = finalist.upper = 1;
-    finalist.equivalent = true;
-  } else if (candidate->to_best.n < VERDICT_PROCESSES_MIN) {
-    finalist.ratio = exp(candidate->to_baseline.mean - best->to_baseline.mean);
-    finalist.upper = INFINITY;
-  } else {
-    struct interval interval = distance_interval(&candidate->to_best, spread, VERDICT_ERROR);
-    finalist.ratio = exp(candidate->to_best.mean);
-    finalist.lower = exp(interval.lower);
-    finalist.upper = exp(interval.upper);
-    finalist.equivalent = finalist.upper <= VERDICT_EQUIVALENCE;
-  }
-  return finalist;
+/* The time of a over that of b, or (NULL) of the baseline. With too few processes in common only
+ * the figures of both are known. */
+static struct estimate estimate_ratio(const struct candidate *a, const struct candidate *b,
+                                      const struct distance *distance, const struct spread *spread,
+                                      double error) {
+  if (a == b)
+    return (struct estimate){1, 1, 1};
+  if (b && distance->n < VERDICT_PROCESSES_MIN)
+    return (struct estimate){exp(a->to_baseline.mean - b->to_baseline.mean), 0, INFINITY};
+  struct interval interval = distance_interval(distance, spread, error);
+  return (struct estimate){exp(distance->mean), exp(interval.lower), exp(interval.upper)};
 }
 
 static bool is_lighter(const struct candidate *a, const struct candidate *b) {
@@ -238,37 +211,6 @@ static bool is_lighter(const struct candidate *a, const struct candidate *b) {
   if (a->vgprs != b->vgprs)
     return a->vgprs < b->vgprs;
   return a->config < b->config;
-}
-
-/* finalists[i] is candidate i compared with the best. */
-static const struct candidate *winner_of(const struct candidates *candidates,
-                                         const struct verdict_finalist *finalists,
-                                         const struct candidate *best) {
-  const struct candidate *winner = best;
-  for (size_t i = 0; i < candidates->n; i++)
-    if (finalists[i].equivalent && finalists[i].ratio <= 1 + VERDICT_TIE &&
-        is_lighter(&candidates->all[i], winner))
-      winner = &candidates->all[i];
-  return winner;
-}
-
-static void finalist_against_winner(const struct candidate *candidate,
-                                    const struct candidate *winner, const struct spread *spread,
-                                    double error, struct verdict_finalist *finalist) {
-  if (candidate == winner) {
-    finalist->winner_ratio = finalist->winner_lower = finalist->winner_upper = 1;
-    return;
-  }
-  struct distance distance = distance_of(winner, candidate);
-  if (distance.n < VERDICT_PROCESSES_MIN) {
-    finalist->winner_ratio = exp(winner->to_baseline.mean - candidate->to_baseline.mean);
-    finalist->winner_upper = INFINITY;
-    return;
-  }
-  struct interval interval = distance_interval(&distance, spread, error);
-  finalist->winner_ratio = exp(distance.mean);
-  finalist->winner_lower = exp(interval.lower);
-  finalist->winner_upper = exp(interval.upper);
 }
 
 /* Normal numbers, by the polar method: Marsaglia, Bray, "A convenient method for generating normal
@@ -324,7 +266,6 @@ static double regret_bound(const struct candidates *candidates, const struct can
                            const struct spread *spread, uint64_t seed) {
   cleanup_free struct distance *distances = xcalloc(candidates->n, sizeof *distances);
   size_t n = 0, df = SIZE_MAX;
-  double bound = 0;
   for (size_t i = 0; i < candidates->n; i++) {
     distances[n] = distance_of(winner, &candidates->all[i]);
     if (&candidates->all[i] == winner || distances[n].n < VERDICT_PROCESSES_MIN)
@@ -334,33 +275,11 @@ static double regret_bound(const struct candidates *candidates, const struct can
   }
   if (n == 0)
     return 0;
-  double quantile = greatest_quantile(n, df, seed);
+
+  double bound = 0, quantile = greatest_quantile(n, df, seed);
   for (size_t i = 0; i < n; i++)
     bound = fmax(bound, distances[i].mean + quantile * distance_error(&distances[i], spread));
   return expm1(bound);
-}
-
-static enum verdict_outcome outcome_of(double lower, double upper) {
-  if (upper < 1)
-    return VERDICT_FASTER;
-  if (lower > 1)
-    return VERDICT_SLOWER;
-  return lower >= 1 / VERDICT_EQUIVALENCE && upper <= VERDICT_EQUIVALENCE ? VERDICT_SAME
-                                                                          : VERDICT_AMBIGUOUS;
-}
-
-static void baseline_compare(const struct candidate *winner, uint64_t baseline,
-                             const struct spread *spread, double error, struct verdict *verdict) {
-  if (winner->config == baseline) {
-    verdict->baseline_ratio = verdict->baseline_lower = verdict->baseline_upper = 1;
-    verdict->outcome = VERDICT_SAME;
-    return;
-  }
-  struct interval interval = distance_interval(&winner->to_baseline, spread, error);
-  verdict->baseline_ratio = exp(winner->to_baseline.mean);
-  verdict->baseline_lower = exp(interval.lower);
-  verdict->baseline_upper = exp(interval.upper);
-  verdict->outcome = outcome_of(verdict->baseline_lower, verdict->baseline_upper);
 }
 
 static int finalists_compare(const void *a, const void *b) {
@@ -370,57 +289,99 @@ static int finalists_compare(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
-static const struct candidate *candidate_find(const struct candidates *candidates,
-                                              uint64_t config) {
-  for (size_t i = 0; i < candidates->n; i++)
-    if (candidates->all[i].config == config)
-      return &candidates->all[i];
-  return NULL;
-}
-
-/* Of `favourite` in the winner's place where that is not NULL. */
+/* With `favourite` in the winner's place where that is not NULL. */
 static bool decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
                    const uint64_t *favourite, uint64_t seed, struct verdict *ret_verdict,
                    struct error *error) {
+  __attribute__((cleanup(candidates_release))) struct candidates candidates = {0};
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
-  __attribute__((cleanup(candidates_release))) struct candidates candidates =
-      candidates_find(sorted, n);
-  if (!candidates.all)
+  n = candidates_find(sorted, n, &candidates);
+  if (n == 0)
     return error_set(error,
                      "no config was measured correctly in %d processes; measure in more processes",
                      VERDICT_PROCESSES_MIN);
-  const struct candidate *winner = favourite ? candidate_find(&candidates, *favourite) : NULL;
+
+  const struct candidate *winner = NULL;
+  size_t n_rivals = 0; /* the baseline is no rival of itself */
+  for (size_t i = 0; i < candidates.n; i++) {
+    const struct candidate *candidate = &candidates.all[i];
+    n_rivals += candidate->config != baseline;
+    if (favourite && candidate->config == *favourite)
+      winner = candidate;
+  }
   if (favourite && !winner)
     return error_set(
         error,
         "config %llu was not measured correctly in %d processes; measure it in more processes",
         (unsigned long long)*favourite, VERDICT_PROCESSES_MIN);
+
   struct verdict verdict = {.n_finalists = candidates.n,
                             .finalists = xcalloc(candidates.n, sizeof *verdict.finalists),
-                            .equivalents = xcalloc(candidates.n, sizeof *verdict.equivalents)};
-  evidence_count(&candidates, &verdict);
-  const struct candidate *best = best_of(&candidates);
-  struct spread spread = spread_of(&candidates, best, baseline, best);
-  for (size_t i = 0; i < candidates.n; i++) {
-    verdict.finalists[i] = finalist_of(&candidates.all[i], best, &spread);
-    if (verdict.finalists[i].equivalent)
-      verdict.equivalents[verdict.n_equivalents++] = candidates.all[i].config;
+                            .equivalents = xcalloc(candidates.n, sizeof *verdict.equivalents),
+                            .baseline_us = samples_median_us(sorted, n, true)};
+  cleanup_free uint64_t *processes = xcalloc(n, sizeof *processes);
+  cleanup_free uint64_t *devices = xcalloc(n, sizeof *devices);
+  for (size_t i = 0; i < n; i++) {
+    processes[i] = (uint64_t)sorted[i].process;
+    devices[i] = (uint64_t)sorted[i].device;
+    verdict.n_samples += sorted[i].n;
   }
-  winner = winner ? winner : winner_of(&candidates, verdict.finalists, best);
-  double error_of_each = error_of_one(&candidates, baseline);
+  verdict.n_processes = sort_unique(processes, n);
+  verdict.n_devices = sort_unique(devices, n);
+
+  /* The finalists against the best. The lightest of those that are as good wins. */
+  const struct candidate *best = best_of(&candidates), *lightest = best;
+  struct spread of_best = spread_of(&candidates, best, baseline, best);
+  for (size_t i = 0; i < candidates.n; i++) {
+    const struct candidate *candidate = &candidates.all[i];
+    struct estimate estimate =
+        estimate_ratio(candidate, best, &candidate->to_best, &of_best, VERDICT_ERROR);
+    bool is_equivalent = estimate.upper <= VERDICT_EQUIVALENCE;
+    verdict.finalists[i] = (struct verdict_finalist){
+        .config = candidate->config,
+        .ratio = estimate.ratio,
+        .lower = estimate.lower,
+        .upper = estimate.upper,
+        .median_us = samples_median_us(candidate->samples, candidate->n, false),
+        .equivalent = is_equivalent};
+    if (is_equivalent)
+      verdict.equivalents[verdict.n_equivalents++] = candidate->config;
+    if (is_equivalent && estimate.ratio <= 1 + VERDICT_TIE && is_lighter(candidate, lightest))
+      lightest = candidate;
+  }
+  winner = winner ? winner : lightest;
+
+  /* The winner against the finalists and the baseline. */
+  double error_of_one =
+      VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(n_rivals > 0 ? n_rivals : 1);
   struct spread of_winner = spread_of(&candidates, best, baseline, winner);
   struct spread of_baseline = spread_of(&candidates, best, baseline, NULL);
-  for (size_t i = 0; i < candidates.n; i++)
-    finalist_against_winner(&candidates.all[i], winner, &of_winner, error_of_each,
-                            &verdict.finalists[i]);
+  for (size_t i = 0; i < candidates.n; i++) {
+    struct distance distance = distance_of(winner, &candidates.all[i]);
+    struct estimate estimate =
+        estimate_ratio(winner, &candidates.all[i], &distance, &of_winner, error_of_one);
+    verdict.finalists[i].winner_ratio = estimate.ratio;
+    verdict.finalists[i].winner_lower = estimate.lower;
+    verdict.finalists[i].winner_upper = estimate.upper;
+  }
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
+
+  bool is_baseline = winner->config == baseline;
+  struct estimate gain = estimate_ratio(winner, is_baseline ? winner : NULL, &winner->to_baseline,
+                                        &of_baseline, error_of_one);
+  bool is_same = gain.lower >= 1 / VERDICT_EQUIVALENCE && gain.upper <= VERDICT_EQUIVALENCE;
   verdict.winner = winner->config;
+  verdict.winner_us = samples_median_us(winner->samples, winner->n, false);
   verdict.regret_bound = regret_bound(&candidates, winner, &of_winner, seed);
-  baseline_compare(winner, baseline, &of_baseline, error_of_each, &verdict);
-  verdict.winner_us = median_us(winner, 1, false);
-  verdict.baseline_us = median_us(candidates.all, candidates.n, true);
+  verdict.baseline_ratio = gain.ratio;
+  verdict.baseline_lower = gain.lower;
+  verdict.baseline_upper = gain.upper;
+  verdict.outcome = gain.upper < 1   ? VERDICT_FASTER
+                    : gain.lower > 1 ? VERDICT_SLOWER
+                    : is_same        ? VERDICT_SAME
+                                     : VERDICT_AMBIGUOUS;
   *ret_verdict = verdict;
   return true;
 }
@@ -451,4 +412,85 @@ bool verdict_is_settled(const struct verdict *verdict) {
 
 bool verdict_replaces(const struct verdict *verdict, double min_gain) {
   return verdict->outcome == VERDICT_FASTER && verdict->baseline_ratio <= 1 - min_gain;
+}
+
+/* With 9 significant digits; NULL where it is infinite. */
+static json_t *rounded(double number) {
+  char text[32];
+  snprintf(text, sizeof text, "%.9g", number);
+  return isfinite(number) ? json_real(strtod(text, NULL)) : NULL;
+}
+
+json_t *verdict_to_json(const struct verdict *verdict) {
+  json_t *equivalents = json_array(), *finalists = json_array();
+  for (size_t i = 0; i < verdict->n_equivalents; i++)
+    json_array_append_new(equivalents, json_integer((json_int_t)verdict->equivalents[i]));
+  for (size_t i = 0; i < verdict->n_finalists; i++) {
+    const struct verdict_finalist *finalist = &verdict->finalists[i];
+    bool has_bounds = isfinite(finalist->upper),
+         has_winner_bounds = isfinite(finalist->winner_upper);
+    json_array_append_new(
+        finalists,
+        json_pack("{s:I, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*, s:b}", "config",
+                  (json_int_t)finalist->config, "ratio", rounded(finalist->ratio), "lower",
+                  has_bounds ? rounded(finalist->lower) : NULL, "upper", rounded(finalist->upper),
+                  "winner_ratio", rounded(finalist->winner_ratio), "winner_lower",
+                  has_winner_bounds ? rounded(finalist->winner_lower) : NULL, "winner_upper",
+                  rounded(finalist->winner_upper), "median_us", rounded(finalist->median_us),
+                  "equivalent", finalist->equivalent));
+  }
+
+  json_t *object = json_pack(
+      "{s:I, s:o, s:o*, s:s, s:o*, s:o*, s:o*, s:o*, s:o*, s:o*, s:I, s:I, s:I, s:o}", "winner",
+      (json_int_t)verdict->winner, "equivalence_set", equivalents, "regret_bound",
+      rounded(verdict->regret_bound), "verdict", verdict_outcome_name(verdict->outcome), "speedup",
+      rounded(1 / verdict->baseline_ratio), "baseline_ratio", rounded(verdict->baseline_ratio),
+      "baseline_lower", rounded(verdict->baseline_lower), "baseline_upper",
+      rounded(verdict->baseline_upper), "winner_us", rounded(verdict->winner_us), "baseline_us",
+      rounded(verdict->baseline_us), "samples", (json_int_t)verdict->n_samples, "processes",
+      (json_int_t)verdict->n_processes, "devices", (json_int_t)verdict->n_devices, "finalists",
+      finalists);
+  ALWAYS(object != NULL);
+  return object;
+}
+
+bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
+                           double min_gain, struct error *ret_reason) {
+  const json_t *compared = served == baseline ? verdict : NULL, *element;
+  const char *ratio_name = compared ? "baseline_ratio" : "winner_ratio";
+  const char *upper_name = compared ? "baseline_upper" : "winner_upper";
+  unsigned long long config = served;
+  size_t index;
+  json_array_foreach (json_object_get(verdict, "equivalence_set"), index, element)
+    if ((uint64_t)json_integer_value(element) == served)
+      return error_set(ret_reason, "the served config %llu is in the job's equivalence set",
+                       config);
+  json_array_foreach (json_object_get(verdict, "finalists"), index, element)
+    if (!compared && (uint64_t)json_integer_value(json_object_get(element, "config")) == served)
+      compared = element;
+  if (!compared)
+    return error_set(ret_reason,
+                     "the job measured the served config %llu neither as its baseline nor as a "
+                     "finalist; submit one whose baseline it is",
+                     config);
+
+  const json_t *ratio_json = json_object_get(compared, ratio_name);
+  const json_t *upper_json = json_object_get(compared, upper_name);
+  double ratio = json_number_value(ratio_json), upper = json_number_value(upper_json);
+  if (!json_is_number(ratio_json) || !json_is_number(upper_json))
+    return error_set(ret_reason,
+                     "the job's verdict has no interval of its winner against the served config "
+                     "%llu; submit the job with another run",
+                     config);
+  if (upper >= 1)
+    return error_set(ret_reason,
+                     "the winner's time is %.4f of the served config %llu's, but its interval "
+                     "reaches %.4f: not known to be faster",
+                     ratio, config, upper);
+  if (ratio > 1 - min_gain)
+    return error_set(
+        ret_reason,
+        "the winner gains %.2f %% over the served config %llu, less than the %.2f %% asked for",
+        100 * (1 - ratio), config, 100 * min_gain);
+  return true;
 }

@@ -1,11 +1,107 @@
-/* Moderated intervals, Student's t, medians. Plain values; any thread. */
+/* Samples of one config in one process, and what several say of the distance of two configs:
+ * moderated intervals, Student's t, medians. */
 #include "common/verdict/verdict_interval.h"
 
 #include <math.h>
 
 #include "common/base/numbers.h"
 
-#define MEDIAN_Z 2.5758 /* normal values lie within it but for 1 % */
+#define MEDIAN_Z 2.5758 /* 99 % of normal values are within it */
+
+static bool time_is_sane(double us) { return us >= VERDICT_US_MIN && us <= VERDICT_US_MAX; }
+
+static int by_config_and_process(const struct verdict_sample *a, const struct verdict_sample *b) {
+  if (a->config != b->config)
+    return a->config < b->config ? -1 : 1;
+  return (a->process > b->process) - (a->process < b->process);
+}
+
+/* Of two samples of one config in one process the longer comes first. The rest makes the order
+ * independent of the order given. */
+static int samples_compare(const void *a, const void *b) {
+  const struct verdict_sample *left = a, *right = b;
+  int order = by_config_and_process(left, right);
+  if (order)
+    return order;
+  if (left->n != right->n)
+    return left->n > right->n ? -1 : 1;
+
+  const int64_t left_weights[] = {left->spills, left->lds_bytes, left->vgprs};
+  const int64_t right_weights[] = {right->spills, right->lds_bytes, right->vgprs};
+  size_t size = left->n * sizeof *left->samples_us;
+  order = memcmp(left->samples_us, right->samples_us, size);
+  order = order ? order : memcmp(left->baseline_us, right->baseline_us, size);
+  return order ? order : memcmp(left_weights, right_weights, sizeof left_weights);
+}
+
+bool samples_sort(const struct verdict_sample *samples, size_t n,
+                  struct verdict_sample **ret_sorted, size_t *ret_n, struct error *error) {
+  for (const struct verdict_sample *sample = samples; sample < samples + n; sample++) {
+    unsigned long long config = sample->config;
+    long long process = sample->process;
+    if (sample->n == 0)
+      return error_set(error,
+                       "config %llu has no pair in process %lld; leave out what was not measured",
+                       config, process);
+    for (size_t i = 0; i < sample->n; i++)
+      if (!time_is_sane(sample->samples_us[i]) || !time_is_sane(sample->baseline_us[i]))
+        return error_set(error,
+                         "pair %zu of config %llu in process %lld is %g us and %g us; times must "
+                         "be %g to %g microseconds",
+                         i, config, process, sample->samples_us[i], sample->baseline_us[i],
+                         VERDICT_US_MIN, VERDICT_US_MAX);
+  }
+
+  struct verdict_sample *sorted = xmemdup(samples, n * sizeof *samples);
+  size_t kept = 0;
+  qsort(sorted, n, sizeof *sorted, samples_compare);
+  for (size_t i = 0; i < n; i++)
+    if (kept == 0 || by_config_and_process(&sorted[kept - 1], &sorted[i]) != 0)
+      sorted[kept++] = sorted[i];
+  *ret_sorted = sorted;
+  *ret_n = kept;
+  return true;
+}
+
+double samples_median_us(const struct verdict_sample *samples, size_t n, bool of_baseline) {
+  size_t count = 0, at = 0;
+  for (size_t i = 0; i < n; i++)
+    count += samples[i].n;
+  cleanup_free double *times = xcalloc(count, sizeof *times);
+  for (size_t i = 0; i < n; at += samples[i++].n)
+    memcpy(times + at, of_baseline ? samples[i].baseline_us : samples[i].samples_us,
+           samples[i].n * sizeof *times);
+  return median_of(times, count);
+}
+
+static double resolution_of(const double *times, size_t n) {
+  cleanup_free double *copy = xmemdup(times, n * sizeof *copy);
+  return timer_resolution(copy, n);
+}
+
+struct turn turn_make(const struct verdict_sample *sample) {
+  struct turn turn = {.sample = sample,
+                      .logs = xcalloc(sample->n, sizeof *turn.logs),
+                      .resolution = resolution_of(sample->samples_us, sample->n) +
+                                    resolution_of(sample->baseline_us, sample->n)};
+  for (size_t i = 0; i < sample->n; i++)
+    turn.logs[i] = log(sample->samples_us[i] / sample->baseline_us[i]);
+  cleanup_free double *scratch = xmemdup(turn.logs, sample->n * sizeof *scratch);
+  turn.median = median_of(scratch, sample->n);
+  turn.error = median_error(scratch, sample->n);
+  return turn;
+}
+
+void turn_release(struct turn *turn) { free(turn->logs); }
+
+void turns_compare(const struct turn *a, const struct turn *b, struct distance *distance) {
+  size_t n = a->sample->n < b->sample->n ? a->sample->n : b->sample->n;
+  cleanup_free double *logs = xcalloc(n, sizeof *logs);
+  for (size_t i = 0; i < n; i++)
+    logs[i] = a->logs[i] - b->logs[i];
+  double median = median_of(logs, n);
+  distance_add(distance, median, median_error(logs, n), a->resolution + b->resolution);
+}
 
 void distance_add(struct distance *distance, double median, double error, double resolution) {
   distance->n++;

@@ -1,5 +1,5 @@
-/* The interval of the distance of two configs, of which a few processes tell: private to this
- * folder and its tests.
+/* The distance of two configs over a few processes, and its interval. Private to this folder and
+ * its tests.
  *
  * For configs a and b, d_p is the distance in process p: the median over its n rounds of log(a /
  * b). Of P processes:
@@ -14,8 +14,8 @@
  *                    order statistics: (x[n + 1 - k] - x[k]) / (2 z),
  *                    k = (n + 1) / 2 - z sqrt(n / 4) rounded, z = 2.5758 (McKean, Schrader, "A
  *                    comparison of methods for Studentizing the sample median", Comm. Statist. B13,
- *                    1984). It asks how the rounds lie about their middle, not how far the others
- *                    are: a machine that others use gives rounds in two heaps.
+ *                    1984). It depends on the rounds about the middle, not on how far the others
+ *                    are: a machine that is shared gives rounds in two clusters.
  *   timer      q^2 = sum of (step / time)^2 / 12 over what is divided, mean over processes: a
  *                    uniform error that all processes may share
  *   error      E   = sqrt(max(v / P, f^2 + q^2))
@@ -35,10 +35,31 @@
 #ifndef WAVETUNE_COMMON_VERDICT_VERDICT_INTERVAL_H
 #define WAVETUNE_COMMON_VERDICT_VERDICT_INTERVAL_H
 
-#include "common/base/base.h"
+#include "common/verdict/verdict.h"
 
 #define SPREAD_DF_MAX 8
 #define SPREAD_NEAR 1.1 /* ratio to the best */
+
+/* A turn: one config in one process. It borrows its sample. */
+struct turn {
+  const struct verdict_sample *sample;
+  double *logs; /* of the paired ratios, round by round; owned */
+  double median, error;
+  double resolution; /* variance of the timer's rounding */
+};
+
+/* A copy of the samples by rising config and process, of several for one such pair the longest; the
+ * caller's. False, with a sentence, where one has no pairs or times that cannot have been
+ * measured. */
+must_check bool samples_sort(const struct verdict_sample *samples, size_t n,
+                             struct verdict_sample **ret_sorted, size_t *ret_n,
+                             struct error *error);
+
+/* The median over all times of n >= 1 samples, or over all their baselines' times. */
+double samples_median_us(const struct verdict_sample *samples, size_t n, bool of_baseline);
+
+struct turn turn_make(const struct verdict_sample *sample);
+void turn_release(struct turn *turn);
 
 /* The distance of two configs, process by process. */
 struct distance {
@@ -61,6 +82,9 @@ struct interval {
 
 void distance_add(struct distance *distance, double median, double error, double resolution);
 
+/* Adds to `distance` how far a is from b in their process, over the rounds that both have. */
+void turns_compare(const struct turn *a, const struct turn *b, struct distance *distance);
+
 /* The standard error of the mean, E, and its degrees of freedom, which are to be above 0: n >= 2,
  * or 1 with a pool. */
 double distance_error(const struct distance *distance, const struct spread *pooled);
@@ -70,7 +94,7 @@ size_t distance_df(const struct distance *distance, const struct spread *pooled)
 struct interval distance_interval(const struct distance *distance, const struct spread *pooled,
                                   double error);
 
-/* Of the distances of n finalists to one config. */
+/* Pools the distances of n finalists to one config. */
 struct spread spread_pool(const struct distance *distances, size_t n);
 
 /* What Student's t with `df` >= 1 degrees of freedom exceeds with the probability `tail`, 0 < tail

@@ -1,4 +1,4 @@
-/* What a person reads of a verdict. */
+/* A verdict as text. */
 #include "common/verdict/report.h"
 
 #include <inttypes.h>
@@ -8,12 +8,12 @@
 static double number(const json_t *object, const char *name) {
   return json_number_value(json_object_get(object, name));
 }
-static uint64_t ordinal_of(const json_t *object, const char *name) {
-  return (uint64_t)json_integer_value(json_object_get(object, name));
+static json_int_t integer(const json_t *object, const char *name) {
+  return json_integer_value(json_object_get(object, name));
 }
 
 /* Adds the rate at which one config works, "-" where the expression of its work per call has no
- * value for it: a winner that was found is shown all the same. No cell without an expression. */
+ * value for it. No cell without an expression. */
 static void rate_cell(const struct report *report, struct table *table, const char *expression,
                       uint64_t config, double time_us) {
   struct scope scope = {0};
@@ -40,26 +40,17 @@ static const struct {
                         {"occupancy", "occupancy"}};
 #define RESOURCE_COLUMNS ARRAY_LENGTH(resource_columns)
 
-static bool resource_is_known(const struct report *report, const char *member) {
+/* The value of a resource of one config, else (NULL) of any: NULL where it is not known. */
+static const json_t *resource_find(const struct report *report, const char *member,
+                                   const uint64_t *config) {
   size_t index;
-  const json_t *row;
-  json_array_foreach (report->resources, index, row)
-    if (json_is_integer(json_object_get(row, member)))
-      return true;
-  return false;
-}
-
-static void resource_cell(const struct report *report, struct table *table, const char *member,
-                          uint64_t config) {
-  size_t index;
-  const json_t *row, *value = NULL;
-  json_array_foreach (report->resources, index, row)
-    if (ordinal_of(row, "config") == config)
-      value = json_object_get(row, member);
-  if (json_is_integer(value))
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-  else
-    table_cell(table, "-");
+  const json_t *row, *found = NULL;
+  json_array_foreach (report->resources, index, row) {
+    const json_t *value = json_object_get(row, member);
+    if (json_is_integer(value) && (!config || (uint64_t)integer(row, "config") == *config))
+      found = value;
+  }
+  return found;
 }
 
 void report_counts_print(const struct report_counts *counts, FILE *out) {
@@ -95,13 +86,6 @@ void report_counts_print(const struct report_counts *counts, FILE *out) {
             counts->budget_seconds, over_seconds);
 }
 
-static void head_print(const struct report *report, FILE *out) {
-  cleanup_free char *key = key_format(report->key);
-  fprintf(out, "%s  %s\n", report->kernel->name, key);
-  report_counts_print(&report->counts, out);
-  fputc('\n', out);
-}
-
 static const char *baseline_name(const struct report *report) {
   const char *from = report->baseline_from;
   return from && from[0] ? from : "default";
@@ -118,17 +102,18 @@ static void table_of_finalists(const struct report *report, FILE *out) {
     columns[n_columns++] = (struct table_column){"GFLOP/s", true};
   bool is_known[RESOURCE_COLUMNS];
   for (size_t i = 0; i < RESOURCE_COLUMNS; i++) {
-    is_known[i] = resource_is_known(report, resource_columns[i].member);
+    is_known[i] = resource_find(report, resource_columns[i].member, NULL);
     if (is_known[i])
       columns[n_columns++] = (struct table_column){resource_columns[i].heading, true};
   }
   columns[n_columns++] = (struct table_column){"values", false};
+
   cleanup_table struct table *table = table_new(columns, n_columns);
-  uint64_t winner = ordinal_of(report->verdict, "winner");
+  uint64_t winner = (uint64_t)integer(report->verdict, "winner");
   size_t index;
   json_t *finalist;
   json_array_foreach (json_object_get(report->verdict, "finalists"), index, finalist) {
-    uint64_t config = ordinal_of(finalist, "config");
+    uint64_t config = (uint64_t)integer(finalist, "config");
     double time_us = number(finalist, "median_us");
     bool is_equivalent = json_is_true(json_object_get(finalist, "equivalent"));
     table_cell(table, "%s", config == winner ? "*" : is_equivalent ? "=" : "");
@@ -141,9 +126,13 @@ static void table_of_finalists(const struct report *report, FILE *out) {
       table_cell(table, "-");
     rate_cell(report, table, kernel->bytes, config, time_us);
     rate_cell(report, table, kernel->flops, config, time_us);
-    for (size_t i = 0; i < RESOURCE_COLUMNS; i++)
-      if (is_known[i])
-        resource_cell(report, table, resource_columns[i].member, config);
+    for (size_t i = 0; i < RESOURCE_COLUMNS; i++) {
+      const json_t *value = resource_find(report, resource_columns[i].member, &config);
+      if (is_known[i] && value)
+        table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+      else if (is_known[i])
+        table_cell(table, "-");
+    }
     cleanup_free char *values = space_config_format(report->space, config);
     if (config == report->baseline)
       table_cell(table, "%s  (%s)", values, baseline_name(report));
@@ -175,24 +164,13 @@ static void condition_add(struct condition *condition, const json_t *value) {
   }
 }
 
-/* Prints a name or text that came from elsewhere: it must not drive a terminal. */
+/* Prints a text that an agent sent, which must not drive a terminal. */
 static void plain_print(const char *text, FILE *out) {
   for (; *text; text++)
     fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
 }
 
-static void condition_print(const char *name, const struct condition *condition, FILE *out) {
-  plain_print(name, out);
-  if (condition->n_numbers)
-    fprintf(out, condition->least < condition->most ? " %.6g to %.6g" : " %.6g", condition->least,
-            condition->most);
-  if (condition->text)
-    fputc(' ', out);
-  if (condition->text)
-    plain_print(condition->differs ? "differs" : condition->text, out);
-}
-
-/* One line for the state that the device was in; the whole is in the job's JSON. */
+/* A line that sums up the state of the device. The job's JSON has all of it. */
 static void conditions_print(const struct report *report, FILE *out) {
   cleanup_json json_t *names = json_object(); /* in the order in which they occur */
   size_t index, n = 0;
@@ -208,7 +186,14 @@ static void conditions_print(const struct report *report, FILE *out) {
     if (!condition.n_numbers && !condition.text)
       continue;
     fputs(n++ ? ", " : "conditions          ", out);
-    condition_print(name, &condition, out);
+    plain_print(name, out);
+    if (condition.n_numbers)
+      fprintf(out, condition.least < condition.most ? " %.6g to %.6g" : " %.6g", condition.least,
+              condition.most);
+    if (condition.text) {
+      fputc(' ', out);
+      plain_print(condition.differs ? "differs" : condition.text, out);
+    }
   }
   if (n)
     fputc('\n', out);
@@ -216,10 +201,14 @@ static void conditions_print(const struct report *report, FILE *out) {
 
 void report_print(const struct report *report, FILE *out) {
   const json_t *verdict = report->verdict;
-  head_print(report, out);
-  table_of_finalists(report, out);
-  uint64_t winner = ordinal_of(verdict, "winner");
+  uint64_t winner = (uint64_t)integer(verdict, "winner");
+  cleanup_free char *key = key_format(report->key);
   cleanup_free char *values = space_config_format(report->space, winner);
+  fprintf(out, "%s  %s\n", report->kernel->name, key);
+  report_counts_print(&report->counts, out);
+  fputc('\n', out);
+  table_of_finalists(report, out);
+
   fprintf(out, "\nwinner (*)          config %" PRIu64 ": %s\n", winner, values);
   fputs("equivalence set (=)", out);
   size_t index;
@@ -236,9 +225,7 @@ void report_print(const struct report *report, FILE *out) {
           "regret bound        %.2f %% among the finalists (over %" JSON_INTEGER_FORMAT
           " paired samples, processes: %" JSON_INTEGER_FORMAT ", devices: %" JSON_INTEGER_FORMAT
           ")\n",
-          100 * number(verdict, "regret_bound"),
-          json_integer_value(json_object_get(verdict, "samples")),
-          json_integer_value(json_object_get(verdict, "processes")),
-          json_integer_value(json_object_get(verdict, "devices")));
+          100 * number(verdict, "regret_bound"), integer(verdict, "samples"),
+          integer(verdict, "processes"), integer(verdict, "devices"));
   conditions_print(report, out);
 }

@@ -1,17 +1,22 @@
-/* Ask and tell: what all strategies have in common. Memory and threads: as the header says. */
-#include "common/search/search_strategy.h"
+/* The interface of a search, what it requested and what was reported. */
+#include "common/search/search_code.h"
 #include "common/verdict/outcome.h"
 
-/* Candidates that are looked at before a batch that has something is asked for as it is. */
+/* Candidates that are tried before a batch that is not empty is requested as it is. */
 #define WORK_OF_BATCH (UINT64_C(1) << 20)
-#define ENUMERATION_DIVISOR 4 /* of the work, for knowing beforehand what conditions exclude */
+#define ENUMERATION_DIVISOR 4 /* of the work, to know beforehand what conditions exclude */
 
 #define FREE_SLOT UINT64_MAX
 
-static const struct strategy *const strategies[SEARCH_STRATEGY_COUNT] = {
-    [SEARCH_RANDOM] = &search_random,
-    [SEARCH_DESCENT] = &search_descent,
-    [SEARCH_EVOLUTION] = &search_evolution};
+static void random_fill(struct search *search) {
+  while (search_add_random(search)) {
+  }
+}
+
+static void (*const fills[SEARCH_STRATEGY_COUNT])(struct search *search) = {
+    [SEARCH_RANDOM] = random_fill,
+    [SEARCH_DESCENT] = descent_fill,
+    [SEARCH_EVOLUTION] = evolution_fill};
 
 const char *const search_strategy_names[] = {[SEARCH_RANDOM] = "random",
                                              [SEARCH_DESCENT] = "descent",
@@ -23,16 +28,14 @@ const char *search_strategy_name(enum search_strategy strategy) {
 }
 
 bool search_strategy_parse(const char *name, enum search_strategy *ret) {
-  for (size_t i = 0; i < SEARCH_STRATEGY_COUNT; i++) {
-    if (string_equal(search_strategy_names[i], name)) {
-      *ret = (enum search_strategy)i;
-      return true;
-    }
-  }
-  return false;
+  size_t i;
+  if (!name_find(search_strategy_names, SEARCH_STRATEGY_COUNT, name, &i))
+    return false;
+  *ret = (enum search_strategy)i;
+  return true;
 }
 
-/* Where a config is among those asked, or the free slot where it would be. */
+/* The slot of a config that was requested, or the free slot where it would be. */
 static struct asked *slot_of(const struct search *search, uint64_t config) {
   struct rng hash = rng_seeded(config);
   uint64_t at = rng_next(&hash);
@@ -55,47 +58,13 @@ static void slots_grow(struct search *search) {
       *slot_of(search, before[i].config) = before[i];
 }
 
-/* Takes over the first of `options->likely` that hold. */
-static bool likely_take(struct search *search, const struct search_options *options,
-                        struct error *error) {
-  for (size_t i = 0; i < options->n_likely && search->n_likely < SEARCH_BATCH_MAX; i++) {
-    enum decision decision = points_decide(&search->points, options->likely[i], error);
-    if (decision == CONDITION_FAILED)
-      return false;
-    if (decision == CONDITION_TRUE)
-      search->likely[search->n_likely++] = options->likely[i];
-  }
-  return true;
-}
-
-/* Draws the first random point, so that a space in which nothing holds is refused at once. */
-static bool first_draw(struct search *search, struct error *error) {
-  switch (draws_next(&search->draws, &search->points, &search->work, &search->first, error)) {
-  case CONDITION_TRUE:
-    search->has_first = true;
-    return true;
-  case CONDITION_FAILED:
-    return false;
-  case CONDITION_FALSE:
-    return error_at(error, "/conditions",
-                    "no config of the space holds; take a condition out or add values");
-  case UNDECIDED:
-    break;
-  }
-  return search->n_likely > 0 || error_at(error, "/conditions",
-                                          "no config that holds was found among %llu random ones; "
-                                          "take out values that conditions exclude, or "
-                                          "list the configs",
-                                          (unsigned long long)search->work_limit);
-}
-
 bool search_new(const struct space *space, const struct space_facts *facts,
                 const struct search_options *options, struct search **ret_search,
                 struct error *error) {
   ALWAYS(options->strategy < SEARCH_STRATEGY_COUNT && options->trials >= 1 &&
          options->trials <= SEARCH_TRIALS_MAX);
   cleanup_search struct search *search = xcalloc(1, sizeof *search);
-  search->strategy = strategies[options->strategy];
+  search->fill = fills[options->strategy];
   search->trials = options->trials;
   search->work = search->work_limit =
       options->work_limit ? options->work_limit : SEARCH_WORK_DEFAULT;
@@ -103,10 +72,33 @@ bool search_new(const struct space *space, const struct space_facts *facts,
   slots_grow(search);
   if (!points_init(space, facts, &search->points, error) ||
       !draws_init(&search->points, rng_next(&search->rng), search->work_limit / ENUMERATION_DIVISOR,
-                  &search->draws, error) ||
-      !likely_take(search, options, error) || !first_draw(search, error))
+                  &search->draws, error))
     return false;
-  search->state = xcalloc(1, search->strategy->state_size);
+  for (size_t i = 0; i < options->n_likely && search->n_likely < SEARCH_BATCH_MAX; i++) {
+    enum decision decision = points_decide(&search->points, options->likely[i], error);
+    if (decision == CONDITION_FAILED)
+      return false;
+    if (decision == CONDITION_TRUE)
+      search->likely[search->n_likely++] = options->likely[i];
+  }
+
+  /* Draw the first random point now, so that a space without a valid one is refused at once. */
+  switch (draws_next(&search->draws, &search->points, &search->work, &search->first, error)) {
+  case CONDITION_TRUE:
+    search->has_first = true;
+    break;
+  case CONDITION_FAILED:
+    return false;
+  case CONDITION_FALSE:
+    return error_at(error, "/conditions",
+                    "no config of the space holds; take a condition out or add values");
+  case UNDECIDED:
+    if (search->n_likely == 0)
+      return error_at(error, "/conditions",
+                      "no config that holds was found among %llu random ones; take out values that "
+                      "conditions exclude, or list the configs",
+                      (unsigned long long)search->work_limit);
+  }
   *ret_search = TAKE(search);
   return true;
 }
@@ -114,22 +106,19 @@ bool search_new(const struct space *space, const struct space_facts *facts,
 void search_free(struct search *search) {
   if (!search)
     return;
-  if (search->state && search->strategy->release)
-    search->strategy->release(search->state);
-  free(search->state);
   free(search->slots);
   draws_release(&search->draws);
   points_release(&search->points);
   free(search);
 }
 
-bool search_has_room(const struct search *search) {
+static bool has_room(const struct search *search) {
   return search->batch.n < SEARCH_BATCH_MAX && search->n_asked < search->trials;
 }
 
 bool search_add(struct search *search, uint64_t config) {
   struct asked *slot = slot_of(search, config);
-  if (slot->config == config || !search_has_room(search))
+  if (slot->config == config || !has_room(search))
     return false;
   *slot = search->batch.asked[search->batch.n++] = (struct asked){config, INFINITY};
   if (++search->n_asked * 2 > search->n_slots)
@@ -138,8 +127,8 @@ bool search_add(struct search *search, uint64_t config) {
 }
 
 bool search_add_random(struct search *search) {
-  while (search_has_room(search)) {
-    /* Waiting long for a point is for a batch that would be empty without it. */
+  while (has_room(search)) {
+    /* Only a batch that would be empty without it is worth a long search for a point. */
     if (search->batch.n > 0 && search->work_limit - search->work > WORK_OF_BATCH)
       return false;
     uint64_t config = search->first;
@@ -173,7 +162,7 @@ size_t search_ask(struct search *search, uint64_t configs[SEARCH_BATCH_MAX]) {
   for (size_t i = 0; i < search->n_likely; i++)
     search_add(search, search->likely[i]);
   search->n_likely = 0;
-  search->strategy->fill(search);
+  search->fill(search);
   for (size_t i = 0; i < search->batch.n; i++)
     configs[i] = search->batch.asked[i].config;
   return search->batch.n;

@@ -1,5 +1,5 @@
-/* An environment: where a measurement holds. Its identity is the members below that are stated, no
- * more. And the regime: whether a call finds its operands in the caches.
+/* An environment: the machine and software that a measurement holds for, identified by the members
+ * below that are stated. And the regime: whether a call finds its operands in the caches.
  *
  * Exactly one of rocm, cuda, cpu is stated in a full environment. On the CPU back end `cpu` is the
  * compiler with its version, `gpu` the CPU's model name, `arch` the machine (x86_64),
@@ -66,9 +66,9 @@ bool environment_fits(const struct environment *partial, const struct environmen
  * stated beside it. */
 bool environment_names_gpu(const struct environment *environment);
 
-/* Whether what holds for `served`, which leaves members out, holds for `asked`: it names one model
- * of GPU and every member that it states is equal in `asked`. A table without compute_units and
- * partition is of a whole GPU, since the parts of a partitioned one have the same name: then
+/* Whether a table for `served`, which may leave members out, can be used in `asked`: it names one
+ * model of GPU and every member that it states is equal in `asked`. A table without compute_units
+ * and partition is of a whole GPU, since the parts of a partitioned one have the same name: then
  * `asked` must state a partition of one part (SPX, or "": it cannot be split). */
 bool environment_covers(const struct environment *served, const struct environment *asked);
 

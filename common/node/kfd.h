@@ -1,10 +1,8 @@
-/* What AMD's kernel driver tells of a GPU in files: the KFD's topology, the PCI device's folder,
- * the processes.
+/* The files in which AMD's kernel driver describes a GPU: the KFD's topology, the PCI device's
+ * folder, the processes.
  *
- * All paths are given by the caller, so that a folder of files can stand for a machine. What a file
- * does not tell is 0,
- * "" or absent, which is no error.
- * Memory: as the comments say. Threads: any. */
+ * The caller gives all paths, so that tests can use a folder of files as a machine. What no file
+ * states is 0, "" or absent, which is no error. Threads: any. */
 #ifndef WAVETUNE_COMMON_NODE_KFD_H
 #define WAVETUNE_COMMON_NODE_KFD_H
 
@@ -19,7 +17,7 @@ struct kfd_node {
   int64_t gpu_id;
   char arch[16]; /* "gfx942" */
   int64_t compute_units, simds_per_cu, waves_per_simd, wavefront_size, lds_bytes;
-  int64_t xccs;         /* dies with compute units; 1 where the driver is too old to tell */
+  int64_t xccs;         /* dies with compute units; 1 where the driver is too old to state it */
   int64_t l2_bytes;     /* of all of them */
   int64_t llc_bytes;    /* the last level behind the L2 */
   int64_t memory_bytes; /* of its memory banks */
@@ -34,7 +32,7 @@ const char *kfd_topology_folder(void);
 must_check bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node,
                               struct error *error);
 
-/* What tells one GPU of a topology from another. */
+/* What distinguishes the GPUs of a topology. */
 struct kfd_gpu {
   char pci[16]; /* "0000:05:00.0" */
   char arch[16];
@@ -45,28 +43,25 @@ struct kfd_gpu {
  * many. */
 size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max);
 
-/* "gfx942" from gfx_target_version 90402. */
-void kfd_arch_format(int64_t gfx_target_version, char *ret_arch, size_t size);
-
 /* A number that a file of the GPU's PCI folder holds in hexadecimal ("device", "revision"); -1
  * where there is none. */
 int64_t kfd_pci_number(const char *pci_devices, const char *pci, const char *name);
 
-/* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or does not tell.
- * The caller's. */
+/* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or states none.
+ * Owned by the caller. */
 must_check char *kfd_partition(const char *pci_devices, const char *pci);
 
-/* The file that tells a GPU's core clock, to be kept open and read as often as one likes; -1: there
- * is none. */
+/* Opens the file of a GPU's core clock, which can be read any number of times; -1: there is none.
+ */
 int kfd_clock_open(const char *pci_devices, const char *pci);
 double kfd_clock_mhz(int fd); /* 0 when it is not known */
 
-/* What the sensors tell now, with the names of measurements' conditions: clock_mhz,
+/* What the sensors read now, with the names of measurements' conditions: clock_mhz,
  * memory_clock_mhz, power_w, temperature_c (new reference). */
 must_check json_t *kfd_conditions(const char *pci_devices, const char *pci);
 
-/* Counts the processes that have memory on the GPU; *ret_own of them `is_own` knows by their ids.
- * False: the driver does not tell. */
+/* Counts the processes that have memory on the GPU; *ret_own: those for whose ids `is_own` is true.
+ * False: the driver does not list them. */
 must_check bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid),
                               size_t *ret_n, size_t *ret_own);
 

@@ -1,8 +1,6 @@
-/* What a node tells of its GPUs without a runtime or a GPU: the part of an environment that a
- * container's start can read in files. Members that a node does not tell, or whose GPUs differ in
- * them, are left out: nothing is guessed.
- *
- * Memory: as the comments say. Threads: any. */
+/* The part of an environment that files state, for the start of containers, which have no GPU
+ * runtime. Members that no file states, or in which the GPUs differ, are left out: nothing is
+ * guessed. Threads: any. */
 #ifndef WAVETUNE_COMMON_NODE_NODE_H
 #define WAVETUNE_COMMON_NODE_NODE_H
 
@@ -12,10 +10,10 @@
 
 const char *rocm_folder(void);
 
-/* "6.4.1" of the ROCm installed there, the caller's; NULL: none is. */
+/* "6.4.1" of the ROCm installed there, owned by the caller; NULL: none is installed. */
 must_check char *rocm_version_read(const char *folder);
 
-/* Where a node's files lie, so that folders can stand for a machine; borrowed. */
+/* Where the files are; tests use folders as a machine. Borrowed. */
 struct node_folders {
   const char *topology;    /* of the KFD; $WAVETUNE_KFD_TOPOLOGY */
   const char *pci_devices; /* $WAVETUNE_PCI_DEVICES */
@@ -25,7 +23,7 @@ struct node_folders {
 };
 struct node_folders node_folders_default(void);
 
-/* rocm, gpu, arch, compute_units and partition, as far as the node tells. Nothing at all where
+/* rocm, gpu, arch, compute_units and partition, as far as they are known. Nothing at all where
  * there is no AMD GPU. */
 must_check struct environment node_environment_read(const struct node_folders *folders);
 

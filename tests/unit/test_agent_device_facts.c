@@ -79,19 +79,6 @@ Test(kfd, a_gpu_that_the_topology_lacks_is_an_error_that_names_both) {
   cr_expect_not_null(strstr(error.message, "/nowhere/nodes"), "%s", error.message);
 }
 
-Test(kfd, target_versions_are_decimal_but_for_a_hexadecimal_stepping) {
-  static const struct {
-    int64_t version;
-    const char *arch;
-  } rows[] = {{90402, "gfx942"},   {90010, "gfx90a"},   {90500, "gfx950"},   {90012, "gfx90c"},
-              {100300, "gfx1030"}, {110000, "gfx1100"}, {120001, "gfx1201"}, {90006, "gfx906"}};
-  for (size_t i = 0; i < ARRAY_LENGTH(rows); i++) {
-    char arch[16];
-    kfd_arch_format(rows[i].version, arch, sizeof arch);
-    cr_expect_str_eq(arch, rows[i].arch);
-  }
-}
-
 static void expect_partition(const char *pci, const char *expected) {
   char *partition = kfd_partition(DATA "pci", pci);
   cr_expect_str_eq(partition, expected);

@@ -1,9 +1,18 @@
-/* What follows after a stage: the choice of the configs that go on, and the decision. Pure. */
+/* The steps of a campaign: what to try first, which configs go on to the next stage, and when it is
+ * over. Pure functions. */
 #include "common/campaign/campaign.h"
 
 #include <math.h>
 
 #include "common/base/numbers.h"
+#include "common/campaign/warm_start.h"
+
+static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
+  for (size_t i = 0; i < n; i++)
+    if (configs[i] == config)
+      return true;
+  return false;
+}
 
 /* The choice */
 
@@ -26,24 +35,6 @@ static int by_rank(const void *a, const void *b) {
   return compare_ordinals(&left->config, &right->config);
 }
 
-static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
-  for (size_t i = 0; i < n; i++)
-    if (configs[i] == config)
-      return true;
-  return false;
-}
-
-/* The least ratio of those that stayed in their race, else of all; n >= 1. */
-static double least_ratio(const struct campaign_candidate *candidates, size_t n) {
-  double least = INFINITY, least_of_all = INFINITY;
-  for (size_t i = 0; i < n; i++) {
-    least_of_all = fmin(least_of_all, candidates[i].ratio);
-    if (!candidates[i].left_early)
-      least = fmin(least, candidates[i].ratio);
-  }
-  return isfinite(least) ? least : least_of_all;
-}
-
 size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
                         const uint64_t *always, size_t n_always, size_t most, uint64_t *ret) {
   if (n == 0 || most == 0)
@@ -51,7 +42,16 @@ size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
 
   cleanup_free struct ranked *ranked = xcalloc(n, sizeof *ranked);
   cleanup_free uint64_t *configs = xcalloc(n, sizeof *configs);
-  double least = least_ratio(candidates, n);
+
+  /* The least ratio of those that stayed in their race, else of all. */
+  double least = INFINITY, least_of_all = INFINITY;
+  for (size_t i = 0; i < n; i++) {
+    least_of_all = fmin(least_of_all, candidates[i].ratio);
+    if (!candidates[i].left_early)
+      least = fmin(least, candidates[i].ratio);
+  }
+  least = isfinite(least) ? least : least_of_all;
+
   for (size_t i = 0; i < n; i++) {
     double ratio = candidates[i].ratio;
     configs[i] = candidates[i].config;
@@ -104,7 +104,7 @@ static void screen_failed(const struct campaign_facts *facts, const struct campa
               race->example ? race->example : "");
 }
 
-/* Configs of one lease raced together already. */
+/* Whether the configs were measured in several leases: those of one lease raced together. */
 static bool raced_apart(const struct campaign_race *race, const uint64_t *configs, size_t n) {
   const struct campaign_candidate *first = NULL;
   for (size_t i = 0; i < race->n; i++) {
@@ -154,16 +154,6 @@ static void after_screen(const struct campaign_facts *facts, struct campaign_ste
 
 /* After a final */
 
-/* Writes each config once, in rising order. */
-static size_t configs_unique(uint64_t *configs, size_t n) {
-  size_t n_unique = 0;
-  qsort(configs, n, sizeof *configs, compare_ordinals);
-  for (size_t i = 0; i < n; i++)
-    if (n_unique == 0 || configs[n_unique - 1] != configs[i])
-      configs[n_unique++] = configs[i];
-  return n_unique;
-}
-
 static void after_final(const struct campaign_facts *facts, struct campaign_step *step) {
   size_t n = facts->n_measurements, n_failed = 0, n_samples = 0;
   cleanup_free uint64_t *failed = xcalloc(n + 1, sizeof *failed);
@@ -179,7 +169,7 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
     if (sample->process >= step->first_process)
       step->first_process = sample->process + 1;
   }
-  n_failed = configs_unique(failed, n_failed);
+  n_failed = sort_unique(failed, n_failed);
 
   for (size_t i = 0; i < n; i++) {
     const struct verdict_sample *sample = &facts->measurements[i].sample;
@@ -188,7 +178,7 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
     step->configs[n_samples] = sample->config;
     samples[n_samples++] = *sample;
   }
-  step->n_configs = configs_unique(step->configs, n_samples);
+  step->n_configs = sort_unique(step->configs, n_samples);
 
   struct error undecided = {0};
   bool may_be_more = step->first_process < facts->processes_max;
@@ -208,9 +198,8 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
   step->has_verdict =
       verdict_decide(samples, n_samples, facts->baseline, facts->seed, &step->verdict, &undecided);
   if (step->has_verdict) {
-    /* Releases skip an ambiguous job, a winner that may be worse than another one is none to build
-     * on, and what is kept out of the equivalence set may be what the next job chooses: another
-     * process is worth its time. */
+    /* Another process is worth its time: releases skip an ambiguous job, a winner may be worse than
+     * another config, and one that is kept out of the equivalence set may win the next job. */
     bool is_open =
         !verdict_is_settled(&step->verdict) && may_be_more && budget_pays_process(&facts->budget);
     step->kind = is_open ? CAMPAIGN_FINAL : CAMPAIGN_DONE;
@@ -222,12 +211,11 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
 }
 
 void campaign_next(const struct campaign_facts *facts, struct campaign_step *ret_step) {
-  struct campaign_step step = {0};
+  *ret_step = (struct campaign_step){0};
   if (facts->stage == STAGE_FINAL)
-    after_final(facts, &step);
+    after_final(facts, ret_step);
   else
-    after_screen(facts, &step);
-  *ret_step = step;
+    after_screen(facts, ret_step);
 }
 
 void campaign_step_release(struct campaign_step *step) {
@@ -235,4 +223,98 @@ void campaign_step_release(struct campaign_step *step) {
   if (step->has_verdict)
     verdict_release(&step->verdict);
   *step = (struct campaign_step){0};
+}
+
+/* Warm-start configs, and searches that are replayed from their measurements */
+
+/* A number that has a logarithm. */
+static bool number_of(struct value value, double *ret) {
+  if (value.type != VALUE_INT && value.type != VALUE_FLOAT)
+    return false;
+  *ret = value.type == VALUE_INT ? (double)value.integer : value.real;
+  return *ret > 0;
+}
+
+double key_distance(const struct key *a, const struct key *b) {
+  double distance = 0;
+  for (size_t i = 0; i < a->n; i++) {
+    const struct value *other = NULL;
+    double left, right;
+    for (size_t j = 0; j < b->n && !other; j++)
+      if (string_equal(b->names[j], a->names[i]))
+        other = &b->values[j];
+    if (other && number_of(a->values[i], &left) && number_of(*other, &right))
+      distance += fabs(log2(left / right));
+    else if (!other || !value_equal(a->values[i], *other))
+      distance += KEY_DIFFERS;
+  }
+  return distance;
+}
+
+struct neighbour {
+  bool is_elsewhere;
+  double distance;
+  size_t age; /* place among the winners */
+  uint64_t config;
+};
+
+static int by_nearness(const void *a, const void *b) {
+  const struct neighbour *left = a, *right = b;
+  if (left->is_elsewhere != right->is_elsewhere)
+    return left->is_elsewhere ? 1 : -1;
+  if (left->distance != right->distance)
+    return left->distance < right->distance ? -1 : 1;
+  return (left->age > right->age) - (left->age < right->age);
+}
+
+size_t warm_starts_choose(const struct key *key, const struct known_winner *winners, size_t n,
+                          uint64_t ret[WARM_STARTS_MAX]) {
+  cleanup_free struct neighbour *neighbours = xcalloc(n + 1, sizeof *neighbours);
+  size_t n_neighbours = 0, n_chosen = 0;
+  for (size_t i = 0; i < n; i++) {
+    double distance = key_distance(key, winners[i].key);
+    if (!winners[i].is_elsewhere || distance == 0)
+      neighbours[n_neighbours++] =
+          (struct neighbour){winners[i].is_elsewhere, distance, i, winners[i].config};
+  }
+  qsort(neighbours, n_neighbours, sizeof *neighbours, by_nearness);
+
+  for (size_t i = 0; i < n_neighbours && n_chosen < WARM_STARTS_MAX; i++)
+    if (!is_among(ret, n_chosen, neighbours[i].config))
+      ret[n_chosen++] = neighbours[i].config;
+  return n_chosen;
+}
+
+size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config,
+                    const uint64_t *warm_starts, size_t n_warm_starts,
+                    uint64_t ret[SEARCH_FIRST_MAX]) {
+  size_t n = 0;
+  ALWAYS(n_warm_starts <= WARM_STARTS_MAX);
+  ret[n++] = baseline;
+  if (has_default)
+    ret[n++] = default_config;
+  for (size_t i = 0; i < n_warm_starts; i++)
+    ret[n++] = warm_starts[i];
+  return n;
+}
+
+bool search_round(const struct space *space, const struct space_facts *facts,
+                  const struct search_options *options, const struct search_told *told,
+                  size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
+                  size_t *ret_n, struct error *error) {
+  cleanup_search struct search *search = NULL;
+  if (!search_new(space, facts, options, &search, error))
+    return false;
+
+  size_t n = search_ask(search, ret_configs);
+  for (; round > 0 && n > 0; round--) {
+    for (size_t i = 0; i < n; i++) {
+      const struct search_told *found =
+          n_told ? bsearch(&ret_configs[i], told, n_told, sizeof *told, compare_ordinals) : NULL;
+      search_tell(search, ret_configs[i], found ? found->ratio : INFINITY);
+    }
+    n = search_ask(search, ret_configs);
+  }
+  *ret_n = n;
+  return true;
 }

@@ -1,5 +1,5 @@
-/* What a campaign tries first: warm-start configs, which won for similar keys, and the batches of a
- * search that begins with them.
+/* The first configs that a campaign tries: warm-start configs, which won for similar keys, and the
+ * batches of a search that begins with them.
  *
  * Memory: everything is borrowed. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CAMPAIGN_WARM_START_H
@@ -15,7 +15,7 @@
 struct known_winner {
   const struct key *key;
   uint64_t config;   /* its ordinal in the space that is tuned now */
-  bool is_elsewhere; /* in another environment: it says something about the same key only */
+  bool is_elsewhere; /* in another environment: counts for the same key only */
 };
 
 /* The warm-start configs of `key`, each once: winners of the same environment, nearest keys first,
@@ -30,20 +30,20 @@ size_t warm_starts_choose(const struct key *key, const struct known_winner *winn
 #define KEY_DIFFERS 8.0
 double key_distance(const struct key *a, const struct key *b);
 
-/* What a search asks for first: the baseline and the default, which are finalists in any case, and
- * the warm starts. Some may be there twice. Returns how many. */
+/* The first configs of a search: the baseline and the default, which are finalists in any case, and
+ * the warm starts. Some may occur twice. Returns how many. */
 #define SEARCH_FIRST_MAX (WARM_STARTS_MAX + 2)
 size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config,
                     const uint64_t *warm_starts, size_t n_warm_starts,
                     uint64_t ret[SEARCH_FIRST_MAX]);
 
 struct search_told {
-  uint64_t config;
-  double ratio; /* to the baseline; INFINITY when it was not correct */
+  uint64_t config; /* the first member: searched by compare_ordinals */
+  double ratio;    /* to the baseline; INFINITY when it was not correct */
 };
 
 /* The batch of round `round` of a search, the first being 0, replayed from what was measured.
- * `told`: all of the rounds before, by rising ordinal; a config that was asked for and not measured
+ * `told`: all of the rounds before, by rising ordinal; a config that was requested and not measured
  * counts as not correct. *ret_n is 0 when the search is over. */
 must_check bool search_round(const struct space *space, const struct space_facts *facts,
                              const struct search_options *options, const struct search_told *told,

@@ -25,62 +25,60 @@ static bool agent_id_check(const char *id, struct error *error) {
                    AGENT_ID_MAX);
 }
 
-#define LINE(name, type, member, flags)                                                            \
-  {name, FIELD_TEXT, offsetof(type, member), FIELD_LINE | (flags), .least = 1, .most = TEXT_MAX}
+#define LINE(object, member, flags)                                                                \
+  RECORD_FIELD(TEXT, object, member, FIELD_LINE | (flags), .least = 1, .most = TEXT_MAX)
 
 static const struct field device_fields[] = {
-    LINE("device", struct enrolment_device, device, FIELD_REQUIRED),
-    LINE("backend", struct enrolment_device, backend, FIELD_REQUIRED),
-    {"name", FIELD_TEXT, offsetof(struct enrolment_device, name),
-     FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN},
+    LINE(struct enrolment_device, device, FIELD_REQUIRED),
+    LINE(struct enrolment_device, backend, FIELD_REQUIRED),
+    RECORD_FIELD(TEXT, struct enrolment_device, name,
+                 FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN),
     {"environment", FIELD_JSON, offsetof(struct enrolment_device, environment_json),
      FIELD_REQUIRED | FIELD_NO_COLUMN, .schema = SCHEMA("Environment")},
-    {"facts", FIELD_JSON, offsetof(struct enrolment_device, facts), FIELD_OBJECT},
-    {"environment_digest", FIELD_DIGEST, offsetof(struct enrolment_device, environment_digest),
-     FIELD_NO_JSON},
+    RECORD_FIELD(JSON, struct enrolment_device, facts, FIELD_OBJECT),
+    RECORD_FIELD(DIGEST, struct enrolment_device, environment_digest, FIELD_NO_JSON),
 };
 const struct record enrolment_device_record = RECORD(NULL, struct enrolment_device, device_fields);
 
 static const struct field enrolment_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct enrolment, agent), FIELD_OMITTED | FIELD_NO_COLUMN,
-     .schema = "{\"type\": \"string\", \"pattern\": \"^[0-9a-f]{32}$\"}"},
-    LINE("boot", struct enrolment, boot, FIELD_REQUIRED),
-    LINE("name", struct enrolment, name, FIELD_REQUIRED),
-    LINE("version", struct enrolment, version, FIELD_REQUIRED),
-    LINE("machine", struct enrolment, machine, 0),
-    {"trusted_keys", FIELD_TEXTS, offsetof(struct enrolment, trusted_keys),
-     FIELD_NOT_NULL | FIELD_OMITTED, .least = 1, .most = ENROLMENT_KEYS_MAX,
-     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64, \"items\": " SCHEMA(
-         "Digest") "}",
-     .about = "it takes only work that one of these keys signed"},
-    {"devices", FIELD_RECORDS, offsetof(struct enrolment, devices),
-     FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1, .most = ENROLMENT_DEVICES_MAX,
-     .of = &enrolment_device_record},
+    RECORD_FIELD(TEXT, struct enrolment, agent, FIELD_OMITTED | FIELD_NO_COLUMN,
+                 .schema = "{\"type\": \"string\", \"pattern\": \"^[0-9a-f]{32}$\"}"),
+    LINE(struct enrolment, boot, FIELD_REQUIRED),
+    LINE(struct enrolment, name, FIELD_REQUIRED),
+    LINE(struct enrolment, version, FIELD_REQUIRED),
+    LINE(struct enrolment, machine, 0),
+    RECORD_FIELD(TEXTS, struct enrolment, trusted_keys, FIELD_NOT_NULL | FIELD_OMITTED, .least = 1,
+                 .most = ENROLMENT_KEYS_MAX,
+                 .schema =
+                     "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 64, \"items\": " SCHEMA(
+                         "Digest") "}",
+                 .about = "it takes only work that one of these keys signed"),
+    RECORD_FIELD(RECORDS, struct enrolment, devices, FIELD_REQUIRED | FIELD_NO_COLUMN, .least = 1,
+                 .most = ENROLMENT_DEVICES_MAX, .of = &enrolment_device_record),
 };
 const struct record enrolment_record = RECORD("AgentRequest", struct enrolment, enrolment_fields);
 
-#define HEARTBEAT_EVERY(type)                                                                      \
-  {"heartbeat_every_ms",          FIELD_INTEGER, offsetof(type, heartbeat_every_ms),               \
-   FIELD_ANSWER | FIELD_NOT_NULL, .least = 1,    .most = HEARTBEAT_MS_MAX}
-#define ROTATE_IN(type)                                                                            \
-  {"rotate_in_ms", FIELD_INTEGER,           offsetof(type, rotate_in_ms),                          \
-   FIELD_ANSWER,   .least = -ROTATE_MS_MAX, .most = ROTATE_MS_MAX}
+#define HEARTBEAT_EVERY(object)                                                                    \
+  RECORD_FIELD(INTEGER, object, heartbeat_every_ms, FIELD_ANSWER | FIELD_NOT_NULL, .least = 1,     \
+               .most = HEARTBEAT_MS_MAX)
+#define ROTATE_IN(object)                                                                          \
+  RECORD_FIELD(INTEGER, object, rotate_in_ms, FIELD_ANSWER, .least = -ROTATE_MS_MAX,               \
+               .most = ROTATE_MS_MAX)
 
 static const struct field enrolled_fields[] = {
-    {"agent", FIELD_TEXT, offsetof(struct enrolled, agent), FIELD_ANSWER | FIELD_REQUIRED,
-     .check = agent_id_check},
+    RECORD_FIELD(TEXT, struct enrolled, agent, FIELD_ANSWER | FIELD_REQUIRED,
+                 .check = agent_id_check),
     HEARTBEAT_EVERY(struct enrolled),
-    {"lease_ms", FIELD_INTEGER, offsetof(struct enrolled, lease_ms), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"reclaimed", FIELD_INTEGER, offsetof(struct enrolled, reclaimed),
-     FIELD_ANSWER | FIELD_NOT_NULL, .most = INT64_MAX},
-    {"token", FIELD_TEXT, offsetof(struct enrolled, token), FIELD_ANSWER | FIELD_OMITTED,
-     .check = token_check},
+    RECORD_FIELD(INTEGER, struct enrolled, lease_ms, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(INTEGER, struct enrolled, reclaimed, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .most = INT64_MAX),
+    RECORD_FIELD(TEXT, struct enrolled, token, FIELD_ANSWER | FIELD_OMITTED, .check = token_check),
     ROTATE_IN(struct enrolled),
 };
 const struct record agent_answer_record = RECORD("AgentAnswer", struct enrolled, enrolled_fields);
 
 static const struct field beat_fields[] = {
-    {"boot", FIELD_TEXT, offsetof(struct beat, boot), FIELD_REQUIRED},
+    RECORD_FIELD(TEXT, struct beat, boot, FIELD_REQUIRED),
 };
 const struct record heartbeat_request_record = RECORD("HeartbeatRequest", struct beat, beat_fields);
 
@@ -92,8 +90,7 @@ const struct record heartbeat_answer_record =
     RECORD("HeartbeatAnswer", struct beaten, beaten_fields);
 
 static const struct field rotated_fields[] = {
-    {"token", FIELD_TEXT, offsetof(struct rotated, token), FIELD_ANSWER | FIELD_REQUIRED,
-     .check = token_check},
+    RECORD_FIELD(TEXT, struct rotated, token, FIELD_ANSWER | FIELD_REQUIRED, .check = token_check),
     ROTATE_IN(struct rotated),
 };
 const struct record agent_token_answer_record =

@@ -1,4 +1,5 @@
-/* What agents and servers say to each other when an agent enrols, beats and replaces its token.
+/* The messages of agents and servers when an agent enrols, sends a heartbeat and replaces its
+ * token.
  *
  * Memory: an object that was read owns what it points to; one that is only written may borrow it.
  * Threads: one to an object. */
@@ -10,21 +11,21 @@
 
 #define ENROLMENT_DEVICES_MAX 64
 #define ENROLMENT_KEYS_MAX 64
-#define HEARTBEAT_MS_DEFAULT 5000 /* where a server says none */
+#define HEARTBEAT_MS_DEFAULT 5000 /* where a server states none */
 
 /* The body of POST /v1/agents. */
 struct enrolment_device {
   char *device, *backend;
-  char *name; /* not kept */
+  char *name; /* not stored */
   json_t *environment_json, *facts;
-  struct environment environment; /* full; of the server */
+  struct environment environment; /* full; set by the server */
   struct digest environment_digest;
 };
 struct enrolment {
   char *agent; /* NULL: the server chooses */
   char *boot, *name, *version;
-  char *machine;             /* a digest of what tells the machine apart; NULL: not said */
-  struct texts trusted_keys; /* ids of keys; none: it takes what is not signed, too */
+  char *machine;             /* a digest that identifies the machine; NULL: not stated */
+  struct texts trusted_keys; /* ids of keys; none: it takes unsigned work, too */
   struct records devices;    /* struct enrolment_device */
 };
 extern const struct record enrolment_record, enrolment_device_record;
@@ -32,9 +33,9 @@ extern const struct record enrolment_record, enrolment_device_record;
 /* The answer to it. */
 struct enrolled {
   char *agent; /* its id: 1 to 64 lower-case hexadecimal digits */
-  char *token; /* its own from now on; NULL: it goes on with the one that it has */
+  char *token; /* its new token; NULL: it keeps the one that it has */
   int64_t heartbeat_every_ms, lease_ms;
-  int64_t reclaimed;    /* leases of an earlier run that were taken back */
+  int64_t reclaimed;    /* leases of an earlier run that were returned */
   int64_t rotate_in_ms; /* when the token is to be replaced; FIELD_NONE: never */
 };
 extern const struct record agent_answer_record;
@@ -56,8 +57,8 @@ struct rotated {
 };
 extern const struct record agent_token_answer_record;
 
-/* Whether a token can be sent and kept in a line: 1 to 256 of A-Z, a-z, 0-9, "_" and "-". NULL is
- * none. */
+/* Whether the token fits in a header and in a line of a file: 1 to 256 of A-Z, a-z, 0-9, "_" and
+ * "-". False for NULL. */
 must_check bool token_is_plain(const char *token);
 
 #endif

@@ -1,6 +1,6 @@
-/* A lease as a server grants it and an agent reads it: the answer to POST /v1/leases.
+/* A lease as a server grants it: the answer to POST /v1/leases.
  *
- * Memory: an object that was read owns its parts: record_release. Threads: one to an object. */
+ * Memory: an object that was read owns its parts: record_release. Threads: one for each object. */
 #ifndef WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
 #define WAVETUNE_COMMON_LEASE_LEASE_GRANT_H
 
@@ -9,17 +9,16 @@
 #include "common/verdict/outcome.h"
 
 struct lease_grant {
-  char *lease; /* its id, as the agent names it in paths */
+  char *lease; /* its id in the API's paths */
   int64_t epoch, job;
   struct digest kernel;
-  json_t *manifest, *key,
-      *space;                   /* objects, with their members in the order that means something */
-  struct digest build;          /* none: the agent compiles */
-  struct config_ranges configs; /* what is to be measured */
+  json_t *manifest, *key, *space; /* objects; the order of their members counts */
+  struct digest build;            /* none: the agent compiles */
+  struct config_ranges configs;   /* to be measured */
   json_t *signatures; /* arrays, of the kernel and of the build; NULL: the agent trusts no keys */
   json_t *build_signatures;
-  json_t *likely;               /* array of those of the configs to be tried first; NULL: none */
-  double best_ratio;            /* least so far to the baseline, of the whole job; NaN: none */
+  json_t *likely;    /* array: the configs to be tried first; NULL: none */
+  double best_ratio; /* least ratio to the baseline so far, of the whole job; NaN: none */
   int64_t device_us, budget_us; /* what it may spend on the device, and all leases of its stage;
                                    FIELD_NONE: no bound */
   int64_t baseline;

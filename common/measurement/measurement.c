@@ -1,4 +1,4 @@
-/* Reading measurements. Memory and threads: as the header says. */
+/* Reading measurements. */
 #include "common/measurement/measurement.h"
 
 #include <math.h>
@@ -23,28 +23,32 @@ bool measurement_agrees(const struct measurement *measurement, const char *point
                         struct error *error) {
   bool is_correct = measurement->outcome == OUTCOME_CORRECT;
   size_t n = measurement->samples_us.n;
-  char at[JSON_POINTER_SIZE];
+  const char *member = NULL;
 
-  if (measurement->baseline_us.n != n)
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "baseline_us"),
-                    "%zu baseline times for %zu samples; each sample is paired with one",
-                    measurement->baseline_us.n, n);
-  if (is_correct && n == 0)
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "samples_us"),
-                    "a correct measurement has at least one sample");
-  if (measurement->baseline_failed && (is_correct || !measurement->detail))
-    return error_at(
-        error,
-        json_pointer_member(at, sizeof at, pointer, is_correct ? "baseline_failed" : "detail"),
-        "a baseline that failed has another outcome than correct, and a \"detail\" that says why");
-  if (!is_correct && !digest_is_none(&measurement->object))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "object"),
-                    "a measurement with the outcome %s has no object; only correct ones have",
-                    outcome_name(measurement->outcome));
-  if (measurement->conditions && !json_is_object(measurement->conditions))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "conditions"),
-                    "\"conditions\" must be an object");
-  return true;
+  if (measurement->baseline_us.n != n) {
+    member = "baseline_us";
+    error_set(error, "%zu baseline times for %zu samples; each sample is paired with one",
+              measurement->baseline_us.n, n);
+  } else if (is_correct && n == 0) {
+    member = "samples_us";
+    error_set(error, "a correct measurement has at least one sample");
+  } else if (measurement->baseline_failed && (is_correct || !measurement->detail)) {
+    member = is_correct ? "baseline_failed" : "detail";
+    error_set(error,
+              "a baseline that failed has another outcome than correct, and a \"detail\" that "
+              "says why");
+  } else if (!is_correct && !digest_is_none(&measurement->object)) {
+    member = "object";
+    error_set(error, "a measurement with the outcome %s has no object; only correct ones have",
+              outcome_name(measurement->outcome));
+  } else if (measurement->conditions && !json_is_object(measurement->conditions)) {
+    member = "conditions";
+    error_set(error, "\"conditions\" must be an object");
+  }
+
+  char at[JSON_POINTER_SIZE];
+  return !member ||
+         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, member));
 }
 
 bool measurement_read(const json_t *json, const char *pointer, struct measurement *measurement,

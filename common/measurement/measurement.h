@@ -1,5 +1,5 @@
-/* A measurement: what an agent learned of one config, as a worker reports it, a supervisor spools
- * and posts it, and the server stores it. All of them read and write it by the one table below.
+/* A measurement of one config: a worker reports it, a supervisor spools and posts it, and the server
+ * stores it. All of them read and write it by the one table below.
  *
  * A new member is a line of MEASUREMENT_FIELDS with a member of the struct, a column of the table
  * `measurements` (a migration) and the code that measures it. docs/api.md says what each means.
@@ -22,17 +22,17 @@
 #define MEASUREMENT_REGISTERS_MAX 1000000
 #define OPENING_US_MAX INT64_C(1000000000000000) /* of opening a kernel, in an epoch */
 
-/* Absent members: as common/record/record.h has them. */
+/* Absent members are as in common/record/record.h. */
 struct measurement {
   int64_t seq;            /* unique in a lease's epoch */
   int64_t config;         /* ordinal in the job's space */
   int64_t process, round; /* absent: the lease's */
   enum outcome outcome;
   char *detail;                           /* why it is not correct */
-  char *timer, *regime;                   /* what timed it; "cold" or "warm" */
+  char *timer, *regime;                   /* how it was timed; "cold" or "warm" */
   struct numbers samples_us, baseline_us; /* in pairs */
   double clock_mhz, temperature_c;        /* of the GPU, when its sampling ended */
-  int64_t compile_ms, device_us; /* what compiling it took; what of the device's time it took */
+  int64_t compile_ms, device_us; /* time that compiling it took; device time */
   int64_t vgprs, agprs, spills;  /* of its code */
   int64_t lds_bytes, occupancy;  /* of a workgroup; workgroups that a compute unit holds */
   char *end;                     /* why sampling ended (agent/measure/race.h) */
@@ -83,18 +83,18 @@ extern const struct record measurement_record;
 void measurement_init(struct measurement *measurement); /* everything is absent */
 void measurement_release(struct measurement *measurement);
 
-/* Whether members that are each good go together: samples are paired, what is correct has some… */
+/* Whether valid members are consistent: samples are paired, a correct measurement has some, … */
 must_check bool measurement_agrees(const struct measurement *measurement, const char *pointer,
                                    struct error *error);
 /* Reads one strictly; its members agree. What JSON lacks stays as it is. On failure release it. */
 must_check bool measurement_read(const json_t *json, const char *pointer,
                                  struct measurement *measurement, struct error *error);
 
-/* Makes integers and numbers absent that are out of their limits: what code objects and sensors say
- * is a stranger's, and a server refuses the whole measurement for it. */
+/* Makes integers and numbers absent that are out of their limits: they come from code objects and
+ * sensors, and a server would refuse the whole measurement. */
 void measurement_trim(struct measurement *measurement);
 
-/* Whether it left a race before that was decided: its few rounds tell that it cannot win, and not
+/* Whether it left a race before that was decided: its few rounds show that it cannot win, but not
  * its ratio. */
 bool measurement_left_early(const struct measurement *measurement);
 

@@ -1,15 +1,15 @@
-/* Records: what travels between programs and the database, each described once by a table of
+/* Records: messages between programs, and rows of the database, each described once by a table of
  * fields.
  *
  * From a record's table come its strict reading from JSON (refusals carry a JSON Pointer), its
  * JSON, its schema in /openapi.json, and, in the server, the parameters and columns of its
- * statements (server/db/db_record.h). A record is a plain struct; a field says where in it a value
- * is, what JSON and SQL call it, and what values it may have.
+ * statements (server/db/db_record.h). A record is a plain struct; a field states where in it a
+ * value is, its name in JSON and SQL, and the values that it may have.
  *
  *   struct point { int64_t x; char *label; };
  *   static const struct field point_fields[] = {
- *       {"x", FIELD_INTEGER, offsetof(struct point, x), FIELD_REQUIRED, .least = 0, .most = 100},
- *       {"label", FIELD_TEXT, offsetof(struct point, label), .most = 64},
+ *       RECORD_FIELD(INTEGER, struct point, x, FIELD_REQUIRED, .least = 0, .most = 100),
+ *       RECORD_FIELD(TEXT, struct point, label, .most = 64),
  *   };
  *   const struct record point_record = RECORD("Point", struct point, point_fields);
  *
@@ -43,7 +43,7 @@ enum field_type {
                                                                                 type */
   FIELD_DIGEST,  /* struct digest         all zeros *  "sha256:…"               bytea of 32 bytes */
   FIELD_JSON,    /* json_t *              NULL         any value (see .schema)  json, or its text */
-  FIELD_CUSTOM,  /* what .custom says     it says so   what .custom reads       json, or its text */
+  FIELD_CUSTOM,  /* what .custom says     .is_absent   what .custom reads       json, or its text */
   FIELD_NUMBERS, /* struct numbers        .all NULL    an array of numbers      real[], double
                                                                                 precision[] */
   FIELD_TEXTS,   /* struct texts          .all NULL    an array of strings      text[] */
@@ -53,7 +53,7 @@ enum field_type {
                                                                                 fields */
   FIELD_RECORDS, /* struct records        .all NULL    an array of objects      - */
   FIELD_MAP,     /* struct records        .all NULL    an object (see .of)      - */
-  /* * A digest that is required is never absent: clients may well name one of zeros. */
+  /* * A digest that is required is never absent: clients may state one of zeros. */
 };
 /* clang-format on */
 
@@ -72,8 +72,8 @@ struct records {
   void *all; /* n structs of .of */
 };
 
-/* Members of a struct for what FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP reads, with names and a type
- * of their own. The offset of the field is that of `count`. */
+/* Members of a struct for FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP, with names and a type of their
+ * own. The offset of the field is that of `count`. */
 #define RECORD_ARRAY(type, count, all)                                                             \
   union {                                                                                          \
     struct records count##_records;                                                                \
@@ -87,8 +87,8 @@ struct records {
 struct field_custom {
   const char *schema;
   bool (*is_absent)(const void *at); /* NULL: never */
-  /* Fills what is absent at `to`; pointers of errors are relative to the value. On failure `to`
-   * stays as it is. */
+  /* Fills `to`, which is absent; pointers of errors are relative to the value. On failure `to`
+   * stays absent. */
   bool (*read)(const json_t *value, void *to, struct error *error);
   json_t *(*write)(const void *at); /* a new reference */
   void (*release)(void *at);        /* NULL: it owns nothing */
@@ -139,6 +139,10 @@ struct record {
   const struct field *fields;
   size_t n, size;
 };
+/* The field of a member that JSON and SQL call like C: RECORD_FIELD(INTEGER, struct point, x,
+ * flags, …) */
+#define RECORD_FIELD(type, object, member, ...)                                                    \
+  {#member, FIELD_##type, offsetof(object, member), __VA_ARGS__}
 #define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
 
 /* All fields absent. */
@@ -146,25 +150,24 @@ void record_init(const struct record *record, void *object);
 /* Frees what the fields own and makes them absent. */
 void record_release(const struct record *record, void *object);
 
-/* Reads a JSON object into `object`, which was initialised: what is absent in JSON stays as it is
- * there, so that the caller may set defaults before. On failure the object holds what was read so
+/* Reads a JSON object into `object`, which was initialised. A field that is absent in JSON stays as
+ * it is, so that the caller may set defaults before. On failure the object holds what was read so
  * far: release it. */
 must_check bool record_read(const struct record *record, const json_t *json, const char *pointer,
                             void *object, struct error *error);
 
-/* The same of an answer that a record wrote, perhaps a later one: also what is only written, and
- * members that it does not know are passed over. */
+/* Reads an answer that a record of this version or a later one wrote: takes fields that are only
+ * written too, and ignores unknown members. */
 must_check bool record_read_answer(const struct record *record, const json_t *json,
                                    const char *pointer, void *object, struct error *error);
 
-/* A new reference: its members in the order of the fields. */
+/* Returns a new reference; the members have the order of the fields. */
 must_check json_t *record_write(const struct record *record, const void *object);
 
 /* The JSON schema of the record; a new reference. */
 must_check json_t *record_schema(const struct record *record);
 
-/* The parts of a field that other representations need (server/db). `at` is the field's place in an
- * object. */
+/* For other representations (server/db). `at` points to the field in an object. */
 bool field_is_absent(const struct field *field, const void *at);
 static inline void *field_at(const struct field *field, const void *object) {
   return (char *)(uintptr_t)object + field->offset;

@@ -11,6 +11,7 @@
 
 /* Tokens */
 
+/* A mark of one character is that character. */
 enum token_kind {
   TOKEN_END,
   TOKEN_INTEGER,
@@ -30,25 +31,14 @@ enum token_kind {
   TOKEN_NOT_EQUAL,
   TOKEN_LESS_EQUAL,
   TOKEN_GREATER_EQUAL,
-  TOKEN_LESS,
-  TOKEN_GREATER,
-  TOKEN_PLUS,
-  TOKEN_MINUS,
   TOKEN_POWER,
-  TOKEN_TIMES,
   TOKEN_FLOOR_DIVIDE,
-  TOKEN_MODULO,
-  TOKEN_OPEN,
-  TOKEN_CLOSE,
-  TOKEN_OPEN_LIST,
-  TOKEN_CLOSE_LIST,
-  TOKEN_COMMA,
-  TOKEN_DOT,
-  TOKEN_COLON,
 };
+#define MARKS "<>+-*%()[],.:"
+_Static_assert(TOKEN_FLOOR_DIVIDE < '%', "no kind is a mark");
 
 struct token {
-  enum token_kind kind;
+  int kind; /* enum token_kind or a mark */
   unsigned column;
   const char *start;
   size_t length;
@@ -67,27 +57,15 @@ struct parser {
   struct error *error;
 };
 
-struct spelling {
+static const struct spelling {
   const char *text;
   enum token_kind kind;
-};
-
-static const struct spelling words[] = {
-    {"and", TOKEN_AND},   {"or", TOKEN_OR},         {"not", TOKEN_NOT},   {"in", TOKEN_IN},
-    {"if", TOKEN_IF},     {"else", TOKEN_ELSE},     {"True", TOKEN_TRUE}, {"False", TOKEN_FALSE},
-    {"None", TOKEN_NONE}, {"lambda", TOKEN_LAMBDA},
-};
-
-/* Longer ones before those that they begin with. */
-static const struct spelling marks[] = {
-    {"==", TOKEN_EQUAL},         {"!=", TOKEN_NOT_EQUAL}, {"<=", TOKEN_LESS_EQUAL},
-    {">=", TOKEN_GREATER_EQUAL}, {"**", TOKEN_POWER},     {"//", TOKEN_FLOOR_DIVIDE},
-    {"<", TOKEN_LESS},           {">", TOKEN_GREATER},    {"+", TOKEN_PLUS},
-    {"-", TOKEN_MINUS},          {"*", TOKEN_TIMES},      {"%", TOKEN_MODULO},
-    {"(", TOKEN_OPEN},           {")", TOKEN_CLOSE},      {"[", TOKEN_OPEN_LIST},
-    {"]", TOKEN_CLOSE_LIST},     {",", TOKEN_COMMA},      {".", TOKEN_DOT},
-    {":", TOKEN_COLON},
-};
+} words[] = {{"and", TOKEN_AND},      {"or", TOKEN_OR},       {"not", TOKEN_NOT},
+             {"in", TOKEN_IN},        {"if", TOKEN_IF},       {"else", TOKEN_ELSE},
+             {"True", TOKEN_TRUE},    {"False", TOKEN_FALSE}, {"None", TOKEN_NONE},
+             {"lambda", TOKEN_LAMBDA}},
+  long_marks[] = {{"==", TOKEN_EQUAL},         {"!=", TOKEN_NOT_EQUAL}, {"<=", TOKEN_LESS_EQUAL},
+                  {">=", TOKEN_GREATER_EQUAL}, {"**", TOKEN_POWER},     {"//", TOKEN_FLOOR_DIVIDE}};
 
 static bool starts_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -162,12 +140,17 @@ static bool integer_read(struct token *token, struct error *error) {
 
 static bool mark_read(struct token *token, struct error *error) {
   const char *at = token->start;
-  for (size_t i = 0; i < ARRAY_LENGTH(marks); i++) {
-    if (string_starts(at, marks[i].text)) {
-      token->kind = marks[i].kind;
-      token->length = strlen(marks[i].text);
+  for (size_t i = 0; i < ARRAY_LENGTH(long_marks); i++) {
+    if (string_starts(at, long_marks[i].text)) {
+      token->kind = long_marks[i].kind;
+      token->length = 2;
       return true;
     }
+  }
+  if (strchr(MARKS, *at)) {
+    token->kind = *at;
+    token->length = 1;
+    return true;
   }
 
   if (*at == '/')
@@ -232,7 +215,7 @@ static bool expected(struct parser *parser, const char *what) {
   return EXPR_ERROR(parser->error, token->column, "expected %s, found %s", what, text);
 }
 
-static bool accept(struct parser *parser, enum token_kind kind, const char *what) {
+static bool accept(struct parser *parser, int kind, const char *what) {
   return parser->token.kind == kind ? next(parser) : expected(parser, what);
 }
 
@@ -310,7 +293,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
 
   bool folds = function->max == ARGUMENTS_MAX;
   size_t n = 0;
-  while (parser->token.kind != TOKEN_CLOSE) {
+  while (parser->token.kind != ')') {
     if (n == function->max)
       return EXPR_ERROR(parser->error, parser->token.column, "%s takes at most %zu argument%s",
                         function->name, function->max, function->max == 1 ? "" : "s");
@@ -319,9 +302,9 @@ static bool parse_call(struct parser *parser, const struct token *name) {
     n++;
     if (folds && n > 1)
       emit(parser, function->op, name->column);
-    if (parser->token.kind == TOKEN_CLOSE)
+    if (parser->token.kind == ')')
       break;
-    if (!accept(parser, TOKEN_COMMA, "',' or ')'"))
+    if (!accept(parser, ',', "',' or ')'"))
       return false;
   }
   if (n < function->min)
@@ -335,25 +318,24 @@ static bool parse_call(struct parser *parser, const struct token *name) {
 
 /* ['X'] or ('X') behind get, of the lambda's argument or of its kwargs. */
 static bool parse_lookup(struct parser *parser) {
-  bool is_index = parser->token.kind == TOKEN_OPEN_LIST;
+  bool is_index = parser->token.kind == '[';
   if (!next(parser))
     return false;
   struct token member = parser->token;
   if (member.kind != TOKEN_STRING)
     return expected(parser, "the name of a parameter in quotes");
   emit_load(parser, member.column, member.string, strlen(member.string));
-  return next(parser) &&
-         (is_index ? accept(parser, TOKEN_CLOSE_LIST, "']'")
-                   : accept(parser, TOKEN_CLOSE, "')' (get takes no default here)"));
+  return next(parser) && (is_index ? accept(parser, ']', "']'")
+                                   : accept(parser, ')', "')' (get takes no default here)"));
 }
 
 /* What follows the lambda's argument: ['X'], .get('X'), .kwargs['X'], .kwargs.get('X') or .X */
 static bool parse_argument_member(struct parser *parser) {
   bool is_kwargs = false;
   for (;;) {
-    if (parser->token.kind == TOKEN_OPEN_LIST)
+    if (parser->token.kind == '[')
       return parse_lookup(parser);
-    if (!accept(parser, TOKEN_DOT, "a member of the lambda's argument, as in c['X'] or c.X"))
+    if (!accept(parser, '.', "a member of the lambda's argument, as in c['X'] or c.X"))
       return false;
     struct token member = parser->token;
     if (member.kind != TOKEN_NAME)
@@ -361,14 +343,13 @@ static bool parse_argument_member(struct parser *parser) {
     if (!next(parser))
       return false;
 
-    enum token_kind kind = parser->token.kind;
-    if (kind == TOKEN_OPEN && text_is(member.start, member.length, "get"))
+    int kind = parser->token.kind;
+    if (kind == '(' && text_is(member.start, member.length, "get"))
       return parse_lookup(parser);
     if (is_kwargs)
       return EXPR_ERROR(parser->error, member.column,
                         "kwargs is read as kwargs['X'] or kwargs.get('X')");
-    is_kwargs = text_is(member.start, member.length, "kwargs") &&
-                (kind == TOKEN_OPEN_LIST || kind == TOKEN_DOT);
+    is_kwargs = text_is(member.start, member.length, "kwargs") && (kind == '[' || kind == '.');
     if (!is_kwargs) {
       emit_load(parser, member.column, member.start, member.length);
       return true;
@@ -383,9 +364,9 @@ static bool parse_name(struct parser *parser) {
     return false;
   if (argument->length == name.length && memcmp(argument->start, name.start, name.length) == 0)
     return parse_argument_member(parser);
-  if (parser->token.kind == TOKEN_OPEN)
+  if (parser->token.kind == '(')
     return parse_call(parser, &name);
-  if (parser->token.kind == TOKEN_DOT || parser->token.kind == TOKEN_OPEN_LIST)
+  if (parser->token.kind == '.' || parser->token.kind == '[')
     return EXPR_ERROR(parser->error, parser->token.column,
                       "only the argument of a lambda has members");
   emit_load(parser, name.column, name.start, name.length);
@@ -416,17 +397,17 @@ static bool parse_atom(struct parser *parser) {
     return next(parser);
   case TOKEN_NAME:
     return parse_name(parser);
-  case TOKEN_OPEN:
+  case '(':
     if (!next(parser))
       return false;
-    if (parser->token.kind == TOKEN_CLOSE)
+    if (parser->token.kind == ')')
       return tuple_is_misplaced(parser, token.column);
     if (!parse_expression(parser))
       return false;
-    if (parser->token.kind == TOKEN_COMMA)
+    if (parser->token.kind == ',')
       return tuple_is_misplaced(parser, token.column);
-    return accept(parser, TOKEN_CLOSE, "')'");
-  case TOKEN_OPEN_LIST:
+    return accept(parser, ')', "')'");
+  case '[':
     return tuple_is_misplaced(parser, token.column);
   case TOKEN_LAMBDA:
     return EXPR_ERROR(parser->error, token.column, "a lambda can only be the whole expression");
@@ -450,13 +431,13 @@ static bool parse_power(struct parser *parser) {
 
 static bool parse_unary(struct parser *parser) {
   struct token sign = parser->token;
-  if (sign.kind != TOKEN_MINUS && sign.kind != TOKEN_PLUS)
+  if (sign.kind != '-' && sign.kind != '+')
     return parse_power(parser);
   if (!enter(parser) || !next(parser))
     return false;
 
   struct token operand = parser->token;
-  if (sign.kind == TOKEN_MINUS && operand.kind == TOKEN_INTEGER && operand.magnitude > INT64_MAX) {
+  if (sign.kind == '-' && operand.kind == TOKEN_INTEGER && operand.magnitude > INT64_MAX) {
     /* -2**63 is the one value whose positive does not fit. Before a power it would have to. */
     if (!next(parser))
       return false;
@@ -466,31 +447,31 @@ static bool parse_unary(struct parser *parser) {
   } else {
     if (!parse_unary(parser))
       return false;
-    emit(parser, sign.kind == TOKEN_MINUS ? OP_NEGATE : OP_PLUS, sign.column);
+    emit(parser, sign.kind == '-' ? OP_NEGATE : OP_PLUS, sign.column);
   }
   parser->depth--;
   return true;
 }
 
 static const struct operator{
-  enum token_kind token;
+  int token;
   enum op op;
   enum level { LEVEL_COMPARISON, LEVEL_SUM, LEVEL_PRODUCT } level;
 }
 operators[] = {
     {TOKEN_EQUAL, OP_EQUAL, LEVEL_COMPARISON},
     {TOKEN_NOT_EQUAL, OP_NOT_EQUAL, LEVEL_COMPARISON},
-    {TOKEN_LESS, OP_LESS, LEVEL_COMPARISON},
+    {'<', OP_LESS, LEVEL_COMPARISON},
     {TOKEN_LESS_EQUAL, OP_LESS_EQUAL, LEVEL_COMPARISON},
-    {TOKEN_GREATER, OP_GREATER, LEVEL_COMPARISON},
+    {'>', OP_GREATER, LEVEL_COMPARISON},
     {TOKEN_GREATER_EQUAL, OP_GREATER_EQUAL, LEVEL_COMPARISON},
     {TOKEN_IN, OP_CONTAINED, LEVEL_COMPARISON},
     {TOKEN_NOT, OP_NOT_CONTAINED, LEVEL_COMPARISON},
-    {TOKEN_PLUS, OP_ADD, LEVEL_SUM},
-    {TOKEN_MINUS, OP_SUBTRACT, LEVEL_SUM},
-    {TOKEN_TIMES, OP_MULTIPLY, LEVEL_PRODUCT},
+    {'+', OP_ADD, LEVEL_SUM},
+    {'-', OP_SUBTRACT, LEVEL_SUM},
+    {'*', OP_MULTIPLY, LEVEL_PRODUCT},
     {TOKEN_FLOOR_DIVIDE, OP_FLOOR_DIVIDE, LEVEL_PRODUCT},
-    {TOKEN_MODULO, OP_MODULO, LEVEL_PRODUCT},
+    {'%', OP_MODULO, LEVEL_PRODUCT},
 };
 
 /* The binary operator of a level that the next token is, else NULL. */
@@ -521,10 +502,10 @@ static bool parse_arithmetic(struct parser *parser, enum level level) {
 static bool parse_container(struct parser *parser, enum op op, unsigned column,
                             bool *ret_is_tuple) {
   struct expr *expr = parser->expr;
-  enum token_kind open = parser->token.kind;
-  enum token_kind close = open == TOKEN_OPEN ? TOKEN_CLOSE : TOKEN_CLOSE_LIST;
+  int open = parser->token.kind;
+  int close = open == '(' ? ')' : ']';
   *ret_is_tuple = false;
-  if (open != TOKEN_OPEN && open != TOKEN_OPEN_LIST)
+  if (open != '(' && open != '[')
     return parse_arithmetic(parser, LEVEL_SUM);
 
   size_t begin = emit(parser, OP_IN_BEGIN, column);
@@ -533,17 +514,17 @@ static bool parse_container(struct parser *parser, enum op op, unsigned column,
   for (bool is_first = true; parser->token.kind != close; is_first = false) {
     if (!parse_expression(parser))
       return false;
-    if (is_first && open == TOKEN_OPEN && parser->token.kind != TOKEN_COMMA) {
+    if (is_first && open == '(' && parser->token.kind != ',') {
       /* Not a tuple after all: remove what it would have begun with. */
       struct instruction *code = expr->code + begin;
       memmove(code, code + 1, (--expr->n_code - begin) * sizeof *code);
       parser->waiting--;
-      return accept(parser, TOKEN_CLOSE, "')'");
+      return accept(parser, ')', "')'");
     }
     emit(parser, OP_IN_ELEMENT, column);
     if (parser->token.kind == close)
       break;
-    if (!accept(parser, TOKEN_COMMA, open == TOKEN_OPEN ? "',' or ')'" : "',' or ']'"))
+    if (!accept(parser, ',', open == '(' ? "',' or ')'" : "',' or ']'"))
       return false;
   }
   *ret_is_tuple = true;
@@ -666,12 +647,12 @@ bool expr_parse(const char *text, struct expr **ret_expr, struct error *error) {
     if (parser.token.kind != TOKEN_NAME)
       return expected(&parser, "the one argument of the lambda");
     parser.argument = parser.token;
-    if (!next(&parser) || !accept(&parser, TOKEN_COLON, "':' after the one argument of the lambda"))
+    if (!next(&parser) || !accept(&parser, ':', "':' after the one argument of the lambda"))
       return false;
   }
   if (!parse_expression(&parser))
     return false;
-  if (parser.token.kind == TOKEN_COMMA)
+  if (parser.token.kind == ',')
     return tuple_is_misplaced(&parser, parser.token.column);
   if (parser.token.kind != TOKEN_END)
     return expected(&parser, "an operator or the end");

@@ -1,5 +1,5 @@
-/* Allocation that cannot fail, monotonic time, and the way out when something impossible happened.
- * What is allocated is the caller's; any thread. */
+/* Allocation that cannot fail, monotonic time, and the end of a process when something impossible
+ * happened. */
 #include "common/base/base.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* What every file of wavetune builds on: attributes, ownership by scope, allocation that cannot
- * fail, checked sizes.
+/* The base of every file of wavetune: attributes, ownership by scope, allocation that cannot fail,
+ * checked sizes.
  *
  * Memory: an allocation that fails logs and aborts (a supervisor restarts the daemon); no caller
  * handles NULL. Threads: everything here may be called from any thread. */
@@ -52,15 +52,15 @@ DEFINE_CLEANUP(FILE *, cleanup_fclose, fclose)
 #define cleanup_file __attribute__((cleanup(cleanup_fclose)))
 
 /* A struct that a callback receives as `void *` starts with `uint32_t magic`; MAGIC_CHECK aborts
- * when it is another's or was freed. It stays on in release builds: a wrong pointer must not become
- * a wrong number. */
+ * when the pointer is to another struct or to a freed one. It stays on in release builds: a wrong
+ * pointer must not become a wrong number. */
 #define MAGIC_CHECK(pointer, expected)                                                             \
   do {                                                                                             \
     if ((pointer) == NULL || (pointer)->magic != (expected))                                       \
       die("%s:%d: not a %s", __FILE__, __LINE__, #expected);                                       \
   } while (0)
 
-/* Says what cannot happen did, and aborts. */
+/* Logs the message and aborts: what cannot happen did. */
 no_return void die(const char *format, ...) printf_like(1, 2);
 
 /* Aborts with the expression when it is false, in every build. For what cannot happen, never for

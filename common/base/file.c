@@ -1,4 +1,4 @@
-/* Whole files and folders. What is read is the caller's; any thread. */
+/* Whole files and folders. */
 #include "common/base/file.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_s
   if (status.st_size < 0 || (uintmax_t)status.st_size > size_max)
     return error_set(error, "cannot read %s: %lld bytes, more than the limit of %zu", path,
                      (long long)status.st_size, size_max);
-  /* The files of /proc say that they are empty, and any file may have grown: read to the end, not
-   * to st_size. */
+  /* The files of /proc have a size of 0, and any file may have grown: read to the end, not to
+   * st_size. */
   size_t capacity = (size_t)status.st_size + 1, used = 0;
   cleanup_free char *text = xmalloc(capacity);
   for (;;) {
@@ -158,7 +158,7 @@ bool folder_make_temporary(char **ret_path, struct error *error) {
 static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
   (void)status, (void)type, (void)walk;
   return remove(path) < 0 && errno != ENOENT ? -1
-                                             : 0; /* somebody else may remove the same folder */
+                                             : 0; /* another process may remove the same folder */
 }
 
 bool folder_remove(const char *path, struct error *error) {

@@ -15,15 +15,15 @@ must_check bool file_read(const char *path, size_t size_max, char **ret_text, si
  * permission bits, less the process's umask. */
 must_check bool file_write_atomically(const char *path, const void *bytes, size_t size,
                                       unsigned mode, struct error *error);
-/* The same without waiting for the disk: whoever looks finds the old file or the new one, but after
- * a crash of the machine it may lack bytes. For what is checked against its digest when it is
- * read. */
+/* The same without waiting for the disk: readers find the old file or the new one, but after a
+ * crash of the machine it may lack bytes. For files that are checked against their digest when they
+ * are read. */
 must_check bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode,
                                     struct error *error);
 
-/* Whether only its owner may read or change the file, which holds a private key; with
- * `or_roots_group` the group may read one that belongs to root too, as where a group of the machine
- * may use its keys. */
+/* Whether only its owner may read or change the file, which holds a private key. With
+ * `or_roots_group` the group may read it too if it belongs to root: a group of the machine may use
+ * its keys. */
 must_check bool file_is_private(const char *path, bool or_roots_group, struct error *error);
 
 /* Makes the name of a file durable: syncs the folder that holds it. */
@@ -32,19 +32,19 @@ must_check bool folder_sync(const char *file_path);
 /* Makes the folder and its missing parents with `mode`. A folder that exists is success. */
 must_check bool folder_make(const char *path, unsigned mode, struct error *error);
 
-/* Makes the folder for this user alone, or makes sure that nobody else can put things into the one
- * that is there: what lies in it is trusted (compiled code, say). An owner other than this user and
- * root, and a folder that all may write to, are refused. */
+/* Makes the folder for this user alone, or checks that no other user can write to the one that
+ * exists, since its files are trusted (compiled code, say). An owner other than this user and root,
+ * and a folder that all may write to, are refused. */
 must_check bool folder_make_private(const char *path, struct error *error);
 
-/* Makes a folder of a new name in $TMPDIR, else /tmp; the name is the caller's, and so is the
- * folder (folder_remove). */
+/* Makes a folder of a new name in $TMPDIR, else /tmp. The caller owns the name and the folder
+ * (folder_remove). */
 must_check bool folder_make_temporary(char **ret_path, struct error *error);
 
 /* Removes a folder and what is in it; does not follow links; a folder that is absent is success. */
 must_check bool folder_remove(const char *path, struct error *error);
 
-/* write(2) until all is written; errno tells why not. */
+/* write(2) until all is written; on failure errno is set. */
 must_check bool fd_write_all(int fd, const void *bytes, size_t size);
 
 #endif

@@ -96,7 +96,7 @@ _Static_assert(sizeof(long long) == sizeof(long) && sizeof(long) == sizeof(size_
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 /* Takes the conversion at `at` (a "%") and its argument; returns what follows it. */
 static const char *value_read(struct value *value, const char *at, struct arguments *arguments) {
-  char spec[SPEC_SIZE]; /* flags, width and precision; "*" as the number that it stands for */
+  char spec[SPEC_SIZE]; /* flags, width and precision, with the argument in place of "*" */
   size_t n = 0;
   spec[n++] = *at++;
   for (; *at && strchr("-+ #0123456789.*", *at); at++) {

@@ -1,7 +1,7 @@
 /* Names in messages: cut to a length that fits, without characters that drive terminals, and the
  * known name nearest to a mistyped one.
  *
- * Memory: results are borrowed from the arguments, unless said otherwise. Threads: any. */
+ * Memory: results are borrowed from the arguments, unless stated otherwise. Threads: any. */
 #ifndef WAVETUNE_COMMON_BASE_NAMES_H
 #define WAVETUNE_COMMON_BASE_NAMES_H
 

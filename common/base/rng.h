@@ -2,7 +2,7 @@
  * same numbers, on every machine. Never for secrets (random_hex is).
  *
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
- * Memory: plain value. Threads: one to a generator. */
+ * Memory: plain value. Threads: one for each generator. */
 #ifndef WAVETUNE_COMMON_BASE_RNG_H
 #define WAVETUNE_COMMON_BASE_RNG_H
 

@@ -1,12 +1,12 @@
 /* A campaign: how one kernel is tuned for one key, from the first measurement to the verdict. A job
- * of the server is one, and so is each key of `wavetune-agent tune`; both ask campaign_next() what
- * follows when a stage has nothing left to measure.
+ * of the server is one, and so is each key of `wavetune-agent tune`; both call campaign_next() when
+ * a stage has nothing left to measure.
  *
  *     screen ──▶ halving ──▶ final ──▶ done
  *        └──────────────────▲  ▲│
  *                              └┘ one more process
  *
- * Screen: every config once, in one process; of a search every batch that it asks for. The configs
+ * Screen: every config once, in one process; of a search every batch. The configs
  * that won for similar keys are tried first (common/campaign/warm_start.h). What is measured in one
  * lease is raced together: its ratios to the baseline are of the same minutes.
  *
@@ -16,10 +16,10 @@
  *
  * Final: the finalists race in FINAL_PROCESSES fresh processes (or more, where it is spread over
  * more devices). They are the best, the baseline and the default wherever they rank, and what is
- * close to the best. A finalist that fails in one process is none any more. While the verdict is
+ * close to the best. A finalist that fails in one process is dropped. While the verdict is
  * not settled (common/verdict/verdict.h), and while no config was correct in enough processes for a
- * verdict, one more process is added, up to FINAL_PROCESSES_MAX. A verdict that is not settled is
- * the last one where the budget pays for no more (common/verdict/budget.h).
+ * verdict, one more process is added, up to FINAL_PROCESSES_MAX. The budget may end a campaign with
+ * a verdict that is not settled (common/verdict/budget.h).
  *
  * Memory: facts are borrowed; a step owns its configs and its verdict. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CAMPAIGN_CAMPAIGN_H
@@ -30,15 +30,14 @@
 #include "common/verdict/verdict.h"
 
 #define FINALISTS_MAX 16
-/* A config whose ratio is more than this factor above the best's does not go on:
- * bench/bench_verdict.c prints how often that, and FINALISTS_MAX, loses the best and all that are
- * as good. */
+/* A config whose ratio is more than this factor above the best's is dropped. bench/bench_verdict.c
+ * prints how often that, and FINALISTS_MAX, drops the best and all that are as good. */
 #define FINALISTS_SPAN 1.07
 /* A config that left its race early was surely slower than the best by the margin of that race or
- * more, whatever the median of its few rounds says: those may have been slow ones of the baseline.
+ * more, whatever the median of its few rounds is: those may have been slow ones of the baseline.
  * It counts as at least this factor above the best of those that stayed. */
 #define FINALISTS_LEFT 1.04
-/* the baseline and the default: the winner must be held against them */
+/* the baseline and the default: the winner must be compared with them */
 #define FINALISTS_ALWAYS 2
 #define HALVING_MAX 64    /* configs of one race: as many as the agent races at once */
 #define FINAL_PROCESSES 3 /* the least for which a variance between processes means something */
@@ -79,16 +78,15 @@ struct final_measurement {
 };
 
 struct campaign_facts {
-  /* What was asked for. */
+  /* What was requested. */
   uint64_t baseline, seed;
   bool has_default;
   uint64_t default_config;
-  size_t finalists_max;  /* BUDGET_FINALISTS_MIN in any case */
-  int64_t processes;     /* of the final at first, FINAL_PROCESSES at least */
-  int64_t processes_max; /* of the final with those that are added; may be less than `processes` */
-  struct budget budget;  /* with what was spent */
-  const char *budget_larger_by; /* what a person does for a larger one, for the sentence of a
-                                   failure */
+  size_t finalists_max;         /* BUDGET_FINALISTS_MIN in any case */
+  int64_t processes;            /* of the final at first, FINAL_PROCESSES at least */
+  int64_t processes_max;        /* of the final with added ones; may be less than `processes` */
+  struct budget budget;         /* with what was spent */
+  const char *budget_larger_by; /* how to get a larger one, for the sentence of a failure */
 
   /* What was measured so far. `screen` also counts after a halving, and both are not read after a
    * final. */
@@ -106,7 +104,7 @@ enum campaign_step_kind {
   CAMPAIGN_FINAL,   /* `configs` race in each of the processes [first_process, first_process +
                        n_processes) */
   CAMPAIGN_DONE,    /* `verdict` is the last one */
-  CAMPAIGN_FAILED,  /* `reason` says why there is no verdict */
+  CAMPAIGN_FAILED,  /* `reason`: why there is no verdict */
 };
 struct campaign_step {
   enum campaign_step_kind kind;
@@ -120,11 +118,11 @@ struct campaign_step {
 void campaign_step_release(struct campaign_step *step);
 #define cleanup_campaign_step __attribute__((cleanup(campaign_step_release)))
 
-/* What follows. */
+/* Decides what follows. */
 void campaign_next(const struct campaign_facts *facts, struct campaign_step *ret_step);
 
-/* Whether the budget leaves the screen and the halving nothing more: a search asks for no further
- * batch then, and nothing is halved. */
+/* Whether the budget leaves the screen and the halving nothing more: a search has no further batch
+ * then, and nothing is halved. */
 must_check bool campaign_screen_is_spent(const struct campaign_facts *facts);
 
 /* Writes at most `most` configs to `ret`, in rising order of the ordinals; returns how many. First

@@ -8,7 +8,7 @@
 #include "common/search/search.h"
 #include "common/space/key.h"
 
-/* a quarter of the batch that an agent races first, and that a search asks for first */
+/* a quarter of the first batch of an agent's race and of a search */
 #define WARM_STARTS_MAX 16
 
 /* A config that won for a key of the same kernel. */
@@ -43,8 +43,8 @@ struct search_told {
 };
 
 /* The batch of round `round` of a search, the first being 0, replayed from what was measured.
- * `told`: all of the rounds before, by rising ordinal; a config that was requested and not measured
- * counts as not correct. *ret_n is 0 when the search is over. */
+ * `told`: all results of the rounds before, by rising ordinal; a config that was requested and not
+ * measured counts as not correct. *ret_n is 0 when the search is over. */
 must_check bool search_round(const struct space *space, const struct space_facts *facts,
                              const struct search_options *options, const struct search_told *told,
                              size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],

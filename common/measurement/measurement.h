@@ -2,7 +2,7 @@
  * stores it. All of them read and write it by the one table below.
  *
  * A new member is a line of MEASUREMENT_FIELDS with a member of the struct, a column of the table
- * `measurements` (a migration) and the code that measures it. docs/api.md says what each means.
+ * `measurements` (a migration) and the code that measures it. docs/api.md explains each.
  *
  * Memory: a measurement that was read owns what its members point to: measurement_release. One that
  * is only written may borrow it. Threads: pure functions. */

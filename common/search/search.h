@@ -1,17 +1,17 @@
 /* Strategies that look for a good config where a space is too large to be measured whole: ask and
  * tell.
  *
- * - random: points that hold, each equally likely, none twice.
- * - descent: coordinate descent as Inductor's autotuner does it: from the best of the likely ones
- *   and the default (else a random point) each parameter in turn is moved to its neighbouring
+ * - random: valid configs, each equally probable, none twice.
+ * - descent: coordinate descent as Inductor's autotuner does it: from the best of the likely
+ * configs and the default (else a random one) each parameter in turn is moved to its neighbouring
  *   values, the best neighbour is the next point; at a local optimum it starts anew from a random
  *   point.
  * - evolution: regularised (aging) evolution, Real, Aggarwal, Huang, Le, "Regularized Evolution for
  *   Image Classifier Architecture Search", AAAI 2019 (arXiv:1802.01548), with mutation to
  *   neighbouring values as well as to any.
- * What a search asks is a function of (space, facts, options) and of what it was told, batch by
- * batch: the order in which results of one batch come does not matter. So a search can be rebuilt
- * from stored measurements, and every node that replays them asks the same.
+ * What a search asks for is a function of (space, facts, options) and of the results that it was
+ * told, batch by batch; the order of results in a batch does not matter. So a search can be rebuilt
+ * from stored measurements, with the same batches on every node.
  *
  * Memory: a search borrows space and facts. Threads: one to a search. */
 #ifndef WAVETUNE_COMMON_SEARCH_SEARCH_H
@@ -28,23 +28,22 @@ const char *
 search_strategy_name(enum search_strategy strategy); /* "random", "descent", "evolution" */
 must_check bool search_strategy_parse(const char *name, enum search_strategy *ret);
 
-/* Random candidates that are looked at for one that holds, before a search says that there is
- * none. */
+/* Random candidates that are tried for a valid one, before a search reports that there is none. */
 #define SEARCH_WORK_DEFAULT (1u << 24)
 
 struct search_options {
   enum search_strategy strategy;
   uint64_t seed;
-  uint64_t trials; /* configs that are asked for in all; 1 to SEARCH_TRIALS_MAX */
-  /* Winners of neighbouring keys, say: asked for first, in the first batch. Borrowed during
-   * search_new. Those that do not hold are left out, and those beyond SEARCH_BATCH_MAX. */
+  uint64_t trials; /* configs requested in all; 1 to SEARCH_TRIALS_MAX */
+  /* Configs of the first batch, such as winners of neighbouring keys. Borrowed during search_new.
+   * Invalid ones are left out, and those beyond SEARCH_BATCH_MAX. */
   size_t n_likely;
   const uint64_t *likely;
   uint64_t work_limit; /* 0: SEARCH_WORK_DEFAULT, some seconds */
 };
 
 struct search;
-/* False: the conditions of the space fail, or no point that holds was found. */
+/* False: the conditions of the space fail, or no valid config was found. */
 must_check bool search_new(const struct space *space, const struct space_facts *facts,
                            const struct search_options *options, struct search **ret_search,
                            struct error *error);
@@ -52,13 +51,12 @@ void search_free(struct search *search);
 DEFINE_CLEANUP(struct search *, cleanup_search_free, search_free)
 #define cleanup_search __attribute__((cleanup(cleanup_search_free)))
 
-/* The next batch: configs that hold and were not asked for before, at most SEARCH_BATCH_MAX of
- * them, in the order in which they should be tried. 0: the trials are used up, or nothing is left
- * (or found). Every config of a batch must be told before the next is asked for; one that is not
- * counts as INFINITY. */
+/* The next batch: valid configs that were not in an earlier one, at most SEARCH_BATCH_MAX, in the
+ * order in which they should be tried. 0: the trials are used up, or nothing is left or found. A
+ * config whose result is not told before the next batch counts as INFINITY. */
 size_t search_ask(struct search *search, uint64_t configs[SEARCH_BATCH_MAX]);
-/* `ratio` to the baseline, > 0; INFINITY when it was not measured correctly. Of a config that is
- * told twice the lesser counts; what is not of the latest batch is ignored. */
+/* `ratio` to the baseline, > 0; INFINITY when it was not measured correctly. Of two results for a
+ * config the lesser counts; a config that is not in the latest batch is ignored. */
 void search_tell(struct search *search, uint64_t config, double ratio);
 
 #endif

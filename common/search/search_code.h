@@ -12,8 +12,7 @@
 #include "common/base/rng.h"
 #include "common/search/search.h"
 
-/* Values beyond the next one that are looked at for a step, where conditions exclude the nearer
- * ones. */
+/* How many values a step tries where conditions exclude the nearer ones. */
 #define STEP_REACH 64
 
 struct axis {
@@ -95,7 +94,7 @@ struct descent {
   bool is_under_way; /* else it begins at the best config of the last batch */
   uint64_t config;
   double ratio;
-  size_t parameter;      /* whose neighbours were requested last */
+  size_t parameter;      /* the parameter whose neighbours were requested last */
   size_t n_without_gain; /* parameters in a row */
 };
 

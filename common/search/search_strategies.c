@@ -1,4 +1,4 @@
-/* The strategies. Strategies differ from their sources where the comments say so. */
+/* The strategies other than random. */
 #include "common/search/search_code.h"
 
 /* Coordinate descent, as Inductor's autotuner does it (PyTorch,

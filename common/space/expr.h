@@ -5,14 +5,15 @@
  * as in Python); + -;
  * * // %; unary + -; **. `and`/`or` return an operand and evaluate the right one only when needed.
  * // and % round as Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs
- * ceil_div (towards plus infinity) next_pow2 (x >= 1) log2 (floor; x >= 1). Tuples and lists appear
- * on the right of `in` only; a string there is searched for the string on its left, as in Python
- * ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text" (escapes:
- * value_unquote), True False None. Strings are compared, never added or multiplied. The lambda
- * forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`, and
- * `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's members
- * are the names. Overflow, division by zero, a shift of type, a float name, an unknown name: errors
- * with the column (1-based), never a wrong number. Text is at most 4,096 bytes, nesting at most 64.
+ * ceil_div (towards plus infinity) next_pow2 (x >= 1) log2 (floor; x >= 1). Tuples and lists are
+ * allowed on the right of `in` only; a string there is searched for the string on its left, as in
+ * Python ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text"
+ * (escapes: value_unquote), True False None. Strings are compared, never added or multiplied. The
+ * lambda forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`,
+ * and `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's
+ * members are the names. Overflow, division by zero, a shift of type, a float name, an unknown
+ * name: errors with the column (1-based), never a wrong number. Text is at most 4,096 bytes,
+ * nesting at most 64.
  *
  * Memory: an expr owns its tree and its strings; a string value that it returns is borrowed from it
  * or from the slots. Threads: after expr_bind an expr is read-only: any number of threads may
@@ -27,8 +28,8 @@
 
 struct expr;
 
-/* Whether an expression can read a value of this name as it stands: an ASCII identifier that is no
- * word of the language. */
+/* Whether an expression can read a value of this name: an ASCII identifier that is no word of the
+ * language. */
 bool expr_can_name(const char *name);
 
 must_check bool expr_parse(const char *text, struct expr **ret_expr, struct error *error);
@@ -60,8 +61,8 @@ must_check bool expr_eval_int(const struct expr *expr, const struct value *slots
                               int64_t max, int64_t *ret, struct error *error);
 
 /* A list of names and values that expressions are bound to and evaluated in: key members, config
- * parameters, facts of the device. Names and strings are borrowed from whoever adds them. A name
- * added twice keeps the later value. */
+ * parameters, facts of the device. Names and strings are borrowed. A name added twice has the later
+ * value. */
 struct scope {
   size_t n;
   const char *names[256];
@@ -70,8 +71,8 @@ struct scope {
 must_check bool scope_add(struct scope *scope, const char *name, struct value value,
                           struct error *error);
 
-/* Parse, bind, evaluate, free, in one: for what is evaluated once. A string result is owned by the
- * caller's scope only if it came from there, so this one returns integers. */
+/* Parses, binds, evaluates and frees, for what is evaluated once. Only for integers: a string could
+ * belong to the expression. */
 must_check bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min,
                                   int64_t max, int64_t *ret, struct error *error);
 

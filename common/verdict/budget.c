@@ -1,4 +1,4 @@
-/* The rule by which a budget is spent. Memory and threads: the header. */
+/* The rule by which a budget is spent. */
 #include "common/verdict/budget.h"
 
 #include "common/verdict/verdict.h"

@@ -1,7 +1,7 @@
-/* How a budget of device time is spent: one rule for the server's jobs and for the keys of
+/* The rule by which a budget of device time is spent, in the server's jobs and in the keys of
  * `wavetune-agent tune`.
  *
- * Counted is what occupies the device for the job: what measurements state as device_us (loading,
+ * Device time is what occupies the device for the job: the device_us of measurements (loading,
  * checking, warming up and timing configs, in every stage), and opening the kernel in each process
  * that measures it (its inputs, its reference, the baseline with its warm-up). Not counted are
  * compiling, waiting for leases, and what processes that serve many jobs take to start and to open
@@ -38,14 +38,14 @@ struct budget {
   int64_t spent_us;   /* so far, in all stages */
   int64_t opening_us; /* the part of spent_us that opening the kernel took */
   int64_t openings;   /* leases in which it was opened */
-  int64_t measured;   /* configs that the rest of spent_us is of, once for each process of theirs */
+  int64_t measured;   /* configs that the rest of spent_us was spent on, once for each process */
   int64_t final_us;   /* the part of spent_us that the final took */
   int64_t final_processes;
 };
 #define BUDGET_UNBOUNDED INT64_MAX
 
-/* What the smallest final in so many processes, each of which opens the kernel, is predicted to
- * take; 0 before anything was spent. */
+/* The predicted time of the smallest final in so many processes, each of which opens the kernel; 0
+ * before anything was spent. */
 int64_t budget_least_final_us(const struct budget *budget, int64_t processes);
 
 /* What the configs of a lease may spend of its share when opening the kernel took opening_us in it.

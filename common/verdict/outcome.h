@@ -1,5 +1,5 @@
-/* What a measurement came to (Kernel Tuner's T4 vocabulary), and the stage of a job that it belongs
- * to: the words that agents, the server and its database share.
+/* The outcome of a measurement (Kernel Tuner's T4 vocabulary), and the stage of a job that it
+ * belongs to: the words that agents, the server and its database share.
  *
  * Memory: static texts. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_OUTCOME_H
@@ -22,7 +22,7 @@
 /* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased
  * again. */
 #define RELEASE_REASON_SPENT "the device time is spent"
-/* What the reason begins with when no key that the agent trusts signed what it was to run. */
+/* The begin of the reason when no key that the agent trusts signed what it was to run. */
 #define RELEASE_REASON_UNSIGNED "not signed for this agent: "
 
 #define X(id, name) OUTCOME_##id,
@@ -32,7 +32,7 @@ enum outcome { OUTCOMES(X) OUTCOME_COUNT };
 enum stage { STAGES(X) STAGE_COUNT };
 #undef X
 
-/* By value, ended by NULL: what fields of records take (common/record/record.h). */
+/* By value, ended by NULL, as fields of records take them (common/record/record.h). */
 extern const char *const outcome_names[];
 extern const char *const stage_names[];
 const char *outcome_name(enum outcome outcome);
@@ -42,8 +42,7 @@ const char *stage_name(enum stage stage);
 must_check bool outcome_parse(const char *name, enum outcome *ret);
 must_check bool stage_parse(const char *name, enum stage *ret);
 
-/* The place of `name` among `n` names; what the parsers of such enums share. False when it is none
- * of them or NULL. */
+/* The index of `name` among `n` names. False when it is none of them or NULL. */
 must_check bool name_find(const char *const *names, size_t n, const char *name, size_t *ret);
 
 #endif

@@ -1,6 +1,5 @@
-/* What a person reads of a verdict: the table of finalists, the winner, the equivalence set, the
- * gain over the baseline. `wavetune show`, `submit --wait` and `wavetune-agent tune` print the
- * same.
+/* A verdict as text: the table of finalists, the winner, the equivalence set, the gain over the
+ * baseline. `wavetune show`, `submit --wait` and `wavetune-agent tune` print it.
  *
  * Memory: everything is borrowed. Threads: one. */
 #ifndef WAVETUNE_COMMON_VERDICT_REPORT_H
@@ -8,13 +7,13 @@
 
 #include "common/kernel/kernel.h"
 
-/* What became of a job's configs, and of its budget. */
+/* The outcomes of a job's configs, and its budget. */
 struct report_counts {
   uint64_t configs; /* valid ones; of a search its trials */
   bool is_search;
   const json_t *outcomes; /* of those that were measured: {"correct": 90, "compile": 2, …}; may be
                              NULL */
-  bool budget_ended;      /* it is why some were never tried */
+  bool budget_ended;      /* the budget is why some were never tried */
   double budget_seconds, spent_seconds; /* of device time; budget_seconds 0: there is none */
   double opening_seconds; /* the part of spent_seconds that opening the kernel took; 0: not known */
 };
@@ -33,8 +32,8 @@ struct report {
                                 empty: the default */
   struct report_counts counts;
   const json_t *verdict; /* as verdict_to_json writes it */
-  /* What the finalists took: an array of {"config", "vgprs", "spills", "lds_bytes", "occupancy",
-   * "conditions"} with any of them null or absent; may be NULL. */
+  /* The resources of the finalists: an array of {"config", "vgprs", "spills", "lds_bytes",
+   * "occupancy", "conditions"} with any of them null or absent; may be NULL. */
   const json_t *resources;
 };
 

@@ -7,17 +7,17 @@
  * logarithms of the quotients of their paired ratios; over processes the mean is taken.
  *
  * Processes are a random effect: a whole process lands in a performance band
- * (ROCm/TransformerEngine#637), so rounds tell nothing of the error of the mean over processes, and
- * a bootstrap over three processes is far too narrow. The variance of distances between processes
- * is moderated: each finalist's own is shrunk towards that pooled over all finalists (Smyth,
- * "Linear models and empirical Bayes methods for assessing differential expression in microarray
- * experiments", 2004), never below what the rounds within processes and the timer's resolution
- * leave; intervals are Student's t with the moderated degrees of freedom
+ * (ROCm/TransformerEngine#637), so rounds carry no information about the error of the mean over
+ * processes, and a bootstrap over three processes is far too narrow. The variance of distances
+ * between processes is moderated: each finalist's own is shrunk towards that pooled over all
+ * finalists (Smyth, "Linear models and empirical Bayes methods for assessing differential
+ * expression in microarray experiments", 2004), never below what the rounds within processes and
+ * the timer's resolution leave; intervals are Student's t with the moderated degrees of freedom
  * (common/verdict/verdict_interval.h has the formulas, docs/measurement.md the whole way). An
  * interval of the winner against the baseline or another finalist is simultaneous over all
- * finalists, because the winner was chosen among them, and over the times that a job is looked at
- * (Bonferroni): its error is VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (the number of finalists that
- * are not the baseline).
+ * finalists, because the winner was chosen among them, and over the verdicts of a job (Bonferroni):
+ * its error is VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (the number of finalists that are not the
+ * baseline).
  *
  * Only configs measured correctly in at least VERDICT_PROCESSES_MIN processes are finalists. The
  * best is the finalist with the least mean or, where another beats it in their direct comparison,
@@ -25,7 +25,7 @@
  * <= VERDICT_EQUIVALENCE, and the best itself. The winner: among those of the set whose ratio's
  * point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
  * ordinal). The regret bound is what the winner's time may be above the least of all finalists'
- * with 95 % confidence, whoever was chosen: of multiple comparisons with the best (Hsu,
+ * with 95 % confidence, whichever was chosen: of multiple comparisons with the best (Hsu,
  * "Simultaneous confidence intervals for all distances from the 'best'", Annals of Statistics 9,
  * 1981). For each other finalist the mean of the winner's distance to it plus q standard errors;
  * the largest counts, and 0 at least. q is what the greatest of as many numbers exceeds in 5 % of
@@ -36,8 +36,8 @@
  * (a common prefix). With fewer than VERDICT_PROCESSES_MIN in common they are not equivalent: the
  * ratio is that of their figures, upper is infinite, and the regret bound leaves the finalist out.
  * The winner against the baseline uses the winner's own pairs: FASTER when upper < 1, SLOWER when
- * lower > 1, else SAME when the interval lies within [1 / VERDICT_EQUIVALENCE,
- * VERDICT_EQUIVALENCE], else AMBIGUOUS; a winner that is the baseline config is SAME, with ratio 1.
+ * lower > 1, else SAME when the interval is within [1 / VERDICT_EQUIVALENCE, VERDICT_EQUIVALENCE],
+ * else AMBIGUOUS; a winner that is the baseline config is SAME, with ratio 1.
  *
  * Memory: a verdict owns its arrays. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_VERDICT_H
@@ -68,8 +68,9 @@ struct verdict_sample {
   const double *samples_us;
   const double *baseline_us;
   int64_t spills, lds_bytes,
-      vgprs;      /* 0 where not known; the largest of a config's samples counts */
-  int64_t device; /* which one it was measured on, any numbering; 0 where that is not told apart */
+      vgprs; /* 0 where not known; the largest of a config's samples counts */
+  int64_t
+      device; /* that it was measured on, any numbering; 0 where devices are not distinguished */
 };
 
 enum verdict_outcome { VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER, VERDICT_AMBIGUOUS };
@@ -105,18 +106,18 @@ struct verdict {
 
 /* Decides among `samples`, measured against config `baseline`. Deterministic in (samples as a set,
  * baseline, seed). False, with a sentence, when no config has enough processes or a sample is not
- * as said above. */
+ * as above. */
 must_check bool verdict_decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
                                uint64_t seed, struct verdict *ret_verdict, struct error *error);
-/* The same with `config` in the winner's place, whoever won: how it compares with the baseline and
- * with each finalist, in the same simultaneous intervals. False also where it is no finalist. */
+/* The same with `config` in the winner's place: how it compares with the baseline and with each
+ * finalist, in the same simultaneous intervals. False also where it is no finalist. */
 must_check bool verdict_decide_for(const struct verdict_sample *samples, size_t n,
                                    uint64_t baseline, uint64_t config, uint64_t seed,
                                    struct verdict *ret_verdict, struct error *error);
 void verdict_release(struct verdict *verdict);
 #define cleanup_verdict __attribute__((cleanup(verdict_release)))
 
-/* Whether another process can be spared: the outcome is not AMBIGUOUS, the regret bound is at most
+/* Whether no further process is needed: the outcome is not AMBIGUOUS, the regret bound is at most
  * VERDICT_REGRET, and no finalist that may be the fastest (lower <= 1) is kept out of the
  * equivalence set by a wide interval. */
 must_check bool verdict_is_settled(const struct verdict *verdict);
@@ -138,14 +139,13 @@ must_check json_t *verdict_to_json(const struct verdict *verdict);
 
 /* The same rule over a verdict's JSON, for any config that a channel serves: `served` was measured
  * with the winner, as its job's baseline or as a finalist, is not in the equivalence set, and the
- * winner's simultaneous interval against it lies below 1 and its estimate at or below 1 - min_gain.
- * False: it stays, and the sentence says why. Asked only where the winner is another config than
- * `served`. */
+ * winner's simultaneous interval against it is below 1 and its estimate at or below 1 - min_gain.
+ * False: it stays, for the reason in the error. The winner must be another config than `served`. */
 must_check bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
                                       double min_gain, struct error *ret_reason);
 
-/* The screen's rank: median of paired ratios of one config in one process. What picks the
- * finalists. */
+/* The screen's rank: median of paired ratios of one config in one process. It picks the finalists.
+ */
 double verdict_paired_ratio(const double *samples_us, const double *baseline_us, size_t n);
 
 #endif

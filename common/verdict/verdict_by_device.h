@@ -1,13 +1,12 @@
-/* What each device says of a final by itself: the ratios of its own processes, to explain a verdict
- * over several devices.
+/* The ratios of a final on each device alone, to explain a verdict over several devices.
  *
- * A verdict takes processes for draws and devices for processes: a chip on which another config is
- * faster widens its intervals and is not named. Here the finalists are held against one config on
+ * A verdict treats processes as draws, whatever their device: a chip on which another config is
+ * faster widens its intervals and is not named. Here the finalists are compared with one config on
  * each device alone. The distance of two configs in a process is verdict.h's; over the P processes
- * of a device the mean is taken, and its interval is that of verdict_interval.h: a fresh process's
- * shifts must not be taken for what a device is. Pooled are the distances of the configs within
- * SPREAD_NEAR of the one, on devices that measured both in two processes or more. Those of one
- * device share that config's noise, so m of them have (P - 1) m / (1 + (m - 1) / 4) degrees of
+ * of a device the mean is taken, and its interval is that of verdict_interval.h: a shift of one
+ * process must not pass for a property of the device. Pooled are the distances of the configs
+ * within SPREAD_NEAR of the one, on devices that measured both in two processes or more. Those of
+ * one device share that config's noise, so m of them have (P - 1) m / (1 + (m - 1) / 4) degrees of
  * freedom; those of several devices share nothing and are added up:
  *
  *   d0 = sum over devices of (P - 1) m / (1 + (m - 1) / 4), less the row's own P - 1 where it is
@@ -29,7 +28,7 @@
 
 #include "common/verdict/verdict.h"
 
-/* Of fewer the order statistics of verdict_interval.h tell too little of a median's error. */
+/* With fewer the order statistics of verdict_interval.h do not bound a median's error. */
 #define DEVICE_ROUNDS_MIN 12
 
 struct device_ratio {
@@ -52,15 +51,14 @@ struct device_ratios {
 
 /* One row for each device and each config that it measured in a process with `to`. A device that
  * measured no such process (it had the rest of one that another had begun) has none. False, with a
- * sentence, where samples are not as verdict.h says. */
+ * sentence, where samples are not as in verdict.h. */
 must_check bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to,
                                   struct device_ratios *ret, struct error *error);
 void device_ratios_release(struct device_ratios *ratios);
 #define cleanup_device_ratios __attribute__((cleanup(device_ratios_release)))
 
-/* Which config the device of rows[0..n) would rather have than `to`: of those whose upper bound
- * lies below what a verdict takes for equal, 1 / VERDICT_EQUIVALENCE, the one of the least ratio.
- * NULL where there is none. */
+/* The config that is better than `to` on the device of rows[0..n): of those whose upper bound is
+ * below 1 / VERDICT_EQUIVALENCE the one of the least ratio. NULL where there is none. */
 must_check const struct device_ratio *device_preference(const struct device_ratios *ratios,
                                                         const struct device_ratio *rows, size_t n);
 

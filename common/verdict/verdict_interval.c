@@ -1,5 +1,5 @@
-/* Samples of one config in one process, and what several say of the distance of two configs:
- * moderated intervals, Student's t, medians. */
+/* Samples of one config in one process, and the distance of two configs over several: moderated
+ * intervals, Student's t, medians. */
 #include "common/verdict/verdict_interval.h"
 
 #include <math.h>

@@ -10,6 +10,7 @@ void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal) {
       return;
     }
   }
+
   GROW(ranges->ranges, ranges->n, ranges->capacity);
   ranges->ranges[ranges->n++] = (struct config_range){ordinal, 1};
 }
@@ -73,6 +74,7 @@ bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_range
     ranges.ranges[ranges.n++] = (struct config_range){(uint64_t)from, (uint64_t)n};
     least = (uint64_t)(from + n) + 1;
   }
+
   *ret_ranges = ranges;
   ranges = (struct config_ranges){0};
   return true;

@@ -20,6 +20,7 @@ bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_s
   if (status.st_size < 0 || (uintmax_t)status.st_size > size_max)
     return error_set(error, "cannot read %s: %lld bytes, more than the limit of %zu", path,
                      (long long)status.st_size, size_max);
+
   /* The files of /proc have a size of 0, and any file may have grown: read to the end, not to
    * st_size. */
   size_t capacity = (size_t)status.st_size + 1, used = 0;
@@ -37,6 +38,7 @@ bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_s
       return error_set(error, "cannot read %s: more than the limit of %zu bytes", path, size_max);
     GROW(text, used, capacity);
   }
+
   text[used] = '\0';
   *ret_text = TAKE(text);
   *ret_size = used;
@@ -96,6 +98,7 @@ bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsig
 bool folder_make(const char *path, unsigned mode, struct error *error) {
   if (!*path)
     return error_set(error, "cannot make a folder without a name");
+
   cleanup_free char *partial = xstrdup(path);
   for (char *slash = partial + 1;; slash++) {
     if (*slash != '/' && *slash != '\0')
@@ -108,6 +111,7 @@ bool folder_make(const char *path, unsigned mode, struct error *error) {
       break;
     *slash = kept;
   }
+
   struct stat status;
   if (stat(path, &status) < 0 || !S_ISDIR(status.st_mode))
     return error_set(error, "cannot make the folder %s: something else has that name", path);
@@ -118,6 +122,7 @@ bool file_is_private(const char *path, bool or_roots_group, struct error *error)
   struct stat status;
   if (stat(path, &status) < 0)
     return error_set(error, "cannot look at %s: %s", path, strerror(errno));
+
   mode_t refused = S_IRWXG | S_IRWXO;
   if (or_roots_group && status.st_uid == 0)
     refused &= ~(mode_t)S_IRGRP;

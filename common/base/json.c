@@ -19,6 +19,7 @@ static bool depth_is_within(const json_t *value, int left) {
   json_object_foreach ((json_t *)value, name, member)
     if (!depth_is_within(member, left - 1))
       return false;
+
   json_array_foreach (value, index, member)
     if (!depth_is_within(member, left - 1))
       return false;
@@ -29,6 +30,7 @@ bool json_parse(const char *text, size_t size, json_t **ret_value, struct error 
   json_error_t reason;
   if (size == 0)
     return error_set(error, "not a JSON document: it is empty");
+
   /* jansson takes a NUL for the end and would ignore whatever follows it. */
   const char *nul = memchr(text, '\0', size);
   if (nul)
@@ -41,6 +43,7 @@ bool json_parse(const char *text, size_t size, json_t **ret_value, struct error 
                      reason.column, reason.text);
   if (!depth_is_within(value, JSON_DEPTH_MAX))
     return error_set(error, "the JSON document nests deeper than %d levels", JSON_DEPTH_MAX);
+
   *ret_value = TAKE(value);
   return true;
 }
@@ -63,6 +66,7 @@ char *json_pointer_member(char *text, size_t size, const char *pointer, const ch
       text[used++] = *c;
     }
   }
+
   if (used < size)
     text[used] = '\0';
   return text;
@@ -139,6 +143,7 @@ bool json_get_integer(const json_t *object, const char *pointer, const char *nam
                     "\"%s\" is %lld; it must be %lld to %lld", name, (long long)integer,
                     (long long)min, (long long)max);
   }
+
   *ret = integer;
   return true;
 }
@@ -264,6 +269,7 @@ static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
  * an exponent of at least two digits (CPython, Python/pystrtod.c, format code 'r'). */
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   ALWAYS(isfinite(number));
+
   /* Where a decimal of up to 15 digits has no more than 18 of them behind the point. */
   bool is_plain = fabs(number) >= 1e-4 && fabs(number) < 1e15;
   if (is_plain && short_decimal_format(number, text))
@@ -303,6 +309,7 @@ static void string_write(FILE *out, const char *text, size_t length) {
     plain = i + 1;
     fprintf(out, c < 0x20 ? "\\u%04x" : "\\%c", c);
   }
+
   fwrite_unlocked(text + plain, 1, length - plain, out);
   putc_unlocked('"', out);
 }

@@ -106,6 +106,7 @@ static const char *value_read(struct value *value, const char *at, struct argume
       spec[n++] = *at;
     ALWAYS(n < SPEC_SIZE - 5);
   }
+
   spec[n] = '\0';
   bool is_wide = *at == 'l' || *at == 'z' || *at == 'j' || *at == 't';
   at += strspn(at, "hlzjt");
@@ -156,6 +157,7 @@ static const char *value_read(struct value *value, const char *at, struct argume
     snprintf(value->json, NUMBER_SIZE, is_signed ? "%lld" : "%llu", number);
   }
   }
+
   value->length = strlen(value->number);
   return at;
 }
@@ -207,6 +209,7 @@ static bool name_is_free(const struct buffer *members, const char *name, size_t 
   for (size_t i = 0; i < ARRAY_LENGTH(reserved); i++)
     if (strlen(reserved[i]) == size && memcmp(reserved[i], name, size) == 0)
       return false;
+
   int length = snprintf(member, sizeof member, "\"%.*s\":", (int)size, name);
   return size <= NAME_MAX &&
          !(members->used && memmem(members->bytes, members->used, member, (size_t)length));
@@ -236,6 +239,7 @@ static void field_to_members(struct buffer *members, const char *name, size_t na
     members->size = MEMBERS_SIZE;
     put_text(members, "\"");
   }
+
   if (members->is_cut)
     members->used = before;
   members->is_cut = members->is_cut || was_cut;

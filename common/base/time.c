@@ -24,6 +24,7 @@ bool time_parse(const char *text, int64_t *ret_us) {
   const char *at = text;
   if (!shape_skip(&at, "0000-00-00T00:00:00"))
     return false;
+
   ALWAYS(sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
                 &tm.tm_hour, &tm.tm_min, &tm.tm_sec) == 6);
 
@@ -49,6 +50,7 @@ bool time_parse(const char *text, int64_t *ret_us) {
   } else if (sign != 'Z' && sign != 'z') {
     return false;
   }
+
   if (*at || tm.tm_year < 1970 || tm.tm_hour > 23 || tm.tm_min > 59 || tm.tm_sec > 59)
     return false;
 
@@ -59,6 +61,7 @@ bool time_parse(const char *text, int64_t *ret_us) {
   time_t seconds = timegm(&tm);
   if (tm.tm_mon != given.tm_mon || tm.tm_mday != given.tm_mday)
     return false;
+
   *ret_us = ((int64_t)seconds - offset_s) * 1000000 + us;
   return true;
 }
@@ -91,6 +94,7 @@ bool duration_parse(const char *text, int64_t *ret_ms) {
   long long number = strtoll(text, &end, 10);
   if (*text < '0' || *text > '9' || errno)
     return false;
+
   for (size_t i = 0; i < ARRAY_LENGTH(units); i++) {
     if (end[0] == units[i].unit && !end[1] && number <= DURATION_MS_MAX / units[i].ms) {
       *ret_ms = number * units[i].ms;

@@ -50,6 +50,7 @@ size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
     if (!candidates[i].left_early)
       least = fmin(least, candidates[i].ratio);
   }
+
   least = isfinite(least) ? least : least_of_all;
 
   for (size_t i = 0; i < n; i++) {
@@ -59,6 +60,7 @@ size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
     if (candidates[i].left_early)
       ranked[i].ratio = fmax(ratio, FINALISTS_LEFT * least);
   }
+
   qsort(ranked, n, sizeof *ranked, by_rank);
 
   size_t chosen = 0;
@@ -195,6 +197,7 @@ static void after_final(const struct campaign_facts *facts, struct campaign_step
                 example ? "one of them: " : "its measurements say how", example ? example : "");
     return;
   }
+
   step->has_verdict =
       verdict_decide(samples, n_samples, facts->baseline, facts->seed, &step->verdict, &undecided);
   if (step->has_verdict) {
@@ -277,6 +280,7 @@ size_t warm_starts_choose(const struct key *key, const struct known_winner *winn
       neighbours[n_neighbours++] =
           (struct neighbour){winners[i].is_elsewhere, distance, i, winners[i].config};
   }
+
   qsort(neighbours, n_neighbours, sizeof *neighbours, by_nearness);
 
   for (size_t i = 0; i < n_neighbours && n_chosen < WARM_STARTS_MAX; i++)
@@ -315,6 +319,7 @@ bool search_round(const struct space *space, const struct space_facts *facts,
     }
     n = search_ask(search, ret_configs);
   }
+
   *ret_n = n;
   return true;
 }

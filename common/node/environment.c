@@ -131,6 +131,7 @@ char *environment_format(const struct environment *environment) {
     fprintf(out, "%s%s %s", separator, fields[i].name, member);
     separator = ", ";
   }
+
   if (environment->compute_units)
     fprintf(out, "%s%lld compute units", separator, (long long)environment->compute_units);
   else if (!*separator)

@@ -100,6 +100,7 @@ static struct kfd_node node_read(const char *topology, int number, const char *p
     node.l2_bytes += level == 2 ? bytes : 0;
     node.llc_bytes += level == 3 ? bytes : 0;
   }
+
   if (n_l2 == 1 && node.l2_bytes <= DIE_L2_BYTES_MAX)
     node.l2_bytes *= node.xccs;
   if (node.llc_bytes == 0 && string_equal(node.arch, "gfx942"))
@@ -172,8 +173,10 @@ bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_n
       best_number = i;
     }
   }
+
   if (!best)
     return error_set(error, "no node of %s lies at %s", topology, pci);
+
   *ret_node = node_read(topology, best_number, best);
   return true;
 }
@@ -273,6 +276,7 @@ bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t
   size_t n = 0, own = 0;
   if (!entries)
     return false;
+
   while ((entry = readdir(entries))) {
     cleanup_free char *folder = xasprintf("%s/%s", processes, entry->d_name);
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || number_read(folder, vram) <= 0)
@@ -280,6 +284,7 @@ bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t
     n++;
     own += is_own(atoll(entry->d_name));
   }
+
   *ret_n = n;
   *ret_own = own;
   return true;
@@ -354,6 +359,7 @@ struct environment node_environment_read(const struct node_folders *folders) {
     if (common.compute_units != one.compute_units)
       common.compute_units = 0;
   }
+
   if (n > 0)
     common.rocm = rocm_version_read(folders->rocm);
   return common;

@@ -194,6 +194,7 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
     if (!number_read(field, json_array_get(array, i), element_at, &all[i], error))
       return false;
   }
+
   free(ret->all);
   *ret = (struct numbers){n, TAKE(all)};
   return true;
@@ -312,6 +313,7 @@ static bool field_read(const struct field *field, const json_t *json, const char
     return false;
   if (!value)
     return true;
+
   bool is_list = field->flags & FIELD_ARRAY || field->type == FIELD_NUMBERS ||
                  field->type == FIELD_TEXTS || field->type == FIELD_RECORDS;
   if (is_list && !length_is_good(field, json_array_size(value), "elements", at, error))
@@ -433,6 +435,7 @@ static json_t *list_write(const struct field *field, const void *at) {
 static json_t *field_write(const struct field *field, const void *at) {
   if (field_is_absent(field, at))
     return json_null();
+
   switch (field->type) {
   case FIELD_BOOL:
     return json_boolean(*(const bool *)at);

@@ -74,6 +74,7 @@ bool search_new(const struct space *space, const struct space_facts *facts,
       !draws_init(&search->points, rng_next(&search->rng), search->work_limit / ENUMERATION_DIVISOR,
                   &search->draws, error))
     return false;
+
   for (size_t i = 0; i < options->n_likely && search->n_likely < SEARCH_BATCH_MAX; i++) {
     enum decision decision = points_decide(&search->points, options->likely[i], error);
     if (decision == CONDITION_FAILED)
@@ -99,6 +100,7 @@ bool search_new(const struct space *space, const struct space_facts *facts,
                       "conditions exclude, or list the configs",
                       (unsigned long long)search->work_limit);
   }
+
   *ret_search = TAKE(search);
   return true;
 }

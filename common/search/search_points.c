@@ -83,9 +83,11 @@ bool points_find(struct points *points, const uint32_t places[SPACE_PARAMETERS_M
     else
       ordinal += places[i] * points->axes[i].stride;
   }
+
   if ((space->is_list && !space_ordinal(space, values, &ordinal)) ||
       points_decide(points, ordinal, &ignored) != CONDITION_TRUE)
     return false;
+
   *ret_ordinal = ordinal;
   return true;
 }
@@ -196,6 +198,7 @@ static bool heads_extend(struct draws *draws, struct points *points, const struc
       heads[n++] = draws->heads[i] * parameter->n_values + place;
     }
   }
+
   free(draws->heads);
   draws->heads = TAKE(heads);
   draws->n_heads = n;
@@ -222,6 +225,7 @@ static void heads_enumerate(struct draws *draws, struct points *points, uint64_t
     if (work > decisions_max || !heads_extend(draws, points, &level, has_failed))
       break;
   }
+
   draws->open = xcalloc(n, sizeof *draws->open);
   for (size_t i = 0; i < n; i++)
     if (decided_at[i] >= draws->depth)
@@ -262,6 +266,7 @@ bool draws_init(struct points *points, uint64_t seed, uint64_t decisions_max, st
         return false;
     }
   }
+
   draws->half_bits = HALF_BITS_MIN;
   while (draws->half_bits < 32 && draws->n_candidates >> (2 * draws->half_bits) != 0)
     draws->half_bits++;

@@ -21,6 +21,7 @@ static size_t neighbours_of(struct points *points, uint64_t config, size_t param
     n += points_step(points, config, parameter, -1, &neighbours[n]);
     return n;
   }
+
   uint32_t places[SPACE_PARAMETERS_MAX];
   points_places(points, config, places);
   uint32_t own = places[parameter];
@@ -43,6 +44,7 @@ void descent_fill(struct search *search) {
             (struct descent){.is_under_way = true, .config = asked->config, .ratio = asked->ratio};
     }
   }
+
   if (!descent->is_under_way) {
     struct error ignored;
     bool is_first = search->told.n == 0;
@@ -74,6 +76,7 @@ void descent_fill(struct search *search) {
     }
     descent->parameter = (descent->parameter + 1) % space->n_parameters;
   }
+
   descent->is_under_way = false;
   search_add_random(search);
 }
@@ -131,6 +134,7 @@ static void mutate(struct search *search, uint32_t *places) {
 static bool child_add(struct search *search, const struct asked *parent) {
   if (parent->ratio == INFINITY)
     return false;
+
   for (size_t i = 0; i < MUTATIONS_MAX; i++) {
     uint32_t places[SPACE_PARAMETERS_MAX];
     uint64_t child;

@@ -38,6 +38,7 @@ bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, stru
     if (slot > expr->last_slot)
       expr->last_slot = slot;
   }
+
   expr->is_bound = true;
   return true;
 }
@@ -57,6 +58,7 @@ bool scope_add(struct scope *scope, const char *name, struct value value, struct
     return error_set(error, "no room for \"%s\": expressions read at most %zu names",
                      name_cut(name, strlen(name), text), ARRAY_LENGTH(scope->names));
   }
+
   scope->names[i] = name;
   scope->values[i] = value;
   scope->n += i == scope->n;
@@ -124,11 +126,13 @@ static inline bool order(const struct instruction *at, struct value a, struct va
     *ret = (x > y) - (x < y);
     return true;
   }
+
   if (a.type == VALUE_STRING && b.type == VALUE_STRING) {
     int sign = strcmp(a.string, b.string);
     *ret = (sign > 0) - (sign < 0);
     return true;
   }
+
   return EXPR_ERROR(error, at->column, "%s cannot order %s and %s", op_texts[at->op], type_name(a),
                     type_name(b));
 }
@@ -140,6 +144,7 @@ static bool compare(const struct instruction *at, struct value a, struct value b
     *ret = equals(a, b) == (op == OP_EQUAL);
     return true;
   }
+
   if (op == OP_CONTAINED || op == OP_NOT_CONTAINED) {
     if (b.type != VALUE_STRING)
       return EXPR_ERROR(error, at->column,
@@ -155,6 +160,7 @@ static bool compare(const struct instruction *at, struct value a, struct value b
   int sign = 0;
   if (!order(at, a, b, &sign, error))
     return false;
+
   *ret = op == OP_LESS         ? sign < 0
          : op == OP_LESS_EQUAL ? sign <= 0
          : op == OP_GREATER    ? sign > 0
@@ -215,6 +221,7 @@ static bool binary(const struct instruction *at, struct value *a, struct value b
                                       : quotient - differs;
     }
   }
+
   if (overflows && op == OP_CEIL_DIVIDE)
     return EXPR_ERROR(error, at->column, "ceil_div(%lld, %lld) does not fit in 64 bits",
                       (long long)x, (long long)y);
@@ -349,6 +356,7 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
       break;
     }
   }
+
   *ret = stack[0];
   return true;
 }

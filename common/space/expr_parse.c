@@ -132,6 +132,7 @@ static bool integer_read(struct token *token, struct error *error) {
     return EXPR_ERROR(error, token->column, "a decimal integer has no leading zeros");
   if (overflows || magnitude > (uint64_t)INT64_MAX + 1)
     return EXPR_ERROR(error, token->column, "the integer does not fit in 64 bits");
+
   token->kind = TOKEN_INTEGER;
   token->magnitude = magnitude;
   token->length = (size_t)(c - token->start);
@@ -147,6 +148,7 @@ static bool mark_read(struct token *token, struct error *error) {
       return true;
     }
   }
+
   if (strchr(MARKS, *at)) {
     token->kind = *at;
     token->length = 1;
@@ -197,6 +199,7 @@ static bool next(struct parser *parser) {
   } else if (c != '\0' && !mark_read(&token, parser->error)) {
     return false;
   }
+
   advance(parser, token.length);
   parser->token = token;
   return true;
@@ -254,6 +257,7 @@ static void emit_load(struct parser *parser, unsigned column, const char *name, 
     GROW(expr->names, expr->n_names, expr->names_capacity);
     expr->names[expr->n_names++] = xstrndup(name, length);
   }
+
   size_t index = emit(parser, OP_LOAD, column);
   expr->code[index].constant = value_int((int64_t)i);
 }
@@ -281,6 +285,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
     if (text_is(name->start, name->length, known[i]))
       function = &functions[i];
   }
+
   if (!function) {
     char text[NAME_TEXT_SIZE];
     name_cut(name->start, name->length, text);
@@ -288,6 +293,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
     error_suggest(parser->error, text, known, ARRAY_LENGTH(known));
     return false;
   }
+
   if (!next(parser))
     return false;
 
@@ -307,6 +313,7 @@ static bool parse_call(struct parser *parser, const struct token *name) {
     if (!accept(parser, ',', "',' or ')'"))
       return false;
   }
+
   if (n < function->min)
     return EXPR_ERROR(parser->error, parser->token.column, "%s takes %s%zu argument%s, found %zu",
                       function->name, folds ? "at least " : "", function->min,
@@ -321,9 +328,11 @@ static bool parse_lookup(struct parser *parser) {
   bool is_index = parser->token.kind == '[';
   if (!next(parser))
     return false;
+
   struct token member = parser->token;
   if (member.kind != TOKEN_STRING)
     return expected(parser, "the name of a parameter in quotes");
+
   emit_load(parser, member.column, member.string, strlen(member.string));
   return next(parser) && (is_index ? accept(parser, ']', "']'")
                                    : accept(parser, ')', "')' (get takes no default here)"));
@@ -421,9 +430,11 @@ static bool parse_power(struct parser *parser) {
     return false;
   if (parser->token.kind != TOKEN_POWER)
     return true;
+
   unsigned column = parser->token.column;
   if (!enter(parser) || !next(parser) || !parse_unary(parser))
     return false;
+
   parser->depth--;
   emit(parser, OP_POWER, column);
   return true;
@@ -449,6 +460,7 @@ static bool parse_unary(struct parser *parser) {
       return false;
     emit(parser, sign.kind == '-' ? OP_NEGATE : OP_PLUS, sign.column);
   }
+
   parser->depth--;
   return true;
 }
@@ -511,6 +523,7 @@ static bool parse_container(struct parser *parser, enum op op, unsigned column,
   size_t begin = emit(parser, OP_IN_BEGIN, column);
   if (!next(parser))
     return false;
+
   for (bool is_first = true; parser->token.kind != close; is_first = false) {
     if (!parse_expression(parser))
       return false;
@@ -527,6 +540,7 @@ static bool parse_container(struct parser *parser, enum op op, unsigned column,
     if (!accept(parser, ',', open == '(' ? "',' or ')'" : "',' or ']'"))
       return false;
   }
+
   *ret_is_tuple = true;
   emit(parser, op == OP_CONTAINED ? OP_IN_END : OP_NOT_IN_END, column);
   return next(parser);
@@ -627,6 +641,7 @@ static bool parse_expression(struct parser *parser) {
       return false;
     land_here(parser, jump);
   }
+
   parser->depth--;
   return true;
 }
@@ -650,12 +665,14 @@ bool expr_parse(const char *text, struct expr **ret_expr, struct error *error) {
     if (!next(&parser) || !accept(&parser, ':', "':' after the one argument of the lambda"))
       return false;
   }
+
   if (!parse_expression(&parser))
     return false;
   if (parser.token.kind == ',')
     return tuple_is_misplaced(&parser, parser.token.column);
   if (parser.token.kind != TOKEN_END)
     return expected(&parser, "an operator or the end");
+
   expr->last_slot = -1;
   expr->is_bound = expr->n_names == 0;
   *ret_expr = TAKE(expr);

@@ -30,11 +30,13 @@ static bool member_add(struct key *key, const char *name, struct value value, st
     key->names = xcalloc(KEY_MEMBERS_MAX, sizeof *key->names);
     key->values = xcalloc(KEY_MEMBERS_MAX, sizeof *key->values);
   }
+
   if (key->n == KEY_MEMBERS_MAX) {
     if (value.type == VALUE_STRING)
       free((char *)value.string);
     return error_set(error, "the key has more than %d members", KEY_MEMBERS_MAX);
   }
+
   key->names[key->n] = xstrdup(name);
   key->values[key->n++] = value;
   return true;
@@ -67,6 +69,7 @@ static bool key_arrange(struct key *key, const char *const *names, size_t n_name
     key->names[from] = name;
     key->values[from] = value;
   }
+
   *ret_key = (struct key){key->n, xreallocarray(key->names, key->n, sizeof *key->names),
                           xreallocarray(key->values, key->n, sizeof *key->values)};
   *key = (struct key){0};
@@ -132,6 +135,7 @@ static bool value_read(const char *text, struct value *ret, struct error *error)
     return isfinite(real) ||
            error_set(error, "%.40s is too large for a float; quote it to make it a string", text);
   }
+
   *ret = value_string(xstrdup(text));
   return true;
 }
@@ -163,6 +167,7 @@ static bool value_text_read(const char **at, struct value *ret, struct error *er
   cleanup_free char *text = xstrndup(*at, trimmed_length(*at, length));
   if (!*text)
     return error_set(error, "the value is missing; an empty string is written ''");
+
   *at += length;
   return value_read(text, ret, error);
 }
@@ -228,6 +233,7 @@ char *key_format(const struct key *key) {
     cleanup_free char *value = value_format(key->values[i], is_quoted);
     fprintf(out, "%s%s=%s", i ? ", " : "", key->names[i], value);
   }
+
   ALWAYS(fclose(out) == 0);
   return text;
 }
@@ -275,6 +281,7 @@ char *key_to_text(const struct key *key) {
     fputc(':', out);
     json_canonical_write(out, value);
   }
+
   fputc('}', out);
   ALWAYS(fclose(out) == 0);
   return text;

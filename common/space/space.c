@@ -198,6 +198,7 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
                       struct value *row, struct error *error) {
   if (!json_is_object(json))
     return error_at(error, pointer, "a config must be an object of parameters and values");
+
   const char *name;
   json_t *member;
   char at[JSON_POINTER_SIZE];
@@ -208,6 +209,7 @@ static bool row_parse(const struct space *space, const json_t *json, const char 
                                &row[index], error))
       return false;
   }
+
   for (size_t i = 0; i < space->n_parameters; i++)
     if (!json_object_get(json, space->parameters[i].name))
       return error_at(error, json_pointer_member(at, sizeof at, pointer, space->parameters[i].name),
@@ -229,6 +231,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
                                   json_pointer_member(pointer, sizeof pointer, "/configs/0", name));
     space->parameters[space->n_parameters++].name = xstrdup(name);
   }
+
   space->is_list = true;
   space->raw_count = n;
   space->list = xcalloc(n, space->n_parameters * sizeof *space->list);
@@ -273,6 +276,7 @@ static struct digest identity(const struct space *space) {
       ALWAYS(json_object_set_new(roles, parameter->name,
                                  json_string(role_names[parameter->role])) == 0);
   }
+
   if (space->is_list)
     configs = json_array();
   for (uint64_t i = 0; configs && i < space->raw_count; i++)
@@ -308,6 +312,7 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
   if (!(given.parameters ? parameters_parse(space, &given, error)
                          : list_parse(space, given.configs, error)))
     return false;
+
   for (size_t i = 0; i < given.n_roles; i++) {
     enum role role = given.roles[i].role;
     size_t index;
@@ -330,6 +335,7 @@ bool space_parse(const json_t *json, struct space **ret_space, struct error *err
       return error_pointer_prefix(error, "/default");
     space->has_default = true;
   }
+
   space->digest = identity(space);
   *ret_space = TAKE(space);
   return true;
@@ -343,6 +349,7 @@ void space_free(struct space *space) {
     free(space->parameters[i].values);
     free(space->parameters[i].values_order);
   }
+
   for (size_t i = 0; i < space->n_conditions; i++)
     free(space->conditions[i]);
   free(space->parameters);
@@ -361,6 +368,7 @@ bool space_config(const struct space *space, uint64_t ordinal, struct value *val
            space->n_parameters * sizeof *values);
     return true;
   }
+
   for (size_t i = space->n_parameters; i-- > 0;) {
     const struct parameter *parameter = &space->parameters[i];
     values[i] = parameter->values[ordinal % parameter->n_values];
@@ -382,6 +390,7 @@ bool space_ordinal(const struct space *space, const struct value *values, uint64
       return false;
     ordinal = ordinal * parameter->n_values + index;
   }
+
   *ret_ordinal = ordinal;
   return true;
 }
@@ -406,6 +415,7 @@ char *space_config_format(const struct space *space, uint64_t ordinal) {
     cleanup_free char *value = value_format(values[i], false);
     fprintf(out, "%s%s=%s", i ? " " : "", space->parameters[i].name, value);
   }
+
   ALWAYS(fclose(out) == 0);
   return text;
 }
@@ -419,6 +429,7 @@ bool space_config_from_json(const struct space *space, const json_t *json, uint6
     return true;
   if (space->is_list)
     return error_set(error, "the config is not in the list of the space");
+
   for (size_t i = 0; i < space->n_parameters; i++) {
     const struct parameter *parameter = &space->parameters[i];
     uint64_t ignored;

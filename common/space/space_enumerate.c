@@ -68,10 +68,12 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
     conditions->slots[n] = key->values[n];
     names[n] = key->names[n];
   }
+
   for (size_t i = 0; i < SPACE_FACTS; i++) {
     conditions->slots[n] = value_string(fact_values[i]);
     names[n++] = space_fact_names[i];
   }
+
   conditions->n_fixed = n;
   for (size_t i = 0; i < space->n_parameters; i++)
     names[n++] = space->parameters[i].name;
@@ -175,6 +177,7 @@ bool space_iterator_new(const struct space *space, const struct space_facts *fac
     levels_init(iterator);
     memos_init(iterator);
   }
+
   *ret_iterator = TAKE(iterator);
   return true;
 }
@@ -195,6 +198,7 @@ static inline enum decision memo_decide(struct space_iterator *iterator, size_t 
   struct error ignored;
   if (!memo->decisions)
     return condition_decide(&iterator->conditions, index, &ignored);
+
   size_t entry = 0;
   for (size_t i = 0; i < memo->n_reads; i++)
     entry += (iterator->levels[memo->reads[i].parameter].at - 1) * memo->reads[i].stride;
@@ -281,6 +285,7 @@ bool space_count(const struct space *space, const struct space_facts *facts, uin
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(space, facts, step_limit, &iterator, error))
     return false;
+
   uint64_t count = 0, below = 1, ordinal;
   while (iterator->n_levels > 1 && iterator->levels[iterator->n_levels - 1].n_conditions == 0)
     below *= space->parameters[--iterator->n_levels].n_values;
@@ -312,8 +317,10 @@ enum decision conditions_decide(const struct space *space, const struct conditio
     if (decision == CONDITION_FAILED && failed == NONE_FAILED)
       failed = i;
   }
+
   if (failed == NONE_FAILED)
     return CONDITION_TRUE;
+
   point_error(space, ordinal, failed, error);
   return CONDITION_FAILED;
 }
@@ -323,11 +330,13 @@ bool space_holds(const struct space *space, const struct space_facts *facts, uin
   cleanup_conditions struct conditions conditions = {0};
   if (!conditions_bind(space, facts, &conditions, error))
     return false;
+
   enum decision decision = CONDITION_FALSE;
   if (space_config(space, ordinal, conditions.slots + conditions.n_fixed))
     decision = conditions_decide(space, &conditions, ordinal, error);
   if (decision == CONDITION_FAILED)
     return false;
+
   *ret_holds = decision == CONDITION_TRUE;
   return true;
 }

@@ -6,6 +6,7 @@
 int value_compare(struct value a, struct value b) {
   if (a.type != b.type)
     return a.type < b.type ? -1 : 1;
+
   switch (a.type) {
   case VALUE_NONE:
     return 0;
@@ -77,6 +78,7 @@ static char *string_quote(const char *string) {
     else
       *out++ = *c;
   }
+
   *out++ = quote;
   *out = '\0';
   return text;
@@ -126,6 +128,7 @@ bool value_unquote(const char *text, char **ret_string, size_t *ret_length, stru
           "the string holds an unknown escape; write \\\\ \\' \\\" \\n \\r \\t or \\x01 to \\x7f");
     }
   }
+
   *out = '\0';
   *ret_length = (size_t)(at + 1 - text);
   *ret_string = TAKE(string);

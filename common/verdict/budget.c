@@ -37,6 +37,7 @@ int64_t budget_configs_us(int64_t share_us, int64_t rest_us, int64_t opening_us)
 int64_t budget_screen_left_us(const struct budget *budget, int64_t processes) {
   if (budget->total_us == 0)
     return BUDGET_UNBOUNDED;
+
   int64_t share_us = (int64_t)(BUDGET_SCREEN_SHARE * (double)budget->total_us);
   int64_t least_us = (int64_t)(BUDGET_SCREEN_LEAST * (double)budget->total_us);
   int64_t before_final_us = budget->total_us - budget_least_final_us(budget, processes);

@@ -67,6 +67,7 @@ void report_counts_print(const struct report_counts *counts, FILE *out) {
     fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", joint, json_integer_value(count), name);
     joint = ", ";
   }
+
   if (measured)
     fputc(')', out);
   if (measured < counts->configs)
@@ -106,6 +107,7 @@ static void table_of_finalists(const struct report *report, FILE *out) {
     if (is_known[i])
       columns[n_columns++] = (struct table_column){resource_columns[i].heading, true};
   }
+
   columns[n_columns++] = (struct table_column){"values", false};
 
   cleanup_table struct table *table = table_new(columns, n_columns);
@@ -195,6 +197,7 @@ static void conditions_print(const struct report *report, FILE *out) {
       plain_print(condition.differs ? "differs" : condition.text, out);
     }
   }
+
   if (n)
     fputc('\n', out);
 }

@@ -162,6 +162,7 @@ static const struct candidate *best_of(struct candidates *candidates) {
       return best;
     best = challenger;
   }
+
   (void)compare_all(candidates, best);
   return best;
 }
@@ -226,6 +227,7 @@ static double draw_normal(struct normals *normals) {
   normals->has_spare = !normals->has_spare;
   if (!normals->has_spare)
     return normals->spare;
+
   do {
     u = 2 * rng_unit(&normals->rng) - 1;
     v = 2 * rng_unit(&normals->rng) - 1;
@@ -258,6 +260,7 @@ static double greatest_quantile(size_t n, size_t df, uint64_t seed) {
       greatest = fmax(greatest, scale * (draw_normal(&normals) - common));
     draws[draw] = greatest;
   }
+
   return kth_of(draws, VERDICT_DRAWS,
                 VERDICT_DRAWS - 1 - VERDICT_DRAWS * REGRET_PERCENT_ABOVE / 100);
 }
@@ -273,6 +276,7 @@ static double regret_bound(const struct candidates *candidates, const struct can
     size_t own_df = distance_df(&distances[n++], spread);
     df = own_df < df ? own_df : df;
   }
+
   if (n == 0)
     return 0;
 
@@ -297,6 +301,7 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
+
   n = candidates_find(sorted, n, &candidates);
   if (n == 0)
     return error_set(error,
@@ -311,6 +316,7 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
     if (favourite && candidate->config == *favourite)
       winner = candidate;
   }
+
   if (favourite && !winner)
     return error_set(
         error,
@@ -328,6 +334,7 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
     devices[i] = (uint64_t)sorted[i].device;
     verdict.n_samples += sorted[i].n;
   }
+
   verdict.n_processes = sort_unique(processes, n);
   verdict.n_devices = sort_unique(devices, n);
 
@@ -351,6 +358,7 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
     if (is_equivalent && estimate.ratio <= 1 + VERDICT_TIE && is_lighter(candidate, lightest))
       lightest = candidate;
   }
+
   winner = winner ? winner : lightest;
 
   /* The winner against the finalists and the baseline. */
@@ -366,6 +374,7 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
     verdict.finalists[i].winner_lower = estimate.lower;
     verdict.finalists[i].winner_upper = estimate.upper;
   }
+
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
 
   bool is_baseline = winner->config == baseline;

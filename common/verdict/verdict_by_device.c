@@ -80,6 +80,7 @@ static void interval_set(struct part *part, const struct spread *spread) {
                   sqrt(distance->rounds + distance->resolution);
     interval = (struct interval){distance->mean - half, distance->mean + half};
   }
+
   part->row.lower = exp(interval.lower);
   part->row.upper = part->n_rounds < DEVICE_ROUNDS_MIN ? INFINITY : exp(interval.upper);
 }
@@ -96,6 +97,7 @@ bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t 
   cleanup_free struct verdict_sample *sorted = NULL;
   if (!samples_sort(samples, n, &sorted, &n, error))
     return false;
+
   cleanup_free struct turn *turns = xcalloc(n, sizeof *turns);
   cleanup_free struct part *parts = xcalloc(n, sizeof *parts); /* no more rows than turns */
   for (size_t i = 0; i < n; i++)
@@ -117,6 +119,7 @@ bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t 
     own_df += df_of_row;
     df += df_of_row / (1 + ((double)n_of_device - 1) / 4); /* as in spread_pool */
   }
+
   ratios.knows_processes = df >= 1;
 
   for (size_t i = 0; i < ratios.n; i++) {
@@ -132,6 +135,7 @@ bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t 
       part->row.lower = part->row.upper = 1;
     ratios.rows[i] = part->row;
   }
+
   qsort(ratios.rows, ratios.n, sizeof *ratios.rows, rows_compare);
   for (size_t i = 0; i < n; i++)
     turn_release(&turns[i]);

@@ -136,8 +136,10 @@ struct spread spread_pool(const struct distance *distances, size_t n) {
     squares += distances[i].squares;
     own_df += (double)distances[i].n - 1;
   }
+
   if (own_df == 0)
     return (struct spread){0};
+
   double independent = (double)n / (1 + ((double)n - 1) / 4);
   double df = floor(own_df / (double)n * (independent - 1));
   return (struct spread){squares / own_df, df < SPREAD_DF_MAX ? (size_t)df : SPREAD_DF_MAX};
@@ -180,6 +182,7 @@ double timer_resolution(double *times, size_t n) {
     if (times[i] != median)
       step = fmin(step, fabs(times[i] - median));
   }
+
   if (equal < 2 || equal < n / 4 || isinf(step))
     return 0;
   return step * step / (median * median) / 12;

@@ -117,27 +117,7 @@ static bool point_error(const struct space *space, uint64_t ordinal, size_t inde
                       shown < length ? "..." : "");
 }
 
-/* Gives each level the conditions that its parameter decides. Those that read no parameter are
- * decided by the first. */
-static void levels_init(struct space_iterator *iterator) {
-  const struct conditions *conditions = &iterator->conditions;
-  size_t used = 0;
-  iterator->decided = xcalloc(conditions->n, sizeof *iterator->decided);
-  for (size_t depth = 0; depth < iterator->n_levels; depth++) {
-    struct level *level = &iterator->levels[depth];
-    level->values = iterator->space->parameters[depth].values;
-    level->n_values = iterator->space->parameters[depth].n_values;
-    level->failed = NONE_FAILED;
-    level->conditions = iterator->decided + used;
-    for (size_t i = 0; i < conditions->n; i++) {
-      int last = expr_last_slot(conditions->exprs[i]) - (int)conditions->n_fixed;
-      if ((last < 0 ? 0 : (size_t)last) == depth)
-        iterator->decided[used++] = i;
-    }
-    level->n_conditions = (size_t)(iterator->decided + used - level->conditions);
-  }
-}
-
+/* Keeps the decisions of each condition that reads few parameters with few values. */
 static void memos_init(struct space_iterator *iterator) {
   const struct conditions *conditions = &iterator->conditions;
   size_t total = 0;
@@ -172,12 +152,27 @@ bool space_iterator_new(const struct space *space, const struct space_facts *fac
   iterator->step_limit = step_limit;
   if (!conditions_bind(space, facts, &iterator->conditions, error))
     return false;
-  if (!space->is_list) {
-    iterator->n_levels = space->n_parameters;
-    levels_init(iterator);
-    memos_init(iterator);
-  }
 
+  /* Each level decides the conditions that its parameter is the last one for; the first level
+   * decides those that read no parameter too. */
+  const struct conditions *conditions = &iterator->conditions;
+  size_t n_decided = 0;
+  iterator->n_levels = space->is_list ? 0 : space->n_parameters;
+  iterator->decided = xcalloc(conditions->n, sizeof *iterator->decided);
+  for (size_t depth = 0; depth < iterator->n_levels; depth++) {
+    struct level *level = &iterator->levels[depth];
+    *level = (struct level){.values = space->parameters[depth].values,
+                            .n_values = space->parameters[depth].n_values,
+                            .failed = NONE_FAILED,
+                            .conditions = iterator->decided + n_decided};
+    for (size_t i = 0; i < conditions->n; i++) {
+      int last = expr_last_slot(conditions->exprs[i]) - (int)conditions->n_fixed;
+      if ((last < 0 ? 0 : (size_t)last) == depth)
+        level->conditions[level->n_conditions++] = i;
+    }
+    n_decided += level->n_conditions;
+  }
+  memos_init(iterator);
   *ret_iterator = TAKE(iterator);
   return true;
 }
@@ -193,30 +188,29 @@ void space_iterator_free(struct space_iterator *iterator) {
   free(iterator);
 }
 
-static inline enum decision memo_decide(struct space_iterator *iterator, size_t index) {
-  const struct memo *memo = &iterator->memos[index];
-  struct error ignored;
-  if (!memo->decisions)
-    return condition_decide(&iterator->conditions, index, &ignored);
-
-  size_t entry = 0;
-  for (size_t i = 0; i < memo->n_reads; i++)
-    entry += (iterator->levels[memo->reads[i].parameter].at - 1) * memo->reads[i].stride;
-  if (memo->decisions[entry] == UNDECIDED)
-    memo->decisions[entry] = (uint8_t)condition_decide(&iterator->conditions, index, &ignored);
-  return (enum decision)memo->decisions[entry];
-}
-
 /* Whether none of the conditions that this level decides is false. *failed: the first condition
  * that cannot be evaluated. */
 static inline bool level_holds(struct space_iterator *iterator, const struct level *level,
                                size_t *failed) {
   for (size_t i = 0; i < level->n_conditions; i++) {
-    enum decision decision = memo_decide(iterator, level->conditions[i]);
+    size_t index = level->conditions[i], entry = 0;
+    const struct memo *memo = &iterator->memos[index];
+    uint8_t decision = UNDECIDED;
+    for (size_t j = 0; memo->decisions && j < memo->n_reads; j++)
+      entry += (iterator->levels[memo->reads[j].parameter].at - 1) * memo->reads[j].stride;
+    if (memo->decisions)
+      decision = memo->decisions[entry];
+
+    if (decision == UNDECIDED) {
+      struct error ignored;
+      decision = (uint8_t)condition_decide(&iterator->conditions, index, &ignored);
+      if (memo->decisions)
+        memo->decisions[entry] = decision;
+    }
     if (decision == CONDITION_FALSE)
       return false;
-    if (decision == CONDITION_FAILED && level->conditions[i] < *failed)
-      *failed = level->conditions[i];
+    if (decision == CONDITION_FAILED && index < *failed)
+      *failed = index;
   }
   return true;
 }

@@ -34,7 +34,7 @@ Test(finalists, leave_out_what_is_behind_the_best_by_more_than_the_span) {
   cr_expect_eq(choose(all, 3, NULL, 0, 3), 2);
 }
 
-Test(finalists, hold_what_is_always_kept_however_slow_it_is) {
+Test(finalists, include_configs_that_are_always_kept_however_slow) {
   const struct campaign_candidate all[] = {{4, 0.5}, {3, 0.51}, {2, 0.52}, {1, 1}, {0, 3}};
   const uint64_t always[] = {0, 1};
   cr_assert_eq(choose(all, 5, always, 2, 3), 3);
@@ -42,7 +42,7 @@ Test(finalists, hold_what_is_always_kept_however_slow_it_is) {
             chosen[2]);
 }
 
-Test(finalists, hold_what_is_always_kept_once) {
+Test(finalists, include_a_config_that_is_always_kept_once) {
   const struct campaign_candidate all[] = {{4, 0.5}, {3, 0.51}, {2, 0.52}};
   const uint64_t always[] = {4, 3, 3};
   cr_assert_eq(choose(all, 3, always, 3, 3), 3);
@@ -57,7 +57,7 @@ Test(finalists, leave_out_what_is_always_kept_but_was_not_measured) {
   cr_expect_eq(chosen[0], 4);
 }
 
-Test(finalists, hold_the_best_where_there_is_room_for_one) {
+Test(finalists, are_the_best_alone_where_there_is_room_for_one) {
   const struct campaign_candidate all[] = {{4, 0.5}, {1, 1}};
   const uint64_t always[] = {1};
   cr_assert_eq(choose(all, 2, always, 1, 1), 1);

@@ -103,7 +103,7 @@ Test(expr, refuses_other_lambdas) {
   expect_error("M['N']", "column 2: only the argument of a lambda has members");
 }
 
-Test(expr, says_where_an_operation_failed_and_on_what) {
+Test(expr, an_operation_that_fails_names_column_and_operands) {
   expect_error("1 + M // zero", "column 7: division by zero");
   expect_error("M % zero", "column 3: modulo by zero");
   expect_error("ceil_div(M, zero)", "column 1: division by zero");
@@ -136,7 +136,7 @@ Test(expr, says_where_an_operation_failed_and_on_what) {
   expect_error("1 + scale", "column 5: \"scale\" is a float, which expressions cannot read");
 }
 
-Test(expr, says_where_a_text_is_wrong_and_what_to_write) {
+Test(expr, a_syntax_error_names_column_and_remedy) {
   expect_error("", "column 1: expected a value, found the end");
   expect_error("(1 + 2", "column 7: expected ')', found the end");
   expect_error("M three", "column 3: expected an operator or the end, found three");
@@ -266,7 +266,7 @@ Test(expr, can_be_bound_again_after_a_refusal) {
   cr_expect_eq(value.integer, 280);
 }
 
-Test(expr, says_which_slots_it_reads) {
+Test(expr, lists_the_slots_that_it_reads) {
   cleanup_expr struct expr *expr = NULL;
   struct error error;
   cr_assert(expr_parse("three in (M, zero) or M", &expr, &error));

@@ -66,7 +66,7 @@ static char *counts_text(struct report_counts counts, const char *outcomes) {
   return text;
 }
 
-Test(report, tells_configs_that_failed_from_those_that_the_budget_left_untried) {
+Test(report, distinguishes_failed_configs_from_those_that_the_budget_left_untried) {
   cleanup_free char *all =
       counts_text((struct report_counts){.configs = 48}, "{\"correct\": 45, \"compile\": 3}");
   cr_expect_str_eq(all, "48 valid configs: 48 measured (45 correct, 3 compile)\n");
@@ -81,7 +81,7 @@ Test(report, tells_configs_that_failed_from_those_that_the_budget_left_untried) 
   cr_expect_str_eq(none, "7 trials of the search: 0 measured, 7 never tried\n");
 }
 
-Test(report, says_what_opening_the_kernel_took_where_that_is_known) {
+Test(report, states_the_time_of_opening_the_kernel_where_it_is_known) {
   struct report_counts counts = {
       .configs = 1, .budget_seconds = 1, .spent_seconds = 1.25, .opening_seconds = 0.5};
   cleanup_free char *text = counts_text(counts, "{\"correct\": 1}");
@@ -132,7 +132,7 @@ Test(report, conditions_do_not_drive_a_terminal) {
   cr_expect(holds(text, "mode ?[2J\n"), "%s", text);
 }
 
-Test(report, says_what_the_winner_gains_and_over_how_much_evidence) {
+Test(report, states_the_gain_of_the_winner_and_the_evidence) {
   cleanup_free char *text = report_of(NULL);
   cr_expect(holds(text, "\nagainst the default 1.500 times as fast, FASTER (1.429 to 1.667, "
                         "simultaneous over all finalists)\n"),

@@ -131,7 +131,7 @@ Test(search, names_are_read_as_they_are_written) {
   cr_expect_not(search_strategy_parse(NULL, &strategy));
 }
 
-Test(search, asks_the_same_for_the_same_seed_and_something_else_for_another) {
+Test(search, the_seed_decides_the_configs) {
   cleanup_space struct space *space = grid(5, 8, CONSTRAINED);
   for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
     struct search_options options = {(enum search_strategy)strategy, 7, 300, 0, NULL, 0};
@@ -159,7 +159,7 @@ Test(search, does_not_depend_on_the_order_in_which_a_batch_is_told) {
   }
 }
 
-Test(search, asks_for_configs_that_hold_and_never_twice) {
+Test(search, returns_valid_configs_and_none_twice) {
   cleanup_space struct space *space = grid(5, 8, CONSTRAINED);
   for (int strategy = 0; strategy < SEARCH_STRATEGY_COUNT; strategy++) {
     struct search_options options = {(enum search_strategy)strategy, 11, 2000, 0, NULL, 0};
@@ -169,7 +169,7 @@ Test(search, asks_for_configs_that_hold_and_never_twice) {
   }
 }
 
-Test(search, asks_for_everything_that_holds_when_trials_allow) {
+Test(search, returns_every_valid_config_when_trials_allow) {
   static const char *const texts[] = {
       "{\"parameters\": {\"a\": [1, 2, 3, 4, 5, 6, 7], \"b\": [true, false], \"c\": [\"x\", \"y\", "
       "null]},"
@@ -316,7 +316,7 @@ Test(search, gives_up_on_a_space_in_which_it_finds_nothing) {
   cr_expect_eq(all.n, 1);
 }
 
-Test(search, asks_for_what_is_likely_first_and_leaves_out_what_does_not_hold) {
+Test(search, likely_configs_come_first_unless_they_are_invalid) {
   cleanup_space struct space *space = grid(3, 6, ", \"conditions\": [\"p0 <= p1\"]");
   /* 36 is (1, 0, 0), which does not hold; 999 is no point. */
   static const uint64_t likely[] = {215, 36, 42, 215, 999, 7};

@@ -306,7 +306,7 @@ Test(space, refuses_lists_whose_configs_differ_in_names_or_repeat) {
                  "a parameter has no float values; write an integer or a string");
 }
 
-Test(space, says_which_condition_is_wrong_and_where) {
+Test(space, an_error_names_the_condition_and_column) {
   expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", \"a / 2\"]}",
                  "/conditions/1", "condition 1, column 3: '/' would make a float; use //");
   expect_refused("{\"parameters\": {\"a\": [1]}, \"conditions\": [\"a\", 1]}", "/conditions/1",
@@ -438,7 +438,7 @@ Test(enumeration,
       "error: /conditions/0 condition 0, column 3: division by zero, for the config a=0 b=1");
 }
 
-Test(enumeration, says_the_config_of_an_error_cut_between_characters) {
+Test(enumeration, an_error_cuts_the_config_between_characters) {
   cleanup_free char *text = xasprintf(
       "{\"parameters\": {\"a\": [\"x%0*d\"], \"b\": [0]}, \"conditions\": [\"1 // b\"]}", 300, 0);
   for (char *c = strchr(text, '0'); c[1] == '0'; c += 2)
@@ -521,7 +521,7 @@ Test(count, multiplies_parameters_that_no_condition_reads) {
   cr_expect_not(space_count(space, NULL, 2, 200, &count, &error));
 }
 
-Test(count, says_a_whole_config_when_a_condition_fails) {
+Test(count, a_condition_that_fails_names_a_whole_config) {
   cleanup_space struct space *space =
       space_of("{\"parameters\": {\"a\": [1, 0], \"b\": [5, 6]}, \"conditions\": [\"1 // a\"]}");
   uint64_t count;
@@ -538,7 +538,7 @@ Test(count, says_a_whole_config_when_a_condition_fails) {
                   100, 100, &count, &error));
 }
 
-Test(holds, says_so_of_one_point) {
+Test(holds, decides_one_point) {
   cleanup_space struct space *space = space_of(
       "{\"parameters\": {\"a\": [0, 1, 2]}, \"conditions\": [\"4 // a\", \"a != 1\", \"K == 3\"]}");
   cleanup_key struct key key = {0};

@@ -293,6 +293,69 @@ static int finalists_compare(const void *a, const void *b) {
   return (left->config > right->config) - (left->config < right->config);
 }
 
+/* Compares the finalists with the best. Returns the lightest of those that are as good. */
+static const struct candidate *finalists_rate(const struct candidates *candidates,
+                                              const struct candidate *best, uint64_t baseline,
+                                              struct verdict *verdict) {
+  const struct candidate *lightest = best;
+  struct spread spread = spread_of(candidates, best, baseline, best);
+  for (size_t i = 0; i < candidates->n; i++) {
+    const struct candidate *candidate = &candidates->all[i];
+    struct estimate estimate =
+        estimate_ratio(candidate, best, &candidate->to_best, &spread, VERDICT_ERROR);
+    bool is_equivalent = estimate.upper <= VERDICT_EQUIVALENCE;
+    verdict->finalists[i] = (struct verdict_finalist){
+        .config = candidate->config,
+        .ratio = estimate.ratio,
+        .lower = estimate.lower,
+        .upper = estimate.upper,
+        .median_us = samples_median_us(candidate->samples, candidate->n, false),
+        .equivalent = is_equivalent};
+
+    if (is_equivalent)
+      verdict->equivalents[verdict->n_equivalents++] = candidate->config;
+    if (is_equivalent && estimate.ratio <= 1 + VERDICT_TIE && is_lighter(candidate, lightest))
+      lightest = candidate;
+  }
+  return lightest;
+}
+
+/* Compares the winner with the finalists, whose order this changes, and with the baseline. */
+static void winner_rate(const struct candidates *candidates, const struct candidate *best,
+                        const struct candidate *winner, uint64_t baseline, uint64_t seed,
+                        struct verdict *verdict) {
+  size_t n_rivals = 0; /* the baseline is no rival of itself */
+  for (size_t i = 0; i < candidates->n; i++)
+    n_rivals += candidates->all[i].config != baseline;
+  double error = VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(n_rivals > 0 ? n_rivals : 1);
+
+  struct spread of_winner = spread_of(candidates, best, baseline, winner);
+  for (size_t i = 0; i < candidates->n; i++) {
+    struct distance distance = distance_of(winner, &candidates->all[i]);
+    struct estimate estimate =
+        estimate_ratio(winner, &candidates->all[i], &distance, &of_winner, error);
+    verdict->finalists[i].winner_ratio = estimate.ratio;
+    verdict->finalists[i].winner_lower = estimate.lower;
+    verdict->finalists[i].winner_upper = estimate.upper;
+  }
+  qsort(verdict->finalists, verdict->n_finalists, sizeof *verdict->finalists, finalists_compare);
+
+  struct spread of_baseline = spread_of(candidates, best, baseline, NULL);
+  struct estimate gain = estimate_ratio(winner, winner->config == baseline ? winner : NULL,
+                                        &winner->to_baseline, &of_baseline, error);
+  bool is_same = gain.lower >= 1 / VERDICT_EQUIVALENCE && gain.upper <= VERDICT_EQUIVALENCE;
+  verdict->winner = winner->config;
+  verdict->winner_us = samples_median_us(winner->samples, winner->n, false);
+  verdict->regret_bound = regret_bound(candidates, winner, &of_winner, seed);
+  verdict->baseline_ratio = gain.ratio;
+  verdict->baseline_lower = gain.lower;
+  verdict->baseline_upper = gain.upper;
+  verdict->outcome = gain.upper < 1   ? VERDICT_FASTER
+                     : gain.lower > 1 ? VERDICT_SLOWER
+                     : is_same        ? VERDICT_SAME
+                                      : VERDICT_AMBIGUOUS;
+}
+
 /* With `favourite` in the winner's place where that is not NULL. */
 static bool decide(const struct verdict_sample *samples, size_t n, uint64_t baseline,
                    const uint64_t *favourite, uint64_t seed, struct verdict *ret_verdict,
@@ -309,14 +372,9 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
                      VERDICT_PROCESSES_MIN);
 
   const struct candidate *winner = NULL;
-  size_t n_rivals = 0; /* the baseline is no rival of itself */
-  for (size_t i = 0; i < candidates.n; i++) {
-    const struct candidate *candidate = &candidates.all[i];
-    n_rivals += candidate->config != baseline;
-    if (favourite && candidate->config == *favourite)
-      winner = candidate;
-  }
-
+  for (size_t i = 0; i < candidates.n && favourite; i++)
+    if (candidates.all[i].config == *favourite)
+      winner = &candidates.all[i];
   if (favourite && !winner)
     return error_set(
         error,
@@ -338,59 +396,9 @@ static bool decide(const struct verdict_sample *samples, size_t n, uint64_t base
   verdict.n_processes = sort_unique(processes, n);
   verdict.n_devices = sort_unique(devices, n);
 
-  /* The finalists against the best. The lightest of those that are as good wins. */
-  const struct candidate *best = best_of(&candidates), *lightest = best;
-  struct spread of_best = spread_of(&candidates, best, baseline, best);
-  for (size_t i = 0; i < candidates.n; i++) {
-    const struct candidate *candidate = &candidates.all[i];
-    struct estimate estimate =
-        estimate_ratio(candidate, best, &candidate->to_best, &of_best, VERDICT_ERROR);
-    bool is_equivalent = estimate.upper <= VERDICT_EQUIVALENCE;
-    verdict.finalists[i] = (struct verdict_finalist){
-        .config = candidate->config,
-        .ratio = estimate.ratio,
-        .lower = estimate.lower,
-        .upper = estimate.upper,
-        .median_us = samples_median_us(candidate->samples, candidate->n, false),
-        .equivalent = is_equivalent};
-    if (is_equivalent)
-      verdict.equivalents[verdict.n_equivalents++] = candidate->config;
-    if (is_equivalent && estimate.ratio <= 1 + VERDICT_TIE && is_lighter(candidate, lightest))
-      lightest = candidate;
-  }
-
-  winner = winner ? winner : lightest;
-
-  /* The winner against the finalists and the baseline. */
-  double error_of_one =
-      VERDICT_FAMILY_ERROR / VERDICT_LOOKS / (double)(n_rivals > 0 ? n_rivals : 1);
-  struct spread of_winner = spread_of(&candidates, best, baseline, winner);
-  struct spread of_baseline = spread_of(&candidates, best, baseline, NULL);
-  for (size_t i = 0; i < candidates.n; i++) {
-    struct distance distance = distance_of(winner, &candidates.all[i]);
-    struct estimate estimate =
-        estimate_ratio(winner, &candidates.all[i], &distance, &of_winner, error_of_one);
-    verdict.finalists[i].winner_ratio = estimate.ratio;
-    verdict.finalists[i].winner_lower = estimate.lower;
-    verdict.finalists[i].winner_upper = estimate.upper;
-  }
-
-  qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, finalists_compare);
-
-  bool is_baseline = winner->config == baseline;
-  struct estimate gain = estimate_ratio(winner, is_baseline ? winner : NULL, &winner->to_baseline,
-                                        &of_baseline, error_of_one);
-  bool is_same = gain.lower >= 1 / VERDICT_EQUIVALENCE && gain.upper <= VERDICT_EQUIVALENCE;
-  verdict.winner = winner->config;
-  verdict.winner_us = samples_median_us(winner->samples, winner->n, false);
-  verdict.regret_bound = regret_bound(&candidates, winner, &of_winner, seed);
-  verdict.baseline_ratio = gain.ratio;
-  verdict.baseline_lower = gain.lower;
-  verdict.baseline_upper = gain.upper;
-  verdict.outcome = gain.upper < 1   ? VERDICT_FASTER
-                    : gain.lower > 1 ? VERDICT_SLOWER
-                    : is_same        ? VERDICT_SAME
-                                     : VERDICT_AMBIGUOUS;
+  const struct candidate *best = best_of(&candidates);
+  const struct candidate *lightest = finalists_rate(&candidates, best, baseline, &verdict);
+  winner_rate(&candidates, best, winner ? winner : lightest, baseline, seed, &verdict);
   *ret_verdict = verdict;
   return true;
 }

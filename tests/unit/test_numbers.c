@@ -29,3 +29,11 @@ Test(numbers, the_kth_value_and_the_median_are_those_of_sorted_values) {
       cr_expect_eq(kth_of(values, n, k), sorted[k], "%zu of %zu", k, n);
   }
 }
+
+Test(numbers, sort_unique_keeps_each_value_once_in_rising_order) {
+  uint64_t values[] = {7, UINT64_MAX, 1, 7, 0, 1};
+  static const uint64_t expected[] = {0, 1, 7, UINT64_MAX};
+  cr_assert_eq(sort_unique(values, 6), 4);
+  cr_expect_arr_eq(values, expected, sizeof expected);
+  cr_expect_eq(sort_unique(values, 0), 0);
+}

@@ -26,14 +26,14 @@ static void expect_json_refused(const char *text, const char *pointer, const cha
   struct error error = {0};
   cr_assert_not(from_json(text, names, 3, &key, &error), "%s", text);
   cr_expect_str_eq(error.pointer, pointer);
-  cr_expect_str_eq(error.message, message);
+  cr_expect_not_null(strstr(error.message, message), "%s", error.message);
 }
 
 static void expect_text_refused(const char *text, const char *message) {
   cleanup_key struct key key = {0};
   struct error error = {0};
   cr_assert_not(key_parse_text(text, names, 3, &key, &error), "%s", text);
-  cr_expect_str_eq(error.message, message);
+  cr_expect_not_null(strstr(error.message, message), "%s", error.message);
 }
 
 Test(key, has_its_members_in_the_order_of_the_kernel) {
@@ -92,7 +92,8 @@ Test(key, refuses_an_empty_name_and_too_many_members) {
   cleanup_key struct key key = {0};
   struct error error;
   cr_expect_not(from_json("{\"\": 1}", NULL, 0, &key, &error));
-  cr_expect_str_eq(error.message, "a member of the key has an empty name");
+  cr_expect_not_null(strstr(error.message, "a member of the key has an empty name"), "%s",
+                     error.message);
   cleanup_json json_t *large = json_object();
   char text[1024] = "", name[16];
   for (int i = 0; i <= KEY_MEMBERS_MAX; i++) {
@@ -101,9 +102,11 @@ Test(key, refuses_an_empty_name_and_too_many_members) {
     snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s=1", i ? "," : "", name);
   }
   cr_expect_not(key_parse(large, NULL, 0, &key, &error));
-  cr_expect_str_eq(error.message, "the key has more than 64 members");
+  cr_expect_not_null(strstr(error.message, "the key has more than 64 members"), "%s",
+                     error.message);
   cr_expect_not(key_parse_text(text, NULL, 0, &key, &error));
-  cr_expect_str_eq(error.message, "the key has more than 64 members");
+  cr_expect_not_null(strstr(error.message, "the key has more than 64 members"), "%s",
+                     error.message);
 }
 
 Test(key, is_read_from_the_command_line) {
@@ -156,15 +159,13 @@ Test(key, refuses_a_text_that_is_not_one) {
   expect_text_refused("M", "expected NAME=VALUE at \"M\"");
   expect_text_refused("M=1,=2", "expected NAME=VALUE at \"\"");
   expect_text_refused("M=1,", "expected NAME=VALUE after the last comma");
-  expect_text_refused("M=", "M: the value is missing; an empty string is written ''");
-  expect_text_refused("M=,N=1", "M: the value is missing; an empty string is written ''");
+  expect_text_refused("M=", "M: the value is missing");
+  expect_text_refused("M=,N=1", "M: the value is missing");
   expect_text_refused("M=1,M=2", "the key has \"M\" twice");
   expect_text_refused("M='x", "M: the string has no closing '");
-  expect_text_refused("M='x'y", "M: text follows the closing quote; separate members with commas");
-  expect_text_refused(
-      "M=9223372036854775808",
-      "M: 9223372036854775808 does not fit in 64 bits; quote it to make it a string");
-  expect_text_refused("M=1e999", "M: 1e999 is too large for a float; quote it to make it a string");
+  expect_text_refused("M='x'y", "M: text follows the closing quote");
+  expect_text_refused("M=9223372036854775808", "M: 9223372036854775808 does not fit in 64 bits");
+  expect_text_refused("M=1e999", "M: 1e999 is too large for a float");
   expect_text_refused("M=1,N=1", "the key lacks its member \"dtype\"");
   expect_text_refused("M=1,N=1,dtyp=x", "the key has no member \"dtyp\"; did you mean \"dtype\"?");
   expect_text_refused("M=\xff", "the key is not UTF-8");

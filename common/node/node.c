@@ -175,7 +175,7 @@ bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_n
   }
 
   if (!best)
-    return error_set(error, "no node of %s lies at %s", topology, pci);
+    return error_set(error, "no node of %s is at %s", topology, pci);
 
   *ret_node = node_read(topology, best_number, best);
   return true;

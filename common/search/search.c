@@ -92,11 +92,11 @@ bool search_new(const struct space *space, const struct space_facts *facts,
     return false;
   case CONDITION_FALSE:
     return error_at(error, "/conditions",
-                    "no config of the space holds; take a condition out or add values");
+                    "no config of the space is valid; take a condition out or add values");
   case UNDECIDED:
     if (search->n_likely == 0)
       return error_at(error, "/conditions",
-                      "no config that holds was found among %llu random ones; take out values that "
+                      "no valid config was found among %llu random ones; take out values that "
                       "conditions exclude, or list the configs",
                       (unsigned long long)search->work_limit);
   }

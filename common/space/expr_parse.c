@@ -383,7 +383,7 @@ static bool parse_name(struct parser *parser) {
 }
 
 static bool tuple_is_misplaced(struct parser *parser, unsigned column) {
-  return EXPR_ERROR(parser->error, column, "a tuple or list can only stand on the right of in");
+  return EXPR_ERROR(parser->error, column, "a tuple or list is allowed on the right of in only");
 }
 
 static bool parse_atom(struct parser *parser) {

@@ -164,7 +164,7 @@ static bool parameters_parse(struct space *space, const struct given *given, str
     parameter->values_order = rows_order(parameter->values, n, 1, &twice);
     if (twice < n)
       return error_at(error, json_pointer_index(at, sizeof at, pointer, twice),
-                      "the value stands twice; take one out");
+                      "the value occurs twice; take one out");
     if (__builtin_mul_overflow(space->raw_count, (uint64_t)n, &space->raw_count) ||
         space->raw_count > INT64_MAX)
       return error_at(
@@ -247,7 +247,7 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
   space->list_order = rows_order(space->list, n, space->n_parameters, &twice);
   if (twice < n)
     return error_at(error, json_pointer_index(pointer, sizeof pointer, "/configs", twice),
-                    "the config stands twice in the list; take one out");
+                    "the config occurs twice in the list; take one out");
   return true;
 }
 

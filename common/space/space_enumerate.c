@@ -294,7 +294,7 @@ bool space_count(const struct space *space, const struct space_facts *facts, uin
     if (count > count_limit)
       return error_at(
           error, space->is_list ? "/configs" : "/parameters",
-          "the space has more than %llu configs that hold; add conditions or take values out",
+          "the space has more than %llu valid configs; add conditions or take values out",
           (unsigned long long)count_limit);
   }
 }

@@ -277,9 +277,9 @@ static void expect_refused(const char *text, const char *part) {
 
 Test(search, refuses_a_space_in_which_nothing_holds) {
   expect_refused("{\"parameters\": {\"a\": [1, 2], \"b\": [3, 4]}, \"conditions\": [\"a > b\"]}",
-                 "no config of the space holds");
+                 "no config of the space is valid");
   expect_refused("{\"parameters\": {\"a\": [1, 2]}, \"conditions\": [\"2 < 1\"]}",
-                 "no config of the space holds");
+                 "no config of the space is valid");
 }
 
 Test(search, refuses_conditions_that_fail) {
@@ -307,7 +307,7 @@ Test(search, gives_up_on_a_space_in_which_it_finds_nothing) {
            "p9 * p10 * p11 == 9 ** 12\"]");
   struct search_options options = {SEARCH_RANDOM, 1, 10, 0, NULL, 1000};
   cr_assert_not(search_new(space, NULL, &options, &search, &error));
-  cr_expect(strstr(error.message, "no config that holds was found among 1000 "), "%s",
+  cr_expect(strstr(error.message, "no valid config was found among 1000 "), "%s",
             error.message);
   /* What is likely is asked for all the same. */
   options.n_likely = 1;

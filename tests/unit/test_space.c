@@ -194,9 +194,9 @@ Test(space, refuses_values_that_no_parameter_has) {
   expect_refused("{\"parameters\": {\"a\": [1, [2]]}}", "/parameters/a/1",
                  "a value must be null, a boolean, a number or a string, not an array");
   expect_refused("{\"parameters\": {\"b\": [1], \"a\": [3, 1, 2, 4, 1, 2]}}", "/parameters/a/4",
-                 "the value stands twice");
+                 "the value occurs twice");
   expect_refused("{\"parameters\": {\"a\": [null, \"x\", null]}}", "/parameters/a/2",
-                 "the value stands twice");
+                 "the value occurs twice");
 }
 
 Test(space, takes_values_that_differ_in_type_only) {
@@ -297,7 +297,7 @@ Test(space, refuses_lists_whose_configs_differ_in_names_or_repeat) {
   expect_refused("{\"configs\": [{\"a\": 1}, 7]}", "/configs/1",
                  "a config must be an object of parameters and values");
   expect_refused("{\"configs\": [{\"a\": 1}, {\"a\": 2}, {\"a\": 1}]}", "/configs/2",
-                 "the config stands twice in the list");
+                 "the config occurs twice in the list");
   expect_refused("{\"configs\": [{\"a\": 1.5}]}", "/configs/0/a",
                  "a parameter has no float values");
 }
@@ -513,7 +513,7 @@ Test(count, multiplies_parameters_that_no_condition_reads) {
   cr_expect_not(space_count(space, NULL, 3, 199, &count, &error));
   cr_expect_str_eq(
       error.message,
-      "the space has more than 199 configs that hold; add conditions or take values out");
+      "the space has more than 199 valid configs; add conditions or take values out");
   cr_expect_not(space_count(space, NULL, 2, 200, &count, &error));
 }
 

@@ -1,5 +1,5 @@
-/* A measurement of one config: a worker reports it, a supervisor spools and posts it, and the server
- * stores it. All of them read and write it by the one table below.
+/* A measurement of one config: a worker reports it, a supervisor spools and posts it, and the
+ * server stores it. All of them read and write it by the one table below.
  *
  * A new member is a line of MEASUREMENT_FIELDS with a member of the struct, a column of the table
  * `measurements` (a migration) and the code that measures it. docs/api.md explains each.
@@ -32,13 +32,13 @@ struct measurement {
   char *timer, *regime;                   /* how it was timed; "cold" or "warm" */
   struct numbers samples_us, baseline_us; /* in pairs */
   double clock_mhz, temperature_c;        /* of the GPU, when its sampling ended */
-  int64_t compile_ms, device_us; /* time that compiling it took; device time */
-  int64_t vgprs, agprs, spills;  /* of its code */
-  int64_t lds_bytes, occupancy;  /* of a workgroup; workgroups that a compute unit holds */
-  char *end;                     /* why sampling ended (agent/measure/race.h) */
-  json_t *conditions;            /* of the device and the machine (agent/device/device.h) */
-  bool baseline_failed;          /* the config is the job's baseline, and nothing can be measured */
-  struct digest object;          /* of the code that was timed, a blob; of correct ones only */
+  int64_t compile_ms, device_us;          /* time that compiling it took; device time */
+  int64_t vgprs, agprs, spills;           /* of its code */
+  int64_t lds_bytes, occupancy;           /* of a workgroup; workgroups that a compute unit holds */
+  char *end;                              /* why sampling ended (agent/measure/race.h) */
+  json_t *conditions;   /* of the device and the machine (agent/device/device.h) */
+  bool baseline_failed; /* the config is the job's baseline, and nothing can be measured */
+  struct digest object; /* of the code that was timed, a blob; of correct ones only */
 };
 
 /* The fields with a column of the table `measurements`, of a struct measurement that is `base`

@@ -143,7 +143,7 @@ static bool tables_read(struct import *import, char *const *paths, size_t n_path
   if (!import_files_read(paths, n_paths, &import->files, error))
     return false;
   struct import_request request = {.files = &import->files.files, .kernel = kernel_of(import)};
-  if (import->format->read(&request, &import->imported, error))
+  if (cache_format_read(import->format, &request, &import->imported, error))
     return true;
   const char *local = import_files_name(&import->files, error->message);
   memmove(error->message, local, strlen(local) + 1);

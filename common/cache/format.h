@@ -1,12 +1,11 @@
 /* Cache formats: a release written as the files that some tool reads, and such files read back.
  *
  * A format defines `const struct cache_format format_NAME` (with '-' in its name as '_') in
- * common/formats/, where formats.c has the table of all. What several formats share lies beside
- * this file. `fetch` renders what it verified with this code, and the server's export route uses
- * the same.
+ * common/formats/, where formats.c has the table of all. Code that several formats share is in this
+ * folder. `fetch` and the server's export route render with it.
  *
- * Memory: files are the caller's, freed by cache_files_release. Threads: pure functions over what
- * they are given; a source is called by the thread that renders. */
+ * Memory: files are the caller's, freed by cache_files_release. Threads: pure functions; a source
+ * is called by the thread that renders. */
 #ifndef WAVETUNE_COMMON_CACHE_FORMAT_H
 #define WAVETUNE_COMMON_CACHE_FORMAT_H
 
@@ -24,7 +23,7 @@ struct cache_file {
   size_t size;
 };
 
-/* A winner that the format cannot say: nothing is dropped in silence. */
+/* A winner that the format cannot express. Each one is reported with a reason. */
 struct cache_skipped {
   char *name; /* the kernel's */
   char *key;  /* canonical JSON, or NULL: the whole kernel */
@@ -38,8 +37,8 @@ struct cache_variable {
   char *literal;
 };
 
-/* Where a renderer's files go while they are made, so that none has to be held whole: who writes
- * them. What goes wrong is the sink's to keep and to tell; a renderer goes on. */
+/* Takes a renderer's large files in pieces, so that none is held whole in memory. A sink keeps its
+ * own errors and reports them later; the renderer continues. */
 struct cache_sink {
   void *context;
   void (*begin)(void *context, const struct cache_files *files,
@@ -52,38 +51,47 @@ struct cache_files {
   struct cache_file *files;
   size_t open_capacity;          /* of the bytes of the file that was begun last */
   const struct cache_sink *sink; /* or NULL: all files are held here */
-  size_t n_sunk;                 /* files that went there */
+  size_t n_sunk;                 /* files that the sink took */
   size_t n_skipped;
   struct cache_skipped *skipped;
   size_t n_variables;
   struct cache_variable *variables;
   unsigned file_mode, folder_mode; /* permission bits; 0: 0644 and 0755 */
+  json_t *by_path;                 /* of files that were added once: the index */
 };
 void cache_files_release(struct cache_files *files);
 #define cleanup_cache_files __attribute__((cleanup(cache_files_release)))
 
-/* Helpers of renderers; texts are copied, `bytes` is taken over. */
+/* Adds a file. Texts are copied, `bytes` is taken over, here and below. */
 void cache_files_add(struct cache_files *files, const char *path, char *bytes, size_t size);
-/* Large files, in pieces, which are copied: begins one, and goes on with the one that was begun
- * last. Modes are set before. */
+/* The same for a path that several winners may make: it is added once, and other bytes for it are
+ * refused. */
+must_check bool cache_files_add_once(struct cache_files *files, const char *path, char *bytes,
+                                     size_t size, struct error *error);
+/* Large files, in pieces, which are copied: begins one, and continues the one that was begun last.
+ * Modes are set before. */
 void cache_files_begin(struct cache_files *files, const char *path);
 void cache_files_put(struct cache_files *files, const char *bytes, size_t size);
-__attribute__((format(printf, 4, 5))) void cache_files_skip(struct cache_files *files,
-                                                            const char *name, const char *key,
-                                                            const char *reason, ...);
+
+/* Reports that a winner (NULL: each winner of the kernel) is not written. */
+void cache_files_skip(struct cache_files *files, const struct release_kernel *kernel,
+                      const struct release_winner *winner, const char *reason);
+/* True when a file was written; else an error with the first reason. */
+must_check bool cache_files_any(const struct cache_files *files, const char *format,
+                                struct error *error);
 void cache_files_variable(struct cache_files *files, const char *name, const char *path,
                           const char *literal);
 
-/* As one tar, which depends on nothing but the files: sorted by path, each folder before what is in
- * it, without owners and times. The bytes are the caller's. */
+/* One tar, which depends on nothing but the files: sorted by path, each folder before its content,
+ * without owners and times. The bytes are the caller's. */
 must_check char *cache_files_tar(const struct cache_files *files, size_t *ret_size);
 
-/* Where a renderer gets what the release names by digest. What comes back was verified against the
- * digest, belongs to the source and lives as long. A member may be NULL: then there is none of the
- * kind, and what needs it is skipped. So is what needs a thing for which false comes back: the
- * source does not have it (removed, or never pushed), and the error names it. A source that failed
- * otherwise (no answer, other bytes) remembers that itself, and whoever rendered refuses the
- * whole. */
+/* Gives a renderer what the release names by digest. What it returns was verified against the
+ * digest, belongs to the source and lives as long. A member may be NULL: the source has none of the
+ * kind, and winners that need one are skipped. So are winners that need a thing for which false is
+ * returned: the source does not have it (removed, or never pushed), and the error names it. A source
+ * that failed otherwise (no answer, other bytes) remembers that itself, and its owner discards the
+ * whole rendering. */
 struct cache_source {
   void *context;
   bool (*kernel)(void *context, const struct digest *hash, const struct kernel **ret,
@@ -98,15 +106,22 @@ struct render_request {
   const struct release *release;
   const struct cache_source *source; /* never NULL; its members may be */
   const struct identity *identity;   /* of the image, or NULL */
-  const char *root; /* absolute path at which the files will stand; NULL: not known */
+  const char *root; /* absolute path where the files will be; NULL: not known */
 };
+
+/* The kernel's manifest; *ret is left as it was when the source has no manifests at all. */
+must_check bool request_manifest(const struct render_request *request,
+                                const struct release_kernel *kernel, const struct kernel **ret,
+                                struct error *error);
+/* What the manifest of an external kernel has in its "exports" for a format; else NULL. */
+const json_t *external_exports(const struct kernel *manifest, const char *format);
 
 /* Imported tables. A kernel is a manifest of an "external" kernel (known by name, with no code:
  * language "external"), or the hash of one that is registered. */
 struct imported_entry {
   json_t *key, *config; /* flat objects, owned */
   json_t *provenance;   /* flat, without "origin" and "format": "source" (the file) and what export
-                           wants back */
+                           needs to restore the file */
   size_t n_ms;
   double ms[RELEASE_MS_MAX];
 };
@@ -115,11 +130,13 @@ struct imported_kernel {
   struct digest hash; /* of a registered kernel */
   size_t n_entries;
   struct imported_entry *entries;
+  json_t *entries_by_id; /* id: index */
 };
 struct imported {
   json_t *environment; /* what the files say of it: a partial environment, an object */
   size_t n_kernels;
   struct imported_kernel *kernels;
+  json_t *kernels_by_id; /* id: index */
 };
 void imported_release(struct imported *imported);
 #define cleanup_imported __attribute__((cleanup(imported_release)))
@@ -129,35 +146,89 @@ struct import_request {
   const struct kernel *kernel; /* to map a table to by its "exports", or NULL: an external kernel */
 };
 
-/* Helpers of readers: room for one more; the new one is zeroed and counted. */
-struct imported_kernel *imported_add_kernel(struct imported *imported);
-struct imported_entry *imported_add_entry(struct imported_kernel *kernel);
+/* The kernel or entry with this id, which only tells them apart. One that is new is zeroed, for the
+ * caller to fill. Pointers hold until the next call. */
+struct imported_kernel *imported_kernel_for(struct imported *imported, const char *id);
+struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const char *id,
+                                          bool *ret_is_new);
+/* The same, of an external kernel; `manifest` is taken over. */
+struct imported_kernel *imported_external(struct imported *imported, json_t *manifest);
+/* The same for the entry of a key, which is taken over and refused when it is there already. */
+must_check bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
+                                   struct imported_entry **ret_entry, struct error *error);
+
+/* The manifest of a kernel that is known by name alone; the arguments are taken over. */
+must_check json_t *external_manifest(const char *name, json_t *key, const char *format,
+                                     json_t *exports);
+
+/* What a file says of the environment, which is taken over: the same in all files of an import. */
+must_check bool imported_set_environment(struct imported *imported, json_t *environment,
+                                         struct error *error);
 
 /* A path as the text of a provenance's "source": bytes that are not UTF-8 become '?'. A new
  * reference. */
 must_check json_t *imported_source(const char *path);
 
-/* Moves the JSON Pointer, when there is one, into the message, and puts the file's path before it.
- * Returns false. */
-bool cache_file_refuse(const struct cache_file *file, struct error *error);
-
 struct cache_format {
   const char *name;    /* "vllm-moe" */
   const char *summary; /* one line for --help */
-  /* Winners that the format cannot say are skipped with the reason; false when it is not possible
-   * at all, and when nothing remains: then no file was begun. */
+  /* Winners that the format cannot express are skipped with the reason; false when none can be
+   * written: then no file was begun. The caller releases *ret in both cases. */
   bool (*render)(const struct render_request *request, struct cache_files *ret,
                  struct error *error);
-  /* All or nothing; an error names the file and the position. Never trusts a file: bounded,
-   * checked, no path is followed. */
-  bool (*read)(const struct import_request *request, struct imported *ret, struct error *error);
+
+  /* Reading; see cache_format_read. */
+  const char *table; /* what a file is called, for errors */
+  bool (*is_table)(const char *path); /* NULL: every file is one */
+  const char *no_kernel; /* why a table cannot be mapped to a registered kernel; NULL: it can */
+  size_t file_size_max;  /* 0: no limit of its own */
+  bool may_be_empty;     /* tables without entries are not an error */
+  /* Adds what one file has. Never trusts a file: bounded, checked, no path is followed. */
+  bool (*read)(const struct import_request *request, const struct cache_file *file,
+               struct imported *imported, struct error *error);
 };
 
 /* All formats, sorted by name; ends with NULL. */
 extern const struct cache_format *const cache_formats[];
 
-/* By name; an unknown one is an error that lists those there are. */
+/* Reads all tables among the files or none; an error names the file and the position. */
+must_check bool cache_format_read(const struct cache_format *format,
+                                  const struct import_request *request, struct imported *ret,
+                                  struct error *error);
+
+/* By name; the error for an unknown name lists all. */
 must_check bool cache_format_find(const char *name, const struct cache_format **ret,
                                   struct error *error);
+
+/* Helpers of formats. */
+static inline const char *path_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+static inline bool text_ends(const char *text, const char *end) {
+  size_t size = strlen(text), end_size = strlen(end);
+  return size >= end_size && strcmp(text + size - end_size, end) == 0;
+}
+static inline void json_put(json_t *object, const char *name, json_t *value) {
+  ALWAYS(json_object_set_new(object, name, value) == 0);
+}
+/* False when the name is in the set, an object, already. */
+static inline bool set_add(json_t *set, const char *name) {
+  bool is_new = !json_object_get(set, name);
+  json_put(set, name, json_true());
+  return is_new;
+}
+/* Replaces each of the characters `from`. Returns text. */
+static inline char *text_replace(char *text, const char *from, char to) {
+  for (char *c = text; *c; c++)
+    *c = strchr(from, *c) ? to : *c;
+  return text;
+}
+static inline bool name_is_in(const char *name, const char *const *names, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (string_equal(name, names[i]))
+      return true;
+  return false;
+}
 
 #endif

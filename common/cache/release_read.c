@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-#include "common/cache/cache_text.h"
+#include "common/cache/text.h"
 
 #define KNOWN_CONFIGS 4096
 

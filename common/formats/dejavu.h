@@ -1,5 +1,5 @@
-/* triton-dejavu's caches: where they lie and what their texts are. Read by its versions 0.5.4 to
- * 0.7.
+/* triton-dejavu's caches: where their files are and what their texts are. Versions 0.5.4 to 0.7 read
+ * them.
  *
  *   dejavu_0.7/triton_<triton>/<runtime>/gpu_<gpu>/<function>/autotune_config-<P>/
  *       code_version-<C>/tune_features-<K>/kernel_configs-<G>/<tag>/cache.json
@@ -8,7 +8,8 @@
  *       autotune_config-<P>/kernel_configs-<G>/code_version-<C>/<tag>/cache.json
  * with runtime rocm_<version> or cuda_<version>, and P, C, K, G SHA-256 in hexadecimal digits.
  *
- * A table of somebody's function is an external kernel dejavu/<function>. Its "exports":
+ * A table of a function that is not registered is an external kernel dejavu/<function>. Its
+ * "exports":
  *   {"dejavu": {"layout": "dejavu_0.7", "function", "signature": "JITFunction(module:function)",
  *     "autotune_config", "code_version", "tune_features", "kernel_configs": P, C, K, G (no K in
  *         layout 0.5),
@@ -22,69 +23,62 @@
  * Provenance holds "source" (the path), "total_bench_time_s", "evaluated_configs", and "config",
  * the text, where its members are others or in another order.
  *
- * dejavu.c renders, dejavu_tree.c knows the tree and reads it.
- * Memory: results are the caller's. Threads: pure functions; a source is called by the thread that
- * renders. */
+ * dejavu.c renders, dejavu_tree.c knows the paths and reads the tree.
+ * Memory: results are the caller's. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_FORMATS_DEJAVU_H
 #define WAVETUNE_COMMON_FORMATS_DEJAVU_H
 
 #include "common/cache/format.h"
 
-/* The decorator's defaults. */
-#define DEJAVU_REP_MS 100
-#define DEJAVU_WARMUP_MS 25
-
-/* The hashes of a path, in the order of layout 0.7; NULL in a path: the layout has none. */
-#define DEJAVU_HASHES(X)                                                                           \
-  X(autotune_config)                                                                               \
-  X(code_version)                                                                                  \
-  X(tune_features)                                                                                 \
-  X(kernel_configs)
+enum dejavu_part {
+  DEJAVU_LAYOUT, /* "dejavu_0.7" */
+  DEJAVU_TRITON,
+  DEJAVU_TORCH,
+  DEJAVU_RUNTIME, /* "rocm_6.4.1" */
+  DEJAVU_GPU,     /* "AMD_Instinct_MI300X" */
+  DEJAVU_FUNCTION,
+  DEJAVU_AUTOTUNE_CONFIG, /* the hashes */
+  DEJAVU_CODE_VERSION,
+  DEJAVU_TUNE_FEATURES,
+  DEJAVU_KERNEL_CONFIGS,
+  DEJAVU_TAG,
+  DEJAVU_PARTS
+};
+extern const char *const dejavu_part_names[DEJAVU_PARTS];
+static inline bool dejavu_part_is_hash(enum dejavu_part part) {
+  return part >= DEJAVU_AUTOTUNE_CONFIG && part <= DEJAVU_KERNEL_CONFIGS;
+}
 
 struct dejavu_path {
-  char *layout; /* "dejavu_0.7" */
-  char *triton, *torch;
-  char *runtime; /* "rocm_6.4.1" */
-  char *gpu;     /* "AMD_Instinct_MI300X" */
-  char *function;
-#define X(hash) char *hash;
-  DEJAVU_HASHES(X)
-#undef X
-  char *tag;
+  char *parts[DEJAVU_PARTS]; /* NULL: the layout has none */
 };
 void dejavu_path_release(struct dejavu_path *path);
 #define cleanup_dejavu_path __attribute__((cleanup(dejavu_path_release)))
 
-/* The path, when every part that the layout needs is there and fit for one. */
+/* The path, when every part that the layout needs is there and is valid. */
 must_check bool dejavu_path_format(const struct dejavu_path *path, char **ret_text,
                                    struct error *error);
 
-/* Which members a layout's paths have; false for a layout that is not known. */
-bool dejavu_layout_has(const char *layout, bool *ret_torch, bool *ret_tune_features);
+/* The parts of a layout's paths in their order, ended by DEJAVU_PARTS; an unknown layout is
+ * refused. */
+must_check bool dejavu_layout_parts(const char *layout, const enum dejavu_part **ret_parts,
+                                    struct error *error);
+bool dejavu_layout_has(const enum dejavu_part *parts, enum dejavu_part part);
 
 /* The name of the function in "JITFunction(module:function)"; NULL when it is something else. */
 must_check char *dejavu_signature_function(const char *signature);
 
-/* SHA-256 of a text in hexadecimal digits: the four hashes are made of it. */
+/* SHA-256 of a text in hexadecimal digits: the hashes are made of it; K of the names joined by
+ * '|'. */
 #define DEJAVU_HASH_SIZE 65
-char *dejavu_hash(const char *text, size_t size, char hash[DEJAVU_HASH_SIZE]);
-
-/* K: of the names joined by '|'. */
+char *dejavu_hash(const char *text, char hash[DEJAVU_HASH_SIZE]);
 char *dejavu_names_hash(const json_t *names, char hash[DEJAVU_HASH_SIZE]);
 
-/* Whether dejavu restores exactly what is written: a config whose values it does not read as
- * others, an element of a key that its reader of tuples gives back. The sentence begins with the
- * name or the element. */
-must_check bool dejavu_restores_config(const json_t *config, struct error *error);
-must_check bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtypes,
-                                        struct error *error);
+/* "timings_data" without labels: members that the object lacks are the decorator's defaults. */
+must_check json_t *dejavu_timings_data(const json_t *object, const char *rep, const char *warmup,
+                                       const char *graphs);
 
-/* The folders above the functions: of the image, else of the release's environment. layout and
- * torch may be NULL. */
-must_check bool dejavu_storage_find(const struct render_request *request, struct dejavu_path *ret,
-                                    struct error *error);
-
-must_check bool dejavu_read(const struct import_request *request, struct imported *ret,
-                            struct error *error);
+must_check bool dejavu_read(const struct import_request *request, const struct cache_file *file,
+                            struct imported *imported, struct error *error);
 
 #endif

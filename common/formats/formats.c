@@ -1,5 +1,5 @@
-/* The table of cache formats. A format is one to three files of this folder, NAME*.c and NAME.h;
- * what several formats share is in common/cache. A new format needs a line here. */
+/* The table of cache formats. A format is in the files NAME*.c and NAME.h of this folder; code that
+ * several formats share is in common/cache. A new format needs a line here. */
 #include "common/cache/format.h"
 
 /* Sorted by name. */

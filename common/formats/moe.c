@@ -1,407 +1,732 @@
-/* The formats `vllm-moe` and `sglang-moe`: tables of the fused mixture-of-experts kernel, in
- * VLLM_TUNED_CONFIG_FOLDER, which vLLM searches first, and below SGLANG_MOE_CONFIG_DIR. Their
- * names, the order in them, and rendering.
+/* The formats `vllm-moe` and `sglang-moe`: tables of the fused mixture-of-experts kernel, one file
+ * for each shape and device, in it a config for each number of tokens M. vLLM searches
+ * VLLM_TUNED_CONFIG_FOLDER first; SGLang reads below SGLANG_MOE_CONFIG_DIR.
  *
- * Memory and threads: moe.h. */
-#include "common/formats/moe.h"
+ *   vLLM:   E=128,N=384,device_name=AMD_Instinct_MI300X[,dtype=fp8_w8a8]
+ *           [,block_shape=[128,128]].json
+ *   SGLang: configs/triton_3_4_0/E=…,N=…,device_name=…[,dtype=…][,block_shape=[128, 128]]
+ *           [,per_channel_quant=True][_down].json
+ * Bodies are what json.dump(indent=4) writes, and a newline: {"1": {"BLOCK_SIZE_M": 16, …}, …} with
+ * M ascending. "triton_version" is read and not written: older readers take every member for an M.
+ *
+ * "exports" of a kernel, under the format's name, say how its key and its configs are those of the
+ * tables:
+ *   {"E": "E", "N": "N", "M": "M", "dtype": "fp8_w8a8", "block_shape": [128, 128],
+ *    "config": {"BLOCK_SIZE_M": "BLOCK_M"}}
+ * E, N and M: the name of a member of the key, an expression over the key, or an integer. dtype
+ * (absent: none): the name of a member, whose value is a text or None, else the text itself.
+ * block_shape (absent: none): the name of a member, whose value is the text "[128,128]" or None,
+ * else two integers. per_channel_quant and down (SGLang; absent: false): the name of a member, or a
+ * boolean. config: for members of the table the name of the config's, or a constant integer; members
+ * of configs that are not named keep their names.
+ *
+ * Tables that are imported without a kernel are those of the external kernel vllm-moe/fused_moe or
+ * sglang-moe/fused_moe, whose key has the members' own names. Provenance: "source", the path, and
+ * "order", the config's members where they are not in the usual order.
+ *
+ * Memory and threads: format.h. */
+#include <regex.h>
 
-#include "common/cache/python_text.h"
+#include "common/base/numbers.h"
+#include "common/cache/autotuner.h"
+#include "common/cache/format.h"
+#include "common/cache/text.h"
 
-/* Names */
+#define NUMBER_MAX INT32_MAX /* in names and tables */
+#define CONFIG_MEMBERS_MAX 64
 
-void moe_name_release(struct moe_name *name) {
-  free(name->device);
-  free(name->dtype);
-  *name = (struct moe_name){0};
+/* How the two readers differ. */
+struct dialect {
+  const char *format;         /* its name */
+  const char *variable;       /* that tells the reader of the folder */
+  const char *separator;      /* between the numbers of a block shape */
+  bool has_versions;          /* tables are in configs/triton_… */
+  bool has_variants;          /* per_channel_quant and down */
+  bool takes_device_from_pci; /* the reader knows AMD's devices by their PCI ids, and so without "
+                                 OAM" and " VF" */
+};
+
+/* What identifies a row: a flat JSON object with these members, in the order of an external
+ * kernel's key. A block shape is the text "[128,128]". */
+static const struct member {
+  const char *name;
+  enum { NUMBER, DTYPE, BLOCK_SHAPE, FLAG } kind;
+  bool is_required, is_variant;
+} members[] = {
+    {"E", NUMBER, .is_required = true}, {"N", NUMBER, .is_required = true},
+    {"dtype", DTYPE},                   {"block_shape", BLOCK_SHAPE},
+    {"per_channel_quant", FLAG, .is_variant = true},
+    {"down", FLAG, .is_variant = true}, {"M", NUMBER, .is_required = true},
+};
+#define N_MEMBERS ARRAY_LENGTH(members)
+
+static bool is_positive(const json_t *json) {
+  return json_is_integer(json) && json_integer_value(json) > 0 &&
+         json_integer_value(json) <= NUMBER_MAX;
 }
 
-/* A positive decimal number without leading zeros; returns what is behind it, NULL when there is
- * none. */
-static const char *number_take(const char *at, int64_t *ret) {
-  char *end;
-  if (*at < '1' || *at > '9')
-    return NULL;
-  long long number = strtoll(at, &end, 10);
-  if (number > MOE_NUMBER_MAX)
-    return NULL;
-  *ret = number;
-  return end;
+/* "[128,128]" or "[128, 128]". */
+static bool block_shape_parse(const char *text, long long ret[2]) {
+  char tight[64], spaced[64];
+  if (!text || sscanf(text, "[%10lld,%10lld]", &ret[0], &ret[1]) != 2 || ret[0] < 1 || ret[1] < 1 ||
+      ret[0] > NUMBER_MAX || ret[1] > NUMBER_MAX)
+    return false;
+  snprintf(tight, sizeof tight, "[%lld,%lld]", ret[0], ret[1]);
+  snprintf(spaced, sizeof spaced, "[%lld, %lld]", ret[0], ret[1]);
+  return strcmp(text, tight) == 0 || strcmp(text, spaced) == 0;
 }
 
-static const char *prefixed_number_take(const char *at, const char *prefix, int64_t *ret) {
-  return at && string_starts(at, prefix) ? number_take(at + strlen(prefix), ret) : NULL;
-}
-
-/* "[128,128]", with one space or none; returns what is behind it. */
-static const char *block_shape_take(const char *at, int64_t ret[2]) {
-  at = *at == '[' ? number_take(at + 1, &ret[0]) : NULL;
-  if (!at || *at != ',')
-    return NULL;
-  at = number_take(at + (at[1] == ' ' ? 2 : 1), &ret[1]);
-  return at && *at == ']' ? at + 1 : NULL;
-}
-
-bool moe_block_shape_parse(const char *text, int64_t ret[2]) {
-  const char *end = block_shape_take(text, ret);
-  return end && !*end;
-}
-
-/* Text up to the next ",name=" or the end of the name. */
-static const char *text_take(const char *at, const char *end, char **ret) {
-  const char *behind = at;
-  while (behind < end && *behind != ',')
-    behind++;
-  *ret = xstrndup(at, (size_t)(behind - at));
-  return behind > at ? behind : NULL;
-}
-
-static const char *optional_take(const struct moe_dialect *dialect, const char *at, const char *end,
-                                 struct moe_name *name) {
-  static const char dtype[] = ",dtype=", block[] = ",block_shape=",
-                    channel[] = ",per_channel_quant=True";
-  if (at && string_starts(at, dtype))
-    at = text_take(at + strlen(dtype), end, &name->dtype);
-  if (at && string_starts(at, block)) {
-    at = block_shape_take(at + strlen(block), name->block_shape);
-    name->has_block_shape = true;
-  }
-  if (at && dialect->has_variants && string_starts(at, channel)) {
-    at += strlen(channel);
-    name->per_channel_quant = true;
-  }
-  return at;
-}
-
-bool moe_name_parse(const struct moe_dialect *dialect, const char *text, struct moe_name *ret,
-                    struct error *error) {
-  static const char device[] = ",device_name=", suffix[] = ".json", down[] = "_down";
-  cleanup_moe_name struct moe_name name = {0};
-  size_t size = strlen(text);
-  const char *end = text + size - (size >= strlen(suffix) ? strlen(suffix) : 0);
-  bool is_json = strcmp(end, suffix) == 0;
-  if (is_json && dialect->has_variants && (size_t)(end - text) >= strlen(down) &&
-      string_starts(end - strlen(down), down)) {
-    end -= strlen(down);
-    name.down = true;
-  }
-  const char *at = prefixed_number_take(text, "E=", &name.e);
-  at = prefixed_number_take(at, ",N=", &name.n);
-  at = at && string_starts(at, device) ? text_take(at + strlen(device), end, &name.device) : NULL;
-  at = optional_take(dialect, at, end, &name);
-  if (!is_json || at != end || !json_can_hold(text))
-    return error_set(
-        error,
-        "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
-        "block_shape=%s behind the device in this order",
-        text, dialect->has_variants ? " and per_channel_quant=True" : "");
-  *ret = name;
-  name = (struct moe_name){0};
-  return true;
-}
-
-static char *moe_name_format(const struct moe_dialect *dialect, const struct moe_name *name) {
-  char block[96] = "";
-  if (name->has_block_shape)
-    snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", (long long)name->block_shape[0],
-             dialect->separator, (long long)name->block_shape[1]);
-  return xasprintf(
-      "E=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", (long long)name->e, (long long)name->n,
-      name->device, name->dtype ? ",dtype=" : "", name->dtype ? name->dtype : "", block,
-      name->per_channel_quant ? ",per_channel_quant=True" : "", name->down ? "_down" : "");
-}
-
-json_t *moe_config_ordered(const json_t *config) {
+/* The members of a config in the order that the tuners of vLLM and SGLang write them; a new
+ * reference. */
+static json_t *config_ordered(const json_t *config) {
   static const char *const usual[] = {
       "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M",         "SPLIT_K",
       "num_warps",    "num_stages",   "waves_per_eu", "matrix_instr_nonkdim", "kpack"};
-  json_t *ordered = json_object(), *value;
-  const char *name;
+  json_t *ordered = json_object();
   for (size_t i = 0; i < ARRAY_LENGTH(usual); i++) {
-    value = json_object_get(config, usual[i]);
+    json_t *value = json_object_get(config, usual[i]);
     if (value)
       json_object_set(ordered, usual[i], value);
   }
-  json_object_foreach ((json_t *)config, name, value) {
-    if (!json_object_get(ordered, name))
-      json_object_set(ordered, name, value);
-  }
+  json_object_update_missing(ordered, (json_t *)config);
   return ordered;
+}
+
+static bool is_plain(const json_t *value) {
+  return json_is_integer(value) || json_is_boolean(value) || json_is_string(value) ||
+         json_is_null(value);
+}
+
+/* A kernel's "exports" */
+
+struct mapping {
+  const struct kernel *kernel;
+  struct row_source {
+    const char *member; /* of the key; else */
+    struct expr *expr;  /* over the key; else */
+    json_t *constant;
+  } sources[N_MEMBERS];
+  json_t *config; /* object, borrowed from the kernel, or NULL */
+};
+
+static void mapping_release(struct mapping *mapping) {
+  for (size_t i = 0; i < N_MEMBERS; i++) {
+    expr_free(mapping->sources[i].expr);
+    json_decref(mapping->sources[i].constant);
+  }
+}
+#define cleanup_mapping __attribute__((cleanup(mapping_release)))
+
+/* `json`: what the exports have for the member, or NULL. */
+static bool source_read(const struct kernel *kernel, const struct member *member, json_t *json,
+                        struct row_source *source, struct error *error) {
+  const char *text = json_string_value(json);
+  const char *const *names = (const char *const *)kernel->key_names;
+  for (size_t i = 0; text && i < kernel->n_key_names; i++) {
+    if (strcmp(names[i], text) == 0) {
+      source->member = names[i];
+      return true;
+    }
+  }
+
+  switch (member->kind) {
+  case NUMBER:
+    if (text)
+      return expr_parse(text, &source->expr, error) &&
+             expr_bind(source->expr, names, kernel->n_key_names, error);
+    source->constant = json_incref(json);
+    return is_positive(json) ||
+           error_set(error,
+                     "must be a member of the key, an expression over it or a positive integer");
+  case DTYPE:
+    source->constant = json ? json_incref(json) : json_null();
+    return !json || json_string_length(json) > 0 ||
+           error_set(error, "must be a member of the key or the text of a dtype");
+  case BLOCK_SHAPE:
+    source->constant =
+        json ? json_sprintf("[%lld,%lld]", (long long)json_integer_value(json_array_get(json, 0)),
+                            (long long)json_integer_value(json_array_get(json, 1)))
+             : json_null();
+    return !json ||
+           (json_array_size(json) == 2 && is_positive(json_array_get(json, 0)) &&
+            is_positive(json_array_get(json, 1))) ||
+           error_set(error, "must be a member of the key or two positive integers");
+  case FLAG:
+    source->constant = json_boolean(json_is_true(json));
+    return !json || json_is_boolean(json) ||
+           error_set(error, "must be a member of the key, true or false");
+  }
+  die("member %s", member->name);
+}
+
+/* The error says which member of the kernel's exports is wrong. *ret is zeroed before, and is
+ * released by the caller in any case. */
+static bool mapping_read(const struct dialect *dialect, const struct kernel *kernel,
+                         struct mapping *ret, struct error *error) {
+  const json_t *exports =
+      json_object_get(json_object_get(kernel->json, "exports"), dialect->format);
+  if (!exports)
+    return error_set(
+        error,
+        "the manifest has no \"exports\" for %s: how its key and configs are those of the tables",
+        dialect->format);
+
+  size_t n_known = 0;
+  for (size_t i = 0; i < N_MEMBERS; i++) {
+    const struct member *member = &members[i];
+    json_t *json = member->is_variant && !dialect->has_variants
+                       ? NULL
+                       : json_object_get(exports, member->name);
+    if (!json && member->is_required)
+      return error_set(error, "the manifest's exports for %s lack \"%s\"", dialect->format,
+                       member->name);
+    if (!source_read(kernel, member, json, &ret->sources[i], error))
+      return error_prefix(error, "in the manifest's exports for %s \"%s\": ", dialect->format,
+                          member->name);
+    n_known += json ? 1 : 0;
+  }
+
+  const char *name;
+  json_t *value;
+  ret->kernel = kernel;
+  ret->config = json_object_get(exports, "config");
+  if (ret->config && !json_is_object(ret->config))
+    return error_set(error,
+                     "in the manifest's exports for %s \"config\": must be an object: members of "
+                     "the table and of configs",
+                     dialect->format);
+  json_object_foreach (ret->config, name, value)
+    if (!json_is_string(value) && !json_is_integer(value))
+      return error_set(error,
+                       "in the manifest's exports for %s \"config\": must have for \"%.60s\" the "
+                       "name of a config's member or an integer",
+                       dialect->format, name);
+  return n_known + (ret->config ? 1 : 0) == json_object_size(exports) ||
+         error_set(
+             error,
+             "the manifest's exports for %s have members that are not known; there are E, N, M, "
+             "dtype, block_shape, config%s",
+             dialect->format, dialect->has_variants ? ", per_channel_quant and down" : "");
+}
+
+/* The row for the values of a key; a new reference. */
+static bool row_of_key(const struct mapping *mapping, const struct value *values, json_t **ret,
+                       struct error *error) {
+  static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+  cleanup_json json_t *row = json_object();
+  for (size_t i = 0; i < N_MEMBERS; i++) {
+    const struct row_source *source = &mapping->sources[i];
+    const char *name = members[i].name;
+    json_t *value = json_incref(source->constant);
+    struct value evaluated;
+    if (source->expr) {
+      if (!expr_eval(source->expr, values, &evaluated, error))
+        return error_prefix(error, "%s: ", name);
+      value = value_to_json(evaluated);
+    }
+    for (size_t j = 0; source->member && j < mapping->kernel->n_key_names; j++)
+      if (source->member == mapping->kernel->key_names[j])
+        value = value_to_json(values[j]);
+    json_put(row, name, value);
+
+    const char *text = json_string_value(value);
+    long long shape[2];
+    if (members[i].kind == NUMBER && !is_positive(value))
+      return error_set(error, "%s is not an integer of 1 to %d for this key", name, NUMBER_MAX);
+    if (members[i].kind == FLAG && !json_is_boolean(value))
+      return error_set(error, "%s is not true or false for this key", name);
+    if (json_is_null(value))
+      continue;
+    if (members[i].kind == DTYPE && (!text || !*text || strlen(text) > 64 || text[strspn(text, plain)]))
+      return error_set(error, "the dtype is no text of letters, digits and _ - . for this key");
+    if (members[i].kind == BLOCK_SHAPE && !block_shape_parse(text, shape))
+      return error_set(error, "the block shape is no text like [128,128] for this key");
+  }
+  *ret = TAKE(row);
+  return true;
+}
+
+/* The key of the kernel for a row; a new reference. What the exports state must be what the table
+ * says; expressions cannot be inverted. */
+static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t **ret,
+                       struct error *error) {
+  const struct kernel *kernel = mapping->kernel;
+  cleanup_json json_t *key = json_object();
+  for (size_t i = 0; i < N_MEMBERS; i++) {
+    const struct row_source *source = &mapping->sources[i];
+    const char *name = members[i].name;
+    cleanup_json json_t *value = json_incref(json_object_get(row, name));
+    if (!value)
+      value = json_false(); /* a variant that the dialect does not have */
+    if (source->expr)
+      return error_set(error, "the exports of %s have an expression for %s, which cannot be undone",
+                       kernel->name, name);
+    if (source->member) {
+      const json_t *before = json_object_get(key, source->member);
+      if (before && !json_equal(before, value))
+        return error_set(error, "the key's %.60s would be two values", source->member);
+      json_object_set(key, source->member, value);
+    } else if (!json_equal(source->constant, value)) {
+      cleanup_free char *wanted = json_canonical(source->constant), *found = json_canonical(value);
+      return error_set(error, "the table's %s is %s, and the exports of %s say %s", name, found,
+                       kernel->name, wanted);
+    }
+  }
+  for (size_t i = 0; i < kernel->n_key_names; i++)
+    if (!json_object_get(key, kernel->key_names[i]))
+      return error_set(error, "the exports of %s leave the key's %.60s open", kernel->name,
+                       kernel->key_names[i]);
+  *ret = TAKE(key);
+  return true;
+}
+
+/* A config as the table has it, in the usual order; a new reference. */
+static bool config_to_table(const struct mapping *mapping, const json_t *config, json_t **ret,
+                            struct error *error) {
+  static const char *const needed[] = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K",
+                                       "GROUP_SIZE_M"};
+  cleanup_json json_t *left = json_copy((json_t *)config), *table = json_object();
+  const char *name;
+  json_t *from;
+  json_object_foreach (mapping->config, name, from) {
+    json_t *value = json_is_integer(from) ? from : json_object_get(config, json_string_value(from));
+    if (!value)
+      return error_set(error, "the config has no %.60s, which the exports name",
+                       json_string_value(from));
+    json_object_set(table, name, value);
+    if (json_is_string(from))
+      json_object_del(left, json_string_value(from));
+  }
+  json_object_foreach (left, name, from) {
+    if (json_object_get(table, name))
+      return error_set(error, "the config's own %.60s is in the way of that which the exports name",
+                       name);
+    json_object_set(table, name, from);
+  }
+
+  for (size_t i = 0; i < ARRAY_LENGTH(needed); i++)
+    if (!is_positive(json_object_get(table, needed[i])))
+      return error_set(error, "the config has no positive integer %s", needed[i]);
+  json_object_foreach (table, name, from)
+    if (!is_plain(from))
+      return error_set(error, "the config's %.60s is no integer, boolean, text or null", name);
+  *ret = config_ordered(table);
+  return true;
+}
+
+static bool config_of_table(const struct mapping *mapping, const json_t *config, json_t **ret,
+                            struct error *error) {
+  cleanup_json json_t *left = json_copy((json_t *)config), *own = json_object();
+  const char *name;
+  json_t *to;
+  json_object_foreach (mapping->config, name, to) {
+    json_t *value = json_object_get(config, name);
+    if (!value || (json_is_integer(to) && !json_equal(value, to)))
+      return error_set(error, "the config's %.60s is not what the exports of %s say", name,
+                       mapping->kernel->name);
+    if (json_is_string(to))
+      json_object_set(own, json_string_value(to), value);
+    json_object_del(left, name);
+  }
+  json_object_foreach (left, name, to) {
+    if (json_object_get(own, name))
+      return error_set(error, "the config's %.60s is two members for %s", name,
+                       mapping->kernel->name);
+    json_object_set(own, name, to);
+  }
+  *ret = TAKE(own);
+  return true;
 }
 
 /* Rendering */
 
-struct row {
-  int64_t m;
-  json_t *config;
-};
-
-struct table {
-  char *path;
-  size_t n, capacity;
-  struct row *rows;
-};
-
 struct rendering {
-  const struct moe_dialect *dialect;
+  const struct dialect *dialect;
   const struct render_request *request;
   char *folder, *device; /* folder: with a '/' at its end, or "" */
-  size_t n, capacity;
-  struct table *tables;
-  json_t *by_path; /* index of a table; and "path M": that the row is there */
+  json_t *tables;        /* path: {M: config} */
   struct cache_files *files;
 };
 
 static void rendering_release(struct rendering *rendering) {
-  for (size_t i = 0; i < rendering->n; i++) {
-    struct table *table = &rendering->tables[i];
-    for (size_t j = 0; j < table->n; j++)
-      json_decref(table->rows[j].config);
-    free(table->rows);
-    free(table->path);
-  }
-  free(rendering->tables);
   free(rendering->folder);
   free(rendering->device);
-  json_decref(rendering->by_path);
+  json_decref(rendering->tables);
 }
 
-/* "3.4.0+git1234" as "configs/triton_3_4_0/": the reader takes the parts for numbers. */
-static char *version_folder(const char *triton, struct error *error) {
+static bool folder_find(struct rendering *rendering, struct error *error) {
+  const struct identity *identity = rendering->request->identity;
+  const char *triton = rendering->request->release->environment.triton;
+  if (identity && identity->triton_version)
+    triton = identity->triton_version;
+  if (!rendering->dialect->has_versions) {
+    rendering->folder = xstrdup("");
+    return true;
+  }
+
+  /* "3.4.0+git1234" is "configs/triton_3_4_0/": the reader takes the parts for numbers. */
   size_t size = triton ? strspn(triton, "0123456789.") : 0;
   cleanup_free char *version = xstrndup(triton ? triton : "", size);
   if (!size || version[0] == '.' || version[size - 1] == '.' || strstr(version, "..") ||
-      (triton[size] && triton[size] != '+')) {
-    error_set(error,
-              "the tables of SGLang lie in a folder named after Triton's version, and the "
-              "environment states %s",
-              triton ? "none of numbers" : "none");
-    return NULL;
-  }
-  for (char *c = version; *c; c++)
-    *c = *c == '.' ? '_' : *c;
-  return xasprintf("configs/triton_%s/", version);
-}
-
-static bool device_find(struct rendering *rendering, struct error *error) {
-  const struct identity *identity = rendering->request->identity;
-  const struct environment *environment = &rendering->request->release->environment;
-  const char *name =
-      identity && identity->moe_device_name ? identity->moe_device_name : environment->gpu;
-  if (!name)
-    return error_set(
-        error, "the environment of the release states no gpu, which is in the names of the tables");
-  char *device = rendering->device = xstrdup(name);
-  for (char *c = device; *c; c++)
-    *c = *c == ' ' || *c == '/' || *c == ',' ? '_' : *c;
-  static const char *const forms[] = {"_OAM", "_VF"};
-  bool from_name =
-      !(identity && identity->moe_device_name) && rendering->dialect->takes_device_from_pci;
-  for (size_t i = 0; from_name && i < ARRAY_LENGTH(forms); i++) {
-    size_t size = strlen(device), suffix = strlen(forms[i]);
-    if (string_starts(device, "AMD_Instinct_") && size > suffix &&
-        strcmp(device + size - suffix, forms[i]) == 0)
-      device[size - suffix] = '\0';
-  }
+      (triton[size] && triton[size] != '+'))
+    return error_set(error,
+                     "the tables of SGLang lie in a folder named after Triton's version, and the "
+                     "environment states %s",
+                     triton ? "none of numbers" : "none");
+  rendering->folder = xasprintf("configs/triton_%s/", text_replace(version, ".", '_'));
   return true;
 }
 
-static struct table *table_find(struct rendering *rendering, const char *path) {
-  const json_t *known = json_object_get(rendering->by_path, path);
-  if (known)
-    return &rendering->tables[json_integer_value(known)];
-  GROW(rendering->tables, rendering->n, rendering->capacity);
-  json_object_set_new(rendering->by_path, path, json_integer((json_int_t)rendering->n));
-  struct table *table = &rendering->tables[rendering->n++];
-  *table = (struct table){.path = xstrdup(path)};
-  return table;
+static bool device_find(struct rendering *rendering, struct error *error) {
+  static const char *const forms[] = {"_OAM", "_VF"};
+  const struct identity *identity = rendering->request->identity;
+  const char *gpu = rendering->request->release->environment.gpu,
+             *known = identity ? identity->moe_device_name : NULL;
+  if (!known && !gpu)
+    return error_set(
+        error, "the environment of the release states no gpu, which is in the names of the tables");
+  char *device = rendering->device = text_replace(xstrdup(known ? known : gpu), " /,", '_');
+  for (size_t i = 0; i < ARRAY_LENGTH(forms); i++)
+    if (!known && rendering->dialect->takes_device_from_pci &&
+        string_starts(device, "AMD_Instinct_") && text_ends(device, forms[i]))
+      device[strlen(device) - strlen(forms[i])] = '\0';
+  return true;
 }
 
-/* The config in the order that an import found it in. */
-static json_t *config_in_order(json_t *config, const char *order) {
+/* `order`: of the config's members as an import found them, or NULL. */
+static bool row_add(struct rendering *rendering, const json_t *row, json_t *config,
+                    const char *order, struct error *error) {
+  const char *dtype = json_string_value(json_object_get(row, "dtype"));
+  json_int_t m = json_integer_value(json_object_get(row, "M"));
+  char block[96] = "", m_text[32];
+  long long shape[2];
+  if (block_shape_parse(json_string_value(json_object_get(row, "block_shape")), shape))
+    snprintf(block, sizeof block, ",block_shape=[%lld%s%lld]", shape[0],
+             rendering->dialect->separator, shape[1]);
+  cleanup_free char *path = xasprintf(
+      "%sE=%lld,N=%lld,device_name=%s%s%s%s%s%s.json", rendering->folder,
+      (long long)json_integer_value(json_object_get(row, "E")),
+      (long long)json_integer_value(json_object_get(row, "N")), rendering->device,
+      dtype ? ",dtype=" : "", dtype ? dtype : "", block,
+      json_is_true(json_object_get(row, "per_channel_quant")) ? ",per_channel_quant=True" : "",
+      json_is_true(json_object_get(row, "down")) ? "_down" : "");
+
+  json_t *table = json_object_get(rendering->tables, path);
+  snprintf(m_text, sizeof m_text, "%lld", (long long)m);
+  if (json_object_get(table, m_text))
+    return error_set(error, "another winner is the same row, M = %s, of the same table", m_text);
+  if (!table) {
+    table = json_object();
+    json_put(rendering->tables, path, table);
+  }
   json_t *ordered = json_object();
-  for (const char *at = order; at && *at;) {
+  for (const char *at = order; at && *at; at += *at == ',') {
     size_t size = strcspn(at, ",");
     json_t *value = json_object_getn(config, at, size);
     if (value)
       json_object_setn(ordered, at, size, value);
-    at += size + (at[size] ? 1 : 0);
+    at += size;
   }
   json_object_update_missing(ordered, config);
-  return ordered;
-}
-
-static bool winner_add(struct rendering *rendering, const struct moe_mapping *mapping,
-                       json_t *config, const char *order, const struct value *values,
-                       struct error *error) {
-  cleanup_moe_name struct moe_name name = {0};
-  int64_t m = 0;
-  if (!moe_mapping_name(mapping, values, &name, &m, error))
-    return false;
-  name.device = xstrdup(rendering->device);
-  cleanup_free char *file = moe_name_format(rendering->dialect, &name);
-  cleanup_free char *path = xasprintf("%s%s", rendering->folder, file);
-  cleanup_free char *row = xasprintf("%s %lld", path, (long long)m);
-  if (json_object_get(rendering->by_path, row))
-    return error_set(error, "another winner is the same row, M = %lld, of the same table",
-                     (long long)m);
-  json_object_set_new(rendering->by_path, row, json_true());
-  struct table *table = table_find(rendering, path);
-  GROW(table->rows, table->n, table->capacity);
-  table->rows[table->n++] =
-      (struct row){m, order ? config_in_order(config, order) : json_incref(config)};
+  json_put(table, m_text, ordered);
   return true;
-}
-
-/* Configs of a kernel as they stand in tables, or why they cannot. */
-struct configs {
-  size_t n;
-  json_t **all;
-  char **errors;
-};
-
-static void configs_release(struct configs *configs) {
-  for (size_t i = 0; i < configs->n; i++) {
-    json_decref(configs->all[i]);
-    free(configs->errors[i]);
-  }
-  free(configs->all);
-  free(configs->errors);
-}
-
-static void configs_map(struct configs *configs, const struct moe_mapping *mapping,
-                        const struct release_kernel *kernel) {
-  configs->n = kernel->n_configs;
-  configs->all = xcalloc(configs->n + 1, sizeof(json_t *));
-  configs->errors = xcalloc(configs->n + 1, sizeof(char *));
-  for (size_t i = 0; i < configs->n; i++) {
-    struct error why;
-    if (!moe_mapping_config(mapping, kernel->configs[i].values, &configs->all[i], &why))
-      configs->errors[i] = xstrdup(why.message);
-  }
 }
 
 static bool kernel_add(struct rendering *rendering, const struct release_kernel *kernel,
                        struct error *error) {
-  const struct cache_source *source = rendering->request->source;
   const struct kernel *manifest = NULL;
-  cleanup_moe_mapping struct moe_mapping mapping = {0};
-  __attribute__((cleanup(configs_release))) struct configs configs = {0};
-  if (!source->kernel)
-    return error_set(error,
-                     "manifests are not to be had here, and they say what the kernel's key means");
-  if (!source->kernel(source->context, &kernel->hash, &manifest, error) ||
-      !moe_mapping_read(rendering->dialect, manifest, &mapping, error))
+  cleanup_mapping struct mapping mapping = {0};
+  if (!rendering->request->source->kernel)
+    return error_set(
+        error, "manifests are not available here, and they say what the kernel's key means");
+  if (!request_manifest(rendering->request, kernel, &manifest, error) ||
+      !mapping_read(rendering->dialect, manifest, &mapping, error))
     return false;
-  configs_map(&configs, &mapping, kernel);
+
+  /* Each config as the table has it, or a text: why that cannot be. */
+  cleanup_json json_t *configs = json_array();
+  for (size_t i = 0; i < kernel->n_configs; i++) {
+    json_t *config = NULL;
+    struct error why;
+    if (!config_to_table(&mapping, kernel->configs[i].values, &config, &why))
+      config = json_string(why.message);
+    ALWAYS(json_array_append_new(configs, config) == 0);
+  }
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     const char *order =
         json_string_value(json_object_get(kernel->provenance[winner->provenance], "order"));
+    json_t *config = json_array_get(configs, winner->config);
+    cleanup_json json_t *row = NULL;
     struct value values[KEY_MEMBERS_MAX];
     struct error why;
-    bool ok = configs.all[winner->config] || error_set(&why, "%s", configs.errors[winner->config]);
     release_key_values(kernel, winner, values);
-    ok = ok && winner_add(rendering, &mapping, configs.all[winner->config], order, values, &why);
+    if (json_is_string(config))
+      cache_files_skip(rendering->files, kernel, winner, json_string_value(config));
+    else if (!row_of_key(&mapping, values, &row, &why) ||
+             !row_add(rendering, row, config, order, &why))
+      cache_files_skip(rendering->files, kernel, winner, why.message);
     release_key_values_release(kernel, values);
-    if (!ok) {
-      cleanup_free char *key = xstrndup(winner->key, winner->key_size);
-      cache_files_skip(rendering->files, kernel->name, key, "%s", why.message);
-    }
   }
   return true;
 }
 
-static int rows_compare(const void *a, const void *b) {
-  const struct row *x = a, *y = b;
-  return x->m < y->m ? -1 : x->m > y->m;
-}
-
-static void table_write(struct table *table, struct cache_files *files) {
-  cleanup_json json_t *json = json_object();
-  qsort(table->rows, table->n, sizeof *table->rows, rows_compare);
-  for (size_t i = 0; i < table->n; i++) {
-    char m[32];
-    snprintf(m, sizeof m, "%lld", (long long)table->rows[i].m);
-    json_object_set(json, m, table->rows[i].config);
-  }
-  char *bytes = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&bytes, &size);
-  ALWAYS(out != NULL);
-  python_json_write(out, json, 4);
-  putc('\n', out);
-  ALWAYS(fclose(out) == 0);
-  cache_files_add(files, table->path, bytes, size);
-}
-
-static bool moe_render(const struct moe_dialect *dialect, const struct render_request *request,
+static bool moe_render(const struct dialect *dialect, const struct render_request *request,
                        struct cache_files *ret, struct error *error) {
   __attribute__((cleanup(rendering_release))) struct rendering rendering = {
-      .dialect = dialect, .request = request, .by_path = json_object(), .files = ret};
-  const struct identity *identity = request->identity;
-  const char *triton = identity && identity->triton_version ? identity->triton_version
-                                                            : request->release->environment.triton;
-  rendering.folder = dialect->has_versions ? version_folder(triton, error) : xstrdup("");
-  if (!rendering.folder || !device_find(&rendering, error))
+      .dialect = dialect, .request = request, .tables = json_object(), .files = ret};
+  if (!folder_find(&rendering, error) || !device_find(&rendering, error))
     return false;
   for (size_t i = 0; i < request->release->n_kernels; i++) {
     const struct release_kernel *kernel = &request->release->kernels[i];
     struct error why;
     if (!kernel_add(&rendering, kernel, &why))
-      cache_files_skip(ret, kernel->name, NULL, "%s", why.message);
+      cache_files_skip(ret, kernel, NULL, why.message);
   }
-  for (size_t i = 0; i < rendering.n; i++)
-    table_write(&rendering.tables[i], ret);
-  if (!ret->n)
-    return error_set(error, "no winner can be written for %s; the first: %.300s", dialect->format,
-                     ret->n_skipped ? ret->skipped[0].reason : "there is none");
+
+  const char *path, *m;
+  json_t *table, *config;
+  json_object_foreach (rendering.tables, path, table) {
+    cleanup_json json_t *sorted = json_object();
+    cleanup_free uint64_t *numbers = xcalloc(json_object_size(table), sizeof *numbers);
+    size_t n = 0, size;
+    json_object_foreach (table, m, config)
+      numbers[n++] = strtoull(m, NULL, 10);
+    qsort(numbers, n, sizeof *numbers, compare_ordinals);
+    for (size_t i = 0; i < n; i++) {
+      char name[32];
+      snprintf(name, sizeof name, "%llu", (unsigned long long)numbers[i]);
+      json_object_set(sorted, name, json_object_get(table, name));
+    }
+    cleanup_free char *body = python_json(sorted, 4, &size);
+    cache_files_add(ret, path, xasprintf("%s\n", body), size + 1);
+  }
   cache_files_variable(ret, dialect->variable, "", NULL);
+  return cache_files_any(ret, dialect->format, error);
+}
+
+/* Reading */
+
+/* The name of a file without folders: the row without M, and the device, with '_' for ' '. */
+static bool name_parse(const struct dialect *dialect, const char *text, json_t **ret_row,
+                       char **ret_device, struct error *error) {
+  static const char pattern[] = "^E=([1-9][0-9]*),N=([1-9][0-9]*),device_name=([^,]+)"
+                                "(,dtype=([^,]+))?(,block_shape=(\\[[0-9, ]+\\]))?"
+                                "(,per_channel_quant=True)?$";
+  enum { E = 1, N, DEVICE, DTYPE_TEXT = 5, SHAPE_TEXT = 7, QUANT, GROUPS };
+  cleanup_free char *name = xstrdup(text);
+  regmatch_t groups[GROUPS];
+  regex_t regex;
+  bool is_json = text_ends(name, ".json");
+  if (is_json)
+    name[strlen(name) - strlen(".json")] = '\0';
+  bool is_down = dialect->has_variants && text_ends(name, "_down");
+  if (is_down)
+    name[strlen(name) - strlen("_down")] = '\0';
+
+  ALWAYS(regcomp(&regex, pattern, REG_EXTENDED) == 0);
+  bool ok = is_json && json_can_hold(text) && regexec(&regex, name, GROUPS, groups, 0) == 0;
+  regfree(&regex);
+  cleanup_json json_t *row = json_object();
+  if (ok) {
+    long long e = strtoll(name + groups[E].rm_so, NULL, 10),
+              n = strtoll(name + groups[N].rm_so, NULL, 10), shape[2];
+    bool has_dtype = groups[DTYPE_TEXT].rm_so >= 0, has_shape = groups[SHAPE_TEXT].rm_so >= 0;
+    cleanup_free char *shape_text = has_shape ? xstrndup(name + groups[SHAPE_TEXT].rm_so,
+                                                         (size_t)(groups[SHAPE_TEXT].rm_eo -
+                                                                  groups[SHAPE_TEXT].rm_so))
+                                              : NULL;
+    ok = e <= NUMBER_MAX && n <= NUMBER_MAX &&
+         (!has_shape || block_shape_parse(shape_text, shape)) &&
+         (dialect->has_variants || groups[QUANT].rm_so < 0);
+    if (ok) {
+      json_put(row, "E", json_integer(e));
+      json_put(row, "N", json_integer(n));
+      json_put(row, "dtype",
+               has_dtype ? json_stringn(name + groups[DTYPE_TEXT].rm_so,
+                                        (size_t)(groups[DTYPE_TEXT].rm_eo -
+                                                 groups[DTYPE_TEXT].rm_so))
+                         : json_null());
+      json_put(row, "block_shape",
+               has_shape ? json_sprintf("[%lld,%lld]", shape[0], shape[1]) : json_null());
+      if (dialect->has_variants) {
+        json_put(row, "per_channel_quant", json_boolean(groups[QUANT].rm_so >= 0));
+        json_put(row, "down", json_boolean(is_down));
+      }
+    }
+  }
+  if (!ok)
+    return error_set(
+        error,
+        "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
+        "block_shape=%s behind the device in this order",
+        text, dialect->has_variants ? " and per_channel_quant=True" : "");
+  *ret_row = TAKE(row);
+  *ret_device = xstrndup(name + groups[DEVICE].rm_so,
+                         (size_t)(groups[DEVICE].rm_eo - groups[DEVICE].rm_so));
   return true;
 }
 
+/* The external kernel that tables without a kernel are of: its key is what their names say. */
+static struct imported_kernel *external_kernel(const struct dialect *dialect,
+                                               struct imported *imported) {
+  cleanup_free char *name = xasprintf("%s/fused_moe", dialect->format);
+  json_t *exports = json_object(), *key = json_array();
+  for (size_t i = 0; i < N_MEMBERS; i++) {
+    if (members[i].is_variant && !dialect->has_variants)
+      continue;
+    json_put(exports, members[i].name, json_string(members[i].name));
+    ALWAYS(json_array_append_new(key, json_string(members[i].name)) == 0);
+  }
+  return imported_external(imported, external_manifest(name, key, dialect->format, exports));
+}
+
+static char *order_of(const json_t *config) {
+  cleanup_json json_t *names = config_names(config);
+  return json_texts_join(names, ",");
+}
+
+static bool row_read(const struct mapping *mapping, struct imported_kernel *kernel,
+                     const char *path, const json_t *row, const json_t *config,
+                     struct error *error) {
+  const char *name;
+  json_t *value, *key = NULL;
+  struct imported_entry *entry;
+  if (!json_object_size(config) || json_object_size(config) > CONFIG_MEMBERS_MAX)
+    return error_set(error, "a config must be an object of 1 to %d members", CONFIG_MEMBERS_MAX);
+  json_object_foreach ((json_t *)config, name, value) {
+    char at[JSON_POINTER_SIZE];
+    json_pointer_member(at, sizeof at, "", name);
+    if (!name[0] || strchr(name, ','))
+      return error_at(error, at, "the name of a member must be plain");
+    if (!is_plain(value))
+      return error_at(error, at, "a value must be an integer, a boolean, a text or null");
+  }
+
+  if (!mapping->kernel)
+    key = json_copy((json_t *)row);
+  else if (!key_of_row(mapping, row, &key, error))
+    return false;
+  if (!imported_entry_add(kernel, key, &entry, error))
+    return false;
+  entry->provenance = json_pack("{s:o}", "source", imported_source(path));
+
+  /* What comes out of a release is sorted by name before the usual members are put in front. */
+  cleanup_free char *canonical = json_canonical(config);
+  cleanup_json json_t *sorted = json_loads(canonical, 0, NULL);
+  cleanup_json json_t *usual = config_ordered(sorted);
+  cleanup_free char *order = order_of(config), *usual_order = order_of(usual);
+  if (strcmp(order, usual_order) != 0)
+    json_put(entry->provenance, "order", json_string(order));
+  return config_of_table(mapping, config, &entry->config, error);
+}
+
+static bool moe_read(const struct dialect *dialect, const struct import_request *request,
+                     const struct cache_file *file, struct imported *imported,
+                     struct error *error) {
+  cleanup_mapping struct mapping mapping = {0};
+  cleanup_json json_t *row = NULL, *json = NULL;
+  cleanup_free char *device = NULL;
+  const char *triton = NULL, *m;
+  json_t *config;
+  if (request->kernel && !mapping_read(dialect, request->kernel, &mapping, error))
+    return false;
+  if (!name_parse(dialect, path_name(file->path), &row, &device, error) ||
+      !json_parse(file->bytes, file->size, &json, error))
+    return false;
+  if (!json_is_object(json))
+    return error_set(error, "the document must be an object");
+
+  json_t *environment = json_pack("{s:s}", "gpu", text_replace(device, "_", ' '));
+  cleanup_json json_t *owned = environment;
+  if (!dialect->has_versions) {
+    if (!json_get_string(json, "", "triton_version", JSON_OPTIONAL, &triton, error))
+      return false;
+    if (triton)
+      json_put(environment, "triton", json_string(triton));
+    json_object_del(json, "triton_version");
+  } else {
+    /* "triton_3_4_0", the file's folder, is "3.4.0". */
+    const char *end = path_name(file->path), *folder = end > file->path ? end - 1 : end;
+    while (folder > file->path && folder[-1] != '/')
+      folder--;
+    size_t prefix = strlen("triton_"), size = end > folder ? (size_t)(end - 1 - folder) : 0;
+    if (size <= prefix || !string_starts(folder, "triton_") ||
+        strspn(folder + prefix, "0123456789_") + prefix != size)
+      return error_set(error, "the table lies in no folder like triton_3_4_0, which says what "
+                              "Triton it is for");
+    cleanup_free char *version = xstrndup(folder + prefix, size - prefix);
+    json_put(environment, "triton", json_string(text_replace(version, "_", '.')));
+  }
+  if (!imported_set_environment(imported, json_incref(environment), error))
+    return false;
+
+  struct imported_kernel *kernel =
+      request->kernel ? imported_kernel_for(imported, "") : external_kernel(dialect, imported);
+  if (request->kernel)
+    kernel->hash = request->kernel->hash;
+  json_object_foreach (json, m, config) {
+    char at[JSON_POINTER_SIZE];
+    size_t size = strlen(m);
+    json_pointer_member(at, sizeof at, "", m);
+    if (size < 1 || size > 9 || m[0] == '0' || strspn(m, "0123456789") != size)
+      return error_at(error, at, "a member must be a number of tokens, 1 to 999999999");
+    json_put(row, "M", json_integer(strtoll(m, NULL, 10)));
+    if (!row_read(&mapping, kernel, file->path, row, config, error))
+      return error_pointer_prefix(error, at);
+  }
+  return true;
+}
+
+static bool is_table(const char *path) { return string_starts(path_name(path), "E="); }
+
 /* The formats */
 
-static const struct moe_dialect vllm_dialect = {.format = "vllm-moe",
-                                                .variable = "VLLM_TUNED_CONFIG_FOLDER",
-                                                .separator = ",",
-                                                .takes_device_from_pci = true};
+static const struct dialect vllm_dialect = {.format = "vllm-moe",
+                                            .variable = "VLLM_TUNED_CONFIG_FOLDER",
+                                            .separator = ",",
+                                            .takes_device_from_pci = true};
 
 static bool vllm_render(const struct render_request *request, struct cache_files *ret,
                         struct error *error) {
   return moe_render(&vllm_dialect, request, ret, error);
 }
 
-static bool vllm_read(const struct import_request *request, struct imported *ret,
-                      struct error *error) {
-  return moe_read(&vllm_dialect, request, ret, error);
+static bool vllm_read(const struct import_request *request, const struct cache_file *file,
+                      struct imported *imported, struct error *error) {
+  return moe_read(&vllm_dialect, request, file, imported, error);
 }
 
 const struct cache_format format_vllm_moe = {
     .name = "vllm-moe",
     .summary = "fused mixture-of-experts tables of vLLM (VLLM_TUNED_CONFIG_FOLDER)",
     .render = vllm_render,
+    .table = "table E=…,N=…,device_name=….json",
+    .is_table = is_table,
     .read = vllm_read,
 };
 
-static const struct moe_dialect sglang_dialect = {.format = "sglang-moe",
-                                                  .variable = "SGLANG_MOE_CONFIG_DIR",
-                                                  .separator = ", ",
-                                                  .has_versions = true,
-                                                  .has_variants = true};
+static const struct dialect sglang_dialect = {.format = "sglang-moe",
+                                              .variable = "SGLANG_MOE_CONFIG_DIR",
+                                              .separator = ", ",
+                                              .has_versions = true,
+                                              .has_variants = true};
 
 static bool sglang_render(const struct render_request *request, struct cache_files *ret,
                           struct error *error) {
   return moe_render(&sglang_dialect, request, ret, error);
 }
 
-static bool sglang_read(const struct import_request *request, struct imported *ret,
-                        struct error *error) {
-  return moe_read(&sglang_dialect, request, ret, error);
+static bool sglang_read(const struct import_request *request, const struct cache_file *file,
+                        struct imported *imported, struct error *error) {
+  return moe_read(&sglang_dialect, request, file, imported, error);
 }
 
 const struct cache_format format_sglang_moe = {
     .name = "sglang-moe",
     .summary = "fused mixture-of-experts tables of SGLang (SGLANG_MOE_CONFIG_DIR)",
     .render = sglang_render,
+    .table = "table E=…,N=…,device_name=….json",
+    .is_table = is_table,
     .read = sglang_read,
 };

@@ -1,69 +1,68 @@
-/* What Triton's cache of autotuning (3.4 and newer) wants to find for a @triton.autotune function:
- * the path and the bytes of the file for one key and one config (autotuner.py, check_disk_cache).
+/* The `triton` format: what Triton itself keeps in TRITON_CACHE_DIR, so that @triton.autotune
+ * (Triton 3.4 and newer, with TRITON_CACHE_AUTOTUNING=1) neither measures nor compiles.
  *
- * Path: FOLDER/NAME.autotune.json with NAME the function's name cut to 150 characters, and FOLDER
- * the base32 of the SHA-256 of "-".join([triton_key, backend_hash, cache_key,
- * str(sorted(env.items())), str(tuning_key)] + [str(c) for c in configs]). The tuning key is the
- * values of the decorator's `key` and the dtypes of the arguments that have one. Bytes: one entry,
- * the winner's: Triton takes the best of those that are there, and measures none. Members that the
- * version does not know would stop it: ir_override stands only where the record's configs print it.
- * A record without "autotune" is of a function that was packed with a space: the file is for who
- * decorates it with those configs.
+ * A winner is the file FOLDER/NAME.autotune.json (autotuner.py, check_disk_cache), with NAME the
+ * function's name cut to 150 characters, and FOLDER the base32 of the SHA-256 of "-".join(
+ * [triton_key, backend_hash, cache_key, str(sorted(env.items())), str(tuning_key)] + [str(c) for c in
+ * configs]). The tuning key is the values of the decorator's `key` and the dtypes of the arguments
+ * that have one. The file has one entry, the winner's: Triton takes the best that is there, and
+ * measures none. A member that the version does not know would stop it: ir_override is written only
+ * where the record's configs print it. A record without "autotune" is of a function that was packed
+ * with a space: the file serves a decorator with those configs. A winner without timings has an
+ * empty list of them, which is enough for the only entry; zeros would state what was not measured.
+ *
+ * The compiled artifacts of winners whose build has them are added where the files' place is known:
+ * Triton finds artifacts by absolute paths. Where a manifest, a build or a file of it is not
+ * available, results are written as far as they can be known without it, and the note names what is
+ * missing: the container compiles such a winner itself. Folders are writable for all: Triton makes a
+ * lock and temporary folders there.
  *
  * A function's winners that were imported are the kernel "triton/NAME" with the key {"folder": the
  * 52 characters, "key": the JSON of the tuning key} and exports {"triton": {"function": NAME,
- * "kwargs": [names], "members": [of a config, in the file's order]}}. A folder is a hash of what
- * cannot be told from the file, so it is kept as it was.
+ * "kwargs": [names], "members": [of a config, in the file's order]}}. A folder is a hash of what the
+ * file does not have, so it is kept as it was.
  *
- * triton.c renders, artifacts too; triton_autotune.c has what is below.
- * Memory: a function owns what it made and borrows the record. Threads: read-only after
- * triton_function_init. */
+ * triton.c renders releases, triton_autotune.c makes and reads NAME.autotune.json.
+ * Memory: a function owns what it made and borrows the record. Threads: format.h. */
 #ifndef WAVETUNE_COMMON_FORMATS_TRITON_H
 #define WAVETUNE_COMMON_FORMATS_TRITON_H
 
-#include "common/builds/triton_folder.h"
+#include "common/cache/autotuner.h"
 #include "common/cache/format.h"
-#include "common/cache/tuning_key.h"
 
+/* What the paths of a kernel's winners are made of. */
 struct triton_function {
   const struct function_record *record;
-  char *file;           /* NAME.autotune.json */
   char *before, *after; /* of the tuning key in what is hashed */
   struct tuning_key key;
   json_t *kwargs; /* names, in the order of the record's configs, with how many of those have them:
                      an object */
-  json_t *fixed;  /* num_warps … as all configs of the record have them; null where they differ: an
-                     object */
+  json_t *fixed;  /* num_warps … as all configs of the record have them; an object where they
+                     differ */
 };
 
-/* What the paths of a kernel's winners are made of. The record is the image's, or (is_packed) that
- * of the build: then the image's own Triton counts where the identity states it. `kernel`: the
- * manifest, or NULL. A refusal is the reason why the format cannot say the kernel. */
-must_check bool triton_function_init(const struct function_record *record, bool is_packed,
-                                     const struct identity *identity, const struct kernel *kernel,
-                                     const char *const *key_names, size_t n_key_names,
-                                     struct triton_function *ret, struct error *error);
+/* The record is the image's, or (is_packed) that of the build: then the image's own Triton counts
+ * where the identity states it. `manifest` may be NULL. A refusal is the reason why the format
+ * cannot express the kernel; *ret is released in any case. */
+must_check bool triton_function_init(struct triton_function *ret,
+                                     const struct function_record *record, bool is_packed,
+                                     const struct render_request *request,
+                                     const struct release_kernel *kernel,
+                                     const struct kernel *manifest, struct error *error);
 void triton_function_release(struct triton_function *function);
 
-/* The path and the file for the values of a key (in the order of key_names) and a config; ms: what
- * was measured, none, the median, or median and 20th and 80th percentile. A median alone stands for
- * all three; where nothing is known the list of timings is empty, which is all that Triton needs of
- * the only entry. */
-must_check bool triton_function_render(const struct triton_function *function,
-                                       const struct value *key, const json_t *config,
-                                       const double *ms, size_t n_ms, char **ret_path,
-                                       char **ret_bytes, size_t *ret_size, struct error *error);
+/* Adds the file of a winner; `values`: of the kernel's key. */
+must_check bool triton_tuned_add(struct cache_files *files, const struct triton_function *function,
+                                 const struct value *values, const json_t *config,
+                                 const struct release_winner *winner, struct error *error);
 
-/* Imported tables */
+/* The same of a winner that was imported; `exports` are its {"function", "kwargs", "members"}. */
+must_check bool triton_imported_add(struct cache_files *files, const json_t *exports,
+                                    const struct release_kernel *kernel,
+                                    const struct release_winner *winner, struct error *error);
 
-/* Reads the NAME.autotune.json of a cache's tree and passes over what else Triton keeps there. */
-must_check bool triton_table_read(const struct import_request *request, struct imported *ret,
-                                  struct error *error);
-
-/* The path and the bytes of one winner of such a kernel; `exports` is its {"function", "kwargs",
- * "members"}. */
-must_check bool triton_table_render(const json_t *exports, const json_t *key, const json_t *config,
-                                    const double *ms, size_t n_ms, char **ret_path,
-                                    char **ret_bytes, size_t *ret_size, struct error *error);
+bool triton_is_table(const char *path);
+must_check bool triton_read(const struct import_request *request, const struct cache_file *file,
+                            struct imported *imported, struct error *error);
 
 #endif

@@ -15,534 +15,311 @@
  * validators as its exports. A time is of six significant digits, as C++ writes it; a line without
  * one (0 to TunableOp) has none.
  *
- * Memory: what format.h says. Threads: any; pure functions. */
-#include <ctype.h>
-#include <errno.h>
+ * Memory and threads: format.h. */
 #include <math.h>
+#include <regex.h>
 
 #include "common/cache/format.h"
+#include "common/cache/text.h"
 
-#define FILE_SIZE_MAX ((size_t)64 << 20)
 #define TEXT_MAX 200 /* as the members of an environment */
 #define VALIDATORS_MAX 64
 #define DEVICES_DEFAULT 8
 
-/* Whether both state the same names with the same texts; their order is free. */
-static bool validators_equal(const json_t *a, const json_t *b) {
-  size_t i, j, n = json_array_size(a);
-  const json_t *pair, *other;
-  if (json_array_size(b) != n)
-    return false;
-  json_array_foreach (a, i, pair) {
-    bool found = false;
-    json_array_foreach (b, j, other)
-      found = found || json_equal(pair, other);
-    if (!found)
+/* A text of a line: printable characters from `least` on, but no ','. NULL is none. */
+static bool is_text(const char *text, char least) {
+  size_t length = text ? strlen(text) : 0;
+  for (size_t i = 0; i < length; i++)
+    if (text[i] < least || text[i] > 0x7e || text[i] == ',')
       return false;
-  }
-  return n > 0;
-}
-
-/* A field of a line, of printable characters but ','. */
-static bool is_field(const char *text, size_t length) {
-  for (size_t i = 0; i < length; i++) {
-    if ((unsigned char)text[i] < 0x21 || (unsigned char)text[i] > 0x7e || text[i] == ',')
-      return false;
-  }
   return length >= 1 && length <= TEXT_MAX;
 }
 
-static bool is_field_value(const json_t *json) {
-  return json_is_string(json) && is_field(json_string_value(json), json_string_length(json));
+static const char *pair_text(const json_t *pair, size_t i) {
+  return json_string_value(json_array_get(pair, i));
 }
 
-/* A validator's text may hold spaces. */
-static bool is_validator_text(const char *text, size_t length) {
-  for (size_t i = 0; i < length; i++) {
-    if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] > 0x7e || text[i] == ',')
-      return false;
+/* Validators as an object, because their order is free; a new reference. */
+static json_t *validators_object(const json_t *validators) {
+  json_t *object = json_object();
+  for (size_t i = 0; i < json_array_size(validators); i++) {
+    const json_t *pair = json_array_get(validators, i);
+    ALWAYS(json_object_set(object, pair_text(pair, 0), json_array_get(pair, 1)) == 0);
   }
-  return length >= 1 && length <= TEXT_MAX;
+  return object;
 }
 
-static bool are_validators(const json_t *json) {
-  const json_t *pair;
-  size_t i;
-  json_array_foreach (json, i, pair) {
-    for (size_t j = 0; j < 2; j++) {
-      const json_t *text = json_array_get(pair, j);
-      if (json_array_size(pair) != 2 || !json_is_string(text) ||
-          !is_validator_text(json_string_value(text), json_string_length(text)))
-        return false;
-    }
+/* Rendering */
+
+/* The validators of an external kernel, NULL when its exports state none. */
+static bool validators_find(const struct kernel *manifest, const json_t **ret,
+                            struct error *error) {
+  const json_t *exports = external_exports(manifest, "tunableop"),
+               *validators = json_object_get(exports, "validators");
+  size_t n = json_array_size(validators);
+  bool ok = n >= 1 && n <= VALIDATORS_MAX;
+  if (!exports)
+    return error_set(error, "it is no operation of TunableOp");
+  for (size_t i = 0; i < n; i++) {
+    const json_t *pair = json_array_get(validators, i);
+    ok = ok && json_array_size(pair) == 2 && is_text(pair_text(pair, 0), ' ') &&
+         is_text(pair_text(pair, 1), ' ');
   }
-  return json_array_size(json) >= 1 && json_array_size(json) <= VALIDATORS_MAX;
+  *ret = validators;
+  return !validators || ok ||
+         error_set(error, "its exports have validators that are no pairs of texts");
 }
 
-static void write_validators(FILE *out, const json_t *validators) {
-  const json_t *pair;
-  size_t i;
-  json_array_foreach (validators, i, pair)
-    fprintf(out, "Validator,%s,%s\n", json_string_value(json_array_get(pair, 0)),
-            json_string_value(json_array_get(pair, 1)));
-}
-
-struct rendering {
-  const struct render_request *request;
-  struct cache_files files;
-  const json_t *validators; /* of the file; NULL: not yet known */
-  json_t *lines;            /* "op,params" of those written */
-  bool has_validators;      /* written */
-  FILE *out;
-  size_t n;
-};
-
-static void skip_winner(struct rendering *rendering, const struct release_kernel *kernel,
-                        const struct release_winner *winner, const char *reason) {
-  cleanup_free char *key = xstrndup(winner->key, winner->key_size);
-  cache_files_skip(&rendering->files, kernel->name, key, "%s", reason);
-}
-
-static void render_winner(struct rendering *rendering, const struct release_kernel *kernel,
-                          const struct release_winner *winner) {
-  cleanup_json json_t *key = release_key_object(kernel, winner);
-  const json_t *op = json_object_get(key, "op"), *params = json_object_get(key, "params");
-  const json_t *solution = json_object_get(kernel->configs[winner->config].values, "solution");
-  if (!is_field_value(op) || !is_field_value(params) || !is_field_value(solution)) {
-    skip_winner(
-        rendering, kernel, winner,
-        "its key has no \"op\" and \"params\", or its config no \"solution\", of TunableOp");
-    return;
-  }
-  cleanup_free char *mark = xasprintf("%s,%s", json_string_value(op), json_string_value(params));
-  if (json_object_get(rendering->lines, mark)) {
-    skip_winner(rendering, kernel, winner,
-                "another winner of the release is for the same operation and parameters");
-    return;
-  }
-  ALWAYS(json_object_set_new(rendering->lines, mark, json_true()) == 0);
-  fprintf(rendering->out, "%s,%s", mark, json_string_value(solution));
-  if (winner->n_ms)
-    fprintf(rendering->out, ",%g", winner->ms[0]);
-  putc('\n', rendering->out);
-  rendering->n++;
-}
-
-/* Why the kernel's winners cannot stand in the file, or NULL. Its validators become those of the
- * file when that has none. */
-static const char *take_validators(struct rendering *rendering, const struct kernel *manifest) {
-  const json_t *exports =
-      manifest ? json_object_get(json_object_get(manifest->json, "exports"), "tunableop") : NULL;
-  const json_t *validators = json_object_get(exports, "validators");
-  if (!exports || manifest->language != LANGUAGE_EXTERNAL)
-    return "it is no operation of TunableOp";
-  if (validators && !are_validators(validators))
-    return "its exports have validators that are no pairs of texts";
-  if (!rendering->validators)
-    rendering->validators = validators;
-  if (!rendering->validators)
-    return "its validators are not known, neither from the image nor from its exports; record the "
-           "image's with "
-           "`python3 -m wavetune identity`";
-  if (validators && !validators_equal(validators, rendering->validators))
-    return "it was measured under other validators (versions of torch, ROCm and its BLAS "
-           "libraries) than those of the "
-           "file";
-  return NULL;
-}
-
-static void render_kernel(struct rendering *rendering, const struct release_kernel *kernel) {
-  const struct cache_source *source = rendering->request->source;
+/* Adds the kernel's lines to the text, after *validators, which become the kernel's when there are
+ * none. `seen`: "op,params" of the lines. */
+static bool kernel_render(const struct render_request *request, const struct release_kernel *kernel,
+                          const json_t **validators, struct text *text, json_t *seen,
+                          struct cache_files *files, struct error *error) {
   const struct kernel *manifest = NULL;
-  struct error missing;
-  bool is_there =
-      !source->kernel || source->kernel(source->context, &kernel->hash, &manifest, &missing);
-  const char *reason = is_there ? take_validators(rendering, manifest) : missing.message;
-  if (reason) {
-    cache_files_skip(&rendering->files, kernel->name, NULL, "%s", reason);
-    return;
-  }
-  if (!rendering->has_validators)
-    write_validators(rendering->out, rendering->validators);
-  rendering->has_validators = true;
-  for (size_t i = 0; i < kernel->n_winners; i++)
-    render_winner(rendering, kernel, &kernel->winners[i]);
-}
-
-static bool render_lines(struct rendering *rendering, struct error *error) {
-  const struct release *release = rendering->request->release;
-  for (size_t i = 0; i < release->n_kernels; i++)
-    render_kernel(rendering, &release->kernels[i]);
-  ALWAYS(rendering->n || rendering->files.n_skipped);
-  return rendering->n ||
-         error_set(error,
-                   "no winner of the release can stand in TunableOp's files; \"%.60s\": %.300s",
-                   rendering->files.skipped[0].name, rendering->files.skipped[0].reason);
-}
-
-static bool render_release(const struct render_request *request, struct cache_files *ret,
-                           struct error *error) {
-  cleanup_free char *text = NULL;
-  size_t size;
-  cleanup_json json_t *lines = json_object();
-  struct rendering rendering = {.request = request,
-                                .validators =
-                                    request->identity ? request->identity->validators : NULL,
-                                .lines = lines,
-                                .out = open_memstream(&text, &size)};
-  ALWAYS(rendering.out != NULL);
-  bool ok = render_lines(&rendering, error);
-  ALWAYS(fclose(rendering.out) == 0);
-  if (!ok) {
-    cache_files_release(&rendering.files);
+  const json_t *own = NULL;
+  if (!request_manifest(request, kernel, &manifest, error) ||
+      !validators_find(manifest, &own, error))
     return false;
+  if (!*validators)
+    *validators = own;
+  if (!*validators)
+    return error_set(error, "its validators are not known, neither from the image nor from its "
+                            "exports; record the image's with `python3 -m wavetune identity`");
+  cleanup_json json_t *mine = validators_object(own), *all = validators_object(*validators);
+  if (own && !json_equal(mine, all))
+    return error_set(error, "it was measured under other validators (versions of torch, ROCm and "
+                            "its BLAS libraries) than those of the file");
+
+  size_t n_validators = text->size ? 0 : json_array_size(*validators);
+  for (size_t i = 0; i < n_validators; i++) {
+    const json_t *pair = json_array_get(*validators, i);
+    cleanup_free char *line =
+        xasprintf("Validator,%s,%s\n", pair_text(pair, 0), pair_text(pair, 1));
+    text_add_string(text, line);
   }
-  int64_t devices = request->identity && request->identity->devices ? request->identity->devices
-                                                                    : DEVICES_DEFAULT;
-  for (int64_t i = 0; i < devices; i++) {
-    cleanup_free char *path =
-        xasprintf("tunableop_results%" JSON_INTEGER_FORMAT ".csv", (json_int_t)i);
-    cache_files_add(&rendering.files, path, xmemdup(text, size + 1), size);
-  }
-  cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_ENABLED", NULL, "1");
-  cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_TUNING", NULL, "0");
-  cache_files_variable(&rendering.files, "PYTORCH_TUNABLEOP_FILENAME", "tunableop_results%d.csv",
-                       NULL);
-  *ret = rendering.files;
-  return true;
-}
-
-/* Reading. */
-
-struct column {
-  const char *text;
-  size_t length;
-};
-
-struct line {
-  const char *path;
-  size_t number;
-  size_t n;
-  struct column fields[4];
-};
-
-static bool line_error(const struct line *line, struct error *error, const char *what) {
-  return error_set(error, "%.200s: line %zu: %s", line->path, line->number, what);
-}
-
-/* GemmTunableOp_BFloat16_TN, ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN. */
-static bool is_op(struct column op) {
-  static const char *const kinds[] = {"GemmTunableOp_", "GemmStridedBatchedTunableOp_",
-                                      "GemmAndBiasTunableOp_", "ScaledGemmTunableOp_"};
-  static const char *const layouts[] = {"_NN", "_NT", "_TN", "_TT"};
-  bool has_kind = false, has_layout = false;
-  for (size_t i = 0; i < ARRAY_LENGTH(kinds); i++)
-    has_kind |=
-        op.length > strlen(kinds[i]) + 3 && memcmp(op.text, kinds[i], strlen(kinds[i])) == 0;
-  for (size_t i = 0; has_kind && i < ARRAY_LENGTH(layouts); i++)
-    has_layout |= memcmp(op.text + op.length - 3, layouts[i], 3) == 0;
-  for (size_t i = 0; i < op.length; i++) {
-    if (!isalnum((unsigned char)op.text[i]) && op.text[i] != '_')
-      return false;
-  }
-  return has_layout && op.length <= TEXT_MAX;
-}
-
-/* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer
- * ones add more words. */
-static bool is_params(struct column params) {
-  size_t n_numbers = 0, digits = 0;
-  if (params.length < 4 || params.text[2] != '_' || !memchr("nt", params.text[0], 2) ||
-      !memchr("nt", params.text[1], 2))
-    return false;
-  for (size_t i = 3; i <= params.length; i++) {
-    if (i < params.length && params.text[i] != '_') {
-      if (!isalnum((unsigned char)params.text[i]) && !strchr("-.", params.text[i]))
-        return false;
-      digits = isdigit((unsigned char)params.text[i]) && digits < 18 ? digits + 1 : 99;
+  for (size_t i = 0; i < kernel->n_winners; i++) {
+    const struct release_winner *winner = &kernel->winners[i];
+    cleanup_json json_t *key = release_key_object(kernel, winner);
+    const char *op = json_string_value(json_object_get(key, "op")),
+               *params = json_string_value(json_object_get(key, "params")),
+               *solution = json_string_value(
+                   json_object_get(kernel->configs[winner->config].values, "solution"));
+    if (!is_text(op, '!') || !is_text(params, '!') || !is_text(solution, '!')) {
+      cache_files_skip(
+          files, kernel, winner,
+          "its key has no \"op\" and \"params\", or its config no \"solution\", of TunableOp");
       continue;
     }
-    if (digits == 0 || (digits == 99 && n_numbers < 3))
-      return false;
-    n_numbers += digits != 99;
-    digits = 0;
-  }
-  return n_numbers >= 3 && params.length <= TEXT_MAX;
-}
-
-/* atof() would take any text for 0; here it is a number. */
-static bool read_time(const struct line *line, struct imported_entry *entry, struct error *error) {
-  char text[40], *end;
-  if (line->n < 4)
-    return true;
-  struct column time = line->fields[3];
-  if (time.length < 1 || time.length >= sizeof text || !memchr("0123456789.", time.text[0], 11))
-    return line_error(line, error, "the time is not a number of milliseconds");
-  memcpy(text, time.text, time.length);
-  text[time.length] = '\0';
-  double ms = strtod(text, &end);
-  if (*end || !isfinite(ms) || text[strspn(text, "0123456789.e+-")])
-    return line_error(line, error, "the time is not a number of milliseconds");
-  if (ms > 0) {
-    entry->n_ms = 1;
-    entry->ms[0] = ms;
+    cleanup_free char *id = xasprintf("%s,%s", op, params);
+    if (!set_add(seen, id)) {
+      cache_files_skip(files, kernel, winner,
+                       "another winner of the release is for the same operation and parameters");
+      continue;
+    }
+    cleanup_free char *line = winner->n_ms
+                                  ? xasprintf("%s,%s,%g\n", id, solution, winner->ms[0])
+                                  : xasprintf("%s,%s\n", id, solution);
+    text_add_string(text, line);
   }
   return true;
 }
 
-struct table {
-  json_t *validators; /* pairs, in the file's order */
-  struct imported_kernel kernel;
-  size_t capacity;
-  json_t *lines; /* "op,params" with the entry's index, of all files of these validators */
-};
-
-struct reading {
-  struct imported imported; /* kernels from tables, at the end */
-  size_t n, capacity;
-  struct table *tables;
-  json_t *by_validators; /* canonical {name: text}: index */
-};
-
-static void reading_release(struct reading *reading) {
-  for (size_t i = 0; i < reading->n; i++) {
-    struct table *table = &reading->tables[i];
-    struct imported one = {.n_kernels = 1,
-                           .kernels = xmemdup(&table->kernel, sizeof table->kernel)};
-    imported_release(&one);
-    json_decref(table->validators);
-    json_decref(table->lines);
-  }
-  free(reading->tables);
-  json_decref(reading->by_validators);
-  imported_release(&reading->imported);
-}
-
-static bool split_line(const char *text, size_t length, struct line *line, struct error *error) {
-  const char *end = text + length;
-  if (memchr(text, '\r', length))
-    return line_error(
-        line, error,
-        "it ends with CRLF, which TunableOp takes for a part of the text; write LF alone");
-  line->n = 0;
-  while (line->n < ARRAY_LENGTH(line->fields)) {
-    const char *comma = memchr(text, ',', (size_t)(end - text));
-    line->fields[line->n++] = (struct column){text, (size_t)((comma ? comma : end) - text)};
-    if (!comma)
-      return true;
-    text = comma + 1;
-  }
-  /* What PYTORCH_TUNABLEOP_BLAS_LOG adds is for people. */
-  return string_starts(text, "BLAS_PARAMS: ") ||
-         line_error(line, error, "more than four fields, and the fifth is not BLAS_PARAMS");
-}
-
-static json_t *field_text(struct column field) { return json_stringn(field.text, field.length); }
-
-static bool add_validator(const struct line *line, json_t *validators, struct error *error) {
-  const json_t *pair;
-  size_t i;
-  if (line->n != 3 || !is_validator_text(line->fields[1].text, line->fields[1].length) ||
-      !is_validator_text(line->fields[2].text, line->fields[2].length))
-    return line_error(line, error, "a validator has a name and a text: Validator,NAME,TEXT");
-  cleanup_json json_t *name = field_text(line->fields[1]);
-  json_array_foreach (validators, i, pair) {
-    if (json_equal(json_array_get(pair, 0), name))
-      return line_error(line, error, "the validator stands there twice");
-  }
-  if (json_array_size(validators) >= VALIDATORS_MAX)
-    return line_error(line, error, "too many validators");
-  ALWAYS(json_array_append_new(validators,
-                               json_pack("[O, o]", name, field_text(line->fields[2]))) == 0);
-  return true;
-}
-
-static bool check_result(const struct line *line, struct error *error) {
-  if (line->n < 3)
-    return line_error(line, error,
-                      "a result has an operation, its parameters, a solution and a time");
-  if (!is_op(line->fields[0]))
-    return line_error(line, error,
-                      "the first field is no operation of TunableOp, as GemmTunableOp_BFloat16_TN");
-  if (!is_params(line->fields[1]))
-    return line_error(line, error, "the second field has no parameters as tn_M_N_K_ld_LDA_LDB_LDC");
-  return is_field(line->fields[2].text, line->fields[2].length) ||
-         line_error(line, error, "the third field is no name of a solution");
-}
-
-static bool is_faster(const struct imported_entry *entry, const struct imported_entry *than) {
-  return entry->n_ms && (!than->n_ms || entry->ms[0] < than->ms[0]);
-}
-
-/* `seen`: "op,params" of this file. */
-static bool add_result(const struct line *line, struct table *table, json_t *seen,
-                       struct error *error) {
-  struct imported_entry entry = {0};
-  if (!check_result(line, error) || !read_time(line, &entry, error))
-    return false;
-  cleanup_free char *mark =
-      xasprintf("%.*s,%.*s", (int)line->fields[0].length, line->fields[0].text,
-                (int)line->fields[1].length, line->fields[1].text);
-  if (json_object_get(seen, mark))
-    return line_error(line, error, "the operation with these parameters stands there twice");
-  ALWAYS(json_object_set_new(seen, mark, json_true()) == 0);
-  struct imported_kernel *kernel = &table->kernel;
-  const json_t *known = json_object_get(table->lines, mark);
-  size_t index = known ? (size_t)json_integer_value(known) : kernel->n_entries;
-  if (known && !is_faster(&entry, &kernel->entries[index]))
-    return true;
-  if (!known) {
-    GROW(kernel->entries, kernel->n_entries, table->capacity);
-    kernel->entries[kernel->n_entries++] = (struct imported_entry){0};
-    ALWAYS(json_object_set_new(table->lines, mark, json_integer((json_int_t)index)) == 0);
-  }
-  struct imported_entry *slot = &kernel->entries[index];
-  json_decref(slot->key);
-  json_decref(slot->config);
-  json_decref(slot->provenance);
-  entry.key = json_pack("{s:o, s:o}", "op", field_text(line->fields[0]), "params",
-                        field_text(line->fields[1]));
-  entry.config = json_pack("{s:o}", "solution", field_text(line->fields[2]));
-  entry.provenance = json_pack("{s:s}", "source", line->path);
-  ALWAYS(entry.key && entry.config && entry.provenance);
-  *slot = entry;
-  return true;
-}
-
-/* Walks over the lines: the validators (is_first), or the results. */
-static bool read_lines(const struct cache_file *file, json_t *validators, struct table *table,
-                       struct error *error) {
-  struct line line = {.path = file->path};
+static bool tunableop_render(const struct render_request *request, struct cache_files *ret,
+                             struct error *error) {
+  const struct identity *identity = request->identity;
+  const json_t *validators = identity ? identity->validators : NULL;
   cleanup_json json_t *seen = json_object();
-  const char *text = file->bytes, *end = file->bytes + file->size;
-  while (text < end) {
-    const char *newline = memchr(text, '\n', (size_t)(end - text));
-    size_t length = (size_t)((newline ? newline : end) - text);
-    line.number++;
-    if (length && !split_line(text, length, &line, error))
-      return false;
-    bool is_validator = length && line.fields[0].length == strlen("Validator") &&
-                        memcmp(text, "Validator", strlen("Validator")) == 0;
-    if (length && is_validator && !table && !add_validator(&line, validators, error))
-      return false;
-    if (length && !is_validator && table && !add_result(&line, table, seen, error))
-      return false;
-    text += length + 1;
+  cleanup_text struct text text = {0};
+  for (size_t i = 0; i < request->release->n_kernels; i++) {
+    const struct release_kernel *kernel = &request->release->kernels[i];
+    struct error why;
+    if (!kernel_render(request, kernel, &validators, &text, seen, ret, &why))
+      cache_files_skip(ret, kernel, NULL, why.message);
+  }
+
+  int64_t devices = identity && identity->devices ? identity->devices : DEVICES_DEFAULT;
+  for (int64_t i = 0; json_object_size(seen) && i < devices; i++) {
+    cleanup_free char *path = xasprintf("tunableop_results%lld.csv", (long long)i);
+    char *bytes = xmalloc(text.size + 1);
+    memcpy(bytes, text.bytes, text.size);
+    bytes[text.size] = '\0';
+    cache_files_add(ret, path, bytes, text.size);
+  }
+  cache_files_variable(ret, "PYTORCH_TUNABLEOP_ENABLED", NULL, "1");
+  cache_files_variable(ret, "PYTORCH_TUNABLEOP_TUNING", NULL, "0");
+  cache_files_variable(ret, "PYTORCH_TUNABLEOP_FILENAME", "tunableop_results%d.csv", NULL);
+  return cache_files_any(ret, "tunableop", error);
+}
+
+/* Reading */
+
+/* Splits a line at its commas, in place. What PYTORCH_TUNABLEOP_BLAS_LOG adds is for people. */
+static bool line_split(char *text, char *fields[4], size_t *ret_n, struct error *error) {
+  size_t n = 0;
+  if (strchr(text, '\r'))
+    return error_set(
+        error, "it ends with CRLF, which TunableOp takes for a part of the text; write LF alone");
+  while (text && n < 4)
+    fields[n++] = strsep(&text, ",");
+  *ret_n = n;
+  return !text || string_starts(text, "BLAS_PARAMS: ") ||
+         error_set(error, "more than four fields, and the fifth is not BLAS_PARAMS");
+}
+
+static bool validator_read(char *const *fields, size_t n, json_t *validators,
+                           struct error *error) {
+  if (n != 3 || !is_text(fields[1], ' ') || !is_text(fields[2], ' '))
+    return error_set(error, "a validator has a name and a text: Validator,NAME,TEXT");
+  for (size_t i = 0; i < json_array_size(validators); i++)
+    if (strcmp(pair_text(json_array_get(validators, i), 0), fields[1]) == 0)
+      return error_set(error, "the validator is there twice");
+  if (json_array_size(validators) >= VALIDATORS_MAX)
+    return error_set(error, "too many validators");
+  ALWAYS(json_array_append_new(validators, json_pack("[s, s]", fields[1], fields[2])) == 0);
+  return true;
+}
+
+/* The results of one file. */
+struct results {
+  const char *path;
+  struct imported_kernel *kernel;
+  json_t *seen; /* "op,params" of this file */
+  regex_t op, params;
+};
+
+static void results_release(struct results *results) {
+  json_decref(results->seen);
+  regfree(&results->op);
+  regfree(&results->params);
+}
+
+static bool result_read(char *const *fields, size_t n, struct results *results,
+                        struct error *error) {
+  if (n < 3)
+    return error_set(error, "a result has an operation, its parameters, a solution and a time");
+  if (strlen(fields[0]) > TEXT_MAX || regexec(&results->op, fields[0], 0, NULL, 0) != 0)
+    return error_set(error,
+                     "the first field is no operation of TunableOp, as GemmTunableOp_BFloat16_TN");
+  if (strlen(fields[1]) > TEXT_MAX || regexec(&results->params, fields[1], 0, NULL, 0) != 0)
+    return error_set(error, "the second field has no parameters as tn_M_N_K_ld_LDA_LDB_LDC");
+  if (!is_text(fields[2], '!'))
+    return error_set(error, "the third field is no name of a solution");
+
+  double ms = 0;
+  if (n == 4) { /* atof() would take any text for 0 */
+    const char *text = fields[3];
+    char *end;
+    ms = strtod(text, &end);
+    if (!strchr("0123456789.", text[0]) || strlen(text) >= 40 || end == text || *end ||
+        !isfinite(ms) || text[strspn(text, "0123456789.e+-")])
+      return error_set(error, "the time is not a number of milliseconds");
+  }
+
+  cleanup_free char *id = xasprintf("%s,%s", fields[0], fields[1]);
+  bool is_new;
+  if (!set_add(results->seen, id))
+    return error_set(error, "the operation with these parameters is there twice");
+  struct imported_entry *entry = imported_entry_for(results->kernel, id, &is_new);
+  if (!is_new && (ms <= 0 || (entry->n_ms && ms >= entry->ms[0])))
+    return true; /* another file has a faster one */
+  json_decref(entry->key);
+  json_decref(entry->config);
+  json_decref(entry->provenance);
+  *entry = (struct imported_entry){
+      .key = json_pack("{s:s, s:s}", "op", fields[0], "params", fields[1]),
+      .config = json_pack("{s:s}", "solution", fields[2]),
+      .provenance = json_pack("{s:s}", "source", results->path),
+      .n_ms = ms > 0,
+      .ms = {ms}};
+  return true;
+}
+
+/* Reads the validators, or the results. */
+static bool lines_read(const struct cache_file *file, json_t *validators, struct results *results,
+                       struct error *error) {
+  const char *end = file->bytes + file->size;
+  size_t number = 0;
+  for (const char *at = file->bytes; at < end;) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    cleanup_free char *line = xstrndup(at, (size_t)((newline ? newline : end) - at));
+    char *fields[4];
+    size_t n;
+    number++;
+    at += strlen(line) + 1;
+    if (!*line)
+      continue;
+    bool ok = line_split(line, fields, &n, error);
+    bool is_validator = ok && strcmp(fields[0], "Validator") == 0;
+    if (ok && is_validator && !results)
+      ok = validator_read(fields, n, validators, error);
+    else if (ok && !is_validator && results)
+      ok = result_read(fields, n, results, error);
+    if (!ok)
+      return error_prefix(error, "line %zu: ", number);
   }
   return true;
 }
 
-/* No name is twice among validators, so that an object says all that counts of them. */
-static char *validators_text(const json_t *validators) {
-  cleanup_json json_t *object = json_object();
-  const json_t *pair;
-  size_t i;
-  json_array_foreach (validators, i, pair)
-    ALWAYS(json_object_set(object, json_string_value(json_array_get(pair, 0)),
-                           json_array_get(pair, 1)) == 0);
-  return json_canonical(object);
-}
-
-static struct table *find_table(struct reading *reading, json_t *validators) {
-  cleanup_free char *text = validators_text(validators);
-  const json_t *known = json_object_get(reading->by_validators, text);
-  if (known)
-    return &reading->tables[json_integer_value(known)];
-  ALWAYS(json_object_set_new(reading->by_validators, text, json_integer((json_int_t)reading->n)) ==
-         0);
-  GROW(reading->tables, reading->n, reading->capacity);
-  struct table *table = &reading->tables[reading->n++];
-  *table = (struct table){.validators = json_incref(validators), .lines = json_object()};
-  table->kernel.manifest =
-      json_pack("{s:s, s:s, s:[s, s], s:{s:{s:O}}}", "name", "tunableop", "language", "external",
-                "key", "op", "params", "exports", "tunableop", "validators", validators);
-  ALWAYS(table->kernel.manifest != NULL);
-  return table;
-}
-
-static const char *validator(const json_t *validators, const char *name) {
-  const json_t *pair;
-  size_t i;
-  json_array_foreach (validators, i, pair) {
-    if (string_equal(json_string_value(json_array_get(pair, 0)), name))
-      return json_string_value(json_array_get(pair, 1));
-  }
-  return NULL;
-}
-
-/* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. The others are of
- * libraries. */
-static json_t *make_environment(const json_t *validators) {
-  json_t *environment = json_object();
-  const char *torch = validator(validators, "PT_VERSION"),
-             *arch = validator(validators, "GCN_ARCH_NAME");
-  if (torch)
-    ALWAYS(json_object_set_new(environment, "torch", json_string(torch)) == 0);
-  if (arch && strcspn(arch, ":") > 0)
-    ALWAYS(json_object_set_new(environment, "arch", json_stringn(arch, strcspn(arch, ":"))) == 0);
-  return environment;
-}
-
-static bool read_file(struct reading *reading, const struct cache_file *file, struct error *error) {
+static bool tunableop_read(const struct import_request *request, const struct cache_file *file,
+                           struct imported *imported, struct error *error) {
   cleanup_json json_t *validators = json_array();
+  (void)request;
   if (!json_can_hold(file->path))
-    return error_set(error, "%.200s: the path is not UTF-8", file->path);
-  if (file->size > FILE_SIZE_MAX)
-    return error_set(error, "%.200s: it has %zu bytes; at most %zu are read", file->path,
-                     file->size, FILE_SIZE_MAX);
+    return error_set(error, "the path is not UTF-8");
   if (memchr(file->bytes, '\0', file->size))
-    return error_set(error, "%.200s: it has a NUL in it and is no CSV", file->path);
-  if (!read_lines(file, validators, NULL, error))
+    return error_set(error, "it has a NUL in it and is no CSV");
+  if (!lines_read(file, validators, NULL, error))
     return false;
   if (!json_array_size(validators))
-    return error_set(error,
-                     "%.200s: it has no validators, so TunableOp would not take it, and what it is "
-                     "for is not known",
-                     file->path);
-  cleanup_json json_t *environment = make_environment(validators);
-  if (reading->imported.environment && !json_equal(environment, reading->imported.environment))
-    return error_set(
-        error,
-        "%.200s: its validators are of another torch or arch than those of the file before it; "
-        "import them apart",
-        file->path);
-  if (!reading->imported.environment)
-    reading->imported.environment = json_incref(environment);
-  return read_lines(file, NULL, find_table(reading, validators), error);
-}
+    return error_set(error, "it has no validators, so TunableOp would not take it, and what it is "
+                            "for is not known");
 
-static bool read_files(const struct import_request *request, struct imported *ret,
-                       struct error *error) {
-  __attribute__((cleanup(reading_release))) struct reading reading = {.by_validators =
-                                                                          json_object()};
-  if (request->kernel)
-    return error_set(
-        error,
-        "TunableOp's operations are torch's own and are not registered; leave --kernel away");
-  for (size_t i = 0; i < request->files->n; i++) {
-    if (!read_file(&reading, &request->files->files[i], error))
-      return false;
+  /* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. The others are of
+   * libraries. */
+  cleanup_json json_t *object = validators_object(validators);
+  const char *torch = json_string_value(json_object_get(object, "PT_VERSION")),
+             *arch = json_string_value(json_object_get(object, "GCN_ARCH_NAME"));
+  json_t *environment = json_object();
+  if (torch)
+    json_put(environment, "torch", json_string(torch));
+  if (arch && strcspn(arch, ":") > 0)
+    json_put(environment, "arch", json_stringn(arch, strcspn(arch, ":")));
+  if (!imported_set_environment(imported, environment, error))
+    return false;
+
+  cleanup_free char *id = json_canonical(object);
+  struct imported_kernel *kernel = imported_kernel_for(imported, id);
+  if (!kernel->manifest)
+    kernel->manifest =
+        external_manifest("tunableop", json_pack("[s, s]", "op", "params"), "tunableop",
+                          json_pack("{s:O}", "validators", validators));
+
+  /* GemmTunableOp_BFloat16_TN, ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN */
+  static const char op[] = "^(Gemm|GemmStridedBatched|GemmAndBias|ScaledGemm)TunableOp_"
+                           "[A-Za-z0-9_]+_(NN|NT|TN|TT)$";
+  /* tn_512_128_256_ld_256_256_512, batched nn_4_4_4_B_8_ld_4_4_4, before them without _ld_; newer
+   * ones add more words. */
+  static const char params[] = "^[nt][nt](_[0-9]{1,18}){3}(_[A-Za-z0-9.-]+)*$";
+  __attribute__((cleanup(results_release))) struct results results = {
+      .path = file->path, .kernel = kernel, .seen = json_object()};
+  ALWAYS(regcomp(&results.op, op, REG_EXTENDED | REG_NOSUB) == 0);
+  ALWAYS(regcomp(&results.params, params, REG_EXTENDED | REG_NOSUB) == 0);
+  if (!lines_read(file, NULL, &results, error))
+    return false;
+  if (!kernel->n_entries) { /* the last one */
+    json_decref(kernel->manifest);
+    json_object_del(imported->kernels_by_id, id);
+    imported->n_kernels--;
   }
-  size_t n_entries = 0;
-  for (size_t i = 0; i < reading.n; i++)
-    n_entries += reading.tables[i].kernel.n_entries;
-  if (!n_entries)
-    return error_set(error, "there are no results in the %zu files", request->files->n);
-  reading.imported.kernels = xcalloc(reading.n, sizeof *reading.imported.kernels);
-  for (size_t i = 0; i < reading.n; i++) {
-    if (!reading.tables[i].kernel.n_entries)
-      continue;
-    reading.imported.kernels[reading.imported.n_kernels++] = reading.tables[i].kernel;
-    reading.tables[i].kernel = (struct imported_kernel){0};
-  }
-  *ret = reading.imported;
-  reading.imported = (struct imported){0};
   return true;
 }
 
 const struct cache_format format_tunableop = {
     .name = "tunableop",
     .summary = "the CSV files of torch's TunableOp, one for each device",
-    .render = render_release,
-    .read = read_files,
+    .render = tunableop_render,
+    .table = "CSV file of TunableOp",
+    .no_kernel = "TunableOp's operations are torch's own and are not registered",
+    .file_size_max = (size_t)64 << 20,
+    .read = tunableop_read,
 };

@@ -129,7 +129,7 @@ static void read_again(const struct cache_format *format, const struct imported 
   struct error error;
   cleanup_imported struct imported again = {0};
   struct import_request request = {.files = files};
-  if (!format->read(&request, &again, &error))
+  if (!cache_format_read(format, &request, &again, &error))
     die("%s does not read what it wrote: %s", format->name, error.message);
   /* A kernel that is known by name may hold what all of its entries have in common, and some may
    * not have been written. */
@@ -157,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_imported struct imported imported = {0};
   files_take(&files, (const char *)bytes + 1, size - 1);
   struct import_request request = {.files = &files};
-  if (!format->read(&request, &imported, &error)) {
+  if (!cache_format_read(format, &request, &imported, &error)) {
     cleanup_json json_t *message = json_string(error.message),
                         *pointer = json_string(error.pointer);
     ALWAYS(message != NULL && pointer != NULL && error.message[0] && !imported.n_kernels &&

@@ -194,7 +194,7 @@ static inline void check_size_refused(const struct cache_format *format, const c
   struct cache_files files = {.n = 1, .files = &file};
   struct imported imported;
   struct error error = {0};
-  cr_assert(!format->read(&(struct import_request){&files, NULL}, &imported, &error));
+  cr_assert(!cache_format_read(format, &(struct import_request){&files, NULL}, &imported, &error));
   cr_assert(strstr(error.message, "1099511627776 bytes; at most"), "%s", error.message);
   cr_assert(strstr(error.message, path), "no file in: %s", error.message);
 }
@@ -206,7 +206,7 @@ static inline void check_read_refused(const struct cache_format *format, const c
   struct imported imported;
   struct error error = {0};
   files_add_text(&files, path, text);
-  cr_assert(!format->read(&(struct import_request){&files, NULL}, &imported, &error), "taken: %s",
+  cr_assert(!cache_format_read(format, &(struct import_request){&files, NULL}, &imported, &error), "taken: %s",
             text);
   cr_assert(strstr(error.message, message), "%s says: %s", text, error.message);
   cr_assert(strstr(error.message, path), "no file in: %s", error.message);

@@ -153,7 +153,7 @@ static inline bool read_with(const char *format, const struct cache_files *files
                              const struct kernel *kernel, struct imported *ret,
                              struct error *error) {
   struct import_request request = {.files = files, .kernel = kernel};
-  return format_named(format)->read(&request, ret, error);
+  return cache_format_read(format_named(format), &request, ret, error);
 }
 
 #endif

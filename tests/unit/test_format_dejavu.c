@@ -2,7 +2,7 @@
  * and what dejavu would not restore, or what is no tree of it, is told. */
 #include "table_fixture.h"
 
-#include "common/cache/python_text.h"
+#include "common/cache/text.h"
 
 static struct error error;
 
@@ -491,7 +491,7 @@ static void expect_refused(const char *path, const char *text, const char *what)
 
 Test(format_dejavu, paths_that_say_nothing_are_refused) {
   static const char text[] = FILE_OF(ONE, "");
-  expect_refused("dejavu.json", text, "there is no file cache.json");
+  expect_refused("dejavu.json", text, "none of the 1 files is a cache.json");
   expect_refused("x/cache.json", text, "x/cache.json: no folder like dejavu_0.7");
   expect_refused("dejavu_0.4/cache.json", text, "layout dejavu_0.4 is not known");
   expect_refused("dejavu_0. 7/cache.json", text, "is not known");
@@ -505,7 +505,7 @@ Test(format_dejavu, paths_that_say_nothing_are_refused) {
   expect_refused("dejavu_0.7//cache.json", text, "\"\" has no place");
   expect_refused(STORAGE "/../add/cache.json", text, "\"..\" has no place");
   expect_refused(STORAGE "/f/autotune_config-12/cache.json", text, "has no place");
-  expect_refused(STORAGE "/f/autotune_config-x" P "/cache.json", text, "one of them is missing");
+  expect_refused(STORAGE "/f/autotune_config-x" P "/cache.json", text, "has no place");
   expect_refused(STORAGE "/f/default/cache.json", text, "has no place");
   expect_refused(STORAGE FOLDER("default/more"), text, "\"more\" has no place");
   expect_refused("dejavu_0.7/torch_2.4.0/triton_3.3.1/rocm_6.4.1/gpu_X" FOLDER("default"), text,

@@ -15,7 +15,7 @@ static bool read_file(const char *path, const char *text, struct imported *ret,
                       struct error *error) {
   cleanup_cache_files struct cache_files files = {0};
   files_add_text(&files, path, text);
-  return format_inductor.read(&(struct import_request){&files, NULL}, ret, error);
+  return cache_format_read(&format_inductor, &(struct import_request){&files, NULL}, ret, error);
 }
 
 static struct imported imported_of(const char *path, const char *text) {
@@ -65,7 +65,7 @@ Test(format_inductor, what_else_lies_in_the_cache_is_passed_over) {
   files_add_text(&files, "fxgraph/ab/cd", "\x80");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(format_inductor.read(&(struct import_request){&files, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_inductor, &(struct import_request){&files, NULL}, &imported, &error), "%s",
             error.message);
   cr_assert_eq(imported.kernels[0].n_entries, 1u);
 }
@@ -102,7 +102,7 @@ static void check_files_refused(const struct cache_files *files, const struct ke
                                 const char *message) {
   struct imported imported;
   struct error error;
-  cr_assert(!format_inductor.read(&(struct import_request){files, kernel}, &imported, &error));
+  cr_assert(!cache_format_read(&format_inductor, &(struct import_request){files, kernel}, &imported, &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 
@@ -249,7 +249,7 @@ Test(format_inductor, a_kernel_that_the_source_does_not_have_is_left_out) {
       {shelf.kernels[1], "{\"file\": \"" PLACE "\"}", "{\"X\": 2}", MEMBERS("X"), 0, {0}}};
   cleanup_release struct release *release = release_of(winners, 2);
   struct cache_source source = shelf_source(&half);
-  cleanup_cache_files struct cache_files files = {0};
+  cleanup_cache_files struct cache_files files = {0}, nothing = {0};
   struct error error;
   const struct render_request request = {.release = release, .source = &source};
   half.n_kernels = 1;
@@ -259,7 +259,7 @@ Test(format_inductor, a_kernel_that_the_source_does_not_have_is_left_out) {
   cr_assert_eq(files.n_skipped, 1u);
   cr_assert(says_skipped(&files, "no such kernel"));
   half.n_kernels = 0;
-  cr_assert(!format_inductor.render(&request, &files, &error));
+  cr_assert(!format_inductor.render(&request, &nothing, &error));
   cr_assert(strstr(error.message, "no such kernel"), "%s", error.message);
   shelf_release(&shelf);
 }

@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-#include "common/cache/cache_text.h"
+#include "common/cache/text.h"
 
 static struct error error;
 
@@ -159,7 +159,7 @@ Test(format_json, what_is_no_cache_json_is_refused_with_its_place) {
                  "/kernels/a/entries/0/key/a");
   expect_refused(
       DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"a\":1},\"config\":{}}")),
-      "/kernels/a/entries/1: the key {\"a\":1} stands there twice");
+      "/kernels/a/entries/1: the key {\"a\":1} is there twice");
   expect_refused(
       DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"b\":1},\"config\":{}}")),
       "/kernels/a/entries/1: the key has other members");
@@ -171,6 +171,8 @@ Test(format_json, one_file_and_no_kernel_is_wanted) {
   cleanup_cache_files struct cache_files files = {0};
   struct imported imported = {0};
   struct kernel kernel = {0};
+  files_add_text(&files, "cache.json", "{}");
+  files_add_text(&files, "other.json", "{}");
   cr_expect_not(read_with("json", &files, NULL, &imported, &error));
   cr_expect_neq(strstr(error.message, "is one file"), NULL, "%s", error.message);
   cr_expect_not(read_with("json", &files, &kernel, &imported, &error));
@@ -202,11 +204,14 @@ Test(format_json, releasing_twice_is_harmless) {
   struct cache_files files = {0};
   struct imported imported = {0};
   files_add_text(&files, "a", "b");
-  cache_files_skip(&files, "kernel", NULL, "because %d", 1);
-  cache_files_skip(&files, "kernel", "[1]", "because");
+  struct release_kernel kernel = {.name = (char *)"kernel"};
+  struct release_winner winner = {.key = "[1]", .key_size = 3};
+  bool is_new;
+  cache_files_skip(&files, &kernel, NULL, "because 1");
+  cache_files_skip(&files, &kernel, &winner, "because");
   cache_files_variable(&files, "A", "", NULL);
   cache_files_variable(&files, "B", NULL, "literal");
-  imported_add_entry(imported_add_kernel(&imported));
+  imported_entry_for(imported_kernel_for(&imported, "kernel"), "entry", &is_new);
   cr_expect_str_eq(files.skipped[0].reason, "because 1");
   cache_files_release(&files);
   cache_files_release(&files);

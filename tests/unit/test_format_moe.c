@@ -293,8 +293,8 @@ Test(format_moe, files_that_are_no_tables_are_refused_with_their_place) {
                                       "E=8,N=384,device_name=X"};
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
     expect_refused("vllm-moe", names[i], TABLE("1"), "is no name like");
-  expect_refused("vllm-moe", "README", TABLE("1"), "there is no table");
-  expect_refused("vllm-moe", MI300X ".json", "{}", "no table there holds a config");
+  expect_refused("vllm-moe", "README", TABLE("1"), "none of the 1 files is a table");
+  expect_refused("vllm-moe", MI300X ".json", "{}", "there holds an entry");
   expect_refused("vllm-moe", MI300X ".json",
                  "{\"1\":", MI300X ".json: not a JSON document: line 1");
   expect_refused("vllm-moe", MI300X ".json", "[]", "must be an object");
@@ -328,5 +328,5 @@ Test(format_moe, the_same_row_in_two_folders_is_refused) {
   files_add_text(&files, "a/" MI300X ".json", TABLE("1"));
   files_add_text(&files, "b/" MI300X ".json", TABLE("1"));
   cr_expect_not(read_with("vllm-moe", &files, NULL, &imported, &error));
-  cr_expect_neq(strstr(error.message, "is also in a/"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "is there twice: also in a/"), NULL, "%s", error.message);
 }

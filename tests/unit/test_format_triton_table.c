@@ -21,7 +21,7 @@ static bool read_text(const char *path, const char *text, struct imported *ret,
                       struct error *error) {
   cleanup_cache_files struct cache_files files = {0};
   files_add_text(&files, path, text);
-  return format_triton.read(&(struct import_request){&files, NULL}, ret, error);
+  return cache_format_read(&format_triton, &(struct import_request){&files, NULL}, ret, error);
 }
 
 static struct imported imported_of(const char *path, const char *text) {
@@ -125,7 +125,7 @@ Test(format_triton_table, functions_and_forms_of_configs_are_kernels_of_their_ow
                  "ELF");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(format_triton.read(&(struct import_request){&files, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_triton, &(struct import_request){&files, NULL}, &imported, &error), "%s",
             error.message);
   cr_assert_eq(imported.n_kernels, 3u);
   cr_assert_eq(imported.kernels[0].n_entries, 2u);
@@ -153,9 +153,9 @@ Test(format_triton_table, wrong_files_are_refused) {
       {PATH, TABLE("[{\"kwargs\": 1}, [1.0, 1.0, 1.0]]"), "\"kwargs\" must be an object"},
       {PATH, TABLE("[{\"kwargs\": {\"A\": [1]}}, [1.0, 1.0, 1.0]]"), "not an array"},
       {PATH, TABLE("[{\"kwargs\": {\"num_warps\": 1}}, [1.0, 1.0, 1.0]]"),
-       "\"num_warps\" stands in kwargs"},
+       "\"num_warps\" is in kwargs"},
       {PATH, TABLE("[{\"kwargs\": {\"pre_hook\": 1}, \"pre_hook\": null}, [1.0, 1.0, 1.0]]"),
-       "stands in kwargs"},
+       "is in kwargs"},
       {PATH, TABLE("[{\"kwargs\": {}, \"more\": 1}, [1.0, 1.0, 1.0]]"), "has no member \"more\""},
       {PATH, TABLE("[{\"kwargs\": {}, \"num_warps\": \"4\"}, [1.0, 1.0, 1.0]]"),
        "\"num_warps\" must be an integer"},
@@ -184,7 +184,7 @@ static void check_files_refused(const struct cache_files *files, const struct ke
                                 const char *message) {
   struct imported imported;
   struct error error;
-  cr_assert(!format_triton.read(&(struct import_request){files, kernel}, &imported, &error));
+  cr_assert(!cache_format_read(&format_triton, &(struct import_request){files, kernel}, &imported, &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 
@@ -198,7 +198,7 @@ Test(format_triton_table, trees_that_hold_none_or_one_twice_are_refused) {
   check_files_refused(&none, NULL, "none of the 1 files");
   files_add_text(&twice, "a/" PATH, TABLE("[" CONFIG("1") ", [1.0, 1.0, 1.0]]"));
   files_add_text(&twice, "b/" PATH, TABLE("[" CONFIG("2") ", [1.0, 1.0, 1.0]]"));
-  check_files_refused(&twice, NULL, "b/" PATH ": another file of the tree");
+  check_files_refused(&twice, NULL, "b/" PATH ": the key");
   files_add_text(&named, FOLDER "/\xff.autotune.json", TABLE("[" CONFIG("1") ", [1.0, 1.0, 1.0]]"));
   check_files_refused(&named, NULL, "not UTF-8");
   cleanup_kernel struct kernel *kernel = kernel_of(MANIFEST("\"triton\": {}"));
@@ -278,7 +278,7 @@ Test(format_triton_table, a_kernel_that_the_source_does_not_have_is_left_out) {
       imported_of(PATH, TABLE("[" CONFIG("1") ", [1.0, 1.0, 1.0]]"));
   cleanup_release struct release *release = release_of_imported(&imported, "triton", &shelf);
   struct cache_source source = shelf_source(&empty), none = {0};
-  struct cache_files files = {0};
+  cleanup_cache_files struct cache_files files = {0}, others = {0};
   struct error error;
   cr_assert(!format_triton.render(&(struct render_request){.release = release, .source = &source},
                                   &files, &error));
@@ -286,7 +286,7 @@ Test(format_triton_table, a_kernel_that_the_source_does_not_have_is_left_out) {
                                   "would tell is missing: no such kernel"),
             "%s", error.message);
   cr_assert(!format_triton.render(&(struct render_request){.release = release, .source = &none},
-                                  &files, &error));
+                                  &others, &error));
   cr_assert(strstr(error.message, "neither the image nor a build"), "%s", error.message);
   shelf_release(&shelf);
 }

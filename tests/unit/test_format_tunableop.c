@@ -15,7 +15,7 @@ extern const struct cache_format format_tunableop;
 static bool read_text(const char *text, struct imported *ret, struct error *error) {
   cleanup_cache_files struct cache_files files = {0};
   files_add_text(&files, "t/tunableop_results0.csv", text);
-  return format_tunableop.read(&(struct import_request){&files, NULL}, ret, error);
+  return cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, ret, error);
 }
 
 static struct imported imported_of(const char *text) {
@@ -117,7 +117,7 @@ Test(format_tunableop, the_fastest_of_several_devices_is_kept) {
   files_add_text(&files, "2.csv", HEAD OP ",Gemm_Rocblas_3,0.75\n");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(format_tunableop.read(&(struct import_request){&files, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported, &error), "%s",
             error.message);
   cr_assert_eq(imported.n_kernels, 1u);
   cr_assert_eq(imported.kernels[0].n_entries, 2u);
@@ -148,7 +148,7 @@ Test(format_tunableop, files_with_the_same_validators_are_one_kernel_among_many)
   }
   files_add_text(&files, "swapped.csv",
                  "Validator,A,1\nValidator,B,0\nGemmTunableOp_Half_NN,nn_4_4_4,other,1\n");
-  cr_assert(format_tunableop.read(&(struct import_request){&files, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported, &error), "%s",
             error.message);
   cr_assert_eq(imported.n_kernels, N + 1u);
   for (int i = 0; i < N; i++) {
@@ -191,7 +191,7 @@ Test(format_tunableop, results_under_two_sets_of_validators_do_not_mix) {
   cleanup_imported struct imported imported = {0};
   struct error error;
   struct shelf shelf = {0};
-  cr_assert(format_tunableop.read(&(struct import_request){&both, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&both, NULL}, &imported, &error), "%s",
             error.message);
   cr_assert_eq(imported.n_kernels, 2u);
   cleanup_release struct release *release = release_of_imported(&imported, "tunableop", &shelf);
@@ -255,7 +255,7 @@ Test(format_tunableop, a_kernel_that_the_source_does_not_have_is_left_out) {
   struct error error;
   files_add_text(&both, "a.csv", HEAD RESULT);
   files_add_text(&both, "b.csv", HEAD "Validator,B,5\n" RESULT);
-  cr_assert(format_tunableop.read(&(struct import_request){&both, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&both, NULL}, &imported, &error), "%s",
             error.message);
   cleanup_release struct release *release = release_of_imported(&imported, "tunableop", &shelf);
   half = shelf;
@@ -271,7 +271,8 @@ Test(format_tunableop, a_kernel_that_the_source_does_not_have_is_left_out) {
   cr_assert(!format_tunableop.render(&request, &nothing, &error));
   cr_assert(strstr(error.message, "no such kernel"), "%s", error.message);
   source.kernel = NULL;
-  cr_assert(!format_tunableop.render(&request, &nothing, &error));
+  cleanup_cache_files struct cache_files unknown = {0};
+  cr_assert(!format_tunableop.render(&request, &unknown, &error));
   cr_assert(strstr(error.message, "no operation of TunableOp"), "%s", error.message);
   shelf_release(&shelf);
 }
@@ -281,8 +282,8 @@ Test(format_tunableop, files_that_torch_would_read_in_another_way_are_refused_wi
     const char *text, *message;
   } cases[] = {
       {"Validator,PT_VERSION,2.9.1\r\n" RESULT, "line 1: it ends with CRLF"},
-      {HEAD RESULT RESULT, "line 5: the operation with these parameters stands there twice"},
-      {"Validator,A,1\nValidator,A,2\n" RESULT, "line 2: the validator stands there twice"},
+      {HEAD RESULT RESULT, "line 5: the operation with these parameters is there twice"},
+      {"Validator,A,1\nValidator,A,2\n" RESULT, "line 2: the validator is there twice"},
       {"Validator,A\n" RESULT, "line 1: a validator has"},
       {"Validator,A,1,2\n" RESULT, "line 1: a validator has"},
       {"Validator,A,\n" RESULT, "line 1: a validator has"},
@@ -319,19 +320,19 @@ static void check_files_refused(struct cache_files *files, const struct kernel *
                                 const char *message) {
   struct imported imported;
   struct error error;
-  cr_assert(!format_tunableop.read(&(struct import_request){files, kernel}, &imported, &error));
+  cr_assert(!cache_format_read(&format_tunableop, &(struct import_request){files, kernel}, &imported, &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 
 Test(format_tunableop, files_that_say_nothing_or_contradict_each_other_are_refused) {
   cleanup_cache_files struct cache_files none = {0}, empty = {0}, two = {0}, binary = {0},
                                          named = {0};
-  check_files_refused(&none, NULL, "no results in the 0 files");
+  check_files_refused(&none, NULL, "none of the 0 files");
   files_add_text(&empty, "a.csv", HEAD);
-  check_files_refused(&empty, NULL, "no results in the 1 files");
+  check_files_refused(&empty, NULL, "there holds an entry");
   files_add_text(&two, "a.csv", HEAD RESULT);
   files_add_text(&two, "b.csv", "Validator,PT_VERSION,2.8.0\n" RESULT);
-  check_files_refused(&two, NULL, "b.csv: its validators are of another torch");
+  check_files_refused(&two, NULL, "b.csv: it is of the environment");
   cache_files_add(&binary, "a.csv", xmemdup("Validator,A\0,1\n", 16), 15);
   check_files_refused(&binary, NULL, "NUL");
   files_add_text(&named, "a\xff.csv", HEAD RESULT);
@@ -375,7 +376,7 @@ Test(format_tunableop, validators_without_results_are_no_kernel) {
                  "Validator,PT_VERSION,2.9.1\nValidator,ROCBLAS_VERSION,6\n" RESULT);
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(format_tunableop.read(&(struct import_request){&files, NULL}, &imported, &error), "%s",
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported, &error), "%s",
             error.message);
   cr_assert_eq(imported.n_kernels, 1u);
 }

@@ -1,6 +1,6 @@
 /* Texts as CPython writes them. The wanted texts were printed once by Python 3.11: repr(value),
  * json.dumps(value, indent=4) and json.dumps(value) of the values beside them. */
-#include "common/cache/python_text.h"
+#include "common/cache/text.h"
 
 #include <criterion/criterion.h>
 
@@ -21,14 +21,17 @@ Test(python_text, strings_are_quoted_as_repr_quotes_them) {
   };
   for (size_t i = 0; i < ARRAY_LENGTH(pairs); i++) {
     cleanup_free char *text = NULL;
-    cr_assert(python_repr(value_string(pairs[i][0]), &text, &error));
-    cr_expect_str_eq(text, pairs[i][1]);
+    struct value string = value_string(pairs[i][0]);
+    cr_assert(python_tuple_repr(&string, 1, &text, &error));
+    cleanup_free char *expected = xasprintf("(%s,)", pairs[i][1]);
+    cr_expect_str_eq(text, expected);
   }
 }
 
 Test(python_text, what_python_versions_print_differently_has_no_repr) {
   char *text = NULL;
-  cr_expect_not(python_repr(value_string("\xc2\xa0"), &text, &error));
+  struct value string = value_string("\xc2\xa0");
+  cr_expect_not(python_tuple_repr(&string, 1, &text, &error));
   cr_expect_null(text);
   cr_expect_neq(strstr(error.message, "outside ASCII"), NULL, "%s", error.message);
 }
@@ -123,35 +126,29 @@ Test(python_text, a_text_has_the_type_whose_str_it_is) {
   };
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
     struct value value = python_value(texts[i].text);
-    cleanup_free char *back = python_str(value);
+    cleanup_free char *back = value_format(value, false);
     cr_expect_eq(value.type, texts[i].type, "%s", texts[i].text);
     cr_expect_str_eq(back, texts[i].text);
   }
 }
 
 Test(python_text, tuples_of_strings_are_read_back) {
-  char **elements = NULL;
-  size_t n = 99;
+  cleanup_strings struct strings elements = {0}, one = {0}, none = {0};
   cr_assert(python_string_tuple_parse("('16', \"it's\", 'a\\\\b\\x01', '\xc3\xa4')", 4, &elements,
-                                      &n, &error),
+                                      &error),
             "%s", error.message);
-  cr_assert_eq(n, (size_t)4);
-  cr_expect_str_eq(elements[1], "it's");
-  cr_expect_str_eq(elements[2], "a\\b\001");
-  cr_expect_str_eq(elements[3], "\xc3\xa4");
-  strings_free(elements, n);
-  cr_assert(python_string_tuple_parse("('x',)", 4, &elements, &n, &error));
-  cr_expect_eq(n, (size_t)1);
-  strings_free(elements, n);
-  cr_assert(python_string_tuple_parse("()", 4, &elements, &n, &error));
-  cr_expect_eq(n, (size_t)0);
-  strings_free(elements, n);
+  cr_assert_eq(elements.n, (size_t)4);
+  cr_expect_str_eq(elements.all[1], "it's");
+  cr_expect_str_eq(elements.all[2], "a\\b\001");
+  cr_expect_str_eq(elements.all[3], "\xc3\xa4");
+  cr_assert(python_string_tuple_parse("('x',)", 4, &one, &error));
+  cr_expect_eq(one.n, (size_t)1);
+  cr_assert(python_string_tuple_parse("()", 4, &none, &error));
+  cr_expect_eq(none.n, (size_t)0);
 }
 
 Test(python_text, more_elements_than_allowed_are_refused) {
-  char **elements = NULL;
-  size_t n;
-  cr_expect_not(python_string_tuple_parse("('1', '2', '3')", 2, &elements, &n, &error));
+  cleanup_strings struct strings elements = {0};
+  cr_expect_not(python_string_tuple_parse("('1', '2', '3')", 2, &elements, &error));
   cr_expect_neq(strstr(error.message, "largest number"), NULL, "%s", error.message);
-  cr_expect_null(elements);
 }

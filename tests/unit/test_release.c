@@ -274,7 +274,7 @@ Test(release, what_could_be_read_in_two_ways_is_refused_whatever_its_digest) {
                       "/environment", "duplicate");
   expect_take_refused(RELEASE(WINNERS(WINNER("1"))) "{}", "", "the end was expected");
   expect_take_refused(KEY_NAMES("\"M\",\"\\u004d\"", WINNER("1,1")), "/kernels/0/key/1",
-                      "stands in the key twice");
+                      "is in the key twice");
   expect_take_refused(RELEASE(WINNERS(WINNER("2") "," WINNER("2"))), "/kernels/0/winners/1",
                       "two winners");
   expect_take_refused(RELEASE(WINNERS("[[1],0,0,[1e999],0]")), "/kernels/0/winners/0",
@@ -414,7 +414,7 @@ Test(release, key_names_are_few_distinct_and_texts) {
   cleanup_free char *at = xasprintf("/kernels/0/key/%d", KEY_MEMBERS_MAX);
   expect_refused(many, at, "a key has at most");
   expect_refused(KEY_NAMES("\"M\",\"M\"", WINNER("1,1")), "/kernels/0/key/1",
-                 "stands in the key twice");
+                 "is in the key twice");
   expect_refused(KEY_NAMES("7", WINNER("1")), "/kernels/0/key/0", "a string was expected");
   expect_refused(KEY_NAMES("\"M\";", WINNER("1")), "/kernels/0/key", "',' or ']' was expected");
 }

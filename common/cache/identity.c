@@ -1,6 +1,5 @@
-/* Reading identities of images, and finding what an image knows of a kernel.
- *
- * Memory: an identity owns everything. Threads: any; read-only after parsing. */
+/* Reading identities of images, and finding what an image knows of a kernel. Memory and threads:
+ * identity.h. */
 #include "common/cache/identity.h"
 
 #include "common/builds/record_text.h"
@@ -9,62 +8,59 @@
 #define VALIDATORS_MAX 64
 #define DEVICES_MAX 1024
 
-static bool parse_triton(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *triton = NULL;
-  const char *at = "/triton";
-  if (!json_get_object(json, "", "triton", JSON_OPTIONAL, &triton, error))
-    return false;
-  return !triton || (record_take_text(triton, at, "version", JSON_REQUIRED, RECORD_TEXT_PART,
-                                      &identity->triton_version, error) &&
-                     record_take_text(triton, at, "key", JSON_OPTIONAL, RECORD_TEXT_ANY,
-                                      &identity->triton_key, error) &&
-                     record_take_text(triton, at, "backend_hash", JSON_OPTIONAL, RECORD_TEXT_ANY,
-                                      &identity->backend_hash, error));
+static const struct {
+  const char *object, *name; /* object: the member that has it, or NULL: the document */
+  enum json_presence presence;
+  enum record_text_kind kind;
+  size_t offset; /* of a char * */
+} texts[] = {
+#define AT(member) offsetof(struct identity, member)
+    {"triton", "version", JSON_REQUIRED, RECORD_TEXT_PART, AT(triton_version)},
+    {"triton", "key", JSON_OPTIONAL, RECORD_TEXT_ANY, AT(triton_key)},
+    {"triton", "backend_hash", JSON_OPTIONAL, RECORD_TEXT_ANY, AT(backend_hash)},
+    {NULL, "torch", JSON_OPTIONAL, RECORD_TEXT_PART, AT(torch)},
+    {NULL, "gpu", JSON_OPTIONAL, RECORD_TEXT_ANY, AT(gpu)},
+    {NULL, "moe_device_name", JSON_OPTIONAL, RECORD_TEXT_PART, AT(moe_device_name)},
+    {"dejavu", "layout", JSON_REQUIRED, RECORD_TEXT_PART, AT(dejavu_layout)},
+    {"dejavu", "triton", JSON_REQUIRED, RECORD_TEXT_PART, AT(dejavu_triton)},
+    {"dejavu", "runtime", JSON_REQUIRED, RECORD_TEXT_PART, AT(dejavu_runtime)},
+    {"dejavu", "gpu", JSON_REQUIRED, RECORD_TEXT_PART, AT(dejavu_gpu)},
+#undef AT
+};
+
+static char **text_at(struct identity *identity, size_t i) {
+  return (char **)((char *)identity + texts[i].offset);
 }
 
-static bool parse_dejavu(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *dejavu = NULL;
-  const char *at = "/dejavu";
-  if (!json_get_object(json, "", "dejavu", JSON_OPTIONAL, &dejavu, error))
-    return false;
-  return !dejavu || (record_take_text(dejavu, at, "layout", JSON_REQUIRED, RECORD_TEXT_PART,
-                                      &identity->dejavu_layout, error) &&
-                     record_take_text(dejavu, at, "triton", JSON_REQUIRED, RECORD_TEXT_PART,
-                                      &identity->dejavu_triton, error) &&
-                     record_take_text(dejavu, at, "runtime", JSON_REQUIRED, RECORD_TEXT_PART,
-                                      &identity->dejavu_runtime, error) &&
-                     record_take_text(dejavu, at, "gpu", JSON_REQUIRED, RECORD_TEXT_PART,
-                                      &identity->dejavu_gpu, error));
-}
-
-static bool parse_variables(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *variables = NULL, *value;
-  const char *name;
-  char at[JSON_POINTER_SIZE];
-  if (!json_get_object(json, "", "variables", JSON_OPTIONAL, &variables, error))
-    return false;
-  json_object_foreach (variables, name, value) {
-    if (!json_is_string(value))
-      return error_at(error, json_pointer_member(at, sizeof at, "/variables", name),
-                      "the value of a variable must be a string");
-  }
-  identity->variables = json_deep_copy(variables);
-  return true;
-}
-
-/* Names and values stand in lines of a CSV, between commas. */
-static bool is_validator_text(const json_t *value) {
-  const char *text = json_string_value(value);
-  if (!text || !*text || strlen(text) > RECORD_TEXT_MAX)
-    return false;
-  for (; *text; text++) {
-    if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == ',')
+static bool texts_read(const json_t *json, struct identity *identity, struct error *error) {
+  for (size_t i = 0; i < ARRAY_LENGTH(texts); i++) {
+    json_t *object = (json_t *)(uintptr_t)json;
+    char at[JSON_POINTER_SIZE] = "";
+    if (texts[i].object) {
+      object = NULL;
+      json_pointer_member(at, sizeof at, "", texts[i].object);
+      if (!json_get_object(json, "", texts[i].object, JSON_OPTIONAL, &object, error))
+        return false;
+    }
+    if (object && !record_take_text(object, at, texts[i].name, texts[i].presence, texts[i].kind,
+                                    text_at(identity, i), error))
       return false;
   }
   return true;
 }
 
-static bool parse_validators(const json_t *json, struct identity *identity, struct error *error) {
+/* Names and values are written to lines of a CSV, between commas. */
+static bool is_validator_text(const json_t *value) {
+  const char *text = json_string_value(value);
+  if (!text || !*text || strlen(text) > RECORD_TEXT_MAX)
+    return false;
+  for (; *text; text++)
+    if ((unsigned char)*text < 0x20 || *text == 0x7f || *text == ',')
+      return false;
+  return true;
+}
+
+static bool validators_read(const json_t *json, struct identity *identity, struct error *error) {
   json_t *tunableop = NULL, *validators = NULL, *pair;
   char at[JSON_POINTER_SIZE];
   const char *list_at = "/tunableop/validators";
@@ -77,18 +73,17 @@ static bool parse_validators(const json_t *json, struct identity *identity, stru
     return false;
   if (json_array_size(validators) < 1 || json_array_size(validators) > VALIDATORS_MAX)
     return error_at(error, list_at, "\"validators\" must have 1 to %d pairs", VALIDATORS_MAX);
-  json_array_foreach (validators, i, pair) {
+  json_array_foreach (validators, i, pair)
     if (json_array_size(pair) != 2 || !is_validator_text(json_array_get(pair, 0)) ||
         !is_validator_text(json_array_get(pair, 1)))
       return error_at(error, json_pointer_index(at, sizeof at, list_at, i),
                       "a validator must be a pair of texts without commas and control characters");
-  }
   identity->validators = json_deep_copy(validators);
   return true;
 }
 
 /* The text of a function and its name, where the record has them. */
-static char *text_of(const struct function_record *record) {
+static char *source_of(const struct function_record *record) {
   return record->source_sha256 ? xasprintf("%s %s", record->source_sha256, record->function) : NULL;
 }
 
@@ -97,72 +92,63 @@ static void index_add(json_t *by, const char *text, size_t index) {
     ALWAYS(json_object_set_new(by, text, json_integer((json_int_t)index)) == 0);
 }
 
-static void functions_index(struct identity *identity) {
+static bool functions_read(const json_t *json, struct identity *identity, struct error *error) {
+  json_t *functions = NULL, *function;
+  char at[JSON_POINTER_SIZE], hash[DIGEST_TEXT_SIZE];
+  size_t i;
   identity->by_hash = json_object();
   identity->by_name = json_object();
   identity->by_text = json_object();
-  for (size_t i = 0; i < identity->n_functions; i++) {
-    const struct function_record *record = &identity->functions[i];
-    char hash[DIGEST_TEXT_SIZE];
-    cleanup_free char *text = text_of(record);
-    index_add(identity->by_hash, record->has_kernel ? digest_format(&record->kernel, hash) : NULL,
-              i);
-    index_add(identity->by_name, record->name, i);
-    index_add(identity->by_text, text, i);
-  }
-}
-
-static bool parse_functions(const json_t *json, struct identity *identity, struct error *error) {
-  json_t *functions = NULL, *function;
-  char at[JSON_POINTER_SIZE];
-  size_t i;
   if (!json_get_array(json, "", "functions", JSON_OPTIONAL, &functions, error))
     return false;
   if (json_array_size(functions) > FUNCTIONS_MAX)
     return error_at(error, "/functions", "an identity has at most %d functions", FUNCTIONS_MAX);
-  if (!json_array_size(functions))
-    return true;
-  identity->functions = xcalloc(json_array_size(functions), sizeof *identity->functions);
+
+  identity->functions = xcalloc(json_array_size(functions) + 1, sizeof *identity->functions);
   json_array_foreach (functions, i, function) {
-    if (!function_record_parse(function, &identity->functions[i], error))
+    struct function_record *record = &identity->functions[i];
+    if (!function_record_parse(function, record, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/functions", i));
     identity->n_functions++;
+    cleanup_free char *source = source_of(record);
+    index_add(identity->by_hash, record->has_kernel ? digest_format(&record->kernel, hash) : NULL,
+              i);
+    index_add(identity->by_name, record->name, i);
+    index_add(identity->by_text, source, i);
   }
   return true;
 }
 
 bool identity_parse(const json_t *json, struct identity **ret, struct error *error) {
   cleanup_identity struct identity *identity = xcalloc(1, sizeof *identity);
+  json_t *variables = NULL, *value;
+  const char *name;
+  char at[JSON_POINTER_SIZE];
   int64_t version;
   if (!json_is_object(json))
     return error_set(error, "an identity must be an object");
   if (!json_get_integer(json, "", "version", JSON_REQUIRED, 1, 1, &version, error) ||
-      !parse_triton(json, identity, error) ||
-      !record_take_text(json, "", "torch", JSON_OPTIONAL, RECORD_TEXT_PART, &identity->torch,
-                        error) ||
-      !record_take_text(json, "", "gpu", JSON_OPTIONAL, RECORD_TEXT_ANY, &identity->gpu, error) ||
-      !record_take_text(json, "", "moe_device_name", JSON_OPTIONAL, RECORD_TEXT_PART,
-                        &identity->moe_device_name, error) ||
       !json_get_integer(json, "", "devices", JSON_OPTIONAL, 0, DEVICES_MAX, &identity->devices,
                         error) ||
-      !parse_variables(json, identity, error) || !parse_dejavu(json, identity, error) ||
-      !parse_validators(json, identity, error) || !parse_functions(json, identity, error))
+      !json_get_object(json, "", "variables", JSON_OPTIONAL, &variables, error))
     return false;
-  functions_index(identity);
+  json_object_foreach (variables, name, value)
+    if (!json_is_string(value))
+      return error_at(error, json_pointer_member(at, sizeof at, "/variables", name),
+                      "the value of a variable must be a string");
+  identity->variables = json_deep_copy(variables);
+
+  if (!texts_read(json, identity, error) || !validators_read(json, identity, error) ||
+      !functions_read(json, identity, error))
+    return false;
   identity->json = json_deep_copy(json);
-  ALWAYS(identity->json != NULL);
   *ret = TAKE(identity);
   return true;
 }
 
 void identity_free(struct identity *identity) {
-  char *const texts[] = {
-      identity->triton_version, identity->triton_key,    identity->backend_hash,
-      identity->torch,          identity->gpu,           identity->moe_device_name,
-      identity->dejavu_layout,  identity->dejavu_triton, identity->dejavu_runtime,
-      identity->dejavu_gpu};
   for (size_t i = 0; i < ARRAY_LENGTH(texts); i++)
-    free(texts[i]);
+    free(*text_at(identity, i));
   for (size_t i = 0; i < identity->n_functions; i++)
     function_record_release(&identity->functions[i]);
   free(identity->functions);
@@ -175,21 +161,17 @@ void identity_free(struct identity *identity) {
   free(identity);
 }
 
-static const struct function_record *function_of(const struct identity *identity, const json_t *by,
-                                                 const char *text) {
-  const json_t *index = text ? json_object_get(by, text) : NULL;
-  return index ? &identity->functions[json_integer_value(index)] : NULL;
-}
-
 const struct function_record *identity_function(const struct identity *identity,
                                                 const struct digest *kernel, const char *name,
                                                 const struct function_record *packed) {
   char hash[DIGEST_TEXT_SIZE];
-  cleanup_free char *text = packed ? text_of(packed) : NULL;
   if (!identity)
     return NULL;
-  const struct function_record *found =
-      function_of(identity, identity->by_hash, digest_format(kernel, hash));
-  found = found ? found : function_of(identity, identity->by_name, name);
-  return found ? found : function_of(identity, identity->by_text, text);
+  cleanup_free char *source = packed ? source_of(packed) : NULL;
+  const json_t *index = json_object_get(identity->by_hash, digest_format(kernel, hash));
+  if (!index)
+    index = json_object_get(identity->by_name, name);
+  if (!index && source)
+    index = json_object_get(identity->by_text, source);
+  return index ? &identity->functions[json_integer_value(index)] : NULL;
 }

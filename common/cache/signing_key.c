@@ -29,11 +29,30 @@ void signing_key_release(struct signing_key *key) {
   *key = (struct signing_key){0};
 }
 
+/* The raw bytes of the public key. */
+static void public_bytes(const EVP_PKEY *pkey, uint8_t raw[PUBLIC_SIZE]) {
+  size_t size = PUBLIC_SIZE;
+  ALWAYS(EVP_PKEY_get_raw_public_key(pkey, raw, &size) == 1 && size == PUBLIC_SIZE);
+}
+
 static struct digest id_of(const EVP_PKEY *pkey) {
   uint8_t raw[PUBLIC_SIZE];
-  size_t size = sizeof raw;
-  ALWAYS(EVP_PKEY_get_raw_public_key(pkey, raw, &size) == 1 && size == sizeof raw);
-  return digest_of(raw, size);
+  public_bytes(pkey, raw);
+  return digest_of(raw, sizeof raw);
+}
+
+/* Decodes base64 of exactly `size` bytes, 64 at most. EVP_DecodeBlock takes white space and loose
+ * padding bits; here only the text that encoding gives is accepted, one for each value. */
+static bool base64_decode(const char *text, uint8_t *ret, size_t size) {
+  uint8_t decoded[SIGNATURE_TEXT_SIZE];
+  char again[SIGNATURE_TEXT_SIZE];
+  int n_groups = (int)(size + 2) / 3;
+  if (strlen(text) != 4 * (size_t)n_groups ||
+      EVP_DecodeBlock(decoded, (const unsigned char *)text, 4 * n_groups) != 3 * n_groups)
+    return false;
+  EVP_EncodeBlock((unsigned char *)again, decoded, (int)size);
+  memcpy(ret, decoded, size);
+  return strcmp(text, again) == 0;
 }
 
 /* Writes what is in `from` to a file that is not there yet. */
@@ -106,8 +125,30 @@ static int no_passphrase(char *buffer, int size, int is_writing, void *context) 
   return -1;
 }
 
-static bool key_parse(const char *path, const char *text, size_t size, bool is_private,
+static bool key_parse(const char *path, const char *text, size_t size, bool only_public,
                       struct signing_key *ret, struct error *error) {
+  char kind[64];
+  if (!pem_kind(path, text, size, kind, error))
+    return false;
+  bool is_private = strcmp(kind, "PRIVATE KEY") == 0;
+  if (strcmp(kind, "ENCRYPTED PRIVATE KEY") == 0)
+    return error_set(
+        error,
+        "%s is encrypted with a passphrase, which cannot be typed here; `openssl pkey -in %s` "
+        "writes it without",
+        path, path);
+  if (!is_private && strcmp(kind, "PUBLIC KEY") != 0)
+    return error_set(
+        error, "%s is a PEM file of \"%s\", not an Ed25519 key (\"PRIVATE KEY\" or \"PUBLIC KEY\")",
+        path, kind);
+  if (is_private && only_public)
+    return error_set(
+        error,
+        "%s is a private key, which belongs to the publisher alone; give the public one, %s.pub",
+        path, path);
+  if (is_private && !file_is_private(path, false, error))
+    return false;
+
   cleanup_bio BIO *bio = BIO_new_mem_buf(text, (int)size);
   ALWAYS(bio != NULL);
   cleanup_signing_key struct signing_key key = {.is_private = is_private};
@@ -129,41 +170,15 @@ static bool key_parse(const char *path, const char *text, size_t size, bool is_p
   return true;
 }
 
-static bool text_read_key(const char *path, const char *text, size_t size, bool only_public,
-                          struct signing_key *ret, struct error *error) {
-  char kind[64];
-  if (!pem_kind(path, text, size, kind, error))
-    return false;
-  bool is_public = string_equal(kind, "PUBLIC KEY");
-  if (is_public)
-    return key_parse(path, text, size, false, ret, error);
-  if (string_equal(kind, "ENCRYPTED PRIVATE KEY"))
-    return error_set(
-        error,
-        "%s is encrypted with a passphrase, which nobody is there to type; `openssl pkey -in %s` "
-        "writes it without",
-        path, path);
-  if (!string_equal(kind, "PRIVATE KEY"))
-    return error_set(
-        error, "%s is a PEM file of \"%s\", not an Ed25519 key (\"PRIVATE KEY\" or \"PUBLIC KEY\")",
-        path, kind);
-  if (only_public)
-    return error_set(
-        error,
-        "%s is a private key, which belongs to the publisher alone; give the public one, %s.pub",
-        path, path);
-  return file_is_private(path, false, error) && key_parse(path, text, size, true, ret, error);
-}
-
 static bool key_read(const char *path, bool only_public, struct signing_key *ret,
                      struct error *error) {
   cleanup_free char *text = NULL;
   size_t size;
   if (!file_read(path, KEY_FILE_MAX, &text, &size, error))
     return false;
-  bool is_good = text_read_key(path, text, size, only_public, ret, error);
+  bool ok = key_parse(path, text, size, only_public, ret, error);
   OPENSSL_cleanse(text, size);
-  return is_good;
+  return ok;
 }
 
 bool signing_key_read(const char *path, struct signing_key *ret, struct error *error) {
@@ -178,20 +193,16 @@ void trusted_keys_release(struct trusted_keys *keys) {
 }
 
 static bool trusted_key_add(struct trusted_keys *keys, const char *path, struct error *error) {
-  struct signing_key key;
+  cleanup_signing_key struct signing_key key = {0};
   if (!key_read(path, true, &key, error))
     return false;
-  for (size_t i = 0; i < keys->n; i++)
-    if (digest_equal(&keys->all[i].id, &key.id)) {
-      signing_key_release(&key);
-      return true;
-    }
-  if (keys->n == TRUSTED_MAX) {
-    signing_key_release(&key);
+  if (trusted_keys_find(keys, &key.id))
+    return true;
+  if (keys->n == TRUSTED_MAX)
     return error_set(error, "%s is one trusted key too many: %d at most", path, TRUSTED_MAX);
-  }
   keys->all = xreallocarray(keys->all, keys->n + 1, sizeof *keys->all);
   keys->all[keys->n++] = key;
+  key.pkey = NULL;
   return true;
 }
 
@@ -245,28 +256,18 @@ const struct signing_key *trusted_keys_find(const struct trusted_keys *keys,
 
 void signing_key_public_text(const struct signing_key *key, char text[PUBLIC_KEY_TEXT_SIZE]) {
   uint8_t raw[PUBLIC_SIZE];
-  size_t size = sizeof raw;
-  ALWAYS(EVP_PKEY_get_raw_public_key(key->pkey, raw, &size) == 1 && size == sizeof raw);
-  ALWAYS(EVP_EncodeBlock((unsigned char *)text, raw, sizeof raw) == PUBLIC_KEY_TEXT_SIZE - 1);
+  public_bytes(key->pkey, raw);
+  EVP_EncodeBlock((unsigned char *)text, raw, sizeof raw);
 }
 
 bool signing_key_of_public_text(const char *text, struct signing_key *ret, struct error *error) {
-  uint8_t raw[PUBLIC_KEY_TEXT_SIZE];
-  char again[PUBLIC_KEY_TEXT_SIZE];
-  bool is_key = strlen(text) == PUBLIC_KEY_TEXT_SIZE - 1 &&
-                EVP_DecodeBlock(raw, (const unsigned char *)text, PUBLIC_KEY_TEXT_SIZE - 1) ==
-                    PUBLIC_SIZE + 1;
-  if (is_key) { /* one text to each key, as of signatures */
-    EVP_EncodeBlock((unsigned char *)again, raw, PUBLIC_SIZE);
-    is_key = strcmp(text, again) == 0;
-  }
-  if (!is_key)
+  uint8_t raw[PUBLIC_SIZE];
+  if (!base64_decode(text, raw, sizeof raw))
     return error_set(error, "this is no public key: it must be base64 of %d bytes", PUBLIC_SIZE);
-  struct signing_key key = {
-      .pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, PUBLIC_SIZE),
-      .id = digest_of(raw, PUBLIC_SIZE)};
-  ALWAYS(key.pkey != NULL);
-  *ret = key;
+  *ret = (struct signing_key){
+      .pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, sizeof raw),
+      .id = digest_of(raw, sizeof raw)};
+  ALWAYS(ret->pkey != NULL);
   return true;
 }
 
@@ -279,28 +280,13 @@ void signing_key_sign(const struct signing_key *key, const void *bytes, size_t s
          EVP_DigestSignInit(context, NULL, NULL, NULL, key->pkey) == 1 &&
          EVP_DigestSign(context, signature, &signature_size, bytes, size) == 1 &&
          signature_size == sizeof signature);
-  ALWAYS(EVP_EncodeBlock((unsigned char *)text, signature, sizeof signature) ==
-         SIGNATURE_TEXT_SIZE - 1);
-}
-
-/* EVP_DecodeBlock takes white space and loose padding bits; only the one text that encoding gives
- * is accepted. */
-static bool signature_decode(const char *text, uint8_t signature[SIGNATURE_SIZE]) {
-  uint8_t decoded[SIGNATURE_TEXT_SIZE];
-  char again[SIGNATURE_TEXT_SIZE];
-  if (strlen(text) != SIGNATURE_TEXT_SIZE - 1 ||
-      EVP_DecodeBlock(decoded, (const unsigned char *)text, SIGNATURE_TEXT_SIZE - 1) !=
-          SIGNATURE_SIZE + 2)
-    return false;
-  EVP_EncodeBlock((unsigned char *)again, decoded, SIGNATURE_SIZE);
-  memcpy(signature, decoded, SIGNATURE_SIZE);
-  return strcmp(text, again) == 0;
+  EVP_EncodeBlock((unsigned char *)text, signature, sizeof signature);
 }
 
 bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t size,
                         const char *signature) {
   uint8_t decoded[SIGNATURE_SIZE];
-  if (!signature_decode(signature, decoded))
+  if (!base64_decode(signature, decoded, sizeof decoded))
     return false;
   cleanup_context EVP_MD_CTX *context = EVP_MD_CTX_new();
   ALWAYS(context && EVP_DigestVerifyInit(context, NULL, NULL, NULL, key->pkey) == 1);
@@ -311,5 +297,5 @@ bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t
 
 bool signature_is_well_formed(const char *signature) {
   uint8_t decoded[SIGNATURE_SIZE];
-  return signature_decode(signature, decoded);
+  return base64_decode(signature, decoded, sizeof decoded);
 }

@@ -1,22 +1,16 @@
-/* Channel entries: from JSON, to the bytes that are signed, signing and verifying. Plain values;
- * any thread. */
-#include "common/cache/channel_entry.h"
-
+/* What is signed: channel entries, kernels and builds. Memory and threads: channel_entry.h,
+ * code_signature.h. */
 #include <inttypes.h>
 
 #include "common/base/time.h"
+#include "common/cache/channel_entry.h"
+#include "common/cache/code_signature.h"
 
-#define SIGNED_PREFIX "wavetune channel entry 1\n"
+#define ENTRY_PREFIX "wavetune channel entry 1\n"
+#define KERNEL_PREFIX "wavetune kernel 1\n"
+#define BUILD_PREFIX "wavetune build 1\n"
 
-bool channel_name_check(const char *name, struct error *error) {
-  size_t length = strlen(name);
-  if (length == 0 || length > CHANNEL_NAME_MAX ||
-      strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
-    return error_set(error,
-                     "\"%.80s\" is no channel name: 1 to %d of a-z, 0-9, \".\", \"_\" and \"-\"",
-                     name, CHANNEL_NAME_MAX);
-  return true;
-}
+/* Fields of records */
 
 static bool expires_read(const json_t *value, void *to, struct error *error) {
   const char *text = json_string_value(value);
@@ -27,11 +21,14 @@ static bool expires_read(const json_t *value, void *to, struct error *error) {
   *(int64_t *)to = s;
   return true;
 }
+
 static json_t *expires_write(const void *at) {
   char text[TIME_TEXT_SIZE];
   return json_string(time_text_format(*(const int64_t *)at, text));
 }
+
 static bool expires_is_absent(const void *at) { return *(const int64_t *)at == 0; }
+
 const struct field_custom expires_field = {
     .schema = "{\"type\": \"string\","
               " \"pattern\": \"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}",
@@ -55,7 +52,9 @@ static bool signature_text_read(const json_t *value, void *to, struct error *err
   memcpy(to, text, SIGNATURE_TEXT_SIZE);
   return true;
 }
+
 static json_t *signature_text_write(const void *at) { return json_string(at); }
+
 static const struct field_custom signature_text_field = {
     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}",
     .read = signature_text_read,
@@ -102,14 +101,25 @@ static json_t *signatures_write(const void *at) {
   const struct channel_signatures *signatures = at;
   return channel_signatures_to_json(signatures->all, signatures->n);
 }
+
 const struct field_custom channel_signatures_field = {
     .schema = "{\"type\": \"array\", \"maxItems\": 8, \"items\": {\"$ref\": "
               "\"#/components/schemas/Signature\"}}",
     .read = signatures_read,
     .write = signatures_write};
 
-/* The first ones are signed: adding to them, or leaving one out, makes every signature there is
- * worthless. */
+bool channel_name_check(const char *name, struct error *error) {
+  size_t length = strlen(name);
+  if (length == 0 || length > CHANNEL_NAME_MAX ||
+      strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
+    return error_set(error,
+                     "\"%.80s\" is no channel name: 1 to %d of a-z, 0-9, \".\", \"_\" and \"-\"",
+                     name, CHANNEL_NAME_MAX);
+  return true;
+}
+
+/* The first ones are signed: adding one, or leaving one out, makes all existing signatures
+ * invalid. */
 enum { FIELDS_SIGNED = 7, FIELDS_WITH_SIGNATURES };
 #define AT(member) offsetof(struct channel_entry, member)
 static const struct field entry_fields[] = {
@@ -161,8 +171,7 @@ void channel_entry_release(struct channel_entry *entry) {
 static json_t *entry_write(const struct channel_entry *entry, size_t n) {
   const struct record first = {NULL, entry_fields, n, sizeof *entry};
   struct channel_entry written = *entry;
-  if (written.regime ==
-      REGIME_COLD) /* what was signed of cold ones before there were two stays signed */
+  if (written.regime == REGIME_COLD) /* absent, as in entries signed before there were two */
     written.regime = (enum regime) - 1;
   return record_write(&first, &written);
 }
@@ -178,12 +187,17 @@ json_t *channel_entry_to_answer(const struct channel_entry *entry) {
   return json;
 }
 
-char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size) {
-  cleanup_json json_t *json = channel_entry_to_json(entry, false);
-  cleanup_free char *canonical = json_canonical(json);
-  char *bytes = xasprintf("%s%s", SIGNED_PREFIX, canonical);
+/* The bytes that are signed: a prefix and the canonical JSON, which is taken over. */
+static char *signed_bytes(const char *prefix, json_t *json, size_t *ret_size) {
+  cleanup_json json_t *owned = json;
+  cleanup_free char *canonical = json_canonical(owned);
+  char *bytes = xasprintf("%s%s", prefix, canonical);
   *ret_size = strlen(bytes);
   return bytes;
+}
+
+char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size) {
+  return signed_bytes(ENTRY_PREFIX, channel_entry_to_json(entry, false), ret_size);
 }
 
 bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key,
@@ -207,34 +221,122 @@ bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *k
 
 bool channel_entry_verify(const struct channel_entry *entry, const struct trusted_keys *keys,
                           struct error *error) {
+  const struct channel_signatures *signatures = &entry->signatures;
+  const struct channel_signature *wrong = NULL;
+  char id[DIGEST_TEXT_SIZE];
   size_t size;
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
-  const struct channel_signature *wrong = NULL;
-  for (size_t i = 0; i < entry->signatures.n; i++) {
-    const struct channel_signature *signature = &entry->signatures.all[i];
-    const struct signing_key *key = trusted_keys_find(keys, &signature->key);
-    if (key && signing_key_verify(key, bytes, size, signature->text))
+  for (size_t i = 0; i < signatures->n; i++) {
+    const struct signing_key *key = trusted_keys_find(keys, &signatures->all[i].key);
+    if (key && signing_key_verify(key, bytes, size, signatures->all[i].text))
       return true;
     if (key)
-      wrong = signature;
+      wrong = &signatures->all[i];
   }
-  char id[DIGEST_TEXT_SIZE];
+
   if (wrong)
+    error_set(error, "is not what key %s signed: it was changed on its way",
+              digest_format(&wrong->key, id));
+  else if (!signatures->n)
+    error_set(error, "is not signed; `wavetune sign %s` signs it", entry->channel);
+  else
+    error_set(error, "is signed by %s%s, which is not trusted here (%zu other key%s)",
+              digest_format(&signatures->all[0].key, id), signatures->n > 1 ? " and others" : "",
+              keys->n, keys->n == 1 ? " is" : "s are");
+  return error_prefix(error, "the entry of channel \"%s\" at counter %" PRId64 " ",
+                      entry->channel, entry->counter);
+}
+
+/* Kernels and builds */
+
+static const struct field code_signature_fields[] = {
+    {"key", FIELD_DIGEST, offsetof(struct code_signature, key), FIELD_REQUIRED},
+    {"signature", FIELD_CUSTOM, offsetof(struct code_signature, text), FIELD_REQUIRED,
+     .custom = &signature_text_field},
+    {"expires", FIELD_CUSTOM, offsetof(struct code_signature, expires_s), FIELD_OMITTED,
+     .custom = &expires_field},
+};
+static const struct record code_signature_record =
+    RECORD(NULL, struct code_signature, code_signature_fields);
+
+char *code_signed_bytes(const struct signed_code *code, int64_t expires_s, size_t *ret_size) {
+  json_t *json = json_pack("{s:o, s:o*, s:o*}", "kernel", json_digest_text(&code->kernel), "build",
+                           code->is_build ? json_digest_text(&code->build) : NULL, "expires",
+                           expires_s ? expires_write(&expires_s) : NULL);
+  ALWAYS(json != NULL);
+  return signed_bytes(code->is_build ? BUILD_PREFIX : KERNEL_PREFIX, json, ret_size);
+}
+
+struct code_signature code_sign(const struct signed_code *code, const struct signing_key *key,
+                                int64_t expires_s) {
+  struct code_signature signature = {.key = key->id, .expires_s = expires_s};
+  size_t size;
+  cleanup_free char *bytes = code_signed_bytes(code, expires_s, &size);
+  signing_key_sign(key, bytes, size, signature.text);
+  return signature;
+}
+
+json_t *code_signature_to_json(const struct code_signature *signature) {
+  return record_write(&code_signature_record, signature);
+}
+
+bool code_signature_find(const struct signed_code *code, const json_t *signatures,
+                         const struct trusted_keys *keys, int64_t now_s, struct code_signature *ret,
+                         struct error *error) {
+  enum { NONE, UNTRUSTED, EXPIRED, WRONG, VALID } found = NONE, state;
+  struct code_signature best = {0}, signature;
+  char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE], time[TIME_TEXT_SIZE];
+  const json_t *item;
+  struct error ignored;
+  size_t i, size;
+  json_array_foreach (signatures, i, item) {
+    record_init(&code_signature_record, &signature);
+    signature.expires_s = 0;
+    if (!record_read_answer(&code_signature_record, item, "", &signature, &ignored))
+      continue;
+    const struct signing_key *key = trusted_keys_find(keys, &signature.key);
+    cleanup_free char *bytes = code_signed_bytes(code, signature.expires_s, &size);
+    if (!key)
+      state = UNTRUSTED;
+    else if (!signing_key_verify(key, bytes, size, signature.text))
+      state = WRONG;
+    else if (signature.expires_s && signature.expires_s <= now_s)
+      state = EXPIRED;
+    else
+      state = VALID;
+    bool lasts_longer =
+        best.expires_s && (!signature.expires_s || signature.expires_s > best.expires_s);
+    if (state > found || (state == found && (state != VALID || lasts_longer))) {
+      found = state;
+      best = signature;
+    }
+  }
+
+  signed_code_format(code, what);
+  digest_format(&best.key, id);
+  switch (found) {
+  case NONE:
+    return error_set(error, "%s is not signed; `wavetune kernel sign` signs it", what);
+  case UNTRUSTED:
+    return error_set(error, "%s is signed by %s, which is not trusted here (%zu other key%s)", what,
+                     id, keys->n, keys->n == 1 ? " is" : "s are");
+  case EXPIRED:
+    return error_set(error, "the signature of %s by %s expired at %s; sign it again", what, id,
+                     time_text_format(best.expires_s, time));
+  case WRONG:
     return error_set(error,
-                     "the entry of channel \"%s\" at counter %" PRId64
-                     " is not what key %s signed: it was "
-                     "changed on its way",
-                     entry->channel, entry->counter, digest_format(&wrong->key, id));
-  if (!entry->signatures.n)
-    return error_set(error,
-                     "the entry of channel \"%s\" at counter %" PRId64
-                     " is not signed; `wavetune sign %s` signs "
-                     "it",
-                     entry->channel, entry->counter, entry->channel);
-  return error_set(
-      error,
-      "the entry of channel \"%s\" at counter %" PRId64 " is signed by %s%s, which is not trusted "
-      "here (%zu other key%s)",
-      entry->channel, entry->counter, digest_format(&entry->signatures.all[0].key, id),
-      entry->signatures.n > 1 ? " and others" : "", keys->n, keys->n == 1 ? " is" : "s are");
+                     "the signature of %s is not what key %s signed: it was changed on its way",
+                     what, id);
+  case VALID:
+    *ret = best;
+    return true;
+  }
+  die("no such state");
+}
+
+char *signed_code_format(const struct signed_code *code, char text[SIGNED_CODE_TEXT_SIZE]) {
+  char digest[DIGEST_TEXT_SIZE];
+  snprintf(text, SIGNED_CODE_TEXT_SIZE, "%s %s", code->is_build ? "build" : "kernel",
+           digest_format(code->is_build ? &code->build : &code->kernel, digest));
+  return text;
 }

@@ -9,8 +9,9 @@
 
 /* str(triton.Config): "BLOCK: 256, waves_per_eu: 0, num_warps: 4, num_ctas: 1, num_stages: 2,
  * maxnreg: None". The keyword arguments of the kernel come first, in their own order, then the
- * fields that Config has in that version of Triton. As an object it has these members in this order;
- * a value is None, a bool, an int or a float when str() of that is exactly the text, else a string.
+ * fields that Config has in that version of Triton. As an object it has these members in this
+ * order; a value is None, a bool, an int or a float when str() of that is exactly the text, else a
+ * string.
  */
 #define CONFIG_TEXT_MEMBERS_MAX 256
 
@@ -28,8 +29,8 @@ must_check json_t *config_names(const json_t *config);
  * newest), and its default. */
 bool config_field(const char *name, const char *triton, struct value *ret_default);
 
-/* A text that two configs have in common exactly when they mean the same in this version: canonical,
- * values as text, without fields at their defaults. */
+/* A text that two configs have in common exactly when they mean the same in this version:
+ * canonical, values as text, without fields at their defaults. */
 must_check char *config_text_normal(const json_t *config, const char *triton);
 
 /* The key of an autotuner over the key of a wavetune kernel: the values of the decorator's `key`,

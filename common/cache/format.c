@@ -108,8 +108,8 @@ bool cache_files_any(const struct cache_files *files, const char *format, struct
   if (files->n || files->n_sunk)
     return true;
   ALWAYS(files->n_skipped > 0);
-  return error_set(error, "no winner can be written for %s; the first, of \"%.60s\": %.300s", format,
-                   files->skipped[0].name, files->skipped[0].reason);
+  return error_set(error, "no winner can be written for %s; the first, of \"%.60s\": %.300s",
+                   format, files->skipped[0].name, files->skipped[0].reason);
 }
 
 void cache_files_variable(struct cache_files *files, const char *name, const char *path,
@@ -220,8 +220,7 @@ json_t *external_manifest(const char *name, json_t *key, const char *format, jso
   return manifest;
 }
 
-bool imported_set_environment(struct imported *imported, json_t *environment,
-                              struct error *error) {
+bool imported_set_environment(struct imported *imported, json_t *environment, struct error *error) {
   cleanup_json json_t *owned = environment;
   cleanup_environment struct environment parsed = {0};
   if (!environment_parse(owned, &parsed, error))
@@ -232,9 +231,8 @@ bool imported_set_environment(struct imported *imported, json_t *environment,
     return true;
   cleanup_free char *before = json_canonical(imported->environment), *now = json_canonical(owned);
   return error_set(
-      error,
-      "it is of the environment %s, a file before it of %s; import them one after the other", now,
-      before);
+      error, "it is of the environment %s, a file before it of %s; import them one after the other",
+      now, before);
 }
 
 /* The end of a path tells more than its beginning. */
@@ -275,8 +273,7 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
       continue;
     n_tables++;
     if (format->file_size_max && file->size > format->file_size_max) {
-      error_set(error, "it has %zu bytes; at most %zu are read", file->size,
-                format->file_size_max);
+      error_set(error, "it has %zu bytes; at most %zu are read", file->size, format->file_size_max);
       return file_refuse(file, error);
     }
     if (!format->read(request, file, &imported, error))
@@ -365,8 +362,8 @@ char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
       size_t size = (size_t)(slash + 1 - file->path);
       cleanup_free char *folder = xstrndup(file->path, size);
       if (strncmp(before, folder, size) != 0)
-        header_add(archive, entry, folder, AE_IFDIR,
-                   files->folder_mode ? files->folder_mode : 0755, 0);
+        header_add(archive, entry, folder, AE_IFDIR, files->folder_mode ? files->folder_mode : 0755,
+                   0);
     }
     header_add(archive, entry, file->path, AE_IFREG, files->file_mode ? files->file_mode : 0644,
                file->size);

@@ -89,9 +89,9 @@ must_check char *cache_files_tar(const struct cache_files *files, size_t *ret_si
 /* Gives a renderer what the release names by digest. What it returns was verified against the
  * digest, belongs to the source and lives as long. A member may be NULL: the source has none of the
  * kind, and winners that need one are skipped. So are winners that need a thing for which false is
- * returned: the source does not have it (removed, or never pushed), and the error names it. A source
- * that failed otherwise (no answer, other bytes) remembers that itself, and its owner discards the
- * whole rendering. */
+ * returned: the source does not have it (removed, or never pushed), and the error names it. A
+ * source that failed otherwise (no answer, other bytes) remembers that itself, and its owner
+ * discards the whole rendering. */
 struct cache_source {
   void *context;
   bool (*kernel)(void *context, const struct digest *hash, const struct kernel **ret,
@@ -106,13 +106,13 @@ struct render_request {
   const struct release *release;
   const struct cache_source *source; /* never NULL; its members may be */
   const struct identity *identity;   /* of the image, or NULL */
-  const char *root; /* absolute path where the files will be; NULL: not known */
+  const char *root;                  /* absolute path where the files will be; NULL: not known */
 };
 
 /* The kernel's manifest; *ret is left as it was when the source has no manifests at all. */
 must_check bool request_manifest(const struct render_request *request,
-                                const struct release_kernel *kernel, const struct kernel **ret,
-                                struct error *error);
+                                 const struct release_kernel *kernel, const struct kernel **ret,
+                                 struct error *error);
 /* What the manifest of an external kernel has in its "exports" for a format; else NULL. */
 const json_t *external_exports(const struct kernel *manifest, const char *format);
 
@@ -178,7 +178,7 @@ struct cache_format {
                  struct error *error);
 
   /* Reading; see cache_format_read. */
-  const char *table; /* what a file is called, for errors */
+  const char *table;                  /* what a file is called, for errors */
   bool (*is_table)(const char *path); /* NULL: every file is one */
   const char *no_kernel; /* why a table cannot be mapped to a registered kernel; NULL: it can */
   size_t file_size_max;  /* 0: no limit of its own */
@@ -204,6 +204,13 @@ must_check bool cache_format_find(const char *name, const struct cache_format **
 static inline const char *path_name(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
+}
+/* The name of the folder that a file is in, "" for none; the caller's. */
+static inline char *path_folder(const char *path) {
+  const char *end = path_name(path), *begin = end > path ? --end : end;
+  while (begin > path && begin[-1] != '/')
+    begin--;
+  return xstrndup(begin, (size_t)(end - begin));
 }
 static inline bool text_ends(const char *text, const char *end) {
   size_t size = strlen(text), end_size = strlen(end);

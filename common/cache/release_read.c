@@ -77,8 +77,8 @@ static bool scan_string(struct scan *scan, struct scalar *ret) {
     if (!json_parse(scan->at, (size_t)(at - scan->at), &json, &ignored))
       return false;
   }
-  *ret = (struct scalar){{.type = VALUE_STRING}, scan->at + 1, (size_t)(at - scan->at) - 2,
-                         has_escapes};
+  *ret = (struct scalar){
+      {.type = VALUE_STRING}, scan->at + 1, (size_t)(at - scan->at) - 2, has_escapes};
   scan->at = at;
   return true;
 }
@@ -243,8 +243,8 @@ static bool expect(struct reader *reader, const char *literal) {
   return refuse(reader, expected);
 }
 
-/* Whether a part of the text, which is JSON, is written as json_canonical writes it; true where that
- * is not demanded. `json` is what it reads as, or NULL. */
+/* Whether a part of the text, which is JSON, is written as json_canonical writes it; true where
+ * that is not demanded. `json` is what it reads as, or NULL. */
 static bool text_is_canonical(struct reader *reader, const char *text, size_t size,
                               const json_t *json) {
   cleanup_json json_t *parsed = NULL;
@@ -351,7 +351,7 @@ static bool array_read(struct reader *reader, const char *name, struct release_k
  * zeroed. */
 #define ADD(array, n)                                                                              \
   ({                                                                                               \
-    if (!((n) & ((n)-1)))                                                                          \
+    if (!((n) & ((n) - 1)))                                                                        \
       (array) = xreallocarray((array), (n) ? 2 * (n) : 1, sizeof *(array));                        \
     memset(&(array)[n], 0, sizeof *(array));                                                       \
     &(array)[(n)++];                                                                               \
@@ -375,8 +375,8 @@ static bool config_read(struct reader *reader, struct release_kernel *kernel) {
     return false;
   }
 
-  /* Kernels have configs in common: their space's, or those of one decorator. A config that was read
-   * once is not read again. */
+  /* Kernels have configs in common: their space's, or those of one decorator. A config that was
+   * read once is not read again. */
   struct scan ahead = *scan;
   struct known_config *known = NULL;
   if (scan_object(&ahead, &config->text, &config->text_size)) {
@@ -640,8 +640,8 @@ void release_key_values(const struct release_kernel *kernel, const struct releas
     struct scalar scalar;
     scan.at++; /* '[' or ',' */
     ALWAYS(scan_scalar(&scan, &scalar));
-    ret_values[i] = scalar.value.type == VALUE_STRING ? value_string(scalar_text(&scalar))
-                                                      : scalar.value;
+    ret_values[i] =
+        scalar.value.type == VALUE_STRING ? value_string(scalar_text(&scalar)) : scalar.value;
   }
 }
 

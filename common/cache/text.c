@@ -119,8 +119,8 @@ struct value python_value(const char *text) {
     return value_string(text);
   char *end;
   bool is_integer = !text[strspn(text, "0123456789-")];
-  struct value value = is_integer ? value_int(strtoll(text, &end, 10))
-                                  : value_float(strtod(text, &end));
+  struct value value =
+      is_integer ? value_int(strtoll(text, &end, 10)) : value_float(strtod(text, &end));
   if (*end || (!is_integer && !isfinite(value.real)))
     return value_string(text);
   cleanup_free char *printed = value_format(value, false);

@@ -80,13 +80,13 @@ void winner_ms_slices(const struct release_winner *winner, struct slice slices[R
  * quotes and escapes. */
 void text_add_slice_str(struct text *text, struct slice slice);
 
-/* repr() of a tuple: "()", "(1,)", "(1, 'a')". False for a string outside ASCII: what Python escapes
- * of it depends on the Unicode tables of its version. */
+/* repr() of a tuple: "()", "(1,)", "(1, 'a')". False for a string outside ASCII: what Python
+ * escapes of it depends on the Unicode tables of its version. */
 must_check bool python_tuple_repr(const struct value *values, size_t n, char **ret_text,
                                   struct error *error);
 
-/* The value whose str() (value_format) is exactly `text`, when it is None, a bool, an int of 64 bits
- * or a finite float; else the text as a string, which is borrowed. */
+/* The value whose str() (value_format) is exactly `text`, when it is None, a bool, an int of 64
+ * bits or a finite float; else the text as a string, which is borrowed. */
 struct value python_value(const char *text);
 
 struct strings {

@@ -1,10 +1,10 @@
 /* The `dejavu` format: the tree that triton-dejavu reads under TRITON_DEJAVU_STORAGE (dejavu.h).
  *
  * A function's path has hashes of its text and of its decorator's arguments, so a kernel is written
- * when these are known: from the image's record of it, else the build's, else from the manifest of a
- * table that was imported. Which Triton, ROCm and GPU the folders name comes from the image, else
- * from the release's environment. Entries that dejavu would not restore exactly are skipped with the
- * reason: it checks nothing itself, and a key that it does not restore breaks its next tuning.
+ * when these are known: from the image's record of it, else the build's, else from the manifest of
+ * a table that was imported. Which Triton, ROCm and GPU the folders name comes from the image, else
+ * from the release's environment. Entries that dejavu would not restore exactly are skipped with
+ * the reason: it checks nothing itself, and a key that it does not restore breaks its next tuning.
  *
  * Memory and threads: format.h. */
 #include <math.h>
@@ -17,7 +17,8 @@
 
 /* What dejavu restores */
 
-/* Whether Python's int() takes the text: signs, white space around and single underscores within. */
+/* Whether Python's int() takes the text: signs, white space around and single underscores within.
+ */
 static bool reads_as_integer(const char *text) {
   text += strspn(text, " \t\n\v\f\r");
   text += *text == '+' || *text == '-';
@@ -395,9 +396,8 @@ struct writer {
   const struct release_kernel *kernel;
   const struct function *function;
   struct table *table;
-  char **configs;       /* texts as JSON, NULL where skipped: */
-  char **config_errors; /* why */
-  size_t *n_used;       /* winners of each provenance */
+  char **configs; /* texts as JSON; NULL: config_make refuses it */
+  size_t *n_used; /* winners of each provenance */
   struct tuning_key elements;
   bool has_expressions;
   struct slice *slices;
@@ -405,12 +405,9 @@ struct writer {
 };
 
 static void writer_release(struct writer *writer) {
-  for (size_t i = 0; i < writer->kernel->n_configs; i++) {
+  for (size_t i = 0; i < writer->kernel->n_configs; i++)
     free(writer->configs[i]);
-    free(writer->config_errors[i]);
-  }
   free(writer->configs);
-  free(writer->config_errors);
   free(writer->n_used);
   tuning_key_release(&writer->elements);
   free(writer->slices);
@@ -474,14 +471,10 @@ static void configs_take(struct rendering *rendering, struct writer *writer) {
     size_t hash = text_hash((const char *)&address, sizeof address);
     struct known_text *known = &rendering->known[hash % KNOWN_TEXTS];
     struct error why;
-    if (order && known->values == values) {
-      writer->configs[i] = xstrdup(known->text);
-      continue;
-    }
-    writer->configs[i] = config_make(writer->function, values, &why);
-    if (!writer->configs[i])
-      writer->config_errors[i] = xstrdup(why.message);
-    if (order && writer->configs[i]) {
+    bool is_known = order && known->values == values;
+    writer->configs[i] =
+        is_known ? xstrdup(known->text) : config_make(writer->function, values, &why);
+    if (order && !is_known && writer->configs[i]) {
       free(known->text);
       *known = (struct known_text){values, xstrdup(writer->configs[i])};
     }
@@ -586,9 +579,9 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
       return error_set(error, "the config's text in the provenance is of another config");
     config = kept = json_quoted(text);
   }
-  if (!config)
-    return error_set(error, "%s", writer->config_errors[winner->config]);
-  if (!key_write(writer, winner, values, error))
+  if (!config) /* again, for the reason */
+    config = kept = config_make(writer->function, kernel->configs[winner->config].values, error);
+  if (!config || !key_write(writer, winner, values, error))
     return false;
 
   const struct text *quoted = &writer->quoted;
@@ -616,8 +609,8 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
   return true;
 }
 
-/* Adds bench time: once for each of `n` winners that a job chose, each by a job of its own, and once
- * for each file that was imported, as it was last. */
+/* Adds bench time: once for each of `n` winners that a job chose, each by a job of its own, and
+ * once for each file that was imported, as it was last. */
 static void totals_add(struct table *table, const json_t *provenance, size_t n) {
   const char *source = json_string_value(json_object_get(provenance, "source"));
   json_t *total = json_object_get(provenance, "total_bench_time_s");
@@ -642,7 +635,6 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
       .function = placed->function,
       .table = table,
       .configs = xcalloc(kernel->n_configs + 1, sizeof *writer.configs),
-      .config_errors = xcalloc(kernel->n_configs + 1, sizeof *writer.config_errors),
       .n_used = xcalloc(kernel->n_provenance + 1, sizeof *writer.n_used),
       .slices = xcalloc(kernel->n_key_names + 1, sizeof *writer.slices)};
   if (!key_bind(&writer, error))

@@ -1,5 +1,5 @@
-/* triton-dejavu's caches: where their files are and what their texts are. Versions 0.5.4 to 0.7 read
- * them.
+/* triton-dejavu's caches: where their files are and what their texts are. Versions 0.5.4 to 0.7
+ * read them.
  *
  *   dejavu_0.7/triton_<triton>/<runtime>/gpu_<gpu>/<function>/autotune_config-<P>/
  *       code_version-<C>/tune_features-<K>/kernel_configs-<G>/<tag>/cache.json

@@ -14,8 +14,8 @@
 #define KERNEL_NAME_MAX 128
 
 const char *const dejavu_part_names[DEJAVU_PARTS] = {
-    "layout",       "triton",        "torch",          "runtime", "gpu", "function", "autotune_config",
-    "code_version", "tune_features", "kernel_configs", "tag"};
+    "layout",          "triton",       "torch",         "runtime",        "gpu", "function",
+    "autotune_config", "code_version", "tune_features", "kernel_configs", "tag"};
 
 /* What a folder's name has before the part. */
 static const char *const prefixes[DEJAVU_PARTS] = {[DEJAVU_LAYOUT] = "",
@@ -38,18 +38,27 @@ void dejavu_path_release(struct dejavu_path *path) {
 
 /* NULL: the layout is not known. */
 static const enum dejavu_part *layout_parts(const char *layout) {
-  static const enum dejavu_part of_5[] = {
-      DEJAVU_LAYOUT,         DEJAVU_RUNTIME,      DEJAVU_TORCH,           DEJAVU_TRITON,
-      DEJAVU_GPU,            DEJAVU_FUNCTION,     DEJAVU_AUTOTUNE_CONFIG, DEJAVU_KERNEL_CONFIGS,
-      DEJAVU_CODE_VERSION,   DEJAVU_TAG,          DEJAVU_PARTS};
+  static const enum dejavu_part of_5[] = {DEJAVU_LAYOUT,
+                                          DEJAVU_RUNTIME,
+                                          DEJAVU_TORCH,
+                                          DEJAVU_TRITON,
+                                          DEJAVU_GPU,
+                                          DEJAVU_FUNCTION,
+                                          DEJAVU_AUTOTUNE_CONFIG,
+                                          DEJAVU_KERNEL_CONFIGS,
+                                          DEJAVU_CODE_VERSION,
+                                          DEJAVU_TAG,
+                                          DEJAVU_PARTS};
   static const enum dejavu_part of_6[] = {
-      DEJAVU_LAYOUT,        DEJAVU_RUNTIME,       DEJAVU_TORCH,           DEJAVU_TRITON,
-      DEJAVU_GPU,           DEJAVU_FUNCTION,      DEJAVU_AUTOTUNE_CONFIG, DEJAVU_CODE_VERSION,
-      DEJAVU_TUNE_FEATURES, DEJAVU_KERNEL_CONFIGS, DEJAVU_TAG,            DEJAVU_PARTS};
-  static const enum dejavu_part of_7[] = {
-      DEJAVU_LAYOUT,          DEJAVU_TRITON,       DEJAVU_RUNTIME,       DEJAVU_GPU,
-      DEJAVU_FUNCTION,        DEJAVU_AUTOTUNE_CONFIG, DEJAVU_CODE_VERSION, DEJAVU_TUNE_FEATURES,
+      DEJAVU_LAYOUT,          DEJAVU_RUNTIME,      DEJAVU_TORCH,
+      DEJAVU_TRITON,          DEJAVU_GPU,          DEJAVU_FUNCTION,
+      DEJAVU_AUTOTUNE_CONFIG, DEJAVU_CODE_VERSION, DEJAVU_TUNE_FEATURES,
       DEJAVU_KERNEL_CONFIGS,  DEJAVU_TAG,          DEJAVU_PARTS};
+  static const enum dejavu_part of_7[] = {
+      DEJAVU_LAYOUT,       DEJAVU_TRITON,        DEJAVU_RUNTIME,
+      DEJAVU_GPU,          DEJAVU_FUNCTION,      DEJAVU_AUTOTUNE_CONFIG,
+      DEJAVU_CODE_VERSION, DEJAVU_TUNE_FEATURES, DEJAVU_KERNEL_CONFIGS,
+      DEJAVU_TAG,          DEJAVU_PARTS};
   int minor, end = 0;
   if (sscanf(layout, "dejavu_0.%2d%n", &minor, &end) != 1 || layout[end] || minor < 5 ||
       layout[9] < '0' || layout[9] > '9')
@@ -374,9 +383,8 @@ static char *member_name(const json_t *names, const char *name, size_t index) {
 /* The manifest of the kernel that entries with n elements are of. */
 static json_t *manifest_of(const struct table *table, size_t n) {
   char *const *parts = table->path.parts;
-  cleanup_free char *name =
-      xasprintf(NAME_PREFIX "%.*s", KERNEL_NAME_MAX - (int)strlen(NAME_PREFIX),
-                parts[DEJAVU_FUNCTION]);
+  cleanup_free char *name = xasprintf(
+      NAME_PREFIX "%.*s", KERNEL_NAME_MAX - (int)strlen(NAME_PREFIX), parts[DEJAVU_FUNCTION]);
   for (char *c = name; *c; c++)
     *c = isalnum((unsigned char)*c) || strchr("._/-", *c) ? *c : '_';
 
@@ -391,10 +399,10 @@ static json_t *manifest_of(const struct table *table, size_t n) {
     ALWAYS(json_array_append_new(names, json_string(member)) == 0);
   }
 
-  json_t *exports = json_pack(
-      "{s:s, s:O?, s:O, s:o}", "signature", table->signature, "keys", table->keys, "config",
-      table->order, "timings_data",
-      dejavu_timings_data(table->timings_data, "rep_t_ms", "warmup_t_ms", "cuda_graphs"));
+  json_t *exports =
+      json_pack("{s:s, s:O?, s:O, s:o}", "signature", table->signature, "keys", table->keys,
+                "config", table->order, "timings_data",
+                dejavu_timings_data(table->timings_data, "rep_t_ms", "warmup_t_ms", "cuda_graphs"));
   ALWAYS(exports != NULL);
   for (enum dejavu_part i = 0; i < DEJAVU_PARTS; i++)
     if (parts[i] && (i == DEJAVU_LAYOUT || i == DEJAVU_FUNCTION || dejavu_part_is_hash(i)))
@@ -433,8 +441,8 @@ static bool key_make(const struct table *table, const struct imported_kernel *ke
     json_put(key, json_string_value(json_array_get(names, i)),
              value_to_json(python_value(elements[i])));
   if (registered) {
-    bool fits = json_object_size(key) == registered->n_key_names &&
-                n_keys == registered->n_key_names;
+    bool fits =
+        json_object_size(key) == registered->n_key_names && n_keys == registered->n_key_names;
     for (size_t i = 0; i < registered->n_key_names; i++)
       fits = fits && json_object_get(key, registered->key_names[i]);
     if (!fits) {
@@ -549,9 +557,9 @@ bool dejavu_read(const struct import_request *request, const struct cache_file *
   order_find(&table);
   json_object_foreach (table.cache, key, value)
     if (!entry_read(&table, key, value, error))
-      return error->pointer[0] ? false
-                               : error_pointer_prefix(
-                                     error, json_pointer_member(at, sizeof at, "/cache", key));
+      return error->pointer[0]
+                 ? false
+                 : error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/cache", key));
   json_object_foreach (table.timings, key, value)
     if (!json_object_get(table.cache, key))
       return error_at(error, json_pointer_member(at, sizeof at, "/timings", key),

@@ -94,10 +94,10 @@ static bool inductor_render(const struct render_request *request, struct cache_f
     const struct release_kernel *kernel = &request->release->kernels[i];
     const struct kernel *manifest = NULL;
     struct error why;
-    bool ok = request_manifest(request, kernel, &manifest, &why) &&
-              (external_exports(manifest, "inductor") ||
-               error_set(&why,
-                         "it did not come from Inductor, which names its files by its own hashes"));
+    bool ok =
+        request_manifest(request, kernel, &manifest, &why) &&
+        (external_exports(manifest, "inductor") ||
+         error_set(&why, "it did not come from Inductor, which names its files by its own hashes"));
     if (!ok)
       cache_files_skip(ret, kernel, NULL, why.message);
     for (size_t j = 0; ok && j < kernel->n_winners; j++)

@@ -5,9 +5,9 @@
  *  "regime": "warm", "release": "sha256:…", "tag": "default"}, canonical; "regime" is there only
  * when it is warm. Kernels that share a name are NAME@ and the first 12 hex digits of their hash.
  *
- * A container's start waits for it: texts are concatenated, not built as a tree, and a config's text
- * is written once. Read back, it is kernels known by their hashes: names and the release say where
- * the entries came from.
+ * A container's start waits for it: texts are concatenated, not built as a tree, and a config's
+ * text is written once. Read back, it is kernels known by their hashes: names and the release say
+ * where the entries came from.
  *
  * Memory and threads: format.h. */
 #include "common/cache/format.h"
@@ -193,8 +193,7 @@ static bool json_read(const struct import_request *request, const struct cache_f
         !json_get_array(kernel_json, at, "entries", JSON_REQUIRED, &entries, error))
       return false;
     size_t n_before = imported->n_kernels;
-    struct imported_kernel *kernel =
-        imported_kernel_for(imported, digest_format(&digest, id));
+    struct imported_kernel *kernel = imported_kernel_for(imported, digest_format(&digest, id));
     if (imported->n_kernels == n_before)
       return error_at(error, at, "the kernel is there twice");
     kernel->hash = digest;

@@ -17,8 +17,8 @@
  * (absent: none): the name of a member, whose value is a text or None, else the text itself.
  * block_shape (absent: none): the name of a member, whose value is the text "[128,128]" or None,
  * else two integers. per_channel_quant and down (SGLang; absent: false): the name of a member, or a
- * boolean. config: for members of the table the name of the config's, or a constant integer; members
- * of configs that are not named keep their names.
+ * boolean. config: for members of the table the name of the config's, or a constant integer;
+ * members of configs that are not named keep their names.
  *
  * Tables that are imported without a kernel are those of the external kernel vllm-moe/fused_moe or
  * sglang-moe/fused_moe, whose key has the members' own names. Provenance: "source", the path, and
@@ -53,10 +53,13 @@ static const struct member {
   enum { NUMBER, DTYPE, BLOCK_SHAPE, FLAG } kind;
   bool is_required, is_variant;
 } members[] = {
-    {"E", NUMBER, .is_required = true}, {"N", NUMBER, .is_required = true},
-    {"dtype", DTYPE},                   {"block_shape", BLOCK_SHAPE},
+    {"E", NUMBER, .is_required = true},
+    {"N", NUMBER, .is_required = true},
+    {"dtype", DTYPE},
+    {"block_shape", BLOCK_SHAPE},
     {"per_channel_quant", FLAG, .is_variant = true},
-    {"down", FLAG, .is_variant = true}, {"M", NUMBER, .is_required = true},
+    {"down", FLAG, .is_variant = true},
+    {"M", NUMBER, .is_required = true},
 };
 #define N_MEMBERS ARRAY_LENGTH(members)
 
@@ -237,7 +240,8 @@ static bool row_of_key(const struct mapping *mapping, const struct value *values
       return error_set(error, "%s is not true or false for this key", name);
     if (json_is_null(value))
       continue;
-    if (members[i].kind == DTYPE && (!text || !*text || strlen(text) > 64 || text[strspn(text, plain)]))
+    if (members[i].kind == DTYPE &&
+        (!text || !*text || strlen(text) > 64 || text[strspn(text, plain)]))
       return error_set(error, "the dtype is no text of letters, digits and _ - . for this key");
     if (members[i].kind == BLOCK_SHAPE && !block_shape_parse(text, shape))
       return error_set(error, "the block shape is no text like [128,128] for this key");
@@ -280,61 +284,50 @@ static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t 
   return true;
 }
 
-/* A config as the table has it, in the usual order; a new reference. */
+/* A config under the names of the table, or back under its own; a new reference. */
+static bool config_map(const struct mapping *mapping, const json_t *config, bool to_table,
+                       json_t **ret, struct error *error) {
+  cleanup_json json_t *left = json_copy((json_t *)config), *mapped = json_object();
+  const char *name;
+  json_t *value;
+  json_object_foreach (mapping->config, name, value) {
+    const char *own = json_string_value(value); /* NULL: a constant */
+    const char *from = to_table ? own : name, *to = to_table ? name : own;
+    json_t *found = from ? json_object_get(config, from) : value;
+    if (!found || (!own && !json_equal(found, value)))
+      return error_set(error, "the config's %.60s is not what the exports of %s say", from,
+                       mapping->kernel->name);
+    if (to)
+      json_object_set(mapped, to, found);
+    if (from)
+      json_object_del(left, from);
+  }
+  json_object_foreach (left, name, value)
+    if (json_object_get(mapped, name))
+      return error_set(error, "the config's %.60s is two members for %s", name,
+                       mapping->kernel->name);
+  json_object_update(mapped, left);
+  *ret = TAKE(mapped);
+  return true;
+}
+
+/* The config as a table has it, in the usual order; a new reference. */
 static bool config_to_table(const struct mapping *mapping, const json_t *config, json_t **ret,
                             struct error *error) {
   static const char *const needed[] = {"BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K",
                                        "GROUP_SIZE_M"};
-  cleanup_json json_t *left = json_copy((json_t *)config), *table = json_object();
+  cleanup_json json_t *table = NULL;
   const char *name;
-  json_t *from;
-  json_object_foreach (mapping->config, name, from) {
-    json_t *value = json_is_integer(from) ? from : json_object_get(config, json_string_value(from));
-    if (!value)
-      return error_set(error, "the config has no %.60s, which the exports name",
-                       json_string_value(from));
-    json_object_set(table, name, value);
-    if (json_is_string(from))
-      json_object_del(left, json_string_value(from));
-  }
-  json_object_foreach (left, name, from) {
-    if (json_object_get(table, name))
-      return error_set(error, "the config's own %.60s is in the way of that which the exports name",
-                       name);
-    json_object_set(table, name, from);
-  }
-
+  json_t *value;
+  if (!config_map(mapping, config, true, &table, error))
+    return false;
   for (size_t i = 0; i < ARRAY_LENGTH(needed); i++)
     if (!is_positive(json_object_get(table, needed[i])))
       return error_set(error, "the config has no positive integer %s", needed[i]);
-  json_object_foreach (table, name, from)
-    if (!is_plain(from))
+  json_object_foreach (table, name, value)
+    if (!is_plain(value))
       return error_set(error, "the config's %.60s is no integer, boolean, text or null", name);
   *ret = config_ordered(table);
-  return true;
-}
-
-static bool config_of_table(const struct mapping *mapping, const json_t *config, json_t **ret,
-                            struct error *error) {
-  cleanup_json json_t *left = json_copy((json_t *)config), *own = json_object();
-  const char *name;
-  json_t *to;
-  json_object_foreach (mapping->config, name, to) {
-    json_t *value = json_object_get(config, name);
-    if (!value || (json_is_integer(to) && !json_equal(value, to)))
-      return error_set(error, "the config's %.60s is not what the exports of %s say", name,
-                       mapping->kernel->name);
-    if (json_is_string(to))
-      json_object_set(own, json_string_value(to), value);
-    json_object_del(left, name);
-  }
-  json_object_foreach (left, name, to) {
-    if (json_object_get(own, name))
-      return error_set(error, "the config's %.60s is two members for %s", name,
-                       mapping->kernel->name);
-    json_object_set(own, name, to);
-  }
-  *ret = TAKE(own);
   return true;
 }
 
@@ -437,8 +430,8 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
   const struct kernel *manifest = NULL;
   cleanup_mapping struct mapping mapping = {0};
   if (!rendering->request->source->kernel)
-    return error_set(
-        error, "manifests are not available here, and they say what the kernel's key means");
+    return error_set(error,
+                     "manifests are not available here, and they say what the kernel's key means");
   if (!request_manifest(rendering->request, kernel, &manifest, error) ||
       !mapping_read(rendering->dialect, manifest, &mapping, error))
     return false;
@@ -507,6 +500,12 @@ static bool moe_render(const struct dialect *dialect, const struct render_reques
 
 /* Reading */
 
+/* What a group of a pattern matched; NULL: nothing. */
+static char *group_text(const char *text, const regmatch_t *group) {
+  size_t size = (size_t)(group->rm_eo - group->rm_so);
+  return group->rm_so < 0 ? NULL : xstrndup(text + group->rm_so, size);
+}
+
 /* The name of a file without folders: the row without M, and the device, with '_' for ' '. */
 static bool name_parse(const struct dialect *dialect, const char *text, json_t **ret_row,
                        char **ret_device, struct error *error) {
@@ -515,8 +514,6 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
                                 "(,per_channel_quant=True)?$";
   enum { E = 1, N, DEVICE, DTYPE_TEXT = 5, SHAPE_TEXT = 7, QUANT, GROUPS };
   cleanup_free char *name = xstrdup(text);
-  regmatch_t groups[GROUPS];
-  regex_t regex;
   bool is_json = text_ends(name, ".json");
   if (is_json)
     name[strlen(name) - strlen(".json")] = '\0';
@@ -524,46 +521,37 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
   if (is_down)
     name[strlen(name) - strlen("_down")] = '\0';
 
+  regex_t regex;
+  regmatch_t groups[GROUPS];
   ALWAYS(regcomp(&regex, pattern, REG_EXTENDED) == 0);
+  for (size_t i = 0; i < GROUPS; i++)
+    groups[i] = (regmatch_t){-1, -1};
   bool ok = is_json && json_can_hold(text) && regexec(&regex, name, GROUPS, groups, 0) == 0;
   regfree(&regex);
-  cleanup_json json_t *row = json_object();
-  if (ok) {
-    long long e = strtoll(name + groups[E].rm_so, NULL, 10),
-              n = strtoll(name + groups[N].rm_so, NULL, 10), shape[2];
-    bool has_dtype = groups[DTYPE_TEXT].rm_so >= 0, has_shape = groups[SHAPE_TEXT].rm_so >= 0;
-    cleanup_free char *shape_text = has_shape ? xstrndup(name + groups[SHAPE_TEXT].rm_so,
-                                                         (size_t)(groups[SHAPE_TEXT].rm_eo -
-                                                                  groups[SHAPE_TEXT].rm_so))
-                                              : NULL;
-    ok = e <= NUMBER_MAX && n <= NUMBER_MAX &&
-         (!has_shape || block_shape_parse(shape_text, shape)) &&
-         (dialect->has_variants || groups[QUANT].rm_so < 0);
-    if (ok) {
-      json_put(row, "E", json_integer(e));
-      json_put(row, "N", json_integer(n));
-      json_put(row, "dtype",
-               has_dtype ? json_stringn(name + groups[DTYPE_TEXT].rm_so,
-                                        (size_t)(groups[DTYPE_TEXT].rm_eo -
-                                                 groups[DTYPE_TEXT].rm_so))
-                         : json_null());
-      json_put(row, "block_shape",
-               has_shape ? json_sprintf("[%lld,%lld]", shape[0], shape[1]) : json_null());
-      if (dialect->has_variants) {
-        json_put(row, "per_channel_quant", json_boolean(groups[QUANT].rm_so >= 0));
-        json_put(row, "down", json_boolean(is_down));
-      }
-    }
-  }
-  if (!ok)
+  bool is_quant = groups[QUANT].rm_so >= 0;
+  cleanup_free char *device = group_text(name, &groups[DEVICE]),
+                    *dtype = group_text(name, &groups[DTYPE_TEXT]),
+                    *shape_text = group_text(name, &groups[SHAPE_TEXT]);
+  long long shape[2], e = ok ? strtoll(name + groups[E].rm_so, NULL, 10) : 0,
+                      n = ok ? strtoll(name + groups[N].rm_so, NULL, 10) : 0;
+  if (!ok || e > NUMBER_MAX || n > NUMBER_MAX ||
+      (shape_text && !block_shape_parse(shape_text, shape)) || (is_quant && !dialect->has_variants))
     return error_set(
         error,
         "\"%.200s\" is no name like E=128,N=384,device_name=AMD_Instinct_MI300X.json, with dtype=, "
         "block_shape=%s behind the device in this order",
         text, dialect->has_variants ? " and per_channel_quant=True" : "");
-  *ret_row = TAKE(row);
-  *ret_device = xstrndup(name + groups[DEVICE].rm_so,
-                         (size_t)(groups[DEVICE].rm_eo - groups[DEVICE].rm_so));
+
+  json_t *row = json_pack(
+      "{s:I, s:I, s:s?, s:o}", "E", (json_int_t)e, "N", (json_int_t)n, "dtype", dtype,
+      "block_shape", shape_text ? json_sprintf("[%lld,%lld]", shape[0], shape[1]) : json_null());
+  ALWAYS(row != NULL);
+  if (dialect->has_variants) {
+    json_put(row, "per_channel_quant", json_boolean(is_quant));
+    json_put(row, "down", json_boolean(is_down));
+  }
+  *ret_row = row;
+  *ret_device = TAKE(device);
   return true;
 }
 
@@ -618,7 +606,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
   cleanup_free char *order = order_of(config), *usual_order = order_of(usual);
   if (strcmp(order, usual_order) != 0)
     json_put(entry->provenance, "order", json_string(order));
-  return config_of_table(mapping, config, &entry->config, error);
+  return config_map(mapping, config, false, &entry->config, error);
 }
 
 static bool moe_read(const struct dialect *dialect, const struct import_request *request,
@@ -637,28 +625,25 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
   if (!json_is_object(json))
     return error_set(error, "the document must be an object");
 
-  json_t *environment = json_pack("{s:s}", "gpu", text_replace(device, "_", ' '));
-  cleanup_json json_t *owned = environment;
-  if (!dialect->has_versions) {
+  cleanup_free char *version = NULL;
+  if (dialect->has_versions) {
+    /* "triton_3_4_0", the file's folder, is "3.4.0". */
+    size_t size = strlen("triton_");
+    cleanup_free char *folder = path_folder(file->path);
+    if (!string_starts(folder, "triton_") || !folder[size] ||
+        folder[size + strspn(folder + size, "0123456789_")])
+      return error_set(error, "the table is in no folder like triton_3_4_0, which says what Triton "
+                              "it is for");
+    version = text_replace(xstrdup(folder + size), "_", '.');
+  } else {
     if (!json_get_string(json, "", "triton_version", JSON_OPTIONAL, &triton, error))
       return false;
-    if (triton)
-      json_put(environment, "triton", json_string(triton));
+    version = triton ? xstrdup(triton) : NULL;
     json_object_del(json, "triton_version");
-  } else {
-    /* "triton_3_4_0", the file's folder, is "3.4.0". */
-    const char *end = path_name(file->path), *folder = end > file->path ? end - 1 : end;
-    while (folder > file->path && folder[-1] != '/')
-      folder--;
-    size_t prefix = strlen("triton_"), size = end > folder ? (size_t)(end - 1 - folder) : 0;
-    if (size <= prefix || !string_starts(folder, "triton_") ||
-        strspn(folder + prefix, "0123456789_") + prefix != size)
-      return error_set(error, "the table lies in no folder like triton_3_4_0, which says what "
-                              "Triton it is for");
-    cleanup_free char *version = xstrndup(folder + prefix, size - prefix);
-    json_put(environment, "triton", json_string(text_replace(version, "_", '.')));
   }
-  if (!imported_set_environment(imported, json_incref(environment), error))
+  json_t *environment =
+      json_pack("{s:s, s:s*}", "gpu", text_replace(device, "_", ' '), "triton", version);
+  if (!imported_set_environment(imported, environment, error))
     return false;
 
   struct imported_kernel *kernel =

@@ -1,8 +1,7 @@
-/* The `triton` format: rendering a release, with compiled artifacts. Memory and threads: triton.h. */
-#include <ctype.h>
-
-#include "common/cache/text.h"
+/* The `triton` format: rendering a release, with compiled artifacts. Memory and threads: triton.h.
+ */
 #include "common/formats/triton.h"
+#include "common/cache/text.h"
 
 /* Artifacts: the files of an object as a build has them, and the group file that tells Triton where
  * they are, by absolute paths (runtime/cache.py, FileCacheManager) */
@@ -55,14 +54,8 @@ static bool image_check(const struct render_request *request, const json_t *file
       return error_of(error, ERROR_UNUSABLE,
                       "the image sets %.60s and its code was compiled without that", member);
   json_object_foreach (metadata, member, value) {
-    bool is_variable = false;
-    for (const char *c = member; *c; c++) {
-      is_variable |= isupper((unsigned char)*c) != 0;
-      if (islower((unsigned char)*c)) {
-        is_variable = false;
-        break;
-      }
-    }
+    bool is_variable = strpbrk(member, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") &&
+                       !strpbrk(member, "abcdefghijklmnopqrstuvwxyz");
     if (is_variable && !json_object_get(identity->variables, member))
       return error_of(error, ERROR_UNUSABLE,
                       "its code was compiled with %.60s set, and the image does not set it",
@@ -142,8 +135,8 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
 /* What the winners of a kernel that have one build in their provenance have in common. */
 struct origin {
   bool is_read;
-  const struct build *build; /* NULL: none */
-  char *missing;             /* why the build that is named is not available, or NULL */
+  const struct build *build;     /* NULL: none */
+  char *missing;                 /* why the build that is named is not available, or NULL */
   struct function_record packed; /* of the build */
   struct triton_function function;
   char *reason; /* why there is no function, or NULL */
@@ -240,8 +233,8 @@ static bool artifacts_render(struct rendering *rendering, const struct release_w
   cleanup_free char *id = xasprintf("%zu/%zu/%zu", index, variant, winner->config);
   const json_t *known = json_object_get(rendering->done, id);
   if (!known) {
-    bool is_added = artifacts_add(rendering->request, cache, origin->packed.triton_key,
-                                  rendering->files, &why);
+    bool is_added =
+        artifacts_add(rendering->request, cache, origin->packed.triton_key, rendering->files, &why);
     if (!is_added && why.kind != ERROR_UNUSABLE && why.kind != ERROR_MISSING) {
       *error = why;
       return false;
@@ -328,7 +321,8 @@ static bool triton_render(const struct render_request *request, struct cache_fil
   const struct release *release = request->release;
   cleanup_json json_t *done = json_object();
   struct rendering rendering = {.request = request, .files = ret, .done = done};
-  /* What was tuned is before what was imported: of two winners for one file the first is written. */
+  /* What was tuned is before what was imported: of two winners for one file the first is written.
+   */
   for (size_t i = 0; i < 2 * release->n_kernels; i++) {
     const struct release_kernel *kernel = &release->kernels[i % release->n_kernels];
     if (!kernel_render(&rendering, kernel, i >= release->n_kernels, error))

@@ -3,24 +3,25 @@
  *
  * A winner is the file FOLDER/NAME.autotune.json (autotuner.py, check_disk_cache), with NAME the
  * function's name cut to 150 characters, and FOLDER the base32 of the SHA-256 of "-".join(
- * [triton_key, backend_hash, cache_key, str(sorted(env.items())), str(tuning_key)] + [str(c) for c in
- * configs]). The tuning key is the values of the decorator's `key` and the dtypes of the arguments
- * that have one. The file has one entry, the winner's: Triton takes the best that is there, and
- * measures none. A member that the version does not know would stop it: ir_override is written only
- * where the record's configs print it. A record without "autotune" is of a function that was packed
- * with a space: the file serves a decorator with those configs. A winner without timings has an
- * empty list of them, which is enough for the only entry; zeros would state what was not measured.
+ * [triton_key, backend_hash, cache_key, str(sorted(env.items())), str(tuning_key)] + [str(c) for c
+ * in configs]). The tuning key is the values of the decorator's `key` and the dtypes of the
+ * arguments that have one. The file has one entry, the winner's: Triton takes the best that is
+ * there, and measures none. A member that the version does not know would stop it: ir_override is
+ * written only where the record's configs print it. A record without "autotune" is of a function
+ * that was packed with a space: the file serves a decorator with those configs. A winner without
+ * timings has an empty list of them, which is enough for the only entry; zeros would state what was
+ * not measured.
  *
  * The compiled artifacts of winners whose build has them are added where the files' place is known:
  * Triton finds artifacts by absolute paths. Where a manifest, a build or a file of it is not
  * available, results are written as far as they can be known without it, and the note names what is
- * missing: the container compiles such a winner itself. Folders are writable for all: Triton makes a
- * lock and temporary folders there.
+ * missing: the container compiles such a winner itself. Folders are writable for all: Triton makes
+ * a lock and temporary folders there.
  *
  * A function's winners that were imported are the kernel "triton/NAME" with the key {"folder": the
  * 52 characters, "key": the JSON of the tuning key} and exports {"triton": {"function": NAME,
- * "kwargs": [names], "members": [of a config, in the file's order]}}. A folder is a hash of what the
- * file does not have, so it is kept as it was.
+ * "kwargs": [names], "members": [of a config, in the file's order]}}. A folder is a hash of what
+ * the file does not have, so it is kept as it was.
  *
  * triton.c renders releases, triton_autotune.c makes and reads NAME.autotune.json.
  * Memory: a function owns what it made and borrows the record. Threads: format.h. */

@@ -44,9 +44,8 @@ static bool table_add(struct cache_files *files, const char *folder, const char 
   double timings[RELEASE_MS_MAX];
   for (size_t i = 0; i < RELEASE_MS_MAX && winner->n_ms; i++)
     timings[i] = winner->ms[winner->n_ms == 1 ? 0 : i];
-  cleanup_json json_t *file =
-      json_pack("{s:O, s:[[O, o]]}", "key", key, "configs_timings", config,
-                json_numbers(timings, winner->n_ms ? RELEASE_MS_MAX : 0));
+  cleanup_json json_t *file = json_pack("{s:O, s:[[O, o]]}", "key", key, "configs_timings", config,
+                                        json_numbers(timings, winner->n_ms ? RELEASE_MS_MAX : 0));
   ALWAYS(file != NULL);
   char *bytes = python_json(file, 0, &size);
   return cache_files_add_once(files, path, bytes, size, error);
@@ -98,8 +97,8 @@ static int names_compare(const void *a, const void *b) {
 }
 
 /* What is hashed, but for the tuning key. */
-static bool hashed_make(struct triton_function *function, bool is_packed, const struct identity *identity,
-                        struct error *error) {
+static bool hashed_make(struct triton_function *function, bool is_packed,
+                        const struct identity *identity, struct error *error) {
   const struct function_record *record = function->record;
   const char *key = record->triton_key, *backend = record->backend_hash;
   if (identity && identity->triton_key && (is_packed || !key))
@@ -144,7 +143,8 @@ static bool hashed_make(struct triton_function *function, bool is_packed, const 
   return true;
 }
 
-/* Reads a printed config: of kwargs only the names, so that a value with ", " in it does no harm. */
+/* Reads a printed config: of kwargs only the names, so that a value with ", " in it does no harm.
+ */
 static void config_take(struct triton_function *function, const char *config, bool is_first) {
   cleanup_free char *text = xstrdup(config);
   for (char *name = text, *next; name; name = next) {
@@ -174,7 +174,8 @@ bool triton_function_init(struct triton_function *ret, const struct function_rec
                           const struct release_kernel *kernel, const struct kernel *manifest,
                           struct error *error) {
   const struct identity *identity = request->identity;
-  *ret = (struct triton_function){.record = record, .kwargs = json_object(), .fixed = json_object()};
+  *ret =
+      (struct triton_function){.record = record, .kwargs = json_object(), .fixed = json_object()};
   if (!record_check(record, identity, error) || !hashed_make(ret, is_packed, identity, error) ||
       !tuning_key_bind(record, manifest, (const char *const *)kernel->key_names,
                        kernel->n_key_names, &ret->key, error))
@@ -188,8 +189,8 @@ bool triton_function_init(struct triton_function *ret, const struct function_rec
 }
 
 /* The values of the tuning key as a list, and the folder that they make. */
-static bool folder_make(const struct triton_function *function, const struct value *key, json_t *list,
-                        char folder[TRITON_FOLDER_LENGTH + 1], struct error *error) {
+static bool folder_make(const struct triton_function *function, const struct value *key,
+                        json_t *list, char folder[TRITON_FOLDER_LENGTH + 1], struct error *error) {
   const struct tuning_key *tuned = &function->key;
   size_t n = tuned->n + tuned->n_dtypes;
   cleanup_free struct value *values = xcalloc(n, sizeof *values);
@@ -398,7 +399,7 @@ bool triton_is_table(const char *path) {
 }
 
 bool triton_read(const struct import_request *request, const struct cache_file *file,
-                       struct imported *imported, struct error *error) {
+                 struct imported *imported, struct error *error) {
   static const char *const members[] = {"key", "configs_timings", NULL};
   cleanup_json json_t *json = NULL;
   json_t *key = NULL, *entries = NULL, *value;
@@ -407,18 +408,15 @@ bool triton_read(const struct import_request *request, const struct cache_file *
   (void)request;
 
   /* PREFIX/FOLDER/NAME.autotune.json */
-  const char *name = path_name(file->path), *slash = name > file->path ? name - 1 : name;
-  const char *folder = slash;
-  while (folder > file->path && folder[-1] != '/')
-    folder--;
+  const char *name = path_name(file->path);
   cleanup_free char *function = xstrndup(name, strlen(name) - strlen(suffix)),
-                    *folder_name = xstrndup(folder, (size_t)(slash - folder));
+                    *folder = path_folder(file->path);
   if (!json_can_hold(file->path))
     return error_set(error, "the path is not UTF-8");
-  if (!triton_folder_is_valid(folder_name, strlen(folder_name)))
-    return error_set(
-        error, "its folder's name is not %d characters of base32, as Triton names folders",
-        TRITON_FOLDER_LENGTH);
+  if (!triton_folder_is_valid(folder, strlen(folder)))
+    return error_set(error,
+                     "its folder's name is not %d characters of base32, as Triton names folders",
+                     TRITON_FOLDER_LENGTH);
 
   cleanup_free char *text = xmemdup(file->bytes, file->size + 1);
   size_t n_infinities = infinities_replace(text, file->size), n_found = 0;
@@ -435,8 +433,8 @@ bool triton_read(const struct import_request *request, const struct cache_file *
   cleanup_free char *kernel_name = xasprintf("triton/%s", function);
   json_t *exports = json_pack("{s:s, s:o, s:o}", "function", function, "kwargs",
                               config_names(kwargs), "members", config_names(config));
-  cleanup_json json_t *manifest = external_manifest(
-      kernel_name, json_pack("[s, s]", "folder", "key"), "triton", exports);
+  cleanup_json json_t *manifest =
+      external_manifest(kernel_name, json_pack("[s, s]", "folder", "key"), "triton", exports);
   cleanup_kernel struct kernel *parsed = NULL;
   if (!kernel_parse(manifest, &parsed, error))
     return error_prefix(error, "the function cannot be known by its name: ");
@@ -445,7 +443,7 @@ bool triton_read(const struct import_request *request, const struct cache_file *
   cleanup_free char *key_text = python_json(key, 0, &size);
   struct imported_entry *entry;
   if (!imported_entry_add(imported_external(imported, TAKE(manifest)),
-                          json_pack("{s:s, s:s}", "folder", folder_name, "key", key_text), &entry,
+                          json_pack("{s:s, s:s}", "folder", folder, "key", key_text), &entry,
                           error))
     return false;
   entry->provenance = json_pack("{s:s}", "source", file->path);
@@ -464,8 +462,8 @@ bool triton_read(const struct import_request *request, const struct cache_file *
 }
 
 bool triton_imported_add(struct cache_files *files, const json_t *exports,
-                            const struct release_kernel *kernel,
-                            const struct release_winner *winner, struct error *error) {
+                         const struct release_kernel *kernel, const struct release_winner *winner,
+                         struct error *error) {
   const json_t *members = json_object_get(exports, "members"),
                *kwargs = json_object_get(exports, "kwargs"),
                *config = kernel->configs[winner->config].values;
@@ -503,4 +501,3 @@ bool triton_imported_add(struct cache_files *files, const json_t *exports,
   }
   return table_add(files, folder, function, values, object, winner, error);
 }
-

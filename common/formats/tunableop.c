@@ -116,9 +116,8 @@ static bool kernel_render(const struct render_request *request, const struct rel
                        "another winner of the release is for the same operation and parameters");
       continue;
     }
-    cleanup_free char *line = winner->n_ms
-                                  ? xasprintf("%s,%s,%g\n", id, solution, winner->ms[0])
-                                  : xasprintf("%s,%s\n", id, solution);
+    cleanup_free char *line = winner->n_ms ? xasprintf("%s,%s,%g\n", id, solution, winner->ms[0])
+                                           : xasprintf("%s,%s\n", id, solution);
     text_add_string(text, line);
   }
   return true;
@@ -166,8 +165,7 @@ static bool line_split(char *text, char *fields[4], size_t *ret_n, struct error 
          error_set(error, "more than four fields, and the fifth is not BLAS_PARAMS");
 }
 
-static bool validator_read(char *const *fields, size_t n, json_t *validators,
-                           struct error *error) {
+static bool validator_read(char *const *fields, size_t n, json_t *validators, struct error *error) {
   if (n != 3 || !is_text(fields[1], ' ') || !is_text(fields[2], ' '))
     return error_set(error, "a validator has a name and a text: Validator,NAME,TEXT");
   for (size_t i = 0; i < json_array_size(validators); i++)
@@ -225,12 +223,12 @@ static bool result_read(char *const *fields, size_t n, struct results *results,
   json_decref(entry->key);
   json_decref(entry->config);
   json_decref(entry->provenance);
-  *entry = (struct imported_entry){
-      .key = json_pack("{s:s, s:s}", "op", fields[0], "params", fields[1]),
-      .config = json_pack("{s:s}", "solution", fields[2]),
-      .provenance = json_pack("{s:s}", "source", results->path),
-      .n_ms = ms > 0,
-      .ms = {ms}};
+  *entry =
+      (struct imported_entry){.key = json_pack("{s:s, s:s}", "op", fields[0], "params", fields[1]),
+                              .config = json_pack("{s:s}", "solution", fields[2]),
+                              .provenance = json_pack("{s:s}", "source", results->path),
+                              .n_ms = ms > 0,
+                              .ms = {ms}};
   return true;
 }
 
@@ -290,9 +288,8 @@ static bool tunableop_read(const struct import_request *request, const struct ca
   cleanup_free char *id = json_canonical(object);
   struct imported_kernel *kernel = imported_kernel_for(imported, id);
   if (!kernel->manifest)
-    kernel->manifest =
-        external_manifest("tunableop", json_pack("[s, s]", "op", "params"), "tunableop",
-                          json_pack("{s:O}", "validators", validators));
+    kernel->manifest = external_manifest("tunableop", json_pack("[s, s]", "op", "params"),
+                                         "tunableop", json_pack("{s:O}", "validators", validators));
 
   /* GemmTunableOp_BFloat16_TN, ScaledGemmTunableOp_Float8_e4m3fnuz_Float8_e4m3fnuz_BFloat16_TN */
   static const char op[] = "^(Gemm|GemmStridedBatched|GemmAndBias|ScaledGemm)TunableOp_"

@@ -206,8 +206,8 @@ static inline void check_read_refused(const struct cache_format *format, const c
   struct imported imported;
   struct error error = {0};
   files_add_text(&files, path, text);
-  cr_assert(!cache_format_read(format, &(struct import_request){&files, NULL}, &imported, &error), "taken: %s",
-            text);
+  cr_assert(!cache_format_read(format, &(struct import_request){&files, NULL}, &imported, &error),
+            "taken: %s", text);
   cr_assert(strstr(error.message, message), "%s says: %s", text, error.message);
   cr_assert(strstr(error.message, path), "no file in: %s", error.message);
 }

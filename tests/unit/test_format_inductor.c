@@ -65,8 +65,9 @@ Test(format_inductor, what_else_lies_in_the_cache_is_passed_over) {
   files_add_text(&files, "fxgraph/ab/cd", "\x80");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(cache_format_read(&format_inductor, &(struct import_request){&files, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(cache_format_read(&format_inductor, &(struct import_request){&files, NULL}, &imported,
+                              &error),
+            "%s", error.message);
   cr_assert_eq(imported.kernels[0].n_entries, 1u);
 }
 
@@ -102,7 +103,8 @@ static void check_files_refused(const struct cache_files *files, const struct ke
                                 const char *message) {
   struct imported imported;
   struct error error;
-  cr_assert(!cache_format_read(&format_inductor, &(struct import_request){files, kernel}, &imported, &error));
+  cr_assert(!cache_format_read(&format_inductor, &(struct import_request){files, kernel}, &imported,
+                               &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 

@@ -125,8 +125,9 @@ Test(format_triton_table, functions_and_forms_of_configs_are_kernels_of_their_ow
                  "ELF");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(cache_format_read(&format_triton, &(struct import_request){&files, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(
+      cache_format_read(&format_triton, &(struct import_request){&files, NULL}, &imported, &error),
+      "%s", error.message);
   cr_assert_eq(imported.n_kernels, 3u);
   cr_assert_eq(imported.kernels[0].n_entries, 2u);
 }
@@ -184,7 +185,8 @@ static void check_files_refused(const struct cache_files *files, const struct ke
                                 const char *message) {
   struct imported imported;
   struct error error;
-  cr_assert(!cache_format_read(&format_triton, &(struct import_request){files, kernel}, &imported, &error));
+  cr_assert(!cache_format_read(&format_triton, &(struct import_request){files, kernel}, &imported,
+                               &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 

@@ -117,8 +117,9 @@ Test(format_tunableop, the_fastest_of_several_devices_is_kept) {
   files_add_text(&files, "2.csv", HEAD OP ",Gemm_Rocblas_3,0.75\n");
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported,
+                              &error),
+            "%s", error.message);
   cr_assert_eq(imported.n_kernels, 1u);
   cr_assert_eq(imported.kernels[0].n_entries, 2u);
   const struct imported_entry *entry = &imported.kernels[0].entries[0];
@@ -148,8 +149,9 @@ Test(format_tunableop, files_with_the_same_validators_are_one_kernel_among_many)
   }
   files_add_text(&files, "swapped.csv",
                  "Validator,A,1\nValidator,B,0\nGemmTunableOp_Half_NN,nn_4_4_4,other,1\n");
-  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported,
+                              &error),
+            "%s", error.message);
   cr_assert_eq(imported.n_kernels, N + 1u);
   for (int i = 0; i < N; i++) {
     const struct imported_kernel *kernel = &imported.kernels[i];
@@ -191,8 +193,9 @@ Test(format_tunableop, results_under_two_sets_of_validators_do_not_mix) {
   cleanup_imported struct imported imported = {0};
   struct error error;
   struct shelf shelf = {0};
-  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&both, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&both, NULL}, &imported,
+                              &error),
+            "%s", error.message);
   cr_assert_eq(imported.n_kernels, 2u);
   cleanup_release struct release *release = release_of_imported(&imported, "tunableop", &shelf);
   struct cache_source source = shelf_source(&shelf);
@@ -255,8 +258,9 @@ Test(format_tunableop, a_kernel_that_the_source_does_not_have_is_left_out) {
   struct error error;
   files_add_text(&both, "a.csv", HEAD RESULT);
   files_add_text(&both, "b.csv", HEAD "Validator,B,5\n" RESULT);
-  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&both, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&both, NULL}, &imported,
+                              &error),
+            "%s", error.message);
   cleanup_release struct release *release = release_of_imported(&imported, "tunableop", &shelf);
   half = shelf;
   half.n_kernels = 1;
@@ -320,7 +324,8 @@ static void check_files_refused(struct cache_files *files, const struct kernel *
                                 const char *message) {
   struct imported imported;
   struct error error;
-  cr_assert(!cache_format_read(&format_tunableop, &(struct import_request){files, kernel}, &imported, &error));
+  cr_assert(!cache_format_read(&format_tunableop, &(struct import_request){files, kernel},
+                               &imported, &error));
   cr_assert(strstr(error.message, message), "%s", error.message);
 }
 
@@ -376,8 +381,9 @@ Test(format_tunableop, validators_without_results_are_no_kernel) {
                  "Validator,PT_VERSION,2.9.1\nValidator,ROCBLAS_VERSION,6\n" RESULT);
   cleanup_imported struct imported imported = {0};
   struct error error;
-  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported, &error), "%s",
-            error.message);
+  cr_assert(cache_format_read(&format_tunableop, &(struct import_request){&files, NULL}, &imported,
+                              &error),
+            "%s", error.message);
   cr_assert_eq(imported.n_kernels, 1u);
 }
 

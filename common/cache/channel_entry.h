@@ -61,7 +61,7 @@ void channel_entry_release(struct channel_entry *entry);
 
 /* The signed members (and "signatures" when with_signatures); a new reference. */
 must_check json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signatures);
-/* All that an answer says of it. */
+/* All members of an answer. */
 must_check json_t *channel_entry_to_answer(const struct channel_entry *entry);
 must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, size_t *ret_size);
 
@@ -69,8 +69,8 @@ must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, s
 must_check bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key,
                                    struct error *error);
 
-/* Whether one of the trusted keys has a valid signature there. The sentence tells unsigned, signed
- * by others, and signed by a trusted key but not over this. */
+/* Whether the entry has a valid signature by a trusted key. The error distinguishes unsigned, signed
+ * by other keys, and signed by a trusted key but not over this. */
 must_check bool channel_entry_verify(const struct channel_entry *entry,
                                      const struct trusted_keys *keys, struct error *error);
 

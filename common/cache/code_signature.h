@@ -42,7 +42,7 @@ must_check json_t *code_signature_to_json(const struct code_signature *signature
 
 /* Looks for a signature by a trusted key, over exactly this, that lasts at `now_s`, among those of
  * a JSON array that may hold anything: what is no signature is passed over, NULL is an empty array.
- * *ret is the one that lasts longest. Otherwise the sentence tells unsigned, signed by others,
+ * *ret is the one that lasts longest. The error distinguishes unsigned, signed by others,
  * expired, and signed by a trusted key but not over this. */
 must_check bool code_signature_find(const struct signed_code *code, const json_t *signatures,
                                     const struct trusted_keys *keys, int64_t now_s,

@@ -146,8 +146,8 @@ struct import_request {
   const struct kernel *kernel; /* to map a table to by its "exports", or NULL: an external kernel */
 };
 
-/* The kernel or entry with this id, which only tells them apart. One that is new is zeroed, for the
- * caller to fill. Pointers hold until the next call. */
+/* The kernel or entry with this id, which is used for nothing else. A new one is zeroed, for the
+ * caller to fill. Pointers are valid until the next call. */
 struct imported_kernel *imported_kernel_for(struct imported *imported, const char *id);
 struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const char *id,
                                           bool *ret_is_new);
@@ -161,7 +161,8 @@ must_check bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
 must_check json_t *external_manifest(const char *name, json_t *key, const char *format,
                                      json_t *exports);
 
-/* What a file says of the environment, which is taken over: the same in all files of an import. */
+/* Sets the environment that a file states, which is taken over; all files of an import must have
+ * the same. */
 must_check bool imported_set_environment(struct imported *imported, json_t *environment,
                                          struct error *error);
 

@@ -1,11 +1,57 @@
-/* Releases: their order, how two differ, and making them. release_read.c reads them.
+/* Releases: which environments they serve, their order, how two differ, and making them.
+ * release_read.c reads them.
  *
  * A builder keeps entries as the texts of the release, so that they are sorted and compared as
  * texts. Memory: a release owns everything, a builder owns copies. Threads: a release is read-only;
  * one to a builder. */
 #include <math.h>
 
+#include "common/cache/cache_rule.h"
 #include "common/cache/release_build.h"
+
+const char *const cache_rule_names[] = {"exact", "unstated", "minor", "compatible", NULL};
+
+const char *cache_rule_name(enum cache_rule rule) { return cache_rule_names[rule]; }
+
+bool cache_rule_parse(const char *name, enum cache_rule *ret_rule) {
+  for (size_t i = 0; cache_rule_names[i]; i++)
+    if (strcmp(name, cache_rule_names[i]) == 0) {
+      *ret_rule = (enum cache_rule)i;
+      return true;
+    }
+  return false;
+}
+
+bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
+                       const struct environment *served) {
+  struct environment compared = *asked; /* borrowed: what must be equal */
+  switch (rule) {
+  case CACHE_RULE_EXACT:
+    return environment_fits(asked, served);
+
+  case CACHE_RULE_UNSTATED:
+    return environment_covers(served, asked);
+
+  case CACHE_RULE_MINOR:
+    compared.rocm = NULL;
+    return asked->rocm && served->rocm && version_minors_equal(asked->rocm, served->rocm) &&
+           environment_fits(&compared, served);
+
+  case CACHE_RULE_COMPATIBLE:
+    compared = (struct environment){
+        .arch = asked->arch, .partition = asked->partition, .compute_units = asked->compute_units};
+    return environment_fits(&compared, served);
+  }
+  die("no such rule");
+}
+
+bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
+                       const struct environment *served) {
+  for (enum cache_rule rule = CACHE_RULE_EXACT; rule <= widest; rule++)
+    if (cache_rule_serves(rule, asked, served))
+      return true;
+  return false;
+}
 
 void release_free(struct release *release) {
   if (!release)

@@ -1,7 +1,6 @@
 /* Ed25519 through OpenSSL's EVP: making and reading key files, signing, verifying.
  *
- * Memory: keys own their OpenSSL objects; what was read of a private key is wiped. Threads: as the
- * header says. */
+ * Memory: keys own their OpenSSL objects; what was read of a private key is wiped. Threads: any. */
 #include "common/cache/signing_key.h"
 
 #include <dirent.h>

@@ -45,7 +45,7 @@ const struct signing_key *trusted_keys_find(const struct trusted_keys *keys,
 void trusted_keys_release(struct trusted_keys *keys);
 #define cleanup_trusted_keys __attribute__((cleanup(trusted_keys_release)))
 
-/* A public key as base64 of its 32 raw bytes, for whoever has no file of it. */
+/* A public key as base64 of its 32 raw bytes, for commands and answers. */
 #define PUBLIC_KEY_TEXT_SIZE 45
 void signing_key_public_text(const struct signing_key *key, char text[PUBLIC_KEY_TEXT_SIZE]);
 must_check bool signing_key_of_public_text(const char *text, struct signing_key *ret,

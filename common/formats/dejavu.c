@@ -284,7 +284,7 @@ static bool packed_record(const struct render_request *request, const struct rel
   return true;
 }
 
-/* From the image's record of the kernel, else its build's, else what its manifest says as an
+/* From the image's record of the kernel, else its build's, else its manifest as an
  * external kernel. */
 static bool function_find(const struct render_request *request, const struct dejavu_path *storage,
                           const struct release_kernel *kernel, struct function *function,

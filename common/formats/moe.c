@@ -38,7 +38,7 @@
 /* How the two readers differ. */
 struct dialect {
   const char *format;         /* its name */
-  const char *variable;       /* that tells the reader of the folder */
+  const char *variable;       /* that names the folder */
   const char *separator;      /* between the numbers of a block shape */
   bool has_versions;          /* tables are in configs/triton_… */
   bool has_variants;          /* per_channel_quant and down */
@@ -363,7 +363,7 @@ static bool folder_find(struct rendering *rendering, struct error *error) {
   if (!size || version[0] == '.' || version[size - 1] == '.' || strstr(version, "..") ||
       (triton[size] && triton[size] != '+'))
     return error_set(error,
-                     "the tables of SGLang lie in a folder named after Triton's version, and the "
+                     "the tables of SGLang are in a folder named after Triton's version, and the "
                      "environment states %s",
                      triton ? "none of numbers" : "none");
   rendering->folder = xasprintf("configs/triton_%s/", text_replace(version, ".", '_'));

@@ -76,7 +76,7 @@ static bool image_check(const struct render_request *request, const json_t *file
         (strncmp(path, folder, length) != 0 || path[length] != '/'))
       return error_of(
           error, ERROR_UNUSABLE,
-          "its code was compiled by a Triton that lies elsewhere than the image's, in %.120s",
+          "its code was compiled by a Triton in another folder than the image's, %.120s",
           folder);
   }
   return true;
@@ -93,13 +93,12 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
   const char *folder = json_string_value(json_object_get(cache, "folder")), *name;
   if (!request->root)
     return error_of(error, ERROR_UNUSABLE,
-                    "compiled code has absolute paths in it, and where it will stand is not known");
+                    "compiled code has absolute paths in it, and their folder is not known");
   if (!request->source->blob)
-    return error_of(error, ERROR_UNUSABLE, "the compiled code cannot be had here");
+    return error_of(error, ERROR_UNUSABLE, "the compiled code is not available here");
   if (!json_can_hold(request->root))
     return error_of(error, ERROR_UNUSABLE,
-                    "compiled code has absolute paths in it, as JSON, and that where it will stand "
-                    "is no UTF-8");
+                    "compiled code has absolute paths in it, as JSON, and their folder is no UTF-8");
   if (!image_check(request, names, triton_key, error))
     return false;
 

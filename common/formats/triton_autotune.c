@@ -427,7 +427,7 @@ bool triton_read(const struct import_request *request, const struct cache_file *
     return false;
   if (n_infinities != n_found)
     return error_set(
-        error, "Infinity stands for a timing of a config that did not run, and for nothing else");
+        error, "Infinity is only the timing of a config that did not run");
 
   const json_t *kwargs = json_object_get(config, "kwargs");
   cleanup_free char *kernel_name = xasprintf("triton/%s", function);

@@ -399,15 +399,15 @@ Test(format_triton, artifacts_that_the_image_would_not_find_are_left_out_with_th
     struct asked asked;
     const char *message;
   } cases[] = {
-      {{.root = NULL}, "where it will stand is not known"},
-      {{.root = ROOT, .without_source = true}, "cannot be had here"},
+      {{.root = NULL}, "their folder is not known"},
+      {{.root = ROOT, .without_source = true}, "not available here"},
       {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{\"LLVM_X\": \"1\"}"},
        "compiled with LLVM_X set"},
       {{.root = ROOT, .identity = OF_IMAGE("3.6.0other", "")}, "another build of Triton"},
       {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/opt/venv/triton\"")},
-       "lies elsewhere"},
+       "in another folder"},
       {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ", \"folder\": \"/" LONG_NAME LONG_NAME "\"")},
-       "lies elsewhere"},
+       "in another folder"},
       {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", ""), .metadata = "{\"" LONG_NAME "\": \"1\"}"},
        "compiled with X"},
       {{.root = ROOT, .identity = OF_IMAGE("3.6.0k", "}, \"variables\": {\"LLVM_X\": \"1\"")},

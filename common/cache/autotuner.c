@@ -24,6 +24,7 @@ bool config_text_parse(const char *text, json_t **ret_config, struct error *erro
     if (!*at)
       break;
   }
+
   *ret_config = TAKE(config);
   return true;
 }
@@ -47,6 +48,7 @@ char *config_text_format(const json_t *config) {
     text_add_string(&text, ": ");
     text_add_string(&text, printed);
   }
+
   return text_finish(&text, &size);
 }
 
@@ -89,6 +91,7 @@ bool config_field(const char *name, const char *triton, struct value *ret_defaul
       return true;
     }
   }
+
   return false;
 }
 
@@ -104,6 +107,7 @@ char *config_text_normal(const json_t *config, const char *triton) {
     if (!string_equal(printed, printed_default))
       ALWAYS(json_object_set_new(normal, name, json_string(printed)) == 0);
   }
+
   return json_canonical(normal);
 }
 
@@ -115,6 +119,7 @@ static bool bind_part(const char *text, const char *const *names, size_t n_names
       return true;
     }
   }
+
   cleanup_expr struct expr *expr = NULL;
   if (!expr_parse(text, &expr, error) || !expr_bind(expr, names, n_names, error))
     return false;
@@ -142,6 +147,7 @@ bool tuning_key_bind(const struct function_record *record, const struct kernel *
 
   for (size_t i = 0; i < record->n_dtypes; i++)
     key.dtypes[key.n_dtypes++] = xstrdup(record->dtypes[i]);
+
   for (size_t i = 0; !record->n_dtypes && i < n_arguments; i++)
     if (kernel->arguments[i].is_buffer)
       key.dtypes[key.n_dtypes++] = xasprintf("torch.%s", dtype_name(kernel->arguments[i].dtype));

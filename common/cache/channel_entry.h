@@ -69,8 +69,8 @@ must_check char *channel_entry_signed_bytes(const struct channel_entry *entry, s
 must_check bool channel_entry_sign(struct channel_entry *entry, const struct signing_key *key,
                                    struct error *error);
 
-/* Whether the entry has a valid signature by a trusted key. The error distinguishes unsigned, signed
- * by other keys, and signed by a trusted key but not over this. */
+/* Whether the entry has a valid signature by a trusted key. The error distinguishes unsigned,
+ * signed by other keys, and signed by a trusted key but not over this. */
 must_check bool channel_entry_verify(const struct channel_entry *entry,
                                      const struct trusted_keys *keys, struct error *error);
 

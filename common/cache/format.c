@@ -15,15 +15,18 @@ void cache_files_release(struct cache_files *files) {
     free(files->files[i].path);
     free(files->files[i].bytes);
   }
+
   for (size_t i = 0; i < files->n_skipped; i++) {
     free(files->skipped[i].name);
     free(files->skipped[i].key);
     free(files->skipped[i].reason);
   }
+
   for (size_t i = 0; i < files->n_variables; i++) {
     free(files->variables[i].path);
     free(files->variables[i].literal);
   }
+
   free(files->files);
   free(files->skipped);
   free(files->variables);
@@ -87,6 +90,7 @@ void cache_files_put(struct cache_files *files, const char *bytes, size_t size) 
     files->sink->put(files->sink->context, bytes, size);
     return;
   }
+
   struct cache_file *file = &files->files[files->n - 1];
   struct text text = {file->bytes, file->size, files->open_capacity};
   text_add(&text, bytes, size);
@@ -146,6 +150,7 @@ void imported_release(struct imported *imported) {
     json_decref(kernel->entries_by_id);
     json_decref(kernel->manifest);
   }
+
   free(imported->kernels);
   json_decref(imported->kernels_by_id);
   json_decref(imported->environment);
@@ -208,6 +213,7 @@ bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
     *ret_entry = entry;
     return true;
   }
+
   json_decref(key);
   return error_set(error, "the key %.200s is there twice: also in %.250s", id,
                    json_string_value(json_object_get(entry->provenance, "source")));
@@ -286,6 +292,8 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
     return error_set(error, "none of the %zu files is a %s", request->files->n, format->table);
   if (!n_entries && !format->may_be_empty)
     return error_set(error, "no %s there holds an entry", format->table);
+  if (!imported.environment)
+    imported.environment = json_object();
   *ret = imported;
   imported = (struct imported){0};
   return true;
@@ -347,6 +355,7 @@ char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
   cleanup_free const struct cache_file **sorted =
       xcalloc(files->n + 1, sizeof(struct cache_file *));
   ALWAYS(out && archive && entry);
+
   for (size_t i = 0; i < files->n; i++)
     sorted[i] = &files->files[i];
   qsort(sorted, files->n, sizeof *sorted, files_compare);

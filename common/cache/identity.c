@@ -46,6 +46,7 @@ static bool texts_read(const json_t *json, struct identity *identity, struct err
                                     text_at(identity, i), error))
       return false;
   }
+
   return true;
 }
 
@@ -73,6 +74,7 @@ static bool validators_read(const json_t *json, struct identity *identity, struc
     return false;
   if (json_array_size(validators) < 1 || json_array_size(validators) > VALIDATORS_MAX)
     return error_at(error, list_at, "\"validators\" must have 1 to %d pairs", VALIDATORS_MAX);
+
   json_array_foreach (validators, i, pair)
     if (json_array_size(pair) != 2 || !is_validator_text(json_array_get(pair, 0)) ||
         !is_validator_text(json_array_get(pair, 1)))
@@ -105,6 +107,7 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
     return error_at(error, "/functions", "an identity has at most %d functions", FUNCTIONS_MAX);
 
   identity->functions = xcalloc(json_array_size(functions) + 1, sizeof *identity->functions);
+
   json_array_foreach (functions, i, function) {
     struct function_record *record = &identity->functions[i];
     if (!function_record_parse(function, record, error))
@@ -116,6 +119,7 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
     index_add(identity->by_name, record->name, i);
     index_add(identity->by_text, source, i);
   }
+
   return true;
 }
 
@@ -132,6 +136,7 @@ bool identity_parse(const json_t *json, struct identity **ret, struct error *err
                         error) ||
       !json_get_object(json, "", "variables", JSON_OPTIONAL, &variables, error))
     return false;
+
   json_object_foreach (variables, name, value)
     if (!json_is_string(value))
       return error_at(error, json_pointer_member(at, sizeof at, "/variables", name),

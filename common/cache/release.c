@@ -42,6 +42,7 @@ bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
         .arch = asked->arch, .partition = asked->partition, .compute_units = asked->compute_units};
     return environment_fits(&compared, served);
   }
+
   die("no such rule");
 }
 
@@ -70,6 +71,7 @@ void release_free(struct release *release) {
     free(kernel->provenance);
     free(kernel->winners);
   }
+
   free(release->kernels);
   environment_release(&release->environment);
   free(release->tag);
@@ -155,6 +157,7 @@ json_t *release_diff(const struct release *from, const struct release *to) {
     if (order >= 0)
       position_advance(&after);
   }
+
   return json_pack("{s:o, s:o, s:o, s:I}", "added", added, "removed", removed, "changed", changed,
                    "same", same);
 }
@@ -196,6 +199,7 @@ void release_builder_free(struct release_builder *builder) {
     free(entry->config);
     free(entry->provenance);
   }
+
   free(builder->entries);
   environment_release(&builder->environment);
   free(builder->tag);
@@ -223,6 +227,7 @@ static bool entry_check(const struct release_entry *entry, struct error *error) 
     return error_set(error, "a kernel without a name cannot be in a release");
   if (!object_is_flat(entry->key, "key", name, error))
     return false;
+
   for (size_t i = 0; i < entry->n_key_names; i++)
     if (!json_object_get(entry->key, entry->key_names[i]))
       return error_set(error, "the key of a winner of %.100s lacks its member \"%.64s\"", name,
@@ -237,6 +242,7 @@ static bool entry_check(const struct release_entry *entry, struct error *error) 
   if (entry->n_ms != 0 && entry->n_ms != 1 && entry->n_ms != RELEASE_MS_MAX)
     return error_set(error, "a winner of %.100s has %zu times; 0, 1 or %d are possible", name,
                      entry->n_ms, RELEASE_MS_MAX);
+
   for (size_t i = 0; i < entry->n_ms; i++)
     if (!isfinite(entry->ms[i]) || entry->ms[i] <= 0)
       return error_set(error, "a winner of %.100s takes %g ms; a time is finite and above 0", name,
@@ -261,6 +267,7 @@ bool release_builder_add(struct release_builder *builder, const struct release_e
     ALWAYS(json_array_append_new(names, json_string(name)) == 0);
     ALWAYS(json_array_append(values, json_object_get(entry->key, name)) == 0);
   }
+
   ALWAYS(json_object_set(config, "values", (json_t *)entry->config) == 0);
   if (entry->has_ordinal) {
     ALWAYS(json_object_set_new(config, "ordinal", json_integer((json_int_t)entry->ordinal)) == 0);
@@ -277,6 +284,7 @@ bool release_builder_add(struct release_builder *builder, const struct release_e
                           .provenance = json_canonical(entry->provenance),
                           .n_ms = entry->n_ms,
                           .job = entry->job};
+
   for (size_t i = 0; i < entry->n_ms; i++)
     added->ms[i] = entry->ms[i];
   return true;
@@ -310,6 +318,7 @@ static size_t texts_write(FILE *out, const char **texts, size_t n) {
       putc_unlocked(',', out);
     fputs_unlocked(texts[i], out);
   }
+
   return n_left;
 }
 
@@ -326,6 +335,7 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
     configs[i] = entries[i]->config;
     provenance[i] = entries[i]->provenance;
   }
+
   fputs_unlocked("{\"configs\":[", out);
   size_t n_configs = texts_write(out, configs, n);
   fprintf(out,
@@ -336,6 +346,7 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
   size_t n_provenance = texts_write(out, provenance, n);
 
   fputs_unlocked("],\"winners\":[", out);
+
   for (size_t i = 0; i < n; i++) {
     const struct entry *entry = entries[i];
     fprintf(out, "%s[%s,%zu,%zu,[", i ? "," : "", entry->key,
@@ -345,6 +356,7 @@ static void kernel_write(FILE *out, const struct entry *const *entries, size_t n
       fprintf(out, "%s%s", j ? "," : "", float_format(entry->ms[j], number));
     fprintf(out, "],%lld]", (long long)entry->job);
   }
+
   fputs_unlocked("]}", out);
 }
 
@@ -357,6 +369,7 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
   for (size_t i = 0; i < n; i++)
     sorted[i] = &builder->entries[i];
   qsort(sorted, n, sizeof *sorted, entries_compare);
+
   for (size_t i = 1; i < n; i++) {
     const struct entry *one = sorted[i - 1], *other = sorted[i];
     if (kernels_compare(one, other) != 0)
@@ -378,6 +391,7 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
   fputs_unlocked("{\"environment\":", out);
   json_canonical_write(out, environment);
   fputs_unlocked(",\"kernels\":[", out);
+
   for (size_t first = 0, end; first < n; first = end) {
     for (end = first + 1; end < n && kernels_compare(sorted[first], sorted[end]) == 0; end++)
       ;
@@ -385,6 +399,7 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
       putc_unlocked(',', out);
     kernel_write(out, sorted + first, end - first);
   }
+
   fputs_unlocked(builder->regime == REGIME_WARM ? "],\"regime\":\"warm\",\"tag\":" : "],\"tag\":",
                  out);
   json_canonical_write_string(out, builder->tag);

@@ -95,8 +95,8 @@ must_check bool release_parse(const char *bytes, size_t size, struct release **r
 /* From bytes that have the requested digest. What was hashed is what is read: JSON of one meaning
  * only, with all members in their places and none twice, and the order of winners, configs and
  * kernels. Whether each number and string is written as json_canonical writes it was checked before
- * signing, and is not checked again: a container's start waits for this. The bytes are NUL-terminated beyond
- * their size; *bytes becomes the release's, and NULL, when they are read. */
+ * signing, and is not checked again: a container's start waits for this. The bytes are
+ * NUL-terminated beyond their size; *bytes becomes the release's, and NULL, when they are read. */
 must_check bool release_take(char **bytes, size_t size, const struct digest *digest,
                              struct release **ret_release, struct error *error);
 void release_free(struct release *release);

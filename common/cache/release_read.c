@@ -69,6 +69,7 @@ static bool scan_string(struct scan *scan, struct scalar *ret) {
         return false;
     }
   }
+
   at++;
 
   if (has_escapes || !is_ascii) {
@@ -77,6 +78,7 @@ static bool scan_string(struct scan *scan, struct scalar *ret) {
     if (!json_parse(scan->at, (size_t)(at - scan->at), &json, &ignored))
       return false;
   }
+
   *ret = (struct scalar){
       {.type = VALUE_STRING}, scan->at + 1, (size_t)(at - scan->at) - 2, has_escapes};
   scan->at = at;
@@ -118,6 +120,7 @@ static bool scan_number(struct scan *scan, struct scalar *ret) {
     if (at == begin)
       return false;
   }
+
   if (*at == 'e' || *at == 'E') {
     is_real = true;
     begin = at + 1 + (at[1] == '+' || at[1] == '-');
@@ -135,6 +138,7 @@ static bool scan_number(struct scan *scan, struct scalar *ret) {
       return false;
     ret->value = value_int((int64_t)(is_negative ? -magnitude : magnitude));
   }
+
   scan->at = at;
   return true;
 }
@@ -255,6 +259,7 @@ static bool text_is_canonical(struct reader *reader, const char *text, size_t si
     ALWAYS(json_parse(text, size, &parsed, &ignored)); /* it was scanned */
     json = parsed;
   }
+
   cleanup_free char *canonical = json_canonical(json);
   size_t at = 0;
   while (at < size && canonical[at] && canonical[at] == text[at])
@@ -290,6 +295,7 @@ static bool digest_read(struct reader *reader, const char *member, struct digest
       return true;
     }
   }
+
   reader->scan.at = begin;
   return refuse(reader, "\"sha256:\" and 64 lower-case hexadecimal digits in quotes");
 }
@@ -305,14 +311,17 @@ static bool object_read(struct reader *reader, bool is_flat, json_t **ret) {
     error_prefix(reader->error, "the object at byte %zu: ", (size_t)(text - reader->scan.begin));
     return error_pointer_prefix(reader->error, place(reader));
   }
+
   if (!text_is_canonical(reader, text, size, json))
     return false;
+
   json_object_foreach (json, name, value) {
     char at[JSON_POINTER_SIZE];
     if (is_flat && (json_is_object(value) || json_is_array(value)))
       return error_at(reader->error, json_pointer_member(at, sizeof at, place(reader), name),
                       "\"%.64s\" must be null, a boolean, a number or a string", name);
   }
+
   *ret = TAKE(json);
   return true;
 }
@@ -340,6 +349,7 @@ static bool array_read(struct reader *reader, const char *name, struct release_k
     if (!scan_character(&reader->scan, ','))
       break;
   }
+
   reader->index = NO_INDEX;
   if (!scan_character(&reader->scan, ']'))
     return refuse(reader, "',' or ']'");
@@ -388,6 +398,7 @@ static bool config_read(struct reader *reader, struct release_kernel *kernel) {
       return expect(reader, "}");
     }
   }
+
   reader->member = "values";
   if (!object_read(reader, true, &config->values))
     return false;
@@ -441,6 +452,7 @@ static const char *winner_scan(struct scan *scan, const struct release_kernel *k
   winner->key = scan->at; /* [4096,"fp16"] */
   if (!scan_character(scan, '['))
     return key;
+
   for (size_t i = 0; i < kernel->n_key_names; i++)
     if ((i && !scan_character(scan, ',')) || !scan_scalar(scan, &scalar))
       return key;
@@ -458,6 +470,7 @@ static const char *winner_scan(struct scan *scan, const struct release_kernel *k
 
   if (!scan_literal(scan, ",["))
     return ms;
+
   while (*scan->at != ']') {
     const char *begin = scan->at;
     if (winner->n_ms == RELEASE_MS_MAX || (winner->n_ms && !scan_character(scan, ',')) ||
@@ -469,6 +482,7 @@ static const char *winner_scan(struct scan *scan, const struct release_kernel *k
     }
     winner->ms[winner->n_ms++] = scalar.value.real;
   }
+
   if (winner->n_ms == 2)
     return ms;
   scan->at++;
@@ -500,6 +514,7 @@ static bool all_are_used(struct reader *reader, const struct release_kernel *ker
   for (size_t i = 0; i < kernel->n_winners; i++)
     used[configs ? kernel->winners[i].config : kernel->winners[i].provenance] = true;
   reader->array = configs ? "configs" : "provenance";
+
   for (reader->index = 0; reader->index < n; reader->index++)
     if (!used[reader->index])
       return error_at(reader->error, place(reader),
@@ -567,6 +582,7 @@ static bool release_read(struct reader *reader) {
   reader->member = NULL;
   if (!expect(reader, ",\"kernels\":["))
     return false;
+
   do {
     if (!kernel_read(reader))
       return false;

@@ -86,6 +86,7 @@ static bool signatures_read(const json_t *value, void *to, struct error *error) 
       if (digest_equal(&signatures.all[j].key, &signatures.all[i].key))
         return error_at(error, pointer, "a key signs an entry once, and this one signed it before");
   }
+
   *(struct channel_signatures *)to = signatures;
   return true;
 }
@@ -226,6 +227,7 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
   char id[DIGEST_TEXT_SIZE];
   size_t size;
   cleanup_free char *bytes = channel_entry_signed_bytes(entry, &size);
+
   for (size_t i = 0; i < signatures->n; i++) {
     const struct signing_key *key = trusted_keys_find(keys, &signatures->all[i].key);
     if (key && signing_key_verify(key, bytes, size, signatures->all[i].text))
@@ -243,8 +245,8 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
     error_set(error, "is signed by %s%s, which is not trusted here (%zu other key%s)",
               digest_format(&signatures->all[0].key, id), signatures->n > 1 ? " and others" : "",
               keys->n, keys->n == 1 ? " is" : "s are");
-  return error_prefix(error, "the entry of channel \"%s\" at counter %" PRId64 " ",
-                      entry->channel, entry->counter);
+  return error_prefix(error, "the entry of channel \"%s\" at counter %" PRId64 " ", entry->channel,
+                      entry->counter);
 }
 
 /* Kernels and builds */
@@ -314,6 +316,7 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
 
   signed_code_format(code, what);
   digest_format(&best.key, id);
+
   switch (found) {
   case NONE:
     return error_set(error, "%s is not signed; `wavetune kernel sign` signs it", what);
@@ -331,6 +334,7 @@ bool code_signature_find(const struct signed_code *code, const json_t *signature
     *ret = best;
     return true;
   }
+
   die("no such state");
 }
 

@@ -86,6 +86,7 @@ bool signing_key_create(const char *path, struct signing_key *ret, struct error 
     unlink(public_path);
     return false;
   }
+
   *ret = key;
   key.pkey = NULL;
   return true;
@@ -163,6 +164,7 @@ static bool key_parse(const char *path, const char *text, size_t size, bool only
                      "FILE` makes one",
                      path, type ? type : "unknown");
   }
+
   key.id = id_of(key.pkey);
   *ret = key;
   key.pkey = NULL;
@@ -226,6 +228,7 @@ bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error 
     cleanup_free char *file = xasprintf("%s/%s", path, entry->d_name);
     is_good = is_good && trusted_key_add(keys, file, error);
   }
+
   free(entries);
   return is_good;
 }
@@ -242,6 +245,7 @@ bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, s
     if (*path && !trusted_keys_add(keys, path, error))
       return error_prefix(error, "WAVETUNE_TRUSTED_KEYS: ");
   }
+
   return true;
 }
 

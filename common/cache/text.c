@@ -103,6 +103,7 @@ bool python_tuple_repr(const struct value *values, size_t n, char **ret_text, st
     text_add_string(&text, i ? ", " : "");
     text_add_string(&text, element);
   }
+
   text_add_string(&text, n == 1 ? ",)" : ")");
   *ret_text = text_finish(&text, &size);
   return true;
@@ -145,6 +146,7 @@ bool python_string_tuple_parse(const char *text, size_t n_max, struct strings *r
   if (*at != '(')
     return tuple_refuse(text, at, "has no \"(\"", error);
   at++;
+
   while (*at != ')') {
     if (ret->n && !string_starts(at, ", "))
       return tuple_refuse(text, at, "has no \", \" and no \")\"", error);
@@ -170,6 +172,7 @@ bool python_string_tuple_parse(const char *text, size_t n_max, struct strings *r
     else if (ret->n == 1 && *at == ')')
       return tuple_refuse(text, at, "lacks the \",\" of a tuple of one", error);
   }
+
   return !at[1] || tuple_refuse(text, at + 1, "has more behind the tuple", error);
 }
 
@@ -201,6 +204,7 @@ static void string_write(struct text *out, const char *text) {
                0xdc00 + (point & 0x3ff));
     text_add_string(out, escape);
   }
+
   text_add_string(out, "\"");
 }
 
@@ -217,6 +221,7 @@ static void value_write(struct text *out, const json_t *value, unsigned indent, 
     string_write(out, json_string_value(value));
     return;
   }
+
   if (!json_is_array(value) && !json_is_object(value)) {
     cleanup_free char *text = json_canonical(value);
     text_add_string(out, text);
@@ -227,6 +232,7 @@ static void value_write(struct text *out, const json_t *value, unsigned indent, 
   void *member = is_array ? NULL : json_object_iter((json_t *)(uintptr_t)value);
   size_t n = is_array ? json_array_size(value) : json_object_size(value);
   text_add_string(out, is_array ? "[" : "{");
+
   for (size_t i = 0; i < n; i++) {
     if (i)
       text_add_string(out, indent ? "," : ", ");
@@ -241,6 +247,7 @@ static void value_write(struct text *out, const json_t *value, unsigned indent, 
       member = json_object_iter_next((json_t *)(uintptr_t)value, member);
     }
   }
+
   if (indent && n)
     line_begin(out, line);
   text_add_string(out, is_array ? "]" : "}");

@@ -89,6 +89,7 @@ static bool restores_element(const char *element, size_t size, bool ignore_dtype
     why = "is taken for a dtype, and the function ignores those";
   if (memmem(element, size, ", ", 2))
     why = "has \", \" in it, where dejavu splits keys";
+
   for (size_t i = 0; i < size; i++)
     if ((unsigned char)element[i] < 0x20 || (unsigned char)element[i] >= 0x7f || element[i] == '\\')
       why = "has characters that Python escapes, which dejavu does not undo";
@@ -136,6 +137,7 @@ static bool hashes_take(struct function *function, struct error *error) {
     text_add_string(&configs, record->configs[i]);
     text_add_string(&configs, "|");
   }
+
   text_add(&configs, "", 1);
   const char *const hashed[DEJAVU_PARTS] = {
       [DEJAVU_AUTOTUNE_CONFIG] =
@@ -156,6 +158,7 @@ static bool hashes_take(struct function *function, struct error *error) {
       return error_set(error, "the record's %s is not the hash of what the record has of it", name);
     function->path.parts[i] = xstrdup(stated ? stated : computed);
   }
+
   return true;
 }
 
@@ -192,6 +195,7 @@ static bool function_from_record(const struct dejavu_path *storage,
     return error_set(error, "the record's signature %.100s is not JITFunction(module:function)",
                      function->signature);
   function->keys = json_array();
+
   for (size_t i = 0; i < record->n_key_names; i++)
     json_array_append_new(function->keys, json_string(record->key_names[i]));
   function->timings = dejavu_timings_data(record->dejavu, "rep", "warmup", "use_cuda_graph");
@@ -202,6 +206,7 @@ static bool function_from_record(const struct dejavu_path *storage,
 
   /* By its normal form a winner's config is found whatever it leaves at its default. */
   function->configs = json_object();
+
   for (size_t i = 0; i < record->n_configs; i++) {
     cleanup_json json_t *config = NULL;
     struct error ignored;
@@ -214,6 +219,7 @@ static bool function_from_record(const struct dejavu_path *storage,
     if (!json_object_get(function->configs, normal))
       json_put(function->configs, normal, json_string(text));
   }
+
   return hashes_take(function, error);
 }
 
@@ -232,6 +238,7 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
       !json_get_array(exports, at, "keys", JSON_OPTIONAL, &keys, error) ||
       !json_get_object(exports, at, "timings_data", JSON_OPTIONAL, &timings, error))
     return false;
+
   json_array_foreach (keys, i, key)
     if (!json_is_string(key))
       return error_at(error, "/exports/dejavu/keys", "the names must be strings");
@@ -254,6 +261,7 @@ static bool function_from_exports(const struct dejavu_path *storage, const json_
     if (text && (part == DEJAVU_LAYOUT || part == DEJAVU_FUNCTION || dejavu_part_is_hash(part)))
       function->path.parts[part] = xstrdup(text);
   }
+
   function->signature = xstrdup(signature);
   function->keys = keys ? json_incref(keys) : json_null();
   function->timings = dejavu_timings_data(timings, "rep_t_ms", "warmup_t_ms", "cuda_graphs");
@@ -281,6 +289,7 @@ static bool packed_record(const struct render_request *request, const struct rel
       return function_record_parse(build->record, &function->packed, error);
     }
   }
+
   return true;
 }
 
@@ -328,6 +337,7 @@ static bool function_find(const struct render_request *request, const struct dej
   if (dejavu_layout_has(layout, DEJAVU_TORCH) && !stored[DEJAVU_TORCH])
     return error_set(error, "the environment states no torch, which is in the paths of %.40s",
                      parts[DEJAVU_LAYOUT]);
+
   for (enum dejavu_part part = DEJAVU_TRITON; part <= DEJAVU_GPU; part++)
     if (dejavu_layout_has(layout, part))
       parts[part] = xstrdup(stored[part]);
@@ -379,9 +389,11 @@ static void rendering_release(struct rendering *rendering) {
   for (size_t i = 0; rendering->functions && i < rendering->request->release->n_kernels; i++)
     function_release(&rendering->functions[i]);
   free(rendering->functions);
+
   for (size_t i = 0; i < rendering->n_placed; i++)
     free(rendering->placed[i].path);
   free(rendering->placed);
+
   for (size_t i = 0; i < KNOWN_TEXTS; i++)
     free(rendering->known[i].text);
   text_release(&table->cache);
@@ -448,10 +460,12 @@ static char *config_make(const struct function *function, const json_t *config,
       json_object_del(left, text);
     }
   }
+
   if (json_object_size(left)) {
     error_set(error, "the order of the config's members is not known");
     return NULL;
   }
+
   cleanup_free char *text = config_text_format(ordered);
   return json_quoted(text);
 }
@@ -497,6 +511,7 @@ static bool key_bind(struct writer *writer, struct error *error) {
     for (; elements->n < kernel->n_key_names; elements->n++)
       elements->parts[elements->n].member = elements->n;
   }
+
   for (size_t i = 0; i < elements->n; i++)
     writer->has_expressions |= elements->parts[i].expr != NULL;
   return elements->n + (function->ignore_dtypes ? 0 : elements->n_dtypes) > 1 ||
@@ -513,6 +528,7 @@ static bool key_write(struct writer *writer, const struct release_winner *winner
   key->size = 0;
   text_add_string(key, "(");
   winner_key_slices(winner, writer->slices, writer->kernel->n_key_names);
+
   for (size_t i = 0; i < elements->n + (ignore_dtypes ? 0 : elements->n_dtypes); i++) {
     text_add_string(key, i ? ", '" : "'");
     size_t begin = key->size;
@@ -536,16 +552,19 @@ static bool key_write(struct writer *writer, const struct release_winner *winner
     key->bytes[begin - 1] = *quote;
     text_add_string(key, quote);
   }
+
   text_add_string(key, ")");
 
   struct text *quoted = &writer->quoted; /* the key has neither control characters nor '\\' */
   quoted->size = 0;
   text_add_string(quoted, "\"");
+
   for (size_t i = 0; i < key->size; i++) {
     if (key->bytes[i] == '"')
       text_add_string(quoted, "\\");
     text_add(quoted, key->bytes + i, 1);
   }
+
   text_add_string(quoted, "\"");
   return true;
 }
@@ -579,6 +598,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
       return error_set(error, "the config's text in the provenance is of another config");
     config = kept = json_quoted(text);
   }
+
   if (!config) /* again, for the reason */
     config = kept = config_make(writer->function, kernel->configs[winner->config].values, error);
   if (!config || !key_write(writer, winner, values, error))
@@ -605,6 +625,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
       timing_add(&table->timings, writer, ms, winner->n_ms);
     table->n_timings++;
   }
+
   writer->n_used[winner->provenance]++;
   return true;
 }
@@ -644,6 +665,7 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
     table->function = placed->function;
     table->has_all_three = placed->function->all_three;
   }
+
   if (placed->function->evaluated > table->evaluated)
     table->evaluated = placed->function->evaluated;
 
@@ -658,6 +680,7 @@ static bool kernel_add(struct rendering *rendering, const struct placed *placed,
     if (writer.has_expressions)
       release_key_values_release(kernel, values);
   }
+
   for (size_t i = 0; i < kernel->n_provenance; i++)
     if (writer.n_used[i])
       totals_add(table, kernel->provenance[i], writer.n_used[i]);
@@ -746,6 +769,7 @@ static bool storage_find(const struct render_request *request, struct dejavu_pat
     parts[DEJAVU_RUNTIME] = xasprintf("%s_%s", environment->rocm ? "rocm" : "cuda", version);
     parts[DEJAVU_GPU] = xstrdup(environment->gpu);
   }
+
   text_replace(parts[DEJAVU_GPU], " /", '_');
   return true;
 }
@@ -762,6 +786,7 @@ static bool dejavu_render(const struct render_request *request, struct cache_fil
 
   rendering.functions = xcalloc(release->n_kernels + 1, sizeof *rendering.functions);
   rendering.placed = xcalloc(release->n_kernels + 1, sizeof *rendering.placed);
+
   for (size_t i = 0; i < release->n_kernels; i++) {
     struct function *function = &rendering.functions[i];
     struct placed placed = {.kernel = &release->kernels[i], .function = function};
@@ -771,6 +796,7 @@ static bool dejavu_render(const struct render_request *request, struct cache_fil
     else
       cache_files_skip(ret, placed.kernel, NULL, why.message);
   }
+
   qsort(rendering.placed, rendering.n_placed, sizeof *rendering.placed, placed_compare);
 
   ret->file_mode = ret->folder_mode = 0777;

@@ -112,14 +112,17 @@ static bool part_take(const char *name, struct dejavu_path *path) {
   } else {
     bool is_hash = parts[DEJAVU_FUNCTION] != NULL;
     for (enum dejavu_part i = DEJAVU_TRITON; i < DEJAVU_TAG; i++) {
+      if (parts[i] || !prefixes[i][0] || dejavu_part_is_hash(i) != is_hash ||
+          !string_starts(name, prefixes[i]))
+        continue;
       const char *rest = name + strlen(prefixes[i]);
-      if (!parts[i] && prefixes[i][0] && dejavu_part_is_hash(i) == is_hash &&
-          string_starts(name, prefixes[i]) && (is_hash ? hash_is_valid(rest) : *rest))
+      if (is_hash ? hash_is_valid(rest) : *rest)
         part = i;
     }
     if (part == DEJAVU_PARTS && parts[DEJAVU_AUTOTUNE_CONFIG])
       part = DEJAVU_TAG;
   }
+
   if (part == DEJAVU_PARTS)
     return false;
   parts[part] = xstrdup(name + strlen(prefixes[part]));
@@ -138,6 +141,7 @@ static bool path_check(const struct dejavu_path *path, const enum dejavu_part **
     return true;
 
   cleanup_json json_t *names = json_array();
+
   for (const enum dejavu_part *part = *ret_parts; *part != DEJAVU_PARTS; part++)
     ALWAYS(json_array_append_new(names, json_string(dejavu_part_names[*part])) == 0);
   cleanup_free char *list = json_texts_join(names, ", ");
@@ -182,6 +186,7 @@ static bool path_parse(const char *text, struct dejavu_path *ret, struct error *
                        "known what it is of; import what a newer triton-dejavu writes");
     return error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", name);
   }
+
   if (!path.parts[DEJAVU_LAYOUT])
     return error_set(error, "the file is in no folder of triton-dejavu");
   if (!path_check(&path, &parts, error))
@@ -197,6 +202,7 @@ bool dejavu_path_format(const struct dejavu_path *path, char **ret_text, struct 
     return false;
 
   cleanup_free char *text = xstrdup("");
+
   for (; *part != DEJAVU_PARTS; part++) {
     const char *name = path->parts[*part];
     if (!part_is_safe(name) || (dejavu_part_is_hash(*part) && !hash_is_valid(name)))
@@ -205,6 +211,7 @@ bool dejavu_path_format(const struct dejavu_path *path, char **ret_text, struct 
     free(text);
     text = longer;
   }
+
   *ret_text = xasprintf("%scache.json", text);
   return true;
 }
@@ -269,6 +276,7 @@ static bool keys_check(const struct table *table, struct error *error) {
   const char *features = table->path.parts[DEJAVU_TUNE_FEATURES];
   if (json_array_size(table->keys) > KEY_MEMBERS_MAX)
     return error_at(error, "/keys", "more than %d names", KEY_MEMBERS_MAX);
+
   json_array_foreach (table->keys, i, key)
     if (!json_string_length(key) || json_string_length(key) > IDENTIFIER_MAX)
       return error_at(error, json_pointer_index(at, sizeof at, "/keys", i),
@@ -377,6 +385,7 @@ static char *member_name(const json_t *names, const char *name, size_t index) {
     text = longer;
     i = (size_t)-1;
   }
+
   return TAKE(text);
 }
 
@@ -404,6 +413,7 @@ static json_t *manifest_of(const struct table *table, size_t n) {
                 "config", table->order, "timings_data",
                 dejavu_timings_data(table->timings_data, "rep_t_ms", "warmup_t_ms", "cuda_graphs"));
   ALWAYS(exports != NULL);
+
   for (enum dejavu_part i = 0; i < DEJAVU_PARTS; i++)
     if (parts[i] && (i == DEJAVU_LAYOUT || i == DEJAVU_FUNCTION || dejavu_part_is_hash(i)))
       json_put(exports, dejavu_part_names[i], json_string(parts[i]));
@@ -423,6 +433,7 @@ static struct imported_kernel *kernel_find(struct table *table, size_t n) {
     }
     table->kernels[n] = 1 + (size_t)(kernel - imported->kernels);
   }
+
   return &imported->kernels[table->kernels[n] - 1];
 }
 
@@ -437,6 +448,7 @@ static bool key_make(const struct table *table, const struct imported_kernel *ke
 
   const json_t *names = registered ? table->keys : json_object_get(kernel->manifest, "key");
   cleanup_json json_t *key = json_object();
+
   for (size_t i = 0; i < json_array_size(names); i++)
     json_put(key, json_string_value(json_array_get(names, i)),
              value_to_json(python_value(elements[i])));
@@ -451,6 +463,7 @@ static bool key_make(const struct table *table, const struct imported_kernel *ke
                       registered->name);
     }
   }
+
   *ret = TAKE(key);
   return true;
 }
@@ -467,6 +480,7 @@ static json_t *mapped_config(const json_t *config, const char *triton) {
     if (name_is_in(name, tuned, ARRAY_LENGTH(tuned)) || !json_equal(value, standard_json))
       json_object_set(mapped, name, value);
   }
+
   return mapped;
 }
 
@@ -482,11 +496,13 @@ static bool timing_read(const struct table *table, const char *key, struct impor
   if ((n != 1 && n != RELEASE_MS_MAX) || (n_labels && n != n_labels))
     return error_at(error, at, "a timing must be a list of 1 or %d numbers, one for each label",
                     RELEASE_MS_MAX);
+
   for (size_t i = 0; i < n; i++) {
     entry->ms[i] = json_number_value(json_array_get(timing, i));
     if (!(entry->ms[i] > 0))
       return error_at(error, at, "a timing must be a number of milliseconds above 0");
   }
+
   entry->n_ms = n;
   return true;
 }
@@ -515,6 +531,7 @@ static bool entry_read(struct table *table, const char *key_text, const json_t *
     entry->provenance = json_copy(table->provenance);
     json_object_set(entry->provenance, "config", (json_t *)text);
   }
+
   entry->config = table->registered ? mapped_config(config, table->path.parts[DEJAVU_TRITON])
                                     : json_incref(config);
   return timing_read(table, key_text, entry, error);
@@ -555,11 +572,13 @@ bool dejavu_read(const struct import_request *request, const struct cache_file *
     return false;
 
   order_find(&table);
+
   json_object_foreach (table.cache, key, value)
     if (!entry_read(&table, key, value, error))
       return error->pointer[0]
                  ? false
                  : error_pointer_prefix(error, json_pointer_member(at, sizeof at, "/cache", key));
+
   json_object_foreach (table.timings, key, value)
     if (!json_object_get(table.cache, key))
       return error_at(error, json_pointer_member(at, sizeof at, "/timings", key),

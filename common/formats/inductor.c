@@ -67,6 +67,7 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
                      "its provenance does not have the members of the file that it came from");
 
   cleanup_free char *names = xstrdup(members);
+
   for (char *name = names, *next; name; name = next) {
     next = strchr(name, ',');
     if (next)
@@ -79,6 +80,7 @@ static bool winner_render(const struct release_kernel *kernel, const struct rele
       return error_set(error, "neither its config nor its provenance has \"%.60s\"", name);
     ALWAYS(json_object_set(object, name, value) == 0);
   }
+
   if (!set_add(places, place))
     return error_set(error, "another winner of the release makes %.160s", place);
   size_t size;
@@ -104,6 +106,7 @@ static bool inductor_render(const struct render_request *request, struct cache_f
       if (!winner_render(kernel, &kernel->winners[j], ret, places, &why))
         cache_files_skip(ret, kernel, &kernel->winners[j], why.message);
   }
+
   ret->folder_mode = 0777; /* Inductor writes what it generates there */
   cache_files_variable(ret, "TORCHINDUCTOR_CACHE_DIR", "", NULL);
   return cache_files_any(ret, "inductor", error);
@@ -150,8 +153,7 @@ static bool inductor_read(const struct import_request *request, const struct cac
   entry->key = json_pack("{s:s, s:s}", "file", place, "configs_hash", configs_hash);
   entry->provenance = json_pack("{s:s, s:s}", "source", file->path, "members", order);
   entry->config = json_object();
-  if (!imported->environment)
-    imported->environment = json_object();
+
   json_object_foreach (json, name, value) {
     char at[JSON_POINTER_SIZE];
     struct value scalar;
@@ -164,6 +166,7 @@ static bool inductor_read(const struct import_request *request, const struct cac
     if (strcmp(name, "configs_hash") != 0)
       ALWAYS(json_object_set(is_other(name) ? entry->provenance : entry->config, name, value) == 0);
   }
+
   return true; /* num_warps is a member of the config */
 }
 

@@ -50,9 +50,11 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel,
     cleanup_free char *quoted = json_canonical(name);
     members[i] = (struct named){kernel->key_names[i], i, xasprintf("%s:", quoted)};
   }
+
   qsort(members, n, sizeof *members, named_compare);
 
   text_add_string(text, "{\"entries\":[");
+
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     const struct release_config *config = &kernel->configs[winner->config];
@@ -70,9 +72,11 @@ static void kernel_write(struct text *text, const struct release_kernel *kernel,
     if (text->size >= PIECE_SIZE)
       text_flush(text, files);
   }
+
   text_add_string(text, "],\"kernel\":\"");
   text_add_string(text, digest_format(&kernel->hash, digest));
   text_add_string(text, "\"}");
+
   for (size_t i = 0; i < n; i++)
     free(members[i].text);
 }
@@ -86,6 +90,7 @@ static bool json_render(const struct render_request *request, struct cache_files
   cleanup_free struct named *entries = xcalloc(n + 1, sizeof *entries);
   char digest[DIGEST_TEXT_SIZE];
   (void)error;
+
   for (size_t i = 0; i < n; i++) {
     const char *name = kernels[i].name;
     bool is_shared = (i && strcmp(kernels[i - 1].name, name) == 0) ||
@@ -95,12 +100,14 @@ static bool json_render(const struct render_request *request, struct cache_files
                           : xstrdup(name);
     entries[i] = (struct named){own, i, own};
   }
+
   qsort(entries, n, sizeof *entries, named_compare);
 
   cache_files_begin(ret, "cache.json");
   text_add_string(&text, "{\"environment\":");
   add_json(&text, environment_to_json(&release->environment));
   text_add_string(&text, ",\"kernels\":{");
+
   for (size_t i = 0; i < n; i++) {
     text_add_string(&text, i ? "," : "");
     add_json(&text, json_string(entries[i].name));
@@ -108,6 +115,7 @@ static bool json_render(const struct render_request *request, struct cache_files
     kernel_write(&text, &kernels[entries[i].index], ret);
     free(entries[i].text);
   }
+
   text_add_string(&text, release->regime == REGIME_WARM ? "},\"regime\":\"warm\",\"release\":\""
                                                         : "},\"release\":\"");
   text_add_string(&text, digest_format(&release->digest, digest));
@@ -127,6 +135,7 @@ static bool flat_read(const json_t *entry, const char *at, const char *name, jso
   if (!json_get_object(entry, at, name, JSON_REQUIRED, &object, error))
     return false;
   json_pointer_member(pointer, sizeof pointer, at, name);
+
   json_object_foreach (object, member, value) {
     struct value scalar;
     struct error why;
@@ -134,6 +143,7 @@ static bool flat_read(const json_t *entry, const char *at, const char *name, jso
       return error_at(error, json_pointer_member(below, sizeof below, pointer, member), "%s",
                       why.message);
   }
+
   *ret = json_incref(object);
   return true;
 }
@@ -203,6 +213,7 @@ static bool json_read(const struct import_request *request, const struct cache_f
         return false;
     }
   }
+
   return true;
 }
 

@@ -91,6 +91,7 @@ static json_t *config_ordered(const json_t *config) {
     if (value)
       json_object_set(ordered, usual[i], value);
   }
+
   json_object_update_missing(ordered, (json_t *)config);
   return ordered;
 }
@@ -159,6 +160,7 @@ static bool source_read(const struct kernel *kernel, const struct member *member
     return !json || json_is_boolean(json) ||
            error_set(error, "must be a member of the key, true or false");
   }
+
   die("member %s", member->name);
 }
 
@@ -198,6 +200,7 @@ static bool mapping_read(const struct dialect *dialect, const struct kernel *ker
                      "in the manifest's exports for %s \"config\": must be an object: members of "
                      "the table and of configs",
                      dialect->format);
+
   json_object_foreach (ret->config, name, value)
     if (!json_is_string(value) && !json_is_integer(value))
       return error_set(error,
@@ -246,6 +249,7 @@ static bool row_of_key(const struct mapping *mapping, const struct value *values
     if (members[i].kind == BLOCK_SHAPE && !block_shape_parse(text, shape))
       return error_set(error, "the block shape is no text like [128,128] for this key");
   }
+
   *ret = TAKE(row);
   return true;
 }
@@ -276,6 +280,7 @@ static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t 
                        kernel->name, wanted);
     }
   }
+
   for (size_t i = 0; i < kernel->n_key_names; i++)
     if (!json_object_get(key, kernel->key_names[i]))
       return error_set(error, "the exports of %s leave the key's %.60s open", kernel->name,
@@ -302,6 +307,7 @@ static bool config_map(const struct mapping *mapping, const json_t *config, bool
     if (from)
       json_object_del(left, from);
   }
+
   json_object_foreach (left, name, value)
     if (json_object_get(mapped, name))
       return error_set(error, "the config's %.60s is two members for %s", name,
@@ -321,9 +327,11 @@ static bool config_to_table(const struct mapping *mapping, const json_t *config,
   json_t *value;
   if (!config_map(mapping, config, true, &table, error))
     return false;
+
   for (size_t i = 0; i < ARRAY_LENGTH(needed); i++)
     if (!is_positive(json_object_get(table, needed[i])))
       return error_set(error, "the config has no positive integer %s", needed[i]);
+
   json_object_foreach (table, name, value)
     if (!is_plain(value))
       return error_set(error, "the config's %.60s is no integer, boolean, text or null", name);
@@ -412,6 +420,7 @@ static bool row_add(struct rendering *rendering, const json_t *row, json_t *conf
     table = json_object();
     json_put(rendering->tables, path, table);
   }
+
   json_t *ordered = json_object();
   for (const char *at = order; at && *at; at += *at == ',') {
     size_t size = strcspn(at, ",");
@@ -420,6 +429,7 @@ static bool row_add(struct rendering *rendering, const json_t *row, json_t *conf
       json_object_setn(ordered, at, size, value);
     at += size;
   }
+
   json_object_update_missing(ordered, config);
   json_put(table, m_text, ordered);
   return true;
@@ -438,6 +448,7 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
 
   /* Each config as the table has it, or a text: why that cannot be. */
   cleanup_json json_t *configs = json_array();
+
   for (size_t i = 0; i < kernel->n_configs; i++) {
     json_t *config = NULL;
     struct error why;
@@ -445,6 +456,7 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
       config = json_string(why.message);
     ALWAYS(json_array_append_new(configs, config) == 0);
   }
+
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     const char *order =
@@ -461,6 +473,7 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
       cache_files_skip(rendering->files, kernel, winner, why.message);
     release_key_values_release(kernel, values);
   }
+
   return true;
 }
 
@@ -494,6 +507,7 @@ static bool moe_render(const struct dialect *dialect, const struct render_reques
     cleanup_free char *body = python_json(sorted, 4, &size);
     cache_files_add(ret, path, xasprintf("%s\n", body), size + 1);
   }
+
   cache_files_variable(ret, dialect->variable, "", NULL);
   return cache_files_any(ret, dialect->format, error);
 }
@@ -524,6 +538,7 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
   regex_t regex;
   regmatch_t groups[GROUPS];
   ALWAYS(regcomp(&regex, pattern, REG_EXTENDED) == 0);
+
   for (size_t i = 0; i < GROUPS; i++)
     groups[i] = (regmatch_t){-1, -1};
   bool ok = is_json && json_can_hold(text) && regexec(&regex, name, GROUPS, groups, 0) == 0;
@@ -550,6 +565,7 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
     json_put(row, "per_channel_quant", json_boolean(is_quant));
     json_put(row, "down", json_boolean(is_down));
   }
+
   *ret_row = row;
   *ret_device = TAKE(device);
   return true;
@@ -582,6 +598,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
   struct imported_entry *entry;
   if (!json_object_size(config) || json_object_size(config) > CONFIG_MEMBERS_MAX)
     return error_set(error, "a config must be an object of 1 to %d members", CONFIG_MEMBERS_MAX);
+
   json_object_foreach ((json_t *)config, name, value) {
     char at[JSON_POINTER_SIZE];
     json_pointer_member(at, sizeof at, "", name);
@@ -641,6 +658,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
     version = triton ? xstrdup(triton) : NULL;
     json_object_del(json, "triton_version");
   }
+
   json_t *environment =
       json_pack("{s:s, s:s*}", "gpu", text_replace(device, "_", ' '), "triton", version);
   if (!imported_set_environment(imported, environment, error))
@@ -650,6 +668,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
       request->kernel ? imported_kernel_for(imported, "") : external_kernel(dialect, imported);
   if (request->kernel)
     kernel->hash = request->kernel->hash;
+
   json_object_foreach (json, m, config) {
     char at[JSON_POINTER_SIZE];
     size_t size = strlen(m);
@@ -660,6 +679,7 @@ static bool moe_read(const struct dialect *dialect, const struct import_request 
     if (!row_read(&mapping, kernel, file->path, row, config, error))
       return error_pointer_prefix(error, at);
   }
+
   return true;
 }
 

@@ -53,6 +53,7 @@ static bool image_check(const struct render_request *request, const json_t *file
     if (!json_equal(value, json_object_get(metadata, member)))
       return error_of(error, ERROR_UNUSABLE,
                       "the image sets %.60s and its code was compiled without that", member);
+
   json_object_foreach (metadata, member, value) {
     bool is_variable = strpbrk(member, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") &&
                        !strpbrk(member, "abcdefghijklmnopqrstuvwxyz");
@@ -70,15 +71,16 @@ static bool image_check(const struct render_request *request, const json_t *file
   size_t length = folder ? strlen(folder) : 0;
   if (!folder || !string_equal(json_string_value(json_object_get(target, "backend")), "hip"))
     return true;
+
   json_array_foreach (json_object_get(metadata, "extern_libs"), i, library) {
     const char *path = json_string_value(json_array_get(library, 1));
     if (path && strstr(path, "/triton/backends/") &&
         (strncmp(path, folder, length) != 0 || path[length] != '/'))
       return error_of(
           error, ERROR_UNUSABLE,
-          "its code was compiled by a Triton in another folder than the image's, %.120s",
-          folder);
+          "its code was compiled by a Triton in another folder than the image's, %.120s", folder);
   }
+
   return true;
 }
 
@@ -97,13 +99,15 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
   if (!request->source->blob)
     return error_of(error, ERROR_UNUSABLE, "the compiled code is not available here");
   if (!json_can_hold(request->root))
-    return error_of(error, ERROR_UNUSABLE,
-                    "compiled code has absolute paths in it, as JSON, and their folder is no UTF-8");
+    return error_of(
+        error, ERROR_UNUSABLE,
+        "compiled code has absolute paths in it, as JSON, and their folder is no UTF-8");
   if (!image_check(request, names, triton_key, error))
     return false;
 
   size_t n = 0, size;
   cleanup_free struct cache_file *found = xcalloc(json_object_size(names), sizeof *found);
+
   json_object_foreach (names, name, value) {
     const char *bytes;
     if (!file_find(request, names, name, &bytes, &size, error))
@@ -112,6 +116,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
   }
 
   cleanup_json json_t *children = json_object();
+
   for (size_t i = 0; i < n; i++) {
     cleanup_free char *path = xasprintf("%s/%s", folder, found[i].path),
                       *child = xasprintf("%s/%s", request->root, path);
@@ -122,6 +127,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
       return error_become(error, ERROR_UNUSABLE);
     json_put(children, found[i].path, json_string(child));
   }
+
   cleanup_json json_t *group = json_pack("{s:O}", "child_paths", children);
   cleanup_free char *path = xasprintf("%s/__grp__%s", folder, metadata_name(names));
   char *bytes = python_json(group, 0, &size);
@@ -185,6 +191,7 @@ static bool origin_read(struct rendering *rendering, size_t index, struct origin
     ALWAYS(function_record_parse(origin->build->record, &origin->packed, &never));
     packed = &origin->packed;
   }
+
   const struct function_record *record =
       identity_function(identity, &kernel->hash, kernel->name, packed);
   const char *missing = origin->missing ? origin->missing : rendering->missing.message;
@@ -244,6 +251,7 @@ static bool artifacts_render(struct rendering *rendering, const struct release_w
              !is_added && why.kind == ERROR_MISSING ? json_string(why.message) : json_null());
     known = json_object_get(rendering->done, id);
   }
+
   if (json_is_string(known))
     skip_artifacts(rendering, winner, json_string_value(known));
   return true;
@@ -269,6 +277,7 @@ static bool tuned_render(struct rendering *rendering, const struct release_winne
     if (!triton_tuned_add(rendering->files, &origin->function, values, config, winner, &why))
       cache_files_skip(rendering->files, kernel, winner, why.message);
   }
+
   bool ok = artifacts_render(rendering, winner, index, values, error);
   release_key_values_release(kernel, values);
   return ok;
@@ -308,6 +317,7 @@ static bool kernel_render(struct rendering *rendering, const struct release_kern
     origin_of[i] = i > 0 && string_equal(build, before) ? origin_of[i - 1] : i;
     before = build;
   }
+
   for (size_t i = 0; ok && i < kernel->n_winners; i++)
     ok = tuned_render(rendering, &kernel->winners[i], origin_of[kernel->winners[i].provenance],
                       error);
@@ -327,6 +337,7 @@ static bool triton_render(const struct render_request *request, struct cache_fil
     if (!kernel_render(&rendering, kernel, i >= release->n_kernels, error))
       return error_prefix(error, "kernel \"%.60s\": ", kernel->name);
   }
+
   ret->folder_mode = 0777;
   cache_files_variable(ret, "TRITON_CACHE_DIR", "", NULL);
   cache_files_variable(ret, "TRITON_CACHE_AUTOTUNING", NULL, "1");

@@ -39,6 +39,7 @@ static bool table_add(struct cache_files *files, const char *folder, const char 
     if (characters > FILE_NAME_CHARACTERS)
       break;
   }
+
   cleanup_free char *path = xasprintf("%s/%.*s%s", folder, (int)end, function, suffix);
 
   double timings[RELEASE_MS_MAX];
@@ -120,9 +121,11 @@ static bool hashed_make(struct triton_function *function, bool is_packed,
   cleanup_text struct text before = {0}, after = {0};
   const char *name;
   text_add_string(&before, "-[");
+
   json_object_foreach (variables, name, value)
     names[i++] = name;
   qsort(names, n, sizeof *names, names_compare);
+
   for (i = 0; i < n; i++) {
     const char *setting = json_string_value(json_object_get(variables, names[i]));
     const struct value pair[] = {value_string(names[i]), value_string(setting)};
@@ -132,6 +135,7 @@ static bool hashed_make(struct triton_function *function, bool is_packed,
     text_add_string(&before, i ? ", " : "");
     text_add_string(&before, tuple);
   }
+
   cleanup_free char *settings = text_finish(&before, &size);
   function->before = xasprintf("%s-%s-%s%s]-", key, backend, record->cache_key, settings);
 
@@ -139,6 +143,7 @@ static bool hashed_make(struct triton_function *function, bool is_packed,
     text_add_string(&after, "-");
     text_add_string(&after, record->configs[i]);
   }
+
   function->after = text_finish(&after, &size);
   return true;
 }
@@ -183,6 +188,7 @@ bool triton_function_init(struct triton_function *ret, const struct function_rec
   if (ret->key.n + ret->key.n_dtypes == 0)
     return error_set(error,
                      "its function has an empty tuning key, for which Triton keeps no results");
+
   for (size_t i = 0; i < record->n_configs; i++)
     config_take(ret, record->configs[i], i == 0);
   return true;
@@ -205,6 +211,7 @@ static bool folder_make(const struct triton_function *function, const struct val
                           function->record->key_names[i]);
     ALWAYS(json_array_append_new(list, value_to_json(values[i])) == 0);
   }
+
   if (!python_tuple_repr(values, n, &tuple, error))
     return error_prefix(error, "the function's tuning key: ");
   cleanup_free char *hashed = xasprintf("%s%s%s", function->before, tuple, function->after);
@@ -230,6 +237,7 @@ static bool entry_make(const struct triton_function *function, const json_t *con
                        "without",
                        name);
   }
+
   json_object_foreach ((json_t *)config, name, value) {
     if (is_fixed(name) || json_object_get(kwargs, name))
       continue;
@@ -254,6 +262,7 @@ static bool entry_make(const struct triton_function *function, const json_t *con
     if (value || !is_override)
       json_put(entry, name, value ? json_incref(value) : json_null());
   }
+
   return true;
 }
 
@@ -286,6 +295,7 @@ static size_t infinities_replace(char *text, size_t size) {
       n++;
     }
   }
+
   return n;
 }
 
@@ -304,6 +314,7 @@ static bool timings_read(const json_t *json, const char *at, struct timings *ret
     return error_at(error, at,
                     "timings are the median and the 20th and 80th percentile, here are %zu numbers",
                     n);
+
   for (size_t i = 0; i < n; i++) {
     const json_t *element = json_is_array(json) ? json_array_get(json, i) : json;
     json_pointer_index(below, sizeof below, at, i);
@@ -313,6 +324,7 @@ static bool timings_read(const json_t *json, const char *at, struct timings *ret
       return error_at(error, json_is_array(json) ? below : at,
                       "a timing must be a number of milliseconds, 0 or more, or Infinity");
   }
+
   ret->n = n;
   return true;
 }
@@ -338,6 +350,7 @@ static bool config_check(const json_t *json, const char *at, struct error *error
   json_t *value, *kwargs = json_object_get(json, "kwargs");
   if (!kwargs)
     return error_at(error, at, "a config must be an object with \"kwargs\"");
+
   json_object_foreach ((json_t *)json, name, value) {
     json_pointer_member(below, sizeof below, at, name);
     if (value == kwargs)
@@ -356,12 +369,14 @@ static bool config_check(const json_t *json, const char *at, struct error *error
   json_pointer_member(below, sizeof below, at, "kwargs");
   if (!json_is_object(kwargs))
     return error_at(error, below, "\"kwargs\" must be an object");
+
   json_object_foreach (kwargs, name, value) {
     if (!scalar_check(value, json_pointer_member(inner, sizeof inner, below, name), error))
       return false;
     if (is_fixed(name) || json_object_get(json, name))
       return error_at(error, below, "\"%.60s\" is in kwargs and a member of the config", name);
   }
+
   return true;
 }
 
@@ -374,6 +389,7 @@ static bool winner_find(const json_t *entries, const json_t **ret_config, struct
   if (json_array_size(entries) < 1 || json_array_size(entries) > ENTRIES_MAX)
     return error_at(error, "/configs_timings", "\"configs_timings\" must have 1 to %d configs",
                     ENTRIES_MAX);
+
   json_array_foreach (entries, i, entry) {
     const json_t *config = json_array_get(entry, 0);
     struct timings timings;
@@ -389,6 +405,7 @@ static bool winner_find(const json_t *entries, const json_t **ret_config, struct
     *ret_config = config;
     *ret = timings;
   }
+
   return !ret->n || !isinf(ret->ms[0]) ||
          error_at(error, "/configs_timings",
                   "no config ran: every timing is Infinity, so there is no winner");
@@ -426,8 +443,7 @@ bool triton_read(const struct import_request *request, const struct cache_file *
       !winner_find(entries, &config, &timings, &n_found, error))
     return false;
   if (n_infinities != n_found)
-    return error_set(
-        error, "Infinity is only the timing of a config that did not run");
+    return error_set(error, "Infinity is only the timing of a config that did not run");
 
   const json_t *kwargs = json_object_get(config, "kwargs");
   cleanup_free char *kernel_name = xasprintf("triton/%s", function);
@@ -448,16 +464,19 @@ bool triton_read(const struct import_request *request, const struct cache_file *
     return false;
   entry->provenance = json_pack("{s:s}", "source", file->path);
   entry->config = json_copy((json_t *)kwargs);
+
   json_object_foreach ((json_t *)config, name, value)
     if (is_fixed(name))
       ALWAYS(json_object_set(entry->config, name, value) == 0);
   /* Timings of 0 are kept as not known: a release has none. */
   entry->n_ms = timings.n;
+
   for (size_t i = 0; i < timings.n; i++) {
     entry->ms[i] = timings.ms[i];
     if (!(timings.ms[i] > 0) || isinf(timings.ms[i]))
       entry->n_ms = 0;
   }
+
   return true;
 }
 
@@ -499,5 +518,6 @@ bool triton_imported_add(struct cache_files *files, const json_t *exports,
       return error_set(error, "its config has no \"%.60s\"", member ? member : "");
     }
   }
+
   return table_add(files, folder, function, values, object, winner, error);
 }

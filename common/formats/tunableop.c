@@ -60,11 +60,13 @@ static bool validators_find(const struct kernel *manifest, const json_t **ret,
   bool ok = n >= 1 && n <= VALIDATORS_MAX;
   if (!exports)
     return error_set(error, "it is no operation of TunableOp");
+
   for (size_t i = 0; i < n; i++) {
     const json_t *pair = json_array_get(validators, i);
     ok = ok && json_array_size(pair) == 2 && is_text(pair_text(pair, 0), ' ') &&
          is_text(pair_text(pair, 1), ' ');
   }
+
   *ret = validators;
   return !validators || ok ||
          error_set(error, "its exports have validators that are no pairs of texts");
@@ -97,6 +99,7 @@ static bool kernel_render(const struct render_request *request, const struct rel
         xasprintf("Validator,%s,%s\n", pair_text(pair, 0), pair_text(pair, 1));
     text_add_string(text, line);
   }
+
   for (size_t i = 0; i < kernel->n_winners; i++) {
     const struct release_winner *winner = &kernel->winners[i];
     cleanup_json json_t *key = release_key_object(kernel, winner);
@@ -120,6 +123,7 @@ static bool kernel_render(const struct render_request *request, const struct rel
                                            : xasprintf("%s,%s\n", id, solution);
     text_add_string(text, line);
   }
+
   return true;
 }
 
@@ -137,6 +141,7 @@ static bool tunableop_render(const struct render_request *request, struct cache_
   }
 
   int64_t devices = identity && identity->devices ? identity->devices : DEVICES_DEFAULT;
+
   for (int64_t i = 0; json_object_size(seen) && i < devices; i++) {
     cleanup_free char *path = xasprintf("tunableop_results%lld.csv", (long long)i);
     char *bytes = xmalloc(text.size + 1);
@@ -144,6 +149,7 @@ static bool tunableop_render(const struct render_request *request, struct cache_
     bytes[text.size] = '\0';
     cache_files_add(ret, path, bytes, text.size);
   }
+
   cache_files_variable(ret, "PYTORCH_TUNABLEOP_ENABLED", NULL, "1");
   cache_files_variable(ret, "PYTORCH_TUNABLEOP_TUNING", NULL, "0");
   cache_files_variable(ret, "PYTORCH_TUNABLEOP_FILENAME", "tunableop_results%d.csv", NULL);
@@ -255,6 +261,7 @@ static bool lines_read(const struct cache_file *file, json_t *validators, struct
     if (!ok)
       return error_prefix(error, "line %zu: ", number);
   }
+
   return true;
 }
 
@@ -308,6 +315,7 @@ static bool tunableop_read(const struct import_request *request, const struct ca
     json_object_del(imported->kernels_by_id, id);
     imported->n_kernels--;
   }
+
   return true;
 }
 

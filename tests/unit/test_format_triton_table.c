@@ -130,6 +130,7 @@ Test(format_triton_table, functions_and_forms_of_configs_are_kernels_of_their_ow
       "%s", error.message);
   cr_assert_eq(imported.n_kernels, 3u);
   cr_assert_eq(imported.kernels[0].n_entries, 2u);
+  cr_assert(json_is_object(imported.environment)); /* although no file states one */
 }
 
 Test(format_triton_table, wrong_files_are_refused) {

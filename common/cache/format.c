@@ -241,7 +241,12 @@ bool imported_set_environment(struct imported *imported, json_t *environment, st
       now, before);
 }
 
-/* The end of a path tells more than its beginning. */
+bool scalar_check(const json_t *value, const char *pointer, struct error *error) {
+  struct value scalar;
+  struct error why;
+  return value_from_json(value, &scalar, &why) || error_at(error, pointer, "%s", why.message);
+}
+
 json_t *imported_source(const char *path) {
   json_t *text = json_string(path);
   if (text)

@@ -133,7 +133,7 @@ struct imported_kernel {
   json_t *entries_by_id; /* id: index */
 };
 struct imported {
-  json_t *environment; /* what the files say of it: a partial environment, an object */
+  json_t *environment; /* a partial environment, an object: what the files state */
   size_t n_kernels;
   struct imported_kernel *kernels;
   json_t *kernels_by_id; /* id: index */
@@ -165,6 +165,9 @@ must_check json_t *external_manifest(const char *name, json_t *key, const char *
  * the same. */
 must_check bool imported_set_environment(struct imported *imported, json_t *environment,
                                          struct error *error);
+
+/* Whether a member of a key or a config is a scalar. */
+must_check bool scalar_check(const json_t *value, const char *pointer, struct error *error);
 
 /* A path as the text of a provenance's "source": bytes that are not UTF-8 become '?'. A new
  * reference. */

@@ -107,7 +107,6 @@ static bool functions_read(const json_t *json, struct identity *identity, struct
     return error_at(error, "/functions", "an identity has at most %d functions", FUNCTIONS_MAX);
 
   identity->functions = xcalloc(json_array_size(functions) + 1, sizeof *identity->functions);
-
   json_array_foreach (functions, i, function) {
     struct function_record *record = &identity->functions[i];
     if (!function_record_parse(function, record, error))

@@ -5,16 +5,16 @@
  * JSON: {"version": 1,
  *   "triton": {"version", "key", "backend_hash"} or null,
  *   "torch": "2.9.0" or null, "gpu": "AMD Instinct MI300X" or null, "devices": 8 or null,
- *   "variables": {"TRITON_F32_DEFAULT": "ieee", …},    set ones of those that invalidate Triton's
- *                                                      caches
+ *   "variables": {"TRITON_F32_DEFAULT": "ieee", …},    those that are set and invalidate
+ *                                                      Triton's caches
  *   "dejavu": {"layout": "dejavu_0.7", "triton": "3.3.1", "runtime": "rocm_6.4.1",
  *              "gpu": "AMD_Instinct_MI300X"} or null,
  *   "tunableop": {"validators": [["PT_VERSION", "2.9.1"], …]} or null,
  *   "moe_device_name": "AMD_Instinct_MI300X" or null,
  *   "functions": [function record, …]}
- * Unknown members are ignored: images are older and newer than what reads them. Its digest is that
- * of its canonical JSON. Texts that become parts of paths hold no '/' (but dejavu's gpu, made of a
- * name), no NUL, are not "." or "..".
+ * Unknown members are ignored: an image may be older or newer than its reader. The digest of an
+ * identity is that of its canonical JSON. Texts that become parts of paths have no '/' and no NUL,
+ * and are not "." or "..".
  *
  * Memory: owns everything. Threads: read-only after parsing. */
 #ifndef WAVETUNE_COMMON_CACHE_IDENTITY_H

@@ -1,6 +1,6 @@
 /* Making a release: winners in any order, canonical bytes out.
  *
- * Memory: the builder copies what it is given (JSON values by reference). Threads: one to a
+ * Memory: the builder copies what it is given. Threads: one to a
  * builder. */
 #ifndef WAVETUNE_COMMON_CACHE_RELEASE_BUILD_H
 #define WAVETUNE_COMMON_CACHE_RELEASE_BUILD_H

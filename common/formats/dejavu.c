@@ -162,13 +162,6 @@ static bool hashes_take(struct function *function, struct error *error) {
   return true;
 }
 
-static bool same_minor(const char *a, const char *b) {
-  int major[2], minor[2];
-  return sscanf(a, "%4d.%4d", &major[0], &minor[0]) == 2 &&
-         sscanf(b, "%4d.%4d", &major[1], &minor[1]) == 2 && major[0] == major[1] &&
-         minor[0] == minor[1];
-}
-
 static bool function_from_record(const struct dejavu_path *storage,
                                  const struct function_record *record, struct function *function,
                                  struct error *error) {
@@ -179,7 +172,7 @@ static bool function_from_record(const struct dejavu_path *storage,
     return error_set(error, "the function %.100s is not decorated with triton_dejavu.autotune",
                      record->function);
   /* Another Triton prints configs in another way, and the hash of them is in the path. */
-  if (record->triton_version && !same_minor(record->triton_version, triton))
+  if (record->triton_version && !version_minors_equal(record->triton_version, triton))
     return error_set(error,
                      "the function was recorded with Triton %.40s and the paths are those of %.40s",
                      record->triton_version, triton);
@@ -194,8 +187,8 @@ static bool function_from_record(const struct dejavu_path *storage,
   if (!parts[DEJAVU_FUNCTION])
     return error_set(error, "the record's signature %.100s is not JITFunction(module:function)",
                      function->signature);
-  function->keys = json_array();
 
+  function->keys = json_array();
   for (size_t i = 0; i < record->n_key_names; i++)
     json_array_append_new(function->keys, json_string(record->key_names[i]));
   function->timings = dejavu_timings_data(record->dejavu, "rep", "warmup", "use_cuda_graph");
@@ -206,7 +199,6 @@ static bool function_from_record(const struct dejavu_path *storage,
 
   /* By its normal form a winner's config is found whatever it leaves at its default. */
   function->configs = json_object();
-
   for (size_t i = 0; i < record->n_configs; i++) {
     cleanup_json json_t *config = NULL;
     struct error ignored;
@@ -786,7 +778,6 @@ static bool dejavu_render(const struct render_request *request, struct cache_fil
 
   rendering.functions = xcalloc(release->n_kernels + 1, sizeof *rendering.functions);
   rendering.placed = xcalloc(release->n_kernels + 1, sizeof *rendering.placed);
-
   for (size_t i = 0; i < release->n_kernels; i++) {
     struct function *function = &rendering.functions[i];
     struct placed placed = {.kernel = &release->kernels[i], .function = function};

@@ -141,7 +141,6 @@ static bool path_check(const struct dejavu_path *path, const enum dejavu_part **
     return true;
 
   cleanup_json json_t *names = json_array();
-
   for (const enum dejavu_part *part = *ret_parts; *part != DEJAVU_PARTS; part++)
     ALWAYS(json_array_append_new(names, json_string(dejavu_part_names[*part])) == 0);
   cleanup_free char *list = json_texts_join(names, ", ");
@@ -448,7 +447,6 @@ static bool key_make(const struct table *table, const struct imported_kernel *ke
 
   const json_t *names = registered ? table->keys : json_object_get(kernel->manifest, "key");
   cleanup_json json_t *key = json_object();
-
   for (size_t i = 0; i < json_array_size(names); i++)
     json_put(key, json_string_value(json_array_get(names, i)),
              value_to_json(python_value(elements[i])));

@@ -152,17 +152,15 @@ static bool inductor_read(const struct import_request *request, const struct cac
   cleanup_free char *order = json_texts_join(names, ",");
   entry->key = json_pack("{s:s, s:s}", "file", place, "configs_hash", configs_hash);
   entry->provenance = json_pack("{s:s, s:s}", "source", file->path, "members", order);
-  entry->config = json_object();
 
+  entry->config = json_object();
   json_object_foreach (json, name, value) {
     char at[JSON_POINTER_SIZE];
-    struct value scalar;
-    struct error why;
     json_pointer_member(at, sizeof at, "", name);
     if (strlen(name) > 100 || !is_word(name, strlen(name), "_"))
       return error_at(error, at, "a member's name must have 1 to 100 letters, digits and _");
-    if (!value_from_json(value, &scalar, &why))
-      return error_at(error, at, "%s", why.message);
+    if (!scalar_check(value, at, error))
+      return false;
     if (strcmp(name, "configs_hash") != 0)
       ALWAYS(json_object_set(is_other(name) ? entry->provenance : entry->config, name, value) == 0);
   }

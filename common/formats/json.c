@@ -136,13 +136,9 @@ static bool flat_read(const json_t *entry, const char *at, const char *name, jso
     return false;
   json_pointer_member(pointer, sizeof pointer, at, name);
 
-  json_object_foreach (object, member, value) {
-    struct value scalar;
-    struct error why;
-    if (!value_from_json(value, &scalar, &why))
-      return error_at(error, json_pointer_member(below, sizeof below, pointer, member), "%s",
-                      why.message);
-  }
+  json_object_foreach (object, member, value)
+    if (!scalar_check(value, json_pointer_member(below, sizeof below, pointer, member), error))
+      return false;
 
   *ret = json_incref(object);
   return true;

@@ -447,8 +447,8 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
     return false;
 
   /* Each config as the table has it, or a text: why that cannot be. */
-  cleanup_json json_t *configs = json_array();
 
+  cleanup_json json_t *configs = json_array();
   for (size_t i = 0; i < kernel->n_configs; i++) {
     json_t *config = NULL;
     struct error why;

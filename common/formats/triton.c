@@ -107,7 +107,6 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
 
   size_t n = 0, size;
   cleanup_free struct cache_file *found = xcalloc(json_object_size(names), sizeof *found);
-
   json_object_foreach (names, name, value) {
     const char *bytes;
     if (!file_find(request, names, name, &bytes, &size, error))
@@ -116,7 +115,6 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
   }
 
   cleanup_json json_t *children = json_object();
-
   for (size_t i = 0; i < n; i++) {
     cleanup_free char *path = xasprintf("%s/%s", folder, found[i].path),
                       *child = xasprintf("%s/%s", request->root, path);

@@ -337,12 +337,6 @@ static bool timings_less(const struct timings *a, const struct timings *b) {
   return a->n < b->n;
 }
 
-static bool scalar_check(const json_t *value, const char *at, struct error *error) {
-  struct value scalar;
-  struct error why;
-  return value_from_json(value, &scalar, &why) || error_at(error, at, "%s", why.message);
-}
-
 static bool config_check(const json_t *json, const char *at, struct error *error) {
   static const char *const numbers[] = {"num_warps", "num_ctas", "num_stages"};
   char below[JSON_POINTER_SIZE], inner[JSON_POINTER_SIZE];

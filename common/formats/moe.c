@@ -34,6 +34,7 @@
 
 #define NUMBER_MAX INT32_MAX /* in names and tables */
 #define CONFIG_MEMBERS_MAX 64
+#define FILE_NAME_SIZE_MAX 1024
 
 /* How the two readers differ. */
 struct dialect {
@@ -541,7 +542,8 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
 
   for (size_t i = 0; i < GROUPS; i++)
     groups[i] = (regmatch_t){-1, -1};
-  bool ok = is_json && json_can_hold(text) && regexec(&regex, name, GROUPS, groups, 0) == 0;
+  bool ok = is_json && strlen(text) <= FILE_NAME_SIZE_MAX && json_can_hold(text) &&
+            regexec(&regex, name, GROUPS, groups, 0) == 0;
   regfree(&regex);
   bool is_quant = groups[QUANT].rm_so >= 0;
   cleanup_free char *device = group_text(name, &groups[DEVICE]),

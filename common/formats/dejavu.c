@@ -15,88 +15,6 @@
 
 #define KNOWN_TEXTS 4096
 
-/* What dejavu restores */
-
-/* Whether Python's int() takes the text: signs, white space around and single underscores within.
- */
-static bool reads_as_integer(const char *text) {
-  text += strspn(text, " \t\n\v\f\r");
-  text += *text == '+' || *text == '-';
-  bool after_digit = false;
-  for (; (*text >= '0' && *text <= '9') || (*text == '_' && after_digit); text++)
-    after_digit = *text != '_';
-  return after_digit && !text[strspn(text, " \t\n\v\f\r")];
-}
-
-/* Whether distutils' strtobool takes the text. */
-static bool reads_as_boolean(const char *text) {
-  static const char *const words[] = {"y", "yes", "t", "true",  "on",  "1",
-                                      "n", "no",  "f", "false", "off", "0"};
-  for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
-    if (strcasecmp(text, words[i]) == 0)
-      return true;
-  return false;
-}
-
-static bool restores_member(const char *name, const json_t *value, struct error *error) {
-  static const char *const integers[] = {"num_warps", "num_stages", "num_ctas"};
-  bool is_integer = json_is_integer(value), is_boolean = json_is_boolean(value);
-  if (name_is_in(name, integers, ARRAY_LENGTH(integers)))
-    return is_integer || error_set(error, "%s must be an integer", name);
-  if (strcmp(name, "maxnreg") == 0)
-    return is_integer || json_is_null(value) ||
-           error_set(error, "maxnreg must be an integer or None");
-  if (strcmp(name, "enable_warp_specialization") == 0)
-    return is_boolean || error_set(error, "%s must be a boolean", name);
-  if (strcmp(name, "enable_persistent") == 0)
-    return json_is_false(value) || error_set(error, "dejavu does not restore enable_persistent");
-  if (strcmp(name, "ir_override") == 0)
-    return json_is_null(value) || error_set(error, "dejavu does not restore ir_override");
-  if (strcmp(name, "pre_hook") == 0 || strstr(name, ", ") || strstr(name, ": ") || !name[0])
-    return error_set(error, "\"%.60s\" is no name of a parameter for dejavu", name);
-  if (is_integer || is_boolean)
-    return true;
-
-  const char *text = json_string_value(value);
-  if (!text)
-    return error_set(error, "%.60s is %s, which dejavu reads as a text", name,
-                     json_is_null(value) ? "None" : "a float");
-  if (strstr(text, ", ") || strstr(text, ": "))
-    return error_set(error, "%.60s has \", \" or \": \" in its text", name);
-  if (reads_as_integer(text) || reads_as_boolean(text))
-    return error_set(error,
-                     "%.60s is the text '%.40s', which dejavu reads as a number or a boolean", name,
-                     text);
-  return true;
-}
-
-static bool restores_config(const json_t *config, struct error *error) {
-  const char *name;
-  json_t *value;
-  bool ok = json_object_size(config) > 0 || error_set(error, "it has no members");
-  json_object_foreach ((json_t *)config, name, value)
-    ok = ok && restores_member(name, value, error);
-  return ok || error_prefix(error, "dejavu would not restore the config: ");
-}
-
-/* Dejavu splits a key at ", " and strips one quote from either end, without undoing escapes. */
-static bool restores_element(const char *element, size_t size, bool ignore_dtypes,
-                             struct error *error) {
-  const char *why = NULL;
-  if (memchr(element, '\'', size) && memchr(element, '"', size))
-    why = "has both kinds of quotes, which Python escapes and dejavu does not undo";
-  if (ignore_dtypes && memmem(element, size, "torch.", 6))
-    why = "is taken for a dtype, and the function ignores those";
-  if (memmem(element, size, ", ", 2))
-    why = "has \", \" in it, where dejavu splits keys";
-
-  for (size_t i = 0; i < size; i++)
-    if ((unsigned char)element[i] < 0x20 || (unsigned char)element[i] >= 0x7f || element[i] == '\\')
-      why = "has characters that Python escapes, which dejavu does not undo";
-  return !why || error_set(error, "dejavu would not restore the key: '%.*s' %s",
-                           size < 80 ? (int)size : 80, element, why);
-}
-
 /* What its files need to know of a kernel's function: from records of images and builds, and from
  * manifests of imported tables */
 
@@ -428,7 +346,7 @@ static char *json_quoted(const char *text) {
 /* The text of a config, as JSON; NULL with the reason. */
 static char *config_make(const struct function *function, const json_t *config,
                          struct error *error) {
-  if (!restores_config(config, error))
+  if (!dejavu_restores_config(config, error))
     return NULL;
   if (function->record) {
     cleanup_free char *normal = config_text_normal(config, function->path.parts[DEJAVU_TRITON]);
@@ -538,7 +456,7 @@ static bool key_write(struct writer *writer, const struct release_winner *winner
     }
 
     /* Quoted as repr quotes; text that it would escape is refused. */
-    if (!restores_element(key->bytes + begin, key->size - begin, ignore_dtypes, error))
+    if (!dejavu_restores_element(key->bytes + begin, key->size - begin, ignore_dtypes, error))
       return false;
     const char *quote = memchr(key->bytes + begin, '\'', key->size - begin) ? "\"" : "'";
     key->bytes[begin - 1] = *quote;
@@ -584,7 +502,7 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
   if (text && !writer->function->record) {
     /* An import kept the text of a config whose members have an order of their own. */
     cleanup_json json_t *parsed = NULL;
-    if (!config_text_parse(text, &parsed, error) || !restores_config(parsed, error))
+    if (!config_text_parse(text, &parsed, error) || !dejavu_restores_config(parsed, error))
       return false;
     if (!json_equal(parsed, kernel->configs[winner->config].values))
       return error_set(error, "the config's text in the provenance is of another config");

@@ -1,4 +1,4 @@
-/* The tree of triton-dejavu's caches: its paths, and reading it.
+/* The tree of triton-dejavu's caches: its paths, what dejavu restores of it, and reading it.
  *
  * Every file is checked whole: its place, its types, that it belongs into its folder, and that no
  * key is there twice. Memory and threads: dejavu.h. */
@@ -243,6 +243,88 @@ json_t *dejavu_timings_data(const json_t *object, const char *rep, const char *w
                    json_is_number(rep_ms) ? json_incref(rep_ms) : json_integer(100), "warmup_t_ms",
                    json_is_number(warmup_ms) ? json_incref(warmup_ms) : json_integer(25),
                    "cuda_graphs", json_is_true(json_object_get(object, graphs)));
+}
+
+/* What dejavu restores */
+
+/* Whether Python's int() takes the text: signs, white space around and single underscores within.
+ */
+static bool reads_as_integer(const char *text) {
+  text += strspn(text, " \t\n\v\f\r");
+  text += *text == '+' || *text == '-';
+  bool after_digit = false;
+  for (; (*text >= '0' && *text <= '9') || (*text == '_' && after_digit); text++)
+    after_digit = *text != '_';
+  return after_digit && !text[strspn(text, " \t\n\v\f\r")];
+}
+
+/* Whether distutils' strtobool takes the text. */
+static bool reads_as_boolean(const char *text) {
+  static const char *const words[] = {"y", "yes", "t", "true",  "on",  "1",
+                                      "n", "no",  "f", "false", "off", "0"};
+  for (size_t i = 0; i < ARRAY_LENGTH(words); i++)
+    if (strcasecmp(text, words[i]) == 0)
+      return true;
+  return false;
+}
+
+static bool restores_member(const char *name, const json_t *value, struct error *error) {
+  static const char *const integers[] = {"num_warps", "num_stages", "num_ctas"};
+  bool is_integer = json_is_integer(value), is_boolean = json_is_boolean(value);
+  if (name_is_in(name, integers, ARRAY_LENGTH(integers)))
+    return is_integer || error_set(error, "%s must be an integer", name);
+  if (strcmp(name, "maxnreg") == 0)
+    return is_integer || json_is_null(value) ||
+           error_set(error, "maxnreg must be an integer or None");
+  if (strcmp(name, "enable_warp_specialization") == 0)
+    return is_boolean || error_set(error, "%s must be a boolean", name);
+  if (strcmp(name, "enable_persistent") == 0)
+    return json_is_false(value) || error_set(error, "dejavu does not restore enable_persistent");
+  if (strcmp(name, "ir_override") == 0)
+    return json_is_null(value) || error_set(error, "dejavu does not restore ir_override");
+  if (strcmp(name, "pre_hook") == 0 || strstr(name, ", ") || strstr(name, ": ") || !name[0])
+    return error_set(error, "\"%.60s\" is no name of a parameter for dejavu", name);
+  if (is_integer || is_boolean)
+    return true;
+
+  const char *text = json_string_value(value);
+  if (!text)
+    return error_set(error, "%.60s is %s, which dejavu reads as a text", name,
+                     json_is_null(value) ? "None" : "a float");
+  if (strstr(text, ", ") || strstr(text, ": "))
+    return error_set(error, "%.60s has \", \" or \": \" in its text", name);
+  if (reads_as_integer(text) || reads_as_boolean(text))
+    return error_set(error,
+                     "%.60s is the text '%.40s', which dejavu reads as a number or a boolean", name,
+                     text);
+  return true;
+}
+
+bool dejavu_restores_config(const json_t *config, struct error *error) {
+  const char *name;
+  json_t *value;
+  bool ok = json_object_size(config) > 0 || error_set(error, "it has no members");
+  json_object_foreach ((json_t *)config, name, value)
+    ok = ok && restores_member(name, value, error);
+  return ok || error_prefix(error, "dejavu would not restore the config: ");
+}
+
+/* Dejavu splits a key at ", " and strips one quote from either end, without undoing escapes. */
+bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtypes,
+                             struct error *error) {
+  const char *why = NULL;
+  if (memchr(element, '\'', size) && memchr(element, '"', size))
+    why = "has both kinds of quotes, which Python escapes and dejavu does not undo";
+  if (ignore_dtypes && memmem(element, size, "torch.", 6))
+    why = "is taken for a dtype, and the function ignores those";
+  if (memmem(element, size, ", ", 2))
+    why = "has \", \" in it, where dejavu splits keys";
+
+  for (size_t i = 0; i < size; i++)
+    if ((unsigned char)element[i] < 0x20 || (unsigned char)element[i] >= 0x7f || element[i] == '\\')
+      why = "has characters that Python escapes, which dejavu does not undo";
+  return !why || error_set(error, "dejavu would not restore the key: '%.*s' %s",
+                           size < 80 ? (int)size : 80, element, why);
 }
 
 /* Reading */

@@ -13,7 +13,7 @@
 
 #include "agent/compile/compile.h"
 #include "agent/compile/rtc.h"
-#include "agent/measure/check.h"
+#include "agent/measure/problem.h"
 #include "agent/measure/race.h"
 #include "common/base/file.h"
 #include "common/kernel/kernel_folder.h"
@@ -104,7 +104,7 @@ static void measure(struct bench *bench, struct problem *problem,
   if (!timed_warm_up(problem, &baseline, WARM_UP_BASELINE_US, 0, &error))
     die("%s", error.message);
   int64_t begin = clock_monotonic_ns();
-  race_run(problem, &baseline, &config, 1, &limits, 1, &listener, &race);
+  race_run(&(struct race_setup){problem, &baseline, &config, 1, &limits, 1, listener}, &race);
   double wall_us = (double)(clock_monotonic_ns() - begin) / 1e3;
   if (config.end == RACE_END_FAILED)
     die("%s", config.error.message);

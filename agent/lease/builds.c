@@ -3,7 +3,7 @@
 #include "agent/lease/builds.h"
 
 #include "agent/compile/objects.h"
-#include "agent/measure/scalar.h"
+#include "agent/measure/launch.h"
 #include "common/base/file.h"
 #include "common/builds/build_launch.h"
 

@@ -1,28 +1,36 @@
-/* Correctness of one config. Memory: none kept. Threads: one. */
-#include "agent/measure/check.h"
-
+/* Correctness of one config. */
 #include <math.h>
 
 #include "agent/measure/element.h"
-#include "agent/measure/team.h"
+#include "agent/measure/problem.h"
 
 #define INPUT_CHUNK ((size_t)8 << 20)
-#define SCAN_BLOCK 8192 /* elements that are looked at closely when one of them is suspect */
+#define SCAN_BLOCK 8192 /* elements that are compared one by one when one of them is suspect */
 #define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
 
+/* Passes a device call's result on; after a failure asks the device whether it still works. */
+static bool device_did(struct problem *problem, bool ok) {
+  if (!ok)
+    problem_ask_device(problem, true);
+  return ok;
+}
+
+static double allowed_difference(const struct problem *problem, double reference, double times) {
+  return times *
+         (problem->kernel->reference.atol + problem->kernel->reference.rtol * fabs(reference));
+}
+
 /* `times`: how many tolerances it may be off. */
-static bool is_right(const struct kernel *kernel, enum dtype dtype, double value, double reference,
-                     double times) {
+static bool is_right(const struct problem *problem, enum dtype dtype, double value,
+                     double reference, double times) {
+  uint64_t rounded;
   if (isnan(reference) || isnan(value))
     return isnan(reference) && isnan(value);
-  uint64_t rounded;
   element_set(dtype, &rounded, 0, reference);
   if (value == reference || value == element_get(dtype, &rounded, 0))
     return true;
-  if (isinf(reference) || isinf(value))
-    return false;
-  return fabs(value - reference) <=
-         times * (kernel->reference.atol + kernel->reference.rtol * fabs(reference));
+  return !isinf(reference) && !isinf(value) &&
+         fabs(value - reference) <= allowed_difference(problem, reference, times);
 }
 
 static bool samples_check(const struct problem *problem, size_t i, struct error *error) {
@@ -32,21 +40,17 @@ static bool samples_check(const struct problem *problem, size_t i, struct error 
   size_t n_wrong = 0, first = 0;
   for (size_t k = 0; k < expected->n; k++) {
     double value = element_get(argument->dtype, operand->written, expected->indices[k]);
-    if (!is_right(problem->kernel, argument->dtype, value, expected->values[k], 1) &&
-        n_wrong++ == 0)
+    if (!is_right(problem, argument->dtype, value, expected->values[k], 1) && n_wrong++ == 0)
       first = k;
   }
-  if (n_wrong == 0)
-    return true;
-  double reference = expected->values[first];
-  return error_set(
-      error,
-      "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g); %zu of %zu compared "
-      "differ",
-      argument->name, (long long)expected->indices[first],
-      element_get(argument->dtype, operand->written, expected->indices[first]), reference,
-      problem->kernel->reference.atol + problem->kernel->reference.rtol * fabs(reference), n_wrong,
-      expected->n);
+  return n_wrong == 0 ||
+         error_set(error,
+                   "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g); %zu of %zu "
+                   "compared differ",
+                   argument->name, (long long)expected->indices[first],
+                   element_get(argument->dtype, operand->written, expected->indices[first]),
+                   expected->values[first], allowed_difference(problem, expected->values[first], 1),
+                   n_wrong, expected->n);
 }
 
 /* The blocks of an output in which an element may be NaN or not written. */
@@ -55,139 +59,115 @@ struct scan {
   const void *bytes;
   int64_t elements;
   bool *is_suspect; /* of each block */
-  size_t n_blocks;
 };
 
-static void scan_release(struct scan *scan) { free(scan->is_suspect); }
-#define cleanup_scan __attribute__((cleanup(scan_release)))
-
-static int64_t block_size(const struct scan *scan, size_t block) {
-  int64_t left = scan->elements - (int64_t)block * SCAN_BLOCK;
-  return left < SCAN_BLOCK ? left : SCAN_BLOCK;
+static int64_t block_size(const struct scan *scan, int64_t first) {
+  return scan->elements - first < SCAN_BLOCK ? scan->elements - first : SCAN_BLOCK;
 }
 
 static void blocks_scan(void *context, size_t item) {
   struct scan *scan = context;
-  size_t per_item = SCAN_ELEMENTS / SCAN_BLOCK, end = (item + 1) * per_item;
-  for (size_t b = item * per_item; b < end && b < scan->n_blocks; b++)
-    scan->is_suspect[b] = elements_are_suspect(scan->dtype, scan->bytes, (int64_t)b * SCAN_BLOCK,
-                                               block_size(scan, b));
+  int64_t first = (int64_t)item * SCAN_ELEMENTS, end = first + SCAN_ELEMENTS;
+  for (; first < end && first < scan->elements; first += SCAN_BLOCK)
+    scan->is_suspect[first / SCAN_BLOCK] =
+        elements_are_suspect(scan->dtype, scan->bytes, first, block_size(scan, first));
 }
 
-static void output_scan(const struct problem *problem, size_t i, struct scan *ret_scan) {
-  const struct operand *operand = &problem->operands[i];
-  size_t n_blocks = (size_t)((operand->elements + SCAN_BLOCK - 1) / SCAN_BLOCK);
-  struct scan scan = {problem->kernel->arguments[i].dtype, operand->written, operand->elements,
-                      xcalloc(n_blocks, sizeof *scan.is_suspect), n_blocks};
-  size_t items = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
-  team_run(items > 1 ? team_size() : 1, items, blocks_scan, &scan);
-  *ret_scan = scan;
+/* The first element from `k` on in a suspect block; scan->elements: there is none. */
+static int64_t suspect_next(const struct scan *scan, int64_t k) {
+  while (k < scan->elements && !scan->is_suspect[k / SCAN_BLOCK])
+    k += SCAN_BLOCK - k % SCAN_BLOCK;
+  return k < scan->elements ? k : scan->elements;
 }
 
-/* An output that is held against the first one, piece by piece. */
-struct holding {
-  const struct kernel *kernel;
+static bool nans_check(struct problem *problem, size_t i, const struct scan *scan,
+                       struct error *error) {
+  size_t n_asked = 0;
+  for (int64_t k = suspect_next(scan, 0); k < scan->elements && n_asked < CHECK_NANS_MAX;
+       k = suspect_next(scan, k + 1)) {
+    if (!isnan(element_get(scan->dtype, scan->bytes, k)))
+      continue;
+    n_asked++;
+    double reference = reference_element(problem->reference, i, k, problem->host_arguments);
+    if (!isnan(reference))
+      return error_set(error, "%s[%lld] is NaN, the reference has %.9g",
+                       problem->kernel->arguments[i].name, (long long)k, reference);
+  }
+  return true;
+}
+
+/* An output that is compared with the first one, piece by piece. */
+struct comparison {
+  const struct problem *problem;
   enum dtype dtype;
   const struct operand *operand;
   int64_t *far; /* of each piece: the first element that is far; -1: none */
 };
 
 /* The first element of a piece that is far, from `from` on. */
-static int64_t far_find(const struct holding *holding, size_t piece, int64_t from) {
-  const struct operand *operand = holding->operand;
+static int64_t far_find(const struct comparison *comparison, size_t piece, int64_t from) {
+  const struct operand *operand = comparison->operand;
+  const struct kernel *kernel = comparison->problem->kernel;
   int64_t end = (int64_t)(piece + 1) * SCAN_ELEMENTS;
   end = end < operand->elements ? end : operand->elements;
-  return elements_far(holding->dtype, operand->first, operand->written, from, end - from,
-                      CHECK_FAR * holding->kernel->reference.atol,
-                      CHECK_FAR * holding->kernel->reference.rtol);
+  return elements_far(comparison->dtype, operand->first, operand->written, from, end - from,
+                      CHECK_FAR * kernel->reference.atol, CHECK_FAR * kernel->reference.rtol);
 }
 
-static void piece_hold(void *context, size_t piece) {
-  const struct holding *holding = context;
-  holding->far[piece] = far_find(holding, piece, (int64_t)piece * SCAN_ELEMENTS);
+static void piece_compare(void *context, size_t piece) {
+  const struct comparison *comparison = context;
+  comparison->far[piece] = far_find(comparison, piece, (int64_t)piece * SCAN_ELEMENTS);
 }
 
-/* Asks the reference whose element k is wrong; false: the new one's. */
-static bool far_ask(struct problem *problem, const struct holding *holding, size_t i, int64_t k,
-                    struct error *error) {
-  const char *name = problem->kernel->arguments[i].name;
+/* Computes the reference of element k, where the new output and the first one differ. False: the
+ * new one is wrong. */
+static bool far_settle(struct problem *problem, size_t i, int64_t k, struct error *error) {
+  const struct argument *argument = &problem->kernel->arguments[i];
+  const struct operand *operand = &problem->operands[i];
   double reference = reference_element(problem->reference, i, k, problem->host_arguments);
-  double value = element_get(holding->dtype, holding->operand->written, k);
-  double first = element_get(holding->dtype, holding->operand->first, k);
-  double allowed = CHECK_FAR * (problem->kernel->reference.atol +
-                                problem->kernel->reference.rtol * fabs(reference));
-  if (!is_right(problem->kernel, holding->dtype, value, reference, CHECK_FAR))
+  double value = element_get(argument->dtype, operand->written, k);
+  double first = element_get(argument->dtype, operand->first, k);
+  double allowed = allowed_difference(problem, reference, CHECK_FAR);
+  if (!is_right(problem, argument->dtype, value, reference, CHECK_FAR))
     return error_set(error,
                      "%s[%lld] is %.9g, the reference has %.9g and the baseline %.9g (allowed "
-                     "difference %.3g, as it "
-                     "is not among the samples)",
-                     name, (long long)k, value, reference, first, allowed);
-  if (!is_right(problem->kernel, holding->dtype, first, reference, CHECK_FAR))
+                     "difference %.3g, as it is not among the samples)",
+                     argument->name, (long long)k, value, reference, first, allowed);
+  if (!is_right(problem, argument->dtype, first, reference, CHECK_FAR))
     error_set(&problem->baseline_wrong,
               "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g, as it is not "
-              "among the samples); mend "
-              "the kernel, or choose another default",
-              name, (long long)k, first, reference, allowed);
+              "among the samples); mend the kernel, or choose another default",
+              argument->name, (long long)k, first, reference, allowed);
   return true;
 }
 
-/* Holds all elements of output i against those of the first one. */
-static bool first_hold(struct problem *problem, size_t i, struct error *error) {
+/* Compares all elements of output i with those of the first one. */
+static bool first_compare(struct problem *problem, size_t i, struct error *error) {
   const struct operand *operand = &problem->operands[i];
   size_t pieces = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
   cleanup_free int64_t *far = xcalloc(pieces + 1, sizeof *far);
-  struct holding holding = {problem->kernel, problem->kernel->arguments[i].dtype, operand, far};
-  team_run(pieces > 1 ? team_size() : 1, pieces, piece_hold, &holding);
-  size_t n_asked = 0, n_far = pieces;
+  struct comparison comparison = {problem, problem->kernel->arguments[i].dtype, operand, far};
+  team_run(pieces > 1 ? team_size() : 1, pieces, piece_compare, &comparison);
+
   /* One of each piece in turn, so that many of one piece that are right do not hide another that is
    * wrong. */
+  size_t n_asked = 0, n_far = pieces;
   for (size_t turn = 0; n_far > 0; turn++) {
     n_far = 0;
     for (size_t piece = 0; piece < pieces; piece++) {
       if (turn > 0 && n_asked >= CHECK_FAR_ASKED)
         return true;
       if (turn > 0 && far[piece] >= 0)
-        far[piece] = far_find(&holding, piece, far[piece] + 1);
+        far[piece] = far_find(&comparison, piece, far[piece] + 1);
       if (far[piece] < 0)
         continue;
       n_far++;
       n_asked++;
-      if (!far_ask(problem, &holding, i, far[piece], error))
+      if (!far_settle(problem, i, far[piece], error))
         return false;
     }
   }
   return true;
-}
-
-static bool nans_check(struct problem *problem, size_t i, const struct scan *scan,
-                       struct error *error) {
-  const struct argument *argument = &problem->kernel->arguments[i];
-  const struct operand *operand = &problem->operands[i];
-  size_t n_asked = 0;
-  for (size_t b = 0; b < scan->n_blocks; b++) {
-    int64_t first = (int64_t)b * SCAN_BLOCK, end = first + block_size(scan, b);
-    for (int64_t k = first; scan->is_suspect[b] && k < end && n_asked < CHECK_NANS_MAX; k++) {
-      if (!isnan(element_get(argument->dtype, operand->written, k)))
-        continue;
-      n_asked++;
-      double reference = reference_element(problem->reference, i, k, problem->host_arguments);
-      if (!isnan(reference))
-        return error_set(error, "%s[%lld] is NaN, the reference has %.9g", argument->name,
-                         (long long)k, reference);
-    }
-  }
-  return true;
-}
-
-static bool has_mark(const struct problem *problem, size_t i, const struct scan *scan) {
-  const struct operand *operand = &problem->operands[i];
-  for (size_t b = 0; b < scan->n_blocks; b++) {
-    int64_t first = (int64_t)b * SCAN_BLOCK, end = first + block_size(scan, b);
-    for (int64_t k = first; scan->is_suspect[b] && k < end; k++)
-      if (element_is_marked(scan->dtype, operand->written, k, 0))
-        return true;
-  }
-  return false;
 }
 
 static bool launch(struct problem *problem, struct candidate *candidate, int mark,
@@ -198,23 +178,19 @@ static bool launch(struct problem *problem, struct candidate *candidate, int mar
     problem_ask_device(problem, false);
     return false;
   }
-  if (ops->launch(problem->device, &given, error) && ops->synchronize(problem->device, error))
-    return true;
-  problem_ask_device(problem, true);
-  return false;
+  return device_did(problem, ops->launch(problem->device, &given, error) &&
+                                 ops->synchronize(problem->device, error));
 }
 
 static bool download(struct problem *problem, void *bytes, const struct operand *operand,
                      struct error *error) {
-  if (problem->device->ops->download(problem->device, bytes, operand->checked->address,
-                                     operand->bytes, error))
-    return true;
-  problem_ask_device(problem, true);
-  return false;
+  return device_did(problem, problem->device->ops->download(problem->device, bytes,
+                                                            operand->checked->address,
+                                                            operand->bytes, error));
 }
 
-/* Looks at all buffers even after a failure: each call restores the canaries. What else was written
- * outside of them nobody knows, so that nothing more is measured in this process. */
+/* Checks all buffers even after a failure: each call restores the canaries. What else was written
+ * outside of them is not known, so that nothing more is measured in this process. */
 static bool canaries_check(struct problem *problem, struct error *error) {
   bool intact = true;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
@@ -230,35 +206,25 @@ static bool canaries_check(struct problem *problem, struct error *error) {
   return intact;
 }
 
-static bool is_output(const struct problem *problem, size_t i) {
-  return problem->operands[i].written != NULL;
-}
-
-static bool is_verified(const struct operand *operand) {
-  for (size_t k = 0; k < operand->n_verified; k++)
-    if (fingerprint_equal(operand->left, operand->verified[k]))
-      return true;
-  return false;
-}
-
-/* Looks whether an output is one that passed before. One that is not is downloaded. */
+/* Finds out whether an output is one that passed before. One that is not is downloaded. */
 static bool output_take(struct problem *problem, struct operand *operand, struct error *error) {
   struct device *device = problem->device;
+  bool has_fingerprint = device->has_fingerprint;
   operand->is_new = operand->is_known = false;
-  if (device->has_fingerprint) {
-    if (!device->ops->fingerprint(device, operand->checked->address, operand->bytes, &operand->left,
-                                  error)) {
-      problem_ask_device(problem, true);
+  if (has_fingerprint) {
+    if (!device_did(problem, device->ops->fingerprint(device, operand->checked->address,
+                                                      operand->bytes, &operand->left, error)))
       return false;
-    }
-    operand->is_known = is_verified(operand);
-    return operand->is_known || download(problem, operand->written, operand, error);
-  }
-  if (!download(problem, operand->written, operand, error))
+  } else if (!download(problem, operand->written, operand, error)) {
     return false;
-  operand->left = bytes_fingerprint(operand->written, operand->bytes);
-  operand->is_known = is_verified(operand);
-  return true;
+  } else {
+    operand->left = bytes_fingerprint(operand->written, operand->bytes);
+  }
+
+  for (size_t k = 0; k < operand->n_verified && !operand->is_known; k++)
+    operand->is_known = fingerprint_equal(operand->left, operand->verified[k]);
+  return operand->is_known || !has_fingerprint ||
+         download(problem, operand->written, operand, error);
 }
 
 /* Runs the config once more on outputs with the other mark: an element of output i that held the
@@ -266,7 +232,6 @@ static bool output_take(struct problem *problem, struct operand *operand, struct
 static enum outcome unwritten_confirm(struct problem *problem, struct candidate *candidate,
                                       size_t i, const struct scan *scan, struct error *error) {
   const struct operand *operand = &problem->operands[i];
-  const struct argument *argument = &problem->kernel->arguments[i];
   const struct device_ops *ops = problem->device->ops;
   void *again = ops->host_buffer_new(problem->device, operand->bytes);
   int64_t n_found = 0, first = 0;
@@ -275,80 +240,85 @@ static enum outcome unwritten_confirm(struct problem *problem, struct candidate 
     outcome = OUTCOME_RUNTIME;
   else if (!canaries_check(problem, error))
     outcome = OUTCOME_CORRECTNESS;
-  for (size_t b = scan->n_blocks; outcome == OUTCOME_CORRECT && b > 0; b--)
-    if (scan->is_suspect[b - 1])
-      n_found += elements_unwritten(scan->dtype, operand->written, again,
-                                    (int64_t)(b - 1) * SCAN_BLOCK, block_size(scan, b - 1), &first);
+
+  /* From the last block to the first: `first` ends as the first of all. */
+  for (int64_t b = (scan->elements - 1) / SCAN_BLOCK; outcome == OUTCOME_CORRECT && b >= 0; b--)
+    if (scan->is_suspect[b])
+      n_found += elements_unwritten(scan->dtype, operand->written, again, b * SCAN_BLOCK,
+                                    block_size(scan, b * SCAN_BLOCK), &first);
   ops->host_buffer_free(problem->device, again);
   if (n_found) {
-    error_set(error, "%s[%lld] was not written; %lld of its %lld elements were not", argument->name,
-              (long long)first, (long long)n_found, (long long)operand->elements);
+    error_set(error, "%s[%lld] was not written; %lld of its %lld elements were not",
+              problem->kernel->arguments[i].name, (long long)first, (long long)n_found,
+              (long long)operand->elements);
     outcome = OUTCOME_CORRECTNESS;
   }
   return outcome;
 }
 
-/* Looks at output i completely. */
+/* Checks output i completely. */
 static enum outcome output_check(struct problem *problem, struct candidate *candidate, size_t i,
                                  struct error *error) {
   struct operand *operand = &problem->operands[i];
   const struct argument *argument = &problem->kernel->arguments[i];
-  cleanup_scan struct scan scan = {0};
-  output_scan(problem, i, &scan);
-  bool is_marked = argument->access == ACCESS_WRITE && has_mark(problem, i, &scan);
+  size_t items = (size_t)((operand->elements + SCAN_ELEMENTS - 1) / SCAN_ELEMENTS);
+  cleanup_free bool *is_suspect =
+      xcalloc((size_t)(operand->elements / SCAN_BLOCK) + 1, sizeof *is_suspect);
+  struct scan scan = {argument->dtype, operand->written, operand->elements, is_suspect};
+  team_run(items > 1 ? team_size() : 1, items, blocks_scan, &scan);
+
+  bool is_marked = false;
+  if (argument->access == ACCESS_WRITE)
+    for (int64_t k = suspect_next(&scan, 0); k < scan.elements && !is_marked;
+         k = suspect_next(&scan, k + 1))
+      is_marked = element_is_marked(scan.dtype, scan.bytes, k, 0);
   enum outcome outcome =
       is_marked ? unwritten_confirm(problem, candidate, i, &scan, error) : OUTCOME_CORRECT;
   if (outcome != OUTCOME_CORRECT)
     return outcome;
+
   if (!samples_check(problem, i, error) ||
       (dtype_is_floating(argument->dtype) && !nans_check(problem, i, &scan, error)) ||
-      (operand->first && !first_hold(problem, i, error)))
+      (operand->first && !first_compare(problem, i, error)))
     return OUTCOME_CORRECTNESS;
   operand->is_new = !is_marked;
   return OUTCOME_CORRECT;
 }
 
-static void first_keep(struct problem *problem, struct operand *operand) {
-  if (operand->first || (int64_t)operand->expected.n == operand->elements)
-    return;
-  operand->first = operand->written;
-  operand->written = problem->device->ops->host_buffer_new(problem->device, operand->bytes);
-}
-
-/* Keeps what the outputs of a config that is right look like, for the configs to come; all of the
- * first ones. */
-static void outputs_keep(struct problem *problem) {
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
-    if (is_output(problem, i) && !operand->is_known)
-      first_keep(problem, operand);
-    if (operand->is_new && operand->n_verified < VERIFIED_MAX)
-      operand->verified[operand->n_verified++] = operand->left;
-  }
-}
-
-/* Runs a config on marked outputs and looks at what it wrote, but not at its inputs. All outputs
- * are taken before one is looked at completely, which may run the config again. */
+/* Runs a config on marked outputs and checks what it wrote, but not its inputs. All outputs are
+ * taken before one is checked completely, which may run the config again. */
 static enum outcome outputs_check(struct problem *problem, struct candidate *candidate,
                                   struct error *error) {
+  size_t n = problem->kernel->n_arguments;
   enum outcome outcome = OUTCOME_CORRECT;
   if (!launch(problem, candidate, 0, error))
     return OUTCOME_RUNTIME;
   if (!canaries_check(problem, error))
     return OUTCOME_CORRECTNESS;
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++)
-    if (is_output(problem, i) && !output_take(problem, &problem->operands[i], error))
+  for (size_t i = 0; i < n; i++)
+    if (problem->operands[i].written && !output_take(problem, &problem->operands[i], error))
       return OUTCOME_RUNTIME;
-  for (size_t i = 0; i < problem->kernel->n_arguments && outcome == OUTCOME_CORRECT; i++)
-    if (is_output(problem, i) && !problem->operands[i].is_known)
+  for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
+    if (problem->operands[i].written && !problem->operands[i].is_known)
       outcome = output_check(problem, candidate, i, error);
-  if (outcome == OUTCOME_CORRECT)
-    outputs_keep(problem);
+
+  /* Later configs are compared with the outputs of this one: with the fingerprints, and with all
+   * elements of the first output, unless all of them are samples. */
+  for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++) {
+    struct operand *operand = &problem->operands[i];
+    if (operand->written && !operand->is_known && !operand->first &&
+        (int64_t)operand->expected.n != operand->elements) {
+      operand->first = operand->written;
+      operand->written = problem->device->ops->host_buffer_new(problem->device, operand->bytes);
+    }
+    if (operand->is_new && operand->n_verified < VERIFIED_MAX)
+      operand->verified[operand->n_verified++] = operand->left;
+  }
   return outcome;
 }
 
 /* Compares an input with what was given, and restores what differs. */
-static bool input_compare(struct problem *problem, const struct operand *operand, void *chunk,
+static bool input_restore(struct problem *problem, const struct operand *operand, void *chunk,
                           bool *changed, struct error *error) {
   const struct device_ops *ops = problem->device->ops;
   for (size_t at = 0; at < operand->bytes; at += INPUT_CHUNK) {
@@ -365,43 +335,46 @@ static bool input_compare(struct problem *problem, const struct operand *operand
   return true;
 }
 
-static bool input_look(struct problem *problem, const struct operand *operand, void *chunk,
-                       bool *changed, struct error *error) {
-  struct device *device = problem->device;
-  struct fingerprint now;
-  if (!device->has_fingerprint)
-    return input_compare(problem, operand, chunk, changed, error);
-  return device->ops->fingerprint(device, operand->checked->address, operand->bytes, &now, error) &&
-         (fingerprint_equal(now, operand->filled) ||
-          input_compare(problem, operand, chunk, changed, error));
-}
-
-/* Looks at all that is only to be read. *ret_changed is the first argument that was changed;
- * n_arguments: none was. What was verified since the last look may have been made of changed
- * inputs. */
+/* Checks all arguments that are only to be read. *ret_changed is the first one that was changed;
+ * n_arguments: none was. */
 static bool inputs_look(struct problem *problem, size_t *ret_changed, struct error *error) {
-  const struct device_ops *ops = problem->device->ops;
+  struct device *device = problem->device;
   size_t n = problem->kernel->n_arguments, first = n;
-  void *chunk = ops->host_buffer_new(problem->device, INPUT_CHUNK);
+  void *chunk = device->ops->host_buffer_new(device, INPUT_CHUNK);
   bool looked = true;
   for (size_t i = 0; i < n && looked; i++) {
-    bool changed = false;
-    if (problem->operands[i].checked && problem->kernel->arguments[i].access == ACCESS_READ)
-      looked = input_look(problem, &problem->operands[i], chunk, &changed, error);
-    first = changed && first == n ? i : first;
+    const struct operand *operand = &problem->operands[i];
+    struct fingerprint now;
+    bool changed = false, is_same = false;
+    if (!operand->checked || problem->kernel->arguments[i].access != ACCESS_READ)
+      continue;
+    if (device->has_fingerprint) {
+      looked =
+          device->ops->fingerprint(device, operand->checked->address, operand->bytes, &now, error);
+      is_same = looked && fingerprint_equal(now, operand->filled);
+    }
+    if (looked && !is_same)
+      looked = input_restore(problem, operand, chunk, &changed, error);
+    if (changed && first == n)
+      first = i;
   }
-  ops->host_buffer_free(problem->device, chunk);
-  for (size_t i = 0; i < n && looked; i++) {
+  device->ops->host_buffer_free(device, chunk);
+  if (!looked)
+    return false;
+
+  for (size_t i = 0; i < n; i++) {
     struct operand *operand = &problem->operands[i];
-    if (first < n)
+    /* Outputs since the last look may have been made of changed inputs: they prove nothing. */
+    if (first < n) {
       operand->n_verified = operand->n_settled;
-    if (first < n && !operand->is_first_settled && operand->first)
-      ops->host_buffer_free(problem->device, TAKE(operand->first));
+      if (operand->first && !operand->is_first_settled)
+        device->ops->host_buffer_free(device, TAKE(operand->first));
+    }
     operand->is_first_settled = operand->first != NULL;
     operand->n_settled = operand->n_verified;
   }
   *ret_changed = first;
-  return looked;
+  return true;
 }
 
 static void candidate_blame(const struct problem *problem, struct candidate *candidate,
@@ -411,11 +384,12 @@ static void candidate_blame(const struct problem *problem, struct candidate *can
             problem->kernel->arguments[argument].name);
 }
 
-/* Inputs were changed by one of several: each runs again, and is looked at. Where one spoils the
- * problem, those after it have no verdict: nobody speaks of one that is not known to be wrong. */
+/* One of several configs changed inputs: each runs again, and the inputs are checked after it.
+ * Where one spoils the problem, those after it stay correct: a config is reported only after it has
+ * failed a check. */
 static bool unsettled_recheck(struct problem *problem, struct error *error) {
-  size_t n = problem->n_unsettled, none = problem->kernel->n_arguments, changed;
-  for (size_t i = 0; i < n; i++) {
+  size_t changed;
+  for (size_t i = 0; i < problem->n_unsettled; i++) {
     struct candidate *candidate = problem->unsettled[i];
     candidate->outcome = OUTCOME_CORRECT;
     if (problem->is_spoiled)
@@ -425,7 +399,7 @@ static bool unsettled_recheck(struct problem *problem, struct error *error) {
       continue;
     if (!inputs_look(problem, &changed, error))
       return false;
-    if (changed != none)
+    if (changed != problem->kernel->n_arguments)
       candidate_blame(problem, candidate, changed);
   }
   return true;
@@ -445,8 +419,9 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   problem->n_unsettled = problem->n_ran = 0;
   if (looked)
     return true;
+
+  /* Neither what the inputs hold now is known, nor which config changed them. */
   problem_ask_device(problem, true);
-  /* Nobody knows what the inputs hold now, nor whose doing that is. */
   problem->is_lost |= !problem->is_spoiled;
   problem->is_spoiled = true;
   return false;

@@ -1,8 +1,10 @@
-/* Elements by dtype. Memory: none. Threads: any. */
+/* Elements by dtype, and teams of short-lived threads over numbered items. */
 #include "agent/measure/element.h"
 
 #include <float.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 bool dtype_is_floating(enum dtype dtype) {
   return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16 || dtype == DTYPE_FLOAT32 ||
@@ -164,21 +166,19 @@ bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, in
     return any_above_32(from, n, 0x7f800000);
   case DTYPE_FLOAT64:
     return any_all_of_64(from, n, 0x7ff0000000000000);
-  case DTYPE_BOOL:
-  case DTYPE_UINT8:
-  case DTYPE_INT8:
+  default:
+    break;
+  }
+  switch (dtype_size(dtype)) {
+  case 1:
     return any_equal_8(from, n, (uint8_t)mark);
-  case DTYPE_INT16:
-  case DTYPE_UINT16:
+  case 2:
     return any_equal_16(from, n, (uint16_t)mark);
-  case DTYPE_INT32:
-  case DTYPE_UINT32:
+  case 4:
     return any_equal_32(from, n, (uint32_t)mark);
-  case DTYPE_INT64:
-  case DTYPE_UINT64:
+  default:
     return any_equal_64(from, n, mark);
   }
-  die("elements_are_suspect: dtype %d", dtype);
 }
 
 #define DEFINE_UNWRITTEN(name, type)                                                               \
@@ -215,7 +215,7 @@ int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *agai
 
 #define NEAR_BLOCK 1024 /* elements */
 
-/* No branch: a block of which none is far is passed over at memory's speed. NaN and infinity are
+/* No branch: a block without a far element is compared at memory's speed. NaN and infinity are
  * far. */
 #define DEFINE_NEAR(name, type, magnitude, largest)                                                \
   static bool name(const type *a, const type *b, int64_t n, type atol, type rtol) {                \
@@ -248,26 +248,22 @@ static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
   }
 }
 
-static bool halves_are_near(enum dtype dtype, const void *a, const void *b, int64_t n, float atol,
-                            float rtol) {
-  float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
-  if (dtype == DTYPE_FLOAT16 && (any_above_16(a, n, 0x7bff) || any_above_16(b, n, 0x7bff)))
-    return false;
-  void (*widen)(const uint16_t *, int64_t, float *) =
-      dtype == DTYPE_FLOAT16 ? float16_widen : bfloat16_widen;
-  widen(a, n, wide_a);
-  widen(b, n, wide_b);
-  return floats_are_near(wide_a, wide_b, n, atol, rtol);
-}
-
 static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_t n, double atol,
                           double rtol) {
+  float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
   if (memcmp(a, b, (size_t)n * dtype_size(dtype)) == 0)
     return true;
   switch (dtype) {
   case DTYPE_FLOAT16:
+    if (any_above_16(a, n, 0x7bff) || any_above_16(b, n, 0x7bff))
+      return false;
+    float16_widen(a, n, wide_a);
+    float16_widen(b, n, wide_b);
+    break;
   case DTYPE_BFLOAT16:
-    return halves_are_near(dtype, a, b, n, (float)atol, (float)rtol);
+    bfloat16_widen(a, n, wide_a);
+    bfloat16_widen(b, n, wide_b);
+    break;
   case DTYPE_FLOAT32:
     return floats_are_near(a, b, n, (float)atol, (float)rtol);
   case DTYPE_FLOAT64:
@@ -275,6 +271,7 @@ static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_
   default:
     return false;
   }
+  return floats_are_near(wide_a, wide_b, n, (float)atol, (float)rtol);
 }
 
 static bool is_far(enum dtype dtype, const void *a, const void *b, int64_t i, double atol,
@@ -300,4 +297,81 @@ int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t fir
         return i;
   }
   return -1;
+}
+
+#define PIECE ((size_t)1 << 20)
+
+struct team {
+  atomic_size_t next;
+  size_t n;
+  void (*work)(void *context, size_t item);
+  void *context;
+};
+
+unsigned team_size(void) {
+  long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  unsigned quarter = cpus > 4 ? (unsigned)(cpus / 4) : 1;
+  return quarter < 4 ? quarter : 4;
+}
+
+static void *member_run(void *context) {
+  struct team *team = context;
+  for (size_t item; (item = atomic_fetch_add(&team->next, 1)) < team->n;)
+    team->work(team->context, item);
+  return NULL;
+}
+
+/* Where a thread cannot be started, the others do its part. */
+void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t item), void *context) {
+  struct team team = {.n = n, .work = work, .context = context};
+  pthread_t members[TEAM_MAX];
+  unsigned n_members = 0;
+  while (n_members + 1 < threads && n_members + 1 < n && n_members + 1 < TEAM_MAX &&
+         pthread_create(&members[n_members], NULL, member_run, &team) == 0)
+    n_members++;
+  member_run(&team);
+  for (unsigned i = 0; i < n_members; i++)
+    pthread_join(members[i], NULL);
+}
+
+/* One or two buffers in pieces. */
+struct pieces {
+  const char *a, *b;
+  size_t size;
+  atomic_bool differs;
+  atomic_ullong sum, product; /* of the fingerprint of `a` */
+};
+
+static void pieces_run(struct pieces *pieces, void (*work)(void *pieces, size_t piece)) {
+  size_t n = (pieces->size + PIECE - 1) / PIECE;
+  /* Threads cost as much as comparing a piece or two. */
+  team_run(n < 4 ? 1 : team_size(), n, work, pieces);
+}
+
+static void piece_compare(void *context, size_t piece) {
+  struct pieces *pieces = context;
+  size_t at = piece * PIECE, size = pieces->size - at < PIECE ? pieces->size - at : PIECE;
+  if (!atomic_load_explicit(&pieces->differs, memory_order_relaxed) &&
+      memcmp(pieces->a + at, pieces->b + at, size) != 0)
+    atomic_store(&pieces->differs, true);
+}
+
+bool bytes_equal(const void *a, const void *b, size_t size) {
+  struct pieces pieces = {.a = a, .b = b, .size = size};
+  pieces_run(&pieces, piece_compare);
+  return !atomic_load(&pieces.differs);
+}
+
+static void piece_fingerprint(void *context, size_t piece) {
+  struct pieces *pieces = context;
+  size_t at = piece * PIECE, size = pieces->size - at < PIECE ? pieces->size - at : PIECE;
+  struct fingerprint part = fingerprint_part(pieces->a + at, size, at / sizeof(uint64_t));
+  atomic_fetch_add(&pieces->sum, part.sum);
+  atomic_fetch_add(&pieces->product, part.product);
+}
+
+struct fingerprint bytes_fingerprint(const void *bytes, size_t size) {
+  struct pieces pieces = {.a = bytes, .size = size};
+  pieces_run(&pieces, piece_fingerprint);
+  return (struct fingerprint){atomic_load(&pieces.sum), atomic_load(&pieces.product)};
 }

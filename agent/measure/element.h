@@ -1,12 +1,16 @@
-/* One element of a buffer: its value as a double; and many at once: which of them may not have been
- * written, which of two buffers' differ.
+/* Elements of buffers on the host: one as a double, many at once, and teams of threads for large
+ * buffers.
  *
  * Outputs are filled with one of two 32-bit words, which fit every dtype: floats become NaNs that
- * no arithmetic makes, others a byte that is tried twice with different values. Memory: none.
- * Threads: any. */
+ * no arithmetic makes, others a byte that is tried twice with different values.
+ *
+ * A team is a few threads that end with their work, used between measurements and never during one.
+ * A node has other devices to serve: team_size() is a quarter of its CPUs and at most 4, the caller
+ * included. Memory: none. Threads: any; `work` of a team is called from several at once. */
 #ifndef WAVETUNE_AGENT_MEASURE_ELEMENT_H
 #define WAVETUNE_AGENT_MEASURE_ELEMENT_H
 
+#include "agent/device/fingerprint.h"
 #include "common/kernel/kernel.h"
 
 bool dtype_is_floating(enum dtype dtype);
@@ -19,19 +23,32 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value);
 uint32_t element_mark(enum dtype dtype, int mark);
 bool element_is_marked(enum dtype dtype, const void *bytes, int64_t index, int mark);
 
-/* Whether one of `n` elements from `first` on is NaN or, of an integer type, holds mark 0; for
- * infinities true may be said too. As fast as memory. */
+/* Whether one of `n` elements from `first` on is NaN or, of an integer type, holds mark 0; may be
+ * true for infinities too. As fast as memory. */
 bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, int64_t n);
 
-/* Counts those of `n` elements from `first` on that hold mark 0 in `bytes` and mark 1 in
- * `again`. */
+/* How many of `n` elements from `first` on hold mark 0 in `bytes` and mark 1 in `again`. */
 int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *again, int64_t first,
                            int64_t n, int64_t *ret_first_unwritten);
 
 /* The first of `n` elements from `first` on in which `a` and `b` differ by more than atol + rtol *
- * |a|, or of which one is NaN, or infinite, and the other is not the same; -1: none. As fast as
- * memory where both hold the same, or float32 or float64 that are near. */
+ * |a|, or of which one is NaN or infinite and the other is not the same; -1: none. As fast as
+ * memory where both are equal, or are floats that are near. */
 int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n,
                      double atol, double rtol);
+
+#define TEAM_MAX 8
+
+unsigned team_size(void);
+
+/* Calls work(context, i) once for every i below n, by at most `threads` and TEAM_MAX threads, and
+ * returns when all have returned. */
+void team_run(unsigned threads, size_t n, void (*work)(void *context, size_t item), void *context);
+
+/* Whether two buffers are equal, by a team where they are large. */
+bool bytes_equal(const void *a, const void *b, size_t size);
+
+/* The fingerprint of a buffer, likewise. */
+struct fingerprint bytes_fingerprint(const void *bytes, size_t size);
 
 #endif

@@ -1,52 +1,110 @@
-/* Geometry and arguments of a launch. Memory: none. Threads: pure functions. */
+/* Geometry, arguments and scalars of a launch. */
 #include "agent/measure/launch.h"
 
+#include "agent/measure/element.h"
 #include "common/code/occupancy.h"
 
-/* What the runtimes take: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in
+/* Limits of the runtimes: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in
  * 31. */
 #define EXTENT_MAX INT32_MAX
 #define DIMENSION_THREADS_MAX UINT32_MAX
 
-static bool extent_evaluate(const char *what, size_t dimension, const char *text,
-                            const struct scope *scope, int64_t min, uint32_t *ret_extent,
-                            struct error *error) {
-  int64_t extent;
-  if (!expr_int_in_scope(text, scope, min, EXTENT_MAX, &extent, error))
-    return error_prefix(error, "%s[%zu]: ", what, dimension);
-  *ret_extent = (uint32_t)extent;
+bool facts_scope_add(const struct space_facts *facts, struct scope *scope, struct error *error) {
+  return key_scope_add(facts->key, scope, error) &&
+         scope_add(scope, "gpu_name", value_string(facts->gpu_name), error) &&
+         scope_add(scope, "arch", value_string(facts->arch), error);
+}
+
+bool scalar_fits(enum dtype dtype, int64_t value) {
+  int bits = 8 * (int)dtype_size(dtype);
+  int64_t min = INT64_MIN, max = INT64_MAX;
+  switch (dtype) {
+  case DTYPE_FLOAT16:
+  case DTYPE_BFLOAT16:
+  case DTYPE_FLOAT32:
+  case DTYPE_FLOAT64:
+    max = (int64_t)1 << 53;
+    min = -max;
+    break;
+  case DTYPE_BOOL:
+    bits = 1; /* fall through */
+  case DTYPE_UINT8:
+  case DTYPE_UINT16:
+  case DTYPE_UINT32:
+    max = ((int64_t)1 << bits) - 1; /* fall through */
+  case DTYPE_UINT64:
+    min = 0;
+    break;
+  case DTYPE_INT64:
+    break;
+  default:
+    max = ((int64_t)1 << (bits - 1)) - 1;
+    min = -max - 1;
+  }
+  return value >= min && value <= max;
+}
+
+bool scalar_evaluate(const struct argument *argument, const struct scope *scope, int64_t *ret,
+                     struct error *error) {
+  cleanup_expr struct expr *expr = NULL;
+  struct value value;
+  if (!expr_parse(argument->value, &expr, error) ||
+      !expr_bind(expr, scope->names, scope->n, error) ||
+      !expr_eval(expr, scope->values, &value, error))
+    return error_prefix(error, "argument \"%s\": ", argument->name);
+  int64_t integer = value.type == VALUE_BOOL  ? value.boolean
+                    : value.type == VALUE_INT ? value.integer
+                                              : 0;
+  if ((value.type != VALUE_BOOL && value.type != VALUE_INT) ||
+      !scalar_fits(argument->dtype, integer))
+    return error_set(error, "argument \"%s\": %.80s does not give a value of %s", argument->name,
+                     argument->value, dtype_name(argument->dtype));
+  *ret = integer;
+  return true;
+}
+
+bool scalar_store(const struct argument *argument, const struct scope *scope, uint64_t *ret_scalar,
+                  struct error *error) {
+  int64_t integer;
+  if (!scalar_evaluate(argument, scope, &integer, error))
+    return false;
+  *ret_scalar = 0;
+  if (dtype_size(argument->dtype) == 8 && !dtype_is_floating(argument->dtype))
+    *ret_scalar = (uint64_t)integer;
+  else
+    element_set(argument->dtype, ret_scalar, 0, (double)integer);
+  return true;
+}
+
+/* Evaluates the up to three extents of the block or the grid; those that are not given are 1. */
+static bool extents_evaluate(const char *what, char *const *texts, size_t n,
+                             const struct scope *scope, int64_t min, uint32_t extents[3],
+                             struct error *error) {
+  for (size_t i = 0; i < 3; i++) {
+    int64_t extent = 1;
+    if (i < n && !expr_int_in_scope(texts[i], scope, min, EXTENT_MAX, &extent, error))
+      return error_prefix(error, "%s[%zu]: ", what, i);
+    extents[i] = (uint32_t)extent;
+  }
   return true;
 }
 
 static bool block_make(const struct kernel *kernel, const struct launch_spec *spec,
                        const struct scope *scope, uint32_t block[3], int64_t *ret_threads,
                        struct error *error) {
-  block[0] = block[1] = block[2] = 1;
   if (!kernel->launch.n_block && !spec->threads)
     return error_set(
         error, "neither the manifest nor the object of %s says how many threads a workgroup has",
         kernel->name);
+  if (!extents_evaluate("the block", kernel->launch.block, kernel->launch.n_block, scope, 1, block,
+                        error))
+    return false;
   if (!kernel->launch.n_block)
     block[0] = (uint32_t)spec->threads;
-  for (size_t i = 0; i < kernel->launch.n_block; i++) {
-    if (!extent_evaluate("the block", i, kernel->launch.block[i], scope, 1, &block[i], error))
-      return false;
-  }
   int64_t threads = (int64_t)block[0] * block[1];
-  if (__builtin_mul_overflow(threads, (int64_t)block[2], &threads))
+  if (__builtin_mul_overflow(threads, (int64_t)block[2], ret_threads))
     return error_set(error, "the block %u × %u × %u has too many threads", block[0], block[1],
                      block[2]);
-  *ret_threads = threads;
-  return true;
-}
-
-static bool shared_make(const struct kernel *kernel, const struct launch_spec *spec,
-                        const struct scope *scope, uint32_t *ret_bytes, struct error *error) {
-  int64_t bytes = spec->shared_bytes;
-  if (kernel->launch.shared_bytes &&
-      !expr_int_in_scope(kernel->launch.shared_bytes, scope, 0, EXTENT_MAX, &bytes, error))
-    return error_prefix(error, "\"shared_bytes\": ");
-  *ret_bytes = (uint32_t)bytes;
   return true;
 }
 
@@ -55,11 +113,9 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
                       struct error *error) {
   uint32_t *grid = geometry->grid;
   int64_t workgroups;
-  grid[0] = grid[1] = grid[2] = 1;
-  for (size_t i = 0; i < kernel->launch.n_grid; i++) {
-    if (!extent_evaluate("the grid", i, kernel->launch.grid[i], scope, 0, &grid[i], error))
-      return false;
-  }
+  if (!extents_evaluate("the grid", kernel->launch.grid, kernel->launch.n_grid, scope, 0, grid,
+                        error))
+    return false;
   int64_t along_x = (int64_t)grid[0] * spec->cluster;
   bool is_too_large = along_x > EXTENT_MAX ||
                       __builtin_mul_overflow(along_x, (int64_t)grid[1], &workgroups) ||
@@ -73,13 +129,7 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
              grid[0], grid[1], grid[2], geometry->block[0], geometry->block[1], geometry->block[2]);
 }
 
-static bool facts_add(const struct device *device, struct scope *scope, struct error *error) {
-  return scope_add(scope, "cus", value_int(device->compute_units), error) &&
-         scope_add(scope, "warp_size", value_int(device->warp_size), error);
-}
-
-/* The occupancy is 1 for expressions where it is not known: a grid made of it is then small, and
- * never wrong. */
+/* Where the occupancy is not known, expressions read 1: a grid made of it is small, never wrong. */
 static enum outcome occupancy_make(const struct device *device, const struct launch_spec *spec,
                                    int64_t threads, struct launch_plan *plan, struct scope *scope,
                                    struct error *error) {
@@ -107,28 +157,21 @@ static enum outcome occupancy_make(const struct device *device, const struct lau
                                                                    : OUTCOME_RUNTIME;
 }
 
-static bool argument_find(const struct kernel *kernel, const char *name, size_t *ret_index) {
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    if (string_equal(kernel->arguments[i].name, name)) {
-      *ret_index = i;
-      return true;
-    }
-  }
-  return false;
-}
-
 static bool arguments_make(const struct kernel *kernel, const struct launch_spec *spec,
                            struct launch_plan *plan, struct error *error) {
   plan->n_arguments = spec->arguments ? spec->n_arguments : kernel->n_arguments;
   plan->n_scratch = (size_t)spec->n_scratch;
   for (size_t i = 0; i < plan->n_arguments; i++) {
-    plan->arguments[i] = i;
-    if (spec->arguments && !argument_find(kernel, spec->arguments[i], &plan->arguments[i]))
-      return error_set(
-          error,
-          "the object takes an argument \"%.40s\", which the manifest of %s does not have; pack it "
-          "again",
-          spec->arguments[i], kernel->name);
+    size_t k = spec->arguments ? 0 : i;
+    while (spec->arguments && k < kernel->n_arguments &&
+           !string_equal(kernel->arguments[k].name, spec->arguments[i]))
+      k++;
+    if (k == kernel->n_arguments)
+      return error_set(error,
+                       "the object takes an argument \"%.40s\", which the manifest of %s does not "
+                       "have; pack it again",
+                       spec->arguments[i], kernel->name);
+    plan->arguments[i] = k;
   }
   return true;
 }
@@ -137,25 +180,33 @@ enum outcome launch_plan_make(const struct device *device, const struct kernel *
                               const struct launch_spec *spec, struct scope *scope,
                               struct launch_plan *ret, struct error *error) {
   struct launch_plan plan = {.occupancy = CODE_UNKNOWN, .lds_bytes = CODE_UNKNOWN};
-  int64_t threads;
   if (!arguments_make(kernel, spec, &plan, error))
     return OUTCOME_RUNTIME;
   if (kernel->language == LANGUAGE_C) {
     *ret = plan;
     return OUTCOME_CORRECT;
   }
+
+  int64_t threads, shared_bytes = spec->shared_bytes;
   plan.geometry.cooperative = spec->cooperative;
   plan.geometry.cluster = (uint32_t)spec->cluster;
-  if (!facts_add(device, scope, error) ||
-      !block_make(kernel, spec, scope, plan.geometry.block, &threads, error) ||
-      !shared_make(kernel, spec, scope, &plan.geometry.shared_bytes, error))
+  if (!scope_add(scope, "cus", value_int(device->compute_units), error) ||
+      !scope_add(scope, "warp_size", value_int(device->warp_size), error) ||
+      !block_make(kernel, spec, scope, plan.geometry.block, &threads, error))
     return OUTCOME_RUNTIME;
+  if (kernel->launch.shared_bytes &&
+      !expr_int_in_scope(kernel->launch.shared_bytes, scope, 0, EXTENT_MAX, &shared_bytes, error)) {
+    error_prefix(error, "\"shared_bytes\": ");
+    return OUTCOME_RUNTIME;
+  }
+  plan.geometry.shared_bytes = (uint32_t)shared_bytes;
   enum outcome outcome = occupancy_make(device, spec, threads, &plan, scope, error);
-  if (outcome == OUTCOME_CORRECT && !grid_make(kernel, spec, scope, &plan.geometry, error))
-    outcome = OUTCOME_RUNTIME;
-  if (outcome == OUTCOME_CORRECT)
-    *ret = plan;
-  return outcome;
+  if (outcome != OUTCOME_CORRECT)
+    return outcome;
+  if (!grid_make(kernel, spec, scope, &plan.geometry, error))
+    return OUTCOME_RUNTIME;
+  *ret = plan;
+  return OUTCOME_CORRECT;
 }
 
 double launch_utilization(const struct device *device, const struct launch_plan *plan) {

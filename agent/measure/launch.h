@@ -1,9 +1,9 @@
-/* What a launch of one config is: its geometry, its arguments, and whether the device can run it at
- * all.
+/* The launch of one config: its geometry, its arguments and their values, and whether the device
+ * can run it at all.
  *
  * The block comes from the manifest, else from the object's spec; with the dynamic memory and what
  * the object needs that gives the occupancy, which the grid's expressions may read. A grid counts
- * programs: where the object runs in clusters, a program is a cluster and its workgroups lie along
+ * programs: where the object runs in clusters, a program is a cluster and its workgroups are along
  * x. Memory: none. Threads: pure functions. */
 #ifndef WAVETUNE_AGENT_MEASURE_LAUNCH_H
 #define WAVETUNE_AGENT_MEASURE_LAUNCH_H
@@ -11,6 +11,7 @@
 #include "agent/compile/launch_spec.h"
 #include "agent/device/device.h"
 #include "common/kernel/kernel.h"
+#include "common/space/space.h"
 #include "common/verdict/outcome.h"
 
 struct launch_plan {
@@ -18,14 +19,31 @@ struct launch_plan {
   int64_t occupancy;               /* workgroups that a compute unit holds; CODE_UNKNOWN */
   int64_t lds_bytes;               /* of a workgroup, static and dynamic; CODE_UNKNOWN */
   size_t n_arguments;
-  size_t arguments[KERNEL_ARGUMENTS_MAX]; /* indices of the manifest's, in the order in which they
-                                             are passed */
+  size_t arguments[KERNEL_ARGUMENTS_MAX]; /* the manifest's indices, in the order of passing */
   size_t n_scratch;                       /* null pointers after them */
 };
 
-/* `scope` holds key, config, gpu_name and arch; the facts of launches are added to it.
- * OUTCOME_CORRECT: *ret says how to launch. OUTCOME_CONSTRAINTS: the device cannot run it,
- * OUTCOME_RUNTIME: manifest and object do not go together; the error says why. */
+/* The names that every expression may read: key, gpu_name and arch. */
+must_check bool facts_scope_add(const struct space_facts *facts, struct scope *scope,
+                                struct error *error);
+
+/* Below `scope` holds key, config, gpu_name and arch. */
+
+/* Whether the type holds the integer exactly. */
+bool scalar_fits(enum dtype dtype, int64_t value);
+
+/* The value of a scalar argument. Refuses what is no integer (or bool), and what the argument's
+ * type cannot hold. */
+must_check bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
+                                int64_t *ret, struct error *error);
+
+/* The same, written as the argument's type; the rest of *ret_scalar is zero. */
+must_check bool scalar_store(const struct argument *argument, const struct scope *scope,
+                             uint64_t *ret_scalar, struct error *error);
+
+/* The facts of launches are added to `scope`. OUTCOME_CORRECT: *ret is the plan.
+ * OUTCOME_CONSTRAINTS: the device cannot run it; OUTCOME_RUNTIME: manifest and object contradict
+ * each other; with the reason. */
 must_check enum outcome launch_plan_make(const struct device *device, const struct kernel *kernel,
                                          const struct launch_spec *spec, struct scope *scope,
                                          struct launch_plan *ret, struct error *error);

@@ -1,20 +1,15 @@
-/* Buffers, rotation and scalars of a kernel with a key on a device. Memory: see problem.h. Threads:
- * one. */
+/* Buffers, rotation and scalars of a kernel with a key on a device. */
 #include "agent/measure/problem.h"
 
 #include "agent/device/cpu.h"
 #include "agent/measure/element.h"
-#include "agent/measure/inputs.h"
-#include "agent/measure/scalar.h"
 #include "common/base/log.h"
 
 #define CACHE_LINE 64
 #define PAGE 4096
 
-static bool scope_fill(const struct problem *problem, struct scope *scope, struct error *error) {
-  return key_scope_add(problem->key, scope, error) &&
-         scope_add(scope, "gpu_name", value_string(problem->device->gpu_name), error) &&
-         scope_add(scope, "arch", value_string(problem->device->arch), error);
+static struct space_facts facts_of(const struct problem *problem) {
+  return (struct space_facts){problem->key, problem->device->gpu_name, problem->device->arch};
 }
 
 static bool buffer_new(struct problem *problem, size_t size, struct device_buffer **ret_buffer,
@@ -22,16 +17,7 @@ static bool buffer_new(struct problem *problem, size_t size, struct device_buffe
   return problem->device->ops->buffer_new(problem->device, size, ret_buffer, error);
 }
 
-static bool memory_suffices(const char *whose, size_t needed, size_t there_is,
-                            struct error *error) {
-  if (!there_is || needed <= there_is)
-    return true;
-  return error_set(
-      error, "its buffers need %.2f GiB of %smemory and %.2f GiB are free; choose a smaller key",
-      (double)needed / (1 << 30), whose, (double)there_is / (1 << 30));
-}
-
-/* Copies of small operands lie close together, so that they fill the cache and not only its sets at
+/* Copies of small operands are close together, so that they fill the cache and not only its sets at
  * page starts. */
 static size_t stride_of(size_t bytes) {
   size_t unit = bytes < PAGE ? CACHE_LINE : PAGE;
@@ -59,9 +45,9 @@ static size_t rotation_choose(struct problem *problem, const struct problem_opti
   return rotation->displace ? displacement : needed * total;
 }
 
-/* The config is not in scope: buffers are made once and shared by all configs. Their sizes are
- * known before any is made: a process that takes more than there is would be killed, and the
- * baseline would be blamed. */
+/* Computes the operands' sizes, and refuses what does not fit in memory before any buffer is made:
+ * the process would be killed, and the baseline blamed. The config is not in scope: buffers are
+ * made once and shared by all configs. */
 static bool operands_size(struct problem *problem, const struct scope *scope,
                           const struct problem_options *options, struct error *error) {
   size_t on_device = 0, on_host = 0, memory = problem->device->memory_bytes;
@@ -73,56 +59,46 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     if (!argument_elements(argument, scope, &operand->elements, error))
       return false;
     operand->bytes = (size_t)operand->elements * dtype_size(argument->dtype);
-    /* The checked one and what it is restored from; given, written, or both; the first that was
-     * written. */
+    /* On the device: the checked one and what it is restored from. On the host: given, written, or
+     * both; the first that was written. */
     size_t n = argument->access == ACCESS_READWRITE ? 2 : 1;
-    bool is_held = argument->reference_entry && problem->reference;
     on_device += n * operand->bytes;
-    on_host += (n + is_held) * operand->bytes;
+    on_host += (n + (argument->reference_entry && problem->reference)) * operand->bytes;
   }
-  bool is_on_host = problem->kernel->language == LANGUAGE_C; /* it runs in the host's memory */
-  on_device += rotation_choose(problem, options, on_device + (is_on_host ? on_host : 0));
-  size_t host_needed = is_on_host ? on_device + on_host : on_host,
-         host_free = is_on_host ? memory : cpu_memory_free();
-  if ((!is_on_host && !memory_suffices("the device's ", on_device, memory, error)) ||
-      !memory_suffices(is_on_host ? "" : "the host's ", host_needed, host_free, error))
-    return false;
-  return true;
-}
 
-static void *host_buffer_new(struct problem *problem, size_t size) {
-  return problem->device->ops->host_buffer_new(problem->device, size);
-}
-
-static void host_buffer_free(struct problem *problem, void *buffer) {
-  if (buffer)
-    problem->device->ops->host_buffer_free(problem->device, buffer);
+  if (problem->kernel->language == LANGUAGE_C) { /* runs in the host's memory */
+    on_device += rotation_choose(problem, options, on_device + on_host);
+    return memory_suffices("memory", on_device + on_host, memory, error);
+  }
+  on_device += rotation_choose(problem, options, on_device);
+  return memory_suffices("the device's memory", on_device, memory, error) &&
+         memory_suffices("the host's memory", on_host, cpu_memory_free(), error);
 }
 
 static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct error *error) {
   const struct argument *argument = &problem->kernel->arguments[i];
-  const struct device_ops *ops = problem->device->ops;
+  struct device *device = problem->device;
+  const struct device_ops *ops = device->ops;
   struct operand *operand = &problem->operands[i];
   if (!buffer_new(problem, operand->bytes, &operand->checked, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
+  void *address = operand->checked->address;
   if (argument->reference_entry && problem->reference)
-    operand->written = host_buffer_new(problem, operand->bytes);
+    operand->written = ops->host_buffer_new(device, operand->bytes);
   if (argument->access == ACCESS_WRITE) {
     operand->room = xmalloc(operand->bytes);
     return true;
   }
-  operand->given = host_buffer_new(problem, operand->bytes);
+
+  operand->given = ops->host_buffer_new(device, operand->bytes);
   inputs_fill(argument, i, operand->elements, seed, operand->given);
-  if (!ops->upload(problem->device, operand->checked->address, operand->given, operand->bytes,
-                   error))
+  if (!ops->upload(device, address, operand->given, operand->bytes, error))
     return false;
   if (argument->access == ACCESS_READ)
-    return !problem->device->has_fingerprint ||
-           ops->fingerprint(problem->device, operand->checked->address, operand->bytes,
-                            &operand->filled, error);
+    return !device->has_fingerprint ||
+           ops->fingerprint(device, address, operand->bytes, &operand->filled, error);
   return buffer_new(problem, operand->bytes, &operand->pristine, error) &&
-         ops->copy(problem->device, operand->pristine->address, operand->checked->address,
-                   operand->bytes, error);
+         ops->copy(device, operand->pristine->address, address, operand->bytes, error);
 }
 
 /* Copies of a copy, twice as many each time: small operands have a hundred thousand of them. */
@@ -144,7 +120,6 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
   return true;
 }
 
-/* As it was chosen. */
 static bool rotation_new(struct problem *problem, struct error *error) {
   struct device_rotation *rotation = &problem->rotation;
   rotation->operands = xcalloc(problem->kernel->n_arguments, sizeof *rotation->operands);
@@ -166,49 +141,18 @@ static bool rotation_new(struct problem *problem, struct error *error) {
   return true;
 }
 
-static bool config_scope_fill(const struct problem *problem, uint64_t config, struct scope *scope,
-                              struct error *error) {
-  return scope_fill(problem, scope, error) && space_scope_add(problem->space, config, scope, error);
-}
-
-static bool scalars_evaluate(const struct problem *problem, const struct scope *scope,
+/* Fills `scope` for the config, and the scalars from it. */
+static bool scalars_evaluate(const struct problem *problem, uint64_t config, struct scope *scope,
                              uint64_t *scalars, struct error *error) {
+  struct space_facts facts = facts_of(problem);
+  if (!facts_scope_add(&facts, scope, error) ||
+      !space_scope_add(problem->space, config, scope, error))
+    return false;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     if (!problem->kernel->arguments[i].is_buffer &&
         !scalar_store(&problem->kernel->arguments[i], scope, &scalars[i], error))
       return false;
   return true;
-}
-
-/* What the reference is called with: inputs on the host, scalars as the baseline has them. */
-static void expectations_compute(struct problem *problem, uint64_t seed) {
-  for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
-    struct operand *operand = &problem->operands[i];
-    problem->host_pointers[i] = operand->given ? operand->given : operand->room;
-    problem->host_arguments[i] = problem->kernel->arguments[i].is_buffer
-                                     ? (void *)&problem->host_pointers[i]
-                                     : (void *)&problem->host_scalars[i];
-  }
-  for (size_t i = 0; i < problem->kernel->n_arguments && problem->reference; i++)
-    if (problem->kernel->arguments[i].reference_entry)
-      expectation_compute(problem->reference, i, problem->operands[i].elements,
-                          problem->kernel->reference.samples, seed, problem->host_arguments,
-                          &problem->operands[i].expected);
-}
-
-static bool instruction_flush_set(struct device *device, const char *object, struct error *error) {
-  if (!device->ops->instruction_flush_set)
-    return error_set(
-        error, "the back end %s cannot flush instruction caches; leave \"instruction_flush\" out",
-        device->ops->backend);
-  return device->ops->instruction_flush_set(device, object, error);
-}
-
-/* A device that refuses it is as good without. */
-static void fingerprint_set(struct device *device, const char *object) {
-  struct error error;
-  if (device->ops->fingerprint_set && !device->ops->fingerprint_set(device, object, &error))
-    log_warning("device: outputs are copied to the host to be compared: %s", error.message);
 }
 
 bool problem_new(struct device *device, const struct kernel *kernel, const struct key *key,
@@ -218,39 +162,60 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
   cleanup_problem struct problem *problem = xcalloc(1, sizeof *problem);
   *problem = (struct problem){
       .device = device, .kernel = kernel, .key = key, .space = space, .reference = reference};
-  struct scope scope = {0}, baseline_scope = {0};
-  if (options->is_cold && options->instruction_flush &&
-      !instruction_flush_set(device, options->instruction_flush, error))
+  const char *flush = options->is_cold ? options->instruction_flush : NULL;
+  if (flush && !device->ops->instruction_flush_set)
+    return error_set(error,
+                     "the back end %s cannot flush instruction caches; leave "
+                     "\"instruction_flush\" out",
+                     device->ops->backend);
+  if (flush && !device->ops->instruction_flush_set(device, flush, error))
     return false;
-  if (options->fingerprint)
-    fingerprint_set(device, options->fingerprint);
-  if (!scope_fill(problem, &scope, error) || !operands_size(problem, &scope, options, error))
+  struct error reason; /* a device that refuses the fingerprint works without it */
+  if (options->fingerprint && device->ops->fingerprint_set &&
+      !device->ops->fingerprint_set(device, options->fingerprint, &reason))
+    log_warning("device: outputs are copied to the host to be compared: %s", reason.message);
+
+  struct space_facts facts = facts_of(problem);
+  struct scope scope = {0}, baseline_scope = {0};
+  if (!facts_scope_add(&facts, &scope, error) || !operands_size(problem, &scope, options, error))
     return false;
   for (size_t i = 0; i < kernel->n_arguments; i++)
     if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
       return false;
-  if (!config_scope_fill(problem, options->baseline, &baseline_scope, error) ||
-      !scalars_evaluate(problem, &baseline_scope, problem->host_scalars, error) ||
+  if (!scalars_evaluate(problem, options->baseline, &baseline_scope, problem->host_scalars,
+                        error) ||
       !rotation_new(problem, error))
     return false;
+
   int64_t start = clock_monotonic_ns();
-  expectations_compute(problem, options->seed);
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    struct operand *operand = &problem->operands[i];
+    problem->host_pointers[i] = operand->given ? operand->given : operand->room;
+    problem->host_arguments[i] = kernel->arguments[i].is_buffer ? (void *)&problem->host_pointers[i]
+                                                                : (void *)&problem->host_scalars[i];
+  }
+  for (size_t i = 0; i < kernel->n_arguments && reference; i++)
+    if (kernel->arguments[i].reference_entry)
+      expectation_compute(reference, i, problem->operands[i].elements, kernel->reference.samples,
+                          options->seed, problem->host_arguments, &problem->operands[i].expected);
   problem->reference_ns = clock_monotonic_ns() - start;
   *ret_problem = TAKE(problem);
   return true;
 }
 
 void problem_free(struct problem *problem) {
+  const struct device_ops *ops = problem->device->ops;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     struct device_buffer *buffers[] = {operand->checked, operand->pristine, operand->copies};
-    for (size_t k = 0; k < ARRAY_LENGTH(buffers); k++)
+    void *host_buffers[] = {operand->given, operand->written, operand->first};
+    for (size_t k = 0; k < 3; k++) {
       if (buffers[k])
-        problem->device->ops->buffer_free(problem->device, buffers[k]);
+        ops->buffer_free(problem->device, buffers[k]);
+      if (host_buffers[k])
+        ops->host_buffer_free(problem->device, host_buffers[k]);
+    }
     expectation_release(&operand->expected);
-    host_buffer_free(problem, operand->given);
-    host_buffer_free(problem, operand->written);
-    host_buffer_free(problem, operand->first);
     free(operand->room);
   }
   if (problem->reference)
@@ -259,53 +224,44 @@ void problem_free(struct problem *problem) {
   free(problem);
 }
 
-static void candidate_bind(struct problem *problem, struct candidate *candidate) {
-  const struct launch_plan *plan = &candidate->plan;
-  for (size_t i = 0; i < plan->n_arguments; i++) {
-    size_t k = plan->arguments[i];
-    bool is_buffer = problem->kernel->arguments[k].is_buffer;
-    candidate->arguments[i] =
-        is_buffer ? (void *)&problem->pointers[k] : (void *)&candidate->scalars[k];
-  }
-  for (size_t i = 0; i < plan->n_scratch; i++)
-    candidate->arguments[plan->n_arguments + i] = (void *)&candidate->scratch;
-}
-
 enum outcome candidate_load(struct problem *problem, uint64_t config, const char *object,
                             const struct launch_spec *spec, struct candidate **ret_candidate,
                             struct error *error) {
   struct scope scope = {0};
   cleanup_free struct candidate *candidate = xcalloc(1, sizeof *candidate);
+  struct launch_plan *plan = &candidate->plan;
   candidate->config = config;
-  if (!config_scope_fill(problem, config, &scope, error) ||
-      !scalars_evaluate(problem, &scope, candidate->scalars, error))
+  if (!scalars_evaluate(problem, config, &scope, candidate->scalars, error))
     return OUTCOME_RUNTIME;
   enum outcome outcome =
-      launch_plan_make(problem->device, problem->kernel, spec, &scope, &candidate->plan, error);
+      launch_plan_make(problem->device, problem->kernel, spec, &scope, plan, error);
   if (outcome != OUTCOME_CORRECT)
     return outcome;
+
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
   if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module,
                                          error)) {
     problem_ask_device(problem, false);
     return OUTCOME_RUNTIME;
   }
-  candidate_bind(problem, candidate);
+  for (size_t i = 0; i < plan->n_arguments; i++) {
+    size_t k = plan->arguments[i];
+    candidate->arguments[i] = problem->kernel->arguments[k].is_buffer
+                                  ? (void *)&problem->pointers[k]
+                                  : (void *)&candidate->scalars[k];
+  }
+  for (size_t i = 0; i < plan->n_scratch; i++)
+    candidate->arguments[plan->n_arguments + i] = (void *)&candidate->scratch;
   *ret_candidate = TAKE(candidate);
   return OUTCOME_CORRECT;
 }
 
-/* Nobody looks at it any more. */
-static void unsettled_remove(struct problem *problem, const struct candidate *candidate) {
+void candidate_free(struct problem *problem, struct candidate *candidate) {
   size_t n = 0;
   for (size_t i = 0; i < problem->n_unsettled; i++)
     if (problem->unsettled[i] != candidate)
       problem->unsettled[n++] = problem->unsettled[i];
   problem->n_unsettled = n;
-}
-
-void candidate_free(struct problem *problem, struct candidate *candidate) {
-  unsettled_remove(problem, candidate);
   problem->device->ops->module_unload(problem->device, candidate->module);
   free(candidate);
 }
@@ -325,19 +281,20 @@ void problem_ask_device(struct problem *problem, bool was_launched) {
 }
 
 bool problem_reset(struct problem *problem, int mark, struct error *error) {
-  const struct device_ops *ops = problem->device->ops;
+  struct device *device = problem->device;
   for (size_t i = 0; i < problem->kernel->n_arguments; i++) {
     struct operand *operand = &problem->operands[i];
     const struct argument *argument = &problem->kernel->arguments[i];
     if (!argument->is_buffer)
       continue;
     void *to = problem->pointers[i] = operand->checked->address;
-    if (argument->access == ACCESS_WRITE
-            ? !ops->fill(problem->device, to, element_mark(argument->dtype, mark), operand->bytes,
-                         error)
-            : argument->access == ACCESS_READWRITE &&
-                  !ops->copy(problem->device, to, operand->pristine->address, operand->bytes,
-                             error))
+    bool ok = true;
+    if (argument->access == ACCESS_WRITE)
+      ok =
+          device->ops->fill(device, to, element_mark(argument->dtype, mark), operand->bytes, error);
+    else if (argument->access == ACCESS_READWRITE)
+      ok = device->ops->copy(device, to, operand->pristine->address, operand->bytes, error);
+    if (!ok)
       return false;
   }
   return true;

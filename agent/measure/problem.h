@@ -1,19 +1,48 @@
-/* A kernel with a key on a device: its buffers, filled once, and the configs that run on them.
+/* A kernel with a key on a device: its buffers, filled once, and the configs that run on them; and
+ * whether a config computes what the reference does.
  *
- * Every buffer argument has one checked copy between canaries, which correctness runs use. What the
- * timing uses depends on the regime, decided here once:
+ * Buffers (problem.c). Every buffer argument has one checked copy between canaries, which
+ * correctness runs use. What the timing uses depends on the regime, decided here once:
  * - warm: always the checked copy; operands stay in whatever cache holds them.
  * - cold: copies of all operands, together at least the device's displacement_bytes, used in turn;
  *   when that would take more than `rotation_bytes_max` or than the device has left, the checked
  *   copy with the caches displaced before every sample, one call a sample. Translations (TLB) are
  *   as cold as the data; the instructions where `instruction_flush` is given and the device can
  *   flush them, also one call a sample.
+ * Work that does not depend on the config is done once: inputs are uploaded, outputs are marked on
+ * the device, and an output that has the fingerprint of one that was verified before is right.
  *
- * What does not depend on the config is done once: inputs lie on the device, outputs are marked
- * there, and an output that has the fingerprint of one that was verified before is right (check.h).
+ * Checks (check.c). A config runs once on marked outputs, and every element is compared. An element
+ * is wrong when |value - reference| > atol + rtol * |reference| and the reference rounded to the
+ * output's dtype is another value; NaN is right where the reference is NaN and nowhere else, an
+ * infinity only where the reference has the same. All elements of an output that is only written
+ * must have been written: those that still hold the mark are tried a second time with another mark.
+ * All elements of a float output are scanned for NaN; for the first CHECK_NANS_MAX that are not
+ * among the samples the reference is computed. Outputs without a reference function (work space)
+ * are checked only for writes outside of them. A write outside of the buffers, and a launch after
+ * which the device does not pass its sentinel, spoil the problem.
+ *
+ * Samples do not find the one tile that is wrong. So all elements of an output are compared with
+ * those of the first one that was right, which is the baseline's: where they differ by more than
+ * CHECK_FAR tolerances the reference is computed, for one element of each piece (half a million
+ * elements) in turn, for CHECK_FAR_ASKED elements in all and for one of every piece in any case;
+ * what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred million
+ * rounding errors the largest is about twice the largest of a thousand: 5.7 and 3.3 standard
+ * deviations.) Where it is the baseline that is wrong, problem->baseline_wrong says so: nothing
+ * that is paired with it is worth anything.
+ *
+ * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is
+ * right at once: most configs of a kernel agree to the last bit, and those outputs need not come to
+ * the host. The problem keeps up to VERIFIED_MAX of each operand, none of an output that holds a
+ * mark, in which a byte that was written cannot be told from one that was not.
+ *
+ * Inputs must be unchanged. They are checked with the first config, then after every
+ * CHECK_INPUTS_EVERY configs, when a config is found wrong, and by problem_inputs_check. What was
+ * changed is restored, and the configs checked since the last time are checked again, one by one
+ * with the inputs after each: only the one that changes inputs is wrong.
  *
  * Memory: a problem owns its buffers and expectations, borrows device, kernel, key and space.
- * Threads: one. */
+ * Threads: one; large outputs are compared by a few more (element.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_PROBLEM_H
 #define WAVETUNE_AGENT_MEASURE_PROBLEM_H
 
@@ -21,34 +50,36 @@
 #include "agent/measure/launch.h"
 #include "agent/measure/reference.h"
 #include "common/kernel/kernel.h"
+#include "common/verdict/outcome.h"
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
 #define VERIFIED_MAX 64       /* of an operand */
 #define CHECK_INPUTS_EVERY 16 /* configs */
+#define CHECK_NANS_MAX 4096
+#define CHECK_FAR 4.0       /* tolerances */
+#define CHECK_FAR_ASKED 256 /* of an output; each may take the reference a row times a column */
 
-/* One buffer argument; all zero for a scalar. What lies on the host is a host buffer of the device,
- * but for `room`. */
+/* One buffer argument; all zero for a scalar. Host buffers are the device's, except `room`. */
 struct operand {
   int64_t elements;
   size_t bytes;
-  void *given;   /* on the host: what a call finds in it; NULL for access write */
-  void *written; /* on the host: what a call left in it; NULL unless the reference computes it */
-  void *first;   /* on the host: the first output that was right; NULL: none yet, or samples are all
-                    of it */
-  bool is_first_settled; /* the inputs were as given after it */
-  void *room; /* on the host: where the reference may find an output, or write; access write only */
+  void *given;   /* host: what a call finds in it; NULL for access write */
+  void *written; /* host: what a call left in it; NULL unless the reference computes it */
+  void *first; /* host: the first output that was right; NULL: none yet, or all of it is samples */
+  bool is_first_settled;     /* the inputs were unchanged after it */
+  void *room;                /* host: an output's place for the reference; access write only */
   struct fingerprint filled; /* of `checked` as it was filled; access read, and where the device has
                                 fingerprints */
   struct fingerprint left;   /* of what the last call left in it */
   bool is_known;             /* `left` is one of `verified`; else `written` holds what it is of */
-  bool is_new;               /* what `written` holds is right and may be kept in `verified` */
-  struct fingerprint
-      verified[VERIFIED_MAX];   /* of outputs that were looked at completely, and right */
-  size_t n_verified, n_settled; /* the latter: of them before the inputs were looked at last */
+  bool is_new;               /* what `written` holds is right and may be added to `verified` */
+  struct fingerprint verified[VERIFIED_MAX]; /* of outputs that were checked completely */
+  size_t n_verified;
+  size_t n_settled; /* of them before the inputs were checked last */
   struct device_buffer *checked;
   struct device_buffer *pristine; /* `given` on the device, for access readwrite */
-  struct device_buffer *copies;   /* of a rotation; NULL when there is none */
-  struct expectation expected;    /* what the reference says of it */
+  struct device_buffer *copies;   /* of a rotation; NULL: none */
+  struct expectation expected;    /* the reference's samples of it */
 };
 
 struct problem_options {
@@ -56,9 +87,9 @@ struct problem_options {
   uint64_t seed;
   bool is_cold;
   size_t rotation_bytes_max;
-  const char *instruction_flush; /* path of the object of agent/compile/helper_kernels.h; NULL:
-                                    none. Cold only */
-  const char *fingerprint; /* likewise; NULL: outputs are copied to the host and compared there */
+  /* Paths of the objects of agent/compile/helper_kernels.h; NULL: none. The first: cold only.
+   * Without the second outputs are copied to the host and compared there. */
+  const char *instruction_flush, *fingerprint;
 };
 
 struct problem {
@@ -70,19 +101,19 @@ struct problem {
   void *pointers[KERNEL_ARGUMENTS_MAX]; /* storage of the buffer arguments of the next call */
   struct device_rotation rotation;
   struct reference *reference; /* NULL: outputs are not compared */
-  void *host_pointers[KERNEL_ARGUMENTS_MAX],
-      *host_arguments[KERNEL_ARGUMENTS_MAX]; /* what the reference gets */
+  /* The arguments of the reference. */
+  void *host_pointers[KERNEL_ARGUMENTS_MAX], *host_arguments[KERNEL_ARGUMENTS_MAX];
   uint64_t host_scalars[KERNEL_ARGUMENTS_MAX];
-  int64_t reference_ns; /* that its samples took */
+  int64_t reference_ns; /* spent on its samples */
   bool has_checked;     /* a config */
   /* Not empty: what the baseline wrote is wrong in an element that is not among the samples. */
   struct error baseline_wrong;
-  size_t n_ran; /* checks since the inputs were looked at, whatever became of the configs */
+  size_t n_ran; /* checks since the inputs were checked, whatever their outcomes */
   /* Of those, the configs that are still loaded, and right as far as that is known. */
   struct candidate *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;
-  /* The device, as this process sees it, is in a state that nothing can be measured in; is_lost:
-   * and not because of what the config that met it did. */
+  /* Nothing can be measured on the device in this process any more; is_lost: and not because of the
+   * config that found it so. */
   bool is_spoiled, is_lost;
 };
 
@@ -92,10 +123,9 @@ struct candidate {
   struct device_module *module;
   struct launch_plan plan;
   uint64_t scalars[KERNEL_ARGUMENTS_MAX]; /* of the manifest's arguments */
-  void *scratch;                          /* NULL: what a scratch argument is given */
+  void *scratch;                          /* NULL: the value of a scratch argument */
   void *arguments[KERNEL_ARGUMENTS_MAX + LAUNCH_SCRATCH_MAX]; /* as the object takes them */
-  /* What its check found, and why. A later look at the inputs may turn OUTCOME_CORRECT into
-   * another: see problem_inputs_check. */
+  /* Of its check. A later check of the inputs may turn OUTCOME_CORRECT into another. */
   enum outcome outcome;
   struct error error;
 };
@@ -109,8 +139,7 @@ void problem_free(struct problem *problem);
 DEFINE_CLEANUP(struct problem *, cleanup_problem_free, problem_free)
 #define cleanup_problem __attribute__((cleanup(cleanup_problem_free)))
 
-/* Whether the process that has the reference ended: its answers are none, and outcomes since mean
- * nothing. */
+/* Whether the reference's process has ended: outcomes since are invalid. */
 static inline bool problem_reference_is_lost(const struct problem *problem) {
   return problem->reference && reference_is_lost(problem->reference);
 }
@@ -123,13 +152,23 @@ must_check enum outcome candidate_load(struct problem *problem, uint64_t config,
 void candidate_free(struct problem *problem, struct candidate *candidate);
 struct device_launch candidate_launch(struct candidate *candidate);
 
-/* After something that the device refused a config: sets is_spoiled when the device does not pass
- * its sentinel any more, and is_lost when the config was not even launched: the device was reset,
- * maybe for what another process did. */
+/* After the device refused a call: sets is_spoiled when it does not pass its sentinel any more, and
+ * is_lost when the config was not even launched: the device was reset, maybe by another process. */
 void problem_ask_device(struct problem *problem, bool was_launched);
 
 /* Puts the checked copies in place: outputs marked as not written, what is changed as it was
  * filled. */
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);
+
+/* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME, with the reason for the latter two. The
+ * candidate keeps both. Those of earlier candidates may change with this call, never from wrong to
+ * right. */
+must_check enum outcome candidate_check(struct problem *problem, struct candidate *candidate,
+                                        struct error *error);
+
+/* Checks the inputs where configs were checked since the last time: after it the outcomes that the
+ * candidates keep are final. To be called when all are loaded, before they are timed, and again
+ * before a later request's. False: the device refused, and the problem is spoiled. */
+must_check bool problem_inputs_check(struct problem *problem, struct error *error);
 
 #endif

@@ -1,33 +1,31 @@
-/* Running a race: who is sampled when, who is told, when it ends. What the samples say is
- * race_statistics.c's. Memory: see race.h. Threads: one. */
+/* Runs a race: warms configs up, samples them in rounds, decides when it ends. Which config leaves
+ * is decided in race_rules.c. */
 #include "agent/measure/race.h"
 
 #include <math.h>
 
-#include "agent/measure/race_order.h"
-#include "agent/measure/race_statistics.h"
+#include "agent/measure/race_rules.h"
 #include "common/base/numbers.h"
 #include "common/verdict/budget.h"
 #include "common/verdict/verdict.h"
 
-_Static_assert(WARM_UP_CONFIG_US == BUDGET_WARM_UP_US, "what the least final takes");
+#define CALLS_MAX 100000
+
+_Static_assert(WARM_UP_CONFIG_US == BUDGET_WARM_UP_US, "the budget's estimate of the least final");
 
 struct running {
-  struct problem *problem;
-  struct timed *baseline, *configs;
-  size_t n, n_in;
-  const struct race_limits *limits;
-  const struct race_listener *listener;
+  const struct race_setup *setup;
   struct race *race;
   struct rng rng;
   struct race_order order;
-  double *baselines; /* samples of the baseline in this round, one a block */
-  size_t n_baselines;
+  struct race_spread spread;
+  double *baselines_us; /* samples of the baseline in this round, one a block */
+  size_t n_baselines, n_in;
   bool *is_in;
-  bool *is_cut;   /* its warm-up, because it looked slow */
-  double *clocks; /* of the rounds; 0: not known */
+  bool *is_cut;       /* its warm-up was short because it looked slow */
+  double *clocks_mhz; /* of the rounds; 0: not known */
   int64_t start_ns;
-  bool is_unheard; /* nobody listens any more */
+  bool is_abandoned; /* by the listener */
   bool is_decided;
 };
 
@@ -37,46 +35,79 @@ const char *race_end_name(enum race_end end) {
   return names[end];
 }
 
-static void take(const struct running *running, uint64_t config) {
-  running->listener->take(running->listener->context, config);
+void timed_release(struct timed *timed) {
+  free(timed->samples_us);
+  free(timed->baseline_us);
+  timed->samples_us = timed->baseline_us = NULL;
+}
+
+struct device_timing timed_sample(struct problem *problem, const struct timed *timed) {
+  return (struct device_timing){candidate_launch(timed->candidate), &problem->rotation,
+                                timed->calls, 0};
+}
+
+bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us,
+                   double enough_us, struct error *error) {
+  int64_t start = clock_monotonic_ns();
+  bool ok, goes_on = true;
+  timed->calls = 1;
+  timed->estimate_us = INFINITY;
+
+  do {
+    struct device_timing timing = timed_sample(problem, timed);
+    ok = problem->device->ops->time(problem->device, &timing, 1, error);
+    if (!ok)
+      break;
+    /* The least of all: a delay by another process must not look like a slow kernel. */
+    timed->estimate_us = fmin(timed->estimate_us, timing.us);
+    if (enough_us > 0 && timed->estimate_us > enough_us && timed->estimate_us >= SLOW_US)
+      break;
+
+    /* More calls when a sample is too short. Where something is prepared before a sample, only its
+     * first call sees that. */
+    bool is_short = timed->estimate_us * timed->calls < SAMPLE_US &&
+                    !rotation_prepares(&problem->rotation) && timed->calls < CALLS_MAX;
+    if (is_short) {
+      double needed = fmax(1.2 * SAMPLE_US / timed->estimate_us, timed->calls + 1);
+      timed->calls = needed > CALLS_MAX ? CALLS_MAX : (unsigned)needed;
+    }
+    goes_on = is_short || (double)(clock_monotonic_ns() - start) / 1000 < warm_up_us;
+  } while (goes_on);
+
+  timed->device_ns += clock_monotonic_ns() - start;
+  return ok;
+}
+
+static void turn_take(const struct running *running, const struct timed *timed) {
+  const struct race_listener *listener = &running->setup->listener;
+  listener->take(listener->context, timed ? timed->candidate->config : RACE_NOBODY);
 }
 
 static bool is_over(const struct running *running) {
-  return running->problem->is_spoiled || running->is_unheard;
+  return running->setup->problem->is_spoiled || running->is_abandoned;
 }
 
 static bool is_budget_spent(struct running *running) {
-  running->race->device_ns = clock_monotonic_ns() - running->start_ns;
-  if (running->limits->device_us && running->race->device_ns / 1000 >= running->limits->device_us)
-    running->race->is_over_budget = true;
-  return running->race->is_over_budget;
-}
-
-/* Of the rounds whose clock is known; 0 where none is. */
-static double clock_median(const struct running *running) {
-  size_t n = 0;
-  cleanup_free double *known = xcalloc(running->race->n_rounds + 1, sizeof *known);
-  for (size_t r = 0; r < running->race->n_rounds; r++)
-    if (running->clocks[r] > 0)
-      known[n++] = running->clocks[r];
-  return n == 0 ? 0 : median_of(known, n);
+  int64_t bound_us = running->setup->limits->device_us;
+  struct race *race = running->race;
+  race->device_ns = clock_monotonic_ns() - running->start_ns;
+  race->is_over_budget = race->is_over_budget || (bound_us && race->device_ns / 1000 >= bound_us);
+  return race->is_over_budget;
 }
 
 static bool is_rejected(const struct running *running, size_t round) {
-  double clock_mhz = running->clocks[round];
+  double clock_mhz = running->clocks_mhz[round];
   return clock_mhz > 0 && clock_mhz < RACE_CLOCK * running->race->clock_mhz;
 }
 
-static void clock_look(struct running *running) {
-  struct race *race = running->race;
-  race->clock_mhz = clock_median(running);
-  race->n_rejected = 0;
-  for (size_t r = 0; r < race->n_rounds; r++)
-    race->n_rejected += is_rejected(running, r);
-}
-
-static void samples_reject(const struct running *running, struct timed *timed) {
+/* Ends a config's sampling, without the rounds that are rejected. */
+static void leave(struct running *running, size_t i, enum race_end end) {
+  const struct race_listener *listener = &running->setup->listener;
+  struct timed *timed = &running->setup->configs[i];
   size_t kept = 0;
+  running->is_in[i] = false;
+  running->n_in--;
+  timed->end = end;
   for (size_t r = 0; r < timed->n; r++) {
     if (is_rejected(running, r))
       continue;
@@ -84,51 +115,45 @@ static void samples_reject(const struct running *running, struct timed *timed) {
     timed->baseline_us[kept++] = timed->baseline_us[r];
   }
   timed->n = kept;
-}
 
-/* Its sampling has ended. */
-static void leave(struct running *running, size_t i, enum race_end end) {
-  struct timed *timed = &running->configs[i];
-  running->is_in[i] = false;
-  running->n_in--;
-  timed->end = end;
-  samples_reject(running, timed);
-  if (running->listener->left && !running->is_unheard)
-    running->is_unheard = !running->listener->left(running->listener->context, timed);
+  if (listener->left && !running->is_abandoned)
+    running->is_abandoned = !listener->left(listener->context, timed);
 }
 
 static void fail(struct running *running, size_t i, const struct error *error) {
-  struct timed *timed = &running->configs[i];
+  struct timed *timed = &running->setup->configs[i];
   timed->error = *error;
   timed->n = 0;
-  problem_ask_device(running->problem, true);
+  problem_ask_device(running->setup->problem, true);
   leave(running, i, RACE_END_FAILED);
 }
 
-/* The baseline worked when the problem was opened. */
-static bool baseline_time(struct running *running, struct device_timing *timing) {
+/* The baseline worked when the problem was opened: a refusal is the device's fault. */
+static void baseline_time(struct running *running, struct device_timing *timing) {
+  struct problem *problem = running->setup->problem;
   struct error error;
-  take(running, running->baseline->candidate->config);
-  if (!running->problem->device->ops->time(running->problem->device, timing, 1, &error))
-    running->problem->is_spoiled = true;
-  return !running->problem->is_spoiled;
+  turn_take(running, running->setup->baseline);
+  if (!problem->device->ops->time(problem->device, timing, 1, &error))
+    problem->is_spoiled = true;
 }
 
-/* In the order of trial: those behind are compared with the best of those before. Once the budget
- * is spent the rest leaves. */
+/* Warms configs up in their order; a config is called once only if it is far behind the best of
+ * those before it. Once the budget is spent the rest leaves. */
 static void warm_up_all(struct running *running) {
-  double best_us = running->baseline->estimate_us;
-  if (running->limits->best_ratio > 0)
-    best_us *= fmin(1, running->limits->best_ratio);
-  for (size_t i = 0; i < running->n && !is_over(running); i++) {
-    struct timed *timed = &running->configs[i];
+  const struct race_setup *setup = running->setup;
+  double best_us = setup->baseline->estimate_us;
+  if (setup->limits->best_ratio > 0)
+    best_us *= fmin(1, setup->limits->best_ratio);
+  for (size_t i = 0; i < setup->n && !is_over(running); i++) {
+    struct timed *timed = &setup->configs[i];
     struct error error;
-    if (i && !running->limits->is_whole && is_budget_spent(running)) {
+    if (i && !setup->limits->is_whole && is_budget_spent(running)) {
       leave(running, i, RACE_END_BUDGET);
       continue;
     }
-    take(running, timed->candidate->config);
-    if (!timed_warm_up(running->problem, timed, WARM_UP_CONFIG_US, RACE_FAR * best_us, &error)) {
+
+    turn_take(running, timed);
+    if (!timed_warm_up(setup->problem, timed, WARM_UP_CONFIG_US, RACE_FAR * best_us, &error)) {
       fail(running, i, &error);
       continue;
     }
@@ -139,201 +164,175 @@ static void warm_up_all(struct running *running) {
   running->race->warm_up_ns = clock_monotonic_ns() - running->start_ns;
 }
 
-/* A first call that took long was not the config's fault when it is still in after a round. */
+/* Warms up for longer the configs that looked slow and are still in after a round: their long first
+ * call was not their fault. */
 static void warm_up_rest(struct running *running) {
-  for (size_t i = 0; i < running->n && !is_over(running); i++) {
+  const struct race_setup *setup = running->setup;
+  for (size_t i = 0; i < setup->n && !is_over(running); i++) {
     struct error error;
     if (!running->is_in[i] || !running->is_cut[i])
       continue;
-    running->is_cut[i] = false;
-    take(running, running->configs[i].candidate->config);
-    if (!timed_warm_up(running->problem, &running->configs[i], WARM_UP_CONFIG_US, 0, &error))
+    turn_take(running, &setup->configs[i]);
+    if (!timed_warm_up(setup->problem, &setup->configs[i], WARM_UP_CONFIG_US, 0, &error))
       fail(running, i, &error);
   }
 }
 
-/* What it is paired with is known when the round has ended. */
-static void sample_append(struct timed *timed, double us) {
-  /* Room grows by doubling: it is full whenever n is a power of two, from 8 on. */
-  if (timed->n == 0 || (timed->n >= 8 && (timed->n & (timed->n - 1)) == 0)) {
-    size_t capacity = timed->n ? 2 * timed->n : 8;
-    timed->samples_us = xreallocarray(timed->samples_us, capacity, sizeof(double));
-    timed->baseline_us = xreallocarray(timed->baseline_us, capacity, sizeof(double));
-  }
-  timed->samples_us[timed->n++] = fmax(us, VERDICT_US_MIN);
-}
-
-/* One block while it is sampled. */
-struct block {
-  size_t n;
-  const size_t *places;
+static void block_run(struct running *running, const size_t *places, size_t n) {
+  const struct race_setup *setup = running->setup;
+  struct device *device = setup->problem->device;
   struct device_timing timings[RACE_BLOCK + 1];
-};
-
-/* False: the device refused one of them, and still works. */
-static bool block_time_at_once(struct running *running, struct block *block) {
-  struct device *device = running->problem->device;
   struct error error;
-  if (running->limits->is_serial || device->ops->is_synchronous)
-    return false;
-  take(running, RACE_NOBODY);
-  if (device->ops->time(device, block->timings, block->n, &error))
-    return true;
-  problem_ask_device(running->problem, true);
-  return false;
-}
+  bool is_timed = false;
+  for (size_t k = 0; k < n; k++)
+    timings[k] = timed_sample(
+        setup->problem, places[k] == ORDER_BASELINE ? setup->baseline : &setup->configs[places[k]]);
 
-static void block_time_one_by_one(struct running *running, struct block *block) {
-  struct problem *problem = running->problem;
-  for (size_t k = 0; k < block->n && !is_over(running); k++) {
-    size_t i = block->places[k];
-    struct error error;
-    if (i == ORDER_BASELINE) {
-      if (!baseline_time(running, &block->timings[k]))
-        return;
+  if (!setup->limits->is_serial && !device->ops->is_synchronous) {
+    turn_take(running, NULL);
+    is_timed = device->ops->time(device, timings, n, &error);
+    if (!is_timed)
+      problem_ask_device(setup->problem, true);
+  }
+
+  for (size_t k = 0; k < n && !is_timed && !is_over(running); k++) {
+    if (places[k] == ORDER_BASELINE) {
+      baseline_time(running, &timings[k]);
       continue;
     }
-    take(running, running->configs[i].candidate->config);
-    if (!problem->device->ops->time(problem->device, &block->timings[k], 1, &error))
-      fail(running, i, &error);
+    turn_take(running, &setup->configs[places[k]]);
+    if (!device->ops->time(device, &timings[k], 1, &error))
+      fail(running, places[k], &error);
   }
-}
 
-static void block_run(struct running *running, struct block *block) {
-  for (size_t k = 0; k < block->n; k++)
-    block->timings[k] = timed_sample(running->problem, block->places[k] == ORDER_BASELINE
-                                                           ? running->baseline
-                                                           : &running->configs[block->places[k]]);
-  if (!block_time_at_once(running, block) && !is_over(running))
-    block_time_one_by_one(running, block);
-  for (size_t k = 0; k < block->n && !is_over(running); k++) {
-    if (block->places[k] == ORDER_BASELINE)
-      running->baselines[running->n_baselines++] = block->timings[k].us;
-    else if (running->is_in[block->places[k]])
-      sample_append(&running->configs[block->places[k]], block->timings[k].us);
-  }
-}
-
-/* Pairs the samples of a round that took spent_ns; its configs share that as they took it. */
-static void round_pair(struct running *running, int64_t spent_ns) {
-  double total_us = 0;
-  qsort(running->baselines, running->n_baselines, sizeof *running->baselines, compare_doubles);
-  double baseline_us = (running->baselines[(running->n_baselines - 1) / 2] +
-                        running->baselines[running->n_baselines / 2]) /
-                       2;
-  for (size_t i = 0; i < running->n; i++)
-    if (running->is_in[i])
-      total_us +=
-          running->configs[i].samples_us[running->race->n_rounds] * running->configs[i].calls;
-  for (size_t i = 0; i < running->n; i++) {
-    struct timed *timed = &running->configs[i];
-    if (!running->is_in[i])
+  for (size_t k = 0; k < n && !is_over(running); k++) {
+    if (places[k] == ORDER_BASELINE) {
+      running->baselines_us[running->n_baselines++] = timings[k].us;
       continue;
-    timed->baseline_us[timed->n - 1] = fmax(baseline_us, VERDICT_US_MIN);
-    timed->device_ns +=
-        (int64_t)((double)spent_ns * timed->samples_us[timed->n - 1] * timed->calls / total_us);
+    }
+    struct timed *timed = &setup->configs[places[k]];
+    if (!running->is_in[places[k]])
+      continue;
+    /* Room grows by doubling: it is full whenever n is a power of two, from 8 on. */
+    if (timed->n == 0 || (timed->n >= 8 && (timed->n & (timed->n - 1)) == 0)) {
+      size_t capacity = timed->n ? 2 * timed->n : 8;
+      timed->samples_us = xreallocarray(timed->samples_us, capacity, sizeof(double));
+      timed->baseline_us = xreallocarray(timed->baseline_us, capacity, sizeof(double));
+    }
+    timed->samples_us[timed->n++] = fmax(timings[k].us, VERDICT_US_MIN);
   }
 }
 
+/* Samples every config once and pairs the samples with the baseline's median. The configs share the
+ * round's time in proportion to their samples. */
 static void round_run(struct running *running) {
-  struct race *race = running->race;
+  const struct race_setup *setup = running->setup;
   const struct race_order *order = &running->order;
+  struct race *race = running->race;
   int64_t start = clock_monotonic_ns();
-  if (is_over(running))
-    return;
   if (race->n_rounds % 2)
     race_order_reverse(&running->order, running->is_in);
   else
-    race_order_draw(&running->order, &running->rng, running->is_in, running->n);
+    race_order_draw(&running->order, &running->rng, running->is_in, setup->n);
   running->n_baselines = 0;
-  for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running);
-       begin = order->ends[b++]) {
-    struct block block = {.n = order->ends[b] - begin, .places = order->places + begin};
-    block_run(running, &block);
-  }
+  for (size_t b = 0, begin = 0; b < order->n_blocks && !is_over(running); begin = order->ends[b++])
+    block_run(running, order->places + begin, order->ends[b] - begin);
   if (is_over(running))
     return;
-  round_pair(running, clock_monotonic_ns() - start);
-  running->clocks[race->n_rounds++] =
-      running->problem->device->ops->clock_mhz(running->problem->device);
-  clock_look(running);
-}
 
-/* Lets leave who need not go on. */
-static void round_judge(struct running *running, struct race_spread *spread) {
-  size_t n_in = 0, n_decided = 0, n_leaving = 0;
-  cleanup_free const struct timed **in = xcalloc(running->n, sizeof *in);
-  cleanup_free enum race_standing *standings = xcalloc(running->n, sizeof *standings);
-  for (size_t i = 0; i < running->n; i++)
+  double spent_ns = (double)(clock_monotonic_ns() - start), total_us = 0;
+  double baseline_us = fmax(median_of(running->baselines_us, running->n_baselines), VERDICT_US_MIN);
+  for (size_t i = 0; i < setup->n; i++)
     if (running->is_in[i])
-      in[n_in++] = &running->configs[i];
-  race_judge(spread, in, n_in, running->limits, standings);
-  for (size_t k = 0; k < n_in && !is_over(running); k++) {
-    bool is_far = standings[k] == STANDING_FAR, is_behind = standings[k] == STANDING_BEHIND;
-    n_decided += standings[k] == STANDING_DECIDED;
-    n_leaving += is_far || is_behind;
-    if (is_far || is_behind)
-      leave(running, (size_t)(in[k] - running->configs), is_far ? RACE_END_FAR : RACE_END_BEHIND);
+      total_us += setup->configs[i].samples_us[race->n_rounds] * setup->configs[i].calls;
+  for (size_t i = 0; i < setup->n; i++) {
+    struct timed *timed = &setup->configs[i];
+    if (!running->is_in[i])
+      continue;
+    double sample_us = timed->samples_us[race->n_rounds];
+    timed->baseline_us[race->n_rounds] = baseline_us;
+    timed->device_ns += (int64_t)(spent_ns * sample_us * timed->calls / total_us);
   }
-  running->is_decided = n_decided + n_leaving == n_in;
+
+  /* The clock's median, and which rounds are rejected by it, change with each round. */
+  struct device *device = setup->problem->device;
+  running->clocks_mhz[race->n_rounds++] = device->ops->clock_mhz(device);
+  cleanup_free double *known = xcalloc(race->n_rounds, sizeof *known);
+  size_t n_known = 0;
+  for (size_t r = 0; r < race->n_rounds; r++)
+    if (running->clocks_mhz[r] > 0)
+      known[n_known++] = running->clocks_mhz[r];
+  race->clock_mhz = n_known ? median_of(known, n_known) : 0;
+  race->n_rejected = 0;
+  for (size_t r = 0; r < race->n_rounds; r++)
+    race->n_rejected += is_rejected(running, r);
 }
 
-static bool goes_on(struct running *running) {
-  size_t least = running->limits->is_whole ? running->limits->rounds_min : 1;
-  return !is_over(running) && running->n_in && !running->is_decided &&
-         running->race->n_rounds < running->limits->rounds_max &&
-         (running->race->n_rounds < least || !is_budget_spent(running));
-}
-
-/* Those that nothing sent away. */
-static void race_end(struct running *running) {
-  enum race_end end = running->is_decided                                      ? RACE_END_DECIDED
-                      : running->race->n_rounds >= running->limits->rounds_max ? RACE_END_ROUNDS
-                                                                               : RACE_END_BUDGET;
-  for (size_t i = 0; i < running->n && !is_over(running); i++)
+/* Removes the configs that cannot win. */
+static void round_judge(struct running *running) {
+  const struct race_setup *setup = running->setup;
+  cleanup_free const struct timed **in = xcalloc(setup->n, sizeof *in);
+  cleanup_free enum race_standing *standings = xcalloc(setup->n, sizeof *standings);
+  size_t n_in = 0, n_open = 0;
+  for (size_t i = 0; i < setup->n; i++)
     if (running->is_in[i])
-      leave(running, i, end);
+      in[n_in++] = &setup->configs[i];
+
+  race_judge(&running->spread, in, n_in, setup->limits, standings);
+  for (size_t k = 0; k < n_in && !is_over(running); k++) {
+    n_open += standings[k] == STANDING_OPEN;
+    if (standings[k] == STANDING_FAR || standings[k] == STANDING_BEHIND)
+      leave(running, (size_t)(in[k] - setup->configs),
+            standings[k] == STANDING_FAR ? RACE_END_FAR : RACE_END_BEHIND);
+  }
+  running->is_decided = !is_over(running) && n_open == 0;
 }
 
-void race_run(struct problem *problem, struct timed *baseline, struct timed *configs, size_t n,
-              const struct race_limits *limits, uint64_t seed, const struct race_listener *listener,
-              struct race *ret_race) {
-  *ret_race = (struct race){0};
+void race_run(const struct race_setup *setup, struct race *race) {
+  size_t n = setup->n, least = setup->limits->is_whole ? setup->limits->rounds_min : 1;
+  *race = (struct race){0};
   if (!n)
     return;
-  __attribute__((cleanup(race_spread_release))) struct race_spread spread = {0};
-  struct running running = {.problem = problem,
-                            .baseline = baseline,
-                            .configs = configs,
-                            .n = n,
-                            .n_in = n,
-                            .limits = limits,
-                            .listener = listener,
-                            .race = ret_race,
-                            .rng = rng_seeded(seed),
-                            .order = race_order_new(n),
-                            .baselines = xcalloc(race_order_blocks(n), sizeof(double)),
-                            .is_in = xcalloc(n, sizeof(bool)),
-                            .is_cut = xcalloc(n, sizeof(bool)),
-                            .clocks = xcalloc(limits->rounds_max, sizeof(double)),
-                            .start_ns = clock_monotonic_ns()};
-  for (size_t i = 0; i < n; i++)
-    running.is_in[i] = true;
-  struct device_timing awake = timed_sample(problem, baseline);
-  if (baseline_time(&running, &awake))
+  struct running running = {
+      .setup = setup,
+      .race = race,
+      .rng = rng_seeded(setup->seed),
+      .order = race_order_new(n),
+      .baselines_us = xcalloc(race_order_blocks(n), sizeof(double)),
+      .n_in = n,
+      .is_in = xcalloc(n, sizeof(bool)),
+      .is_cut = xcalloc(n, sizeof(bool)),
+      .clocks_mhz = xcalloc(setup->limits->rounds_max, sizeof(double)),
+      .start_ns = clock_monotonic_ns(),
+  };
+  memset(running.is_in, true, n);
+
+  struct device_timing awake = timed_sample(setup->problem, setup->baseline);
+  baseline_time(&running, &awake);
+  if (!is_over(&running))
     warm_up_all(&running);
-  while (goes_on(&running)) {
-    if (ret_race->n_rounds == 1)
+  while (!is_over(&running) && running.n_in && !running.is_decided &&
+         race->n_rounds < setup->limits->rounds_max &&
+         (race->n_rounds < least || !is_budget_spent(&running))) {
+    if (race->n_rounds == 1)
       warm_up_rest(&running);
-    round_run(&running);
     if (!is_over(&running))
-      round_judge(&running, &spread);
+      round_run(&running);
+    if (!is_over(&running))
+      round_judge(&running);
   }
-  race_end(&running);
-  ret_race->device_ns = clock_monotonic_ns() - running.start_ns;
+
+  enum race_end end = running.is_decided                            ? RACE_END_DECIDED
+                      : race->n_rounds >= setup->limits->rounds_max ? RACE_END_ROUNDS
+                                                                    : RACE_END_BUDGET;
+  for (size_t i = 0; i < n && !is_over(&running); i++)
+    if (running.is_in[i])
+      leave(&running, i, end);
+  race->device_ns = clock_monotonic_ns() - running.start_ns;
   race_order_release(&running.order);
-  free(running.baselines);
+  race_spread_release(&running.spread);
+  free(running.baselines_us);
   free(running.is_in);
   free(running.is_cut);
-  free(running.clocks);
+  free(running.clocks_mhz);
 }

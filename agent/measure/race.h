@@ -1,6 +1,6 @@
 /* A race: configs timed against one another in rounds until it is decided which of them can win.
  *
- * A round (race_order.h) is a randomised complete block: every config still in is sampled once, in
+ * A round (race_rules.h) is a randomised complete block: every config still in is sampled once, in
  * random order, and amid at most RACE_BLOCK of them the baseline, at least RACE_BASELINES times in
  * all. Sample i of every config is from round i, so that index i pairs across configs too;
  * baseline_us[i] is the median of the baseline's samples of that round: a single slow one would
@@ -8,17 +8,16 @@
  * undo it. A block is given to the device at once and read once, unless the device is synchronous
  * or the race serial: then each sample is given alone, in a turn of its own.
  *
- * After each round configs are judged (race_statistics.h). A config
+ * After each round configs are judged (race_rules.h). A config
  * - is far, and leaves after the first round, when it took more than RACE_FAR times the best of
  *   that round, and had done so when it was warmed up too: one slow sample can be the machine's;
  * - is behind, and leaves, when the lower bound of its ratio to the best is above 1 + margin;
- * - is decided when its interval lies below 1 + margin, or is narrower than precision to either
- *   side.
+ * - is decided when its interval is below 1 + margin, or is narrower than precision to either side.
  * The race ends when every config in it is decided, at rounds_max, or with the round that spends
  * the budget; a budget that is spent before the first round still gives one to those that are
  * warmed up then. A race that is to be whole takes rounds_min rounds of every config in any case.
- * `best_ratio` is a runner that is not here: the least ratio to the baseline that other leases or
- * batches saw.
+ * `best_ratio` stands for a config of another lease or batch: the least ratio to the baseline that
+ * was seen there.
  *
  * Rounds in which the clock was below RACE_CLOCK of its median are rejected: they are dropped from
  * all configs at the end.
@@ -34,7 +33,7 @@
  * and what surrounds a sample takes longer than 20 us: in samples of so long a kernel of 5 us
  * varied by 4 %. */
 #define SAMPLE_US 60
-#define SLOW_US 20 /* from here on a single call tells whether a config is far behind */
+#define SLOW_US 20 /* from here on a single call shows whether a config is far behind */
 #define RACE_BLOCK 8
 #define RACE_BASELINES 3
 #define RACE_FAR 2.0
@@ -65,6 +64,7 @@ enum race_end {
 };
 const char *race_end_name(enum race_end end); /* "far", "behind", … */
 
+/* A loaded config with its samples. */
 struct timed {
   struct candidate *candidate;
   unsigned calls;     /* in a sample */
@@ -73,13 +73,13 @@ struct timed {
   double *samples_us, *baseline_us;
   int64_t device_ns; /* spent on it, its share of the baseline's samples included */
   enum race_end end;
-  struct error error; /* RACE_END_FAILED: the device refused; says why */
+  struct error error; /* RACE_END_FAILED: why the device refused it */
 };
 void timed_release(struct timed *timed);
-/* What the device is given for one sample. */
+/* The device's input for one sample. */
 struct device_timing timed_sample(struct problem *problem, const struct timed *timed);
 
-/* What came of a race; up to date whenever a listener is called. */
+/* The result of a race; up to date whenever a listener is called. */
 struct race {
   size_t n_rounds, n_rejected;
   double clock_mhz;              /* median over the rounds; 0: not known */
@@ -87,15 +87,14 @@ struct race {
   bool is_over_budget;
 };
 
-/* Who is told of a race. `take`: before a config, the baseline or a block (RACE_NOBODY) runs, so
- * that a hang has a culprit. `left`: as soon as a config's sampling has ended, for every config
- * exactly once, unless the problem was spoiled for it by another; may be NULL. A config that leaves
- * early is told with the rounds that count so far. */
+/* Callbacks of a race. `take`: before a config, the baseline or a block (RACE_NOBODY) runs, so that
+ * a hang can be attributed. `left`: as soon as a config's sampling has ended, for every config
+ * exactly once, unless another config spoiled the problem for it; may be NULL. A config that leaves
+ * early has the rounds so far that count. */
 struct race_listener {
   void *context;
   void (*take)(void *context, uint64_t config);
-  bool (*left)(void *context,
-               struct timed *timed); /* false: nobody listens any more, the race ends */
+  bool (*left)(void *context, struct timed *timed); /* false: the race ends, without more calls */
 };
 
 /* Runs a config for at least warm_up_us, but once only where that shows that it is slower than
@@ -103,12 +102,20 @@ struct race_listener {
 must_check bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us,
                               double enough_us, struct error *error);
 
-/* Races the n configs, loaded, checked, in the order in which they are tried first. `baseline` was
- * warmed up. Ends when the problem is spoiled: whose turn it was is told, and nothing is told of
- * those whose samples are then not complete. A block that the device refuses without being spoiled
- * by it is run again one by one, so that who was refused is known. */
-void race_run(struct problem *problem, struct timed *baseline, struct timed *configs, size_t n,
-              const struct race_limits *limits, uint64_t seed, const struct race_listener *listener,
-              struct race *ret_race);
+struct race_setup {
+  struct problem *problem;
+  struct timed *baseline; /* warmed up */
+  struct timed *configs;  /* n, loaded and checked, in the order in which they are tried first */
+  size_t n;
+  const struct race_limits *limits;
+  uint64_t seed;
+  struct race_listener listener;
+};
+
+/* Races the configs. Ends when the problem is spoiled: `take` has named the config that ran, and
+ * `left` is not called for configs whose samples are then not complete. A block that the device
+ * refuses without being spoiled by it is run again one by one, to find the config that is refused.
+ */
+void race_run(const struct race_setup *setup, struct race *race);
 
 #endif

@@ -1,7 +1,5 @@
-/* References: a shared object of the host, or a socket to a process that has one, and the elements
- * that it is asked for.
- *
- * Memory: see reference.h. Threads: one. */
+/* Input data; and references: a shared object of the host, or a socket to a process that has one,
+ * and the elements that they compute. */
 #include "agent/measure/reference.h"
 
 #include <dlfcn.h>
@@ -10,9 +8,9 @@
 #include <sys/socket.h>
 
 #include "agent/device/cpu.h"
-#include "agent/measure/inputs.h"
-#include "agent/measure/scalar.h"
-#include "agent/measure/team.h"
+#include "agent/measure/element.h"
+#include "agent/measure/launch.h"
+#include "common/base/numbers.h"
 #include "common/base/rng.h"
 
 #define SAMPLES_AT_ONCE 16 /* of a thread */
@@ -30,61 +28,163 @@ struct reference_host {
   uint64_t scalars[KERNEL_ARGUMENTS_MAX];
 };
 
-/* A buffer's size in bytes is added up, so that too large a key is refused before any memory is
- * taken. */
-static bool buffers_size(const struct kernel *kernel, const struct scope *scope, int64_t *elements,
-                         struct error *error) {
-  size_t bytes = 0, there_is = cpu_memory_free();
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    const struct argument *argument = &kernel->arguments[i];
-    if (argument->is_buffer && !argument_elements(argument, scope, &elements[i], error))
-      return false;
-    bytes += argument->is_buffer ? (size_t)elements[i] * dtype_size(argument->dtype) : 0;
+/* Box and Muller, "A note on the generation of random normal deviates", 1958: two deviates from two
+ * uniforms. */
+static void normal_fill(enum dtype dtype, struct rng *rng, int64_t elements, void *bytes) {
+  for (int64_t i = 0; i < elements; i += 2) {
+    double radius = sqrt(-2 * log(1 - rng_unit(rng))), angle = 2 * M_PI * rng_unit(rng);
+    element_set(dtype, bytes, i, radius * cos(angle));
+    if (i + 1 < elements)
+      element_set(dtype, bytes, i + 1, radius * sin(angle));
   }
-  return !there_is || bytes <= there_is ||
+}
+
+/* As many numbers as the type can tell from their neighbours: 0, 1, 2, … below it. */
+static int64_t index_modulus(enum dtype dtype) {
+  int bits = 53;
+  if (dtype == DTYPE_BOOL)
+    bits = 1;
+  else if (dtype == DTYPE_BFLOAT16)
+    bits = 8;
+  else if (dtype == DTYPE_FLOAT16)
+    bits = 11;
+  else if (dtype == DTYPE_FLOAT32)
+    bits = 24;
+  else if (dtype_size(dtype) < 8)
+    bits = 8 * (int)dtype_size(dtype) -
+           (dtype == DTYPE_INT8 || dtype == DTYPE_INT16 || dtype == DTYPE_INT32);
+  return (int64_t)1 << bits;
+}
+
+/* What is filled, block by block. */
+struct filling {
+  const struct argument *argument;
+  uint64_t seed;
+  int64_t elements;
+  char *bytes;
+};
+
+/* Picks for each of `n` elements one of the first block's. */
+#define DEFINE_PICK(name, type)                                                                    \
+  static void name(struct rng *rng, const void *block, int64_t n, void *elements) {                \
+    for (int64_t i = 0; i < n; i += 4) {                                                           \
+      uint64_t bits = rng_next(rng);                                                               \
+      for (int64_t k = 0; k < 4 && i + k < n; k++)                                                 \
+        ((type *)elements)[i + k] = ((const type *)block)[bits >> 16 * k & (INPUTS_BLOCK - 1)];    \
+    }                                                                                              \
+  }
+_Static_assert(INPUTS_BLOCK == 1 << 16, "a pick takes 16 bits");
+DEFINE_PICK(pick_8, uint8_t)
+DEFINE_PICK(pick_16, uint16_t)
+DEFINE_PICK(pick_32, uint32_t)
+DEFINE_PICK(pick_64, uint64_t)
+
+/* Draws block number `item`. */
+static void block_fill(void *context, size_t item) {
+  const struct filling *filling = context;
+  const struct argument *argument = filling->argument;
+  enum dtype dtype = argument->dtype;
+  size_t size = dtype_size(dtype);
+  int64_t first = (int64_t)item * INPUTS_BLOCK, n = filling->elements - first;
+  n = n < INPUTS_BLOCK ? n : INPUTS_BLOCK;
+  double low = argument->fill.low, high = argument->fill.high;
+  char *elements = filling->bytes + (size_t)first * size;
+  struct rng rng = rng_seeded(filling->seed + item * 0xd1342543de82ef95u);
+  switch (argument->fill.kind) {
+  case FILL_NORMAL:
+    if (first == 0)
+      normal_fill(dtype, &rng, n, elements);
+    else
+      (size == 1   ? pick_8
+       : size == 2 ? pick_16
+       : size == 4 ? pick_32
+                   : pick_64)(&rng, filling->bytes, n, elements);
+    break;
+  case FILL_UNIFORM:
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i, low + (high - low) * rng_unit(&rng));
+    break;
+  case FILL_INTEGERS:
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i, low + (double)rng_below(&rng, (uint64_t)(high - low) + 1));
+    break;
+  case FILL_INDEX: {
+    int64_t modulus = index_modulus(dtype);
+    for (int64_t i = 0; i < n; i++)
+      element_set(dtype, elements, i, (double)((first + i) % modulus));
+    break;
+  }
+  case FILL_ZEROS:
+    break;
+  }
+}
+
+static void later_block_fill(void *context, size_t item) { block_fill(context, item + 1); }
+
+void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
+                 uint64_t seed, void *bytes) {
+  size_t size = (size_t)elements * dtype_size(argument->dtype);
+  if (argument->fill.kind == FILL_ZEROS || elements == 0) {
+    memset(bytes, 0, size);
+    return;
+  }
+  bool repeats = argument->fill.kind != FILL_INDEX && elements > INPUTS_PERIOD;
+  struct rng mixed = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
+  struct filling filling = {argument, rng_next(&mixed), repeats ? INPUTS_PERIOD : elements, bytes};
+  size_t blocks = (size_t)((filling.elements + INPUTS_BLOCK - 1) / INPUTS_BLOCK);
+  block_fill(&filling, 0);
+  if (blocks > 1)
+    team_run(team_size(), blocks - 1, later_block_fill, &filling);
+
+  size_t period = (size_t)filling.elements * dtype_size(argument->dtype);
+  for (size_t at = period; at < size; at += period)
+    memcpy((char *)bytes + at, bytes, size - at < period ? size - at : period);
+}
+
+bool memory_suffices(const char *memory, size_t needed, size_t available, struct error *error) {
+  return !available || needed <= available ||
          error_set(error,
-                   "its buffers need %.2f GiB of memory for the reference and %.2f GiB are free; "
-                   "choose a smaller key",
-                   (double)bytes / (1 << 30), (double)there_is / (1 << 30));
+                   "its buffers need %.2f GiB of %s and %.2f GiB are free; choose a smaller key",
+                   (double)needed / (1 << 30), memory, (double)available / (1 << 30));
 }
 
-static bool scopes_fill(const struct key *key, const struct space *space, uint64_t config,
-                        const char *gpu_name, const char *arch, struct scope *shared,
-                        struct scope *of_config, struct error *error) {
-  struct scope *const scopes[] = {shared, of_config};
-  for (size_t i = 0; i < ARRAY_LENGTH(scopes); i++) {
-    if (!key_scope_add(key, scopes[i], error) ||
-        !scope_add(scopes[i], "gpu_name", value_string(gpu_name), error) ||
-        !scope_add(scopes[i], "arch", value_string(arch), error))
-      return false;
-  }
-  return space_scope_add(space, config, of_config, error);
-}
-
-bool reference_host_new(const struct kernel *kernel, const struct key *key,
-                        const struct space *space, uint64_t config, const char *gpu_name,
-                        const char *arch, uint64_t seed, struct reference_host **ret_host,
+bool reference_host_new(const struct reference_setup *setup, struct reference_host **ret_host,
                         struct error *error) {
+  const struct kernel *kernel = setup->kernel;
   struct scope shared = {0}, of_config = {0};
   int64_t elements[KERNEL_ARGUMENTS_MAX] = {0};
-  if (!scopes_fill(key, space, config, gpu_name, arch, &shared, &of_config, error) ||
-      !buffers_size(kernel, &shared, elements, error))
+  size_t bytes = 0;
+  if (!facts_scope_add(&setup->facts, &shared, error) ||
+      !facts_scope_add(&setup->facts, &of_config, error) ||
+      !space_scope_add(setup->space, setup->config, &of_config, error))
     return false;
+
+  /* Too large a key is refused before any memory is taken. */
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *argument = &kernel->arguments[i];
+    if (argument->is_buffer && !argument_elements(argument, &shared, &elements[i], error))
+      return false;
+    bytes += (size_t)elements[i] * dtype_size(argument->dtype);
+  }
+  if (!memory_suffices("memory for the reference", bytes, cpu_memory_free(), error))
+    return false;
+
   struct reference_host *host = xcalloc(1, sizeof *host);
   host->n = kernel->n_arguments;
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
-    host->arguments[i] =
-        argument->is_buffer ? (void *)&host->pointers[i] : (void *)&host->scalars[i];
-    if (!argument->is_buffer && !scalar_store(argument, &of_config, &host->scalars[i], error)) {
+    if (argument->is_buffer) {
+      host->arguments[i] = &host->pointers[i];
+      host->pointers[i] = host_memory_new((size_t)elements[i] * dtype_size(argument->dtype));
+      if (argument->access != ACCESS_WRITE)
+        inputs_fill(argument, i, elements[i], setup->seed, host->pointers[i]);
+      continue;
+    }
+    host->arguments[i] = &host->scalars[i];
+    if (!scalar_store(argument, &of_config, &host->scalars[i], error)) {
       reference_host_free(host);
       return false;
     }
-    if (!argument->is_buffer)
-      continue;
-    host->pointers[i] = host_memory_new((size_t)elements[i] * dtype_size(argument->dtype));
-    if (argument->access != ACCESS_WRITE)
-      inputs_fill(argument, i, elements[i], seed, host->pointers[i]);
   }
   *ret_host = host;
   return true;
@@ -130,11 +230,6 @@ void reference_free(struct reference *reference) {
 
 bool reference_is_lost(const struct reference *reference) { return reference->is_lost; }
 
-static int by_index(const void *a, const void *b) {
-  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-  return (left > right) - (left < right);
-}
-
 /* Elements of one output, which a team computes. */
 struct sampling {
   const struct reference *reference;
@@ -159,7 +254,7 @@ static void elements_compute(const struct sampling *sampling) {
            (void *)sampling);
 }
 
-/* What is asked through a socket: this, then the indices. The answer: as many values. */
+/* A request through the socket: this, then the indices. The answer: as many values. */
 struct question {
   uint32_t argument, n;
 };
@@ -231,22 +326,20 @@ void expectation_compute(struct reference *reference, size_t argument, int64_t e
                          int64_t samples, uint64_t seed, void **arguments,
                          struct expectation *ret_expectation) {
   bool is_all = samples == 0 || elements <= samples || elements <= 2 * REFERENCE_EDGE;
-  size_t n = (size_t)(is_all                         ? elements
-                      : samples > 2 * REFERENCE_EDGE ? samples
-                                                     : 2 * REFERENCE_EDGE);
+  int64_t least = samples > 2 * REFERENCE_EDGE ? samples : 2 * REFERENCE_EDGE;
+  size_t n = (size_t)(is_all ? elements : least);
   struct expectation expectation = {n, xcalloc(n, sizeof(int64_t)), xcalloc(n, sizeof(double))};
   struct rng rng = rng_seeded(seed ^ (0xe7037ed1a0b428dbu * (argument + 1)));
   for (size_t i = 0; i < n; i++) {
     int64_t k = (int64_t)i;
-    if (is_all || k < REFERENCE_EDGE)
-      expectation.indices[i] = k;
-    else if (k < 2 * REFERENCE_EDGE)
-      expectation.indices[i] = elements - 2 * REFERENCE_EDGE + k;
-    else
-      expectation.indices[i] =
-          REFERENCE_EDGE + (int64_t)rng_below(&rng, (uint64_t)(elements - 2 * REFERENCE_EDGE));
+    if (!is_all && k >= 2 * REFERENCE_EDGE)
+      k = REFERENCE_EDGE + (int64_t)rng_below(&rng, (uint64_t)(elements - 2 * REFERENCE_EDGE));
+    else if (!is_all && k >= REFERENCE_EDGE)
+      k += elements - 2 * REFERENCE_EDGE;
+    expectation.indices[i] = k;
   }
-  qsort(expectation.indices, n, sizeof *expectation.indices, by_index);
+  qsort(expectation.indices, n, sizeof *expectation.indices, compare_ordinals); /* all >= 0 */
+
   struct sampling sampling = {reference,           argument,          n, arguments,
                               expectation.indices, expectation.values};
   elements_get(reference, &sampling);

@@ -1,37 +1,58 @@
-/* The compiled reference of a kernel, and what it says of sampled elements of an output.
+/* The host's side of a kernel: its input data from a seed, and its compiled reference with the
+ * values of sampled elements of an output.
+ *
+ * The same argument, extent and seed give the same bytes on every machine with the same libm.
+ * Random data, because equal or zero operands switch fewer bits and run faster at a power limit
+ * (ROCm/rocBLAS#1486). A GPU's buffers have billions of elements, so drawing is made cheap: each
+ * INPUTS_BLOCK elements have a generator of their own and are drawn by a team (element.h); normal
+ * deviates, which cost tens of nanoseconds each, are computed for one block and then picked from it
+ * at random; and of a buffer with more than INPUTS_PERIOD elements the first so many are repeated.
+ * The period is a prime, so that no two rows are equal.
  *
  * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h. It
- * is asked for different elements by several threads at once, and so must not keep anything between
- * calls but in thread-local variables. It is a stranger's code, and so runs in a process of its own
+ * is called for different elements by several threads at once, and so must keep nothing between
+ * calls except in thread-local variables. It is untrusted code, and so runs in a process of its own
  * (agent/worker/worker_reference.c), where it can neither hold the clock that times a kernel nor
- * touch what is compared: whoever measures has its answers only, through a socket. Memory: an
- * expectation owns its arrays. Threads: one, which may have a team (team.h). */
+ * touch what is compared: the measuring process has its answers only, through a socket. Memory: an
+ * expectation owns its arrays. Threads: one, which may have a team (element.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_REFERENCE_H
 #define WAVETUNE_AGENT_MEASURE_REFERENCE_H
 
 #include "common/kernel/kernel.h"
+#include "common/space/space.h"
 
-#define REFERENCE_EDGE 64 /* this many first and last elements are always among the samples */
+#define INPUTS_BLOCK 65536
+#define INPUTS_PERIOD 16777259 /* the least prime above 2^24 */
+#define REFERENCE_EDGE 64      /* this many first and last elements are always among the samples */
+
+/* Fills a buffer argument of `elements` elements as its manifest says. Arguments of different index
+ * get different data. */
+void inputs_fill(const struct argument *argument, size_t argument_index, int64_t elements,
+                 uint64_t seed, void *bytes);
 
 struct reference;
 must_check bool reference_load(const char *object, struct reference **ret_reference,
                                struct error *error);
-/* One that another process serves; takes the socket. */
+/* A reference in another process; takes the socket. */
 must_check struct reference *reference_connect(int socket);
 void reference_free(struct reference *reference);
 
-/* Whether its process has ended: what it was asked for since is NaN. */
+/* Whether its process has ended: its values since are NaN. */
 bool reference_is_lost(const struct reference *reference);
 
-/* What a reference is called with: inputs as every process fills them from the same seed
- * (inputs.h), room for outputs, and scalars. */
+/* The arguments of a reference: inputs as every process fills them from the same seed,
+ * room for outputs, and scalars as the config has them. */
 struct reference_host;
-must_check bool reference_host_new(const struct kernel *kernel, const struct key *key,
-                                   const struct space *space, uint64_t config, const char *gpu_name,
-                                   const char *arch, uint64_t seed,
+struct reference_setup {
+  const struct kernel *kernel;
+  const struct space *space;
+  struct space_facts facts;
+  uint64_t config, seed;
+};
+must_check bool reference_host_new(const struct reference_setup *setup,
                                    struct reference_host **ret_host, struct error *error);
 void reference_host_free(struct reference_host *host);
-/* Answers what is asked through the socket until the other end is closed. */
+/* Answers requests through the socket until the other end is closed. */
 void reference_serve(const struct reference *reference, const struct reference_host *host,
                      int socket);
 
@@ -51,5 +72,9 @@ void expectation_compute(struct reference *reference, size_t argument, int64_t e
                          int64_t samples, uint64_t seed, void **arguments,
                          struct expectation *ret_expectation);
 void expectation_release(struct expectation *expectation);
+
+/* Refuses buffers that need more than is available (bytes; 0: not known) of the named memory. */
+must_check bool memory_suffices(const char *memory, size_t needed, size_t available,
+                                struct error *error);
 
 #endif

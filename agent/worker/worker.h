@@ -47,7 +47,7 @@
  *         "spent": {"load_us": …, "check_us": …, "warm_up_us": …, "timing_us": …}}
  *     -> or, in place of "done", {"baseline_wrong": "…"}: an element of the baseline's output that
  *        its check did not look at is wrong, which showed when another config's was held against it
- *        (agent/measure/check.h)
+ *        (agent/measure/problem.h)
  *   {"do": "close"}    frees what "open" allocated and keeps the device
  *     -> {"closed": true}
  *     A config that leaves the device out of order as this process sees it (a fault that does not

@@ -2,7 +2,7 @@
  * soon as it is known. Memory: see worker_process.h. Threads: one. */
 #include <math.h>
 
-#include "agent/measure/check.h"
+#include "agent/measure/problem.h"
 #include "agent/worker/worker_process.h"
 #include "common/measurement/measurement.h"
 
@@ -185,7 +185,6 @@ static void turn_take(void *context, uint64_t config) {
 static void configs_race(struct measuring *measuring, const struct measure_request *request) {
   struct worker *worker = measuring->worker;
   struct race_limits limits = request->limits;
-  const struct race_listener listener = {measuring, turn_take, answer_timed};
   /* Another process of the campaign has another seed; within this one every request has an order of
    * its own. */
   uint64_t seed = worker->seed ^ (request->configs[0].config * 0x9e3779b97f4a7c15u);
@@ -193,8 +192,14 @@ static void configs_race(struct measuring *measuring, const struct measure_reque
     int64_t left_us = limits.device_us - spent_us(measuring);
     limits.device_us = left_us > 0 ? left_us : 1;
   }
-  race_run(worker->problem, &worker->baseline, measuring->timed, measuring->n, &limits, seed,
-           &listener, &measuring->race);
+  race_run(&(struct race_setup){.problem = worker->problem,
+                                .baseline = &worker->baseline,
+                                .configs = measuring->timed,
+                                .n = measuring->n,
+                                .limits = &limits,
+                                .seed = seed,
+                                .listener = {measuring, turn_take, answer_timed}},
+           &measuring->race);
   measuring->is_over_budget |= measuring->race.is_over_budget;
 }
 

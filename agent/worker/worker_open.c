@@ -2,7 +2,7 @@
  *
  * The device stays open between problems: a context costs more than the measurements of a key.
  * Memory: see worker_process.h. Threads: one. */
-#include "agent/measure/check.h"
+#include "agent/measure/problem.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
 #include "agent/worker/worker_sandbox.h"

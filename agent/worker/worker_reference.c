@@ -38,9 +38,12 @@ static bool host_make(struct worker *worker, const struct reference_request *req
   if ((uint64_t)request->config >= worker->space->raw_count)
     return error_at(error, "/config", "config %lld is outside of the space",
                     (long long)request->config);
-  return reference_host_new(worker->kernel, &worker->key, worker->space, (uint64_t)request->config,
-                            request->gpu_name, request->arch, (uint64_t)request->seed, ret_host,
-                            error);
+  struct reference_setup setup = {.kernel = worker->kernel,
+                                  .space = worker->space,
+                                  .facts = {&worker->key, request->gpu_name, request->arch},
+                                  .config = (uint64_t)request->config,
+                                  .seed = (uint64_t)request->seed};
+  return reference_host_new(&setup, ret_host, error);
 }
 
 static bool confine(struct error *error) {

@@ -1,7 +1,7 @@
 /* What the check of a config finds, and what it lets pass. */
 #include "tests/unit/agent_fixture.h"
 
-#include "agent/measure/check.h"
+#include "agent/measure/problem.h"
 
 struct checked {
   bool inputs_are_whole; /* after the check */

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "agent/measure/element.h"
-#include "agent/measure/inputs.h"
+#include "agent/measure/reference.h"
 
 static struct argument argument_of(enum dtype dtype, enum fill_kind fill, double low, double high) {
   return (struct argument){.dtype = dtype, .is_buffer = true, .fill = {fill, true, low, high}};

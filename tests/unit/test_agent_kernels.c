@@ -2,7 +2,7 @@
  * sizes too. */
 #include "tests/unit/agent_fixture.h"
 
-#include "agent/measure/check.h"
+#include "agent/measure/problem.h"
 #include "common/base/rng.h"
 #include "common/kernel/kernel_folder.h"
 

@@ -115,7 +115,8 @@ static void script_free(void) {
 
 static void script_race(struct race_limits limits) {
   const struct race_listener listener = {NULL, turn_note, left_note};
-  race_run(&script->problem, &script->baseline, script->configs, script->n, &limits, 1, &listener,
+  race_run(&(struct race_setup){&script->problem, &script->baseline, script->configs, script->n,
+                                &limits, 1, listener},
            &script->race);
 }
 

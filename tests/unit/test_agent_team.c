@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 
-#include "agent/measure/team.h"
+#include "agent/measure/element.h"
 
 enum { ITEMS = 1000 };
 

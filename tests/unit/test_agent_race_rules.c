@@ -4,8 +4,7 @@
 
 #include <math.h>
 
-#include "agent/measure/race_order.h"
-#include "agent/measure/race_statistics.h"
+#include "agent/measure/race_rules.h"
 
 #define ROUNDS_MAX 16
 #define CONFIGS_MAX 108

@@ -1,13 +1,20 @@
-/* What the samples of a race say so far: who leaves, who needs no more rounds. Pure: no device, no
- * clock.
+/* The pure rules of a race, without device or clock: the order of a round, and which configs leave
+ * after it.
  *
- * x[i][r] is the logarithm of config i's sample in round r, b[r] that of the baseline's.
+ * Order. Round 2k is drawn: the configs in random order, cut into blocks of like size, and the
+ * baseline at a random place of each. Round 2k + 1 is round 2k in reverse, so that each config
+ * comes as often before its baseline as behind it, and a steady change falls on all alike; configs
+ * that have left since are left out, and blocks that would have none. A round has at least
+ * RACE_BASELINES blocks, if need be of the baseline alone.
+ *
+ * Statistics. x[i][r] is the logarithm of config i's sample in round r, b[r] that of the
+ * baseline's.
  * - The best is the config with the least median over r of x - b, or `best_ratio` where that is
  *   less.
  * - The distance of i to the best j is the median over r of d[r] = x[i][r] - x[j][r] (against
  *   `best_ratio`: of x[i][r] - b[r] - log best_ratio): paired in a round, so that what slows a
  *   whole round down cancels.
- * - Few rounds tell little of one config's own spread, so most of it is pooled. Between
+ * - Few rounds say little of one config's own spread, so most of it is pooled. Between
  *   neighbouring rounds each config and the baseline differ by u = x[i][r] - x[i][r - 1]; what is
  *   left of u after its median over all m of them is their noise alone, of variance 2 (1 - 1/m)
  *   s^2. So s = 1.4826 * median |u - median u| / sqrt(2 (1 - 1/m)), over all rounds and configs.
@@ -26,11 +33,31 @@
  * - Spikes only make samples slower. To be behind, a config must be so by the lower median of d,
  *   the lesser of the middle two: one slow sample of two does not send the best away.
  *
- * Memory: a spread owns its array. Threads: pure functions. */
-#ifndef WAVETUNE_AGENT_MEASURE_RACE_STATISTICS_H
-#define WAVETUNE_AGENT_MEASURE_RACE_STATISTICS_H
+ * Memory: an order and a spread own their arrays. Threads: pure functions. */
+#ifndef WAVETUNE_AGENT_MEASURE_RACE_RULES_H
+#define WAVETUNE_AGENT_MEASURE_RACE_RULES_H
 
 #include "agent/measure/race.h"
+#include "common/base/rng.h"
+
+#define ORDER_BASELINE SIZE_MAX
+
+struct race_order {
+  size_t n_blocks;
+  size_t *ends;   /* of each block among the places; the next begins there */
+  size_t *places; /* indices of configs, or ORDER_BASELINE */
+};
+
+/* How many blocks a drawn round of n configs has; a later one never has more. */
+size_t race_order_blocks(size_t n);
+
+/* Room for n configs; n >= 1. */
+struct race_order race_order_new(size_t n);
+void race_order_release(struct race_order *order);
+
+/* Draws a round of those of the n configs that are in, at least one. */
+void race_order_draw(struct race_order *order, struct rng *rng, const bool *is_in, size_t n);
+void race_order_reverse(struct race_order *order, const bool *is_in);
 
 /* half width of an interval in standard errors: many configs are judged many times */
 #define RACE_Z 3.0
@@ -47,10 +74,9 @@ struct race_spread {
   double *residuals; /* absolute */
 };
 void race_spread_release(struct race_spread *spread);
-#define cleanup_race_spread __attribute__((cleanup(race_spread_release)))
 
-/* Adds a round that ended to the spread, where it is not the first, and says how each of the `n`
- * configs still in stands. All have the same number of samples, at least one. */
+/* Adds a round that ended to the spread, where it is not the first, and sets the standing of each
+ * of the `n` configs still in. All have the same number of samples, at least one. */
 void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n,
                 const struct race_limits *limits, enum race_standing *standings);
 

@@ -1,10 +1,10 @@
-/* Objects of a build for the configs of a lease. Memory: build_objects and build_code own what they
- * hold. Threads: any, one to a build_code. */
+/* Objects of a build for the configs of a lease. */
 #include "agent/lease/builds.h"
 
 #include "agent/compile/objects.h"
 #include "agent/measure/launch.h"
 #include "common/base/file.h"
+#include "common/base/numbers.h"
 #include "common/builds/build_launch.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
@@ -16,8 +16,7 @@ void lease_object_release(struct lease_object *object) {
   *object = (struct lease_object){0};
 }
 
-/* One config's entry in a variant, and what does not depend on the key of the object that it
- * names. */
+/* One config's entry in a variant, and the part of its object that does not depend on the key. */
 struct entry {
   const json_t *json; /* in "objects" or "failed" */
   bool is_read;
@@ -41,21 +40,12 @@ struct build_code {
   struct variant *variants; /* as many as the build has */
 };
 
-/* What is prepared, and what for. */
-struct preparing {
-  struct build_code *code;
-  struct variant *variant;
-  const struct build_request *request;
-};
-
-/* Blobs */
-
 static bool bytes_have_digest(const char *bytes, size_t size, const struct digest *digest) {
   struct digest found = digest_of(bytes, size);
   return digest_equal(&found, digest);
 }
 
-/* Gets a blob's bytes from the folder, else from the reader; it lies in the folder then. */
+/* Gets a blob's bytes from the folder, else from the reader, and stores them in the folder. */
 static bool blob_prepare(const struct build_code *code, const struct source *source,
                          char **ret_path, char **ret_bytes, size_t *ret_size, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
@@ -83,36 +73,18 @@ static bool blob_prepare(const struct build_code *code, const struct source *sou
   return true;
 }
 
-/* How an object is launched */
-
 static const json_t *compiled_in(const struct variant *variant, const struct argument *argument) {
   return json_object_get(json_object_get(variant->json, "constexprs"), argument->name);
-}
-
-static void arguments_pass(const struct kernel *kernel, const struct variant *variant,
-                           struct launch_spec *spec) {
-  spec->arguments = xcalloc(kernel->n_arguments ? kernel->n_arguments : 1, sizeof *spec->arguments);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    if (!compiled_in(variant, &kernel->arguments[i]))
-      spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
-  }
-}
-
-static bool is_value(const json_t *constant, int64_t value) {
-  return json_is_boolean(constant) ? json_is_true(constant) == (value != 0)
-         : json_is_integer(constant)
-             ? json_integer_value(constant) == value
-             : json_is_real(constant) && json_real_value(constant) == (double)value;
 }
 
 /* Whether the code is right for the value that a scalar has for this key and config: it was
  * compiled in, or is passed in fewer bits than the manifest has. The variant's `when` need not say
  * so. */
-static bool scalar_agrees(const struct preparing *preparing, const struct argument *argument,
+static bool scalar_agrees(const struct variant *variant, const struct argument *argument,
                           const struct scope *scope, struct error *error) {
-  const json_t *constant = compiled_in(preparing->variant, argument);
+  const json_t *constant = compiled_in(variant, argument);
   const char *type = json_string_value(
-      json_object_get(json_object_get(preparing->variant->json, "signature"), argument->name));
+      json_object_get(json_object_get(variant->json, "signature"), argument->name));
   enum dtype dtype = argument->dtype;
   bool is_narrower = !constant && build_type_parse(type, &dtype) && dtype != argument->dtype;
   int64_t value;
@@ -120,49 +92,56 @@ static bool scalar_agrees(const struct preparing *preparing, const struct argume
     return true;
   if (!scalar_evaluate(argument, scope, &value, error))
     return false;
-  if (constant && !is_value(constant, value)) {
-    cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
-    return error_set(
-        error,
-        "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
-        argument->name, text, (long long)value);
-  }
-  return constant || scalar_fits(dtype, value) ||
-         error_set(error,
-                   "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again for "
-                   "this key",
-                   argument->name, type, (long long)value);
+  if (!constant)
+    return scalar_fits(dtype, value) ||
+           error_set(error,
+                     "its code takes \"%s\" as %s, which cannot hold %lld; pack the kernel again "
+                     "for this key",
+                     argument->name, type, (long long)value);
+
+  bool is_equal = json_is_boolean(constant) ? json_is_true(constant) == (value != 0)
+                  : json_is_integer(constant)
+                      ? json_integer_value(constant) == value
+                      : json_is_real(constant) && json_real_value(constant) == (double)value;
+  if (is_equal)
+    return true;
+  cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
+  return error_set(
+      error,
+      "its code was compiled with \"%s\" being %.40s, which is %lld here; pack the kernel again",
+      argument->name, text, (long long)value);
 }
 
-static bool scalars_agree(const struct preparing *preparing, uint64_t config, struct error *error) {
-  const struct build_request *request = preparing->request;
+static bool scalars_agree(const struct build_request *request, const struct variant *variant,
+                          uint64_t config, struct error *error) {
+  struct space_facts facts = {request->key, request->gpu_name, request->arch};
   struct scope scope = {0};
-  if (!key_scope_add(request->key, &scope, error) ||
-      !scope_add(&scope, "gpu_name", value_string(request->gpu_name), error) ||
-      !scope_add(&scope, "arch", value_string(request->arch), error) ||
+  if (!facts_scope_add(&facts, &scope, error) ||
       !space_scope_add(request->space, config, &scope, error))
     return false;
   for (size_t i = 0; i < request->kernel->n_arguments; i++) {
     const struct argument *argument = &request->kernel->arguments[i];
-    if (!argument->is_buffer && !scalar_agrees(preparing, argument, &scope, error))
+    if (!argument->is_buffer && !scalar_agrees(variant, argument, &scope, error))
       return false;
   }
   return true;
 }
 
-/* What a launch passes must be what the code takes: a kernel that is given fewer or other arguments
- * reads what lies behind them. False: the object cannot be used, and the error says why. */
+/* Reads how an object is launched. Launches must pass what the code takes: a kernel that is given
+ * fewer or other arguments reads what is behind them. False: the object cannot be used, with the
+ * reason. */
 static bool object_understand(const struct build_code *code, const struct variant *variant,
                               const json_t *entry, const char *bytes, size_t size,
                               struct launch_spec *spec, struct error *error) {
   cleanup_code_object struct code_object *object = NULL;
-  const struct code_kernel *kernel;
+  const struct kernel *kernel = code->kernel;
+  const struct code_kernel *compiled;
   struct build_launch launch;
   if (!build_launch_read(entry, code->warp_size, &launch, error) ||
       !code_object_parse(bytes, size, &object, error) ||
       !build_code_is_for(object, code->arch, error) ||
-      !code_object_kernel(object, launch.name, &kernel, error) ||
-      !build_code_agrees(code->kernel, variant->json, &launch, kernel, error))
+      !code_object_kernel(object, launch.name, &compiled, error) ||
+      !build_code_agrees(kernel, variant->json, &launch, compiled, error))
     return false;
   _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX,
                  "a launch has room for a build's scratch pointers");
@@ -172,14 +151,16 @@ static bool object_understand(const struct build_code *code, const struct varian
   spec->n_scratch = launch.n_scratch;
   spec->cluster = launch.clusters;
   spec->cooperative = launch.is_cooperative;
-  spec->resources = kernel->resources;
-  arguments_pass(code->kernel, variant, spec);
+  spec->resources = compiled->resources;
+  spec->arguments = xcalloc(kernel->n_arguments + 1, sizeof *spec->arguments);
+  for (size_t i = 0; i < kernel->n_arguments; i++)
+    if (!compiled_in(variant, &kernel->arguments[i]))
+      spec->arguments[spec->n_arguments++] = xstrdup(kernel->arguments[i].name);
   return true;
 }
 
-/* Configs */
-
 static void object_fail(struct lease_object *object, char *taken_detail) {
+  free(object->detail);
   object->is_ok = false;
   object->outcome = OUTCOME_COMPILE;
   object->detail = taken_detail;
@@ -200,39 +181,37 @@ static bool entry_read(const struct build_code *code, const struct variant *vari
   size_t size;
   if (failure) {
     object_fail(object, xstrdup(failure));
-  } else {
-    if (!json_get_digest(entry->json, "", "digest", JSON_REQUIRED, &source.digest, error) ||
-        !blob_prepare(code, &source, &object->path, &bytes, &size, error))
-      return false;
-    object->digest = source.digest;
-    object->launch = launch_spec_default();
-    object->is_ok =
-        object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
-    if (!object->is_ok)
-      object_cannot_be_used(object, &reason);
+    return entry->is_read = true;
   }
-  entry->is_read = true;
-  return true;
+  if (!json_get_digest(entry->json, "", "digest", JSON_REQUIRED, &source.digest, error) ||
+      !blob_prepare(code, &source, &object->path, &bytes, &size, error))
+    return false;
+  object->digest = source.digest;
+  object->launch = launch_spec_default();
+  object->is_ok =
+      object_understand(code, variant, entry->json, bytes, size, &object->launch, &reason);
+  if (!object->is_ok)
+    object_cannot_be_used(object, &reason);
+  return entry->is_read = true;
 }
 
 static struct lease_object object_copy(const struct lease_object *object) {
+  const struct launch_spec *launch = &object->launch;
   struct lease_object copy = *object;
   copy.path = object->path ? xstrdup(object->path) : NULL;
   copy.detail = object->detail ? xstrdup(object->detail) : NULL;
-  copy.launch.entry = object->launch.entry ? xstrdup(object->launch.entry) : NULL;
-  if (object->launch.arguments) {
-    size_t n = object->launch.n_arguments;
-    copy.launch.arguments = xcalloc(n ? n : 1, sizeof *copy.launch.arguments);
-    for (size_t i = 0; i < n; i++)
-      copy.launch.arguments[i] = xstrdup(object->launch.arguments[i]);
-  }
+  copy.launch.entry = launch->entry ? xstrdup(launch->entry) : NULL;
+  if (launch->arguments)
+    copy.launch.arguments = xcalloc(launch->n_arguments + 1, sizeof *copy.launch.arguments);
+  for (size_t i = 0; i < launch->n_arguments; i++)
+    copy.launch.arguments[i] = xstrdup(launch->arguments[i]);
   return copy;
 }
 
-static bool object_prepare(const struct preparing *preparing, uint64_t config,
+static bool object_prepare(const struct build_code *code, struct variant *variant,
+                           const struct build_request *request, uint64_t config,
                            struct lease_object *object, struct error *error) {
-  const struct variant *variant = preparing->variant;
-  cleanup_json json_t *values = space_config_to_json(preparing->request->space, config);
+  cleanup_json json_t *values = space_config_to_json(request->space, config);
   cleanup_free char *text = json_canonical(values);
   const json_t *index = json_object_get(variant->by_config, text);
   struct error reason;
@@ -243,73 +222,40 @@ static bool object_prepare(const struct preparing *preparing, uint64_t config,
     return true;
   }
   struct entry *entry = &variant->entries[json_integer_value(index)];
-  if (!entry->is_read && !entry_read(preparing->code, variant, entry, text, error))
+  if (!entry->is_read && !entry_read(code, variant, entry, text, error))
     return false;
   *object = object_copy(&entry->object);
-  if (object->path && !scalars_agree(preparing, config, &reason)) {
-    free(object->detail);
+  if (object->path && !scalars_agree(request, variant, config, &reason))
     object_cannot_be_used(object, &reason);
-  }
   return true;
-}
-
-static int by_config(const void *a, const void *b) {
-  const struct config_object *left = a, *right = b;
-  return (left->config > right->config) - (left->config < right->config);
-}
-
-static bool configs_prepare(const struct preparing *preparing, struct build_objects *objects,
-                            struct error *error) {
-  const struct build_request *request = preparing->request;
-  objects->all = xcalloc(request->n ? request->n : 1, sizeof *objects->all);
-  for (size_t i = 0; i < request->n; i++)
-    objects->all[i].config = request->configs[i];
-  qsort(objects->all, request->n, sizeof *objects->all, by_config);
-  for (size_t i = 0; i < request->n; i++) {
-    uint64_t config = objects->all[i].config;
-    if (objects->n && objects->all[objects->n - 1].config == config)
-      continue;
-    struct config_object *next = &objects->all[objects->n++];
-    *next = (struct config_object){.config = config};
-    if (!object_prepare(preparing, config, &next->object, error))
-      return false;
-  }
-  return true;
-}
-
-/* Builds */
-
-static void entries_add(struct variant *variant, const char *member) {
-  size_t i;
-  const json_t *json;
-  json_array_foreach (json_object_get(variant->json, member), i, json) {
-    cleanup_free char *text = json_canonical(json_object_get(json, "config"));
-    GROW(variant->entries, variant->n, variant->capacity);
-    variant->entries[variant->n] = (struct entry){.json = json};
-    ALWAYS(json_object_set_new(variant->by_config, text, json_integer((json_int_t)variant->n++)) ==
-           0);
-  }
 }
 
 /* The variant for the key, its entries listed. */
 static bool variant_open(struct build_code *code, const struct key *key,
                          struct variant **ret_variant, struct error *error) {
-  size_t index;
+  static const char *const members[] = {"failed", "objects"};
+  size_t index, k;
+  const json_t *entry;
   if (!build_variant(code->build, key, &index, error))
     return false;
-  struct variant *variant = &code->variants[index];
-  if (!variant->json) {
-    const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
-    if (!build_signature_agrees(code->kernel, json, error)) {
-      error_prefix(error, "the build's variant for this key cannot be used: ");
-      return false;
+  struct variant *variant = *ret_variant = &code->variants[index];
+  if (variant->json)
+    return true;
+  const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
+  if (!build_signature_agrees(code->kernel, json, error))
+    return error_prefix(error, "the build's variant for this key cannot be used: ");
+
+  variant->json = json;
+  variant->by_config = json_object();
+  for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
+    json_array_foreach (json_object_get(json, members[i]), k, entry) {
+      cleanup_free char *text = json_canonical(json_object_get(entry, "config"));
+      json_t *at = json_integer((json_int_t)variant->n);
+      GROW(variant->entries, variant->n, variant->capacity);
+      variant->entries[variant->n++] = (struct entry){.json = entry};
+      ALWAYS(json_object_set_new(variant->by_config, text, at) == 0);
     }
-    variant->json = json;
-    variant->by_config = json_object();
-    entries_add(variant, "failed");
-    entries_add(variant, "objects");
   }
-  *ret_variant = variant;
   return true;
 }
 
@@ -336,16 +282,14 @@ bool build_code_new(const char *folder, const json_t *json, const struct kernel 
   return true;
 }
 
-static void variant_release(struct variant *variant) {
-  for (size_t i = 0; i < variant->n; i++)
-    lease_object_release(&variant->entries[i].object);
-  free(variant->entries);
-  json_decref(variant->by_config);
-}
-
 void build_code_free(struct build_code *code) {
-  for (size_t i = 0; i < code->build->n_variants; i++)
-    variant_release(&code->variants[i]);
+  for (size_t i = 0; i < code->build->n_variants; i++) {
+    struct variant *variant = &code->variants[i];
+    for (size_t k = 0; k < variant->n; k++)
+      lease_object_release(&variant->entries[k].object);
+    free(variant->entries);
+    json_decref(variant->by_config);
+  }
   free(code->variants);
   build_free(code->build);
   free(code->folder);
@@ -355,13 +299,22 @@ void build_code_free(struct build_code *code) {
 
 bool build_code_objects(struct build_code *code, const struct build_request *request,
                         struct build_objects **ret_objects, struct error *error) {
-  struct preparing preparing = {.code = code, .request = request};
-  if (!variant_open(code, request->key, &preparing.variant, error))
+  struct variant *variant;
+  if (!variant_open(code, request->key, &variant, error))
     return false;
+  cleanup_free uint64_t *configs = xmemdup(request->configs, request->n * sizeof *configs);
+  qsort(configs, request->n, sizeof *configs, compare_ordinals);
   struct build_objects *objects = xcalloc(1, sizeof *objects);
-  if (!configs_prepare(&preparing, objects, error)) {
-    build_objects_free(objects);
-    return false;
+  objects->all = xcalloc(request->n + 1, sizeof *objects->all);
+  for (size_t i = 0; i < request->n; i++) {
+    if (i && configs[i] == configs[i - 1])
+      continue;
+    struct config_object *next = &objects->all[objects->n++];
+    next->config = configs[i];
+    if (!object_prepare(code, variant, request, configs[i], &next->object, error)) {
+      build_objects_free(objects);
+      return false;
+    }
   }
   *ret_objects = objects;
   return true;
@@ -384,9 +337,8 @@ void build_objects_free(struct build_objects *objects) {
 
 const struct lease_object *build_objects_find(const struct build_objects *objects,
                                               uint64_t config) {
-  struct config_object wanted = {.config = config};
   const struct config_object *found =
-      bsearch(&wanted, objects->all, objects->n, sizeof wanted, by_config);
+      bsearch(&config, objects->all, objects->n, sizeof *found, compare_ordinals);
   ALWAYS(found != NULL);
   return &found->object;
 }

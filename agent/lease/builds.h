@@ -1,7 +1,7 @@
 /* A build's objects on this machine: for each config of a lease the code that is loaded and how it
- * is launched, or why there is none. docs/builds.md is what a build is.
+ * is launched, or why there is none. docs/builds.md defines builds.
  *
- * The variant is chosen by the key, configs are matched by value. Objects lie in
+ * The variant is chosen by the key, configs are matched by value. Objects are stored in
  * FOLDER/blob-<digest>.co, each fetched once and checked against its digest whenever a build is
  * opened that needs it. Memory: build_objects own everything. Threads: any; several may share a
  * folder, a build_code belongs to one. */
@@ -25,6 +25,7 @@ struct lease_object {
 };
 void lease_object_release(struct lease_object *object);
 
+/* The ordinal is first: arrays are searched with compare_ordinals. */
 struct config_object {
   uint64_t config;
   struct lease_object object;
@@ -44,8 +45,8 @@ struct build_request {
   const uint64_t *configs; /* any order, the same one several times if need be */
 };
 
-/* A build opened for many keys: code is fetched, checked and understood once for each config of a
- * variant, when the first key needs it. `json` is the build; `reader` gets a blob by its digest and
+/* A build opened for many keys: code is fetched and checked once for each config of a variant, when
+ * the first key needs it. `json` is the build; `reader` gets a blob by its digest and
  * is called until the end. Borrows the kernel. False when the build is not for this kernel or
  * arch. */
 struct build_code;

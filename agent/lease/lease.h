@@ -1,6 +1,5 @@
-/* A lease as the agent works on it, what it measures, and who is told.
- * `run` gets leases from a server and spools what they yield; `tune` makes them itself and keeps
- * the measurements.
+/* A lease as the agent executes it, read from the server's grant (docs/api.md, Leases) or made by
+ * `tune`, and the hooks that get its measurements.
  *
  * Memory: a lease owns its kernel, key, space and objects. Threads: one thread executes a lease on
  * one device. */
@@ -15,7 +14,7 @@
 #include "common/measurement/measurement.h"
 
 struct lease {
-  char *id, *job; /* of tune: "", and a text that tells the key from others */
+  char *id, *job; /* of tune: "", and a text that identifies the key */
   int64_t epoch;
   struct kernel *kernel;
   char *sources; /* folder with the kernel's files */
@@ -27,26 +26,24 @@ struct lease {
   int64_t round, process;
   uint64_t seed;
   char *regime; /* "cold" or "warm" */
-  size_t n_likely;
-  uint64_t *likely;  /* of `configs`, tried first: winners of neighbouring keys and older
-                        environments */
-  double best_ratio; /* least ratio to the baseline that is known from other leases; 0: none */
-  int64_t device_us; /* what it may spend on the device (a final: beyond its least rounds); 0: no
-                        bound */
-  int64_t budget_us; /* what all leases of its stage may still spend, which opening the kernel is
-                        taken from (common/verdict/budget.h); 0: not known, then it is taken from
-                        nothing */
+  size_t n_warm_starts;
+  uint64_t *warm_starts; /* tried first: winners of neighbouring keys and older environments; may
+                            hold others than `configs` */
+  double best_ratio;     /* least ratio to the baseline that is known from other leases; 0: none */
+  int64_t device_us; /* bound of its device time (a final's: beyond its least rounds); 0: none */
+  int64_t budget_us; /* that all leases of its stage may still spend, opening the kernel included
+                        (common/verdict/budget.h); 0: not known, and opening counts for nothing */
   bool has_build;
   struct digest build;
   struct build_objects *objects; /* of the build: its objects for the configs and the baseline */
-  bool is_signed;                /* the keys were verified: this agent takes nothing else */
+  bool is_signed;                /* the keys were verified: this agent requires signatures */
   struct digest kernel_key, build_key; /* ids; the latter where it has a build */
 };
 void lease_release(struct lease *lease);
 
 struct lease_hooks {
   void *context;
-  /* Takes one measurement, without what the lease says of it: process, round, regime. `object`: its
+  /* Takes one measurement, without the lease's part of it: process, round, regime. `object`: its
    * compiled code for a GPU; NULL: none. Both are borrowed during the call. False: stop, the lease
    * is given up. */
   bool (*measured)(void *context, const struct lease *lease, const struct measurement *measurement,
@@ -54,9 +51,29 @@ struct lease_hooks {
   /* Polled between steps and while waiting; true: stop as soon as possible (lease lost, agent
    * ends). */
   bool (*stopped)(void *context);
-  /* Asked before a batch of a screen begins: whether a config is still this lease's, or was given
-   * to an idle device. NULL: always. */
+  /* Called before a batch of a screen begins: false for a config that was given to an idle device.
+   * NULL: always true. */
   bool (*is_ours)(void *context, uint64_t config);
 };
+
+#define LEASE_CONFIGS_MAX 65536u
+#define LEASE_ID_LENGTH_MAX 64
+#define LEASE_MS_MAX (24 * 3600 * 1000) /* until a lease expires, and between its renewals */
+
+/* The identity and the lifetime of a lease: read first, so that one that cannot be executed can be
+ * released. */
+struct lease_terms {
+  const char *id; /* borrowed from json */
+  int64_t epoch;
+  int64_t expires_in_ms, renew_every_ms;
+};
+must_check bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error *error);
+
+/* Everything but `sources` and `objects`. Refuses what this agent cannot execute on the device: a
+ * GPU, or the CPU. */
+must_check bool lease_read(const json_t *json, bool is_gpu, struct lease *ret, struct error *error);
+
+/* Whether kernels in the language run on the device; the error says where else. */
+must_check bool language_fits(enum language language, bool is_gpu, struct error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* The workers of an executor: which one a lease gets, opening the lease in it, and trusting the
- * device. Memory and threads: lease_execution.h. */
+ * device. */
 #include <errno.h>
 #include <math.h>
 #include <sys/socket.h>
@@ -13,6 +13,30 @@
 /* a driver needs a moment to end what a killed process left running */
 #define SENTINEL_WAIT_MS 1000
 #define PAUSE_STEP_MS 50
+#define DAY_US (INT64_C(86400) * 1000000)
+
+json_t *executor_spent_to_json(const struct executor_spent *spent) {
+  const struct {
+    const char *name;
+    int64_t us;
+  } parts[] = {{"start", spent->start_us},     {"reference", spent->reference_us},
+               {"inputs", spent->inputs_us},   {"baseline", spent->baseline_us},
+               {"load", spent->load_us},       {"check", spent->check_us},
+               {"warm_up", spent->warm_up_us}, {"timing", spent->timing_us}};
+  json_t *json = json_object();
+  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
+    ALWAYS(json_object_set_new(json, parts[i].name, json_real((double)parts[i].us * 1e-6)) == 0);
+  return json;
+}
+
+int64_t answer_spent_us(const json_t *answer, const char *part) {
+  int64_t us = 0;
+  struct error ignored;
+  return json_get_integer(json_object_get(answer, "spent"), "", part, JSON_OPTIONAL, 0, DAY_US, &us,
+                          &ignored)
+             ? us
+             : 0;
+}
 
 bool execution_stopped(void *context) {
   const struct execution *execution = context;
@@ -39,19 +63,18 @@ void worker_drop(struct execution *execution) {
   execution->worker = NULL;
 }
 
-static void workers_end(struct executor *executor) {
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
-    if (executor->workers[i].client)
-      worker_dismiss(executor->workers[i].client);
-  }
-  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
-    worker_end(&executor->workers[i]);
-  atomic_store(&executor->current, WORKER_CONFIG_NONE);
-}
-
 static void helpers_forget(struct executor *executor) {
   for (size_t i = 0; i < HELPER_COUNT; i++)
     free(TAKE(executor->helpers[i].path));
+}
+
+static void workers_end(struct executor *executor) {
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
+    if (executor->workers[i].client)
+      worker_dismiss(executor->workers[i].client);
+  for (size_t i = 0; i < EXECUTOR_WORKERS; i++)
+    worker_end(&executor->workers[i]);
+  atomic_store(&executor->current, WORKER_CONFIG_NONE);
 }
 
 void executor_drop_workers(struct executor *executor) {
@@ -71,6 +94,12 @@ static json_t *sentinel_request(const struct executor *executor) {
   return json_pack("{s:s, s:s}", "do", "sentinel", "device", executor->device);
 }
 
+static const char *answer_reason(const json_t *answer) {
+  const char *reason = json_string_value(json_object_get(answer, "error"));
+  const char *detail = json_string_value(json_object_get(answer, "detail"));
+  return reason ? reason : detail ? detail : "the worker did not say why";
+}
+
 bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context), void *context,
                        struct error *error) {
   cleanup_json json_t *request = sentinel_request(executor), *answer = NULL;
@@ -82,13 +111,12 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
   worker_ask(worker.client, request);
   enum worker_event event = worker_next(worker.client, stopped, context, NULL, &answer, &end);
   worker_end(&worker);
-  bool passed = json_is_true(json_object_get(answer, "passed"));
-  const char *reason = json_string_value(json_object_get(answer, "error"));
   if (event != WORKER_ANSWER)
     return error_set(error, "%s does not pass its sentinel: the worker was %s", executor->device,
                      end.detail);
-  return passed || error_set(error, "%s does not pass its sentinel: %s", executor->device,
-                             reason ? reason : "the worker did not say why");
+  return json_is_true(json_object_get(answer, "passed")) ||
+         error_set(error, "%s does not pass its sentinel: %s", executor->device,
+                   answer_reason(answer));
 }
 
 void executor_start_workers(struct executor *executor, size_t n) {
@@ -103,8 +131,7 @@ void executor_start_workers(struct executor *executor, size_t n) {
   }
 }
 
-/* Waits for what the worker was asked. One that died, or whose answer lacks the member, is
- * dropped. */
+/* Waits for a worker's answer. A worker that died, or whose answer lacks the member, is ended. */
 static enum step answer_expect(struct execution *execution, struct executor_worker *worker,
                                const char *member) {
   cleanup_json json_t *answer = NULL;
@@ -116,7 +143,7 @@ static enum step answer_expect(struct execution *execution, struct executor_work
   return event == WORKER_STOPPED ? STEP_STOPPED : STEP_ON;
 }
 
-/* Waits until the worker has opened the device, if it was asked for that. */
+/* Waits until the worker has opened the device, if it was asked to. */
 static enum step worker_settle(struct execution *execution, struct executor_worker *worker) {
   int64_t began_ns = clock_monotonic_ns();
   if (!worker->is_starting)
@@ -136,53 +163,42 @@ enum step workers_settle(struct execution *execution) {
 
 /* Names an object whose bytes have to come with the request. */
 static void object_add(json_t *objects, const char *path, const struct digest *digest) {
-  char text[DIGEST_TEXT_SIZE];
-  ALWAYS(json_object_set_new(objects, path, json_string(digest_format(digest, text))) == 0);
+  ALWAYS(json_object_set_new(objects, path, json_digest_text(digest)) == 0);
 }
 
-static const char *helper_add(json_t *objects, const struct helper_object *helper) {
-  if (helper)
-    object_add(objects, helper->path, &helper->digest);
-  return helper ? helper->path : NULL;
-}
-
-static json_t *config_request(const struct work *work, json_t *objects) {
-  object_add(objects, work->object->path, &work->object->digest);
-  json_t *request =
-      json_pack("{s:I, s:s, s:o}", "config", (json_int_t)work->config, "object", work->object->path,
-                "launch", launch_spec_to_json(&work->object->launch));
+static json_t *config_request(const struct lease_config *config, json_t *objects) {
+  const struct lease_object *object = config->object;
+  object_add(objects, object->path, &object->digest);
+  json_t *request = json_pack("{s:I, s:s, s:o}", "config", (json_int_t)config->ordinal, "object",
+                              object->path, "launch", launch_spec_to_json(&object->launch));
   ALWAYS(request != NULL);
   return request;
 }
 
 json_t *open_request(const struct execution *execution) {
   const struct lease *lease = execution->lease;
+  const char *paths[HELPER_COUNT] = {NULL};
   json_t *objects = json_object(), *baseline = config_request(&execution->baseline, objects);
-  const char *flush = helper_add(objects, execution->helpers[HELPER_INSTRUCTION_FLUSH]);
-  const char *fingerprint = helper_add(objects, execution->helpers[HELPER_FINGERPRINT]);
+  for (size_t i = 0; i < HELPER_COUNT; i++) {
+    const struct helper_object *helper = execution->helpers[i];
+    if (!helper)
+      continue;
+    object_add(objects, helper->path, &helper->digest);
+    paths[i] = helper->path;
+  }
   return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open",
                    "device", execution->executor->device, "kernel", lease->kernel->json, "key",
                    key_to_json(&lease->key), "space", lease->space->json, "seed",
                    (json_int_t)lease->seed, "regime", lease->regime, "reference",
-                   execution->reference.path != NULL, "instruction_flush", flush, "fingerprint",
-                   fingerprint, "baseline", baseline, "objects", objects);
-}
-
-static json_t *reference_request(const struct execution *execution) {
-  const struct lease *lease = execution->lease;
-  json_t *objects = json_object();
-  object_add(objects, execution->reference.path, &execution->reference.digest);
-  return json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s, s:o}", "do", "reference",
-                   "kernel", lease->kernel->json, "key", key_to_json(&lease->key), "space",
-                   lease->space->json, "seed", (json_int_t)lease->seed, "gpu_name",
-                   execution->executor->gpu_name, "arch", execution->executor->arch, "config",
-                   (json_int_t)execution->baseline.config, "reference_object",
-                   execution->reference.path, "objects", objects);
+                   execution->reference.path != NULL, "instruction_flush",
+                   paths[HELPER_INSTRUCTION_FLUSH], "fingerprint", paths[HELPER_FINGERPRINT],
+                   "baseline", baseline, "objects", objects);
 }
 
 bool reference_start(struct execution *execution, struct worker_client **ret_reference,
                      int *ret_socket, struct error *error) {
-  cleanup_json json_t *request = NULL;
+  const struct lease *lease = execution->lease;
+  const struct executor *executor = execution->executor;
   struct worker_client *reference;
   int ends[2];
   *ret_socket = -1;
@@ -191,9 +207,17 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
     return error_set(error, "cannot make a reference's socket: %s", strerror(errno));
   cleanup_fd int ours = ends[0], theirs = ends[1];
-  if (!worker_start(execution->executor->spawner, execution->executor->limits, &reference, error))
+  if (!worker_start(executor->spawner, executor->limits, &reference, error))
     return false;
-  request = reference_request(execution);
+
+  json_t *objects = json_object();
+  object_add(objects, execution->reference.path, &execution->reference.digest);
+  cleanup_json json_t *request =
+      json_pack("{s:s, s:O, s:o, s:O, s:I, s:s, s:s, s:I, s:s, s:o}", "do", "reference", "kernel",
+                lease->kernel->json, "key", key_to_json(&lease->key), "space", lease->space->json,
+                "seed", (json_int_t)lease->seed, "gpu_name", executor->gpu_name, "arch",
+                executor->arch, "config", (json_int_t)execution->baseline.ordinal,
+                "reference_object", execution->reference.path, "objects", objects);
   if (!worker_ask_with(reference, request, theirs, error)) {
     worker_abandon(reference);
     return false;
@@ -211,7 +235,7 @@ json_t *measure_request(const struct race_request *request) {
       terms->rounds_min < terms->rounds_max ? terms->rounds_min : terms->rounds_max;
   json_t *configs = json_array(), *objects = json_object();
   for (size_t i = 0; i < request->n; i++)
-    ALWAYS(json_array_append_new(configs, config_request(request->works[i], objects)) == 0);
+    ALWAYS(json_array_append_new(configs, config_request(request->configs[i], objects)) == 0);
   json_t *json = json_pack(
       "{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs",
       configs, "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max,
@@ -224,22 +248,9 @@ json_t *measure_request(const struct race_request *request) {
   return json;
 }
 
-/* What `open` was answered. The baseline that worked in an earlier worker of this lease is not to
- * blame any more. */
-static enum step open_answered(struct execution *execution, const json_t *answer) {
-  if (json_is_true(json_object_get(answer, "opened"))) {
-    execution->baseline_worked = true;
-    return STEP_ON;
-  }
-  const char *detail = json_string_value(json_object_get(answer, "detail"));
-  const char *reason = json_string_value(json_object_get(answer, "error"));
-  enum outcome outcome;
-  bool is_baseline = outcome_parse(json_string_value(json_object_get(answer, "outcome")), &outcome);
-  if (is_baseline && detail && !execution->baseline_worked)
-    return end_with_baseline(execution, outcome, detail);
-  const char *what = reason ? reason : detail ? detail : "the worker did not say why";
-  error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device,
-            execution->lease->kernel->name, what);
+static enum step cannot_measure(struct execution *execution, const char *what, const char *reason) {
+  error_set(execution->error, "%s cannot measure %s: %s%s", execution->executor->device,
+            execution->lease->kernel->name, what, reason);
   return STEP_FAILED;
 }
 
@@ -252,8 +263,23 @@ static enum step device_unfit(struct execution *execution, const char *reason) {
   return STEP_FAILED;
 }
 
-/* Workers died while they opened the lease. On a GPU, when it was no config's turn, the device may
- * be the reason. */
+/* After the worker answered `open`. A baseline that worked in an earlier worker of this lease is
+ * not to blame any more. */
+static enum step open_answered(struct execution *execution, const json_t *answer) {
+  if (json_is_true(json_object_get(answer, "opened"))) {
+    execution->baseline_worked = true;
+    return STEP_ON;
+  }
+  const char *detail = json_string_value(json_object_get(answer, "detail"));
+  enum outcome outcome;
+  bool is_baseline = outcome_parse(json_string_value(json_object_get(answer, "outcome")), &outcome);
+  if (is_baseline && detail && !execution->baseline_worked)
+    return end_with_baseline(execution, outcome, detail);
+  return cannot_measure(execution, "", answer_reason(answer));
+}
+
+/* After workers died while they opened the lease. On a GPU, in the turn of no config, the device
+ * may be the reason. */
 static enum step open_died(struct execution *execution, enum worker_event event,
                            const struct worker_end *end) {
   struct executor *executor = execution->executor;
@@ -269,52 +295,35 @@ static enum step open_died(struct execution *execution, enum worker_event event,
   return STEP_FAILED;
 }
 
-/* Waits, unless the lease is stopped meanwhile. */
-static enum step pause_ms(struct execution *execution, int64_t ms) {
-  struct timespec step = {.tv_nsec = PAUSE_STEP_MS * 1000000};
-  for (int64_t until_ms = clock_monotonic_ms() + ms; clock_monotonic_ms() < until_ms;) {
-    if (execution_stopped(execution))
-      return STEP_STOPPED;
-    nanosleep(&step, NULL);
-  }
-  return STEP_ON;
-}
-
-/* Jobs are told apart by 64 bits of a digest. */
-static uint64_t job_hash(const struct lease *lease) {
-  struct digest digest = digest_of(lease->job, strlen(lease->job));
-  uint64_t hash;
-  memcpy(&hash, digest.bytes, sizeof hash);
-  return hash;
+/* After the reference's process ended while the lease was opened. Where it stated why, that is no
+ * fault of the kernel's: it cannot be loaded, or there is no memory for its inputs. */
+static enum step reference_lost(struct execution *execution, struct executor_worker *worker,
+                                bool is_last) {
+  bool has_stated;
+  cleanup_free char *reason = worker_epitaph(worker->reference, &has_stated);
+  reference_end(worker);
+  if (has_stated)
+    return cannot_measure(execution, "", reason);
+  if (!is_last)
+    return STEP_ON;
+  if (execution->baseline_worked)
+    return cannot_measure(execution, "the reference: ", reason);
+  cleanup_free char *detail = xasprintf("the reference: %s", reason);
+  return end_with_baseline(execution, OUTCOME_RUNTIME, detail);
 }
 
 static bool worker_has_seen(const struct executor_worker *worker, uint64_t job) {
-  for (size_t i = 0; i < worker->n_seen; i++) {
+  for (size_t i = 0; i < worker->n_seen; i++)
     if (worker->seen[i] == job)
       return true;
-  }
   return false;
-}
-
-static void seen_add(struct executor_worker *worker, uint64_t job) {
-  if (worker_has_seen(worker, job))
-    return;
-  GROW(worker->seen, worker->n_seen, worker->seen_capacity);
-  worker->seen[worker->n_seen++] = job;
 }
 
 static bool is_used_up(const struct executor *executor, const struct executor_worker *worker) {
   return worker->configs >= executor->configs_per_worker || worker->n_seen >= EXECUTOR_SEEN_MAX;
 }
 
-/* On the CPU a kernel is code in the worker's process: what it leaves there is another kernel's no
- * business. */
-static bool is_anothers(const struct execution *execution, const struct executor_worker *worker) {
-  return !execution->executor->is_gpu && worker->n_seen > 0 &&
-         !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
-}
-
-/* Where the same is open, else the worker of the screens. */
+/* The worker where the same request is open, else the worker of the screens. */
 static struct executor_worker *worker_for_screen(struct executor *executor, const char *open_text) {
   for (size_t i = 0; i < EXECUTOR_WORKERS; i++) {
     if (executor->workers[i].opened && string_equal(executor->workers[i].opened, open_text))
@@ -328,8 +337,8 @@ static bool is_fresh_for(const struct executor *executor, const struct executor_
   return worker->client && !is_used_up(executor, worker) && !worker_has_seen(worker, job);
 }
 
-/* One that lives and has not seen the job, that of the screens (of other jobs, then) last; else a
- * place for a new one: an empty one, else of who was used longest ago. */
+/* A worker that lives and has not seen the job, that of the screens last; else a place for a new
+ * one: an empty one, else that of the worker that was used longest ago. */
 static struct executor_worker *worker_for_final(struct executor *executor, uint64_t job) {
   struct executor_worker *empty = NULL, *oldest = NULL;
   for (size_t i = 1; i < EXECUTOR_WORKERS; i++) {
@@ -349,7 +358,7 @@ static struct executor_worker *worker_for_final(struct executor *executor, uint6
   return oldest;
 }
 
-/* What another worker has open would take the device's memory. */
+/* Closes what other workers have open: it would take the device's memory. */
 static enum step others_close(struct execution *execution, const struct executor_worker *chosen) {
   cleanup_json json_t *request = json_pack("{s:s}", "do", "close");
   enum step step = STEP_ON;
@@ -365,91 +374,105 @@ static enum step others_close(struct execution *execution, const struct executor
   return step;
 }
 
-/* An attempt to open the kernel, which began then. What a process takes to open the device is no
- * job's: it serves many. Where there is no answer, nothing says how much that was. */
-static void open_spent_add(struct executor *executor, int64_t began_ns, const json_t *answer) {
-  int64_t device_us = answer_spent_us(answer, "device_us");
+/* One attempt to open the lease. */
+struct opening {
+  bool is_first;   /* the worker had seen no other job, which may have left something in it */
+  bool is_refused; /* the device did not pass the sentinel, with which a worker begins */
+  enum worker_event event;
+  struct worker_end end;
+  json_t *answer;
+};
+
+/* Starts the worker if need be, and waits for what becomes of `open`. */
+static enum step open_once(struct execution *execution, const json_t *request, uint64_t job,
+                           struct opening *ret) {
+  struct executor *executor = execution->executor;
+  struct executor_worker *worker = execution->worker;
+  if (worker_settle(execution, worker) != STEP_ON)
+    return STEP_STOPPED;
+  if (!worker->client && !worker_begin(executor, worker, execution->error))
+    return STEP_FAILED;
+  cleanup_fd int socket = -1;
+  ret->is_first = worker->n_seen == 0;
+  reference_end(worker);
+  if (!reference_start(execution, &worker->reference, &socket, execution->error))
+    return STEP_FAILED;
+
+  if (!worker_has_seen(worker, job)) {
+    GROW(worker->seen, worker->n_seen, worker->seen_capacity);
+    worker->seen[worker->n_seen++] = job;
+  }
+  worker->kernel = execution->lease->kernel->hash;
+  free(TAKE(worker->opened));
+  int64_t began_ns = clock_monotonic_ns();
+  if (!worker_ask_with(worker->client, request, socket, execution->error)) {
+    /* One of the helpers may be what was changed: the pool checks it again. */
+    helpers_forget(executor);
+    return STEP_FAILED;
+  }
+  ret->event =
+      worker_next(worker->client, execution_stopped, execution, NULL, &ret->answer, &ret->end);
+  ret->is_refused = json_is_false(json_object_get(ret->answer, "passed"));
+  if (ret->is_refused)
+    return STEP_ON;
+
+  /* A process's opening of the device is charged to no job: it serves many. Without an answer, how
+   * much that was is not known. */
+  struct executor_spent *spent = &executor->spent;
+  int64_t device_us = answer_spent_us(ret->answer, "device_us");
   int64_t opening_us = (clock_monotonic_ns() - began_ns) / 1000 - device_us;
   executor->opening_us += opening_us > 0 ? opening_us : 1;
-  executor->spent.start_us += device_us;
-  executor->spent.reference_us += answer_spent_us(answer, "reference_us");
-  executor->spent.inputs_us += answer_spent_us(answer, "inputs_us");
-  executor->spent.baseline_us += answer_spent_us(answer, "baseline_us");
+  spent->start_us += device_us;
+  spent->reference_us += answer_spent_us(ret->answer, "reference_us");
+  spent->inputs_us += answer_spent_us(ret->answer, "inputs_us");
+  spent->baseline_us += answer_spent_us(ret->answer, "baseline_us");
+  return STEP_ON;
 }
 
-/* The process of the reference ended while the lease was opened. What it says itself is no fault of
- * its: it cannot be loaded, or there is no memory for its inputs. */
-static enum step reference_lost(struct execution *execution, struct executor_worker *worker,
-                                bool is_last) {
-  bool has_said;
-  cleanup_free char *reason = worker_epitaph(worker->reference, &has_said);
-  reference_end(worker);
-  if (!has_said && !is_last)
-    return STEP_ON;
-  if (!has_said && !execution->baseline_worked) {
-    cleanup_free char *detail = xasprintf("the reference: %s", reason);
-    return end_with_baseline(execution, OUTCOME_RUNTIME, detail);
-  }
-  error_set(execution->error, "%s cannot measure %s: %s%s", execution->executor->device,
-            execution->lease->kernel->name, has_said ? "" : "the reference: ", reason);
-  return STEP_FAILED;
-}
-
-/* Opens the lease in execution->worker, which is started when it is not there. */
+/* Opens the lease in execution->worker, and again in new ones: OPEN_ATTEMPTS times when they, or
+ * references, die, SENTINEL_ATTEMPTS times when the device does not pass its sentinel. */
 static enum step worker_open(struct execution *execution, const json_t *request, const char *text,
                              uint64_t job) {
   struct executor_worker *worker = execution->worker;
   for (int deaths = 0, refusals = 0, losses = 0;;) {
-    if (worker_settle(execution, worker) != STEP_ON)
-      return STEP_STOPPED;
-    if (!worker->client && !worker_begin(execution->executor, worker, execution->error))
-      return STEP_FAILED;
-    bool is_new = worker->n_seen == 0; /* another job may have left something in an older one */
-    cleanup_json json_t *answer = NULL;
-    cleanup_fd int socket = -1;
-    reference_end(worker);
-    if (!reference_start(execution, &worker->reference, &socket, execution->error))
-      return STEP_FAILED;
-    struct worker_end end;
-    seen_add(worker, job);
-    worker->kernel = execution->lease->kernel->hash;
-    free(TAKE(worker->opened));
-    int64_t began_ns = clock_monotonic_ns();
-    if (!worker_ask_with(worker->client, request, socket, execution->error)) {
-      helpers_forget(
-          execution
-              ->executor); /* one of them may be what was changed: the pool looks at it again */
-      return STEP_FAILED;
-    }
-    enum worker_event event =
-        worker_next(worker->client, execution_stopped, execution, NULL, &answer, &end);
-    bool is_refused = json_is_false(json_object_get(answer, "passed"));
-    if (!is_refused) /* the device did not come so far */
-      open_spent_add(execution->executor, began_ns, answer);
+    struct opening opening = {0};
+    enum step step = open_once(execution, request, job, &opening);
+    cleanup_json json_t *answer = opening.answer;
+    if (step != STEP_ON)
+      return step;
+
     if (json_object_get(answer, "reference") && worker->reference) {
-      enum step step = reference_lost(execution, worker, ++losses == OPEN_ATTEMPTS);
+      step = reference_lost(execution, worker, ++losses == OPEN_ATTEMPTS);
       if (step != STEP_ON)
         return step;
       continue;
     }
-    if (event == WORKER_ANSWER && !is_refused) {
-      enum step step = open_answered(execution, answer);
+    if (opening.event == WORKER_ANSWER && !opening.is_refused) {
+      step = open_answered(execution, answer);
       if (step == STEP_ON)
         worker->opened = xstrdup(text);
       worker->used_ns = clock_monotonic_ns();
       return step;
     }
+
     worker_end(worker);
-    if (event == WORKER_STOPPED)
+    if (opening.event == WORKER_STOPPED)
       return STEP_STOPPED;
-    deaths += event != WORKER_ANSWER && is_new;
-    if (event != WORKER_ANSWER && deaths == OPEN_ATTEMPTS)
-      return open_died(execution, event, &end);
-    const char *reason = json_string_value(json_object_get(answer, "error"));
-    if (is_refused && ++refusals == SENTINEL_ATTEMPTS)
-      return device_unfit(execution, reason ? reason : "the worker did not say why");
-    if (is_refused && pause_ms(execution, refusals * SENTINEL_WAIT_MS) != STEP_ON)
-      return STEP_STOPPED;
+    if (!opening.is_refused) {
+      deaths += opening.is_first;
+      if (deaths == OPEN_ATTEMPTS)
+        return open_died(execution, opening.event, &opening.end);
+      continue;
+    }
+    if (++refusals == SENTINEL_ATTEMPTS)
+      return device_unfit(execution, answer_reason(answer));
+    struct timespec pause = {.tv_nsec = PAUSE_STEP_MS * 1000000};
+    int64_t until_ms = clock_monotonic_ms() + refusals * SENTINEL_WAIT_MS;
+    while (clock_monotonic_ms() < until_ms) {
+      if (execution_stopped(execution))
+        return STEP_STOPPED;
+      nanosleep(&pause, NULL);
+    }
   }
 }
 
@@ -457,11 +480,20 @@ enum step worker_ready(struct execution *execution, bool fresh) {
   struct executor *executor = execution->executor;
   cleanup_json json_t *request = open_request(execution);
   cleanup_free char *text = json_dumps(request, JSON_COMPACT);
-  uint64_t job = job_hash(execution->lease);
+
+  /* Jobs are distinguished by 64 bits of a digest. */
+  struct digest digest = digest_of(execution->lease->job, strlen(execution->lease->job));
+  uint64_t job;
+  memcpy(&job, digest.bytes, sizeof job);
   struct executor_worker *worker =
       fresh ? worker_for_final(executor, job) : worker_for_screen(executor, text);
   execution->worker = worker;
-  if (worker->client && (is_used_up(executor, worker) || is_anothers(execution, worker)))
+
+  /* On the CPU a kernel is code in the worker's process, where it must not affect another kernel.
+   */
+  bool is_anothers = !executor->is_gpu && worker->n_seen > 0 &&
+                     !digest_equal(&worker->kernel, &execution->lease->kernel->hash);
+  if (worker->client && (is_used_up(executor, worker) || is_anothers))
     worker_end(worker);
   if (!fresh && worker->opened && string_equal(worker->opened, text)) {
     execution->baseline_worked = true;

@@ -1,7 +1,7 @@
 /* Reading a server's answers. Owns nothing but what the header says; any thread. */
 #include "agent/run/answers.h"
 
-#include "agent/lease/lease_read.h"
+#include "agent/lease/lease.h"
 
 /* a token that is replaced all the time would be all that the agent does */
 #define ROTATE_LEAST_MS 500

@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "agent/compile/sources.h"
-#include "agent/lease/lease_read.h"
+#include "agent/lease/lease.h"
 #include "agent/run/agent.h"
 #include "agent/run/measurement_json.h"
 #include "common/base/file.h"

@@ -9,7 +9,7 @@
 
 #include <stdatomic.h>
 
-#include "agent/lease/lease_read.h"
+#include "agent/lease/lease.h"
 #include "common/space/space.h"
 
 struct held_table;

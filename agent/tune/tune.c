@@ -7,7 +7,7 @@
 
 #include "agent/commands.h"
 #include "agent/compile/sources.h"
-#include "agent/lease/lease_read.h"
+#include "agent/lease/lease.h"
 #include "agent/measure_options.h"
 #include "agent/tune/campaign.h"
 #include "agent/tune/profile.h"

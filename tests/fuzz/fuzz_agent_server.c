@@ -87,7 +87,7 @@ static void lease_check(json_t *json, bool is_gpu) {
     ALWAYS(range.count >= 1 && range.first < lease.space->raw_count &&
            range.count <= lease.space->raw_count - range.first);
   }
-  ALWAYS(lease.n_likely <= LEASE_CONFIGS_MAX && lease.best_ratio >= 0 && lease.device_us >= 0);
+  ALWAYS(lease.n_warm_starts <= LEASE_CONFIGS_MAX && lease.best_ratio >= 0 && lease.device_us >= 0);
   ALWAYS((lease.kernel->language != LANGUAGE_C) == is_gpu);
   lease_release(&lease);
 }

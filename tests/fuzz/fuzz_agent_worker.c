@@ -44,8 +44,8 @@ static bool stopped(void *context) {
 
 /* Takes whole answers until more bytes must come (true), or the race or the worker is at its
  * end. */
-static bool answers_take(struct execution *execution, const struct heat *heat,
-                         struct worker_answers *answers, struct heat_end *ended) {
+static bool answers_take(struct execution *execution, const struct race_batch *batch,
+                         struct worker_answers *answers, struct race_result *result) {
   for (;;) {
     cleanup_json json_t *answer = NULL;
     struct error error = {0};
@@ -59,11 +59,11 @@ static bool answers_take(struct execution *execution, const struct heat *heat,
     case WORKER_LINE_WHOLE:
       break;
     }
-    enum step step = heat_answer(execution, heat, answer, ended, &is_over);
+    enum step step = batch_answer(execution, batch, answer, result, &is_over);
     ALWAYS(step != STEP_FAILED || execution->error->message[0]);
-    if (step == STEP_ON && is_over && heat_finish(execution, heat, ended) == STEP_ON)
-      for (size_t i = 0; i < heat->n; i++)
-        ALWAYS(heat->works[i]->is_over);
+    if (step == STEP_ON && is_over && batch_finish(execution, batch, result) == STEP_ON)
+      for (size_t i = 0; i < batch->n; i++)
+        ALWAYS(batch->configs[i]->is_over);
     if (step != STEP_ON || is_over)
       return false;
   }
@@ -82,19 +82,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct execution execution = {
       .executor = &executor, .lease = &lease, .hooks = &hooks, .error = &error};
   struct lease_object object = {.is_ok = true, .launch = launch_spec_default()};
-  struct work works[CONFIGS] = {0}, *order[CONFIGS];
+  struct lease_config leased[CONFIGS] = {0}, *order[CONFIGS];
   int64_t claimed =
       bytes[1] & 2 ? (int64_t)1 << 40 : bytes[1]; /* the most that code objects may say */
   object.launch.resources = (struct code_resources){claimed, claimed, claimed, claimed, claimed};
   for (size_t i = 0; i < CONFIGS; i++) {
-    works[i] = (struct work){.config = configs[i], .object = &object};
-    order[i] = &works[i];
+    leased[i] = (struct lease_config){.ordinal = configs[i], .object = &object};
+    order[i] = &leased[i];
   }
-  execution.baseline = (struct work){.config = 3, .object = &object};
+  execution.baseline = (struct lease_config){.ordinal = 3, .object = &object};
   lease.stage = bytes[1] & 1 ? STAGE_FINAL : STAGE_SCREEN;
 
-  struct heat heat = {.n = CONFIGS, .works = order, .is_final = lease.stage == STAGE_FINAL};
-  struct heat_end ended = {.event = WORKER_ANSWER};
+  struct race_batch batch = {.n = CONFIGS, .configs = order, .is_final = lease.stage == STAGE_FINAL};
+  struct race_result result = {.event = WORKER_ANSWER};
   struct worker_answers answers = {0};
   worker_answers_expect(&answers, CONFIGS + 1);
   size_t piece = 1 + (size_t)bytes[0] * PIECE_STEP;
@@ -102,12 +102,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     n = size - at < piece ? size - at : piece;
     memcpy(worker_answers_room(&answers, n), bytes + at, n);
     answers.size += n;
-    if (!answers_take(&execution, &heat, &answers, &ended))
+    if (!answers_take(&execution, &batch, &answers, &result))
       break;
   }
   ALWAYS(handed.n_baseline <= 1 && execution.spent_us >= 0);
   for (size_t i = 0; i < CONFIGS; i++)
-    json_decref(works[i].answer);
+    json_decref(leased[i].answer);
   worker_answers_release(&answers);
   return 0;
 }

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <unistd.h>
 
-#include "agent/lease/debug_agent.h"
+#include "agent/lease/fault.h"
 
 Test(debug_agent, a_fault_is_one_sentence) {
   static const char printed[] =

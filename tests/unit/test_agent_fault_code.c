@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/lease/fault_code.h"
+#include "agent/lease/fault.h"
 #include "common/base/file.h"
 #include "common/code/disassemble.h"
 #include "common/code/isa_decode.h"

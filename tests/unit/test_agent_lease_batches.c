@@ -209,8 +209,8 @@ static void batches_free(struct batches *batches) {
 Test(agent_lease_batches, a_later_batch_races_against_the_best_before_it_that_did_not_leave_early) {
   struct batches batches = batches_new(SCREEN_BATCH + 6, STAGE_SCREEN);
   uint64_t likely[] = {SCREEN_BATCH};
-  batches.trial.lease.likely = likely;
-  batches.trial.lease.n_likely = 1;
+  batches.trial.lease.warm_starts = likely;
+  batches.trial.lease.n_warm_starts = 1;
   for (size_t i = 0; i < 6; i++) { /* they come last */
     resources_of(&batches, i)->vgpr_spills = 1;
     resources_of(&batches, i)->sgpr_spills = 0;
@@ -239,8 +239,8 @@ Test(agent_lease_batches, the_best_of_other_leases_is_raced_against_from_the_sta
 Test(agent_lease_batches, likely_configs_come_first_and_those_that_spill_last) {
   struct batches batches = batches_new(12, STAGE_SCREEN);
   uint64_t likely[] = {9, 77, 3, 9}; /* 77 is another lease's */
-  batches.trial.lease.likely = likely;
-  batches.trial.lease.n_likely = ARRAY_LENGTH(likely);
+  batches.trial.lease.warm_starts = likely;
+  batches.trial.lease.n_warm_starts = ARRAY_LENGTH(likely);
   resources_of(&batches, 9)->scratch_bytes = 64;
   resources_of(&batches, 5)->scratch_bytes = 64;
   batches_run(&batches);
@@ -291,15 +291,15 @@ Test(agent_lease_batches, how_full_a_grid_and_a_unit_are_follows_from_the_manife
 }
 
 Test(agent_lease_batches, of_equal_occupancy_the_grid_that_leaves_less_idle_comes_first) {
-  struct work all[] = {{.place = 0, .occupancy = 2, .utilization = 0.5},
+  struct lease_config all[] = {{.place = 0, .occupancy = 2, .utilization = 0.5},
                        {.place = 1, .occupancy = 1, .utilization = 1},
                        {.place = 2, .occupancy = 2, .utilization = 0.9},
                        {.place = 3, .occupancy = 2, .utilization = 0.9}};
   static const size_t expected[] = {2, 3, 0, 1};
-  struct work *works[] = {&all[0], &all[1], &all[2], &all[3]};
-  qsort(works, ARRAY_LENGTH(works), sizeof *works, works_compare);
-  for (size_t i = 0; i < ARRAY_LENGTH(works); i++)
-    cr_expect_eq(works[i]->place, expected[i]);
+  struct lease_config *configs[] = {&all[0], &all[1], &all[2], &all[3]};
+  qsort(configs, ARRAY_LENGTH(configs), sizeof *configs, lease_configs_compare);
+  for (size_t i = 0; i < ARRAY_LENGTH(configs); i++)
+    cr_expect_eq(configs[i]->place, expected[i]);
 }
 
 Test(agent_lease_batches, neighbours_in_the_space_do_not_travel_together) {

@@ -1,5 +1,5 @@
 /* Leases as the server grants them. */
-#include "agent/lease/lease_read.h"
+#include "agent/lease/lease.h"
 
 #include "agent_fixture.h"
 
@@ -50,7 +50,7 @@ Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent
   struct lease lease;
   struct error error;
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
-  cr_expect(lease.n_likely == 0 && lease.best_ratio == 0 && lease.device_us == 0 &&
+  cr_expect(lease.n_warm_starts == 0 && lease.best_ratio == 0 && lease.device_us == 0 &&
                 lease.budget_us == 0,
             "an old server says nothing");
   lease_release(&lease);
@@ -59,8 +59,8 @@ Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent
   json_object_set_new(json, "device_us", json_integer(5000000));
   json_object_set_new(json, "budget_us", json_integer(7000000));
   cr_assert(lease_read(json, false, &lease, &error), "%s: %s", error.pointer, error.message);
-  cr_assert_eq(lease.n_likely, 2);
-  cr_expect(lease.likely[0] == 4 && lease.likely[1] == 0);
+  cr_assert_eq(lease.n_warm_starts, 2);
+  cr_expect(lease.warm_starts[0] == 4 && lease.warm_starts[1] == 0);
   cr_expect_eq(lease.best_ratio, 0.71);
   cr_expect_eq(lease.device_us, 5000000);
   cr_expect_eq(lease.budget_us, 7000000);

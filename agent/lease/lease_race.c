@@ -1,0 +1,363 @@
+/* Races configs in a worker until each has its outcome, whichever workers die meanwhile, and turns
+ * answers into measurements for the hook. */
+#include "agent/lease/lease_execution.h"
+#include "common/verdict/budget.h"
+#include "common/verdict/verdict.h"
+
+/* of workers that died of none of the configs: then each config is tried by itself */
+#define DEATHS_TOGETHER 2
+/* with a config that is alone in a worker of its own: then it is to blame */
+#define DEATHS_ALONE 2
+/* for what the agent adds: ,"kernel_key":"sha256:…" and ,"build_key":"sha256:…" */
+#define CONDITIONS_KEYS 192
+
+enum outcome end_outcome(enum worker_event event) {
+  return event == WORKER_HUNG ? OUTCOME_TIMEOUT : OUTCOME_RUNTIME;
+}
+
+static bool answer_is_correct(const json_t *answer) {
+  return answer && string_equal(json_string_value(json_object_get(answer, "outcome")), "correct");
+}
+
+/* Adds the facts that are known of a config without its worker, and calls the hook. */
+static enum step report(struct execution *execution, struct lease_config *config,
+                        struct measurement *measurement) {
+  const struct lease_object *object = config->object;
+  const struct code_resources *resources =
+      object ? &object->launch.resources : &code_resources_unknown;
+  bool is_known = resources->vgprs != CODE_UNKNOWN || resources->scratch_bytes != CODE_UNKNOWN;
+  measurement->config = (int64_t)config->ordinal;
+  measurement->compile_ms = object ? object->compile_ms : 0;
+  measurement->vgprs = resources->vgprs;
+  measurement->agprs = resources->agprs;
+  measurement->spills = is_known ? code_resources_spills(resources) : FIELD_NONE;
+  if (measurement->lds_bytes == FIELD_NONE) /* of a launch it is static and dynamic */
+    measurement->lds_bytes = resources->lds_bytes;
+  measurement_trim(measurement);
+
+  config->is_over = true;
+  return execution->hooks->measured(execution->hooks->context, execution->lease, measurement,
+                                    execution->executor->is_gpu ? object : NULL)
+             ? STEP_ON
+             : STEP_STOPPED;
+}
+
+static struct measurement failure_of(enum outcome outcome, const char *detail) {
+  struct measurement measurement;
+  measurement_init(&measurement);
+  measurement.outcome = outcome;
+  measurement.detail = (char *)detail;
+  measurement.device_us = 0;
+  return measurement;
+}
+
+enum step report_failure(struct execution *execution, struct lease_config *config,
+                         enum outcome outcome, const char *detail, int64_t device_us) {
+  struct measurement measurement = failure_of(outcome, detail);
+  measurement.device_us = device_us;
+  return report(execution, config, &measurement);
+}
+
+enum step end_with_baseline(struct execution *execution, enum outcome outcome, const char *detail) {
+  cleanup_free char *text = xasprintf("baseline: %s", detail);
+  struct measurement measurement = failure_of(outcome, text);
+  measurement.baseline_failed = true;
+  enum step step = report(execution, &execution->baseline, &measurement);
+  return step == STEP_ON ? STEP_DONE : step;
+}
+
+/* A worker may run untrusted code: members that it cannot know are ignored. False: no server would
+ * take the answer. */
+static bool answer_read(const json_t *answer, struct measurement *measurement) {
+  static const char *const ignored[] = {"seq",    "process",         "round",
+                                        "regime", "baseline_failed", "object"};
+  struct error error;
+  cleanup_json json_t *own = json_copy((json_t *)answer);
+  for (size_t i = 0; i < ARRAY_LENGTH(ignored); i++)
+    json_object_del(own, ignored[i]);
+  json_object_set_new(own, "seq", json_integer(1)); /* the poster numbers it */
+  if (!measurement_read(own, "", measurement, &error))
+    return false;
+  measurement->seq = FIELD_NONE;
+
+  cleanup_free char *conditions =
+      measurement->conditions ? json_canonical(measurement->conditions) : NULL;
+  if (conditions && strlen(conditions) + CONDITIONS_KEYS > MEASUREMENT_CONDITIONS_MAX)
+    return false;
+  return measurement->outcome != OUTCOME_CORRECT || measurement->timer;
+}
+
+/* Reports the measurement in a worker's answer; NULL: it gave none. */
+static enum step report_answer(struct execution *execution, struct lease_config *config,
+                               const json_t *answer) {
+  if (!answer)
+    return report_failure(execution, config, OUTCOME_RUNTIME, "the worker gave no answer for it",
+                          0);
+  __attribute__((cleanup(measurement_release))) struct measurement measurement;
+  measurement_init(&measurement);
+  if (!answer_read(answer, &measurement))
+    return report_failure(execution, config, OUTCOME_RUNTIME,
+                          "the worker's answer for it makes no sense", 0);
+
+  /* The best ratio that a later batch of the lease races against: not of a config that left early,
+   * whose few rounds say little. */
+  size_t n = measurement.samples_us.n;
+  if (n && !measurement_left_early(&measurement) && execution->lease->stage != STAGE_FINAL) {
+    double ratio = verdict_paired_ratio(measurement.samples_us.all, measurement.baseline_us.all, n);
+    if (execution->best_ratio == 0 || ratio < execution->best_ratio)
+      execution->best_ratio = ratio;
+  }
+  return report(execution, config, &measurement);
+}
+
+/* The device time left for the configs of a lease that is bounded: opening the kernel took some. */
+static int64_t left_us(const struct execution *execution) {
+  const struct lease *lease = execution->lease;
+  int64_t bound_us = lease->budget_us ? budget_configs_us(lease->device_us, lease->budget_us,
+                                                          execution->executor->opening_us)
+                                      : lease->device_us;
+  return bound_us - execution->spent_us;
+}
+
+/* A final is measured whole: without one finalist its process says nothing of the others. */
+static bool is_spent(const struct execution *execution) {
+  return execution->lease->stage != STAGE_FINAL && execution->lease->device_us &&
+         left_us(execution) <= 0;
+}
+
+static void batch_drop_over(struct race_batch *batch) {
+  size_t n = 0;
+  for (size_t i = 0; i < batch->n; i++)
+    if (!batch->configs[i]->is_over)
+      batch->configs[n++] = batch->configs[i];
+  batch->n = n;
+}
+
+static struct lease_config *batch_find(const struct race_batch *batch, uint64_t ordinal) {
+  for (size_t i = 0; i < batch->n; i++)
+    if (batch->configs[i]->ordinal == ordinal && !batch->configs[i]->is_over)
+      return batch->configs[i];
+  return NULL;
+}
+
+static void answers_drop(const struct race_batch *batch) {
+  for (size_t i = 0; i < batch->n; i++)
+    json_decref(TAKE(batch->configs[i]->answer));
+}
+
+enum step batch_answer(struct execution *execution, const struct race_batch *batch, json_t *answer,
+                       struct race_result *result, bool *ret_is_over) {
+  const char *reason = json_string_value(json_object_get(answer, "error"));
+  const char *wrong = json_string_value(json_object_get(answer, "baseline_wrong"));
+  *ret_is_over = true;
+  if (reason) {
+    error_set(execution->error, "%s cannot measure %s: %s", execution->executor->device,
+              execution->lease->kernel->name, reason);
+    return STEP_FAILED;
+  }
+  if (wrong)
+    return end_with_baseline(execution, OUTCOME_CORRECTNESS, wrong);
+  if (json_is_true(json_object_get(answer, "done"))) {
+    struct executor_spent *spent = &execution->executor->spent;
+    const struct {
+      const char *name;
+      int64_t *sum;
+    } parts[] = {{"load_us", &spent->load_us},
+                 {"check_us", &spent->check_us},
+                 {"warm_up_us", &spent->warm_up_us},
+                 {"timing_us", &spent->timing_us}};
+    for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
+      int64_t us = answer_spent_us(answer, parts[i].name);
+      *parts[i].sum += us;
+      execution->spent_us += us;
+    }
+    result->is_over_budget = json_is_true(json_object_get(answer, "over_budget"));
+    return STEP_ON;
+  }
+
+  /* A config's line. Failures are reported at once, and so is everything but a final's. */
+  *ret_is_over = false;
+  const json_t *ordinal = json_object_get(answer, "config");
+  struct lease_config *config =
+      json_is_integer(ordinal) ? batch_find(batch, (uint64_t)json_integer_value(ordinal)) : NULL;
+  if (!config || config->answer)
+    return STEP_ON;
+  bool is_correct = answer_is_correct(answer);
+  result->has_failed = result->has_failed || !is_correct;
+  if (!batch->is_final || !is_correct)
+    return report_answer(execution, config, answer);
+  config->answer = json_incref(answer);
+  return STEP_ON;
+}
+
+/* One race in the worker that is ready, until the worker is done or has ended. */
+static enum step batch_race(struct execution *execution, const struct race_batch *batch,
+                            struct race_result *result) {
+  struct executor *executor = execution->executor;
+  *result = (struct race_result){.event = WORKER_ANSWER};
+  enum step step = workers_settle(execution);
+  if (step != STEP_ON)
+    return step;
+
+  int64_t began_ns = clock_monotonic_ns(), bound_us = left_us(execution);
+  struct race_request request = {
+      .configs = batch->configs,
+      .n = batch->n,
+      .terms = batch->terms,
+      .device_us = !execution->lease->device_us ? 0
+                   : bound_us > 0               ? bound_us
+                                                : 1,
+      .best_ratio = batch->is_final ? 0 : execution->best_ratio,
+      .is_serial = batch->is_serial,
+      .is_whole = batch->is_final,
+  };
+  cleanup_json json_t *json = measure_request(&request);
+  execution->worker->configs += (int64_t)batch->n;
+  if (!worker_ask_with(execution->worker->client, json, -1, execution->error))
+    return STEP_FAILED;
+
+  for (bool is_over = false; !is_over && step == STEP_ON;) {
+    cleanup_json json_t *answer = NULL;
+    result->event = worker_next(execution->worker->client, execution_stopped, execution,
+                                &executor->current, &answer, &result->end);
+    if (result->event == WORKER_ANSWER)
+      step = batch_answer(execution, batch, answer, result, &is_over);
+    else if (result->event == WORKER_STOPPED)
+      step = STEP_STOPPED;
+    else
+      is_over = true;
+  }
+  atomic_store(&executor->current, WORKER_CONFIG_NONE);
+  if (step == STEP_ON && result->event != WORKER_ANSWER) {
+    execution->spent_us += (clock_monotonic_ns() - began_ns) / 1000;
+    worker_drop(execution);
+  }
+  return step;
+}
+
+enum step batch_finish(struct execution *execution, const struct race_batch *batch,
+                       const struct race_result *result) {
+  enum step step = STEP_ON;
+  bool is_short = false;
+  for (size_t i = 0; i < batch->n && step == STEP_ON; i++) {
+    struct lease_config *config = batch->configs[i];
+    cleanup_json json_t *answer = TAKE(config->answer);
+    if (config->is_over)
+      continue;
+    if (!answer && result->is_over_budget)
+      is_short = true;
+    else
+      step = report_answer(execution, config, answer);
+  }
+  return step == STEP_ON && is_short ? STEP_SPENT : step;
+}
+
+/* Reports the config that killed its worker. */
+static enum step blame(struct execution *execution, struct lease_config *config,
+                       const struct race_result *result) {
+  cleanup_free char *fault =
+      result->event == WORKER_CRASHED ? fault_rerun(execution, config) : NULL;
+  cleanup_free char *detail = xasprintf("%s%s%s", result->end.detail,
+                                        fault ? "; run again alone: " : "", fault ? fault : "");
+  return report_failure(execution, config, end_outcome(result->event), detail, result->end.turn_us);
+}
+
+/* worker_ready, or STEP_SPENT: opening the kernel may have taken the rest. */
+static enum step race_ready(struct execution *execution, bool fresh) {
+  enum step step = worker_ready(execution, fresh);
+  return step == STEP_ON && is_spent(execution) ? STEP_SPENT : step;
+}
+
+/* Races one config by itself until it is known whether workers die of it. A correct one of a final
+ * is not over then. */
+static enum step race_alone(struct execution *execution, const struct race_batch *batch,
+                            struct lease_config *config) {
+  struct race_batch alone = *batch;
+  alone.n = 1;
+  alone.configs = &config;
+  alone.is_serial = true;
+  for (int deaths = 0;;) {
+    enum step step = race_ready(execution, false);
+    if (step != STEP_ON)
+      return step;
+    bool is_first = execution->worker->configs == 0;
+    struct race_result result;
+    step = batch_race(execution, &alone, &result);
+    if (step == STEP_ON && result.event == WORKER_ANSWER && !answer_is_correct(config->answer))
+      return batch_finish(execution, &alone, &result);
+    answers_drop(&alone);
+    if (step != STEP_ON || config->is_over || result.event == WORKER_ANSWER)
+      return step;
+
+    if (result.end.config == config->ordinal)
+      return blame(execution, config, &result);
+    deaths += is_first;
+    if (deaths < DEATHS_ALONE)
+      continue;
+    cleanup_free char *detail = xasprintf("the worker died beside it alone, in %d processes: %s",
+                                          deaths, result.end.detail);
+    return report_failure(execution, config, end_outcome(result.event), detail, result.end.turn_us);
+  }
+}
+
+/* Workers die in the turn of no config, or while the baseline runs, which had worked when each of
+ * them opened it: something that a config left in the process may be the reason, and nothing shows
+ * which config. */
+static enum step batch_isolate(struct execution *execution, struct race_batch *batch) {
+  size_t n = batch->n;
+  for (size_t i = 0; i < n; i++) {
+    enum step step =
+        is_spent(execution) ? STEP_SPENT : race_alone(execution, batch, batch->configs[i]);
+    if (step != STEP_ON)
+      return step;
+  }
+  batch->unexplained_deaths = 0;
+  batch_drop_over(batch);
+  if (batch->n < n)
+    return STEP_ON;
+  error_set(execution->error,
+            "%s cannot measure %s: workers die beside all finalists together and beside none of "
+            "them alone",
+            execution->executor->device, execution->lease->kernel->name);
+  return STEP_FAILED;
+}
+
+static enum step batch_step(struct execution *execution, struct race_batch *batch) {
+  struct race_result result;
+  if (execution_stopped(execution))
+    return STEP_STOPPED;
+  if (is_spent(execution))
+    return STEP_SPENT;
+  if (batch->unexplained_deaths >= DEATHS_TOGETHER)
+    return batch_isolate(execution, batch);
+  enum step step = race_ready(execution, batch->is_final);
+  if (step == STEP_ON)
+    step = batch_race(execution, batch, &result);
+  if (step != STEP_ON)
+    return step;
+  if (result.event == WORKER_ANSWER)
+    return batch_finish(execution, batch, &result);
+
+  /* The worker died. What the other configs of a final measured beside it is dropped, so that all
+   * reports come from one process. A death while the baseline ran blames no config, even if the
+   * baseline is among them. */
+  struct lease_config *config =
+      result.end.config == execution->lease->baseline ? NULL : batch_find(batch, result.end.config);
+  answers_drop(batch);
+  if (config)
+    return blame(execution, config, &result);
+  if (!result.has_failed) {
+    batch->is_serial = true;
+    batch->unexplained_deaths++;
+  }
+  return STEP_ON;
+}
+
+enum step batch_run(struct execution *execution, struct race_batch *batch) {
+  enum step step = STEP_ON;
+  while (batch->n && step == STEP_ON) {
+    step = batch_step(execution, batch);
+    batch_drop_over(batch);
+  }
+  return step;
+}

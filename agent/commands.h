@@ -1,13 +1,71 @@
-/* The commands of wavetune-agent, one file each; each returns its exit code. */
+/* The commands of wavetune-agent, each of which returns its exit code, and what `run` and `tune`
+ * share: the options of measuring, and the default folders.
+ *
+ * Threads: at start, one. */
 #ifndef WAVETUNE_AGENT_COMMANDS_H
 #define WAVETUNE_AGENT_COMMANDS_H
 
+#include "agent/lease/lease_execute.h"
+#include "agent/worker/devices.h"
+#include "common/base/log.h"
 #include "common/program/options.h"
 
 extern const struct command_spec run_command, tune_command, probe_command, env_command,
     env_check_command, env_set_command, env_reset_command;
 
-/* Prints the one sentence that a failed command owes; returns `code`. */
+/* Prints the error of a failed command; returns `code`. */
 int command_failed(const char *command, enum exit_code code, const struct error *error);
+
+/* clang-format off */
+#define MEASURE_OPTIONS \
+  {"screen-rounds", OPTION_INTEGER, "N", "16", 1, 10000, \
+   "samples of a config in the screen, at most", false}, \
+  {"final-rounds", OPTION_INTEGER, "N", "60", 1, 10000, \
+   "samples of a finalist in each process, at most", false}, \
+  {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400, \
+   "limit for loading, for checking and for each turn of timing a config", false}, \
+  {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, \
+   "limit for opening a device and its buffers", false}, \
+  {"compilers", OPTION_INTEGER, "N", "0", 0, 256, \
+   "compilers that run at once; 0: one to each CPU", false}, \
+  {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0, \
+   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", \
+   false}, \
+  {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30, \
+   "limit of each worker and compiler, where the agent may make cgroups; 0: half of the " \
+   "machine's memory", false}, \
+  {"worker-pids", OPTION_INTEGER, "N", "1024", 16, 1 << 22, \
+   "limit of each one's processes and threads, where the agent may make cgroups", false}, \
+  {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, \
+   "an agent that is root runs kernels and compilers as this user", false}, \
+  OPTION_LOG_FORMAT
+/* clang-format on */
+
+/* Whether kernels run on a GPU there, and not on this machine's processors. */
+bool device_is_gpu(const struct device_seen *device);
+
+/* Gives workers the user that --worker-user names, and cgroups where possible, before any is
+ * started; logs whether, at this level. *ret_cgroups (NULL: none) must outlive the spawner and the
+ * pool. */
+must_check bool custody_make(const struct options *options, struct spawner *spawner,
+                             enum log_level level, struct cgroups **ret_cgroups,
+                             struct error *error);
+
+/* The compile pool with these options, its objects in the folder `cache`; `custody` (NULL: none) is
+ * borrowed. */
+must_check bool pool_make(const struct options *options, const char *cache,
+                          const struct custody *custody, struct compile_pool **ret_pool,
+                          struct error *error);
+
+/* `faults` is the folder for a debug agent's output on configs that kill their worker (hip only).
+ */
+struct executor executor_make(const struct options *options, struct spawner *spawner,
+                              struct compile_pool *pool, const struct device_seen *device,
+                              const char *faults);
+
+/* The folder of the agent's state, and that in which `tune` keeps what can be made again; the
+ * caller's. */
+char *state_folder_default(void);
+char *cache_folder_default(void);
 
 #endif

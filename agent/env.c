@@ -1,7 +1,6 @@
-/* `env`: the environment of a device; `env check|set|reset`: the settings of the machine that it
- * measures in. */
+/* `probe`: the devices of this machine; `env`: the environment of one; `env check|set|reset`: the
+ * settings of the machine that it measures in. */
 #include "agent/commands.h"
-#include "agent/measure_options.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
@@ -9,12 +8,48 @@
 #include "common/program/http_client.h"
 #include "common/program/table.h"
 
+static void json_print(const json_t *json) {
+  cleanup_free char *text = json_canonical(json);
+  puts(text);
+}
+
+static int probe_work(struct supervisor *supervisor, void *context) {
+  struct error error;
+  cleanup_devices struct devices devices = {0};
+  const struct options *options = context;
+  if (!devices_ask(supervisor->spawner, option_text(options, "python"), &devices, &error))
+    return command_failed("probe", EXIT_FAILED, &error);
+  cleanup_json json_t *array = json_array();
+  for (size_t i = 0; i < devices.n; i++)
+    json_array_append(array, devices.seen[i].json);
+  cleanup_json json_t *answer =
+      json_pack("{s:O, s:O?}", "devices", array, "absent", devices.absent);
+  json_print(answer);
+  return EXIT_OK;
+}
+
+static int probe_run(struct options *options) {
+  struct supervisor supervisor = {.work = probe_work, .context = options};
+  return supervise(&supervisor);
+}
+
+static const struct option_spec probe_options[] = {OPTION_PYTHON};
+
+const struct command_spec probe_command = {
+    .name = "probe",
+    .arguments = "",
+    .summary = "print the devices of this machine and their environments as JSON",
+    .description = "A worker process loads the GPU runtimes of this machine. Back ends without a "
+                   "device are listed with the reason.",
+    .options = probe_options,
+    .n_options = ARRAY_LENGTH(probe_options),
+    .run = probe_run,
+};
+
 static void query_print(const json_t *environment) {
-  void *at;
   const char *name, *separator = "";
   json_t *value;
-  json_t *members = (json_t *)environment;
-  json_object_foreach_safe(members, at, name, value) {
+  json_object_foreach ((json_t *)environment, name, value) {
     cleanup_free char *number =
         json_is_integer(value) ? xasprintf("%lld", (long long)json_integer_value(value)) : NULL;
     cleanup_free char *escaped = http_escape(number ? number : json_string_value(value));
@@ -37,8 +72,7 @@ static int env_work(struct supervisor *supervisor, void *context) {
   if (option_flag(options, "query")) {
     query_print(environment);
   } else {
-    cleanup_free char *text = json_canonical(environment);
-    puts(text);
+    json_print(environment);
   }
   return EXIT_OK;
 }
@@ -65,8 +99,7 @@ static void findings_print_json(const struct settings_findings *findings) {
                                            "should", finding->should, "why", finding->why)) == 0);
   }
   cleanup_json json_t *answer = json_pack("{s:O}", "settings", array);
-  cleanup_free char *text = json_canonical(answer);
-  puts(text);
+  json_print(answer);
 }
 
 static void findings_print(const struct settings_findings *findings) {
@@ -102,7 +135,7 @@ static int check_run(struct options *options) {
   return differs ? EXIT_FAILED : EXIT_OK;
 }
 
-/* The file that keeps what was there; its folder is made. */
+/* The file of the former settings; its folder is made. */
 static bool saved_path(const struct options *options, char **ret_path, struct error *error) {
   const char *given = option_text(options, "state");
   cleanup_free char *state = given ? xstrdup(given) : state_folder_default();
@@ -112,7 +145,7 @@ static bool saved_path(const struct options *options, char **ret_path, struct er
   return true;
 }
 
-/* On stderr: what is on stdout is for the shell. */
+/* Prints on stderr: stdout is for the shell. */
 static void changes_print(const struct settings_changes *changes, const char *done) {
   const char *const results[] = {
       [CHANGE_DONE] = done,         [CHANGE_ALREADY] = "already right",
@@ -178,30 +211,25 @@ const struct command_spec env_command = {
 };
 
 #define OPTION_ROOT                                                                                \
-  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "look for /proc and /sys below this folder instead", \
-   true}
-#define OPTION_STATE                                                                               \
-  {"state",                                                                                        \
-   OPTION_TEXT,                                                                                    \
-   "FOLDER",                                                                                       \
-   NULL,                                                                                           \
-   0,                                                                                              \
-   0,                                                                                              \
-   "where what was there is kept; default: the agent's state",                                     \
-   false}
+  {"root", OPTION_TEXT, "FOLDER", NULL, 0, 0, "read /proc and /sys below this folder instead", true}
 
 static const struct option_spec check_options[] = {
     {"json", OPTION_FLAG, NULL, NULL, 0, 0, "print one JSON object instead of a table", false},
     OPTION_ROOT,
 };
-static const struct option_spec change_options[] = {OPTION_STATE, OPTION_ROOT};
+static const struct option_spec change_options[] = {
+    {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
+     "where the former settings are kept; default: the agent's state", false},
+    OPTION_ROOT,
+};
 
 const struct command_spec env_check_command = {
     .name = "env check",
     .arguments = "",
-    .summary = "say which settings of this machine disturb measurements, and why; changes nothing",
-    .description = "Exit code 0: none differs; 1: some do. What a machine or its GPU does not have "
-                   "counts as neither.",
+    .summary = "list the settings of this machine that disturb measurements; changes nothing",
+    .description =
+        "Exit code 0: none differs; 1: some do. Settings that the machine or its GPU does "
+        "not have are ignored.",
     .options = check_options,
     .n_options = ARRAY_LENGTH(check_options),
     .run = check_run,
@@ -210,13 +238,10 @@ const struct command_spec env_check_command = {
 const struct command_spec env_set_command = {
     .name = "env set",
     .arguments = "",
-    .summary = "set them for measuring, keeping what was there (root)",
+    .summary = "set them for measuring, and keep the former values (root)",
     .description = "Prints what the shell has to export: eval \"$(wavetune-agent env set)\". "
-                   "Setting twice keeps what was "
-                   "there before the first time. What became of each is printed on stderr. Exit "
-                   "code 1: one was refused; the "
-                   "others "
-                   "are set all the same.",
+                   "Setting twice keeps the values from before the first time. The result for each "
+                   "is printed on stderr. Exit code 1: one was refused; the others are set.",
     .options = change_options,
     .n_options = ARRAY_LENGTH(change_options),
     .run = set_run,

@@ -1,9 +1,9 @@
-/* `run`: what the threads of a working agent share.
+/* `run`: state that the threads of a working agent share.
  *
  * Threads: the main one starts workers (supervise.h); the keeper enrols, keeps heartbeats and
  * renews leases (keeper.c); each device has one that leases and measures (device_thread.c); one
- * posts what lies in the spool (poster.c). Memory: the agent owns all of it until every thread has
- * ended. `mutex` guards `id`, the counters and the waits. */
+ * posts the spool (poster.c). Memory: the agent owns all of it until every thread has ended.
+ * `mutex` guards `id`, the counters and the waits. */
 #ifndef WAVETUNE_AGENT_RUN_AGENT_H
 #define WAVETUNE_AGENT_RUN_AGENT_H
 
@@ -32,7 +32,7 @@ struct device_thread {
   pthread_t thread;
   json_t *build; /* of the last lease; the thread's own */
   struct digest build_digest;
-  /* What its time went to, beside executor.spent. */
+  /* Its time, beside executor.spent. */
   int64_t n_leases, asking_ms, preparing_ms;
 };
 
@@ -41,10 +41,10 @@ struct agent {
   const struct options *options;
   struct supervisor *supervisor;
   char *state;   /* folder */
-  char *faults;  /* folder in it, of what debug agents say */
+  char *faults;  /* folder in it, of debug agents' output */
   char boot[33]; /* nonce of this process */
   char *name;
-  struct trusted_keys trusted; /* none: it takes what is not signed, too */
+  struct trusted_keys trusted; /* none: signatures are not required */
   struct devices devices;      /* of this machine */
   size_t n_threads;
   struct device_thread *threads; /* those that work */
@@ -57,8 +57,8 @@ struct agent {
    * could not be brought there. */
   json_t *stored;
   int object_failures;
-  /* own_token.c; NULL: it has none. `before`: the one that it replaces, until it was used. The main
-   * thread's. */
+  /* The token that it got from the server; NULL: none. `before`: the one that it replaces, until it
+   * was used. The main thread's. */
   char *own_token, *own_token_before;
   bool is_newcomer;     /* the token of the options does not let an agent work: it enrols first */
   int64_t rotate_at_ms; /* clock_monotonic_ms when own_token is to be replaced; 0: never */
@@ -71,8 +71,9 @@ struct agent {
   bool is_working; /* it has enrolled, and its threads run */
   bool must_enrol;
   bool must_post;     /* without waiting for more */
-  bool must_renew;    /* a lease came or went: the keeper looks again */
-  size_t n_measuring; /* threads that are not done */
+  bool must_renew;    /* a lease came or went: the keeper checks again */
+  size_t n_measuring; /* device threads that have not ended */
+  bool is_measured;   /* all have */
   size_t n_leases;    /* being executed */
   bool is_posted;     /* the poster has ended */
   int64_t worked_ms;  /* clock_monotonic_ms when a device last had a lease */
@@ -83,39 +84,31 @@ struct agent {
 void agent_stop(struct agent *agent);
 bool agent_is_stopping(struct agent *agent);
 
+/* Reads one of the flags above. */
+bool agent_flag(struct agent *agent, const bool *flag);
+/* Sets one and wakes the threads that wait. */
+void agent_signal(struct agent *agent, bool *flag);
 /* Sleeps for timeout_ms: less when *until gets true (it is set back) or, where `until` is NULL,
  * when the agent stops. */
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until);
-/* Sets one of the flags above and wakes who waits for it. */
-void agent_signal(struct agent *agent, bool *flag);
 /* The agent's id now, owned by the caller; NULL when it is not enrolled. */
 char *agent_id(struct agent *agent);
 
-/* keeper.c: enrols; false when the server refuses for good (*ret_code says how to end). Then keeps
- * on until all other threads have ended. */
-must_check bool agent_enrol(struct agent *agent, int *ret_code);
-void agent_keep(struct agent *agent);
-
-/* own_token.c. Before anything is posted: finds out which of its tokens the server knows, and waits
- * until it can. */
+/* keeper.c. Before anything is posted: finds out which of the agent's tokens the server knows, and
+ * waits until it can. */
 void own_token_choose(struct agent *agent);
-/* Has it on the disk and lets all clients send it; false: nothing changed. Begin: the first.
- * Replace: the former stays. */
-must_check bool own_token_begin(struct agent *agent, const char *token, struct error *error);
-must_check bool own_token_replace(struct agent *agent, const char *token, struct error *error);
-/* The server took it: the former one is forgotten. */
-void own_token_worked(struct agent *agent);
-/* The server does not know it: goes on with the former one; false: there is none. */
-must_check bool own_token_fall_back(struct agent *agent);
-/* The boot nonce of an enrolment outlives the process until its answer was kept. */
+/* Lets the boot nonce of an enrolment outlive the process until it is answered. */
 void boot_keep(struct agent *agent);
-void boot_forget(struct agent *agent);
+/* Enrols; false when the server refuses for good (*ret_code is the exit code). */
+must_check bool agent_enrol(struct agent *agent, int *ret_code);
+/* Keeps on until all other threads have ended. */
+void agent_keep(struct agent *agent);
 
 /* device_thread.c; `context` is a struct device_thread. */
 void *device_thread_run(void *context);
 
-/* poster.c: posts what an earlier process left, then (as a thread; `context` is the agent) what
- * comes. */
+/* poster.c: posts the records of an earlier process; then, as a thread (`context` is the agent),
+ * new ones. */
 void agent_post_left(struct agent *agent);
 void *poster_run(void *context);
 

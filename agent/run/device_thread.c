@@ -1,11 +1,9 @@
-/* One device's thread: asks for a lease, gets the kernel's sources, executes the lease, spools what
- * it yields. */
+/* One device's thread: requests a lease, gets the kernel's sources, executes the lease, spools its
+ * measurements. */
 #include <time.h>
 
 #include "agent/compile/sources.h"
-#include "agent/lease/lease.h"
 #include "agent/run/agent.h"
-#include "agent/run/measurement_json.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/cache/code_signature.h"
@@ -13,7 +11,7 @@
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */
 #define BLOB_MS 60000
-#define IDLE_LEAST_MS 1000 /* between two leases asked for in vain */
+#define IDLE_LEAST_MS 1000 /* between two requests for leases without result */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 10000
 /* after a lease of which nothing was measured, as it had ended or all of it was given away */
@@ -25,32 +23,33 @@
 #define QUARANTINE_LEAST_MS 1000
 #define QUARANTINE_MOST_MS 60000
 
-struct working {
+/* A granted lease. */
+struct granted {
   struct device_thread *thread;
   const struct lease_terms *terms;
-  size_t n_measured;
+  size_t n_measured; /* configs */
   struct backoff backoff;
 };
 
-static bool working_stopped(void *context) {
-  const struct working *working = context;
-  struct agent *agent = working->thread->agent;
+static bool granted_stopped(void *context) {
+  const struct granted *granted = context;
+  struct agent *agent = granted->thread->agent;
   return agent_is_stopping(agent) ||
-         !held_is_alive(agent->held, working->terms->id, working->terms->epoch);
+         !held_is_alive(agent->held, granted->terms->id, granted->terms->epoch);
 }
 
-static bool working_is_ours(void *context, uint64_t config) {
-  const struct working *working = context;
-  return held_has(working->thread->agent->held, working->terms->id, working->terms->epoch, config);
+static bool granted_is_ours(void *context, uint64_t config) {
+  const struct granted *granted = context;
+  return held_has(granted->thread->agent->held, granted->terms->id, granted->terms->epoch, config);
 }
 
-/* `object`: the file of the code that a measurement names; NULL: none. Each record says what
- * opening the kernel took in the lease so far: the server counts the most, whichever of them it
- * gets first. */
-static bool record_append(const struct working *working, const char *member, json_t *taken,
+/* `object`: the file of the code that a measurement names; NULL: none. Each record has the time of
+ * opening the kernel in the lease so far: the server counts the most, whichever of them it gets
+ * first. */
+static bool record_append(const struct granted *granted, const char *member, json_t *taken,
                           const char *object) {
-  const struct lease_terms *terms = working->terms;
-  int64_t opening_us = working->thread->executor.opening_us;
+  const struct lease_terms *terms = granted->terms;
+  int64_t opening_us = granted->thread->executor.opening_us;
   struct error error;
   uint64_t number;
   cleanup_json json_t *record =
@@ -58,31 +57,31 @@ static bool record_append(const struct working *working, const char *member, jso
                 member, taken, "object_path", object);
   if (opening_us)
     json_object_set_new(record, "opening_us", json_integer(opening_us));
-  bool ok = spool_append(working->thread->agent->spool, record, &number, &error);
+  bool ok = spool_append(granted->thread->agent->spool, record, &number, &error);
   if (!ok)
     log_error("%s", error.message);
   return ok;
 }
 
-/* The code of a final is kept: the measurement names it, and the poster brings it to the server, as
- * the device would wait here. */
-static bool working_measured(void *context, const struct lease *lease,
+/* The code of a final is kept: the measurement names it, and the poster uploads it, as the device
+ * would wait here. */
+static bool granted_measured(void *context, const struct lease *lease,
                              const struct measurement *measurement,
                              const struct lease_object *object) {
-  struct working *working = context;
+  struct granted *granted = context;
   bool is_kept = lease->stage == STAGE_FINAL && measurement->outcome == OUTCOME_CORRECT && object;
   json_t *json = measurement_to_json(lease, measurement, is_kept ? &object->digest : NULL);
-  working->n_measured++;
-  return record_append(working, "measurement", json, is_kept ? object->path : NULL);
+  granted->n_measured++;
+  return record_append(granted, "measurement", json, is_kept ? object->path : NULL);
 }
 
-/* Gets what a lease needs, for as long as the lease lives. `what` is for the sentence. */
-static bool bytes_get(struct working *working, const char *path, const char *what, char **ret_bytes,
+/* Downloads a part of a lease, for as long as the lease lives. `what` is for the error. */
+static bool bytes_get(struct granted *granted, const char *path, const char *what, char **ret_bytes,
                       size_t *ret_size, struct error *error) {
   struct http_request request = {.method = "GET", .path = path, .timeout_ms = BLOB_MS};
-  while (!working_stopped(working)) {
+  while (!granted_stopped(granted)) {
     cleanup_http_response struct http_response response = {0};
-    if (http_send(working->thread->client, &request, &response, error)) {
+    if (http_send(granted->thread->client, &request, &response, error)) {
       if (response.status == 200) {
         *ret_bytes = TAKE(response.body);
         *ret_size = response.size;
@@ -94,8 +93,8 @@ static bool bytes_get(struct working *working, const char *path, const char *wha
       if (!error_is_retryable(kind))
         return false;
     }
-    log_warning("lease: lease=%s waits for %s: %s", working->terms->id, what, error->message);
-    agent_wait(working->thread->agent, backoff_next_ms(&working->backoff, response.retry_after_s),
+    log_warning("lease: lease=%s waits for %s: %s", granted->terms->id, what, error->message);
+    agent_wait(granted->thread->agent, backoff_next_ms(&granted->backoff, response.retry_after_s),
                NULL);
   }
   return error_set(error, "the lease ended before %s was there", what);
@@ -109,56 +108,51 @@ static bool blob_read(void *context, const struct source *source, char **ret_byt
   return bytes_get(context, path, what, ret_bytes, ret_size, error);
 }
 
-/* The lease's build, which is kept for the next lease of the same job. */
-static bool build_get(struct working *working, const struct lease *lease, struct error *error) {
-  struct device_thread *thread = working->thread;
+/* The objects of a lease whose kernel is built ahead. The build is kept for the next lease of the
+ * same job. */
+static bool lease_objects_get(struct granted *granted, struct lease *lease, struct error *error) {
+  struct device_thread *thread = granted->thread;
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE];
   cleanup_free char *bytes = NULL;
   size_t size;
-  if (thread->build && digest_equal(&thread->build_digest, &lease->build))
-    return true;
-  cleanup_free char *path =
-      xasprintf("/v1/kernels/%s/builds/%s", digest_format(&lease->kernel->hash, kernel),
-                digest_format(&lease->build, build));
-  json_t *json;
-  if (!bytes_get(working, path, "the kernel's build", &bytes, &size, error) ||
-      !json_parse(bytes, size, &json, error))
-    return false;
-  json_decref(thread->build);
-  thread->build = json;
-  thread->build_digest = json_digest(json);
-  return digest_equal(&thread->build_digest, &lease->build) ||
-         error_set(error, "the server answered another build to GET %s", path);
-}
-
-static bool lease_objects_get(struct working *working, struct lease *lease, struct error *error) {
-  struct device_thread *thread = working->thread;
-  cleanup_free char *folder = xasprintf("%s/objects", thread->agent->state);
-  struct source_reader reader = {blob_read, working};
-  size_t n = (size_t)config_ranges_count(&lease->configs), at = 0;
-  cleanup_free uint64_t *configs = xcalloc(n + 1, sizeof *configs);
-  for (size_t i = 0; i < lease->configs.n; i++) {
-    for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
-      configs[at++] = lease->configs.ranges[i].first + k;
+  if (!thread->build || !digest_equal(&thread->build_digest, &lease->build)) {
+    cleanup_free char *path =
+        xasprintf("/v1/kernels/%s/builds/%s", digest_format(&lease->kernel->hash, kernel),
+                  digest_format(&lease->build, build));
+    json_t *json;
+    if (!bytes_get(granted, path, "the kernel's build", &bytes, &size, error) ||
+        !json_parse(bytes, size, &json, error))
+      return false;
+    json_decref(thread->build);
+    thread->build = json;
+    thread->build_digest = json_digest(json);
+    if (!digest_equal(&thread->build_digest, &lease->build))
+      return error_set(error, "the server answered another build to GET %s", path);
   }
-  configs[at++] = lease->baseline;
+
+  size_t n = (size_t)config_ranges_count(&lease->configs);
+  cleanup_free uint64_t *configs = xcalloc(n + 1, sizeof *configs);
   struct build_request request = {
       .kernel = lease->kernel,
       .key = &lease->key,
       .space = lease->space,
       .gpu_name = thread->executor.gpu_name,
       .arch = thread->executor.arch,
-      .n = at,
       .configs = configs,
   };
-  return build_get(working, lease, error) &&
-         build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
+  for (size_t i = 0; i < lease->configs.n; i++)
+    for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
+      configs[request.n++] = lease->configs.ranges[i].first + k;
+  configs[request.n++] = lease->baseline;
+  cleanup_free char *folder = xasprintf("%s/objects", thread->agent->state);
+  struct source_reader reader = {blob_read, granted};
+  return build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
 }
 
-/* Whether keys that this agent trusts signed what the lease is to compile and load. The server is
- * not believed: the hash was computed here of the manifest that came with the lease, and names
- * every source and the reference by its digest; the build's digest is held against its bytes before
- * they are read. So this is asked before anything else is fetched. */
+/* Whether keys that this agent trusts signed what the lease compiles and loads. The server is not
+ * trusted: the hash was computed here from the manifest that came with the lease, and names every
+ * source and the reference by its digest; the build's digest is compared with its bytes before they
+ * are read. So this is checked before anything else is fetched. */
 static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
                             struct lease *lease, struct error *error) {
   struct signed_code kernel = {.kernel = lease->kernel->hash};
@@ -179,74 +173,62 @@ static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
   return true;
 }
 
-static bool lease_prepare(struct working *working, const json_t *json, struct lease *ret,
+static bool lease_prepare(struct granted *granted, const json_t *json, struct lease *ret,
                           struct error *error) {
-  struct lease lease = {0};
-  cleanup_free char *root = xasprintf("%s/kernels", working->thread->agent->state);
-  struct source_reader reader = {blob_read, working};
-  const struct trusted_keys *trusted = &working->thread->agent->trusted;
-  if (!lease_read(json, working->thread->executor.is_gpu, &lease, error))
-    return false;
-  bool is_trusted = !trusted->n || lease_is_signed(json, trusted, &lease, error) ||
-                    error_become(error, ERROR_UNTRUSTED);
-  if (!is_trusted || (trusted->n && !kernel_space_is_plain(lease.kernel, lease.space, error)) ||
-      !sources_prepare(root, lease.kernel, &reader, &lease.sources, error) ||
-      (lease.has_build && !lease_objects_get(working, &lease, error))) {
-    lease_release(&lease);
-    return false;
-  }
-  *ret = lease;
-  return true;
+  struct device_thread *thread = granted->thread;
+  const struct trusted_keys *trusted = &thread->agent->trusted;
+  struct source_reader reader = {blob_read, granted};
+  cleanup_free char *root = xasprintf("%s/kernels", thread->agent->state);
+  int64_t began_ms = clock_monotonic_ms();
+  bool ok = lease_read(json, thread->executor.is_gpu, ret, error);
+  if (ok && trusted->n)
+    ok = (lease_is_signed(json, trusted, ret, error) || error_become(error, ERROR_UNTRUSTED)) &&
+         kernel_space_is_plain(ret->kernel, ret->space, error);
+  ok = ok && sources_prepare(root, ret->kernel, &reader, &ret->sources, error) &&
+       (!ret->has_build || lease_objects_get(granted, ret, error));
+  thread->preparing_ms += clock_monotonic_ms() - began_ms;
+  return ok;
 }
 
-static enum lease_end lease_work(struct working *working, const json_t *json, struct error *error) {
-  struct lease lease = {0};
-  struct lease_hooks hooks = {.context = working,
-                              .measured = working_measured,
-                              .stopped = working_stopped,
-                              .is_ours = working_is_ours};
-  /* While the sources come and compile. With four workers to each device, four H200s of one host
-   * had their first job screened after 4.2 s and one of them alone after 1.6 s: several begin with
-   * fewer, as they have one another's for finals. */
-  size_t devices = working->thread->agent->n_threads;
-  if (working->thread->executor.is_gpu)
-    executor_start_workers(&working->thread->executor, (EXECUTOR_WORKERS + devices - 1) / devices);
-  int64_t began_ms = clock_monotonic_ms();
-  bool is_prepared = lease_prepare(working, json, &lease, error);
-  working->thread->preparing_ms += clock_monotonic_ms() - began_ms;
-  if (!is_prepared)
+static enum lease_end lease_work(struct granted *granted, const json_t *json, struct error *error) {
+  __attribute__((cleanup(lease_release))) struct lease lease = {0};
+  struct executor *executor = &granted->thread->executor;
+  struct lease_hooks hooks = {.context = granted,
+                              .measured = granted_measured,
+                              .stopped = granted_stopped,
+                              .is_ours = granted_is_ours};
+  /* Workers start while the sources are fetched and compiled. With four workers to each device,
+   * four H200s of one host had their first job screened after 4.2 s and one of them alone after 1.6
+   * s: several begin with fewer, as they have one another's for finals. */
+  size_t devices = granted->thread->agent->n_threads;
+  if (executor->is_gpu)
+    executor_start_workers(executor, (EXECUTOR_WORKERS + devices - 1) / devices);
+  if (!lease_prepare(granted, json, &lease, error))
     return LEASE_FAILED;
   log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s",
            lease.id, (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
-           (unsigned long long)config_ranges_count(&lease.configs),
-           working->thread->executor.device);
-  enum lease_end end = lease_execute(&working->thread->executor, &lease, &hooks, error);
-  lease_release(&lease);
-  return end;
+           (unsigned long long)config_ranges_count(&lease.configs), executor->device);
+  return lease_execute(executor, &lease, &hooks, error);
 }
 
-/* Says in the spool how the lease ended, so that the server hears of it after its last
- * measurement. */
-static bool end_append(struct working *working, enum lease_end end, const struct error *error) {
-  struct agent *agent = working->thread->agent;
+/* Spools how the lease ended, so that the server is informed after its last measurement. */
+static bool end_append(struct granted *granted, enum lease_end end, const struct error *error) {
+  const char *reason = "the agent could not renew it in time or store what it measured";
   if (end == LEASE_DONE)
-    return record_append(working, "done", json_true(), NULL);
-  const char *reason = end == LEASE_FAILED  ? error->message
-                       : end == LEASE_SPENT ? RELEASE_REASON_SPENT
-                       : agent_is_stopping(agent)
-                           ? "the agent ends"
-                           : "the agent could not renew it in time or store what it measured";
+    return record_append(granted, "done", json_true(), NULL);
+  if (end == LEASE_FAILED)
+    reason = error->message;
+  else if (end == LEASE_SPENT)
+    reason = RELEASE_REASON_SPENT;
+  else if (agent_is_stopping(granted->thread->agent))
+    reason = "the agent ends";
   bool is_untrusted = end == LEASE_FAILED && error->kind == ERROR_UNTRUSTED;
-  cleanup_free char *told = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
-  return record_append(working, "release", words_to_json(told), NULL);
+  cleanup_free char *text = xasprintf("%s%s", is_untrusted ? RELEASE_REASON_UNSIGNED : "", reason);
+  return record_append(granted, "release", words_to_json(text), NULL);
 }
 
-static const char *end_name(enum lease_end end) {
-  return end == LEASE_DONE ? "done" : end == LEASE_SPENT ? "spent" : "stopped";
-}
-
-/* Whether the lease was executed, or ended for no fault of this device. *ret_n_measured: configs,
- * in either case. */
+/* Executes a lease. True: also when it ended through no fault of this device. *ret_n_measured:
+ * configs, in either case. */
 static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms,
                           size_t *ret_n_measured) {
   struct agent *agent = thread->agent;
@@ -257,7 +239,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
     log_error("lease: the server grants a lease that makes no sense: %s", error.message);
     return false;
   }
-  struct working working = {
+  struct granted granted = {
       .thread = thread, .terms = &terms, .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS)};
   held_add(agent->held, &(struct held_grant){.lease = terms.id,
                                              .epoch = terms.epoch,
@@ -267,24 +249,24 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
                                              .current = &thread->executor.current});
   agent_signal(agent, &agent->must_renew);
   thread->executor.opening_us = 0; /* this lease may end before it is executed */
-  enum lease_end end = lease_work(&working, json, &error);
+  enum lease_end end = lease_work(&granted, json, &error);
+
   if (end == LEASE_FAILED)
     log_error("lease: failed lease=%s epoch=%lld: %s", terms.id, (long long)terms.epoch,
               error.message);
   else
-    log_info("lease: %s lease=%s epoch=%lld measured=%zu", end_name(end), terms.id,
-             (long long)terms.epoch, working.n_measured);
-  *ret_n_measured = working.n_measured;
-  bool is_told = end_append(&working, end, &error);
+    log_info("lease: %s lease=%s epoch=%lld measured=%zu",
+             end == LEASE_DONE    ? "done"
+             : end == LEASE_SPENT ? "spent"
+                                  : "stopped",
+             terms.id, (long long)terms.epoch, granted.n_measured);
+  *ret_n_measured = granted.n_measured;
+  bool is_spooled = end_append(&granted, end, &error);
   held_end(agent->held, terms.id, terms.epoch);
-  if (!is_told)
+  if (!is_spooled)
     held_drop(agent->held, terms.id, terms.epoch); /* it expires */
   agent_signal(agent, &agent->must_post);
-  return is_told && end != LEASE_FAILED;
-}
-
-static int64_t idle_exit_ms(const struct agent *agent) {
-  return option_integer(agent->options, "idle-exit") * 1000;
+  return is_spooled && end != LEASE_FAILED;
 }
 
 static void leases_count(struct agent *agent, int change) {
@@ -294,41 +276,21 @@ static void leases_count(struct agent *agent, int change) {
   pthread_mutex_unlock(&agent->mutex);
 }
 
-/* Ends an agent that was told to end after so long without work. */
-static void idle_end(struct agent *agent, int64_t now_ms) {
+/* Ends an agent after --idle-exit without work. */
+static void idle_end(struct agent *agent) {
+  int64_t exit_s = option_integer(agent->options, "idle-exit"), now_ms = clock_monotonic_ms();
   pthread_mutex_lock(&agent->mutex);
-  bool is_idle = agent->n_leases == 0 && idle_exit_ms(agent) &&
-                 now_ms - agent->worked_ms >= idle_exit_ms(agent);
+  bool is_idle = agent->n_leases == 0 && exit_s && now_ms - agent->worked_ms >= exit_s * 1000;
   pthread_mutex_unlock(&agent->mutex);
   if (!is_idle || !spool_is_empty(agent->spool))
     return;
-  log_info("agent: no work for %lld s; it ends", (long long)(idle_exit_ms(agent) / 1000));
+  log_info("agent: no work for %lld s; it ends", (long long)exit_s);
   agent_stop(agent);
-}
-
-/* There was no work. */
-static void device_idle(struct device_thread *thread, int64_t began_ms) {
-  struct agent *agent = thread->agent;
-  int64_t now_ms = clock_monotonic_ms();
-  executor_drop_workers(&thread->executor);
-  idle_end(agent, now_ms);
-  if (now_ms - began_ms < IDLE_LEAST_MS)
-    agent_wait(agent, IDLE_LEAST_MS - (now_ms - began_ms), NULL);
-}
-
-static struct server_answer lease_ask(struct device_thread *thread, const char *id,
-                                      const char *nonce) {
-  int64_t idle_s = idle_exit_ms(thread->agent) / 1000;
-  int64_t wait_s = idle_s && idle_s < LEASE_WAIT_S ? idle_s : LEASE_WAIT_S;
-  cleanup_json json_t *body =
-      json_pack("{s:s, s:s, s:s, s:I}", "agent", id, "device", thread->executor.device, "nonce",
-                nonce, "wait", (json_int_t)wait_s);
-  return server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
 }
 
 static bool device_stopped(void *context) { return agent_is_stopping(context); }
 
-/* Nothing is asked for while the device does not pass its sentinel in a fresh worker. */
+/* Waits until the device passes its sentinel in a fresh worker; no lease is requested meanwhile. */
 static void device_quarantine(struct device_thread *thread) {
   struct agent *agent = thread->agent;
   struct backoff backoff = backoff_new(QUARANTINE_LEAST_MS, QUARANTINE_MOST_MS);
@@ -342,58 +304,70 @@ static void device_quarantine(struct device_thread *thread) {
     }
     log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries,
               error.message);
-    idle_end(agent, clock_monotonic_ms());
+    idle_end(agent);
     agent_wait(agent, backoff_next_ms(&backoff, 0), NULL);
   }
 }
 
-struct asking {
-  char
-      nonce[33]; /* kept while an answer may have been lost: then the same lease is granted again */
+struct requesting {
+  char nonce[33]; /* kept while an answer may have been lost: the same lease is granted again */
   struct backoff backoff, failed, empty;
 };
 
-static void device_step(struct device_thread *thread, struct asking *asking) {
+/* Requests a lease, and executes it. */
+static void device_step(struct device_thread *thread, struct requesting *requesting) {
   struct agent *agent = thread->agent;
   cleanup_free char *id = agent_id(agent);
   int64_t began_ms = clock_monotonic_ms(), asked_ms = held_clock_ms();
-  cleanup_server_answer struct server_answer answer = lease_ask(thread, id, asking->nonce);
-  if (answer.is_ok) {
-    backoff_reset(&asking->backoff);
-    random_hex(asking->nonce, 16);
-    if (!answer.json) {
-      device_idle(thread, began_ms);
+  int64_t idle_s = option_integer(agent->options, "idle-exit");
+  int64_t wait_s = idle_s && idle_s < LEASE_WAIT_S ? idle_s : LEASE_WAIT_S;
+  cleanup_json json_t *body =
+      json_pack("{s:s, s:s, s:s, s:I}", "agent", id, "device", thread->executor.device, "nonce",
+                requesting->nonce, "wait", (json_int_t)wait_s);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(thread->client, "POST", "/v1/leases", body, wait_s * 1000 + LEASE_ANSWER_MS);
+  if (!answer.is_ok) {
+    if (agent_is_stopping(agent))
       return;
+    log_warning("lease: %s gets none: %s", thread->executor.device, answer.error.message);
+    if (answer_is(&answer, ERROR_MISSING)) {
+      agent_signal(agent, &agent->must_enrol);
+      agent_signal(agent, &agent->must_renew);
     }
-    thread->n_leases++;
-    thread->asking_ms += clock_monotonic_ms() - began_ms;
-    leases_count(agent, 1);
-    size_t n_measured;
-    bool ok = lease_granted(thread, answer.json, asked_ms, &n_measured);
-    leases_count(agent, -1);
-    if (ok)
-      backoff_reset(&asking->failed);
-    if (n_measured)
-      backoff_reset(&asking->empty);
-    if (ok && !n_measured)
-      agent_wait(agent, backoff_next_ms(&asking->empty, 0), NULL);
-    else if (!ok && !thread->executor.is_suspect)
-      agent_wait(agent, backoff_next_ms(&asking->failed, 0), NULL);
+    if (!answer_is_for_later(&answer))
+      random_hex(requesting->nonce, 16);
+    agent_wait(agent, backoff_next_ms(&requesting->backoff, answer.retry_after_s), NULL);
     return;
   }
-  if (agent_is_stopping(agent))
+
+  backoff_reset(&requesting->backoff);
+  random_hex(requesting->nonce, 16);
+  if (!answer.json) { /* there is no work */
+    executor_drop_workers(&thread->executor);
+    idle_end(agent);
+    int64_t left_ms = IDLE_LEAST_MS - (clock_monotonic_ms() - began_ms);
+    if (left_ms > 0)
+      agent_wait(agent, left_ms, NULL);
     return;
-  log_warning("lease: %s gets none: %s", thread->executor.device, answer.error.message);
-  if (answer_is(&answer, ERROR_MISSING)) {
-    agent_signal(agent, &agent->must_enrol);
-    agent_signal(agent, &agent->must_renew);
   }
-  if (!answer_is_for_later(&answer))
-    random_hex(asking->nonce, 16);
-  agent_wait(agent, backoff_next_ms(&asking->backoff, answer.retry_after_s), NULL);
+
+  thread->n_leases++;
+  thread->asking_ms += clock_monotonic_ms() - began_ms;
+  leases_count(agent, 1);
+  size_t n_measured;
+  bool ok = lease_granted(thread, answer.json, asked_ms, &n_measured);
+  leases_count(agent, -1);
+  if (ok)
+    backoff_reset(&requesting->failed);
+  if (n_measured)
+    backoff_reset(&requesting->empty);
+  if (ok && !n_measured)
+    agent_wait(agent, backoff_next_ms(&requesting->empty, 0), NULL);
+  else if (!ok && !thread->executor.is_suspect)
+    agent_wait(agent, backoff_next_ms(&requesting->failed, 0), NULL);
 }
 
-/* For who wonders what a device was busy with. */
+/* Logs what the device was busy with. */
 static void times_log(const struct device_thread *thread, int64_t began_ms) {
   cleanup_json json_t *spent = executor_spent_to_json(&thread->executor.spent);
   cleanup_free char *text = NULL;
@@ -416,24 +390,25 @@ void *device_thread_run(void *context) {
   struct device_thread *thread = context;
   struct agent *agent = thread->agent;
   MAGIC_CHECK(agent, AGENT_MAGIC);
-  struct asking asking = {
+  struct requesting requesting = {
       .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
       .failed = backoff_new(FAILED_LEAST_MS, FAILED_MOST_MS),
       .empty = backoff_new(EMPTY_LEAST_MS, EMPTY_MOST_MS),
   };
   int64_t began_ms = clock_monotonic_ms();
-  random_hex(asking.nonce, 16);
+  random_hex(requesting.nonce, 16);
   while (!agent_is_stopping(agent)) {
     if (thread->executor.is_suspect)
       device_quarantine(thread);
     else
-      device_step(thread, &asking);
+      device_step(thread, &requesting);
   }
+
   executor_drop_workers(&thread->executor);
   times_log(thread, began_ms);
   json_decref(thread->build);
   pthread_mutex_lock(&agent->mutex);
-  agent->n_measuring--;
+  agent->is_measured = --agent->n_measuring == 0;
   pthread_mutex_unlock(&agent->mutex);
   spool_wake(agent->spool);
   agent_signal(agent, &agent->must_post);

@@ -5,10 +5,9 @@
 #include <time.h>
 
 #define MARGIN_MAX_MS 2000 /* to kill a worker and be sure of it */
-#define RETRY_MS 500       /* a renewal that failed is tried again so soon */
-/* whatever the server asks for: two or three renewals of the shortest lease that there is */
+#define RETRY_MS 500       /* before a renewal that failed is tried again */
+/* whatever the server requests: two or three renewals of the shortest lease */
 #define RENEW_LEAST_MS 20
-#define NO_CONFIG UINT64_MAX
 
 struct held {
   char lease[sizeof((struct held_due *)0)->lease];
@@ -47,13 +46,16 @@ void held_table_free(struct held_table *table) {
   free(table);
 }
 
-static struct held *held_find(struct held_table *table, const char *lease, int64_t epoch) {
-  for (size_t i = 0; i < table->n; i++) {
+/* Locks the table, and finds a lease in it; NULL: it is not there. */
+static struct held *held_lock(struct held_table *table, const char *lease, int64_t epoch) {
+  pthread_mutex_lock(&table->mutex);
+  for (size_t i = 0; i < table->n; i++)
     if (table->held[i].epoch == epoch && string_equal(table->held[i].lease, lease))
       return &table->held[i];
-  }
   return NULL;
 }
+
+static void held_unlock(struct held_table *table) { pthread_mutex_unlock(&table->mutex); }
 
 static void held_remove(struct held_table *table, struct held *held) {
   config_ranges_release(&held->configs);
@@ -67,14 +69,11 @@ static void expiry_set(struct held *held, int64_t asked_ms, int64_t expires_in_m
 }
 
 void held_add(struct held_table *table, const struct held_grant *grant) {
-  pthread_mutex_lock(&table->mutex);
-  struct held *held = held_find(table, grant->lease, grant->epoch);
-  if (!held) {
-    GROW(table->held, table->n, table->capacity);
-    held = &table->held[table->n++];
-    *held = (struct held){0};
-  }
-  config_ranges_release(&held->configs);
+  struct held *held = held_lock(table, grant->lease, grant->epoch);
+  if (held)
+    held_remove(table, held);
+  GROW(table->held, table->n, table->capacity);
+  held = &table->held[table->n++];
   *held = (struct held){
       .epoch = grant->epoch,
       .renew_every_ms =
@@ -83,115 +82,99 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
   };
   snprintf(held->lease, sizeof held->lease, "%s", grant->lease);
   expiry_set(held, grant->asked_ms, grant->expires_in_ms);
-  pthread_mutex_unlock(&table->mutex);
+  held_unlock(table);
 }
 
 bool held_is_alive(struct held_table *table, const char *lease, int64_t epoch) {
-  pthread_mutex_lock(&table->mutex);
-  const struct held *held = held_find(table, lease, epoch);
+  const struct held *held = held_lock(table, lease, epoch);
   bool is_alive = held && !held->is_lost && held_clock_ms() < held->expires_ms - held->margin_ms;
-  pthread_mutex_unlock(&table->mutex);
+  held_unlock(table);
   return is_alive;
 }
 
 void held_lose(struct held_table *table, const char *lease, int64_t epoch) {
-  pthread_mutex_lock(&table->mutex);
-  struct held *held = held_find(table, lease, epoch);
+  struct held *held = held_lock(table, lease, epoch);
   if (held)
     held->is_lost = true;
-  pthread_mutex_unlock(&table->mutex);
+  held_unlock(table);
 }
 
 void held_limit(struct held_table *table, const char *lease, int64_t epoch,
                 struct config_ranges *taken) {
-  pthread_mutex_lock(&table->mutex);
-  struct held *held = held_find(table, lease, epoch);
+  struct held *held = held_lock(table, lease, epoch);
   if (held) {
-    config_ranges_release(&held->configs);
+    struct config_ranges before = held->configs;
     held->configs = *taken;
     held->is_limited = true;
-  } else {
-    config_ranges_release(taken);
+    *taken = before;
   }
-  pthread_mutex_unlock(&table->mutex);
-  *taken = (struct config_ranges){0};
-}
-
-static bool ranges_have(const struct config_ranges *ranges, uint64_t config) {
-  for (size_t i = 0; i < ranges->n; i++) {
-    if (config >= ranges->ranges[i].first &&
-        config - ranges->ranges[i].first < ranges->ranges[i].count)
-      return true;
-  }
-  return false;
+  held_unlock(table);
+  config_ranges_release(taken);
 }
 
 bool held_has(struct held_table *table, const char *lease, int64_t epoch, uint64_t config) {
-  pthread_mutex_lock(&table->mutex);
-  const struct held *held = held_find(table, lease, epoch);
-  bool has = held && (!held->is_limited || ranges_have(&held->configs, config));
-  pthread_mutex_unlock(&table->mutex);
+  const struct held *held = held_lock(table, lease, epoch);
+  bool has = held && !held->is_limited;
+  for (size_t i = 0; held && i < held->configs.n && !has; i++) {
+    const struct config_range *range = &held->configs.ranges[i];
+    has = config >= range->first && config - range->first < range->count;
+  }
+  held_unlock(table);
   return has;
 }
 
 void held_end(struct held_table *table, const char *lease, int64_t epoch) {
-  pthread_mutex_lock(&table->mutex);
-  struct held *held = held_find(table, lease, epoch);
+  struct held *held = held_lock(table, lease, epoch);
   if (held)
     held->current = NULL;
-  pthread_mutex_unlock(&table->mutex);
+  held_unlock(table);
 }
 
 void held_drop(struct held_table *table, const char *lease, int64_t epoch) {
-  pthread_mutex_lock(&table->mutex);
-  struct held *held = held_find(table, lease, epoch);
+  struct held *held = held_lock(table, lease, epoch);
   if (held)
     held_remove(table, held);
-  pthread_mutex_unlock(&table->mutex);
+  held_unlock(table);
 }
 
-/* Expired or lost, and nobody works on it: there is nothing to renew. */
-static void forget_ended(struct held_table *table, int64_t now_ms) {
-  for (size_t i = 0; i < table->n;) {
-    struct held *held = &table->held[i];
-    if (!held->current && (held->is_lost || now_ms >= held->expires_ms))
-      held_remove(table, held);
-    else
-      i++;
-  }
+void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms,
+                  int64_t expires_in_ms) {
+  struct held *held = held_lock(table, lease, epoch);
+  if (held)
+    expiry_set(held, asked_ms, expires_in_ms);
+  held_unlock(table);
 }
 
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms) {
   pthread_mutex_lock(&table->mutex);
   int64_t now_ms = held_clock_ms();
   struct held *first = NULL;
-  forget_ended(table, now_ms);
+
+  /* Leases that are lost or expired are not renewed, and forgotten unless a device works on them.
+   */
+  for (size_t i = table->n; i-- > 0;) {
+    struct held *held = &table->held[i];
+    if (!held->current && (held->is_lost || now_ms >= held->expires_ms))
+      held_remove(table, held);
+  }
   for (size_t i = 0; i < table->n; i++) {
     struct held *held = &table->held[i];
     if (!held->is_lost && now_ms < held->expires_ms && (!first || held->renew_ms < first->renew_ms))
       first = held;
   }
+
   bool is_due = first && first->renew_ms <= now_ms;
   *ret_wait_ms = first ? first->renew_ms - now_ms : INT64_MAX;
   if (is_due) {
     *ret_due = (struct held_due){
         .epoch = first->epoch,
-        .config = first->current ? atomic_load(first->current) : NO_CONFIG,
+        .config = first->current ? atomic_load(first->current) : UINT64_MAX,
         .left_ms = first->expires_ms - now_ms,
     };
     memcpy(ret_due->lease, first->lease, sizeof first->lease);
     first->renew_ms =
         now_ms + (RETRY_MS < first->renew_every_ms ? RETRY_MS : first->renew_every_ms);
   }
-  pthread_mutex_unlock(&table->mutex);
+  held_unlock(table);
   return is_due;
-}
-
-void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms,
-                  int64_t expires_in_ms) {
-  pthread_mutex_lock(&table->mutex);
-  struct held *held = held_find(table, lease, epoch);
-  if (held)
-    expiry_set(held, asked_ms, expires_in_ms);
-  pthread_mutex_unlock(&table->mutex);
 }

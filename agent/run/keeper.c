@@ -1,6 +1,12 @@
-/* The keeper: enrols the agent, keeps its heartbeat and renews its leases. */
+/* The keeper: enrols the agent, keeps its heartbeat and its token, and renews its leases.
+ *
+ * The agent's own token: it gets one when it enrols with an enrolment token, and replaces it before
+ * it ends. STATE/token holds it in a line. While it is being replaced there are two lines, the new
+ * one first: the server lets the old one end only when the new one was used, and both are on the
+ * disk before that. So it does not matter where the process dies. STATE/boot is the boot nonce of
+ * an enrolment that was not answered yet: with the same nonce it costs no second use. Threads: the
+ * main one, which is the keeper. Memory: the agent owns the texts. */
 #include "agent/run/agent.h"
-#include "agent/run/answers.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
@@ -8,20 +14,156 @@
 #define RENEW_LEAST_MS 500
 #define LOOK_MS 1000
 #define MACHINE_ID_MAX 4096
+#define TOKEN_FILE_MAX 1024
 #define BACKOFF_LEAST_MS 500
 #define BACKOFF_MOST_MS 10000
 
 struct keeper {
   struct agent *agent;
-  int64_t rotate_again_ms;                  /* after a try that failed: not before */
-  int64_t every_ms, heartbeat_ms, enrol_ms; /* the latter two: when next */
+  int64_t every_ms;                                /* between heartbeats */
+  int64_t heartbeat_ms, enrol_ms, rotate_again_ms; /* when next; the latter two: after a failure */
   bool is_draining;
   struct backoff backoff;
   struct rng rng;
 };
 
-/* What tells this machine from others, as well as that can be known: the machine's id and the
- * host's name, or the name alone where there is no id, as in many containers. */
+static bool state_write(struct agent *agent, const char *name, const char *text,
+                        struct error *error) {
+  cleanup_free char *path = xasprintf("%s/%s", agent->state, name);
+  return file_write_atomically(path, text, strlen(text), 0600, error);
+}
+
+/* Sets the token that every client sends from now on; NULL: that of the options. */
+static void clients_set(struct agent *agent, const char *token) {
+  if (!token)
+    token = option_text(agent->options, "token");
+  http_client_set_token(agent->keeper_client, token);
+  http_client_set_token(agent->poster_client, token);
+  for (size_t i = 0; i < agent->n_threads; i++)
+    http_client_set_token(agent->threads[i].client, token);
+}
+
+static void tokens_set(struct agent *agent, const char *token, const char *before) {
+  char *was = agent->own_token, *was_before = agent->own_token_before;
+  agent->own_token = token ? xstrdup(token) : NULL;
+  agent->own_token_before = before ? xstrdup(before) : NULL;
+  free(was);
+  free(was_before);
+}
+
+/* Writes the tokens to the disk and lets all clients send the first; `before` (NULL: none) is the
+ * one that it replaces. False: nothing changed. */
+static bool tokens_keep(struct agent *agent, const char *token, const char *before,
+                        struct error *error) {
+  cleanup_free char *text = xasprintf("%s\n%s%s", token, before ? before : "", before ? "\n" : "");
+  if (!state_write(agent, "token", text, error))
+    return false;
+  tokens_set(agent, token, before);
+  clients_set(agent, agent->own_token);
+  return true;
+}
+
+/* Forgets the former token: the server has accepted the present one. */
+static void token_worked(struct agent *agent) {
+  struct error error;
+  if (!agent->own_token_before)
+    return;
+  if (tokens_keep(agent, agent->own_token, NULL, &error))
+    log_info("agent: its new token works");
+  else /* it is tried again after the next heartbeat */
+    log_warning("agent: its former token stays in %s/token: %s", agent->state, error.message);
+}
+
+/* Returns to the former token, as the server does not know the present one; false: there is none.
+ */
+static bool token_fall_back(struct agent *agent) {
+  struct error error;
+  if (!agent->own_token_before)
+    return false;
+  log_warning("agent: the server does not know its new token; it goes on with the former one");
+  if (!tokens_keep(agent, agent->own_token_before, NULL, &error)) {
+    log_warning("agent: %s", error.message);
+    tokens_set(agent, agent->own_token_before, NULL);
+    clients_set(agent, agent->own_token);
+  }
+  return true;
+}
+
+/* Tries a token with a request that every agent may send. False: why not, by its kind. */
+static bool token_try(struct agent *agent, const char *token, int64_t *ret_retry_after_s,
+                      struct error *error) {
+  clients_set(agent, token);
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->keeper_client, "GET", "/v1/kernels?limit=1", NULL, REQUEST_MS);
+  *ret_retry_after_s = answer.retry_after_s;
+  if (!answer.is_ok)
+    *error = answer.error;
+  if (answer_is_for_later(&answer))
+    log_warning("agent: its token cannot be tried yet: %s", answer.error.message);
+  return answer.is_ok;
+}
+
+/* Tries the agent's tokens, then that of the options; false: again later. */
+static bool choose_once(struct agent *agent, int64_t *ret_retry_after_s) {
+  struct error error;
+  while (agent->own_token) {
+    bool is_ok = token_try(agent, agent->own_token, ret_retry_after_s, &error);
+    if (!is_ok && error_is_retryable(error.kind))
+      return false;
+    if (is_ok || error.kind != ERROR_UNAUTHENTICATED) {
+      token_worked(agent);
+      return true;
+    }
+    if (token_fall_back(agent))
+      continue;
+    log_warning("agent: the token in %s/token has ended; it enrols as a new agent", agent->state);
+    tokens_set(agent, NULL, NULL);
+    free(TAKE(agent->id));
+  }
+
+  bool is_ok = token_try(agent, NULL, ret_retry_after_s, &error);
+  agent->is_newcomer = !is_ok && error.kind == ERROR_FORBIDDEN;
+  return is_ok || !error_is_retryable(error.kind);
+}
+
+void own_token_choose(struct agent *agent) {
+  struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  int64_t retry_after_s = 0;
+  struct error ignored;
+  size_t size;
+  cleanup_free char *path = xasprintf("%s/token", agent->state), *text = NULL;
+  if (file_read(path, TOKEN_FILE_MAX, &text, &size, &ignored)) {
+    /* A line that is not ended was not written whole. */
+    char *rest = text, *token = strsep(&rest, "\n"), *before = rest ? strsep(&rest, "\n") : NULL;
+    if (before && token_is_plain(token))
+      tokens_set(agent, token, rest && token_is_plain(before) ? before : NULL);
+  }
+
+  if (!agent->own_token && spool_is_empty(agent->spool))
+    return;
+  while (!agent_is_stopping(agent) && !choose_once(agent, &retry_after_s))
+    agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
+}
+
+void boot_keep(struct agent *agent) {
+  struct error error;
+  size_t size;
+  cleanup_free char *path = xasprintf("%s/boot", agent->state), *text = NULL;
+  if (agent->own_token)
+    return;
+  if (file_read(path, sizeof agent->boot, &text, &size, &error) && size == sizeof agent->boot &&
+      strspn(text, "0123456789abcdef") == size - 1 && text[size - 1] == '\n') {
+    memcpy(agent->boot, text, size - 1);
+    return;
+  }
+  cleanup_free char *line = xasprintf("%s\n", agent->boot);
+  if (!state_write(agent, "boot", line, &error))
+    log_warning("agent: an enrolment whose answer is lost would be another agent: %s",
+                error.message);
+}
+
+/* A digest of the machine's id and the host's name, or of the name alone where there is no id, as
+ * in many containers. */
 static char *machine_digest(void) {
   struct error ignored;
   char host[256] = "", text[DIGEST_TEXT_SIZE];
@@ -37,16 +179,15 @@ static char *machine_digest(void) {
 }
 
 static json_t *enrol_body(struct agent *agent) {
-  /* Its own token or, without any token, its certificate says who it is. */
+  /* Its own token or, without any token, its certificate identifies it. */
   bool is_known = agent->own_token || !option_text(agent->options, "token");
-  cleanup_free char *id = is_known ? NULL : agent_id(agent);
-  struct enrolment enrolment = {.agent = TAKE(id),
+  struct enrolment_device *devices = xcalloc(agent->n_threads, sizeof *devices);
+  struct enrolment enrolment = {.agent = is_known ? NULL : agent_id(agent),
                                 .boot = xstrdup(agent->boot),
                                 .name = xstrdup(agent->name),
                                 .version = xstrdup(WAVETUNE_VERSION),
-                                .machine = machine_digest()};
-  struct enrolment_device *devices = xcalloc(agent->n_threads, sizeof *devices);
-  enrolment.devices = (struct records){agent->n_threads, devices};
+                                .machine = machine_digest(),
+                                .devices = {agent->n_threads, devices}};
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_seen *device = agent->threads[i].device;
     json_t *facts = json_object_get(device->json, "facts");
@@ -69,7 +210,7 @@ static json_t *enrol_body(struct agent *agent) {
 
 static void id_keep(struct agent *agent, const char *id) {
   struct error error;
-  cleanup_free char *path = xasprintf("%s/agent", agent->state), *line = xasprintf("%s\n", id);
+  cleanup_free char *line = xasprintf("%s\n", id);
   pthread_mutex_lock(&agent->mutex);
   bool is_new = !string_equal(agent->id, id);
   if (is_new) {
@@ -77,7 +218,7 @@ static void id_keep(struct agent *agent, const char *id) {
     agent->id = xstrdup(id);
   }
   pthread_mutex_unlock(&agent->mutex);
-  if (is_new && !file_write_atomically(path, line, strlen(line), 0600, &error))
+  if (is_new && !state_write(agent, "agent", line, &error))
     log_error("agent: the next run will be another agent: %s", error.message);
 }
 
@@ -85,7 +226,7 @@ static void rotation_plan(struct agent *agent, int64_t rotate_in_ms) {
   agent->rotate_at_ms = rotate_in_ms == FIELD_NONE ? 0 : clock_monotonic_ms() + rotate_in_ms;
 }
 
-/* Says of an answer that it cannot be used, and why. The same may be answered otherwise later. */
+/* Turns an answer that cannot be used into an error. A later one may be usable. */
 static void answer_refuse(struct server_answer *answer, const char *what) {
   answer->is_ok = false;
   error_become(&answer->error, ERROR_UNAVAILABLE);
@@ -105,20 +246,21 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_
         "here; upgrade it: ");
   if (answer.is_ok && !enrolled_read(answer.json, ret_enrolled, &answer.error))
     answer_refuse(&answer, "POST /v1/agents");
-  if (answer.is_ok && ret_enrolled->token &&
-      !own_token_begin(agent, ret_enrolled->token, &answer.error)) {
-    answer.is_ok = false;
-    error_become(&answer.error,
-                 ERROR_UNAVAILABLE); /* the same boot nonce again is the same agent */
+  if (!answer.is_ok)
+    return answer;
+
+  if (ret_enrolled->token && !tokens_keep(agent, ret_enrolled->token, NULL, &answer.error)) {
+    answer.is_ok = false; /* the same boot nonce again is the same agent */
+    error_become(&answer.error, ERROR_UNAVAILABLE);
     error_prefix(&answer.error, "cannot keep the agent's token: ");
+    return answer;
   }
-  if (answer.is_ok) {
-    rotation_plan(agent, ret_enrolled->rotate_in_ms);
-    id_keep(agent, ret_enrolled->agent);
-    boot_forget(agent);
-    log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolled->agent,
-             agent->name, agent->n_threads, (long long)ret_enrolled->reclaimed);
-  }
+  rotation_plan(agent, ret_enrolled->rotate_in_ms);
+  id_keep(agent, ret_enrolled->agent);
+  cleanup_free char *boot = xasprintf("%s/boot", agent->state);
+  unlink(boot);
+  log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%lld", ret_enrolled->agent,
+           agent->name, agent->n_threads, (long long)ret_enrolled->reclaimed);
   return answer;
 }
 
@@ -141,22 +283,9 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
   return false;
 }
 
-static bool flag_is_set(struct agent *agent, const bool *flag) {
-  pthread_mutex_lock(&agent->mutex);
-  bool is_set = *flag;
-  pthread_mutex_unlock(&agent->mutex);
-  return is_set;
-}
-
-/* Heartbeats of a fleet spread out: each waits 90 to 110 % of what the server asks for. */
-static void heartbeat_plan(struct keeper *keeper, int64_t now_ms) {
-  double spread = 0.9 + 0.2 * rng_unit(&keeper->rng);
-  keeper->heartbeat_ms = now_ms + (int64_t)((double)keeper->every_ms * spread);
-}
-
 static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
-  if (!flag_is_set(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
+  if (!agent_flag(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
     return;
   cleanup_enrolled struct enrolled enrolled = {0};
   cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
@@ -172,7 +301,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   keeper->enrol_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
 }
 
-/* Asks for a new token when its time has come. The next heartbeat is the first use of it. */
+/* Replaces the token when it is due. The next heartbeat is the first use of the new one. */
 static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!agent->rotate_at_ms || now_ms < agent->rotate_at_ms || now_ms < keeper->rotate_again_ms)
@@ -184,7 +313,7 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   cleanup_rotated struct rotated rotated = {0};
   if (answer.is_ok && !rotated_read(answer.json, &rotated, &answer.error))
     answer_refuse(&answer, path);
-  if (answer.is_ok && own_token_replace(agent, rotated.token, &answer.error)) {
+  if (answer.is_ok && tokens_keep(agent, rotated.token, agent->own_token, &answer.error)) {
     rotation_plan(agent, rotated.rotate_in_ms);
     keeper->heartbeat_ms = now_ms;
     backoff_reset(&keeper->backoff);
@@ -192,21 +321,6 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   }
   log_warning("agent: its token is not replaced yet: %s", answer.error.message);
   keeper->rotate_again_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
-}
-
-/* Its own token is not known any more: as another process it enrols anew, if it can. */
-static void token_ended(struct keeper *keeper, const struct error *error) {
-  struct agent *agent = keeper->agent;
-  if (own_token_fall_back(agent)) {
-    agent->rotate_at_ms = clock_monotonic_ms();
-    keeper->heartbeat_ms = agent->rotate_at_ms;
-    return;
-  }
-  log_error(
-      "agent: its own token has ended, and so does this process; the next one enrols anew: %s",
-      error->message);
-  agent->code = (int)error_exit_code(error->kind);
-  agent_stop(agent);
 }
 
 static void heartbeat_send(struct keeper *keeper) {
@@ -218,8 +332,9 @@ static void heartbeat_send(struct keeper *keeper) {
   struct beaten beaten;
   if (answer.is_ok && !beaten_read(answer.json, &beaten, &answer.error))
     answer_refuse(&answer, path);
+
   if (answer.is_ok) {
-    own_token_worked(agent);
+    token_worked(agent);
     keeper->every_ms = beaten.heartbeat_every_ms;
     if (beaten.is_draining != keeper->is_draining)
       log_info("agent: %s",
@@ -227,11 +342,17 @@ static void heartbeat_send(struct keeper *keeper) {
     keeper->is_draining = beaten.is_draining;
   } else if (answer_is(&answer, ERROR_MISSING)) {
     agent_signal(agent, &agent->must_enrol);
-  } else if (answer_is(&answer, ERROR_UNAUTHENTICATED) && agent->own_token &&
-             !agent_is_stopping(agent)) {
-    token_ended(keeper, &answer.error);
-  } else {
+  } else if (!answer_is(&answer, ERROR_UNAUTHENTICATED) || !agent->own_token ||
+             agent_is_stopping(agent)) {
     log_warning("agent: no heartbeat: %s", answer.error.message);
+  } else if (token_fall_back(agent)) {
+    keeper->heartbeat_ms = agent->rotate_at_ms = clock_monotonic_ms();
+  } else {
+    log_error(
+        "agent: its own token has ended, and so does this process; the next one enrols anew: %s",
+        answer.error.message);
+    agent->code = (int)error_exit_code(answer.error.kind);
+    agent_stop(agent);
   }
 }
 
@@ -273,22 +394,21 @@ void agent_keep(struct agent *agent) {
       .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
       .rng = rng_seeded(strtoull(random, NULL, 16)),
   };
-  while (!flag_is_set(agent, &agent->is_posted)) {
+  while (!agent_flag(agent, &agent->is_posted)) {
     int64_t now_ms = clock_monotonic_ms(), wait_ms;
     struct held_due due;
     enrol_again(&keeper, now_ms);
     if (now_ms >= keeper.heartbeat_ms) {
-      heartbeat_plan(&keeper, now_ms);
+      /* Heartbeats of a fleet spread out: each waits 90 to 110 % of the server's interval. */
+      double spread = 0.9 + 0.2 * rng_unit(&keeper.rng);
+      keeper.heartbeat_ms = now_ms + (int64_t)((double)keeper.every_ms * spread);
       heartbeat_send(&keeper);
     }
     token_rotate(&keeper, now_ms);
-    /* One at a time: a server that is slow, or wants renewals all the time, keeps nothing else
-     * waiting. */
-    if (held_next_due(agent->held, &due, &wait_ms)) {
+    /* One at a time: a server that is slow, or wants renewals all the time, delays nothing else. */
+    if (held_next_due(agent->held, &due, &wait_ms))
       lease_renew(agent, &due);
-      continue;
-    }
-    wait_ms = wait_ms < LOOK_MS ? wait_ms : LOOK_MS;
-    agent_wait(agent, wait_ms, &agent->must_renew);
+    else
+      agent_wait(agent, wait_ms < LOOK_MS ? wait_ms : LOOK_MS, &agent->must_renew);
   }
 }

@@ -1,11 +1,11 @@
-/* Posting the spool: measurements, ends and hand-backs of leases, in the order in which they were
+/* Posting the spool: measurements, ends and releases of leases, in the order in which they were
  * recorded.
  *
  * A record is {"lease", "epoch"} with "measurement": {…}, "done": true or "release": "why", and
- * "opening_us" where a kernel was opened for it: what that took so far. Its number is the
- * measurement's seq. Code that a measurement names ("object", which lies in the record's
- * "object_path") is brought to the server before it. Nothing is forgotten before the server has
- * answered; what it refuses for good goes to STATE/refused.jsonl. Threads: one at a time posts. */
+ * "opening_us" where a kernel was opened for it: the time of that so far. Its number is the
+ * measurement's seq. Code that a measurement names ("object", stored in the record's "object_path")
+ * is uploaded before it. Nothing is forgotten before the server has answered; what it refuses for
+ * good is appended to STATE/refused.jsonl. Threads: one at a time posts. */
 #include <errno.h>
 #include <fcntl.h>
 
@@ -15,7 +15,7 @@
 
 #define BATCH_RECORDS 200
 #define BATCH_WAIT_MS 500
-#define LAST_WORDS_MS 5000 /* for posting when the agent ends */
+#define LAST_POSTS_MS 5000 /* for posting when the agent ends */
 #define BACKOFF_LEAST_MS 250
 #define BACKOFF_MOST_MS 5000
 #define OBJECT_MS 10000
@@ -25,21 +25,20 @@ struct batch {
   size_t n;
   struct spool_record records[BATCH_RECORDS];
   bool is_posted[BATCH_RECORDS];
+  int64_t retry_after_s; /* of a server that is away */
 };
 
-/* Of one lease and epoch, in order: indices of a batch. */
+/* The records of one lease and epoch that are posted together, in order: indices of a batch. */
 struct group {
   const char *lease;
   int64_t epoch;
-  size_t n;
+  size_t n;  /* measurements */
+  bool done; /* its end is the index behind them */
   size_t indices[BATCH_RECORDS];
-  bool done;
 };
 
-enum post { POST_OK, POST_LATER };
-
-/* Whether what is refused so may be taken another time: the server is away or busy, or does not
- * know the token (yet). */
+/* Whether the server may take the same later: it is away or busy, or does not know the token
+ * (yet). */
 static bool is_for_later(enum error_kind kind) {
   return error_is_retryable(kind) || kind == ERROR_UNAUTHENTICATED || kind == ERROR_FORBIDDEN;
 }
@@ -47,8 +46,14 @@ static bool is_for_later(enum error_kind kind) {
 static const char *record_lease(const json_t *record) {
   return json_string_value(json_object_get(record, "lease"));
 }
+
 static int64_t record_epoch(const json_t *record) {
   return json_integer_value(json_object_get(record, "epoch"));
+}
+
+/* What opening the kernel took; 0: not stated. */
+static json_int_t record_opening_us(const json_t *record) {
+  return json_integer_value(json_object_get(record, "opening_us"));
 }
 
 static void refused_keep(struct agent *agent, const json_t *record, const struct error *reason) {
@@ -62,104 +67,84 @@ static void refused_keep(struct agent *agent, const json_t *record, const struct
             record_lease(record), (long long)record_epoch(record), path, reason->message);
 }
 
-/* What opening the kernel took, as the record says; 0: it says nothing. */
-static json_int_t record_opening_us(const json_t *record) {
-  return json_integer_value(json_object_get(record, "opening_us"));
-}
-
-static json_t *results_body(const struct batch *batch, const struct group *group, size_t from,
-                            size_t n, bool done) {
+/* Posts `n` measurements of a group from `from` on. */
+static struct server_answer results_send(struct agent *agent, const struct batch *batch,
+                                         const struct group *group, size_t from, size_t n,
+                                         bool done) {
   json_t *measurements = json_array();
-  json_int_t opening_us =
-      done ? record_opening_us(batch->records[group->indices[group->n]].json) : 0;
-  for (size_t i = from; i < from + n; i++) {
+  json_int_t opening_us = 0;
+  for (size_t i = from; i < from + n + done; i++) {
     const struct spool_record *record = &batch->records[group->indices[i]];
+    json_t *measurement = json_object_get(record->json, "measurement");
     if (record_opening_us(record->json) > opening_us)
       opening_us = record_opening_us(record->json);
-    json_t *measurement = json_object_get(record->json, "measurement");
+    if (i == from + n)
+      break; /* the lease's end */
     json_object_set_new(measurement, "seq", json_integer((json_int_t)record->number));
     json_array_append(measurements, measurement);
   }
-  json_t *body =
+  cleanup_free char *path = xasprintf("/v1/leases/%s/results", group->lease);
+  cleanup_json json_t *body =
       json_pack("{s:I, s:o}", "epoch", (json_int_t)group->epoch, "measurements", measurements);
   if (done)
     json_object_set_new(body, "done", json_true());
   if (opening_us)
     json_object_set_new(body, "opening_us", json_integer(opening_us));
-  return body;
+  return server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
 }
 
-/* The server has another holder for the lease, or none: what came late is stored as evidence. */
-static void lease_lost(struct agent *agent, const struct group *group, size_t n) {
-  log_warning("lease: lost lease=%s epoch=%lld; %zu late results were kept as evidence",
-              group->lease, (long long)group->epoch, n);
-  held_lose(agent->held, group->lease, group->epoch);
-}
+/* Measurements of a group that are posted together. */
+struct part {
+  size_t from, n;
+  bool done; /* with the lease's end */
+};
+#define PARTS_MAX 16
+_Static_assert(BATCH_RECORDS < 1 << (PARTS_MAX - 1), "halves of halves fit in the list");
 
-/* Posts measurements [from, from + n) of a group. What is refused as a whole is split until the bad
- * one is alone. */
-static enum post results_post(struct agent *agent, const struct batch *batch,
-                              const struct group *group, size_t from, size_t n, bool done,
-                              int64_t *ret_retry_after_s) {
-  cleanup_free char *path = xasprintf("/v1/leases/%s/results", group->lease);
-  cleanup_json json_t *body = results_body(batch, group, from, n, done);
-  cleanup_server_answer struct server_answer answer =
-      server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
-  if (answer.is_ok)
-    return POST_OK;
-  if (is_for_later(answer.error.kind)) {
-    log_warning("poster: results wait in the spool: %s", answer.error.message);
-    *ret_retry_after_s = answer.retry_after_s;
-    return POST_LATER;
-  }
-  if (answer.error.kind == ERROR_CONFLICT && json_object_get(answer.json, "epoch")) {
-    lease_lost(agent, group, n);
-    return POST_OK;
-  }
-  if (answer.error.kind == ERROR_MISSING) {
-    for (size_t i = from; i < from + n; i++)
+/* Posts a group, and what is refused as a whole in halves, until the bad measurement is alone.
+ * False: the server may take it later. */
+static bool results_post(struct agent *agent, struct batch *batch, const struct group *group) {
+  struct part parts[PARTS_MAX] = {{0, group->n, group->done}}; /* the last is posted first */
+  for (size_t n_parts = 1; n_parts > 0;) {
+    struct part part = parts[--n_parts];
+    cleanup_server_answer struct server_answer answer =
+        results_send(agent, batch, group, part.from, part.n, part.done);
+    if (answer.is_ok)
+      continue;
+    if (is_for_later(answer.error.kind)) {
+      log_warning("poster: results wait in the spool: %s", answer.error.message);
+      batch->retry_after_s = answer.retry_after_s;
+      return false;
+    }
+
+    /* The server has another holder for the lease, or none: it stores late results as evidence. */
+    if (answer.error.kind == ERROR_CONFLICT && json_object_get(answer.json, "epoch")) {
+      log_warning("lease: lost lease=%s epoch=%lld; %zu late results were kept as evidence",
+                  group->lease, (long long)group->epoch, part.n);
+      held_lose(agent->held, group->lease, group->epoch);
+      continue;
+    }
+    bool is_missing = answer.error.kind == ERROR_MISSING;
+    if (part.n > 1 && !is_missing) {
+      size_t half = part.n / 2;
+      parts[n_parts++] = (struct part){part.from + half, part.n - half, part.done};
+      parts[n_parts++] = (struct part){part.from, half, false};
+      continue;
+    }
+    for (size_t i = part.from; i < part.from + part.n; i++)
       refused_keep(agent, batch->records[group->indices[i]].json, &answer.error);
-    return POST_OK;
+    if (part.n == 1 && part.done && !is_missing)
+      parts[n_parts++] = (struct part){part.from + 1, 0, true};
+    if (part.n == 0 && !is_missing)
+      log_error("lease: lease=%s epoch=%lld cannot be ended: %s", group->lease,
+                (long long)group->epoch, answer.error.message);
   }
-
-  if (n > 1) {
-    enum post post = results_post(agent, batch, group, from, n / 2, false, ret_retry_after_s);
-    return post == POST_OK
-               ? results_post(agent, batch, group, from + n / 2, n - n / 2, done, ret_retry_after_s)
-               : post;
-  }
-  if (n == 1) {
-    refused_keep(agent, batch->records[group->indices[from]].json, &answer.error);
-    return done ? results_post(agent, batch, group, from, 0, true, ret_retry_after_s) : POST_OK;
-  }
-  log_error("lease: lease=%s epoch=%lld cannot be ended: %s", group->lease, (long long)group->epoch,
-            answer.error.message);
-  return POST_OK;
+  return true;
 }
 
-static enum post release_post(struct agent *agent, const struct spool_record *record,
-                              int64_t *ret_retry_after_s) {
-  const char *lease = record_lease(record->json);
-  cleanup_free char *path = xasprintf("/v1/leases/%s/release", lease);
-  cleanup_json json_t *body =
-      json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record->json), "reason",
-                json_object_get(record->json, "release"));
-  if (record_opening_us(record->json))
-    json_object_set_new(body, "opening_us", json_integer(record_opening_us(record->json)));
-  cleanup_server_answer struct server_answer answer =
-      server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
-  if (!answer.is_ok && is_for_later(answer.error.kind)) {
-    *ret_retry_after_s = answer.retry_after_s;
-    return POST_LATER;
-  }
-  if (!answer.is_ok) /* it expired before: nothing is left to hand back */
-    log_info("lease: lease=%s was not ours any more: %s", lease, answer.error.message);
-  held_drop(agent->held, lease, record_epoch(record->json));
-  return POST_OK;
-}
-
-/* The records from `first` on that belong together: one lease's measurements up to its end. */
-static struct group group_from(const struct batch *batch, size_t first) {
+/* Posts the records from `first` on that belong together: one lease's measurements up to its end.
+ */
+static bool group_post(struct agent *agent, struct batch *batch, size_t first) {
   const json_t *record = batch->records[first].json;
   struct group group = {.lease = record_lease(record), .epoch = record_epoch(record)};
   for (size_t i = first; i < batch->n && !group.done; i++) {
@@ -169,45 +154,42 @@ static struct group group_from(const struct batch *batch, size_t first) {
       continue;
     if (json_object_get(record, "release"))
       break;
-    if (json_object_get(record, "measurement"))
-      group.indices[group.n++] = i;
     group.done = json_is_true(json_object_get(record, "done"));
     if (group.done)
       group.indices[group.n] = i;
+    else if (json_object_get(record, "measurement"))
+      group.indices[group.n++] = i;
   }
-  return group;
-}
 
-static enum post group_post(struct agent *agent, struct batch *batch, size_t first,
-                            int64_t *ret_retry_after_s) {
-  struct group group = group_from(batch, first);
-  enum post post = results_post(agent, batch, &group, 0, group.n, group.done, ret_retry_after_s);
-  if (post != POST_OK)
-    return post;
+  if (!results_post(agent, batch, &group))
+    return false;
   for (size_t i = 0; i < group.n + group.done; i++)
     batch->is_posted[group.indices[i]] = true;
   if (group.done)
     held_drop(agent->held, group.lease, group.epoch);
-  return POST_OK;
+  return true;
 }
 
-static enum post batch_post(struct agent *agent, struct batch *batch, int64_t *ret_retry_after_s) {
-  for (size_t i = 0; i < batch->n; i++) {
-    enum post post = POST_OK;
-    const struct spool_record *record = &batch->records[i];
-    if (batch->is_posted[i])
-      continue;
-    if (json_object_get(record->json, "release"))
-      post = release_post(agent, record, ret_retry_after_s);
-    else
-      post = group_post(agent, batch, i, ret_retry_after_s);
-    if (post != POST_OK)
-      return post;
+static bool release_post(struct agent *agent, struct batch *batch, const json_t *record) {
+  const char *lease = record_lease(record);
+  cleanup_free char *path = xasprintf("/v1/leases/%s/release", lease);
+  cleanup_json json_t *body = json_pack("{s:I, s:O}", "epoch", (json_int_t)record_epoch(record),
+                                        "reason", json_object_get(record, "release"));
+  if (record_opening_us(record))
+    json_object_set_new(body, "opening_us", json_integer(record_opening_us(record)));
+  cleanup_server_answer struct server_answer answer =
+      server_ask(agent->poster_client, "POST", path, body, REQUEST_MS);
+  if (!answer.is_ok && is_for_later(answer.error.kind)) {
+    batch->retry_after_s = answer.retry_after_s;
+    return false;
   }
-  return POST_OK;
+  if (!answer.is_ok) /* it expired before: nothing is left to release */
+    log_info("lease: lease=%s was not ours any more: %s", lease, answer.error.message);
+  held_drop(agent->held, lease, record_epoch(record));
+  return true;
 }
 
-/* Brings code to the server, once. */
+/* Uploads code to the server, once. */
 static bool object_put(struct agent *agent, const char *path, const char *digest_text,
                        struct error *error) {
   cleanup_free char *bytes = NULL;
@@ -240,9 +222,9 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
   return true;
 }
 
-/* Brings the code of a batch's measurements. A server that is away is waited for, as results do.
+/* Uploads the code of a batch's measurements. A server that is away is waited for, as results do.
  * One that takes results and, OBJECT_ATTEMPTS times, no code gets them without. */
-static enum post objects_post(struct agent *agent, struct batch *batch) {
+static bool objects_post(struct agent *agent, struct batch *batch) {
   bool is_refused = false;
   for (size_t i = 0; i < batch->n; i++) {
     const json_t *record = batch->records[i].json;
@@ -260,39 +242,42 @@ static enum post objects_post(struct agent *agent, struct batch *batch) {
       is_refused = is_for_later(error.kind);
       if (is_refused && ++agent->object_failures < OBJECT_ATTEMPTS) {
         log_warning("poster: results wait in the spool for their compiled code: %s", error.message);
-        return POST_LATER;
+        return false;
       }
       log_warning("poster: results of lease=%s go without their compiled code: %s",
                   record_lease(record), error.message);
     }
     json_object_del(measurement, "object");
   }
-  return POST_OK;
+  return true;
 }
 
-/* Posts what the spool holds, at most one batch. *ret_more: there may be more than that. */
-static enum post spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_after_s) {
+/* Posts at most one batch of the spool. *ret_more: there may be more than that. False: try again
+ * later, *ret_retry_after_s as the server requests. */
+static bool spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_after_s) {
   struct error error;
-  struct batch *batch = xcalloc(1, sizeof *batch);
-  *ret_retry_after_s = 0;
+  cleanup_free struct batch *batch = xcalloc(1, sizeof *batch);
   bool ok = spool_peek(agent->spool, batch->records, BATCH_RECORDS, &batch->n, &error);
-  enum post post = ok ? objects_post(agent, batch) : POST_LATER;
-  if (post == POST_OK) {
-    post = batch_post(agent, batch, ret_retry_after_s);
-    if (post != POST_OK)
+  bool is_posted = ok && objects_post(agent, batch);
+  if (is_posted) {
+    for (size_t i = 0; i < batch->n && is_posted; i++)
+      if (!batch->is_posted[i])
+        is_posted = json_object_get(batch->records[i].json, "release")
+                        ? release_post(agent, batch, batch->records[i].json)
+                        : group_post(agent, batch, i);
+    if (!is_posted)
       agent->object_failures = 0; /* it was away: its code comes with the results when it is back */
   }
-  if (ok && batch->n && post == POST_OK)
+  if (is_posted && batch->n)
     ok = spool_acknowledge(agent->spool, batch->records[batch->n - 1].number, &error);
+
   *ret_more = ok && batch->n == BATCH_RECORDS;
+  *ret_retry_after_s = batch->retry_after_s;
   for (size_t i = 0; i < batch->n; i++)
     json_decref(batch->records[i].json);
-  free(batch);
-  if (!ok) {
+  if (!ok)
     log_error("poster: %s", error.message);
-    post = POST_LATER;
-  }
-  return post;
+  return ok && is_posted;
 }
 
 void agent_post_left(struct agent *agent) {
@@ -303,53 +288,41 @@ void agent_post_left(struct agent *agent) {
     log_info("poster: results of an earlier run wait in the spool; they are posted before anything "
              "else");
   while (!spool_is_empty(agent->spool) && !agent_is_stopping(agent)) {
-    if (spool_post(agent, &more, &retry_after_s) == POST_OK)
+    if (spool_post(agent, &more, &retry_after_s))
       backoff_reset(&backoff);
     else
       agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
   }
 }
 
-static bool devices_are_done(struct agent *agent) {
-  pthread_mutex_lock(&agent->mutex);
-  bool are_done = agent->n_measuring == 0;
-  pthread_mutex_unlock(&agent->mutex);
-  return are_done;
-}
-
-/* The devices have ended: what is left in the spool is posted within a moment, or by the next
- * run. */
-static void post_last_words(struct agent *agent) {
-  int64_t until_ms = clock_monotonic_ms() + LAST_WORDS_MS, retry_after_s;
-  bool more;
-  struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
-  while (!spool_is_empty(agent->spool) && clock_monotonic_ms() < until_ms) {
-    if (spool_post(agent, &more, &retry_after_s) != POST_OK)
-      usleep((useconds_t)(backoff_next_ms(&backoff, 0) * 1000));
-  }
-  if (!spool_is_empty(agent->spool))
-    log_warning("poster: results stay in %s/spool; the next run posts them", agent->state);
-}
-
 void *poster_run(void *context) {
   struct agent *agent = context;
   MAGIC_CHECK(agent, AGENT_MAGIC);
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
+  int64_t retry_after_s;
   bool more = false;
-  while (!devices_are_done(agent)) {
-    int64_t retry_after_s;
+  while (!agent_flag(agent, &agent->is_measured)) {
     spool_wait(agent->spool, BATCH_WAIT_MS);
     if (spool_is_empty(agent->spool))
       continue;
-    if (!more) /* else a lease's end may lie behind what a batch held */
+    if (!more) /* else a lease's end may be behind what a batch held */
       agent_wait(agent, BATCH_WAIT_MS, &agent->must_post);
-    if (spool_post(agent, &more, &retry_after_s) == POST_OK)
+    if (spool_post(agent, &more, &retry_after_s))
       backoff_reset(&backoff);
     else
       agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), &agent->must_post);
   }
-  post_last_words(agent);
+
+  /* The devices have ended: what is left in the spool is posted within a moment, or by the next
+   * run. */
+  int64_t until_ms = clock_monotonic_ms() + LAST_POSTS_MS;
+  backoff_reset(&backoff);
+  while (!spool_is_empty(agent->spool) && clock_monotonic_ms() < until_ms)
+    if (!spool_post(agent, &more, &retry_after_s))
+      usleep((useconds_t)(backoff_next_ms(&backoff, 0) * 1000));
+  if (!spool_is_empty(agent->spool))
+    log_warning("poster: results stay in %s/spool; the next run posts them", agent->state);
   agent_signal(agent, &agent->is_posted);
-  agent_signal(agent, &agent->must_renew); /* what the keeper waits on */
+  agent_signal(agent, &agent->must_renew); /* wakes the keeper */
   return NULL;
 }

@@ -1,9 +1,8 @@
-/* `run`: an agent that works for a server until it is told to end. Starts and ends the threads of
+/* `run`: an agent that works for a server until a signal ends it. Starts and ends the threads of
  * agent.h. */
 #include <time.h>
 
 #include "agent/commands.h"
-#include "agent/measure_options.h"
 #include "agent/run/agent.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -16,8 +15,7 @@ void agent_stop(struct agent *agent) {
   agent->stopping = agent->must_post = agent->must_renew = true;
   for (size_t i = 0; i < agent->n_threads; i++)
     http_client_cancel(agent->threads[i].client);
-  /* As long as nothing was measured there is nothing to say. Later these two have the last
-   * words. */
+  /* Once something was measured, these two have last requests to send. */
   if (!agent->is_working && agent->keeper_client)
     http_client_cancel(agent->keeper_client);
   if (!agent->is_working && agent->poster_client)
@@ -26,19 +24,17 @@ void agent_stop(struct agent *agent) {
   pthread_mutex_unlock(&agent->mutex);
 }
 
-bool agent_is_stopping(struct agent *agent) {
+bool agent_flag(struct agent *agent, const bool *flag) {
   pthread_mutex_lock(&agent->mutex);
-  bool is_stopping = agent->stopping;
+  bool is_set = *flag;
   pthread_mutex_unlock(&agent->mutex);
-  return is_stopping;
+  return is_set;
 }
 
+bool agent_is_stopping(struct agent *agent) { return agent_flag(agent, &agent->stopping); }
+
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until) {
-  struct timespec end;
-  clock_gettime(CLOCK_MONOTONIC, &end);
-  int64_t ns = end.tv_nsec + timeout_ms % 1000 * 1000000;
-  end.tv_sec += timeout_ms / 1000 + ns / 1000000000;
-  end.tv_nsec = ns % 1000000000;
+  struct timespec end = deadline_after(timeout_ms);
   const bool *ends = until ? until : &agent->stopping;
   pthread_mutex_lock(&agent->mutex);
   while (!*ends && pthread_cond_timedwait(&agent->changed, &agent->mutex, &end) == 0)
@@ -60,20 +56,6 @@ char *agent_id(struct agent *agent) {
   char *id = agent->id ? xstrdup(agent->id) : NULL;
   pthread_mutex_unlock(&agent->mutex);
   return id;
-}
-
-static void agent_init(struct agent *agent, const struct options *options) {
-  pthread_condattr_t monotonic;
-  *agent =
-      (struct agent){.magic = AGENT_MAGIC, .options = options, .worked_ms = clock_monotonic_ms()};
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-  pthread_mutex_init(&agent->mutex, NULL);
-  pthread_cond_init(&agent->changed, &monotonic);
-  pthread_condattr_destroy(&monotonic);
-  random_hex(agent->boot, 16);
-  agent->held = held_table_new();
-  agent->stored = json_object();
 }
 
 /* Every thread has ended. */
@@ -105,7 +87,7 @@ static void agent_release(struct agent *agent) {
   pthread_cond_destroy(&agent->changed);
 }
 
-/* Makes a client of the agent's; agent_stop may look for it at any time. */
+/* Makes a client of the agent's; agent_stop may read it at any time. */
 static bool client_new(struct agent *agent, struct http_client **ret_client, struct error *error) {
   struct http_client *client;
   if (!http_client_new(option_text(agent->options, "url"), option_text(agent->options, "token"),
@@ -122,32 +104,13 @@ static bool client_new(struct agent *agent, struct http_client **ret_client, str
   return true;
 }
 
-/* The id of an earlier run; a file that is damaged is as good as none. */
-static void id_read(struct agent *agent) {
-  struct error ignored;
-  size_t size;
-  cleanup_free char *path = xasprintf("%s/agent", agent->state), *text = NULL;
-  if (!file_read(path, ID_FILE_MAX, &text, &size, &ignored))
-    return;
-  size_t digits = strspn(text, "0123456789abcdef");
-  pthread_mutex_lock(&agent->mutex);
-  if (digits > 0 && string_equal(text + digits, "\n"))
-    agent->id = xstrndup(text, digits);
-  pthread_mutex_unlock(&agent->mutex);
-}
-
-static char *name_default(void) {
-  char name[256] = "";
-  return gethostname(name, sizeof name - 1) == 0 && name[0] ? xstrdup(name) : xstrdup("agent");
-}
-
 static bool trusted_prepare(struct agent *agent, struct error *error) {
   static const char *const variables[] = {"WAVETUNE_TRUSTED_KEY", "WAVETUNE_TRUSTED_KEYS"};
   const char *const *paths;
   size_t n = option_list(agent->options, "trusted-key", &paths);
   if (!trusted_keys_add_all(&agent->trusted, paths, n, error))
     return false;
-  /* Whoever sets it to nothing by mistake must not get an agent that runs everything. */
+  /* A variable that is empty by mistake must not give an agent that runs everything. */
   for (size_t i = 0; !agent->trusted.n && i < ARRAY_LENGTH(variables); i++)
     if (getenv(variables[i]))
       return error_set(error, "%s is set and names no key; name a file or a folder, or unset it",
@@ -160,60 +123,47 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
   return true;
 }
 
-/* What needs no server. */
+/* Prepares what needs neither server nor workers. */
 static bool agent_prepare(struct agent *agent, struct error *error) {
   const char *state = option_text(agent->options, "state"),
              *name = option_text(agent->options, "name");
+  char host[256] = "";
   if (!option_text(agent->options, "url"))
     return error_set(error, "give the server's URL with --url or WAVETUNE_URL");
-  if (!trusted_prepare(agent, error))
-    return false;
-  if (!client_new(agent, &agent->poster_client, error) ||
+  if (!trusted_prepare(agent, error) || !client_new(agent, &agent->poster_client, error) ||
       !client_new(agent, &agent->keeper_client, error))
     return false;
+  if (!name && (gethostname(host, sizeof host - 1) != 0 || !host[0]))
+    name = "agent";
+  agent->name = xstrdup(name ? name : host);
   agent->state = state ? xstrdup(state) : state_folder_default();
   agent->faults = xasprintf("%s/faults", agent->state);
-  agent->name = name ? xstrdup(name) : name_default();
   return folder_make_private(agent->state, error) &&
          spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
 }
 
-static bool device_is_asked_for(const struct agent *agent, const struct device_seen *device,
-                                bool has_gpu) {
-  const char *const *names;
-  size_t n = option_list(agent->options, "device", &names);
-  for (size_t i = 0; i < n; i++) {
-    if (string_equal(names[i], device->name))
-      return true;
-  }
-  return n == 0 && !(has_gpu && string_equal(device->backend, "cpu"));
-}
-
-static bool devices_are_known(const struct agent *agent, struct error *error) {
-  const char *const *names;
-  const struct device_seen *device;
-  size_t n = option_list(agent->options, "device", &names);
-  for (size_t i = 0; i < n; i++) {
-    if (!devices_find(&agent->devices, names[i], &device, error))
-      return false;
-  }
-  return devices_find(&agent->devices, NULL, &device, error);
-}
-
-/* One thread to a device. A CPU beside GPUs is left out unless it is named: it has the GPUs to
- * feed. */
+/* One thread to a device. A CPU beside GPUs is left out unless it is named: it has to serve the
+ * GPUs. */
 static bool threads_prepare(struct agent *agent, struct error *error) {
-  bool has_gpu = false;
-  if (!devices_are_known(agent, error))
+  const char *const *names;
+  const struct device_seen *found;
+  size_t n_names = option_list(agent->options, "device", &names), n = 0;
+  bool has_gpu = false, ok = true;
+  for (size_t i = 0; i < n_names; i++)
+    if (!devices_find(&agent->devices, names[i], &found, error))
+      return false;
+  if (!devices_find(&agent->devices, NULL, &found, error))
     return false;
   for (size_t i = 0; i < agent->devices.n; i++)
-    has_gpu = has_gpu || !string_equal(agent->devices.seen[i].backend, "cpu");
+    has_gpu = has_gpu || device_is_gpu(&agent->devices.seen[i]);
+
   struct device_thread *threads = xcalloc(agent->devices.n, sizeof *threads);
-  size_t n = 0;
-  bool ok = true;
   for (size_t i = 0; i < agent->devices.n && ok; i++) {
     const struct device_seen *device = &agent->devices.seen[i];
-    if (!device_is_asked_for(agent, device, has_gpu))
+    bool is_used = n_names == 0 && (!has_gpu || device_is_gpu(device));
+    for (size_t k = 0; k < n_names && !is_used; k++)
+      is_used = string_equal(names[k], device->name);
+    if (!is_used)
       continue;
     threads[n] = (struct device_thread){.agent = agent, .device = device};
     threads[n].executor = executor_make(agent->options, agent->supervisor->spawner, agent->pool,
@@ -228,13 +178,25 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
   return ok;
 }
 
+/* Reads the id of an earlier run; a file that is damaged counts as none. */
+static void id_read(struct agent *agent) {
+  struct error ignored;
+  size_t size;
+  cleanup_free char *path = xasprintf("%s/agent", agent->state), *text = NULL;
+  if (!file_read(path, ID_FILE_MAX, &text, &size, &ignored))
+    return;
+  size_t digits = strspn(text, "0123456789abcdef");
+  if (digits > 0 && string_equal(text + digits, "\n"))
+    agent->id = xstrndup(text, digits); /* no other thread runs yet */
+}
+
 static void thread_start(pthread_t *thread, void *(*run)(void *context), void *context) {
   int reason = pthread_create(thread, NULL, run, context);
   if (reason)
     die("cannot start a thread: %s", strerror(reason));
 }
 
-/* Works until the agent is stopped and all that it measured was posted or lies in the spool. */
+/* Works until the agent is stopped and all that it measured was posted or is in the spool. */
 static void agent_work(struct agent *agent) {
   pthread_t poster;
   pthread_mutex_lock(&agent->mutex);
@@ -270,10 +232,11 @@ static int run_work(struct supervisor *supervisor, void *context) {
     log_info("devices: %s", absent);
   if (!threads_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
+
   id_read(agent);
   own_token_choose(agent);
-  /* Before enrolling: that hands the leases of an earlier run back, and what they yielded would
-   * come late. */
+  /* Before enrolling: that releases the leases of an earlier run, and their results would come
+   * late. */
   if (!agent->is_newcomer)
     agent_post_left(agent);
   boot_keep(agent);
@@ -291,12 +254,17 @@ static void run_stop(void *context) {
 }
 
 static int run_run(struct options *options) {
-  struct agent *agent = xcalloc(1, sizeof *agent);
-  agent_init(agent, options);
-  struct supervisor supervisor = {.work = run_work, .stop = run_stop, .context = agent};
+  struct agent agent = {.magic = AGENT_MAGIC,
+                        .options = options,
+                        .held = held_table_new(),
+                        .stored = json_object(),
+                        .worked_ms = clock_monotonic_ms()};
+  pthread_mutex_init(&agent.mutex, NULL);
+  condition_init(&agent.changed);
+  random_hex(agent.boot, 16);
+  struct supervisor supervisor = {.work = run_work, .stop = run_stop, .context = &agent};
   int code = supervise(&supervisor);
-  agent_release(agent);
-  free(agent);
+  agent_release(&agent);
   return code;
 }
 
@@ -309,23 +277,19 @@ static const struct option_spec run_options[] = {
     OPTION_CLIENT_CERTIFICATE,
     OPTION_CLIENT_KEY,
     {"state", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, of "
-     "a user "
-     "~/.local/state/…",
+     "the agent's id, own token, spool and compiled objects; default: /var/lib/wavetune-agent, for "
+     "users other than root ~/.local/state/…",
      false},
-    {"name", OPTION_TEXT, "NAME", NULL, 0, 0,
-     "what people call this agent; default: the host's name", false},
+    {"name", OPTION_TEXT, "NAME", NULL, 0, 0, "a name for people; default: the host's name", false},
     {"device", OPTION_LIST, "NAME", NULL, 0, 0,
      "work on this device only; default: all GPUs, else the CPU", false},
     {"trusted-key", OPTION_LIST, "FILE|FOLDER", NULL, 0, 0,
      "a public key, or a folder of *.pub: compile and load only kernels and builds that one of "
-     "them signed; more of "
-     "them "
-     "in WAVETUNE_TRUSTED_KEYS, separated by ':'",
+     "them signed; more of them in WAVETUNE_TRUSTED_KEYS, separated by ':'",
      false},
     OPTION_PYTHON,
     {"idle-exit", OPTION_INTEGER, "SECONDS", "0", 0, 86400,
-     "end after so long without work; 0: never", false},
+     "end after this time without work; 0: never", false},
     MEASURE_OPTIONS,
 };
 
@@ -333,11 +297,9 @@ const struct command_spec run_command = {
     .name = "run",
     .arguments = "",
     .summary = "work for a server: lease, compile, measure, post",
-    .description = "Works until SIGTERM or SIGINT, then hands its leases back; a second signal "
-                   "ends it at once. What was "
-                   "measured lies on the disk before it is posted: a server that is away, or an "
-                   "agent that dies, loses "
-                   "nothing.",
+    .description = "Works until SIGTERM or SIGINT, then returns its leases; a second signal ends "
+                   "it at once. Measurements are on the disk before they are posted: nothing is "
+                   "lost when the server is away or the agent dies.",
     .options = run_options,
     .n_options = ARRAY_LENGTH(run_options),
     .run = run_run,

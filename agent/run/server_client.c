@@ -1,8 +1,12 @@
-/* Requests of the agent and their answers. Owns nothing; one thread to a client. */
+/* Requests of the agent, their answers, and the bodies of both. */
 #include "agent/run/server_client.h"
+
+#include <time.h>
 
 #define RETRY_AFTER_MAX_S 300
 #define ANSWER_MAX ((size_t)16 << 20) /* as JSON in memory it may take twenty times as much */
+/* a token that is replaced all the time would be all that the agent does */
+#define ROTATE_LEAST_MS 500
 
 void server_answer_release(struct server_answer *answer) {
   json_decref(answer->json);
@@ -14,10 +18,8 @@ static enum error_kind kind_of(int status, const json_t *problem) {
   enum error_kind kind;
   if (!name || !error_kind_of_name(name, &kind))
     kind = error_kind_of_http(status);
-  /* A lease that was not granted to us is as good as none. */
   if (kind == ERROR_FORBIDDEN && json_object_get(problem, "lease"))
     kind = ERROR_MISSING;
-  /* A proxy's, whose server is away: ours says what it did not find. */
   return kind == ERROR_MISSING && !json_object_get(problem, "detail") ? ERROR_UNAVAILABLE : kind;
 }
 
@@ -76,6 +78,23 @@ struct server_answer server_ask(struct http_client *client, const char *method, 
   return answer;
 }
 
+void condition_init(pthread_cond_t *condition) {
+  pthread_condattr_t monotonic;
+  pthread_condattr_init(&monotonic);
+  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+  pthread_cond_init(condition, &monotonic);
+  pthread_condattr_destroy(&monotonic);
+}
+
+struct timespec deadline_after(int64_t timeout_ms) {
+  struct timespec end;
+  clock_gettime(CLOCK_MONOTONIC, &end);
+  int64_t ns = end.tv_nsec + timeout_ms % 1000 * 1000000;
+  end.tv_sec += timeout_ms / 1000 + ns / 1000000000;
+  end.tv_nsec = ns % 1000000000;
+  return end;
+}
+
 struct backoff backoff_new(int64_t least_ms, int64_t most_ms) {
   char random[17];
   random_hex(random, 8);
@@ -95,3 +114,105 @@ int64_t backoff_next_ms(struct backoff *backoff, int64_t retry_after_s) {
 }
 
 void backoff_reset(struct backoff *backoff) { backoff->base_ms = backoff->least_ms; }
+
+static bool answer_read(const struct record *record, const json_t *json, void *answer,
+                        struct error *error) {
+  if (record_read_answer(record, json, "", answer, error))
+    return true;
+  record_release(record, answer);
+  return false;
+}
+
+static void rotation_settle(int64_t *rotate_in_ms) {
+  if (*rotate_in_ms != FIELD_NONE && *rotate_in_ms < ROTATE_LEAST_MS)
+    *rotate_in_ms = ROTATE_LEAST_MS;
+}
+
+bool enrolled_read(const json_t *json, struct enrolled *ret, struct error *error) {
+  record_init(&agent_answer_record, ret);
+  ret->heartbeat_every_ms = HEARTBEAT_MS_DEFAULT;
+  ret->reclaimed = 0;
+  if (!answer_read(&agent_answer_record, json, ret, error))
+    return false;
+  rotation_settle(&ret->rotate_in_ms);
+  return true;
+}
+
+bool rotated_read(const json_t *json, struct rotated *ret, struct error *error) {
+  record_init(&agent_token_answer_record, ret);
+  if (!answer_read(&agent_token_answer_record, json, ret, error))
+    return false;
+  rotation_settle(&ret->rotate_in_ms);
+  return true;
+}
+
+bool beaten_read(const json_t *json, struct beaten *ret, struct error *error) {
+  *ret = (struct beaten){.heartbeat_every_ms = HEARTBEAT_MS_DEFAULT};
+  return answer_read(&heartbeat_answer_record, json, ret, error);
+}
+
+void enrolled_release(struct enrolled *enrolled) { record_release(&agent_answer_record, enrolled); }
+
+void rotated_release(struct rotated *rotated) {
+  record_release(&agent_token_answer_record, rotated);
+}
+
+bool renewed_read(const json_t *json, struct renewed *ret, struct error *error) {
+  struct renewed renewed = {0};
+  json_t *configs = NULL; /* absent where nothing was given away */
+  if (!json_get_integer(json, "", "expires_in_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
+                        &renewed.expires_in_ms, error) ||
+      !json_get_array(json, "", "configs", JSON_OPTIONAL, &configs, error))
+    return false;
+  renewed.is_limited = configs != NULL;
+  if (configs && !config_ranges_from_json(configs, &renewed.configs, error))
+    return error_pointer_prefix(error, "/configs");
+  *ret = renewed;
+  return true;
+}
+
+json_t *words_to_json(const char *text) {
+  size_t size = strlen(text);
+  if (size > MEASUREMENT_DETAIL_MAX) {
+    size = MEASUREMENT_DETAIL_MAX;
+    while (size > 0 && ((unsigned char)text[size] & 0xc0) == 0x80) /* not within a character */
+      size--;
+  }
+  json_t *json = json_stringn(text, size);
+  if (json)
+    return json;
+  cleanup_free char *copy = xstrndup(text, size);
+  for (char *at = copy; *at; at++)
+    if ((unsigned char)*at >= 0x80)
+      *at = '?';
+  return json_string(copy);
+}
+
+static void key_note(json_t *conditions, const char *member, bool is_verified,
+                     const struct digest *key) {
+  json_object_del(conditions, member);
+  if (is_verified)
+    ALWAYS(json_object_set_new(conditions, member, json_digest_text(key)) == 0);
+}
+
+json_t *measurement_to_json(const struct lease *lease, const struct measurement *measurement,
+                            const struct digest *object) {
+  struct measurement posted = *measurement; /* borrows */
+  cleanup_json json_t *detail = measurement->detail ? words_to_json(measurement->detail) : NULL;
+  cleanup_json json_t *conditions = NULL;
+  if (measurement->conditions || lease->is_signed) {
+    /* The worker's, which may run untrusted code, and the keys that were verified here. */
+    conditions =
+        measurement->conditions ? json_copy((json_t *)measurement->conditions) : json_object();
+    key_note(conditions, "kernel_key", lease->is_signed, &lease->kernel_key);
+    key_note(conditions, "build_key", lease->is_signed && lease->has_build, &lease->build_key);
+  }
+  posted.conditions = conditions;
+  posted.detail = (char *)json_string_value(detail);
+  posted.process = lease->process;
+  posted.round = lease->round;
+  posted.regime = lease->regime;
+  if (object)
+    posted.object = *object;
+  return record_write(&measurement_record, &posted);
+}

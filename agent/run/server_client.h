@@ -1,11 +1,19 @@
-/* What the agent's threads share to talk with the server: one request with its answer judged, and
- * waiting between tries.
+/* How the agent's threads talk with the server: one request with its answer judged, the bodies of
+ * answers and of measurements, and waiting between tries.
  *
- * Memory: answers are the caller's. Threads: a client and a back-off belong to one thread each. */
+ * A server may be broken, or another program: what is read here is of the right types and inside of
+ * its ranges, and all else is refused with a sentence.
+ *
+ * Memory: answers, and what was read from them, are the caller's. Threads: a client and a back-off
+ * belong to one thread each. */
 #ifndef WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
 #define WAVETUNE_AGENT_RUN_SERVER_CLIENT_H
 
+#include <pthread.h>
+
+#include "agent/lease/lease.h"
 #include "common/base/rng.h"
+#include "common/enrolment/enrolment.h"
 #include "common/program/error_codes.h"
 #include "common/program/http_client.h"
 
@@ -23,24 +31,56 @@ must_check static inline bool answer_is(const struct server_answer *answer, enum
   return !answer->is_ok && answer->error.kind == kind;
 }
 
-/* Whether the same is to be asked again later: no answer, or the server is away or busy. */
+/* Whether to send the request again later: no answer, or the server is away or busy. */
 must_check static inline bool answer_is_for_later(const struct server_answer *answer) {
   return !answer->is_ok && error_is_retryable(answer->error.kind);
 }
 
-/* The kind of an answer that is no 2xx: what its problem document says, else (a proxy's, an older
- * server's) what its status says. */
+/* The kind of an answer that is no 2xx: that of its problem document, else (a proxy's, an older
+ * server's) that of its status. A lease that was granted to another agent is ERROR_MISSING, as one
+ * that does not exist; an answer that something is missing, unless it is certainly from a server of
+ * ours, is ERROR_UNAVAILABLE: a proxy's whose server is away. */
 must_check enum error_kind server_error_kind(const struct http_response *response);
 
-/* What an answer to a request means. Whatever the server sends is ok or an error with a sentence. A
- * lease that was granted to another is ERROR_MISSING, as one that is not there; what is missing and
- * no server of ours says so is ERROR_UNAVAILABLE: it is a proxy's answer whose server is away. */
+/* Judges an answer to a request: whatever the server sends is ok or an error with a sentence. */
 struct server_answer server_answer_read(const char *method, const char *path,
                                         const struct http_response *response);
 
 /* Sends `body` (may be NULL) and reads the answer. */
 struct server_answer server_ask(struct http_client *client, const char *method, const char *path,
                                 const json_t *body, int64_t timeout_ms);
+
+/* The JSON may be NULL or no object. Times that are missing have their defaults; after a failure
+ * there is nothing to release. */
+must_check bool enrolled_read(const json_t *json, struct enrolled *ret, struct error *error);
+must_check bool rotated_read(const json_t *json, struct rotated *ret, struct error *error);
+must_check bool beaten_read(const json_t *json, struct beaten *ret, struct error *error);
+void enrolled_release(struct enrolled *enrolled);
+void rotated_release(struct rotated *rotated);
+#define cleanup_enrolled __attribute__((cleanup(enrolled_release)))
+#define cleanup_rotated __attribute__((cleanup(rotated_release)))
+
+/* To POST /v1/leases/ID/renew. */
+struct renewed {
+  int64_t expires_in_ms;
+  bool is_limited;              /* to `configs`: the others were given to another device */
+  struct config_ranges configs; /* the caller's to release */
+};
+must_check bool renewed_read(const json_t *json, struct renewed *ret, struct error *error);
+
+/* A measurement as it is posted (a new reference): an element of the "measurements" of POST
+ * /v1/leases/ID/results, but for its "seq". `object`: of the code that it names; NULL: none. A text
+ * that is too long for a server is cut. */
+must_check json_t *measurement_to_json(const struct lease *lease,
+                                       const struct measurement *measurement,
+                                       const struct digest *object);
+
+/* A string (a new reference) of a text in any encoding and of any length, such as a compiler's. */
+must_check json_t *words_to_json(const char *text);
+
+/* A condition whose waits end by the monotonic clock, and the end of a wait that begins now. */
+void condition_init(pthread_cond_t *condition);
+struct timespec deadline_after(int64_t timeout_ms);
 
 /* Exponential back-off with jitter: agents that lost one server together must not come back
  * together. */
@@ -51,7 +91,7 @@ struct backoff {
 };
 struct backoff backoff_new(int64_t least_ms, int64_t most_ms);
 int64_t backoff_next_ms(struct backoff *backoff,
-                        int64_t retry_after_s); /* never less than Retry-After asked for */
+                        int64_t retry_after_s); /* never less than Retry-After */
 void backoff_reset(struct backoff *backoff);
 
 #endif

@@ -1,5 +1,4 @@
-/* The spool of records that wait for the server. Owns its file descriptors; append from any thread,
- * the rest from one: `mutex` guards the positions. */
+/* The spool's files. `mutex` guards the positions. */
 #include "agent/run/spool.h"
 
 #include <errno.h>
@@ -9,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "agent/run/server_client.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 
@@ -48,24 +48,29 @@ static void check_of(const struct record_header *header, const char *text,
 }
 
 static bool read_at(int fd, void *bytes, size_t size, uint64_t offset) {
-  char *at = bytes;
-  while (size) {
-    ssize_t n = pread(fd, at, size, (off_t)offset);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
+  for (size_t done = 0; done < size;) {
+    ssize_t n = pread(fd, (char *)bytes + done, size - done, (off_t)(offset + done));
+    if (n == 0 || (n < 0 && errno != EINTR))
       return false;
-    at += n;
-    offset += (uint64_t)n;
-    size -= (size_t)n;
+    done += n > 0 ? (size_t)n : 0;
+  }
+  return true;
+}
+
+static bool write_at(int fd, const void *bytes, size_t size, uint64_t offset) {
+  for (size_t done = 0; done < size;) {
+    ssize_t n = pwrite(fd, (const char *)bytes + done, size - done, (off_t)(offset + done));
+    if (n < 0 && errno != EINTR)
+      return false;
+    done += n > 0 ? (size_t)n : 0;
   }
   return true;
 }
 
 /* Reads the record at `offset` of a file that ends at `end`; false when there is no whole, sound
  * one. */
-static bool record_read(int fd, uint64_t offset, uint64_t end, struct record_header *ret_header,
-                        char **ret_text) {
+static bool spooled_read(int fd, uint64_t offset, uint64_t end, struct record_header *ret_header,
+                         char **ret_text) {
   struct record_header header;
   if (end - offset < sizeof header || !read_at(fd, &header, sizeof header, offset))
     return false;
@@ -95,7 +100,7 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
   while (at < size) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    if (!record_read(spool->fd, at, size, &header, &text))
+    if (!spooled_read(spool->fd, at, size, &header, &text))
       break;
     at += sizeof header + header.length;
     if (header.number <= spool->acknowledged)
@@ -165,12 +170,9 @@ bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spoo
       .acknowledged_path = xasprintf("%s/spool.acknowledged", folder),
       .shorten_at = shorten_at,
   };
-  pthread_condattr_t monotonic;
-  pthread_condattr_init(&monotonic);
-  pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_mutex_init(&spool->mutex, NULL);
-  pthread_cond_init(&spool->appended, &monotonic);
-  pthread_condattr_destroy(&monotonic);
+  condition_init(&spool->appended);
+
   /* Syncing a file does not sync the name that it has just got. */
   bool opened = spool->fd >= 0 && fsync(spool->fd) == 0 && folder_sync(path);
   if (!opened)
@@ -193,21 +195,6 @@ void spool_close(struct spool *spool) {
   free(spool->path);
   free(spool->acknowledged_path);
   free(spool);
-}
-
-static bool write_at(int fd, const void *bytes, size_t size, uint64_t offset) {
-  const char *at = bytes;
-  while (size) {
-    ssize_t n = pwrite(fd, at, size, (off_t)offset);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return false;
-    at += n;
-    offset += (uint64_t)n;
-    size -= (size_t)n;
-  }
-  return true;
 }
 
 bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_number,
@@ -236,12 +223,9 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
   return written;
 }
 
-static bool record_parse(const struct record_header *header, const char *text,
-                         struct spool_record *ret, struct error *error) {
-  if (!json_parse(text, header->length, &ret->json, error))
-    return error_prefix(error, "record %llu of the spool: ", (unsigned long long)header->number);
-  ret->number = header->number;
-  return true;
+static bool unreadable(uint64_t at, struct error *error) {
+  return error_set(error, "the spool's record at byte %llu cannot be read back",
+                   (unsigned long long)at);
 }
 
 bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, size_t *ret_n,
@@ -252,24 +236,22 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
   pthread_mutex_unlock(&spool->mutex);
   if (!is_synced && fdatasync(spool->fd) < 0)
     return error_set(error, "cannot sync the spool: %s", strerror(errno));
+
   size_t n = 0;
-  bool ok = true;
-  while (ok && n < most && at < end) {
+  for (; n < most && at < end; n++) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    ok = record_read(spool->fd, at, end, &header, &text) ||
-         error_set(error, "the spool's record at byte %llu cannot be read back",
-                   (unsigned long long)at);
-    ok = ok && record_parse(&header, text, &records[n], error);
-    if (ok) {
-      at += sizeof header + header.length;
-      n++;
+    bool ok = spooled_read(spool->fd, at, end, &header, &text) || unreadable(at, error);
+    if (ok && !json_parse(text, header.length, &records[n].json, error))
+      ok = error_prefix(error, "record %llu of the spool: ", (unsigned long long)header.number);
+    if (!ok) {
+      while (n > 0)
+        json_decref(records[--n].json);
+      return false;
     }
+    records[n].number = header.number;
+    at += sizeof header + header.length;
   }
-  for (size_t i = 0; !ok && i < n; i++)
-    json_decref(records[i].json);
-  if (!ok)
-    return false;
   pthread_mutex_lock(&spool->mutex);
   spool->synced_end = end;
   pthread_mutex_unlock(&spool->mutex);
@@ -277,17 +259,16 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
   return true;
 }
 
-/* Where the record behind that with `number` begins. Without the mutex: records that are there do
- * not change. */
+/* Where the record behind that with `number` begins. Without the mutex: appended records do not
+ * change. */
 static bool first_after(const struct spool *spool, uint64_t number, uint64_t end,
                         uint64_t *ret_first, struct error *error) {
   uint64_t first = spool->first;
   while (first < end) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    if (!record_read(spool->fd, first, end, &header, &text))
-      return error_set(error, "the spool's record at byte %llu cannot be read back",
-                       (unsigned long long)first);
+    if (!spooled_read(spool->fd, first, end, &header, &text))
+      return unreadable(first, error);
     if (header.number > number)
       break;
     first += sizeof header + header.length;
@@ -301,10 +282,9 @@ static bool bytes_copy(int from, uint64_t at, size_t size, int to, uint64_t to_a
   return read_at(from, bytes, size, at) && write_at(to, bytes, size, to_at);
 }
 
-/* Goes on with a file that holds only what is not acknowledged: a busy agent always has something
- * that is not. Devices append meanwhile, and none of them waits for the disk: what comes during the
- * sync is copied after it. Called by the thread that peeks, which syncs that before anybody gets
- * it. */
+/* Replaces the file by one with only the records that are not acknowledged: a busy agent always has
+ * some. Devices append meanwhile, and none of them waits for the disk: what comes during the sync
+ * is copied after it. Called by the thread that peeks, which syncs that before it is used. */
 static bool spool_shorten(struct spool *spool, uint64_t end, struct error *error) {
   cleanup_free char *path = xasprintf("%s.new", spool->path);
   cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -342,8 +322,8 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   spool->acknowledged = number;
   spool->first = first;
   pthread_mutex_unlock(&spool->mutex);
-  /* The numbers go on from the acknowledged one, which is on the disk by now. What is copied is
-   * never more than what goes. */
+  /* The numbers continue from the acknowledged one, which is on the disk by now. What is copied is
+   * never more than what is dropped. */
   struct error reason;
   if (ok && first > spool->shorten_at && end - first <= first &&
       !spool_shorten(spool, end, &reason))
@@ -359,14 +339,7 @@ bool spool_is_empty(struct spool *spool) {
 }
 
 void spool_wait(struct spool *spool, int64_t timeout_ms) {
-  struct timespec until;
-  clock_gettime(CLOCK_MONOTONIC, &until);
-  until.tv_sec += timeout_ms / 1000;
-  until.tv_nsec += timeout_ms % 1000 * 1000000;
-  if (until.tv_nsec >= 1000000000) {
-    until.tv_sec++;
-    until.tv_nsec -= 1000000000;
-  }
+  struct timespec until = deadline_after(timeout_ms);
   pthread_mutex_lock(&spool->mutex);
   int result = 0;
   while (spool->first == spool->end && !spool->woken && result == 0)

@@ -1,11 +1,11 @@
-/* The spool: what the agent learned and the server has not acknowledged yet, in an append-only
- * file.
+/* The spool: measurements and ends of leases that the server has not acknowledged yet, in an
+ * append-only file.
  *
  * FOLDER/spool holds records: a header (magic, length, number, check) and a JSON text. Numbers only
  * grow, also over restarts and when the file is shortened; a measurement's number is its `seq`.
- * FOLDER/spool.acknowledged holds the last number that the server took; all below it is done. A
+ * FOLDER/spool.acknowledged holds the last number that the server took, with all before it. A
  * tail that a crash tore is dropped when the spool is opened. What a reader gets is on the disk
- * (fdatasync) before it is handed out, so nothing is posted that a crash could take back.
+ * (fdatasync) before, so nothing is posted that a crash could take back.
  * FOLDER/lock is held while the spool is open: two agents on one folder would mix their numbers.
  *
  * Memory: owns its files. Threads: append from any, peek and acknowledge from one. */
@@ -40,7 +40,7 @@ struct spool_record {
 must_check bool spool_peek(struct spool *spool, struct spool_record *records, size_t most,
                            size_t *ret_n, struct error *error);
 
-/* All up to and including `number` is the server's now. */
+/* The server has taken all up to and including `number`. */
 must_check bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error);
 
 /* Whether nothing waits, and waiting (at most timeout_ms) until something does. spool_wake ends a

@@ -5,10 +5,9 @@
  * thread. */
 #include <math.h>
 
-#include "agent/commands.h"
 #include "agent/compile/sources.h"
 #include "agent/lease/lease.h"
-#include "agent/measure_options.h"
+#include "agent/commands.h"
 #include "agent/tune/campaign.h"
 #include "agent/tune/profile.h"
 #include "agent/tune/tune_report.h"

@@ -3,7 +3,7 @@
  * ends with each config handed on once at most, and a server takes each measurement that it hands
  * on. */
 #include "agent/lease/lease_execution.h"
-#include "agent/run/measurement_json.h"
+#include "agent/run/server_client.h"
 #include "agent/worker/worker_answers.h"
 #include "tests/fuzz/results_taken.h"
 
@@ -93,7 +93,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   execution.baseline = (struct lease_config){.ordinal = 3, .object = &object};
   lease.stage = bytes[1] & 1 ? STAGE_FINAL : STAGE_SCREEN;
 
-  struct race_batch batch = {.n = CONFIGS, .configs = order, .is_final = lease.stage == STAGE_FINAL};
+  struct race_batch batch = {
+      .n = CONFIGS, .configs = order, .is_final = lease.stage == STAGE_FINAL};
   struct race_result result = {.event = WORKER_ANSWER};
   struct worker_answers answers = {0};
   worker_answers_expect(&answers, CONFIGS + 1);

@@ -1,10 +1,8 @@
 /* What an agent takes of a server's answers, and what a server takes of an agent's measurements. */
-#include "agent/run/answers.h"
+#include "agent/run/server_client.h"
 
 #include <criterion/criterion.h>
 
-#include "agent/run/measurement_json.h"
-#include "agent/run/server_client.h"
 
 static json_t *json_of(const char *text) {
   json_t *json = NULL;

@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 
 #include "agent/compile/compiler.h"
-#include "agent/measure_options.h"
+#include "agent/commands.h"
 #include "common/program/sandbox.h"
 #include "tests/unit/agent_fixture.h"
 

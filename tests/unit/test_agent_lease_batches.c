@@ -292,9 +292,9 @@ Test(agent_lease_batches, how_full_a_grid_and_a_unit_are_follows_from_the_manife
 
 Test(agent_lease_batches, of_equal_occupancy_the_grid_that_leaves_less_idle_comes_first) {
   struct lease_config all[] = {{.place = 0, .occupancy = 2, .utilization = 0.5},
-                       {.place = 1, .occupancy = 1, .utilization = 1},
-                       {.place = 2, .occupancy = 2, .utilization = 0.9},
-                       {.place = 3, .occupancy = 2, .utilization = 0.9}};
+                               {.place = 1, .occupancy = 1, .utilization = 1},
+                               {.place = 2, .occupancy = 2, .utilization = 0.9},
+                               {.place = 3, .occupancy = 2, .utilization = 0.9}};
   static const size_t expected[] = {2, 3, 0, 1};
   struct lease_config *configs[] = {&all[0], &all[1], &all[2], &all[3]};
   qsort(configs, ARRAY_LENGTH(configs), sizeof *configs, lease_configs_compare);

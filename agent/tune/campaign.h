@@ -1,13 +1,13 @@
-/* `tune`'s campaigns: the keys of one kernel tuned on one device, stage by stage over all keys.
- * What follows a key's stage is decided by common/campaign/; here it is measured.
+/* `tune`'s campaigns: the keys of one kernel tuned on one device, stage by stage over all keys, and
+ * what `tune` writes on them. common/campaign/ decides what follows a key's stage.
  *
- * Screens of all keys, one after the other in the worker that screens; each begins with what won
- * for the nearest keys before. Then the halvings, then the finals process by process: each process
- * measures the finalists of every key, so that keys share what a process costs and each key's
- * processes are apart in time. A key that fails does not end the others.
+ * Screens of all keys, one after the other in the worker that screens; each begins with the winners
+ * of the nearest keys before. Then the halvings, then the finals process by process: each process
+ * measures the finalists of every key, so that keys share the cost of a process and each key's
+ * processes are separated in time. A key that fails does not end the others.
  *
- * Memory: a campaign borrows what it is given; keys own what they learn (agent/tune/key_tuning.h).
- * Threads: the supervisor's working one. */
+ * Memory: a campaign borrows what it is given; keys own their results (agent/tune/key_tuning.h); a
+ * samples_file owns its stream. Threads: the supervisor's working one. */
 #ifndef WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 #define WAVETUNE_AGENT_TUNE_CAMPAIGN_H
 
@@ -20,7 +20,7 @@
 
 #define CAMPAIGN_EXHAUSTIVE_MAX 4096u /* configs that race in one process */
 
-struct samples_file; /* agent/tune/tune_report.h */
+struct samples_file;
 
 #define CAMPAIGN_MAGIC 0x43414d50u
 struct campaign {
@@ -35,26 +35,47 @@ struct campaign {
   struct samples_file *samples; /* NULL: none */
   size_t n;
   struct key_tuning *keys; /* those with a failure are left out */
-  /* Told of every key, in their order, once it has its verdict or its failure. */
+  /* Called for every key, in their order, once it has its verdict or its failure. */
   void (*ended)(const struct campaign *campaign, const struct key_tuning *key, void *context);
   void *context;
   bool is_broken; /* it ended before its end */
   /* While it runs. */
-  size_t n_told, current;
+  size_t n_ended, current; /* keys that `ended` was called for; the index of the key at work */
   struct progress progress;
   uint64_t done;
   struct error trouble; /* is_broken only */
 };
 
-/* What conditions may read beside parameters, for one of its keys. */
+/* The names that conditions may read beside parameters, for one of its keys. */
 struct space_facts campaign_space_facts(const struct campaign *campaign,
                                         const struct key_tuning *key);
 
-/* False when it could not go on: stopped, a device that is not trusted any more, a full disk. What
- * was not decided has that as its failure. */
+/* False when it could not go on: stopped, a device that is not trusted any more, a full disk. Keys
+ * that were not decided have that as their failure. */
 must_check bool campaign_run(struct campaign *campaign, struct error *error);
 
-/* The most processes that the finals of a key took. */
-int64_t campaign_processes(const struct campaign *campaign);
+/* Of a key that has a verdict or a failure:
+ *   {"kernel", "name", "key", "environment", "device", "regime", "version", "configs", "measured",
+ *    "unmeasured", "finalists", "baseline", "outcomes", "failed", "examples",
+ *    "seconds": {"screen", "halving", "final"}, "device_seconds", "opening_seconds" (of those), and
+ *    "verdict" and "winner", or "error"} */
+void tune_report_json(const struct campaign *campaign, const struct key_tuning *key);
+
+/* Of a key that has a verdict. */
+void tune_report_text(const struct campaign *campaign, const struct key_tuning *key);
+
+/* {"campaign": {"keys", "failed", "seconds", "processes", "spent": {"start", "reference", "inputs",
+ * "baseline", "load", "check", "warm_up", "timing"}}}, all but the counts in seconds; without
+ * `is_json` the same as a sentence. */
+void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json);
+
+/* The file of --samples: every measurement as one JSON object a line, at once. Replaces the file.
+ */
+must_check bool samples_file_new(const char *path, struct samples_file **ret_file,
+                                 struct error *error);
+void samples_file_free(struct samples_file *file);
+must_check bool samples_file_add(struct samples_file *file, const char *device,
+                                 const struct lease *lease, const struct measurement *measurement,
+                                 struct error *error);
 
 #endif

@@ -1,16 +1,9 @@
-/* One key of a campaign: lists its configs, keeps what is measured, decides. Memory and threads:
- * the header. */
+/* One key of a campaign: lists its configs, adds measurements, prepares decisions. */
 #include "agent/tune/key_tuning.h"
 
 #include <math.h>
 
-static void finals_free(struct key_tuning *tuning) {
-  for (size_t i = 0; i < tuning->n_finals; i++) {
-    free((double *)tuning->finals[i].sample.samples_us);
-    free((double *)tuning->finals[i].sample.baseline_us);
-  }
-  free(tuning->finals);
-}
+#include "common/base/numbers.h"
 
 void key_tuning_release(struct key_tuning *tuning) {
   key_release(&tuning->key);
@@ -20,7 +13,11 @@ void key_tuning_release(struct key_tuning *tuning) {
     build_objects_free(tuning->objects);
   free(tuning->halved);
   free(tuning->racing);
-  finals_free(tuning);
+  for (size_t i = 0; i < tuning->n_finals; i++) {
+    free((double *)tuning->finals[i].sample.samples_us);
+    free((double *)tuning->finals[i].sample.baseline_us);
+  }
+  free(tuning->finals);
   free(tuning->codes);
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     free(tuning->examples[i]);
@@ -32,8 +29,6 @@ void key_tuning_release(struct key_tuning *tuning) {
   *tuning = (struct key_tuning){0};
 }
 
-/* Configs */
-
 static void config_append(struct key_tuning *tuning, uint64_t config) {
   GROW(tuning->configs, tuning->n, tuning->capacity);
   tuning->configs[tuning->n++] = (struct key_config){.config = config};
@@ -42,8 +37,7 @@ static void config_append(struct key_tuning *tuning, uint64_t config) {
 static bool default_is_excluded(struct error *error) {
   return error_at(error, "/default",
                   "the default config is excluded by a condition for this key; every measurement "
-                  "is compared with it, "
-                  "so choose one that holds");
+                  "is compared with it, so choose one that holds");
 }
 
 static bool nothing_holds(struct error *error) {
@@ -51,27 +45,10 @@ static bool nothing_holds(struct error *error) {
                           "condition or add values");
 }
 
-static int by_config(const void *a, const void *b) {
-  const struct key_config *left = a, *right = b;
-  return left->config < right->config ? -1 : left->config > right->config;
-}
-
 struct key_config *key_tuning_find(const struct key_tuning *tuning, uint64_t config) {
-  struct key_config wanted = {.config = config};
-  size_t from = tuning->sorted_from;
-  return tuning->n == from ? NULL
-                           : bsearch(&wanted, tuning->configs + from, tuning->n - from,
-                                     sizeof *tuning->configs, by_config);
-}
-
-static bool keep_only(struct key_tuning *tuning, int64_t only, struct error *error) {
-  if (!key_tuning_find(tuning, (uint64_t)only))
-    return error_set(error,
-                     "config %lld of --only is no point of the space that holds for this key",
-                     (long long)only);
-  tuning->configs[0] = (struct key_config){.config = (uint64_t)only};
-  tuning->n = 1;
-  return true;
+  size_t from = tuning->sorted_from, n = tuning->n - from;
+  return n ? bsearch(&config, tuning->configs + from, n, sizeof *tuning->configs, compare_ordinals)
+           : NULL;
 }
 
 bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
@@ -97,7 +74,15 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
   if (space->has_default && !key_tuning_find(tuning, space->default_ordinal))
     return default_is_excluded(error);
   tuning->baseline = space->has_default ? space->default_ordinal : tuning->configs[0].config;
-  return only < 0 || keep_only(tuning, only, error);
+  if (only < 0)
+    return true;
+  if (!key_tuning_find(tuning, (uint64_t)only))
+    return error_set(error,
+                     "config %lld of --only is no point of the space that holds for this key",
+                     (long long)only);
+  tuning->configs[0] = (struct key_config){.config = (uint64_t)only};
+  tuning->n = 1;
+  return true;
 }
 
 bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
@@ -118,16 +103,14 @@ void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n
   tuning->sorted_from = tuning->n;
   for (size_t i = 0; i < n; i++)
     config_append(tuning, configs[i]);
-  qsort(tuning->configs + tuning->sorted_from, n, sizeof *tuning->configs, by_config);
+  qsort(tuning->configs + tuning->sorted_from, n, sizeof *tuning->configs, compare_ordinals);
 }
 
 void key_tuning_all_added(struct key_tuning *tuning) {
   tuning->sorted_from = 0;
   if (tuning->n)
-    qsort(tuning->configs, tuning->n, sizeof *tuning->configs, by_config);
+    qsort(tuning->configs, tuning->n, sizeof *tuning->configs, compare_ordinals);
 }
-
-/* Measurements */
 
 static int64_t known(int64_t value) { return value == FIELD_NONE ? 0 : value; }
 
@@ -155,16 +138,11 @@ static void final_take(struct key_tuning *tuning, int64_t process,
 static void race_take(struct key_tuning *tuning, struct key_config *config, enum stage stage,
                       const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;
-  struct campaign_candidate candidate = {.config = (uint64_t)measurement->config,
-                                         .lease = tuning->n_leases};
+  struct campaign_candidate candidate = {.config = config->config, .lease = tuning->n_leases};
   if (is_right) {
     candidate.ratio = verdict_paired_ratio(measurement->samples_us.all,
                                            measurement->baseline_us.all, measurement->samples_us.n);
     candidate.left_early = measurement_left_early(measurement);
-  }
-  if (stage == STAGE_HALVING && is_right) {
-    GROW(tuning->halved, tuning->n_halved, tuning->halved_capacity);
-    tuning->halved[tuning->n_halved++] = candidate;
   }
   if (stage == STAGE_SCREEN) {
     tuning->screen_outcomes[measurement->outcome]++;
@@ -172,19 +150,10 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
     config->left_early = candidate.left_early;
     config->ratio = candidate.ratio;
     config->lease = candidate.lease;
+  } else if (is_right) {
+    GROW(tuning->halved, tuning->n_halved, tuning->halved_capacity);
+    tuning->halved[tuning->n_halved++] = candidate;
   }
-}
-
-static void failure_take(struct key_tuning *tuning, const struct lease *lease,
-                         const struct measurement *measurement) {
-  char **example = &tuning->examples[measurement->outcome];
-  if (!*example) {
-    cleanup_free char *values = space_config_format(lease->space, (uint64_t)measurement->config);
-    *example = xasprintf("%s: %s", values, measurement->detail);
-  }
-  if (lease->stage == STAGE_FINAL && !tuning->finalist_failure)
-    tuning->finalist_failure =
-        xstrdup(measurement->detail ? measurement->detail : "no reason was stated");
 }
 
 bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
@@ -200,8 +169,14 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
   }
   struct key_config *config = key_tuning_find(tuning, (uint64_t)measurement->config);
   ALWAYS(config != NULL);
-  if (!is_right)
-    failure_take(tuning, lease, measurement);
+  char **example = &tuning->examples[measurement->outcome];
+  if (!is_right && !*example) {
+    cleanup_free char *values = space_config_format(lease->space, config->config);
+    *example = xasprintf("%s: %s", values, measurement->detail);
+  }
+  if (!is_right && lease->stage == STAGE_FINAL && !tuning->finalist_failure)
+    tuning->finalist_failure =
+        xstrdup(measurement->detail ? measurement->detail : "no reason was stated");
   if (lease->stage == STAGE_FINAL)
     final_take(tuning, lease->process, measurement);
   else
@@ -221,8 +196,6 @@ void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t open
   tuning->opening_us += opening_us;
   tuning->openings += opening_us > 0;
 }
-
-/* Choices */
 
 const struct key_config *key_tuning_best(const struct key_tuning *tuning) {
   const struct key_config *best = NULL;
@@ -279,16 +252,12 @@ struct budget key_tuning_budget(const struct key_tuning *tuning,
   };
 }
 
-static const char *example_of(const struct key_tuning *tuning) {
-  const char *example = tuning->examples[OUTCOME_CORRECTNESS];
-  for (size_t i = 0; i < OUTCOME_COUNT && !example; i++)
-    example = tuning->examples[i];
-  return example;
-}
-
 void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms,
                      enum stage stage, struct campaign_step *ret_step) {
   cleanup_free struct campaign_candidate *candidates = xcalloc(tuning->n + 1, sizeof *candidates);
+  const char *example = tuning->examples[OUTCOME_CORRECTNESS];
+  for (size_t i = 0; i < OUTCOME_COUNT && !example; i++)
+    example = tuning->examples[i];
   struct campaign_facts facts = {
       .baseline = tuning->baseline, /* the default where there is one */
       .seed = (uint64_t)terms->seed,
@@ -299,7 +268,7 @@ void key_tuning_next(const struct key_tuning *tuning, const struct campaign_term
       .budget_larger_by = "give more with --budget",
       .stage = stage,
       .is_cut = tuning->is_spent,
-      .screen = {.candidates = candidates, .example = example_of(tuning)},
+      .screen = {.candidates = candidates, .example = example},
       .halving = {.n = tuning->n_halved, .candidates = tuning->halved},
       .processes_begun = tuning->n_processes,
       .n_measurements = tuning->n_finals,

@@ -1,6 +1,6 @@
-/* What `tune` knows of one key: its configs with what became of them, the samples of its finals,
- * its verdict; and the facts that this says to the key's campaign (common/campaign/campaign.h),
- * which decides.
+/* The state of one key in `tune`: its configs with their outcomes, the samples of its finals, its
+ * verdict; and the facts from these for the key's campaign (common/campaign/campaign.h), which
+ * decides.
  *
  * Memory: a key_tuning owns what it holds. Threads: one. */
 #ifndef WAVETUNE_AGENT_TUNE_KEY_TUNING_H
@@ -12,7 +12,7 @@
 
 #define KEY_CONFIGS_MAX 1000000u
 
-/* What the user asked for, of every key. */
+/* The options, for every key. */
 struct campaign_terms {
   int64_t processes; /* of the finals, at least */
   size_t finalists;  /* at most; the best and the baseline in any case */
@@ -26,10 +26,9 @@ struct campaign_terms {
 };
 
 struct key_config {
-  uint64_t config;
+  uint64_t config; /* first: arrays are searched with compare_ordinals */
   bool is_measured;
-  enum outcome outcome; /* is_measured only: what failed has failed, unless it was correct in a
-                           later stage */
+  enum outcome outcome; /* is_measured only: a failure stays, unless a later stage was correct */
   enum stage stage;     /* that `outcome` is of */
   bool is_screened;     /* correct in the screen; then the rest is of it */
   bool left_early;      /* its race */
@@ -45,12 +44,11 @@ struct key_code {
 
 struct key_tuning {
   struct key key;
-  char *job; /* a text that tells it from other keys and kernels */
+  char *job; /* a text that identifies kernel and key */
   uint64_t baseline;
   size_t n, capacity;
   struct key_config *configs; /* from the place `sorted_from` on in rising order */
-  size_t sorted_from; /* a search adds its batches behind what it asked for before; 0 once it has
-                         ended */
+  size_t sorted_from;         /* where the last batch of a search begins; 0 once it has ended */
   struct build_objects *objects;
   int64_t n_leases; /* that have begun: what was measured in the same one raced together */
   int64_t screen_outcomes[OUTCOME_COUNT];
@@ -65,12 +63,12 @@ struct key_tuning {
   struct key_code *codes;        /* of the finals */
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;
-  char *failure;               /* why there is no winner; NULL: none so far */
+  char *failure;               /* why there is no winner; NULL: there may be one */
   int64_t device_us, final_us; /* spent on it, with opening it; of that in its finals */
   int64_t opening_us;          /* of device_us: opening the kernel for it */
   int64_t openings;            /* leases in which it was opened */
   int64_t n_measurements;
-  bool is_spent;               /* what its budget leaves the screen */
+  bool is_spent;               /* the screen's part of its budget */
   int64_t n_processes;         /* of finals, begun */
   double seconds[STAGE_COUNT]; /* of wall time */
   bool is_decided, is_ended;   /* is_ended: nothing is measured for it any more */
@@ -79,8 +77,8 @@ struct key_tuning {
 
 void key_tuning_release(struct key_tuning *tuning);
 
-/* Lists the configs that hold, and chooses the baseline: the default, else the first. `only` >= 0:
- * that config alone. */
+/* Lists the valid configs, and chooses the baseline: the default, else the first. `only` >= 0: that
+ * config alone. */
 must_check bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
                                 const struct space_facts *facts, int64_t only, struct error *error);
 
@@ -88,26 +86,25 @@ must_check bool key_tuning_list(struct key_tuning *tuning, const struct space *s
 must_check bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
                                          const struct space_facts *facts, struct error *error);
 
-/* Adds a batch that a search asked for; those before have their measurements. */
+/* Adds a batch of a search; those before have their measurements. */
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n);
 void key_tuning_all_added(struct key_tuning *tuning);
 
-/* Of a config that is listed; while a search adds batches, of the last one. NULL: it is not
- * there. */
+/* A config that is listed; while a search adds batches, of the last one. NULL: it is not there. */
 must_check struct key_config *key_tuning_find(const struct key_tuning *tuning, uint64_t config);
 
 /* The warm-start configs of a key: the best ones so far of the keys before it. Returns how many. */
 size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_tuning *before,
                               size_t n_before, uint64_t ret[WARM_STARTS_MAX]);
 
-/* Keeps what a measurement says. False: the baseline does not work, so nothing can be compared. */
+/* Adds a measurement. False: the baseline does not work, so nothing can be compared. */
 must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
                                 const struct measurement *measurement);
 
-/* Counts what opening the kernel took in one of its leases; 0: it was open. */
+/* Adds the time of opening the kernel in one of its leases; 0: it was open. */
 void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us);
 
-/* The search of the key's screen, and what a batch that it asked for came to. */
+/* The search of the key's screen, and the ratios of one of its batches. */
 must_check bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
                                   const struct space_facts *facts,
                                   const struct campaign_terms *terms, const uint64_t *warm_starts,
@@ -120,15 +117,15 @@ void key_tuning_tell(const struct key_tuning *tuning, struct search *search, con
  * race; NULL: there is none. */
 must_check const struct key_config *key_tuning_best(const struct key_tuning *tuning);
 
-/* What was spent of the budget. */
+/* The budget and what was spent of it. */
 struct budget key_tuning_budget(const struct key_tuning *tuning,
                                 const struct campaign_terms *terms);
 
-/* Asks the key's campaign what follows after a stage. */
+/* The campaign's decision after a stage. */
 void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms,
                      enum stage stage, struct campaign_step *ret_step);
 
-/* The key as the step has it: takes over its verdict, and what its final measures next. */
+/* Takes the step's verdict, and what its final measures next. */
 void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step);
 
 /* Whether a listed config failed in the final. */

@@ -1,25 +1,28 @@
 /* `tune`: one key or a campaign of many on one device of this machine, without a server: screens,
- * finals, verdicts.
+ * finals, verdicts; then, on request, the winner once more under ROCm's profiler.
  *
- * Memory: a tuning owns what it learns until the command ends. Threads: the supervisor's working
+ * Memory: a tuning owns its results until the command ends. Threads: the supervisor's working
  * thread. */
+#include <errno.h>
+#include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 
-#include "agent/compile/sources.h"
-#include "agent/lease/lease.h"
 #include "agent/commands.h"
+#include "agent/compile/sources.h"
 #include "agent/tune/campaign.h"
-#include "agent/tune/profile.h"
-#include "agent/tune/tune_report.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
+#include "common/program/command.h"
 #include "common/verdict/budget.h"
 
-#define MARGIN_ROUNDS 20       /* before anyone leaves --exhaustive by its margin */
-#define MARGIN_PERCENT_MAX 100 /* who is beyond that leaves after one round: RACE_FAR */
+#define MARGIN_ROUNDS 20       /* before a config leaves --exhaustive by its margin */
+#define MARGIN_PERCENT_MAX 100 /* a config beyond that leaves after one round: RACE_FAR */
 #define BUDGET_SECONDS_MAX 1e6
 #define KEYS_MAX 100000
 #define KEYS_FILE_MAX ((size_t)64 << 20)
+#define PROFILE_MS ((int64_t)600 * 1000)
+#define PROFILE_WORDS_MAX 32
 
 #define TUNING_MAGIC 0x54554e45u
 struct tuning {
@@ -28,7 +31,7 @@ struct tuning {
   struct supervisor *supervisor;
   struct devices devices;
   struct kernel_folder *folder;
-  char *faults;            /* folder of what a debug agent says */
+  char *faults;            /* folder of a debug agent's output */
   json_t *build;           /* of a triton kernel; NULL else */
   struct cgroups *cgroups; /* NULL: workers have none of their own */
   struct compile_pool *pool;
@@ -60,8 +63,6 @@ static void tuning_release(struct tuning *tuning) {
   devices_release(&tuning->devices);
 }
 
-/* Reading */
-
 static bool file_of_folder(void *context, const struct source *source, char **ret_bytes,
                            size_t *ret_size, struct error *error) {
   const struct kernel_folder *folder = context;
@@ -79,19 +80,20 @@ static bool file_of_folder(void *context, const struct source *source, char **re
 /* The device that was named, else the first on which the kernel's language runs. */
 static bool device_choose(struct tuning *tuning, struct error *error) {
   const char *name = option_text(tuning->options, "device");
-  enum language language = tuning->folder->kernel->language;
+  const struct kernel *kernel = tuning->folder->kernel;
   const struct device_seen **device = &tuning->campaign.device;
   struct error reason;
   if (!devices_find(&tuning->devices, name, device, error))
     return false;
-  bool fits = language_fits(language, device_is_gpu(*device), &reason);
-  for (size_t i = 1; !name && !fits && i < tuning->devices.n; i++) {
+  for (size_t i = 1; !language_fits(kernel->language, device_is_gpu(*device), &reason); i++) {
+    if (name || i >= tuning->devices.n) {
+      cleanup_free char *absent = devices_absent(&tuning->devices);
+      return error_set(error, "%s cannot be tuned on %s: %s%s%s", kernel->name, (*device)->name,
+                       reason.message, absent[0] ? "; " : "", absent);
+    }
     *device = &tuning->devices.seen[i];
-    fits = language_fits(language, device_is_gpu(*device), &reason);
   }
-  cleanup_free char *absent = devices_absent(&tuning->devices);
-  return fits || error_set(error, "%s cannot be tuned on %s: %s%s%s", tuning->folder->kernel->name,
-                           (*device)->name, reason.message, absent[0] ? "; " : "", absent);
+  return true;
 }
 
 static bool build_choose(struct tuning *tuning, struct error *error) {
@@ -101,8 +103,7 @@ static bool build_choose(struct tuning *tuning, struct error *error) {
   if (is_needed && !folder)
     return error_set(error,
                      "%s is compiled ahead of time: pack it for this key with `python3 -m wavetune "
-                     "pack` and give "
-                     "the folder that this writes with --build",
+                     "pack` and give the folder that this writes with --build",
                      kernel->name);
   if (!is_needed && folder)
     return error_set(error, "%s is in %s, which is compiled here: it takes no --build",
@@ -110,63 +111,54 @@ static bool build_choose(struct tuning *tuning, struct error *error) {
   return !folder || build_folder_read(folder, &tuning->build, error);
 }
 
-static bool budget_read(const struct options *options, int64_t *ret_us, struct error *error) {
-  const char *text = option_text(options, "budget");
-  char *end;
-  if (!text)
-    return true;
-  double seconds = strtod(text, &end);
-  if (end == text || *end || !(seconds >= BUDGET_LEAST_US * 1e-6) || seconds > BUDGET_SECONDS_MAX)
-    return error_set(
-        error,
-        "--budget must be a number of seconds from %g, which any final takes, to %g, not \"%.40s\"",
-        BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX, text);
-  *ret_us = (int64_t)ceil(seconds * 1e6);
-  return true;
-}
-
-static bool search_read(const struct options *options, struct campaign_terms *terms,
-                        struct error *error) {
-  const char *name = option_text(options, "search");
-  terms->is_search = name != NULL;
-  terms->trials = (uint64_t)option_integer(options, "trials");
-  return !name || search_strategy_parse(name, &terms->strategy) ||
-         error_set(error, "--search must be random, descent or evolution, not \"%.40s\"", name);
-}
-
 static bool terms_read(const struct options *options, struct campaign_terms *terms,
                        struct error *error) {
+  const char *budget = option_text(options, "budget"), *search = option_text(options, "search");
   *terms = (struct campaign_terms){
       .processes = option_integer(options, "processes"),
       .finalists = (size_t)option_integer(options, "finalists"),
       .seed = option_integer(options, "seed"),
       .regime = option_text(options, "regime"),
       .is_exhaustive = option_integer(options, "exhaustive") > 0,
+      .is_search = search != NULL,
+      .trials = (uint64_t)option_integer(options, "trials"),
   };
   if (!string_equal(terms->regime, "cold") && !string_equal(terms->regime, "warm"))
     return error_set(error, "--regime must be cold or warm, not \"%.40s\"", terms->regime);
-  if (!budget_read(options, &terms->budget_us, error) || !search_read(options, terms, error))
-    return false;
-  if (!terms->is_exhaustive && option_integer(options, "margin"))
-    return error_set(error, "--margin says who leaves --exhaustive: give both, or neither");
-  if (terms->is_exhaustive && (terms->is_search || terms->budget_us))
-    return error_set(
-        error,
-        "--exhaustive measures every config to the end: it takes neither --search nor --budget");
-  if (terms->is_search && option_integer(options, "only") >= 0)
-    return error_set(error, "--only measures one config: it takes no --search");
-  return !option_text(options, "profile") || !option_text(options, "keys") ||
-         error_set(error,
-                   "--profile runs the winner of one key: give that with --key, without --keys");
+  if (budget) {
+    char *end;
+    double seconds = strtod(budget, &end);
+    if (end == budget || *end || !(seconds >= BUDGET_LEAST_US * 1e-6) ||
+        seconds > BUDGET_SECONDS_MAX)
+      return error_set(error,
+                       "--budget must be a number of seconds from %g, which any final takes, to "
+                       "%g, not \"%.40s\"",
+                       BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX, budget);
+    terms->budget_us = (int64_t)ceil(seconds * 1e6);
+  }
+  if (search && !search_strategy_parse(search, &terms->strategy))
+    return error_set(error, "--search must be random, descent or evolution, not \"%.40s\"", search);
+
+  const struct {
+    bool is_wrong;
+    const char *reason;
+  } pairs[] = {
+      {!terms->is_exhaustive && option_integer(options, "margin"),
+       "--margin drops configs from --exhaustive: give both, or neither"},
+      {terms->is_exhaustive && (search || budget),
+       "--exhaustive measures every config to the end: it takes neither --search nor --budget"},
+      {search && option_integer(options, "only") >= 0,
+       "--only measures one config: it takes no --search"},
+      {option_text(options, "profile") && option_text(options, "keys"),
+       "--profile runs the winner of one key: give that with --key, without --keys"},
+  };
+  for (size_t i = 0; i < ARRAY_LENGTH(pairs); i++)
+    if (pairs[i].is_wrong)
+      return error_set(error, "%s", pairs[i].reason);
+  return true;
 }
 
-static char *job_text(const struct kernel *kernel, const struct key *key) {
-  char digest[DIGEST_TEXT_SIZE];
-  cleanup_json json_t *json = key_to_json(key);
-  cleanup_free char *text = json_canonical(json);
-  return xasprintf("%s %s", digest_format(&kernel->hash, digest), text);
-}
-
+/* Lists a key's configs. */
 static bool key_list(const struct tuning *tuning, struct key_tuning *key, struct error *error) {
   const struct campaign *campaign = &tuning->campaign;
   const struct space *space = tuning->folder->space;
@@ -178,17 +170,20 @@ static bool key_list(const struct tuning *tuning, struct key_tuning *key, struct
   return !campaign->terms.is_exhaustive || key->n <= CAMPAIGN_EXHAUSTIVE_MAX ||
          error_set(error,
                    "%zu points of the space hold, and --exhaustive measures at most %u; narrow the "
-                   "space with "
-                   "conditions",
+                   "space with conditions",
                    key->n, CAMPAIGN_EXHAUSTIVE_MAX);
 }
 
 /* Keys that cannot be tuned are failures of a campaign; a single one is refused. */
 static bool keys_list(struct tuning *tuning, struct error *error) {
   struct campaign *campaign = &tuning->campaign;
+  char digest[DIGEST_TEXT_SIZE];
+  digest_format(&tuning->folder->kernel->hash, digest);
   for (size_t i = 0; i < campaign->n; i++) {
     struct key_tuning *key = &campaign->keys[i];
-    key->job = job_text(tuning->folder->kernel, &key->key);
+    cleanup_json json_t *json = key_to_json(&key->key);
+    cleanup_free char *text = json_canonical(json);
+    key->job = xasprintf("%s %s", digest, text);
     if (key_list(tuning, key, error))
       continue;
     if (!tuning->is_many)
@@ -198,56 +193,46 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
   return true;
 }
 
-/* The keys of --key, and of the file of --keys: one on each line, NAME=VALUE,… as --key takes it or
- * a JSON object; `#` begins a comment. */
+/* Keys while they are read. */
 struct reading {
-  const struct kernel_folder *folder;
-  size_t n, capacity;
-  struct key *keys;
+  struct tuning *tuning;
+  size_t capacity;
   json_t *seen; /* digests of the keys so far, with the numbers of their lines; 0: of --key */
 };
 
-static bool key_parse_line(const char *text, const struct kernel *kernel, struct key *ret,
-                           struct error *error) {
-  const char *const *names = (const char *const *)kernel->key_names;
-  cleanup_json json_t *json = NULL;
-  if (*text != '{')
-    return key_parse_text(text, names, kernel->n_key_names, ret, error);
-  return json_parse(text, strlen(text), &json, error) &&
-         key_parse(json, names, kernel->n_key_names, ret, error);
-}
-
-static bool key_is_new(struct reading *reading, const struct key *key, size_t line,
-                       struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
-  struct digest digest = key_digest(key);
-  const json_t *before = json_object_get(reading->seen, digest_format(&digest, text));
-  if (!before) {
-    ALWAYS(json_object_set_new(reading->seen, text, json_integer((json_int_t)line)) == 0);
-    return true;
-  }
-  json_int_t number = json_integer_value(before);
-  return number ? error_set(error, "this key stands in line %lld already; leave one out",
-                            (long long)number)
-                : error_set(error, "this key is that of --key; leave one out");
-}
-
+/* Adds a key: NAME=VALUE,… or a JSON object. */
 static bool key_add(struct reading *reading, const char *text, size_t line, struct error *error) {
-  const struct kernel_folder *folder = reading->folder;
+  struct campaign *campaign = &reading->tuning->campaign;
+  const struct kernel_folder *folder = reading->tuning->folder;
+  const char *const *names = (const char *const *)folder->kernel->key_names;
+  size_t n_names = folder->kernel->n_key_names;
   cleanup_key struct key key = {0};
-  if (!key_parse_line(text, folder->kernel, &key, error) ||
-      !kernel_accepts(folder->kernel, &key, folder->space, error) ||
-      !key_is_new(reading, &key, line, error))
+  cleanup_json json_t *json = NULL;
+  bool is_read = *text == '{' ? json_parse(text, strlen(text), &json, error) &&
+                                    key_parse(json, names, n_names, &key, error)
+                              : key_parse_text(text, names, n_names, &key, error);
+  if (!is_read || !kernel_accepts(folder->kernel, &key, folder->space, error))
     return false;
-  if (reading->n == KEYS_MAX)
+
+  char digest_text[DIGEST_TEXT_SIZE];
+  struct digest digest = key_digest(&key);
+  const json_t *before = json_object_get(reading->seen, digest_format(&digest, digest_text));
+  json_int_t number = json_integer_value(before);
+  if (before && !number)
+    return error_set(error, "this key is that of --key; leave one out");
+  if (before)
+    return error_set(error, "this key stands in line %lld already; leave one out",
+                     (long long)number);
+  ALWAYS(json_object_set_new(reading->seen, digest_text, json_integer((json_int_t)line)) == 0);
+  if (campaign->n == KEYS_MAX)
     return error_set(error, "more than %d keys; split the file", KEYS_MAX);
-  GROW(reading->keys, reading->n, reading->capacity);
-  reading->keys[reading->n++] = key;
+  GROW(campaign->keys, campaign->n, reading->capacity);
+  campaign->keys[campaign->n++] = (struct key_tuning){.key = key};
   key = (struct key){0};
   return true;
 }
 
-/* The line without its comment and the blanks around it. A `#` within quotes is no comment. */
+/* The line without its comment and the blanks around it. A `#` within quotes begins no comment. */
 static char *line_trim(char *line) {
   char quote = '\0';
   for (char *at = line; *at; at++) {
@@ -265,66 +250,44 @@ static char *line_trim(char *line) {
   return line;
 }
 
-static bool file_add(struct reading *reading, const char *file, struct error *error) {
-  cleanup_free char *text = NULL;
-  size_t size, number = 0, n = reading->n;
-  if (!file_read(file, KEYS_FILE_MAX, &text, &size, error))
-    return false;
-  char *rest = text;
-  for (char *line; (line = strsep(&rest, "\n"));) {
-    number++;
-    line = line_trim(line);
-    if (*line && !key_add(reading, line, number, error))
-      return error_prefix(error, "%s:%zu: ", file, number);
-  }
-  return reading->n > n ||
-         error_set(error, "%s holds no key; write one a line, e.g. %s=…", file,
-                   reading->folder->kernel->n_key_names ? reading->folder->kernel->key_names[0]
-                                                        : "");
-}
-
-/* Errors of the file name it and the line: no key of this kernel, the same key twice, no key at
- * all, too many. */
-static bool keys_parse(const char *text, const char *file, struct reading *reading,
-                       struct error *error) {
-  reading->seen = json_object();
-  bool ok =
-      (!text || key_add(reading, text, 0, error)) && (!file || file_add(reading, file, error));
-  json_decref(reading->seen);
-  if (ok)
-    return true;
-  for (size_t i = 0; i < reading->n; i++)
-    key_release(&reading->keys[i]);
-  free(reading->keys);
-  return false;
-}
-
+/* Reads the keys of --key, and of the file of --keys: one on each line, NAME=VALUE,… or a JSON
+ * object; `#` begins a comment. Errors name the file and the line. */
 static bool keys_read(struct tuning *tuning, struct error *error) {
   const char *key = option_text(tuning->options, "key"),
              *file = option_text(tuning->options, "keys");
   const struct kernel *kernel = tuning->folder->kernel;
-  struct campaign *campaign = &tuning->campaign;
-  struct reading reading = {.folder = tuning->folder};
+  const char *example = kernel->n_key_names ? kernel->key_names[0] : "";
+  cleanup_json json_t *seen = json_object();
+  struct reading reading = {.tuning = tuning, .seen = seen};
+  cleanup_free char *text = NULL;
+  size_t size, number = 0;
   if (!key && !file)
-    return error_set(error, "give the key with --key: %s=…; or several with --keys FILE",
-                     kernel->n_key_names ? kernel->key_names[0] : "");
-  if (!keys_parse(key, file, &reading, error))
+    return error_set(error, "give the key with --key: %s=…; or several with --keys FILE", example);
+  if (key && !key_add(&reading, key, 0, error))
     return false;
-  tuning->is_many = file != NULL;
-  campaign->n = reading.n;
-  campaign->keys = xcalloc(reading.n, sizeof *campaign->keys);
-  for (size_t i = 0; i < reading.n; i++)
-    campaign->keys[i].key = reading.keys[i];
-  free(reading.keys);
-  return true;
+  if (!file)
+    return true;
+
+  tuning->is_many = true;
+  if (!file_read(file, KEYS_FILE_MAX, &text, &size, error))
+    return false;
+  size_t n = tuning->campaign.n;
+  char *rest = text;
+  for (char *line; (line = strsep(&rest, "\n"));) {
+    number++;
+    line = line_trim(line);
+    if (*line && !key_add(&reading, line, number, error))
+      return error_prefix(error, "%s:%zu: ", file, number);
+  }
+  return tuning->campaign.n > n ||
+         error_set(error, "%s holds no key; write one a line, e.g. %s=…", file, example);
 }
 
-/* Everything that the user may have got wrong. */
+/* Reads and checks all that the user gave. */
 static bool tuning_read(struct tuning *tuning, struct error *error) {
   char *const *places;
-  size_t n_places = options_arguments(tuning->options, &places);
   const char *samples = option_text(tuning->options, "samples");
-  if (n_places != 1)
+  if (options_arguments(tuning->options, &places) != 1)
     return error_set(
         error,
         "give one folder of a kernel: wavetune-agent tune kernels/softmax --key rows=4096,…");
@@ -336,51 +299,58 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
          (!samples || samples_file_new(samples, &tuning->campaign.samples, error));
 }
 
-/* Work */
+static bool tuning_prepare(struct tuning *tuning, struct error *error) {
+  const struct options *options = tuning->options;
+  const char *given = option_text(options, "state");
+  struct campaign *campaign = &tuning->campaign;
+  const struct kernel *kernel = tuning->folder->kernel;
+  struct spawner *spawner = tuning->supervisor->spawner;
+  struct source_reader reader = {file_of_folder, tuning->folder},
+                       build_reader = {build_folder_blob, (void *)option_text(options, "build")};
+  cleanup_free char *state = given ? xstrdup(given) : cache_folder_default();
+  cleanup_free char *objects = xasprintf("%s/objects", state),
+                    *kernels = xasprintf("%s/kernels", state);
+  if (!folder_make_private(state, error) ||
+      !sources_prepare(kernels, kernel, &reader, &campaign->sources, error) ||
+      !pool_make(options, objects, spawner_custody(spawner), &tuning->pool, error) ||
+      (tuning->build &&
+       !build_code_new(objects, tuning->build, kernel, campaign->device->environment.arch,
+                       &build_reader, &campaign->build, error)))
+    return false;
 
-static bool build_open(struct tuning *tuning, const char *folder, struct error *error) {
-  struct source_reader reader = {build_folder_blob, (void *)option_text(tuning->options, "build")};
-  return build_code_new(folder, tuning->build, tuning->folder->kernel,
-                        tuning->campaign.device->environment.arch, &reader, &tuning->campaign.build,
-                        error);
-}
-
-static void executor_prepare(struct tuning *tuning) {
-  const struct campaign_terms *terms = &tuning->campaign.terms;
-  size_t workers = (size_t)terms->processes + !terms->is_exhaustive;
-  int64_t rounds = option_integer(tuning->options, "exhaustive");
-  tuning->executor = executor_make(tuning->options, tuning->supervisor->spawner, tuning->pool,
-                                   tuning->campaign.device, tuning->faults);
-  int64_t percent = option_integer(tuning->options, "margin");
-  if (terms->is_exhaustive)
+  tuning->faults = xasprintf("%s/faults", state);
+  tuning->executor =
+      executor_make(options, spawner, tuning->pool, campaign->device, tuning->faults);
+  bool is_exhaustive = campaign->terms.is_exhaustive;
+  if (is_exhaustive) {
+    int64_t rounds = option_integer(options, "exhaustive"),
+            percent = option_integer(options, "margin");
     tuning->executor.final =
         (struct race_terms){.rounds_min = rounds < MARGIN_ROUNDS ? rounds : MARGIN_ROUNDS,
                             .rounds_max = rounds,
                             .margin = percent ? (double)percent / 100 : INFINITY};
-  tuning->campaign.executor = &tuning->executor;
+  }
+  campaign->executor = &tuning->executor;
+  size_t workers = (size_t)campaign->terms.processes + !is_exhaustive;
   executor_start_workers(&tuning->executor,
                          workers < EXECUTOR_WORKERS ? workers : EXECUTOR_WORKERS);
-}
-
-static bool tuning_prepare(struct tuning *tuning, struct error *error) {
-  const char *given = option_text(tuning->options, "state");
-  cleanup_free char *state = given ? xstrdup(given) : cache_folder_default();
-  cleanup_free char *objects = xasprintf("%s/objects", state),
-                    *kernels = xasprintf("%s/kernels", state);
-  struct source_reader reader = {file_of_folder, tuning->folder};
-  if (!folder_make_private(state, error) ||
-      !sources_prepare(kernels, tuning->folder->kernel, &reader, &tuning->campaign.sources,
-                       error) ||
-      !pool_make(tuning->options, objects, spawner_custody(tuning->supervisor->spawner),
-                 &tuning->pool, error) ||
-      (tuning->build && !build_open(tuning, objects, error)))
-    return false;
-  tuning->faults = xasprintf("%s/faults", state);
-  executor_prepare(tuning);
   return true;
 }
 
-static void failure_print(const struct tuning *tuning, const struct key_tuning *key) {
+static void key_ended(const struct campaign *campaign, const struct key_tuning *key,
+                      void *context) {
+  struct tuning *tuning = context;
+  MAGIC_CHECK(tuning, TUNING_MAGIC);
+  if (option_flag(tuning->options, "json"))
+    tune_report_json(campaign, key);
+  else if (key->is_decided)
+    tune_report_text(campaign, key);
+  if (key->is_decided)
+    return;
+
+  tuning->n_failed++;
+  if (campaign->is_broken && string_equal(key->failure, campaign->trouble.message))
+    return; /* the command ends with this error */
   cleanup_free char *text = key_format(&key->key);
   struct error error;
   error_set(&error, "%s", key->failure);
@@ -389,30 +359,119 @@ static void failure_print(const struct tuning *tuning, const struct key_tuning *
   (void)command_failed("tune", EXIT_FAILED, &error);
 }
 
-static void key_ended(const struct campaign *campaign, const struct key_tuning *key,
-                      void *context) {
-  struct tuning *tuning = context;
-  MAGIC_CHECK(tuning, TUNING_MAGIC);
-  bool is_told = campaign->is_broken && string_equal(key->failure, campaign->trouble.message);
-  if (option_flag(tuning->options, "json"))
-    tune_report_json(campaign, key);
-  else if (key->is_decided)
-    tune_report_text(campaign, key);
-  if (key->is_decided)
-    return;
-  tuning->n_failed++;
-  if (!is_told)
-    failure_print(tuning, key);
+static bool profiler_find(const char *name, char **ret_path) {
+  struct error ignored;
+  cleanup_free char *usual = xasprintf("/opt/rocm/bin/%s", name);
+  if (program_find(name, ret_path, &ignored))
+    return true;
+  if (access(usual, X_OK) < 0)
+    return false;
+  *ret_path = TAKE(usual);
+  return true;
 }
 
-static bool profile(const struct tuning *tuning, struct error *error) {
-  const char *folder = option_text(tuning->options, "profile");
-  const struct campaign *campaign = &tuning->campaign;
-  if (!folder || tuning->n_failed)
-    return true;
-  if (!profile_config(tuning->options, spawner_custody(tuning->supervisor->spawner),
-                      campaign->device->name, campaign->keys[0].verdict.winner, folder, error))
+/* A command line: texts that it owns, NULL behind the last one. */
+struct words {
+  size_t n;
+  char *texts[PROFILE_WORDS_MAX + 1];
+};
+
+static void words_release(struct words *words) {
+  for (size_t i = 0; i < words->n; i++)
+    free(words->texts[i]);
+}
+
+printf_like(2, 3) static void words_add(struct words *words, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  ALWAYS(words->n < PROFILE_WORDS_MAX &&
+         vasprintf(&words->texts[words->n++], format, arguments) >= 0);
+  va_end(arguments);
+}
+
+/* Runs the winner once more under the profiler. The profiler starts its program with no other open
+ * files, so it is not a worker that it starts but this program's `tune --only CONFIG`. Command
+ * lines: ROCm documentation, "Using rocprofv3" and "rocprof command reference". */
+static bool winner_profile(const struct tuning *tuning, const char *folder, struct error *error) {
+  static const char *const kept[] = {"key", "build", "regime", "state", "python", "worker-user"};
+  const struct options *options = tuning->options;
+  const struct custody *custody = spawner_custody(tuning->supervisor->spawner);
+  unsigned long long config = tuning->campaign.keys[0].verdict.winner;
+  __attribute__((cleanup(words_release))) struct words words = {0};
+  cleanup_free char *profiler = NULL;
+  char program[PATH_MAX];
+  char *const *places;
+  if (profiler_find("rocprofv3", &profiler)) {
+    static const char *const flags[] = {"--kernel-trace", "--stats", "--output-format", "csv",
+                                        "-d"};
+    words_add(&words, "%s", profiler);
+    for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
+      words_add(&words, "%s", flags[i]);
+    words_add(&words, "%s", folder);
+    words_add(&words, "--");
+  } else if (profiler_find("rocprof", &profiler)) {
+    words_add(&words, "%s", profiler);
+    words_add(&words, "--stats");
+    words_add(&words, "-o");
+    words_add(&words, "%s/profile.csv", folder);
+  } else {
+    return error_set(
+        error,
+        "there is no rocprofv3 and no rocprof in $PATH or /opt/rocm/bin; install rocprofiler-sdk");
+  }
+
+  ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+  if (length < 0)
+    return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
+  program[length] = '\0';
+  ALWAYS(options_arguments(options, &places) == 1);
+  words_add(&words, "%s", program);
+  words_add(&words, "tune");
+  words_add(&words, "%s", places[0]);
+  words_add(&words, "--device=%s", tuning->campaign.device->name);
+  words_add(&words, "--only=%llu", config);
+  words_add(&words, "--screen-rounds=1");
+  words_add(&words, "--final-rounds=1");
+  words_add(&words, "--seed=%lld", (long long)option_integer(options, "seed"));
+  for (size_t i = 0; i < ARRAY_LENGTH(kept); i++)
+    if (option_text(options, kept[i]))
+      words_add(&words, "--%s=%s", kept[i], option_text(options, kept[i]));
+
+  if (!folder_make(folder, 0755, error) || !custody_give(custody, folder, error))
     return false;
+  cleanup_free char *path = realpath(folder, NULL);
+  if (!path)
+    return error_set(error, "cannot use %s: %s", folder, strerror(errno));
+
+  /* This process's environment, and first the folder in which the profiler in the workers may
+   * write. */
+  size_t n = 0;
+  while (environ[n])
+    n++;
+  cleanup_free char *writes = xasprintf("WAVETUNE_WORKER_WRITES=%s", path);
+  cleanup_free char **environment = xcalloc(n + 2, sizeof *environment);
+  environment[0] = writes;
+  memcpy(environment + 1, environ, n * sizeof *environ);
+
+  /* The profiler and the agent in it are this user's; its part in their workers is the workers'. */
+  const struct custody bounds = {.cgroups = custody->cgroups};
+  struct command command = {
+      .arguments = words.texts,
+      .environment = environment,
+      .timeout_ms = PROFILE_MS,
+      .cpu_seconds_max = UINT64_MAX,
+      .memory_bytes_max = UINT64_MAX, /* GPU runtimes reserve more addresses than there is memory */
+      .file_bytes_max = UINT64_MAX,
+      .output_max = 4096,
+      .custody = &bounds,
+      .stop_fd = -1};
+  struct command_result result;
+  if (!command_run(&command, &result, error))
+    return false;
+  cleanup_free char *output = result.output;
+  if (!result.succeeded)
+    return error_set(error, "%s did not profile config %llu: %.400s", profiler, config,
+                     result.timed_out ? "it did not end in time" : output);
   if (log_format_now() == LOG_FORMAT_JSON)
     log_info("tune: the winner's profile is in folder=%s", folder);
   else
@@ -422,6 +481,7 @@ static bool profile(const struct tuning *tuning, struct error *error) {
 
 static int tuning_run(struct tuning *tuning) {
   struct campaign *campaign = &tuning->campaign;
+  const char *profile = option_text(tuning->options, "profile");
   struct error error;
   int64_t began_ns = clock_monotonic_ns();
   campaign->supervisor = tuning->supervisor;
@@ -433,7 +493,7 @@ static int tuning_run(struct tuning *tuning) {
   if (tuning->is_many)
     tune_report_campaign(campaign, (double)(clock_monotonic_ns() - began_ns) * 1e-9,
                          option_flag(tuning->options, "json"));
-  if (!ran || !profile(tuning, &error))
+  if (!ran || (profile && !tuning->n_failed && !winner_profile(tuning, profile, &error)))
     return command_failed("tune", EXIT_FAILED, &error);
   return tuning->n_failed ? EXIT_FAILED : EXIT_OK;
 }
@@ -466,7 +526,7 @@ _Static_assert(FINALISTS_MAX == 16 && FINAL_PROCESSES == 3,
 static const struct option_spec tune_options[] = {
     OPTION_PYTHON,
     {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0,
-     "what to tune for, e.g. rows=4096,columns=1024", true},
+     "the key to tune for, e.g. rows=4096,columns=1024", true},
     {"keys", OPTION_TEXT, "FILE", NULL, 0, 0, "a campaign: a key on each line, # begins a comment",
      true},
     {"json", OPTION_FLAG, NULL, NULL, 0, 0,
@@ -476,10 +536,9 @@ static const struct option_spec tune_options[] = {
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0,
      "of a triton kernel: what `python3 -m wavetune pack` wrote", true},
     {"budget", OPTION_TEXT, "SECONDS", NULL, 0, 0,
-     "of device time for each key, its finals included: opening the kernel, loading, checking and "
-     "timing configs, not "
-     "compiling; once a config was measured, the smallest final is too, even beyond it; default: "
-     "no bound",
+     "device time for each key, its finals included: opening the kernel, loading, checking and "
+     "timing configs, not compiling; once a config was measured, the smallest final is measured "
+     "even beyond it; default: no bound",
      true},
     {"search", OPTION_TEXT, "STRATEGY", NULL, 0, 0,
      "random, descent or evolution: looks for good configs instead of measuring the whole space",
@@ -487,11 +546,10 @@ static const struct option_spec tune_options[] = {
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures",
      true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
-     "measure every config in every process for so many rounds; none leaves", true},
+     "measure every config in every process for this number of rounds; none leaves", true},
     {"margin", OPTION_INTEGER, "PERCENT", "0", 0, MARGIN_PERCENT_MAX,
      "with --exhaustive: drop a config once it is slower than the best by more than this, beyond 3 "
-     "standard errors; "
-     "0: keep all",
+     "standard errors; 0: keep all",
      true},
     {"samples", OPTION_TEXT, "FILE", NULL, 0, 0,
      "write every measurement there, one JSON object a line", true},
@@ -517,16 +575,12 @@ const struct command_spec tune_command = {
     .arguments = "DIR[:VERSION]",
     .summary = "tune a kernel on this machine, without a server",
     .description = "Every config of the kernel's space is compiled, checked against the reference "
-                   "and raced in pairs "
-                   "with the default; those that cannot win leave. The rest go to finals in fresh "
-                   "processes, which "
-                   "decide the winner, the configs that are as good, and how much faster another "
-                   "finalist could still be. Where "
-                   "that stays open, they are measured in more processes.\nWith --keys the keys "
-                   "share processes, and "
-                   "each begins with what won for its nearest neighbours. A key that fails does "
-                   "not end the others; "
-                   "the exit code is 1 then.",
+                   "and raced in pairs with the default; those that cannot win leave. The rest go "
+                   "to finals in fresh processes, which decide the winner, the configs that are as "
+                   "good, and how much faster another finalist could still be. Where that stays "
+                   "open, they are measured in more processes.\nWith --keys the keys share "
+                   "processes, and each begins with the winners of its nearest neighbours. A key "
+                   "that fails does not end the others; the exit code is 1 then.",
     .options = tune_options,
     .n_options = ARRAY_LENGTH(tune_options),
     .run = tune_run,

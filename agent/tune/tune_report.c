@@ -1,104 +1,52 @@
-/* The answers of `tune`. Memory and threads: the header. */
-#include "agent/tune/tune_report.h"
+/* What `tune` writes: tables, lines of JSON, and the file of --samples. */
+#include "agent/tune/campaign.h"
 
 #include <errno.h>
 
 #include "common/verdict/report.h"
 
-static json_t *outcomes_to_json(const struct key_tuning *key) {
-  int64_t counts[OUTCOME_COUNT] = {0};
-  json_t *outcomes = json_object();
-  for (size_t i = 0; i < key->n; i++)
-    counts[key->configs[i].outcome] += key->configs[i].is_measured;
+/* How many configs have each outcome, and which have each that is not "correct", in rising order:
+ * {"correct": 90, "runtime": 2} and {"runtime": [3, 15]} (new references). */
+static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes,
+                             json_t **ret_failed) {
+  json_t *outcomes = *ret_outcomes = json_object(), *failed = *ret_failed = json_object();
   for (size_t i = 0; i < OUTCOME_COUNT; i++) {
-    if (counts[i])
-      json_object_set_new(outcomes, outcome_name((enum outcome)i), json_integer(counts[i]));
+    const char *name = outcome_name((enum outcome)i);
+    json_t *configs = json_array();
+    for (size_t k = 0; k < key->n; k++)
+      if (key->configs[k].is_measured && key->configs[k].outcome == i)
+        json_array_append_new(configs, json_integer((json_int_t)key->configs[k].config));
+    size_t n = json_array_size(configs);
+    if (n)
+      json_object_set_new(outcomes, name, json_integer((json_int_t)n));
+    if (n && i != OUTCOME_CORRECT)
+      json_object_set(failed, name, configs);
+    json_decref(configs);
   }
-  return outcomes;
 }
 
-/* {"runtime": [3, 15]}: the configs that are not correct, in rising order. */
-static json_t *failed_to_json(const struct key_tuning *key) {
-  json_t *failed = json_object();
-  for (size_t i = 0; i < key->n; i++) {
-    const struct key_config *config = &key->configs[i];
-    if (!config->is_measured || config->outcome == OUTCOME_CORRECT)
-      continue;
-    const char *name = outcome_name(config->outcome);
-    if (!json_object_get(failed, name))
-      json_object_set_new(failed, name, json_array());
-    json_array_append_new(json_object_get(failed, name), json_integer((json_int_t)config->config));
-  }
-  return failed;
+/* Facts of code: members of JSON, and how they are printed. */
+static const struct {
+  const char *name;
+  size_t offset;
+  const char *format;
+} code_facts[] = {
+    {"vgprs", offsetof(struct key_code, vgprs), "%lld registers"},
+    {"spills", offsetof(struct key_code, spills), ", %lld spills"},
+    {"lds_bytes", offsetof(struct key_code, lds_bytes), ", %lld bytes of LDS"},
+    {"occupancy", offsetof(struct key_code, occupancy), ", %lld workgroups to a compute unit"},
+};
+
+static int64_t code_fact(const struct key_code *code, size_t i) {
+  return *(const int64_t *)((const char *)code + code_facts[i].offset);
 }
 
-static json_t *examples_to_json(const struct key_tuning *key) {
-  json_t *examples = json_object();
-  for (size_t i = 0; i < OUTCOME_COUNT; i++) {
-    if (key->examples[i])
-      json_object_set_new(examples, outcome_name((enum outcome)i), json_string(key->examples[i]));
-  }
-  return examples;
-}
-
-static json_t *seconds_to_json(const struct key_tuning *key) {
-  json_t *seconds = json_object();
-  for (size_t i = 0; i < STAGE_COUNT; i++)
-    json_object_set_new(seconds, stage_name((enum stage)i), json_real(key->seconds[i]));
-  return seconds;
-}
-
-/* The winner's code: {"vgprs": 112, "spills": 0, "lds_bytes": 8192, "occupancy": 2}, known members
- * only; NULL when nothing is known. */
-static json_t *code_to_json(const struct key_tuning *key) {
-  const struct key_code *code = NULL;
-  for (size_t i = 0; i < key->n_codes && !code; i++)
-    code = key->codes[i].config == key->verdict.winner ? &key->codes[i] : NULL;
-  if (!code || code->vgprs == FIELD_NONE)
-    return NULL;
-  json_t *json = json_object();
-  json_object_set_new(json, "vgprs", json_integer(code->vgprs));
-  json_object_set_new(json, "spills", json_integer(code->spills));
-  if (code->lds_bytes != FIELD_NONE)
-    json_object_set_new(json, "lds_bytes", json_integer(code->lds_bytes));
-  if (code->occupancy != FIELD_NONE)
-    json_object_set_new(json, "occupancy", json_integer(code->occupancy));
-  return json;
-}
-
-static void code_print(const json_t *code) {
-  static const struct {
-    const char *name, *format;
-  } parts[] = {{"vgprs", "%lld registers"},
-               {"spills", ", %lld spills"},
-               {"lds_bytes", ", %lld bytes of LDS"},
-               {"occupancy", ", %lld workgroups to a compute unit"}};
-  printf("its code            ");
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-    const json_t *value = json_object_get(code, parts[i].name);
-    if (value)
-      printf(parts[i].format, (long long)json_integer_value(value));
-  }
-  putchar('\n');
-}
-
-static void verdict_add(json_t *answer, const struct campaign *campaign,
-                        const struct key_tuning *key) {
-  uint64_t winner = key->verdict.winner;
-  json_t *object = json_pack("{s:I, s:o}", "config", (json_int_t)winner, "config_values",
-                             space_config_to_json(campaign->folder->space, winner));
-  cleanup_json json_t *code = code_to_json(key);
-  if (code)
-    json_object_update(object, code);
-  json_object_set_new(answer, "verdict", verdict_to_json(&key->verdict));
-  json_object_set_new(answer, "winner", object);
-}
-
-static json_int_t measured_count(const struct key_tuning *key) {
-  json_int_t n = 0;
-  for (size_t i = 0; i < key->n; i++)
-    n += key->configs[i].is_measured;
-  return n;
+/* The winner's code; NULL when nothing is known of it. */
+static const struct key_code *winner_code(const struct key_tuning *key) {
+  for (size_t i = 0; i < key->n_codes; i++)
+    if (key->codes[i].config == key->verdict.winner)
+      return key->codes[i].vgprs == FIELD_NONE ? NULL : &key->codes[i];
+  return NULL;
 }
 
 static void line_print(const json_t *json) {
@@ -109,7 +57,16 @@ static void line_print(const json_t *json) {
 
 void tune_report_json(const struct campaign *campaign, const struct key_tuning *key) {
   const struct kernel_folder *folder = campaign->folder;
-  json_int_t measured = measured_count(key);
+  json_t *examples = json_object(), *seconds = json_object(), *outcomes, *failed;
+  json_int_t measured = 0;
+  for (size_t i = 0; i < key->n; i++)
+    measured += key->configs[i].is_measured;
+  for (size_t i = 0; i < OUTCOME_COUNT; i++)
+    if (key->examples[i])
+      json_object_set_new(examples, outcome_name((enum outcome)i), json_string(key->examples[i]));
+  for (size_t i = 0; i < STAGE_COUNT; i++)
+    json_object_set_new(seconds, stage_name((enum stage)i), json_real(key->seconds[i]));
+  outcomes_to_json(key, &outcomes, &failed);
   cleanup_json json_t *answer = json_pack(
       "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f}",
       "kernel", json_digest_text(&folder->kernel->hash), "name", folder->kernel->name, "key",
@@ -117,21 +74,32 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
       "device", campaign->device->name, "regime", campaign->terms.regime, "version",
       WAVETUNE_VERSION, "configs", (json_int_t)key->n, "measured", measured, "unmeasured",
       (json_int_t)key->n - measured, "finalists", (json_int_t)key->n_finalists, "baseline",
-      (json_int_t)key->baseline, "outcomes", outcomes_to_json(key), "failed", failed_to_json(key),
-      "examples", examples_to_json(key), "seconds", seconds_to_json(key), "device_seconds",
-      (double)key->device_us * 1e-6, "opening_seconds", (double)key->opening_us * 1e-6);
+      (json_int_t)key->baseline, "outcomes", outcomes, "failed", failed, "examples", examples,
+      "seconds", seconds, "device_seconds", (double)key->device_us * 1e-6, "opening_seconds",
+      (double)key->opening_us * 1e-6);
   ALWAYS(answer != NULL);
-  if (key->is_decided)
-    verdict_add(answer, campaign, key);
-  else
+
+  if (key->is_decided) {
+    const struct key_code *code = winner_code(key);
+    uint64_t config = key->verdict.winner;
+    json_t *winner = json_pack("{s:I, s:o}", "config", (json_int_t)config, "config_values",
+                               space_config_to_json(folder->space, config));
+    for (size_t i = 0; code && i < ARRAY_LENGTH(code_facts); i++)
+      if (code_fact(code, i) != FIELD_NONE)
+        json_object_set_new(winner, code_facts[i].name, json_integer(code_fact(code, i)));
+    json_object_set_new(answer, "verdict", verdict_to_json(&key->verdict));
+    json_object_set_new(answer, "winner", winner);
+  } else {
     json_object_set_new(answer, "error", json_string(key->failure));
+  }
   line_print(answer);
 }
 
 void tune_report_text(const struct campaign *campaign, const struct key_tuning *key) {
-  cleanup_json json_t *outcomes = outcomes_to_json(key), *verdict = verdict_to_json(&key->verdict);
-  cleanup_json json_t *code = code_to_json(key);
-  bool is_cut = campaign->terms.is_search && key->is_spent; /* it asked for fewer than it was to */
+  cleanup_json json_t *outcomes = NULL, *failed = NULL, *verdict = verdict_to_json(&key->verdict);
+  outcomes_to_json(key, &outcomes, &failed);
+  const struct key_code *code = winner_code(key);
+  bool is_cut = campaign->terms.is_search && key->is_spent; /* it had fewer trials than planned */
   struct report report = {
       .kernel = campaign->folder->kernel,
       .key = &key->key,
@@ -149,12 +117,17 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
       .verdict = verdict,
   };
   report_print(&report, stdout);
-  if (code)
-    code_print(code);
-  for (size_t i = 0; i < OUTCOME_COUNT; i++) {
+
+  if (code) {
+    printf("its code            ");
+    for (size_t i = 0; i < ARRAY_LENGTH(code_facts); i++)
+      if (code_fact(code, i) != FIELD_NONE)
+        printf(code_facts[i].format, (long long)code_fact(code, i));
+    putchar('\n');
+  }
+  for (size_t i = 0; i < OUTCOME_COUNT; i++)
     if (key->examples[i])
       printf("%-19s e.g. %s\n", outcome_name((enum outcome)i), key->examples[i]);
-  }
   if (campaign->n > 1)
     putchar('\n');
   fflush(stdout);
@@ -162,23 +135,26 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
 
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json) {
   size_t failed = 0;
-  for (size_t i = 0; i < campaign->n; i++)
-    failed += !campaign->keys[i].is_decided;
+  int64_t processes = 0; /* the most that the finals of a key took */
+  for (size_t i = 0; i < campaign->n; i++) {
+    const struct key_tuning *key = &campaign->keys[i];
+    failed += !key->is_decided;
+    processes = key->n_processes > processes ? key->n_processes : processes;
+  }
   if (!is_json) {
     printf("%zu of %zu keys have a winner, after %.1f s\n", campaign->n - failed, campaign->n,
            seconds);
     return;
   }
-  cleanup_json json_t *line = json_pack(
-      "{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n, "failed",
-      (json_int_t)failed, "seconds", seconds, "processes", (json_int_t)campaign_processes(campaign),
-      "spent", executor_spent_to_json(&campaign->executor->spent));
+  cleanup_json json_t *line =
+      json_pack("{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n,
+                "failed", (json_int_t)failed, "seconds", seconds, "processes",
+                (json_int_t)processes, "spent", executor_spent_to_json(&campaign->executor->spent));
   ALWAYS(line != NULL);
   line_print(line);
 }
 
-/* Samples. Each line is flushed: what was measured is on the disk when the command is killed. */
-
+/* Each line is flushed: measurements are in the file when the command is killed. */
 struct samples_file {
   char *path;
   FILE *out;
@@ -203,7 +179,7 @@ void samples_file_free(struct samples_file *file) {
 
 /* A measurement with all its members: null where it has none. */
 static json_t *measurement_write(const struct lease *lease, const struct measurement *measurement) {
-  struct measurement whole = *measurement; /* borrows what that one points to */
+  struct measurement whole = *measurement; /* borrows */
   double none[1];
   if (!whole.samples_us.all)
     whole.samples_us = whole.baseline_us = (struct numbers){0, none};

@@ -17,6 +17,7 @@ int command_failed(const char *command, enum exit_code code, const struct error 
               has_pointer ? error->pointer : NULL);
     return code;
   }
+
   fprintf(stderr, "wavetune-agent %s: %s%s%s%s\n", command, error->message,
           has_pointer ? " (at " : "", error->pointer, has_pointer ? ")" : "");
   return code;
@@ -82,6 +83,7 @@ bool pool_make(const struct options *options, const char *cache, const struct cu
         wanted, sandbox_kind());
   if (!compile_pool_new(cache, (unsigned)option_integer(options, "compilers"), ret_pool, error))
     return false;
+
   compile_pool_set_custody(*ret_pool, custody);
   return true;
 }

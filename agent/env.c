@@ -19,6 +19,7 @@ static int probe_work(struct supervisor *supervisor, void *context) {
   const struct options *options = context;
   if (!devices_ask(supervisor->spawner, option_text(options, "python"), &devices, &error))
     return command_failed("probe", EXIT_FAILED, &error);
+
   cleanup_json json_t *array = json_array();
   for (size_t i = 0; i < devices.n; i++)
     json_array_append(array, devices.seen[i].json);
@@ -68,6 +69,7 @@ static int env_work(struct supervisor *supervisor, void *context) {
     return command_failed("env", EXIT_FAILED, &error);
   if (!devices_find(&devices, option_text(options, "device"), &device, &error))
     return command_failed("env", EXIT_USAGE, &error);
+
   cleanup_json json_t *environment = environment_to_json(&device->environment);
   if (option_flag(options, "query")) {
     query_print(environment);
@@ -98,6 +100,7 @@ static void findings_print_json(const struct settings_findings *findings) {
                                            "state", state_names[finding->state], "is", finding->is,
                                            "should", finding->should, "why", finding->why)) == 0);
   }
+
   cleanup_json json_t *answer = json_pack("{s:O}", "settings", array);
   json_print(answer);
 }
@@ -170,6 +173,7 @@ static int set_run(struct options *options) {
   if (!saved_path(options, &saved, &error) ||
       !machine_settings_set(root_of(options), saved, &changes, &error))
     return command_failed("env set", EXIT_FAILED, &error);
+
   changes_print(&changes, "set");
   fprintf(stderr, "what was there is kept in %s; `wavetune-agent env reset` puts it back\n", saved);
   puts("export HIP_FORCE_DEV_KERNARG=1");

@@ -105,6 +105,7 @@ static bool scalar_agrees(const struct variant *variant, const struct argument *
                       : json_is_real(constant) && json_real_value(constant) == (double)value;
   if (is_equal)
     return true;
+
   cleanup_free char *text = json_dumps(constant, JSON_ENCODE_ANY);
   return error_set(
       error,
@@ -119,6 +120,7 @@ static bool scalars_agree(const struct build_request *request, const struct vari
   if (!facts_scope_add(&facts, &scope, error) ||
       !space_scope_add(request->space, config, &scope, error))
     return false;
+
   for (size_t i = 0; i < request->kernel->n_arguments; i++) {
     const struct argument *argument = &request->kernel->arguments[i];
     if (!argument->is_buffer && !scalar_agrees(variant, argument, &scope, error))
@@ -143,6 +145,7 @@ static bool object_understand(const struct build_code *code, const struct varian
       !code_object_kernel(object, launch.name, &compiled, error) ||
       !build_code_agrees(kernel, variant->json, &launch, compiled, error))
     return false;
+
   _Static_assert(BUILD_SCRATCH_MAX <= LAUNCH_SCRATCH_MAX,
                  "a launch has room for a build's scratch pointers");
   spec->entry = xstrdup(launch.name);
@@ -183,9 +186,11 @@ static bool entry_read(const struct build_code *code, const struct variant *vari
     object_fail(object, xstrdup(failure));
     return entry->is_read = true;
   }
+
   if (!json_get_digest(entry->json, "", "digest", JSON_REQUIRED, &source.digest, error) ||
       !blob_prepare(code, &source, &object->path, &bytes, &size, error))
     return false;
+
   object->digest = source.digest;
   object->launch = launch_spec_default();
   object->is_ok =
@@ -221,6 +226,7 @@ static bool object_prepare(const struct build_code *code, struct variant *varian
         xasprintf("the build has no object of %s: pack the kernel again with this config", text));
     return true;
   }
+
   struct entry *entry = &variant->entries[json_integer_value(index)];
   if (!entry->is_read && !entry_read(code, variant, entry, text, error))
     return false;
@@ -238,9 +244,11 @@ static bool variant_open(struct build_code *code, const struct key *key,
   const json_t *entry;
   if (!build_variant(code->build, key, &index, error))
     return false;
+
   struct variant *variant = *ret_variant = &code->variants[index];
   if (variant->json)
     return true;
+
   const json_t *json = json_array_get(json_object_get(code->build->json, "variants"), index);
   if (!build_signature_agrees(code->kernel, json, error))
     return error_prefix(error, "the build's variant for this key cannot be used: ");
@@ -268,6 +276,7 @@ bool build_code_new(const char *folder, const json_t *json, const struct kernel 
   if (!string_equal(build->arch, arch))
     return error_set(error, "the build is for %s and this device is %s; pack the kernel for it",
                      build->arch, arch);
+
   struct build_code *code = xcalloc(1, sizeof *code);
   *code = (struct build_code){
       .folder = xstrdup(folder),
@@ -290,6 +299,7 @@ void build_code_free(struct build_code *code) {
     free(variant->entries);
     json_decref(variant->by_config);
   }
+
   free(code->variants);
   build_free(code->build);
   free(code->folder);
@@ -302,6 +312,7 @@ bool build_code_objects(struct build_code *code, const struct build_request *req
   struct variant *variant;
   if (!variant_open(code, request->key, &variant, error))
     return false;
+
   cleanup_free uint64_t *configs = xmemdup(request->configs, request->n * sizeof *configs);
   qsort(configs, request->n, sizeof *configs, compare_ordinals);
   struct build_objects *objects = xcalloc(1, sizeof *objects);

@@ -36,6 +36,7 @@ bool debug_agent_find(char **ret_library) {
     *ret_library = xstrdup(given);
     return access(given, R_OK) == 0;
   }
+
   for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
     if (access(places[i], R_OK) == 0) {
       *ret_library = xstrdup(places[i]);
@@ -52,8 +53,10 @@ char **debug_agent_environment(const char *library, const char *folder) {
   environment[2] =
       xasprintf("ROCM_DEBUG_AGENT_OPTIONS=--all --output=%s/debug-agent.txt --save-code-objects=%s",
                 folder, folder);
+
   /* Code that was compiled before must not be taken for what is loaded now. */
   environment[3] = xstrdup("AMD_COMGR_CACHE=0");
+
   /* An allocation is not a part of a larger one, in which a write behind its end would stay unseen.
    * Its companion in AMD's guide, PYTORCH_NO_HIP_MEMORY_CACHING, does the same for PyTorch's
    * allocator, which no worker has. */
@@ -185,6 +188,7 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
       access = is_access(instruction.class) ? instruction : access;
     }
   }
+
   if (!line || !function)
     return error_set(error, "its disassembly has no instruction at 0x%" PRIx64, address);
 
@@ -199,6 +203,7 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
     cleanup_free char *text = instruction_text(&passed[i % FAULT_CODE_BEFORE]);
     fprintf(out, "    +0x%-6" PRIx64 " %s\n", passed[i % FAULT_CODE_BEFORE].address - begin, text);
   }
+
   size_t n_after = 0;
   for (; line && n_after < FAULT_CODE_AFTER &&
          !isa_decode_label(line, &label, &length, &label_address);
@@ -210,6 +215,7 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
     fprintf(out, "%s+0x%-6" PRIx64 " %s\n", n_after++ ? "    " : " => ", next.address - begin,
             text);
   }
+
   fclose(out);
 
   cleanup_free char *accessed = access.name ? instruction_text(&access) : NULL;
@@ -230,6 +236,7 @@ static bool window_keep(const char *printed, const char *folder, char **ret_sent
   size_t size;
   if (!fault_place_find(printed, &file, &address, error))
     return false;
+
   cleanup_free char *path = xasprintf("%s/%s", folder, file);
   if (!file_read(path, OBJECT_MAX, &bytes, &size, error) ||
       !disassemble(bytes, size, &text, error) ||
@@ -258,11 +265,13 @@ static bool config_run(struct execution *execution, struct lease_config *config,
   if (worker_next(worker, execution_stopped, execution, NULL, &opened, &end) != WORKER_ANSWER ||
       !json_is_true(json_object_get(opened, "opened")))
     return true;
+
   static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
   cleanup_json json_t *measure = measure_request(
       &(struct race_request){.configs = &config, .n = 1, .terms = &once, .is_serial = true});
   if (!worker_ask_with(worker, measure, -1, error))
     return false;
+
   for (bool goes_on = true; goes_on;) {
     cleanup_json json_t *answer = NULL;
     goes_on =
@@ -277,6 +286,7 @@ static bool files_take(const char *from, const char *folder, struct error *error
   struct dirent *entry;
   if (lchown(from, geteuid(), getegid()) < 0) /* no other user can change it now */
     return error_set(error, "cannot take %s back: %s", from, strerror(errno));
+
   DIR *entries = opendir(from);
   for (int n = 0; entries && n < FILES_MAX && (entry = readdir(entries)); n++) {
     cleanup_free char *path = xasprintf("%s/%s", from, entry->d_name), *bytes = NULL;
@@ -290,6 +300,7 @@ static bool files_take(const char *from, const char *folder, struct error *error
         !file_write_unsynced(kept, bytes, size, 0600, &reason))
       log_warning("lease: a debug agent's file is lost: %s", reason.message);
   }
+
   if (entries)
     closedir(entries);
   return folder_remove(from, error);
@@ -312,6 +323,7 @@ static bool rerun_into(struct execution *execution, struct lease_config *config,
       log_warning("lease: %s", left.message);
     return false;
   }
+
   char **environment = debug_agent_environment(library, theirs ? theirs : folder);
   bool started =
       worker_start_under(executor->spawner, environment, executor->limits, &worker, error);
@@ -339,6 +351,7 @@ char *fault_rerun(struct execution *execution, struct lease_config *config) {
   size_t size;
   if (!executor->faults || executor->n_reruns >= RERUNS_MAX || !debug_agent_find(&library))
     return NULL;
+
   executor->n_reruns++;
   digest_format(&execution->lease->kernel->hash, hash);
   cleanup_free char *folder = xasprintf("%s/%.12s-%llu", executor->faults, hash + strlen("sha256:"),
@@ -353,6 +366,7 @@ char *fault_rerun(struct execution *execution, struct lease_config *config) {
       file_read(path, PRINTED_MAX, &printed, &size, &error) ? debug_agent_summary(printed) : NULL;
   if (!summary)
     return xasprintf("the debug agent says nothing of a fault (%s)", folder);
+
   cleanup_free char *code = fault_code_keep(printed, folder);
   return xasprintf("%s; %s (%s)", summary, code, folder);
 }

@@ -32,6 +32,7 @@ bool lease_terms_read(const json_t *json, struct lease_terms *ret, struct error 
       !json_get_integer(json, "", "renew_every_ms", JSON_REQUIRED, 1, LEASE_MS_MAX,
                         &terms.renew_every_ms, error))
     return false;
+
   /* It becomes a part of paths. */
   size_t length =
       strspn(terms.id, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-");
@@ -54,6 +55,7 @@ static bool kernel_read(const struct lease_grant *grant, bool is_gpu, struct lea
                         struct error *error) {
   if (!kernel_parse(grant->manifest, &lease->kernel, error))
     return error_pointer_prefix(error, "/manifest");
+
   const struct kernel *kernel = lease->kernel;
   bool needs_build = kernel->language == LANGUAGE_TRITON; /* other languages are compiled here */
   if (!language_fits(kernel->language, is_gpu, error))
@@ -83,6 +85,7 @@ static bool configs_check(const struct lease *lease, struct error *error) {
                       (unsigned long long)raw_count,
                       (unsigned long long)(range->first + range->count - 1));
   }
+
   if (lease->configs.n == 0)
     return error_at(error, "/configs", "a lease has at least one config");
   if (config_ranges_count(&lease->configs) > LEASE_CONFIGS_MAX)
@@ -101,6 +104,7 @@ static bool warm_starts_read(const json_t *likely, struct lease *lease, struct e
     return error_at(error, "/likely", "\"likely\" must be an array");
   if (json_array_size(likely) > LEASE_CONFIGS_MAX)
     return error_at(error, "/likely", "more than %u likely configs", LEASE_CONFIGS_MAX);
+
   lease->warm_starts = xcalloc(json_array_size(likely) + 1, sizeof *lease->warm_starts);
   json_array_foreach (likely, i, item) {
     if (!json_is_integer(item) || json_integer_value(item) < 0)
@@ -134,6 +138,7 @@ static bool lease_fill(struct lease_grant *grant, bool is_gpu, struct lease *lea
   lease->best_ratio = isnan(grant->best_ratio) ? 0 : grant->best_ratio;
   if (!isfinite(lease->best_ratio) || lease->best_ratio < 0)
     return error_at(error, "/best_ratio", "a ratio of times is finite and above 0");
+
   return kernel_read(grant, is_gpu, lease, error) && configs_check(lease, error) &&
          warm_starts_read(grant->likely, lease, error);
 }

@@ -19,6 +19,7 @@ static void facts_learn(const struct execution *execution, struct lease_config *
   struct error ignored;
   if (!config->object->is_ok)
     return;
+
   config->spills = code_resources_spills(&launch->resources);
   if (!target)
     return;
@@ -88,6 +89,7 @@ static void configs_list(struct execution *execution) {
     config->is_warm_start = true;
     execution->order[n_ordered++] = config;
   }
+
   size_t n_warm_starts = n_ordered;
   for (size_t i = 0; i < n; i++)
     if (!execution->configs[i].is_warm_start)
@@ -101,6 +103,7 @@ static void configs_list(struct execution *execution) {
     execution->order[i - 1] = execution->order[other];
     execution->order[other] = config;
   }
+
   places_set(execution);
   if (!lease->objects)
     return;
@@ -110,6 +113,7 @@ static void configs_list(struct execution *execution) {
     config->object = build_objects_find(lease->objects, config->ordinal);
     facts_learn(execution, config);
   }
+
   qsort(execution->order, n, sizeof *execution->order, lease_configs_compare);
   places_set(execution);
 }
@@ -159,6 +163,7 @@ static enum step compile_wait(struct execution *execution, uint64_t ticket,
     };
     ret_object->launch.resources = result.ok ? result.resources : code_resources_unknown;
   }
+
   compile_result_release(&result);
   return step;
 }
@@ -239,6 +244,7 @@ static enum step baseline_take(struct execution *execution) {
     if (string_equal(lease->regime, "cold"))
       helper_take(execution, HELPER_INSTRUCTION_FLUSH);
   }
+
   if (!baseline->object->is_ok)
     return end_with_baseline(execution, baseline->object->outcome, baseline->object->detail);
   if (has_reference && !execution->reference.is_ok) {
@@ -340,6 +346,7 @@ static void execution_release(struct execution *execution) {
     lease_object_release(&config->compiled);
     json_decref(config->answer);
   }
+
   free(execution->configs);
   free(execution->order);
   lease_object_release(&execution->baseline.compiled);

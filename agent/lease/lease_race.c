@@ -78,6 +78,7 @@ static bool answer_read(const json_t *answer, struct measurement *measurement) {
   json_object_set_new(own, "seq", json_integer(1)); /* the poster numbers it */
   if (!measurement_read(own, "", measurement, &error))
     return false;
+
   measurement->seq = FIELD_NONE;
 
   cleanup_free char *conditions =
@@ -93,6 +94,7 @@ static enum step report_answer(struct execution *execution, struct lease_config 
   if (!answer)
     return report_failure(execution, config, OUTCOME_RUNTIME, "the worker gave no answer for it",
                           0);
+
   __attribute__((cleanup(measurement_release))) struct measurement measurement;
   measurement_init(&measurement);
   if (!answer_read(answer, &measurement))
@@ -155,6 +157,7 @@ enum step batch_answer(struct execution *execution, const struct race_batch *bat
               execution->lease->kernel->name, reason);
     return STEP_FAILED;
   }
+
   if (wrong)
     return end_with_baseline(execution, OUTCOME_CORRECTNESS, wrong);
   if (json_is_true(json_object_get(answer, "done"))) {
@@ -182,10 +185,12 @@ enum step batch_answer(struct execution *execution, const struct race_batch *bat
       json_is_integer(ordinal) ? batch_find(batch, (uint64_t)json_integer_value(ordinal)) : NULL;
   if (!config || config->answer)
     return STEP_ON;
+
   bool is_correct = answer_is_correct(answer);
   result->has_failed = result->has_failed || !is_correct;
   if (!batch->is_final || !is_correct)
     return report_answer(execution, config, answer);
+
   config->answer = json_incref(answer);
   return STEP_ON;
 }
@@ -227,6 +232,7 @@ static enum step batch_race(struct execution *execution, const struct race_batch
     else
       is_over = true;
   }
+
   atomic_store(&executor->current, WORKER_CONFIG_NONE);
   if (step == STEP_ON && result->event != WORKER_ANSWER) {
     execution->spent_us += (clock_monotonic_ns() - began_ns) / 1000;
@@ -311,10 +317,12 @@ static enum step batch_isolate(struct execution *execution, struct race_batch *b
     if (step != STEP_ON)
       return step;
   }
+
   batch->unexplained_deaths = 0;
   batch_drop_over(batch);
   if (batch->n < n)
     return STEP_ON;
+
   error_set(execution->error,
             "%s cannot measure %s: workers die beside all finalists together and beside none of "
             "them alone",
@@ -330,6 +338,7 @@ static enum step batch_step(struct execution *execution, struct race_batch *batc
     return STEP_SPENT;
   if (batch->unexplained_deaths >= DEATHS_TOGETHER)
     return batch_isolate(execution, batch);
+
   enum step step = race_ready(execution, batch->is_final);
   if (step == STEP_ON)
     step = batch_race(execution, batch, &result);

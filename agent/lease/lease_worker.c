@@ -108,12 +108,14 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
   workers_end(executor);
   if (!worker_begin(executor, &worker, error))
     return false;
+
   worker_ask(worker.client, request);
   enum worker_event event = worker_next(worker.client, stopped, context, NULL, &answer, &end);
   worker_end(&worker);
   if (event != WORKER_ANSWER)
     return error_set(error, "%s does not pass its sentinel: the worker was %s", executor->device,
                      end.detail);
+
   return json_is_true(json_object_get(answer, "passed")) ||
          error_set(error, "%s does not pass its sentinel: %s", executor->device,
                    answer_reason(answer));
@@ -186,6 +188,7 @@ json_t *open_request(const struct execution *execution) {
     object_add(objects, helper->path, &helper->digest);
     paths[i] = helper->path;
   }
+
   return json_pack("{s:s, s:s, s:O, s:o, s:O, s:I, s:s, s:b, s:s?, s:s?, s:o, s:o}", "do", "open",
                    "device", execution->executor->device, "kernel", lease->kernel->json, "key",
                    key_to_json(&lease->key), "space", lease->space->json, "seed",
@@ -206,6 +209,7 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
     return true;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
     return error_set(error, "cannot make a reference's socket: %s", strerror(errno));
+
   cleanup_fd int ours = ends[0], theirs = ends[1];
   if (!worker_start(executor->spawner, executor->limits, &reference, error))
     return false;
@@ -222,6 +226,7 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
     worker_abandon(reference);
     return false;
   }
+
   worker_push(reference);
   *ret_reference = reference;
   *ret_socket = ours;
@@ -270,6 +275,7 @@ static enum step open_answered(struct execution *execution, const json_t *answer
     execution->baseline_worked = true;
     return STEP_ON;
   }
+
   const char *detail = json_string_value(json_object_get(answer, "detail"));
   enum outcome outcome;
   bool is_baseline = outcome_parse(json_string_value(json_object_get(answer, "outcome")), &outcome);
@@ -289,6 +295,7 @@ static enum step open_died(struct execution *execution, enum worker_event event,
     return execution_stopped(execution) ? STEP_STOPPED : device_unfit(execution, reason.message);
   if (!execution->baseline_worked)
     return end_with_baseline(execution, end_outcome(event), end->detail);
+
   error_set(execution->error,
             "%s does not work any more, though it did at the start of the lease: a worker was %s",
             executor->device, end->detail);
@@ -308,6 +315,7 @@ static enum step reference_lost(struct execution *execution, struct executor_wor
     return STEP_ON;
   if (execution->baseline_worked)
     return cannot_measure(execution, "the reference: ", reason);
+
   cleanup_free char *detail = xasprintf("the reference: %s", reason);
   return end_with_baseline(execution, OUTCOME_RUNTIME, detail);
 }
@@ -350,10 +358,12 @@ static struct executor_worker *worker_for_final(struct executor *executor, uint6
     if (worker->client && (!oldest || worker->used_ns < oldest->used_ns))
       oldest = worker;
   }
+
   if (is_fresh_for(executor, &executor->workers[0], job))
     return &executor->workers[0];
   if (empty)
     return empty;
+
   worker_end(oldest);
   return oldest;
 }
@@ -392,6 +402,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
     return STEP_STOPPED;
   if (!worker->client && !worker_begin(executor, worker, execution->error))
     return STEP_FAILED;
+
   cleanup_fd int socket = -1;
   ret->is_first = worker->n_seen == 0;
   reference_end(worker);
@@ -402,6 +413,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
     GROW(worker->seen, worker->n_seen, worker->seen_capacity);
     worker->seen[worker->n_seen++] = job;
   }
+
   worker->kernel = execution->lease->kernel->hash;
   free(TAKE(worker->opened));
   int64_t began_ns = clock_monotonic_ns();
@@ -410,6 +422,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
     helpers_forget(executor);
     return STEP_FAILED;
   }
+
   ret->event =
       worker_next(worker->client, execution_stopped, execution, NULL, &ret->answer, &ret->end);
   ret->is_refused = json_is_false(json_object_get(ret->answer, "passed"));
@@ -500,6 +513,7 @@ enum step worker_ready(struct execution *execution, bool fresh) {
     worker->used_ns = clock_monotonic_ns();
     return STEP_ON;
   }
+
   enum step step = others_close(execution, worker);
   return step == STEP_ON ? worker_open(execution, request, text, job) : step;
 }

@@ -43,6 +43,7 @@ static bool samples_check(const struct problem *problem, size_t i, struct error 
     if (!is_right(problem, argument->dtype, value, expected->values[k], 1) && n_wrong++ == 0)
       first = k;
   }
+
   return n_wrong == 0 ||
          error_set(error,
                    "%s[%lld] is %.9g, the reference has %.9g (allowed difference %.3g); %zu of %zu "
@@ -281,6 +282,7 @@ static enum outcome output_check(struct problem *problem, struct candidate *cand
       (dtype_is_floating(argument->dtype) && !nans_check(problem, i, &scan, error)) ||
       (operand->first && !first_compare(problem, i, error)))
     return OUTCOME_CORRECTNESS;
+
   operand->is_new = !is_marked;
   return OUTCOME_CORRECT;
 }
@@ -295,6 +297,7 @@ static enum outcome outputs_check(struct problem *problem, struct candidate *can
     return OUTCOME_RUNTIME;
   if (!canaries_check(problem, error))
     return OUTCOME_CORRECTNESS;
+
   for (size_t i = 0; i < n; i++)
     if (problem->operands[i].written && !output_take(problem, &problem->operands[i], error))
       return OUTCOME_RUNTIME;
@@ -358,6 +361,7 @@ static bool inputs_look(struct problem *problem, size_t *ret_changed, struct err
     if (changed && first == n)
       first = i;
   }
+
   device->ops->host_buffer_free(device, chunk);
   if (!looked)
     return false;
@@ -409,6 +413,7 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   size_t changed;
   if (problem->n_ran == 0)
     return true;
+
   bool looked = inputs_look(problem, &changed, error);
   if (looked && changed != problem->kernel->n_arguments) {
     if (problem->n_ran == 1 && problem->n_unsettled == 1)
@@ -416,6 +421,7 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
     else
       looked = unsettled_recheck(problem, error);
   }
+
   problem->n_unsettled = problem->n_ran = 0;
   if (looked)
     return true;
@@ -440,6 +446,7 @@ enum outcome candidate_check(struct problem *problem, struct candidate *candidat
     if (is_due && !problem_inputs_check(problem, &candidate->error))
       candidate->outcome = OUTCOME_RUNTIME;
   }
+
   if (candidate->outcome != OUTCOME_CORRECT)
     *error = candidate->error;
   return candidate->outcome;

@@ -33,26 +33,37 @@ double element_get(enum dtype dtype, const void *bytes, int64_t index) {
   case DTYPE_BOOL:
   case DTYPE_UINT8:
     return ((const uint8_t *)bytes)[index];
+
   case DTYPE_INT8:
     return ((const int8_t *)bytes)[index];
+
   case DTYPE_INT16:
     return ((const int16_t *)bytes)[index];
+
   case DTYPE_UINT16:
     return ((const uint16_t *)bytes)[index];
+
   case DTYPE_INT32:
     return ((const int32_t *)bytes)[index];
+
   case DTYPE_UINT32:
     return ((const uint32_t *)bytes)[index];
+
   case DTYPE_INT64:
     return (double)((const int64_t *)bytes)[index];
+
   case DTYPE_UINT64:
     return (double)((const uint64_t *)bytes)[index];
+
   case DTYPE_FLOAT16:
     return (double)((const _Float16 *)bytes)[index];
+
   case DTYPE_BFLOAT16:
     return (double)bfloat16_get(((const uint16_t *)bytes)[index]);
+
   case DTYPE_FLOAT32:
     return (double)((const float *)bytes)[index];
+
   case DTYPE_FLOAT64:
     return ((const double *)bytes)[index];
   }
@@ -69,39 +80,51 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
   case DTYPE_BOOL:
     ((uint8_t *)bytes)[index] = value != 0;
     return;
+
   case DTYPE_UINT8:
     ((uint8_t *)bytes)[index] = (uint8_t)clamp(value, 0, UINT8_MAX);
     return;
+
   case DTYPE_INT8:
     ((int8_t *)bytes)[index] = (int8_t)clamp(value, INT8_MIN, INT8_MAX);
     return;
+
   case DTYPE_INT16:
     ((int16_t *)bytes)[index] = (int16_t)clamp(value, INT16_MIN, INT16_MAX);
     return;
+
   case DTYPE_UINT16:
     ((uint16_t *)bytes)[index] = (uint16_t)clamp(value, 0, UINT16_MAX);
     return;
+
   case DTYPE_INT32:
     ((int32_t *)bytes)[index] = (int32_t)clamp(value, INT32_MIN, INT32_MAX);
     return;
+
   case DTYPE_UINT32:
     ((uint32_t *)bytes)[index] = (uint32_t)clamp(value, 0, UINT32_MAX);
     return;
+
   case DTYPE_INT64: /* the nearest doubles inside of the type's range */
     ((int64_t *)bytes)[index] = (int64_t)clamp(value, -0x1p63, 0x1p63 - 1024);
     return;
+
   case DTYPE_UINT64:
     ((uint64_t *)bytes)[index] = (uint64_t)clamp(value, 0, 0x1p64 - 2048);
     return;
+
   case DTYPE_FLOAT16:
     ((_Float16 *)bytes)[index] = (_Float16)value;
     return;
+
   case DTYPE_BFLOAT16:
     ((uint16_t *)bytes)[index] = bfloat16_of((float)value);
     return;
+
   case DTYPE_FLOAT32:
     ((float *)bytes)[index] = (float)value;
     return;
+
   case DTYPE_FLOAT64:
     ((double *)bytes)[index] = value;
     return;
@@ -115,12 +138,16 @@ uint32_t element_mark(enum dtype dtype, int mark) {
   switch (dtype) {
   case DTYPE_FLOAT16:
     return mark ? 0x7ea57ea5 : 0x7e5a7e5a;
+
   case DTYPE_BFLOAT16:
     return mark ? 0x7fe57fe5 : 0x7fda7fda;
+
   case DTYPE_FLOAT32:
     return mark ? 0x7fca5a5a : 0x7fc5a5a5;
+
   case DTYPE_FLOAT64: /* both halves of it */
     return mark ? 0x7ff8a5a5 : 0x7ff85a5a;
+
   default:
     return mark ? 0xa5a5a5a5 : 0x5a5a5a5a;
   }
@@ -162,20 +189,27 @@ bool elements_are_suspect(enum dtype dtype, const void *bytes, int64_t first, in
     return any_above_16(from, n, 0x7c00); /* an infinity's bits: NaNs are above */
   case DTYPE_BFLOAT16:
     return any_above_16(from, n, 0x7f80);
+
   case DTYPE_FLOAT32:
     return any_above_32(from, n, 0x7f800000);
+
   case DTYPE_FLOAT64:
     return any_all_of_64(from, n, 0x7ff0000000000000);
+
   default:
     break;
   }
+
   switch (dtype_size(dtype)) {
   case 1:
     return any_equal_8(from, n, (uint8_t)mark);
+
   case 2:
     return any_equal_16(from, n, (uint16_t)mark);
+
   case 4:
     return any_equal_32(from, n, (uint32_t)mark);
+
   default:
     return any_equal_64(from, n, mark);
   }
@@ -204,10 +238,13 @@ int64_t elements_unwritten(enum dtype dtype, const void *bytes, const void *agai
   switch (dtype_size(dtype)) {
   case 1:
     return unwritten_8(bytes, again, first, first + n, (uint8_t)mark, (uint8_t)other, ret_first);
+
   case 2:
     return unwritten_16(bytes, again, first, first + n, (uint16_t)mark, (uint16_t)other, ret_first);
+
   case 4:
     return unwritten_32(bytes, again, first, first + n, (uint32_t)mark, (uint32_t)other, ret_first);
+
   default:
     return unwritten_64(bytes, again, first, first + n, mark, other, ret_first);
   }
@@ -253,6 +290,7 @@ static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_
   float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
   if (memcmp(a, b, (size_t)n * dtype_size(dtype)) == 0)
     return true;
+
   switch (dtype) {
   case DTYPE_FLOAT16:
     if (any_above_16(a, n, 0x7bff) || any_above_16(b, n, 0x7bff))
@@ -260,14 +298,18 @@ static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_
     float16_widen(a, n, wide_a);
     float16_widen(b, n, wide_b);
     break;
+
   case DTYPE_BFLOAT16:
     bfloat16_widen(a, n, wide_a);
     bfloat16_widen(b, n, wide_b);
     break;
+
   case DTYPE_FLOAT32:
     return floats_are_near(a, b, n, (float)atol, (float)rtol);
+
   case DTYPE_FLOAT64:
     return doubles_are_near(a, b, n, atol, rtol);
+
   default:
     return false;
   }

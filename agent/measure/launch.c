@@ -26,6 +26,7 @@ bool scalar_fits(enum dtype dtype, int64_t value) {
     max = (int64_t)1 << 53;
     min = -max;
     break;
+
   case DTYPE_BOOL:
     bits = 1; /* fall through */
   case DTYPE_UINT8:
@@ -35,8 +36,10 @@ bool scalar_fits(enum dtype dtype, int64_t value) {
   case DTYPE_UINT64:
     min = 0;
     break;
+
   case DTYPE_INT64:
     break;
+
   default:
     max = ((int64_t)1 << (bits - 1)) - 1;
     min = -max - 1;
@@ -52,6 +55,7 @@ bool scalar_evaluate(const struct argument *argument, const struct scope *scope,
       !expr_bind(expr, scope->names, scope->n, error) ||
       !expr_eval(expr, scope->values, &value, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
+
   int64_t integer = value.type == VALUE_BOOL  ? value.boolean
                     : value.type == VALUE_INT ? value.integer
                                               : 0;
@@ -116,6 +120,7 @@ static bool grid_make(const struct kernel *kernel, const struct launch_spec *spe
   if (!extents_evaluate("the grid", kernel->launch.grid, kernel->launch.n_grid, scope, 0, grid,
                         error))
     return false;
+
   int64_t along_x = (int64_t)grid[0] * spec->cluster;
   bool is_too_large = along_x > EXTENT_MAX ||
                       __builtin_mul_overflow(along_x, (int64_t)grid[1], &workgroups) ||
@@ -148,6 +153,7 @@ static enum outcome occupancy_make(const struct device *device, const struct lau
               (long long)threads, (long long)spec->resources.workgroup_max);
     return OUTCOME_CONSTRAINTS;
   }
+
   if (target && !workgroup_fits(target, &workgroup, error))
     return OUTCOME_CONSTRAINTS;
   if (target && spec->resources.vgprs > 0)
@@ -199,6 +205,7 @@ enum outcome launch_plan_make(const struct device *device, const struct kernel *
     error_prefix(error, "\"shared_bytes\": ");
     return OUTCOME_RUNTIME;
   }
+
   plan.geometry.shared_bytes = (uint32_t)shared_bytes;
   enum outcome outcome = occupancy_make(device, spec, threads, &plan, scope, error);
   if (outcome != OUTCOME_CORRECT)

@@ -36,6 +36,7 @@ static size_t rotation_choose(struct problem *problem, const struct problem_opti
   rotation->n_copies = 1;
   if (!options->is_cold || !total)
     return 0;
+
   rotation->flush_instructions = options->instruction_flush != NULL;
   size_t needed = (displacement + total - 1) / total;
   needed = needed < 2 ? 2 : needed;
@@ -70,6 +71,7 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
     on_device += rotation_choose(problem, options, on_device + on_host);
     return memory_suffices("memory", on_device + on_host, memory, error);
   }
+
   on_device += rotation_choose(problem, options, on_device);
   return memory_suffices("the device's memory", on_device, memory, error) &&
          memory_suffices("the host's memory", on_host, cpu_memory_free(), error);
@@ -82,6 +84,7 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
   struct operand *operand = &problem->operands[i];
   if (!buffer_new(problem, operand->bytes, &operand->checked, error))
     return error_prefix(error, "argument \"%s\": ", argument->name);
+
   void *address = operand->checked->address;
   if (argument->reference_entry && problem->reference)
     operand->written = ops->host_buffer_new(device, operand->bytes);
@@ -97,6 +100,7 @@ static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct
   if (argument->access == ACCESS_READ)
     return !device->has_fingerprint ||
            ops->fingerprint(device, address, operand->bytes, &operand->filled, error);
+
   return buffer_new(problem, operand->bytes, &operand->pristine, error) &&
          ops->copy(device, operand->pristine->address, address, operand->bytes, error);
 }
@@ -108,10 +112,12 @@ static bool copies_new(struct problem *problem, struct operand *operand, size_t 
   size_t stride = stride_of(operand->bytes);
   if (!buffer_new(problem, stride * n_copies, &operand->copies, error))
     return false;
+
   /* Outputs too: their pages have to be there before they are timed. */
   char *copies = operand->copies->address;
   if (!ops->copy(problem->device, copies, operand->checked->address, operand->bytes, error))
     return false;
+
   for (size_t done = 1, n; done < n_copies; done += n) {
     n = done < n_copies - done ? done : n_copies - done;
     if (!ops->copy(problem->device, copies + done * stride, copies, n * stride, error))
@@ -148,6 +154,7 @@ static bool scalars_evaluate(const struct problem *problem, uint64_t config, str
   if (!facts_scope_add(&facts, scope, error) ||
       !space_scope_add(problem->space, config, scope, error))
     return false;
+
   for (size_t i = 0; i < problem->kernel->n_arguments; i++)
     if (!problem->kernel->arguments[i].is_buffer &&
         !scalar_store(&problem->kernel->arguments[i], scope, &scalars[i], error))
@@ -170,6 +177,7 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
                      device->ops->backend);
   if (flush && !device->ops->instruction_flush_set(device, flush, error))
     return false;
+
   struct error reason; /* a device that refuses the fingerprint works without it */
   if (options->fingerprint && device->ops->fingerprint_set &&
       !device->ops->fingerprint_set(device, options->fingerprint, &reason))
@@ -179,6 +187,7 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
   struct scope scope = {0}, baseline_scope = {0};
   if (!facts_scope_add(&facts, &scope, error) || !operands_size(problem, &scope, options, error))
     return false;
+
   for (size_t i = 0; i < kernel->n_arguments; i++)
     if (kernel->arguments[i].is_buffer && !operand_new(problem, i, options->seed, error))
       return false;
@@ -194,6 +203,7 @@ bool problem_new(struct device *device, const struct kernel *kernel, const struc
     problem->host_arguments[i] = kernel->arguments[i].is_buffer ? (void *)&problem->host_pointers[i]
                                                                 : (void *)&problem->host_scalars[i];
   }
+
   for (size_t i = 0; i < kernel->n_arguments && reference; i++)
     if (kernel->arguments[i].reference_entry)
       expectation_compute(reference, i, problem->operands[i].elements, kernel->reference.samples,
@@ -218,6 +228,7 @@ void problem_free(struct problem *problem) {
     expectation_release(&operand->expected);
     free(operand->room);
   }
+
   if (problem->reference)
     reference_free(problem->reference);
   free(problem->rotation.operands);
@@ -233,6 +244,7 @@ enum outcome candidate_load(struct problem *problem, uint64_t config, const char
   candidate->config = config;
   if (!scalars_evaluate(problem, config, &scope, candidate->scalars, error))
     return OUTCOME_RUNTIME;
+
   enum outcome outcome =
       launch_plan_make(problem->device, problem->kernel, spec, &scope, plan, error);
   if (outcome != OUTCOME_CORRECT)
@@ -244,12 +256,14 @@ enum outcome candidate_load(struct problem *problem, uint64_t config, const char
     problem_ask_device(problem, false);
     return OUTCOME_RUNTIME;
   }
+
   for (size_t i = 0; i < plan->n_arguments; i++) {
     size_t k = plan->arguments[i];
     candidate->arguments[i] = problem->kernel->arguments[k].is_buffer
                                   ? (void *)&problem->pointers[k]
                                   : (void *)&candidate->scalars[k];
   }
+
   for (size_t i = 0; i < plan->n_scratch; i++)
     candidate->arguments[plan->n_arguments + i] = (void *)&candidate->scratch;
   *ret_candidate = TAKE(candidate);

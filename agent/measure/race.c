@@ -114,6 +114,7 @@ static void leave(struct running *running, size_t i, enum race_end end) {
     timed->samples_us[kept] = timed->samples_us[r];
     timed->baseline_us[kept++] = timed->baseline_us[r];
   }
+
   timed->n = kept;
 
   if (listener->left && !running->is_abandoned)
@@ -293,6 +294,7 @@ void race_run(const struct race_setup *setup, struct race *race) {
   *race = (struct race){0};
   if (!n)
     return;
+
   struct running running = {
       .setup = setup,
       .race = race,

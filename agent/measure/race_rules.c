@@ -127,6 +127,7 @@ static enum race_standing standing_of(const struct leader *leader, const struct 
 
   if (lower_median - half > margin)
     return STANDING_BEHIND;
+
   /* Without a margin no config is decided by it. */
   bool is_within = isfinite(margin) && median + half <= margin;
   return limits->precision > 0 && (is_within || half < limits->precision) ? STANDING_DECIDED
@@ -153,11 +154,13 @@ void race_judge(struct race_spread *spread, const struct timed *const *in, size_
     standings[i] = STANDING_OPEN;
   if (!n || (!isfinite(limits->margin) && limits->precision <= 0))
     return;
+
   size_t rounds = in[0]->n;
   if (rounds == 1 && isfinite(limits->margin))
     far_find(in, n, limits->best_ratio, standings);
   if (rounds < 2)
     return;
+
   spread_add(spread, in, n);
   if (rounds < limits->rounds_min)
     return;
@@ -171,6 +174,7 @@ void race_judge(struct race_spread *spread, const struct timed *const *in, size_
     if (ratio < leader.log_ratio)
       leader = (struct leader){in[i], ratio};
   }
+
   double sigma = race_spread_sigma(spread);
   for (size_t i = 0; i < n; i++)
     standings[i] = standing_of(&leader, in[i], sigma, limits, scratch);

@@ -100,20 +100,24 @@ static void block_fill(void *context, size_t item) {
        : size == 4 ? pick_32
                    : pick_64)(&rng, filling->bytes, n, elements);
     break;
+
   case FILL_UNIFORM:
     for (int64_t i = 0; i < n; i++)
       element_set(dtype, elements, i, low + (high - low) * rng_unit(&rng));
     break;
+
   case FILL_INTEGERS:
     for (int64_t i = 0; i < n; i++)
       element_set(dtype, elements, i, low + (double)rng_below(&rng, (uint64_t)(high - low) + 1));
     break;
+
   case FILL_INDEX: {
     int64_t modulus = index_modulus(dtype);
     for (int64_t i = 0; i < n; i++)
       element_set(dtype, elements, i, (double)((first + i) % modulus));
     break;
   }
+
   case FILL_ZEROS:
     break;
   }
@@ -128,6 +132,7 @@ void inputs_fill(const struct argument *argument, size_t argument_index, int64_t
     memset(bytes, 0, size);
     return;
   }
+
   bool repeats = argument->fill.kind != FILL_INDEX && elements > INPUTS_PERIOD;
   struct rng mixed = rng_seeded(seed ^ (0xa0761d6478bd642fu * (argument_index + 1)));
   struct filling filling = {argument, rng_next(&mixed), repeats ? INPUTS_PERIOD : elements, bytes};
@@ -166,6 +171,7 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
       return false;
     bytes += (size_t)elements[i] * dtype_size(argument->dtype);
   }
+
   if (!memory_suffices("memory for the reference", bytes, cpu_memory_free(), error))
     return false;
 
@@ -200,12 +206,14 @@ bool reference_load(const char *object, struct reference **ret_reference, struct
   void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
   if (!handle)
     return error_set(error, "cannot load the reference: %s", dlerror());
+
   void *element = dlsym(handle, "wavetune_reference");
   if (!element) {
     dlclose(handle);
     return error_set(
         error, "cannot load the reference: its object has no wavetune_reference; compile it again");
   }
+
   struct reference *reference = xcalloc(1, sizeof *reference);
   reference->socket = -1;
   reference->object = handle;
@@ -338,6 +346,7 @@ void expectation_compute(struct reference *reference, size_t argument, int64_t e
       k += elements - 2 * REFERENCE_EDGE;
     expectation.indices[i] = k;
   }
+
   qsort(expectation.indices, n, sizeof *expectation.indices, compare_ordinals); /* all >= 0 */
 
   struct sampling sampling = {reference,           argument,          n, arguments,

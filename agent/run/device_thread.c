@@ -162,6 +162,7 @@ static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
   int64_t now_s = time(NULL);
   if (!code_signature_find(&kernel, json_object_get(json, "signatures"), keys, now_s, &by, error))
     return false;
+
   lease->kernel_key = by.key;
   if (lease->has_build) {
     if (!code_signature_find(&build, json_object_get(json, "build_signatures"), keys, now_s, &by,
@@ -169,6 +170,7 @@ static bool lease_is_signed(const json_t *json, const struct trusted_keys *keys,
       return false;
     lease->build_key = by.key;
   }
+
   lease->is_signed = true;
   return true;
 }
@@ -197,6 +199,7 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
                               .measured = granted_measured,
                               .stopped = granted_stopped,
                               .is_ours = granted_is_ours};
+
   /* Workers start while the sources are fetched and compiled. With four workers to each device,
    * four H200s of one host had their first job screened after 4.2 s and one of them alone after 1.6
    * s: several begin with fewer, as they have one another's for finals. */
@@ -205,6 +208,7 @@ static enum lease_end lease_work(struct granted *granted, const json_t *json, st
     executor_start_workers(executor, (EXECUTOR_WORKERS + devices - 1) / devices);
   if (!lease_prepare(granted, json, &lease, error))
     return LEASE_FAILED;
+
   log_info("lease: began lease=%s epoch=%lld job=%s kernel=%s stage=%s configs=%llu device=%s",
            lease.id, (long long)lease.epoch, lease.job, lease.kernel->name, stage_name(lease.stage),
            (unsigned long long)config_ranges_count(&lease.configs), executor->device);
@@ -239,6 +243,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
     log_error("lease: the server grants a lease that makes no sense: %s", error.message);
     return false;
   }
+
   struct granted granted = {
       .thread = thread, .terms = &terms, .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS)};
   held_add(agent->held, &(struct held_grant){.lease = terms.id,

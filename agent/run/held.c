@@ -108,6 +108,7 @@ void held_limit(struct held_table *table, const char *lease, int64_t epoch,
     held->is_limited = true;
     *taken = before;
   }
+
   held_unlock(table);
   config_ranges_release(taken);
 }
@@ -157,6 +158,7 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
     if (!held->current && (held->is_lost || now_ms >= held->expires_ms))
       held_remove(table, held);
   }
+
   for (size_t i = 0; i < table->n; i++) {
     struct held *held = &table->held[i];
     if (!held->is_lost && now_ms < held->expires_ms && (!first || held->renew_ms < first->renew_ms))
@@ -175,6 +177,7 @@ bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *
     first->renew_ms =
         now_ms + (RETRY_MS < first->renew_every_ms ? RETRY_MS : first->renew_every_ms);
   }
+
   held_unlock(table);
   return is_due;
 }

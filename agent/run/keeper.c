@@ -80,6 +80,7 @@ static bool token_fall_back(struct agent *agent) {
   struct error error;
   if (!agent->own_token_before)
     return false;
+
   log_warning("agent: the server does not know its new token; it goes on with the former one");
   if (!tokens_keep(agent, agent->own_token_before, NULL, &error)) {
     log_warning("agent: %s", error.message);
@@ -141,6 +142,7 @@ void own_token_choose(struct agent *agent) {
 
   if (!agent->own_token && spool_is_empty(agent->spool))
     return;
+
   while (!agent_is_stopping(agent) && !choose_once(agent, &retry_after_s))
     agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
 }
@@ -156,6 +158,7 @@ void boot_keep(struct agent *agent) {
     memcpy(agent->boot, text, size - 1);
     return;
   }
+
   cleanup_free char *line = xasprintf("%s\n", agent->boot);
   if (!state_write(agent, "boot", line, &error))
     log_warning("agent: an enrolment whose answer is lost would be another agent: %s",
@@ -196,6 +199,7 @@ static json_t *enrol_body(struct agent *agent) {
     devices[i].environment_json = environment_to_json(&device->environment);
     devices[i].facts = facts ? json_incref(facts) : json_object();
   }
+
   if (agent->trusted.n)
     enrolment.trusted_keys.all = xcalloc(agent->trusted.n, sizeof(char *));
   for (size_t i = 0; i < agent->trusted.n; i++) {
@@ -203,6 +207,7 @@ static json_t *enrol_body(struct agent *agent) {
     enrolment.trusted_keys.all[enrolment.trusted_keys.n++] =
         xstrdup(digest_format(&agent->trusted.all[i].id, text));
   }
+
   json_t *body = record_write(&enrolment_record, &enrolment);
   record_release(&enrolment_record, &enrolment);
   return body;
@@ -217,6 +222,7 @@ static void id_keep(struct agent *agent, const char *id) {
     free(agent->id);
     agent->id = xstrdup(id);
   }
+
   pthread_mutex_unlock(&agent->mutex);
   if (is_new && !state_write(agent, "agent", line, &error))
     log_error("agent: the next run will be another agent: %s", error.message);
@@ -255,6 +261,7 @@ static struct server_answer enrol_ask(struct agent *agent, struct enrolled *ret_
     error_prefix(&answer.error, "cannot keep the agent's token: ");
     return answer;
   }
+
   rotation_plan(agent, ret_enrolled->rotate_in_ms);
   id_keep(agent, ret_enrolled->agent);
   cleanup_free char *boot = xasprintf("%s/boot", agent->state);
@@ -287,6 +294,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!agent_flag(agent, &agent->must_enrol) || now_ms < keeper->enrol_ms)
     return;
+
   cleanup_enrolled struct enrolled enrolled = {0};
   cleanup_server_answer struct server_answer answer = enrol_ask(agent, &enrolled);
   if (answer.is_ok) {
@@ -297,6 +305,7 @@ static void enrol_again(struct keeper *keeper, int64_t now_ms) {
     backoff_reset(&keeper->backoff);
     return;
   }
+
   log_warning("agent: cannot enrol again yet: %s", answer.error.message);
   keeper->enrol_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
 }
@@ -306,6 +315,7 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
   struct agent *agent = keeper->agent;
   if (!agent->rotate_at_ms || now_ms < agent->rotate_at_ms || now_ms < keeper->rotate_again_ms)
     return;
+
   cleanup_free char *id = agent_id(agent), *path = xasprintf("/v1/agents/%s/token", id);
   cleanup_json json_t *body = json_object();
   cleanup_server_answer struct server_answer answer =
@@ -319,6 +329,7 @@ static void token_rotate(struct keeper *keeper, int64_t now_ms) {
     backoff_reset(&keeper->backoff);
     return;
   }
+
   log_warning("agent: its token is not replaced yet: %s", answer.error.message);
   keeper->rotate_again_ms = now_ms + backoff_next_ms(&keeper->backoff, answer.retry_after_s);
 }

@@ -83,6 +83,7 @@ static struct server_answer results_send(struct agent *agent, const struct batch
     json_object_set_new(measurement, "seq", json_integer((json_int_t)record->number));
     json_array_append(measurements, measurement);
   }
+
   cleanup_free char *path = xasprintf("/v1/leases/%s/results", group->lease);
   cleanup_json json_t *body =
       json_pack("{s:I, s:o}", "epoch", (json_int_t)group->epoch, "measurements", measurements);
@@ -163,6 +164,7 @@ static bool group_post(struct agent *agent, struct batch *batch, size_t first) {
 
   if (!results_post(agent, batch, &group))
     return false;
+
   for (size_t i = 0; i < group.n + group.done; i++)
     batch->is_posted[group.indices[i]] = true;
   if (group.done)
@@ -183,6 +185,7 @@ static bool release_post(struct agent *agent, struct batch *batch, const json_t 
     batch->retry_after_s = answer.retry_after_s;
     return false;
   }
+
   if (!answer.is_ok) /* it expired before: nothing is left to release */
     log_info("lease: lease=%s was not ours any more: %s", lease, answer.error.message);
   held_drop(agent->held, lease, record_epoch(record));
@@ -199,9 +202,11 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
     return true;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
     return false;
+
   struct digest digest = digest_of(bytes, size);
   if (!string_equal(digest_format(&digest, text), digest_text))
     return error_set(error, "%s is not any more what was measured", path);
+
   cleanup_free char *target = xasprintf("/v1/blobs/%s", digest_text);
   struct http_request request = {.method = "PUT",
                                  .path = target,
@@ -218,6 +223,7 @@ static bool object_put(struct agent *agent, const char *path, const char *digest
     http_error_name_request(&response, error);
     return false;
   }
+
   json_object_set_new(agent->stored, digest_text, json_true());
   return true;
 }
@@ -268,6 +274,7 @@ static bool spool_post(struct agent *agent, bool *ret_more, int64_t *ret_retry_a
     if (!is_posted)
       agent->object_failures = 0; /* it was away: its code comes with the results when it is back */
   }
+
   if (is_posted && batch->n)
     ok = spool_acknowledge(agent->spool, batch->records[batch->n - 1].number, &error);
 

@@ -15,6 +15,7 @@ void agent_stop(struct agent *agent) {
   agent->stopping = agent->must_post = agent->must_renew = true;
   for (size_t i = 0; i < agent->n_threads; i++)
     http_client_cancel(agent->threads[i].client);
+
   /* Once something was measured, these two have last requests to send. */
   if (!agent->is_working && agent->keeper_client)
     http_client_cancel(agent->keeper_client);
@@ -98,6 +99,7 @@ static bool client_new(struct agent *agent, struct http_client **ret_client, str
     http_client_free(client);
     return false;
   }
+
   pthread_mutex_lock(&agent->mutex);
   *ret_client = client;
   pthread_mutex_unlock(&agent->mutex);
@@ -110,6 +112,7 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
   size_t n = option_list(agent->options, "trusted-key", &paths);
   if (!trusted_keys_add_all(&agent->trusted, paths, n, error))
     return false;
+
   /* A variable that is empty by mistake must not give an agent that runs everything. */
   for (size_t i = 0; !agent->trusted.n && i < ARRAY_LENGTH(variables); i++)
     if (getenv(variables[i]))
@@ -154,6 +157,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
       return false;
   if (!devices_find(&agent->devices, NULL, &found, error))
     return false;
+
   for (size_t i = 0; i < agent->devices.n; i++)
     has_gpu = has_gpu || device_is_gpu(&agent->devices.seen[i]);
 
@@ -171,6 +175,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
     ok = client_new(agent, &threads[n].client, error);
     n += ok;
   }
+
   pthread_mutex_lock(&agent->mutex); /* a signal may come any time */
   agent->threads = threads;
   agent->n_threads = n;
@@ -221,12 +226,14 @@ static int run_work(struct supervisor *supervisor, void *context) {
   if (!agent_prepare(agent, &error) ||
       !custody_make(agent->options, supervisor->spawner, LOG_LEVEL_INFO, &agent->cgroups, &error))
     return command_failed("run", EXIT_USAGE, &error);
+
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
   if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices,
                    &error) ||
       !pool_make(agent->options, objects, spawner_custody(supervisor->spawner), &agent->pool,
                  &error))
     return command_failed("run", EXIT_FAILED, &error);
+
   cleanup_free char *absent = devices_absent(&agent->devices);
   if (absent[0])
     log_info("devices: %s", absent);
@@ -235,6 +242,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
 
   id_read(agent);
   own_token_choose(agent);
+
   /* Before enrolling: that releases the leases of an earlier run, and their results would come
    * late. */
   if (!agent->is_newcomer)
@@ -242,6 +250,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
   boot_keep(agent);
   if (!agent_enrol(agent, &code))
     return code;
+
   agent_work(agent);
   return agent->code;
 }

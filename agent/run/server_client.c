@@ -44,6 +44,7 @@ struct server_answer server_answer_read(const char *method, const char *path,
     error_become(&answer.error, ERROR_UNAVAILABLE);
     return answer;
   }
+
   answer.is_ok = is_success;
   if (answer.is_ok)
     return answer;
@@ -164,6 +165,7 @@ bool renewed_read(const json_t *json, struct renewed *ret, struct error *error) 
                         &renewed.expires_in_ms, error) ||
       !json_get_array(json, "", "configs", JSON_OPTIONAL, &configs, error))
     return false;
+
   renewed.is_limited = configs != NULL;
   if (configs && !config_ranges_from_json(configs, &renewed.configs, error))
     return error_pointer_prefix(error, "/configs");
@@ -178,9 +180,11 @@ json_t *words_to_json(const char *text) {
     while (size > 0 && ((unsigned char)text[size] & 0xc0) == 0x80) /* not within a character */
       size--;
   }
+
   json_t *json = json_stringn(text, size);
   if (json)
     return json;
+
   cleanup_free char *copy = xstrndup(text, size);
   for (char *at = copy; *at; at++)
     if ((unsigned char)*at >= 0x80)
@@ -207,6 +211,7 @@ json_t *measurement_to_json(const struct lease *lease, const struct measurement 
     key_note(conditions, "kernel_key", lease->is_signed, &lease->kernel_key);
     key_note(conditions, "build_key", lease->is_signed && lease->has_build, &lease->build_key);
   }
+
   posted.conditions = conditions;
   posted.detail = (char *)json_string_value(detail);
   posted.process = lease->process;

@@ -77,13 +77,16 @@ static bool spooled_read(int fd, uint64_t offset, uint64_t end, struct record_he
   if (header.magic != RECORD_MAGIC || header.length > SPOOL_RECORD_MAX ||
       header.length > end - offset - sizeof header)
     return false;
+
   cleanup_free char *text = xmalloc((size_t)header.length + 1);
   uint8_t check[CHECK_SIZE];
   if (!read_at(fd, text, header.length, offset + sizeof header))
     return false;
+
   check_of(&header, text, check);
   if (memcmp(check, header.check, CHECK_SIZE) != 0)
     return false;
+
   text[header.length] = '\0';
   *ret_header = header;
   *ret_text = TAKE(text);
@@ -95,6 +98,7 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
   struct stat status;
   if (fstat(spool->fd, &status) < 0)
     return error_set(error, "cannot read %s: %s", path, strerror(errno));
+
   uint64_t size = (uint64_t)status.st_size, at = 0;
   spool->next_number = spool->acknowledged + 1;
   while (at < size) {
@@ -108,6 +112,7 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
     if (header.number >= spool->next_number)
       spool->next_number = header.number + 1;
   }
+
   if (at < size) {
     log_warning("spool: %s ends in %llu bytes of a record that was not written to its end; they "
                 "are dropped",
@@ -115,6 +120,7 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
     if (ftruncate(spool->fd, (off_t)at) < 0)
       return error_set(error, "cannot drop the torn end of %s: %s", path, strerror(errno));
   }
+
   spool->end = at;
   return true;
 }
@@ -124,10 +130,12 @@ static bool acknowledged_read(const char *path, uint64_t *ret_number, struct err
     *ret_number = 0;
     return true;
   }
+
   cleanup_free char *text = NULL;
   size_t size;
   if (!file_read(path, ACKNOWLEDGED_MAX, &text, &size, error))
     return false;
+
   char *rest;
   errno = 0;
   unsigned long long number = strtoull(text, &rest, 10);
@@ -161,6 +169,7 @@ bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spoo
   int lock_fd = -1;
   if (!folder_lock(folder, &lock_fd, error))
     return false;
+
   struct spool *spool = xcalloc(1, sizeof *spool);
   char *path = xasprintf("%s/spool", folder);
   *spool = (struct spool){
@@ -204,6 +213,7 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
   if (length > SPOOL_RECORD_MAX)
     return error_set(error, "a record of %zu bytes is larger than the spool's limit of %u", length,
                      SPOOL_RECORD_MAX);
+
   pthread_mutex_lock(&spool->mutex);
   struct record_header header = {
       .magic = RECORD_MAGIC, .length = (uint32_t)length, .number = spool->next_number};
@@ -219,6 +229,7 @@ bool spool_append(struct spool *spool, const json_t *record, uint64_t *ret_numbe
     if (ftruncate(spool->fd, (off_t)spool->end) < 0)
       log_error("spool: cannot take back half a record: %s", strerror(errno));
   }
+
   pthread_mutex_unlock(&spool->mutex);
   return written;
 }
@@ -252,6 +263,7 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
     records[n].number = header.number;
     at += sizeof header + header.length;
   }
+
   pthread_mutex_lock(&spool->mutex);
   spool->synced_end = end;
   pthread_mutex_unlock(&spool->mutex);
@@ -301,6 +313,7 @@ static bool spool_shorten(struct spool *spool, uint64_t end, struct error *error
     spool->end -= spool->first;
     spool->first = 0;
   }
+
   pthread_mutex_unlock(&spool->mutex);
   if (!ok)
     return error_set(error, "cannot write %s: %s", path, strerror(errno));
@@ -314,6 +327,7 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   int length = snprintf(text, sizeof text, "%llu\n", (unsigned long long)number);
   if (!file_write_atomically(spool->acknowledged_path, text, (size_t)length, 0600, error))
     return false;
+
   pthread_mutex_lock(&spool->mutex);
   uint64_t end = spool->end, first = spool->first;
   pthread_mutex_unlock(&spool->mutex);
@@ -322,6 +336,7 @@ bool spool_acknowledge(struct spool *spool, uint64_t number, struct error *error
   spool->acknowledged = number;
   spool->first = first;
   pthread_mutex_unlock(&spool->mutex);
+
   /* The numbers continue from the acknowledged one, which is on the disk by now. What is copied is
    * never more than what is dropped. */
   struct error reason;

@@ -43,6 +43,7 @@ static bool campaign_measured(void *context, const struct lease *lease,
     campaign_break(campaign, &error);
     return false;
   }
+
   if (!key_tuning_take(&campaign->keys[campaign->current], lease, measurement))
     return false;
   if (campaign->n > 1)
@@ -156,6 +157,7 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
   struct error error;
   if (!campaign->build)
     return true;
+
   cleanup_free uint64_t *configs = xcalloc(key->n + 1, sizeof *configs);
   struct build_request request = {
       .kernel = campaign->folder->kernel,
@@ -173,6 +175,7 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
     build_objects_free(TAKE(key->objects));
   if (build_code_objects(campaign->build, &request, &key->objects, &error))
     return true;
+
   key_tuning_fail(key, &error);
   return false;
 }
@@ -198,6 +201,7 @@ static void screen_whole(struct campaign *campaign, struct key_tuning *key) {
     if (!is_warm_start)
       order[n++] = key->configs[i].config;
   }
+
   bool goes_on = true;
   for (size_t at = 0; at < n && goes_on; at += PIECE_CONFIGS)
     goes_on =
@@ -220,6 +224,7 @@ static void screen_search(struct campaign *campaign, struct key_tuning *key) {
     goes_on = objects_prepare(campaign, key) && piece_screen(campaign, key, batch, n, n);
     key_tuning_tell(key, search, batch, n);
   }
+
   key_tuning_all_added(key);
   if (!key->is_ended)
     (void)objects_prepare(campaign, key);
@@ -238,6 +243,7 @@ static void halve(struct campaign *campaign, struct key_tuning *key) {
     campaign_step_release(&step);
     key_tuning_next(key, &campaign->terms, STAGE_HALVING, &step);
   }
+
   key_tuning_apply(key, &step);
   key->n_finalists = key->n_racing;
 }
@@ -254,6 +260,7 @@ static void final(struct campaign *campaign, struct key_tuning *key, int64_t pro
   key->n_racing = n;
   if (n == 0)
     return;
+
   struct piece piece = {.stage = STAGE_FINAL, .process = process, .n = n, .configs = key->racing};
   piece.device_us = budget.total_us ? budget_process_us(&budget, processes - process) : 0;
   key->n_processes++;
@@ -297,6 +304,7 @@ static bool decide(struct campaign *campaign) {
     key_tuning_apply(key, &step);
     is_open = is_open || !key->is_ended;
   }
+
   keys_report(campaign);
   return is_open;
 }
@@ -338,6 +346,7 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
     finals(campaign, process, process + 1);
   if (!campaign->is_broken)
     return true;
+
   for (size_t i = 0; i < campaign->n; i++)
     if (!campaign->keys[i].is_ended)
       key_tuning_fail(&campaign->keys[i], &campaign->trouble);

@@ -17,6 +17,7 @@ void key_tuning_release(struct key_tuning *tuning) {
     free((double *)tuning->finals[i].sample.samples_us);
     free((double *)tuning->finals[i].sample.baseline_us);
   }
+
   free(tuning->finals);
   free(tuning->codes);
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
@@ -58,6 +59,7 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
   uint64_t config;
   if (!space_iterator_new(space, facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;
+
   while ((step = space_iterator_next(iterator, &config, error)) == SPACE_POINT) {
     if (tuning->n == KEY_CONFIGS_MAX)
       return error_set(
@@ -67,12 +69,14 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
           KEY_CONFIGS_MAX);
     config_append(tuning, config);
   }
+
   if (step == SPACE_ERROR)
     return false;
   if (tuning->n == 0)
     return nothing_holds(error);
   if (space->has_default && !key_tuning_find(tuning, space->default_ordinal))
     return default_is_excluded(error);
+
   tuning->baseline = space->has_default ? space->default_ordinal : tuning->configs[0].config;
   if (only < 0)
     return true;
@@ -80,6 +84,7 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
     return error_set(error,
                      "config %lld of --only is no point of the space that holds for this key",
                      (long long)only);
+
   tuning->configs[0] = (struct key_config){.config = (uint64_t)only};
   tuning->n = 1;
   return true;
@@ -95,6 +100,7 @@ bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *spa
            (holds || default_is_excluded(error));
   if (!space_iterator_new(space, facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;
+
   enum space_step step = space_iterator_next(iterator, &tuning->baseline, error);
   return step == SPACE_POINT || (step == SPACE_END && nothing_holds(error));
 }
@@ -130,6 +136,7 @@ static void final_take(struct key_tuning *tuning, int64_t process,
         (struct key_code){sample.config, measurement->vgprs, measurement->spills,
                           measurement->lds_bytes, measurement->occupancy};
   }
+
   GROW(tuning->finals, tuning->n_finals, tuning->finals_capacity);
   tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
 }
@@ -144,6 +151,7 @@ static void race_take(struct key_tuning *tuning, struct key_config *config, enum
                                            measurement->baseline_us.all, measurement->samples_us.n);
     candidate.left_early = measurement_left_early(measurement);
   }
+
   if (stage == STAGE_SCREEN) {
     tuning->screen_outcomes[measurement->outcome]++;
     config->is_screened = is_right;
@@ -167,6 +175,7 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
     tuning->baseline_failure = xstrdup(measurement->detail);
     return false;
   }
+
   struct key_config *config = key_tuning_find(tuning, (uint64_t)measurement->config);
   ALWAYS(config != NULL);
   char **example = &tuning->examples[measurement->outcome];
@@ -174,6 +183,7 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
     cleanup_free char *values = space_config_format(lease->space, config->config);
     *example = xasprintf("%s: %s", values, measurement->detail);
   }
+
   if (!is_right && lease->stage == STAGE_FINAL && !tuning->finalist_failure)
     tuning->finalist_failure =
         xstrdup(measurement->detail ? measurement->detail : "no reason was stated");
@@ -186,6 +196,7 @@ bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
     config->outcome = measurement->outcome;
     config->stage = lease->stage;
   }
+
   config->is_measured = true;
   return true;
 }
@@ -292,6 +303,7 @@ void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step) {
     key_tuning_fail(tuning, &step->reason);
     return;
   }
+
   if (step->has_verdict) {
     if (tuning->is_decided)
       verdict_release(&tuning->verdict);
@@ -299,6 +311,7 @@ void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step) {
     tuning->is_decided = true;
     step->has_verdict = false;
   }
+
   tuning->is_ended = tuning->is_ended || step->kind == CAMPAIGN_DONE;
   free(tuning->racing);
   tuning->n_racing = step->n_configs;
@@ -318,6 +331,7 @@ void key_tuning_fail(struct key_tuning *tuning, const struct error *error) {
     verdict_release(&tuning->verdict);
     tuning->is_decided = false;
   }
+
   if (!tuning->is_decided && !tuning->failure)
     tuning->failure = xstrdup(error->message);
 }

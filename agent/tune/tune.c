@@ -85,6 +85,7 @@ static bool device_choose(struct tuning *tuning, struct error *error) {
   struct error reason;
   if (!devices_find(&tuning->devices, name, device, error))
     return false;
+
   for (size_t i = 1; !language_fits(kernel->language, device_is_gpu(*device), &reason); i++) {
     if (name || i >= tuning->devices.n) {
       cleanup_free char *absent = devices_absent(&tuning->devices);
@@ -136,6 +137,7 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
                        BUDGET_LEAST_US * 1e-6, BUDGET_SECONDS_MAX, budget);
     terms->budget_us = (int64_t)ceil(seconds * 1e6);
   }
+
   if (search && !search_strategy_parse(search, &terms->strategy))
     return error_set(error, "--search must be random, descent or evolution, not \"%.40s\"", search);
 
@@ -167,6 +169,7 @@ static bool key_list(const struct tuning *tuning, struct key_tuning *key, struct
     return key_tuning_find_baseline(key, space, &facts, error);
   if (!key_tuning_list(key, space, &facts, option_integer(tuning->options, "only"), error))
     return false;
+
   return !campaign->terms.is_exhaustive || key->n <= CAMPAIGN_EXHAUSTIVE_MAX ||
          error_set(error,
                    "%zu points of the space hold, and --exhaustive measures at most %u; narrow the "
@@ -223,9 +226,11 @@ static bool key_add(struct reading *reading, const char *text, size_t line, stru
   if (before)
     return error_set(error, "this key stands in line %lld already; leave one out",
                      (long long)number);
+
   ALWAYS(json_object_set_new(reading->seen, digest_text, json_integer((json_int_t)line)) == 0);
   if (campaign->n == KEYS_MAX)
     return error_set(error, "more than %d keys; split the file", KEYS_MAX);
+
   GROW(campaign->keys, campaign->n, reading->capacity);
   campaign->keys[campaign->n++] = (struct key_tuning){.key = key};
   key = (struct key){0};
@@ -243,6 +248,7 @@ static char *line_trim(char *line) {
     else if (*at == '#')
       *at-- = '\0';
   }
+
   line += strspn(line, " \t\r");
   size_t length = strlen(line);
   while (length > 0 && strchr(" \t\r", line[length - 1]))
@@ -271,6 +277,7 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
   tuning->is_many = true;
   if (!file_read(file, KEYS_FILE_MAX, &text, &size, error))
     return false;
+
   size_t n = tuning->campaign.n;
   char *rest = text;
   for (char *line; (line = strsep(&rest, "\n"));) {
@@ -279,6 +286,7 @@ static bool keys_read(struct tuning *tuning, struct error *error) {
     if (*line && !key_add(&reading, line, number, error))
       return error_prefix(error, "%s:%zu: ", file, number);
   }
+
   return tuning->campaign.n > n ||
          error_set(error, "%s holds no key; write one a line, e.g. %s=…", file, example);
 }
@@ -293,6 +301,7 @@ static bool tuning_read(struct tuning *tuning, struct error *error) {
         "give one folder of a kernel: wavetune-agent tune kernels/softmax --key rows=4096,…");
   if (!kernel_folder_load(places[0], &tuning->folder, error))
     return false;
+
   tuning->campaign.folder = tuning->folder;
   return terms_read(tuning->options, &tuning->campaign.terms, error) && keys_read(tuning, error) &&
          build_choose(tuning, error) && device_choose(tuning, error) && keys_list(tuning, error) &&
@@ -330,6 +339,7 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
                             .rounds_max = rounds,
                             .margin = percent ? (double)percent / 100 : INFINITY};
   }
+
   campaign->executor = &tuning->executor;
   size_t workers = (size_t)campaign->terms.processes + !is_exhaustive;
   executor_start_workers(&tuning->executor,
@@ -423,6 +433,7 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length < 0)
     return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
+
   program[length] = '\0';
   ALWAYS(options_arguments(options, &places) == 1);
   words_add(&words, "%s", program);
@@ -439,6 +450,7 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
 
   if (!folder_make(folder, 0755, error) || !custody_give(custody, folder, error))
     return false;
+
   cleanup_free char *path = realpath(folder, NULL);
   if (!path)
     return error_set(error, "cannot use %s: %s", folder, strerror(errno));
@@ -468,6 +480,7 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;
+
   cleanup_free char *output = result.output;
   if (!result.succeeded)
     return error_set(error, "%s did not profile config %llu: %.400s", profiler, config,
@@ -489,6 +502,7 @@ static int tuning_run(struct tuning *tuning) {
   campaign->context = tuning;
   if (!tuning_prepare(tuning, &error))
     return command_failed("tune", EXIT_FAILED, &error);
+
   bool ran = campaign_run(campaign, &error);
   if (tuning->is_many)
     tune_report_campaign(campaign, (double)(clock_monotonic_ns() - began_ns) * 1e-9,

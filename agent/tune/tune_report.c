@@ -125,6 +125,7 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
         printf(code_facts[i].format, (long long)code_fact(code, i));
     putchar('\n');
   }
+
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     if (key->examples[i])
       printf("%-19s e.g. %s\n", outcome_name((enum outcome)i), key->examples[i]);
@@ -141,11 +142,13 @@ void tune_report_campaign(const struct campaign *campaign, double seconds, bool 
     failed += !key->is_decided;
     processes = key->n_processes > processes ? key->n_processes : processes;
   }
+
   if (!is_json) {
     printf("%zu of %zu keys have a winner, after %.1f s\n", campaign->n - failed, campaign->n,
            seconds);
     return;
   }
+
   cleanup_json json_t *line =
       json_pack("{s:{s:I, s:I, s:f, s:I, s:o}}", "campaign", "keys", (json_int_t)campaign->n,
                 "failed", (json_int_t)failed, "seconds", seconds, "processes",

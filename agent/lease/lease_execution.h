@@ -71,8 +71,8 @@ enum step worker_ready(struct execution *execution, bool fresh);
 /* Waits until no worker makes a context any more: that would disturb what is timed. */
 enum step workers_settle(struct execution *execution);
 void worker_drop(struct execution *execution);
-/* A part of an answer's {"spent": {…}}; 0 where it is out of range. */
-int64_t answer_spent_us(const json_t *answer, const char *part);
+/* Adds the times of an answer that are in range. */
+void executor_spent_add(struct executor_spent *spent, const json_t *answer);
 
 /* lease_race.c */
 

@@ -161,19 +161,10 @@ enum step batch_answer(struct execution *execution, const struct race_batch *bat
   if (wrong)
     return end_with_baseline(execution, OUTCOME_CORRECTNESS, wrong);
   if (json_is_true(json_object_get(answer, "done"))) {
-    struct executor_spent *spent = &execution->executor->spent;
-    const struct {
-      const char *name;
-      int64_t *sum;
-    } parts[] = {{"load_us", &spent->load_us},
-                 {"check_us", &spent->check_us},
-                 {"warm_up_us", &spent->warm_up_us},
-                 {"timing_us", &spent->timing_us}};
-    for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
-      int64_t us = answer_spent_us(answer, parts[i].name);
-      *parts[i].sum += us;
-      execution->spent_us += us;
-    }
+    struct executor_spent spent = {0};
+    executor_spent_add(&spent, answer);
+    execution->spent_us += spent.load_us + spent.check_us + spent.warm_up_us + spent.timing_us;
+    executor_spent_add(&execution->executor->spent, answer);
     result->is_over_budget = json_is_true(json_object_get(answer, "over_budget"));
     return STEP_ON;
   }

@@ -15,27 +15,40 @@
 #define PAUSE_STEP_MS 50
 #define DAY_US (INT64_C(86400) * 1000000)
 
+/* What time is spent on: names in reports, and of the answers' {"spent": {"NAME_us": …}}. Opening
+ * the device is the start of a process. */
+static const struct {
+  const char *name, *answered;
+  size_t offset;
+} spent_parts[] = {
+    {"start", "device_us", offsetof(struct executor_spent, start_us)},
+    {"reference", "reference_us", offsetof(struct executor_spent, reference_us)},
+    {"inputs", "inputs_us", offsetof(struct executor_spent, inputs_us)},
+    {"baseline", "baseline_us", offsetof(struct executor_spent, baseline_us)},
+    {"load", "load_us", offsetof(struct executor_spent, load_us)},
+    {"check", "check_us", offsetof(struct executor_spent, check_us)},
+    {"warm_up", "warm_up_us", offsetof(struct executor_spent, warm_up_us)},
+    {"timing", "timing_us", offsetof(struct executor_spent, timing_us)},
+};
+
 json_t *executor_spent_to_json(const struct executor_spent *spent) {
-  const struct {
-    const char *name;
-    int64_t us;
-  } parts[] = {{"start", spent->start_us},     {"reference", spent->reference_us},
-               {"inputs", spent->inputs_us},   {"baseline", spent->baseline_us},
-               {"load", spent->load_us},       {"check", spent->check_us},
-               {"warm_up", spent->warm_up_us}, {"timing", spent->timing_us}};
   json_t *json = json_object();
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
-    ALWAYS(json_object_set_new(json, parts[i].name, json_real((double)parts[i].us * 1e-6)) == 0);
+  for (size_t i = 0; i < ARRAY_LENGTH(spent_parts); i++) {
+    const int64_t *us = (const void *)((const char *)spent + spent_parts[i].offset);
+    ALWAYS(json_object_set_new(json, spent_parts[i].name, json_real((double)*us * 1e-6)) == 0);
+  }
   return json;
 }
 
-int64_t answer_spent_us(const json_t *answer, const char *part) {
-  int64_t us = 0;
+void executor_spent_add(struct executor_spent *spent, const json_t *answer) {
+  const json_t *parts = json_object_get(answer, "spent");
   struct error ignored;
-  return json_get_integer(json_object_get(answer, "spent"), "", part, JSON_OPTIONAL, 0, DAY_US, &us,
-                          &ignored)
-             ? us
-             : 0;
+  for (size_t i = 0; i < ARRAY_LENGTH(spent_parts); i++) {
+    int64_t us = 0;
+    if (json_get_integer(parts, "", spent_parts[i].answered, JSON_OPTIONAL, 0, DAY_US, &us,
+                         &ignored))
+      *(int64_t *)(void *)((char *)spent + spent_parts[i].offset) += us;
+  }
 }
 
 bool execution_stopped(void *context) {
@@ -431,14 +444,11 @@ static enum step open_once(struct execution *execution, const json_t *request, u
 
   /* A process's opening of the device is charged to no job: it serves many. Without an answer, how
    * much that was is not known. */
-  struct executor_spent *spent = &executor->spent;
-  int64_t device_us = answer_spent_us(ret->answer, "device_us");
-  int64_t opening_us = (clock_monotonic_ns() - began_ns) / 1000 - device_us;
+  int64_t start_us = executor->spent.start_us;
+  executor_spent_add(&executor->spent, ret->answer);
+  int64_t opening_us =
+      (clock_monotonic_ns() - began_ns) / 1000 - (executor->spent.start_us - start_us);
   executor->opening_us += opening_us > 0 ? opening_us : 1;
-  spent->start_us += device_us;
-  spent->reference_us += answer_spent_us(ret->answer, "reference_us");
-  spent->inputs_us += answer_spent_us(ret->answer, "inputs_us");
-  spent->baseline_us += answer_spent_us(ret->answer, "baseline_us");
   return STEP_ON;
 }
 

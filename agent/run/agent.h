@@ -91,6 +91,8 @@ void agent_signal(struct agent *agent, bool *flag);
 /* Sleeps for timeout_ms: less when *until gets true (it is set back) or, where `until` is NULL,
  * when the agent stops. */
 void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until);
+/* Sleeps after a failure, for as long as the back-off and the server say. */
+void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_after_s);
 /* The agent's id now, owned by the caller; NULL when it is not enrolled. */
 char *agent_id(struct agent *agent);
 

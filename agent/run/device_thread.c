@@ -94,8 +94,7 @@ static bool bytes_get(struct granted *granted, const char *path, const char *wha
         return false;
     }
     log_warning("lease: lease=%s waits for %s: %s", granted->terms->id, what, error->message);
-    agent_wait(granted->thread->agent, backoff_next_ms(&granted->backoff, response.retry_after_s),
-               NULL);
+    agent_back_off(granted->thread->agent, &granted->backoff, response.retry_after_s);
   }
   return error_set(error, "the lease ended before %s was there", what);
 }
@@ -310,7 +309,7 @@ static void device_quarantine(struct device_thread *thread) {
     log_error("device: %s is in quarantine after try %d: %s", thread->executor.device, tries,
               error.message);
     idle_end(agent);
-    agent_wait(agent, backoff_next_ms(&backoff, 0), NULL);
+    agent_back_off(agent, &backoff, 0);
   }
 }
 
@@ -341,7 +340,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
     }
     if (!answer_is_for_later(&answer))
       random_hex(requesting->nonce, 16);
-    agent_wait(agent, backoff_next_ms(&requesting->backoff, answer.retry_after_s), NULL);
+    agent_back_off(agent, &requesting->backoff, answer.retry_after_s);
     return;
   }
 
@@ -367,9 +366,9 @@ static void device_step(struct device_thread *thread, struct requesting *request
   if (n_measured)
     backoff_reset(&requesting->empty);
   if (ok && !n_measured)
-    agent_wait(agent, backoff_next_ms(&requesting->empty, 0), NULL);
+    agent_back_off(agent, &requesting->empty, 0);
   else if (!ok && !thread->executor.is_suspect)
-    agent_wait(agent, backoff_next_ms(&requesting->failed, 0), NULL);
+    agent_back_off(agent, &requesting->failed, 0);
 }
 
 /* Logs what the device was busy with. */

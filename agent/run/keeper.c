@@ -144,7 +144,7 @@ void own_token_choose(struct agent *agent) {
     return;
 
   while (!agent_is_stopping(agent) && !choose_once(agent, &retry_after_s))
-    agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
+    agent_back_off(agent, &backoff, retry_after_s);
 }
 
 void boot_keep(struct agent *agent) {
@@ -284,7 +284,7 @@ bool agent_enrol(struct agent *agent, int *ret_code) {
       return false;
     }
     log_warning("agent: cannot enrol yet: %s", answer.error.message);
-    agent_wait(agent, backoff_next_ms(&backoff, answer.retry_after_s), NULL);
+    agent_back_off(agent, &backoff, answer.retry_after_s);
   }
   *ret_code = EXIT_OK;
   return false;

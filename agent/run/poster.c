@@ -298,7 +298,7 @@ void agent_post_left(struct agent *agent) {
     if (spool_post(agent, &more, &retry_after_s))
       backoff_reset(&backoff);
     else
-      agent_wait(agent, backoff_next_ms(&backoff, retry_after_s), NULL);
+      agent_back_off(agent, &backoff, retry_after_s);
   }
 }
 

@@ -45,6 +45,10 @@ void agent_wait(struct agent *agent, int64_t timeout_ms, bool *until) {
   pthread_mutex_unlock(&agent->mutex);
 }
 
+void agent_back_off(struct agent *agent, struct backoff *backoff, int64_t retry_after_s) {
+  agent_wait(agent, backoff_next_ms(backoff, retry_after_s), NULL);
+}
+
 void agent_signal(struct agent *agent, bool *flag) {
   pthread_mutex_lock(&agent->mutex);
   *flag = true;
@@ -141,8 +145,19 @@ static bool agent_prepare(struct agent *agent, struct error *error) {
   agent->name = xstrdup(name ? name : host);
   agent->state = state ? xstrdup(state) : state_folder_default();
   agent->faults = xasprintf("%s/faults", agent->state);
-  return folder_make_private(agent->state, error) &&
-         spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error);
+  if (!folder_make_private(agent->state, error) ||
+      !spool_open(agent->state, SPOOL_SHORTEN_AT_DEFAULT, &agent->spool, error))
+    return false;
+
+  /* The id of an earlier run; a file that is damaged counts as none. */
+  struct error ignored;
+  size_t size;
+  cleanup_free char *path = xasprintf("%s/agent", agent->state), *text = NULL;
+  bool is_read = file_read(path, ID_FILE_MAX, &text, &size, &ignored);
+  size_t digits = is_read ? strspn(text, "0123456789abcdef") : 0;
+  if (digits > 0 && string_equal(text + digits, "\n"))
+    agent->id = xstrndup(text, digits);
+  return true;
 }
 
 /* One thread to a device. A CPU beside GPUs is left out unless it is named: it has to serve the
@@ -181,18 +196,6 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
   agent->n_threads = n;
   pthread_mutex_unlock(&agent->mutex);
   return ok;
-}
-
-/* Reads the id of an earlier run; a file that is damaged counts as none. */
-static void id_read(struct agent *agent) {
-  struct error ignored;
-  size_t size;
-  cleanup_free char *path = xasprintf("%s/agent", agent->state), *text = NULL;
-  if (!file_read(path, ID_FILE_MAX, &text, &size, &ignored))
-    return;
-  size_t digits = strspn(text, "0123456789abcdef");
-  if (digits > 0 && string_equal(text + digits, "\n"))
-    agent->id = xstrndup(text, digits); /* no other thread runs yet */
 }
 
 static void thread_start(pthread_t *thread, void *(*run)(void *context), void *context) {
@@ -240,7 +243,6 @@ static int run_work(struct supervisor *supervisor, void *context) {
   if (!threads_prepare(agent, &error))
     return command_failed("run", EXIT_USAGE, &error);
 
-  id_read(agent);
   own_token_choose(agent);
 
   /* Before enrolling: that releases the leases of an earlier run, and their results would come

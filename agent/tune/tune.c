@@ -160,38 +160,33 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
   return true;
 }
 
-/* Lists a key's configs. */
-static bool key_list(const struct tuning *tuning, struct key_tuning *key, struct error *error) {
-  const struct campaign *campaign = &tuning->campaign;
-  const struct space *space = tuning->folder->space;
-  struct space_facts facts = campaign_space_facts(campaign, key);
-  if (campaign->terms.is_search)
-    return key_tuning_find_baseline(key, space, &facts, error);
-  if (!key_tuning_list(key, space, &facts, option_integer(tuning->options, "only"), error))
-    return false;
-
-  return !campaign->terms.is_exhaustive || key->n <= CAMPAIGN_EXHAUSTIVE_MAX ||
-         error_set(error,
-                   "%zu points of the space hold, and --exhaustive measures at most %u; narrow the "
-                   "space with conditions",
-                   key->n, CAMPAIGN_EXHAUSTIVE_MAX);
-}
-
-/* Keys that cannot be tuned are failures of a campaign; a single one is refused. */
+/* Lists the keys' configs. Keys that cannot be tuned are failures of a campaign; a single one is
+ * refused. */
 static bool keys_list(struct tuning *tuning, struct error *error) {
   struct campaign *campaign = &tuning->campaign;
+  const struct campaign_terms *terms = &campaign->terms;
+  const struct space *space = tuning->folder->space;
   char digest[DIGEST_TEXT_SIZE];
   digest_format(&tuning->folder->kernel->hash, digest);
   for (size_t i = 0; i < campaign->n; i++) {
     struct key_tuning *key = &campaign->keys[i];
+    struct space_facts facts = campaign_space_facts(campaign, key);
     cleanup_json json_t *json = key_to_json(&key->key);
     cleanup_free char *text = json_canonical(json);
     key->job = xasprintf("%s %s", digest, text);
-    if (key_list(tuning, key, error))
-      continue;
-    if (!tuning->is_many)
+
+    bool ok = terms->is_search ? key_tuning_find_baseline(key, space, &facts, error)
+                               : key_tuning_list(key, space, &facts,
+                                                 option_integer(tuning->options, "only"), error);
+    if (ok && terms->is_exhaustive && key->n > CAMPAIGN_EXHAUSTIVE_MAX)
+      ok = error_set(error,
+                     "%zu points of the space hold, and --exhaustive measures at most %u; narrow "
+                     "the space with conditions",
+                     key->n, CAMPAIGN_EXHAUSTIVE_MAX);
+    if (!ok && !tuning->is_many)
       return false;
-    key->failure = xstrdup(error->message);
+    if (!ok)
+      key->failure = xstrdup(error->message);
   }
   return true;
 }

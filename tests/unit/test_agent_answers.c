@@ -3,7 +3,6 @@
 
 #include <criterion/criterion.h>
 
-
 static json_t *json_of(const char *text) {
   json_t *json = NULL;
   struct error error;
@@ -11,7 +10,7 @@ static json_t *json_of(const char *text) {
   return json;
 }
 
-Test(agent_answers, an_enrolment_names_the_agent_and_what_it_may_expect) {
+Test(agent_answers, an_enrolment_has_the_agents_id_token_and_intervals) {
   cleanup_json json_t *json =
       json_of("{\"agent\": \"ab12\", \"token\": \"wt_x\", \"rotate_in_ms\": 60000, "
               "\"heartbeat_every_ms\": 700, \"reclaimed\": 2}");
@@ -25,7 +24,7 @@ Test(agent_answers, an_enrolment_names_the_agent_and_what_it_may_expect) {
   cr_expect_eq(enrolled.reclaimed, 2);
 }
 
-Test(agent_answers, what_an_answer_leaves_out_has_a_default) {
+Test(agent_answers, missing_members_have_defaults) {
   cleanup_json json_t *json = json_of("{\"agent\": \"ab12\", \"rotate_in_ms\": null}");
   cleanup_enrolled struct enrolled enrolled;
   struct beaten beaten;
@@ -53,7 +52,7 @@ Test(agent_answers, a_token_that_is_due_at_once_is_replaced_in_a_moment) {
   }
 }
 
-Test(agent_answers, what_makes_no_sense_is_refused_where_it_is) {
+Test(agent_answers, nonsense_is_refused_with_its_pointer) {
   static const struct {
     const char *text, *pointer;
   } enrolments[] = {{"[]", ""},
@@ -127,7 +126,7 @@ static struct server_answer answer_of(int status, const char *body) {
 }
 
 /* Older servers send no kinds, and proxies neither. */
-Test(agent_answers, without_a_kind_the_status_says_what_to_do) {
+Test(agent_answers, without_a_kind_the_status_decides) {
   for (int status = 100; status < 600; status++) {
     cleanup_server_answer struct server_answer answer = answer_of(status, "{\"detail\": \"x\"}");
     bool is_ok = status / 100 == 2;
@@ -141,7 +140,7 @@ Test(agent_answers, without_a_kind_the_status_says_what_to_do) {
   }
 }
 
-Test(agent_answers, the_kind_in_a_problem_document_says_what_to_do) {
+Test(agent_answers, the_kind_in_a_problem_document_decides) {
   for (enum error_kind kind = 0; kind <= ERROR_INTERNAL; kind++) {
     cleanup_free char *body =
         xasprintf("{\"detail\": \"x\", \"kind\": \"%s\"}", error_kind_name(kind));
@@ -154,7 +153,7 @@ Test(agent_answers, the_kind_in_a_problem_document_says_what_to_do) {
   cr_expect(success.is_ok, "what is not refused has no kind of error");
 }
 
-Test(agent_answers, a_kind_that_is_not_known_is_what_its_status_says) {
+Test(agent_answers, an_unknown_kind_is_that_of_the_status) {
   static const char *const bodies[] = {"{\"detail\": \"x\", \"kind\": \"Status\"}",
                                        "{\"detail\": \"x\", \"kind\": 7}", "{\"detail\": \"x\"}"};
   for (size_t i = 0; i < ARRAY_LENGTH(bodies); i++) {
@@ -167,7 +166,7 @@ Test(agent_answers, a_kind_that_is_not_known_is_what_its_status_says) {
   cr_expect_eq(server_error_kind(&none), ERROR_UNAVAILABLE);
 }
 
-Test(agent_answers, a_lease_of_another_is_missing_and_what_a_proxy_does_not_find_is_away) {
+Test(agent_answers, another_agents_lease_is_missing_and_a_proxys_404_means_away) {
   static const struct {
     int status;
     const char *body;
@@ -203,7 +202,7 @@ Test(agent_answers, words_of_any_length_and_encoding_are_posted_as_far_as_a_serv
   cr_expect_eq(strncmp(json_string_value(plain), "x???", 4), 0);
 }
 
-Test(agent_answers, what_a_code_object_claims_and_no_server_takes_is_left_out) {
+Test(agent_answers, values_of_a_code_object_beyond_the_servers_limits_are_left_out) {
   static char regime[] = "cold";
   struct lease lease = {.regime = regime};
   struct measurement measurement;

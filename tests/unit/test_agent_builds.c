@@ -174,7 +174,7 @@ static void expect_refused(struct packed *packed, const char *arch, int64_t n,
   cr_expect_not_null(strstr(error.message, message), "%s", error.message);
 }
 
-Test(builds, an_object_lies_on_the_disk_with_how_it_is_launched) {
+Test(builds, an_object_is_stored_with_its_launch) {
   struct packed packed = packed_new(METADATA);
   struct build_objects *objects = prepared(&packed, 64);
   const struct lease_object *object = build_objects_find(objects, 0);
@@ -200,7 +200,7 @@ Test(builds, an_object_lies_on_the_disk_with_how_it_is_launched) {
   packed_free(&packed);
 }
 
-Test(builds, a_config_that_failed_has_the_text_and_one_that_is_absent_says_so) {
+Test(builds, failed_and_absent_configs_have_a_reason) {
   struct packed packed = packed_new(METADATA);
   struct build_objects *objects = prepared(&packed, 64);
   const struct lease_object *failed = build_objects_find(objects, 1),
@@ -236,7 +236,7 @@ static struct build_objects *objects_of_key(struct packed *packed, struct build_
   return objects;
 }
 
-Test(builds, keys_of_one_variant_share_what_was_read) {
+Test(builds, keys_of_one_variant_share_their_code) {
   struct packed packed = packed_new(METADATA);
   struct source_reader reader = {blob_read, &packed};
   struct error error = {0};
@@ -342,7 +342,7 @@ Test(builds, threads_are_counted_in_the_wavefronts_of_the_code) {
 }
 
 /* The variant's `when` may say nothing of it. */
-Test(builds, a_value_that_is_not_what_was_compiled_in_is_noticed) {
+Test(builds, a_value_other_than_the_compiled_one_is_refused) {
   struct packed packed = packed_new(METADATA);
   json_t *variant = json_array_get(json_object_get(packed.build, "variants"), 0);
   json_object_set_new(variant, "when", json_string("n <= 2"));
@@ -368,7 +368,7 @@ Test(builds, a_scalar_that_cannot_be_computed_for_a_config_costs_that_config) {
   packed_free(&packed);
 }
 
-Test(builds, as_much_memory_as_metadata_may_ask_for_can_be_told_to_a_worker) {
+Test(builds, the_most_memory_in_metadata_fits_in_a_request) {
   struct packed packed =
       packed_new("{\"name\": \"f\", \"num_warps\": 4, \"shared\": 2147483647, \"scratch\": 2}");
   struct build_objects *objects = prepared(&packed, 64);

@@ -298,7 +298,7 @@ static void expect_blamed(const struct several *several, size_t culprit) {
   cr_expect(string_starts(message, "argument \"x\": it is only to be read"), "%s", message);
 }
 
-Test(check_several, who_changed_an_input_is_found_when_another_computes_with_it) {
+Test(check_several, a_config_that_changes_inputs_is_found_after_another_used_them) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   static const uint64_t configs[] = {0, 0, 1, 0};
@@ -308,7 +308,7 @@ Test(check_several, who_changed_an_input_is_found_when_another_computes_with_it)
   several_close(&several);
 }
 
-Test(check_several, who_changed_an_input_is_found_before_the_configs_are_timed) {
+Test(check_several, a_config_that_changes_inputs_is_found_before_timing) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   static const uint64_t configs[] = {0, 2, 0};
@@ -345,7 +345,7 @@ Test(check_several, one_that_is_unloaded_is_not_looked_at_any_more) {
   several_close(&several);
 }
 
-Test(check_several, what_one_changed_that_was_unloaded_is_undone_and_no_other_is_blamed) {
+Test(check_several, changes_of_an_unloaded_config_are_undone_without_blame) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
@@ -445,7 +445,7 @@ Test(check_several,
   several_close(&several);
 }
 
-Test(check_several, it_is_the_first_output_that_is_wrong_where_the_reference_says_so) {
+Test(check_several, the_reference_decides_when_the_first_output_is_wrong) {
   struct several several;
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECT);

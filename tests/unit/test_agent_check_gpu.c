@@ -110,7 +110,7 @@ static void expect_found(int setup) {
   problem_close(&opened);
 }
 
-Test(check_gpu, what_is_right_passes_and_is_kept_and_what_is_wrong_is_found) {
+Test(check_gpu, right_outputs_are_verified_once_and_wrong_ones_found) {
   expect_found(PLAIN);
   expect_found(FINGERPRINTS);
 }
@@ -170,7 +170,7 @@ Test(check_gpu, a_changed_input_is_found_by_its_fingerprint_and_restored) {
   problem_close(&opened);
 }
 
-Test(check_gpu, a_device_whose_fingerprint_is_wrong_or_does_not_load_does_without) {
+Test(check_gpu, a_device_without_a_working_fingerprint_copies_outputs) {
   struct opened opened;
   struct error error = {0};
   setenv("FAKE_HIP_FORGETS", "1", 1);

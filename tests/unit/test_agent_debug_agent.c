@@ -36,7 +36,7 @@ Test(debug_agent, the_function_is_that_of_the_wave_that_stopped) {
   cr_expect_str_eq(unknown, "1 wave stopped by TRAP, the first at pc 0x20");
 }
 
-Test(debug_agent, a_wave_alone_and_a_queue_alone_say_what_they_know) {
+Test(debug_agent, a_summary_of_a_wave_alone_or_a_queue_alone) {
   cleanup_free char *wave =
       debug_agent_summary("wave_7: pc=0x10 (stopped, reason: ILLEGAL_INSTRUCTION)\n");
   cleanup_free char *queue = debug_agent_summary("Queue error (HSA_STATUS_ERROR_MEMORY_FAULT)");

@@ -26,7 +26,7 @@ static struct pair *pair_of(enum dtype dtype, double value) {
   return pair;
 }
 
-Test(elements, the_first_that_differs_is_found_wherever_it_lies) {
+Test(elements, the_first_difference_is_found_at_any_place) {
   static const int64_t places[] = {0, 1, 1023, 1024, 4097, ELEMENTS - 1};
   for (size_t i = 0; i < ARRAY_LENGTH(all); i++) {
     for (size_t k = 0; k < ARRAY_LENGTH(places); k++) {
@@ -60,7 +60,7 @@ Test(elements, as_much_as_the_tolerance_is_near) {
   }
 }
 
-Test(elements, what_is_no_number_is_near_its_like_alone) {
+Test(elements, nan_and_infinity_are_near_only_themselves) {
   static const double values[] = {NAN, INFINITY, -INFINITY, 1};
   for (size_t i = 0; i < ARRAY_LENGTH(floats); i++) {
     for (size_t a = 0; a < ARRAY_LENGTH(values); a++) {

@@ -103,7 +103,7 @@ Test(fault_code, the_saved_object_is_disassembled_around_the_pc) {
   cr_expect_null(strstr(window, "//"), "%s", window);
 }
 
-Test(fault_code, without_a_disassembler_that_is_said) {
+Test(fault_code, a_missing_disassembler_is_reported) {
   cleanup_free char *text = object_save();
   if (!text)
     cr_skip_test("clang-19 or llvm-objdump-19 is not here");
@@ -117,7 +117,7 @@ Test(fault_code, without_a_disassembler_that_is_said) {
             "%s", sentence);
 }
 
-Test(fault_code, what_is_missing_is_said) {
+Test(fault_code, missing_parts_of_the_output_are_reported) {
   static const struct {
     const char *printed, *said;
   } cases[] = {

@@ -135,7 +135,7 @@ Test(agent_held, a_renewal_that_failed_is_due_again_soon_but_not_at_once) {
   held_table_free(table);
 }
 
-Test(agent_held, what_the_server_has_is_dropped) {
+Test(agent_held, a_lease_that_the_server_has_is_dropped) {
   struct held_table *table = table_with("91", LONG_MS, 0);
   struct held_due due;
   int64_t wait_ms;

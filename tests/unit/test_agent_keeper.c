@@ -33,7 +33,7 @@ static void keep_for(struct trial *trial, size_t n) {
 static const struct scripted heartbeat = {200,
                                           "{\"draining\": false, \"heartbeat_every_ms\": 600000}"};
 
-Test(agent_keeper, a_lease_keeps_the_configs_that_its_renewal_says) {
+Test(agent_keeper, a_lease_keeps_the_configs_in_its_renewal) {
   struct trial trial;
   const struct scripted script[] = {heartbeat,
                                     {200, "{\"expires_in_ms\": 3600000, \"configs\": [[0, 24]]}"}};
@@ -45,7 +45,7 @@ Test(agent_keeper, a_lease_keeps_the_configs_that_its_renewal_says) {
   trial_release(&trial);
 }
 
-Test(agent_keeper, a_lease_keeps_all_configs_where_the_server_says_nothing_of_them_or_nonsense) {
+Test(agent_keeper, a_renewal_without_valid_configs_limits_nothing) {
   static const char *const answers[] = {"{\"expires_in_ms\": 3600000}",
                                         "{\"expires_in_ms\": 3600000, \"configs\": 7}",
                                         "{\"expires_in_ms\": 3600000, \"configs\": [[0, -1]]}"};

@@ -156,7 +156,7 @@ Test(key_tuning, the_baseline_goes_on_however_slow_it_is) {
   trial_end(&trial);
 }
 
-Test(key_tuning, what_left_its_race_early_is_not_the_best_whatever_its_few_rounds_say) {
+Test(key_tuning, a_config_that_left_its_race_early_is_never_the_best) {
   struct trial trial = trial_new(-1);
   cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 0, 0.4, NULL, "far"));
   cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 1, 0.7, NULL, "behind"));
@@ -168,7 +168,7 @@ Test(key_tuning, what_left_its_race_early_is_not_the_best_whatever_its_few_round
   trial_end(&trial);
 }
 
-Test(key_tuning, what_left_its_race_early_goes_on_where_the_best_has_failed) {
+Test(key_tuning, a_config_that_left_early_is_a_finalist_when_the_best_failed) {
   struct trial trial = trial_new(-1);
   cr_assert(feed_ended(&trial, STAGE_SCREEN, 0, 0, 0.6, NULL, "behind"));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 3, 0, "killed"));
@@ -177,7 +177,7 @@ Test(key_tuning, what_left_its_race_early_goes_on_where_the_best_has_failed) {
   trial_end(&trial);
 }
 
-Test(key_tuning, what_was_not_measured_or_failed_does_not_go_on) {
+Test(key_tuning, unmeasured_and_failed_configs_are_no_finalists) {
   struct trial trial = trial_new(-1);
   cr_expect_null(key_tuning_best(&trial.tuning));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0, "killed"));
@@ -189,7 +189,7 @@ Test(key_tuning, what_was_not_measured_or_failed_does_not_go_on) {
 }
 
 /* Without a budget every config is measured. */
-Test(key_tuning, a_screen_of_configs_that_all_failed_fails_the_key_and_says_how) {
+Test(key_tuning, a_screen_without_a_correct_config_fails_the_key) {
   struct trial trial = trial_new(-1);
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0, "killed"));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 1, 0, "killed later"));
@@ -202,7 +202,7 @@ Test(key_tuning, a_screen_of_configs_that_all_failed_fails_the_key_and_says_how)
   trial_end(&trial);
 }
 
-Test(key_tuning, a_screen_that_the_budget_ended_before_any_config_says_so) {
+Test(key_tuning, a_budget_that_ends_before_any_config_is_the_failure) {
   struct trial trial = trial_new(-1);
   key_tuning_opened(&trial.tuning, STAGE_SCREEN, 500000);
   trial.tuning.is_spent = true;
@@ -214,7 +214,7 @@ Test(key_tuning, a_screen_that_the_budget_ended_before_any_config_says_so) {
   trial_end(&trial);
 }
 
-Test(key_tuning, what_several_leases_leave_races_once_more_and_then_only_that_counts) {
+Test(key_tuning, close_configs_of_several_leases_race_again_in_a_halving) {
   struct trial trial = trial_new(-1);
   for (uint64_t config = 0; config < 4; config++) {
     trial.tuning.n_leases = config < 2 ? 1 : 2;
@@ -233,7 +233,7 @@ Test(key_tuning, what_several_leases_leave_races_once_more_and_then_only_that_co
   trial_end(&trial);
 }
 
-Test(key_tuning, what_raced_in_one_lease_does_not_race_once_more) {
+Test(key_tuning, configs_of_one_lease_are_not_halved) {
   struct trial trial = trial_new(-1);
   for (uint64_t config = 0; config < 4; config++)
     cr_assert(feed(&trial, STAGE_SCREEN, 0, config, 0.5 + 0.01 * (double)config, NULL));
@@ -252,7 +252,7 @@ Test(key_tuning, a_config_that_failed_in_the_halving_alone_may_still_win) {
   trial_end(&trial);
 }
 
-Test(key_tuning, what_failed_in_one_process_of_the_finals_is_no_winner) {
+Test(key_tuning, a_config_that_failed_in_a_final_is_no_winner) {
   struct trial trial = trial_new(-1);
   for (int64_t process = 0; process < 4; process++) {
     cr_assert(feed(&trial, STAGE_FINAL, process, 2, 1, NULL));

@@ -42,7 +42,7 @@ Test(launch_spec, what_was_written_reads_back) {
   cr_expect(json_equal(written, expected));
 }
 
-Test(launch_spec, one_that_says_nothing_is_the_default) {
+Test(launch_spec, an_empty_spec_is_the_default) {
   cleanup_launch_spec struct launch_spec spec = spec_of("{}");
   cleanup_json json_t *written = launch_spec_to_json(&spec);
   cr_expect_null(spec.arguments);
@@ -50,7 +50,7 @@ Test(launch_spec, one_that_says_nothing_is_the_default) {
   cr_expect_eq(json_object_size(written), 0);
 }
 
-Test(launch_spec, refuses_what_makes_no_sense) {
+Test(launch_spec, refuses_nonsense) {
   static const struct {
     const char *text, *pointer;
   } cases[] = {

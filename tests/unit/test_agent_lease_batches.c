@@ -236,7 +236,7 @@ Test(agent_lease_batches, the_best_of_other_leases_is_raced_against_from_the_sta
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, likely_configs_come_first_and_those_that_spill_last) {
+Test(agent_lease_batches, warm_starts_come_first_and_configs_that_spill_last) {
   struct batches batches = batches_new(12, STAGE_SCREEN);
   uint64_t likely[] = {9, 77, 3, 9}; /* 77 is another lease's */
   batches.trial.lease.warm_starts = likely;
@@ -343,7 +343,7 @@ Test(agent_lease_batches, each_stage_has_its_terms) {
   }
 }
 
-Test(agent_lease_batches, says_why_the_sampling_of_a_config_ended) {
+Test(agent_lease_batches, reports_why_the_sampling_of_a_config_ended) {
   struct batches batches = batches_new(1, STAGE_SCREEN);
   batches_run(&batches);
   cr_expect_str_eq(measured_of(&batches.trial, 0)->end, "decided");
@@ -373,7 +373,7 @@ Test(agent_lease_batches, a_final_is_measured_whole_within_the_device_time_or_no
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, a_later_batch_gets_what_is_left_of_the_device_time) {
+Test(agent_lease_batches, a_later_batch_gets_the_remaining_device_time) {
   struct batches batches = batches_new(SCREEN_BATCH + 6, STAGE_SCREEN);
   batches.trial.lease.device_us = (SCREEN_BATCH + 4) * CONFIG_US;
   batches_run(&batches);
@@ -412,7 +412,7 @@ Test(agent_lease_batches, an_attempt_to_open_that_dies_is_counted_too) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, what_is_open_already_costs_the_next_lease_nothing) {
+Test(agent_lease_batches, a_kernel_that_is_open_costs_the_next_lease_nothing) {
   struct batches batches = batches_new(2, STAGE_SCREEN);
   batches.trial.leases = 2;
   batches_run(&batches);
@@ -474,7 +474,7 @@ static bool is_even(void *context, uint64_t config) {
   return config % 2 == 0;
 }
 
-Test(agent_lease_batches, what_was_given_to_another_device_is_left_out_of_a_screen) {
+Test(agent_lease_batches, configs_given_to_another_device_are_left_out_of_a_screen) {
   struct batches batches = batches_new(6, STAGE_SCREEN);
   batches.trial.is_ours = is_even;
   resources_of(&batches, 3)->scratch_bytes = 64; /* also among those that come last */
@@ -497,7 +497,7 @@ Test(agent_lease_batches, a_screen_of_which_nothing_is_left_is_done) {
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, when_a_worker_dies_in_nobodys_turn_the_rest_races_again_serially) {
+Test(agent_lease_batches, after_a_death_in_no_configs_turn_the_rest_races_serially) {
   struct batches batches = batches_new(8, STAGE_SCREEN);
   setenv("WAVETUNE_TEST_KILLER", "5", 1);
   batches_run(&batches);
@@ -599,7 +599,7 @@ Test(agent_lease_batches, a_worker_that_is_there_serves_a_final_of_a_job_that_it
   batches_free(&batches);
 }
 
-Test(agent_lease_batches, knows_what_its_work_was_spent_on) {
+Test(agent_lease_batches, adds_up_the_parts_of_its_time) {
   struct batches batches = batches_new(3, STAGE_SCREEN);
   batches_run(&batches);
   cr_expect_eq(batches.trial.executor.spent.timing_us, 3 * CONFIG_US);
@@ -618,7 +618,7 @@ static size_t count_in(FILE *file, const char *part) {
   return n;
 }
 
-Test(agent_lease_batches, what_a_gpu_does_without_for_want_of_a_compiler_is_said_once) {
+Test(agent_lease_batches, a_missing_helper_kernel_is_logged_once) {
   static char cold[] = "cold";
   struct batches batches = batches_new(1, STAGE_SCREEN);
   setenv("WAVETUNE_HIP_COMPILER", "/nowhere/clang", 1);

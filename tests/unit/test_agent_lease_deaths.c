@@ -153,7 +153,7 @@ Test(agent_lease_deaths,
   " uint64_t *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, 4, 0); *page = "            \
   "UINT64_MAX; _exit(3); "
 
-Test(agent_lease_deaths, measures_again_the_config_whose_worker_died_in_nobodys_turn) {
+Test(agent_lease_deaths, measures_again_after_a_death_in_no_configs_turn) {
   struct trial trial =
       trial_new("if (MODE == 1 && calls == 1 && access(getenv(\"WAVETUNE_TEST_FILE\"), F_OK)) {"
                 "fclose(fopen(getenv(\"WAVETUNE_TEST_FILE\"), \"w\"));" DIES_FOR_NOBODY "}",
@@ -167,7 +167,7 @@ Test(agent_lease_deaths, measures_again_the_config_whose_worker_died_in_nobodys_
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, blames_the_config_whose_workers_die_in_nobodys_turn_again_and_again) {
+Test(agent_lease_deaths, blames_a_config_alone_with_which_workers_keep_dying) {
   struct trial trial = trial_new("if (MODE == 1) {" DIES_FOR_NOBODY "}", 3, STAGE_SCREEN);
   trial_run(&trial);
   cr_expect_eq(trial.end, LEASE_DONE);
@@ -188,7 +188,7 @@ Test(agent_lease_deaths, blames_the_config_whose_workers_die_in_nobodys_turn_aga
   "}"                                                                                              \
   "if (MODE == 1) kill(getpid(), SIGABRT);"
 
-Test(agent_lease_deaths, runs_what_killed_its_worker_again_under_a_debug_agent) {
+Test(agent_lease_deaths, runs_a_config_that_killed_its_worker_under_a_debug_agent) {
   struct trial trial = trial_new(FAULT_AND_TELL, 3, STAGE_SCREEN);
   cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1); /* any file that is there */
@@ -205,7 +205,7 @@ Test(agent_lease_deaths, runs_what_killed_its_worker_again_under_a_debug_agent) 
 }
 
 /* Which cannot write to the agent's folder, nor even enter it. */
-Test(agent_lease_deaths, keeps_what_a_debug_agent_wrote_as_another_user) {
+Test(agent_lease_deaths, keeps_a_debug_agents_files_of_another_user) {
   if (geteuid() != 0)
     cr_skip("only root can let workers be another user");
   struct trial trial = trial_new(FAULT_AND_TELL, 3, STAGE_SCREEN);
@@ -222,7 +222,7 @@ Test(agent_lease_deaths, keeps_what_a_debug_agent_wrote_as_another_user) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, says_when_the_debug_agent_saw_nothing) {
+Test(agent_lease_deaths, reports_that_the_debug_agent_saw_nothing) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
   cleanup_free char *faults = xasprintf("%s/faults", trial.fixture.folder);
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
@@ -233,7 +233,7 @@ Test(agent_lease_deaths, says_when_the_debug_agent_saw_nothing) {
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, says_when_nothing_of_a_fault_can_be_kept) {
+Test(agent_lease_deaths, reports_that_nothing_of_a_fault_can_be_kept) {
   struct trial trial = trial_new("if (MODE == 1) kill(getpid(), SIGABRT);", 2, STAGE_SCREEN);
   setenv("WAVETUNE_DEBUG_AGENT", "/proc/self/exe", 1);
   trial.executor.faults = "/dev/null/faults";
@@ -266,7 +266,7 @@ Test(agent_lease_deaths, a_screen_goes_on_in_a_fresh_worker_after_a_write_out_of
   trial_free(&trial);
 }
 
-Test(agent_lease_deaths, a_final_is_measured_again_without_who_wrote_out_of_bounds) {
+Test(agent_lease_deaths, a_final_is_measured_again_without_a_config_that_wrote_out_of_bounds) {
   struct trial trial = trial_new(WRITES_BEHIND_ITS_BUFFER NOTE_PID, 3, STAGE_FINAL);
   cleanup_free char *path = test_file(&trial);
   trial_run(&trial);

@@ -21,7 +21,7 @@ Test(agent_lease_execute, compiles_within_a_window_ahead) {
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, tells_compile_errors_and_wrong_results_apart) {
+Test(agent_lease_execute, distinguishes_compile_errors_from_wrong_results) {
   struct trial trial = trial_new(
       "\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4,
       STAGE_SCREEN);
@@ -97,7 +97,7 @@ Test(agent_lease_execute, measures_all_of_a_final_in_shared_rounds) {
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, leaves_out_of_a_final_what_does_not_compile_or_is_wrong) {
+Test(agent_lease_execute, leaves_configs_that_fail_out_of_a_final) {
   struct trial trial = trial_new(
       "\n#if MODE == 1\n#error not this one\n#endif\n if (MODE == 2) { y[0] = 5; return; }", 4,
       STAGE_FINAL);
@@ -110,7 +110,7 @@ Test(agent_lease_execute, leaves_out_of_a_final_what_does_not_compile_or_is_wron
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, stops_between_batches_when_told) {
+Test(agent_lease_execute, stops_between_batches) {
   struct trial trial = trial_new("", 3, STAGE_SCREEN);
   trial.executor.configs_per_worker = 1;
   trial.stop_after = 1;
@@ -195,7 +195,7 @@ Test(agent_lease_execute, a_baseline_without_an_object_in_the_build_ends_the_lea
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, names_the_code_of_what_a_gpu_ran) {
+Test(agent_lease_execute, names_the_code_of_a_config_on_a_gpu) {
   struct trial trial = trial_new("", 1, STAGE_FINAL);
   trial.executor.is_gpu = true;
   trial_run(&trial);
@@ -204,7 +204,7 @@ Test(agent_lease_execute, names_the_code_of_what_a_gpu_ran) {
   trial_free(&trial);
 }
 
-Test(agent_lease_execute, names_no_code_of_what_a_cpu_ran) {
+Test(agent_lease_execute, names_no_code_of_a_config_on_a_cpu) {
   struct trial trial = trial_new("", 1, STAGE_FINAL);
   trial_run(&trial);
   cr_expect_eq(trial.measured[0].object[0], 0);

@@ -20,7 +20,7 @@ static json_t *lease_json(const struct fixture *fixture) {
   return json;
 }
 
-Test(agent_lease_read, takes_everything_that_the_server_says) {
+Test(agent_lease_read, reads_every_member) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
   cleanup_json json_t *json = lease_json(&fixture);
   struct lease lease;
@@ -44,7 +44,7 @@ Test(agent_lease_read, takes_everything_that_the_server_says) {
   fixture_free(&fixture);
 }
 
-Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent) {
+Test(agent_lease_read, reads_the_best_ratio_and_the_budget_of_other_leases) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
   cleanup_json json_t *json = lease_json(&fixture);
   struct lease lease;
@@ -72,7 +72,7 @@ Test(agent_lease_read, takes_what_other_leases_of_the_job_have_learned_and_spent
   fixture_free(&fixture);
 }
 
-Test(agent_lease_read, takes_what_a_newer_server_says_and_an_older_one_leaves_out) {
+Test(agent_lease_read, reads_the_answers_of_newer_and_older_servers) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){.space = space_text});
   cleanup_json json_t *json = lease_json(&fixture);
   struct lease lease;
@@ -90,7 +90,7 @@ struct refusal {
   const char *member, *value, *pointer, *message;
 };
 
-Test(agent_lease_read, refuses_what_it_cannot_execute) {
+Test(agent_lease_read, refuses_leases_that_it_cannot_execute) {
   static const struct refusal refusals[] = {
       {"kernel", "\"sha256:0000000000000000000000000000000000000000000000000000000000000000\"",
        "/manifest", "differs"},

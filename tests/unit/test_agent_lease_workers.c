@@ -121,7 +121,7 @@ Test(agent_lease_workers, a_sentinel_that_hangs_is_not_passed) {
   trial_free(&trial);
 }
 
-Test(agent_lease_workers, blames_a_gpu_whose_workers_die_before_it_is_a_configs_turn) {
+Test(agent_lease_workers, blames_a_gpu_whose_workers_die_before_the_first_turn) {
   struct trial trial = trial_new("", 1, STAGE_SCREEN);
   trial.executor.is_gpu = true;
   trial.executor.limits.open_ms = 0;

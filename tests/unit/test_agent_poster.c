@@ -90,7 +90,7 @@ Test(agent_poster, posts_a_lease_in_one_request_with_record_numbers_as_seq) {
   trial_release(&trial);
 }
 
-Test(agent_poster, posts_what_is_not_done_and_keeps_the_lease) {
+Test(agent_poster, posts_measurements_without_an_end_and_keeps_the_lease) {
   struct trial trial;
   trial_init(&trial, NULL, 0);
   held(&trial, "91");
@@ -145,7 +145,7 @@ Test(agent_poster, hands_a_lease_back_after_its_measurements) {
   trial_release(&trial);
 }
 
-Test(agent_poster, says_what_opening_took_with_whatever_it_posts) {
+Test(agent_poster, posts_the_opening_time_with_results_and_releases) {
   struct trial trial;
   trial_init(&trial, NULL, 0);
   measured_opened(&trial, 40, 500);
@@ -167,7 +167,7 @@ Test(agent_poster, says_what_opening_took_with_whatever_it_posts) {
   trial_release(&trial);
 }
 
-Test(agent_poster, says_what_opening_took_also_when_a_measurement_is_refused) {
+Test(agent_poster, posts_the_opening_time_when_a_measurement_is_refused) {
   static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"},
                                            {422, "{\"detail\": \"bad\"}"}};
   struct trial trial;
@@ -185,7 +185,7 @@ Test(agent_poster, says_what_opening_took_also_when_a_measurement_is_refused) {
   trial_release(&trial);
 }
 
-Test(agent_poster, posts_again_what_the_server_could_not_take) {
+Test(agent_poster, posts_again_after_a_busy_server) {
   static const struct scripted script[] = {
       {503, "{\"detail\": \"busy\"}"}, {401, "{}"}, {200, "not json"}};
   struct trial trial;
@@ -285,7 +285,7 @@ Test(agent_poster, keeps_aside_all_results_of_a_lease_that_was_granted_to_anothe
   trial_release(&trial);
 }
 
-Test(agent_poster, posts_again_what_a_proxy_without_its_server_did_not_find) {
+Test(agent_poster, posts_again_after_a_proxys_404) {
   static const struct scripted script[] = {
       {404, "<html>default backend - 404</html>"}, {404, ""}, {404, "\"no\""}};
   struct trial trial;
@@ -326,7 +326,7 @@ static void expect_fates(const struct fate *fates, size_t n) {
   }
 }
 
-Test(agent_poster, a_status_decides_what_becomes_of_a_measurement) {
+Test(agent_poster, the_status_decides_the_fate_of_a_measurement) {
   static const struct fate fates[] = {
       {{200, "{}"}, 1, false, false},
       {{302, "{}"}, 2, false, false},
@@ -407,7 +407,7 @@ Test(agent_poster, an_answer_decides_how_often_code_is_brought) {
   }
 }
 
-Test(agent_poster, leaves_everything_in_the_spool_when_the_agent_is_told_to_stop) {
+Test(agent_poster, leaves_the_spool_when_the_agent_stops) {
   struct trial trial;
   trial_init(&trial, NULL, 0);
   measured(&trial, "91", 40);

@@ -160,7 +160,7 @@ Test(race, a_slow_sample_of_the_baseline_changes_no_pair) {
   script_free();
 }
 
-Test(race, who_is_far_leaves_after_a_round_and_who_is_behind_after_two) {
+Test(race, far_configs_leave_after_one_round_and_those_behind_after_two) {
   script_new(4, (double[]){100, 250, 120, 101});
   script_race(screen);
   expect_end(0, RACE_END_DECIDED, 2);
@@ -181,7 +181,7 @@ Test(race, every_end_has_its_name) {
     cr_expect_str_eq(race_end_name((enum race_end)end), names[end]);
 }
 
-Test(race, a_block_is_given_to_the_device_at_once_and_nobody_has_the_turn) {
+Test(race, a_block_is_timed_at_once_in_the_turn_of_no_config) {
   double us[CONFIGS_MAX];
   for (size_t i = 0; i < CONFIGS_MAX; i++)
     us[i] = 100;
@@ -236,7 +236,7 @@ Test(race, a_slow_machine_sends_no_good_config_away) {
   script_free();
 }
 
-Test(race, a_config_whose_first_call_took_long_is_warmed_up_when_it_turns_out_to_be_fast) {
+Test(race, a_config_with_a_slow_first_call_is_warmed_up_later) {
   script_new(2, (double[]){10, 10});
   script->slow_sample[1] = 1;
   script_race((struct race_limits){.rounds_min = 2, .rounds_max = 4, .margin = 0.05});
@@ -285,7 +285,7 @@ Test(race, a_long_check_costs_no_rounds) {
   script_free();
 }
 
-Test(race, with_the_budget_spent_before_the_first_round_who_is_warmed_up_gets_one) {
+Test(race, a_budget_spent_by_the_warm_up_still_gives_one_round) {
   struct race_limits limits = fixed(1000);
   limits.device_us = 1; /* the first warm-up takes longer */
   script_new(3, (double[]){100, 100, 100});
@@ -297,7 +297,7 @@ Test(race, with_the_budget_spent_before_the_first_round_who_is_warmed_up_gets_on
   script_free();
 }
 
-Test(race, a_whole_one_has_the_least_rounds_of_every_config_whatever_the_budget) {
+Test(race, a_whole_race_gives_every_config_the_least_rounds) {
   struct race_limits limits = fixed(1000);
   limits.rounds_min = 4;
   limits.device_us = 1;
@@ -332,7 +332,7 @@ Test(race, a_decided_race_is_within_its_budget) {
   script_free();
 }
 
-Test(race, rounds_of_a_low_clock_are_dropped_from_everybody) {
+Test(race, rounds_of_a_low_clock_are_dropped_from_all_configs) {
   script_new(2, (double[]){100, 100});
   for (size_t r = 0; r < 10; r++)
     script->clocks[r] = r == 2 || r == 7 ? 1000 : 1200;
@@ -389,7 +389,7 @@ Test(race, where_all_are_refused_there_is_an_end) {
   script_free();
 }
 
-Test(race, of_a_block_that_spoils_the_problem_nobody_is_told) {
+Test(race, no_config_is_reported_of_a_block_that_spoils_the_problem) {
   script_new(3, (double[]){100, 1000, 100});
   script->fails_at[1] = 2;
   script->fails_fatally = true;
@@ -400,7 +400,7 @@ Test(race, of_a_block_that_spoils_the_problem_nobody_is_told) {
   script_free();
 }
 
-Test(race, of_a_config_that_spoils_the_problem_in_its_turn_nobody_else_is_told) {
+Test(race, only_the_config_that_spoils_the_problem_is_reported) {
   struct race_limits limits = fixed(6);
   limits.is_serial = true;
   script_new(3, (double[]){100, 1000, 100});
@@ -424,7 +424,7 @@ Test(race, a_baseline_that_is_refused_spoils_the_problem_in_its_turn) {
   script_free();
 }
 
-Test(race, it_ends_when_nobody_listens_any_more) {
+Test(race, a_listener_can_end_the_race) {
   script_new(4, (double[]){100, 300, 300, 101});
   script->leaves_heard = 1;
   script_race(screen);
@@ -433,7 +433,7 @@ Test(race, it_ends_when_nobody_listens_any_more) {
   script_free();
 }
 
-Test(race, of_nobody_is_over_at_once) {
+Test(race, a_race_without_configs_ends_at_once) {
   script_new(0, NULL);
   script_race(screen);
   cr_expect_eq(script->n_turns, 0);

@@ -79,7 +79,7 @@ Test(race_statistics, twice_the_best_of_the_first_round_is_far) {
   field_free(field);
 }
 
-Test(race_statistics, a_slow_sample_of_what_was_fast_when_warmed_up_is_not_far) {
+Test(race_statistics, a_slow_sample_after_a_fast_warm_up_is_not_far) {
   struct racers *field = field_new(2, (double[]){1000, 1000});
   field->timed[1].estimate_us = 1001;
   field_round(field, (double[]){1, 10}, &screen);
@@ -87,7 +87,7 @@ Test(race_statistics, a_slow_sample_of_what_was_fast_when_warmed_up_is_not_far) 
   field_free(field);
 }
 
-Test(race_statistics, who_is_far_from_a_runner_elsewhere_leaves) {
+Test(race_statistics, a_config_far_from_the_best_ratio_of_elsewhere_leaves) {
   struct racers *field = field_new(1, (double[]){1000});
   struct race_limits limits = screen;
   limits.best_ratio = 0.4;
@@ -96,7 +96,7 @@ Test(race_statistics, who_is_far_from_a_runner_elsewhere_leaves) {
   field_free(field);
 }
 
-Test(race_statistics, nobody_leaves_without_a_margin) {
+Test(race_statistics, no_config_leaves_without_a_margin) {
   struct racers *field = field_new(3, (double[]){1000, 1500, 3000});
   struct race_limits limits = screen;
   limits.margin = INFINITY;
@@ -121,7 +121,7 @@ Test(race_statistics, quiet_samples_decide_as_soon_as_they_may) {
   field_free(field);
 }
 
-Test(race_statistics, nobody_is_behind_before_the_least_number_of_rounds) {
+Test(race_statistics, no_config_is_behind_before_the_least_rounds) {
   struct racers *field = field_new(2, (double[]){1000, 1500});
   struct race_limits limits = screen;
   limits.rounds_min = 4;
@@ -134,7 +134,7 @@ Test(race_statistics, nobody_is_behind_before_the_least_number_of_rounds) {
   field_free(field);
 }
 
-Test(race_statistics, nothing_is_decided_where_no_precision_is_asked_for) {
+Test(race_statistics, nothing_is_decided_without_a_precision) {
   struct racers *field = field_new(3, (double[]){1000, 1010, 1500});
   struct race_limits limits = screen;
   limits.precision = 0;
@@ -146,7 +146,7 @@ Test(race_statistics, nothing_is_decided_where_no_precision_is_asked_for) {
   field_free(field);
 }
 
-Test(race_statistics, a_slow_sample_of_two_does_not_send_anybody_away) {
+Test(race_statistics, one_slow_sample_of_two_removes_no_config) {
   struct racers *field = field_new(4, (double[]){1000, 1200, 1200, 1200});
   field_round(field, even, &screen);
   field_round(field, (double[]){10, 1, 1, 1}, &screen);
@@ -155,7 +155,7 @@ Test(race_statistics, a_slow_sample_of_two_does_not_send_anybody_away) {
   field_free(field);
 }
 
-Test(race_statistics, what_slows_a_whole_round_down_cancels) {
+Test(race_statistics, a_slow_round_cancels) {
   struct racers *field = field_new(3, (double[]){1000, 1010, 1200});
   static const double slow[] = {1.7, 1.7, 1.7};
   field_round(field, even, &screen);
@@ -165,7 +165,7 @@ Test(race_statistics, what_slows_a_whole_round_down_cancels) {
   field_free(field);
 }
 
-Test(race_statistics, what_the_timer_cannot_tell_apart_is_not_decided) {
+Test(race_statistics, differences_below_the_timers_resolution_are_not_decided) {
   struct racers *field = field_new(2, (double[]){20, 20.2});
   struct race_limits limits = screen;
   limits.precision = 0.003;
@@ -330,7 +330,7 @@ Test(race_order, the_second_round_is_the_first_in_reverse) {
   race_order_release(&order);
 }
 
-Test(race_order, who_left_has_no_place_and_an_empty_block_none) {
+Test(race_order, configs_that_left_and_empty_blocks_have_no_place) {
   struct rng rng = rng_seeded(2);
   struct race_order order = race_order_new(40);
   bool is_in[40];

@@ -77,7 +77,7 @@ Test(agent_spool, numbers_records_from_one_and_hands_them_out_in_order) {
   spool_close(spool);
 }
 
-Test(agent_spool, hands_out_at_most_what_was_asked_for) {
+Test(agent_spool, peeks_at_most_the_requested_number) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   append(spool, 2);
@@ -90,7 +90,7 @@ Test(agent_spool, hands_out_at_most_what_was_asked_for) {
   spool_close(spool);
 }
 
-Test(agent_spool, forgets_only_what_is_acknowledged) {
+Test(agent_spool, forgets_only_acknowledged_records) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   for (int i = 1; i <= 3; i++)
     append(spool, i);
@@ -101,7 +101,7 @@ Test(agent_spool, forgets_only_what_is_acknowledged) {
   spool_close(spool);
 }
 
-Test(agent_spool, replays_what_was_not_acknowledged_after_a_restart) {
+Test(agent_spool, replays_records_after_a_restart) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   for (int i = 1; i <= 3; i++)
     append(spool, i);
@@ -113,7 +113,7 @@ Test(agent_spool, replays_what_was_not_acknowledged_after_a_restart) {
   spool_close(spool);
 }
 
-Test(agent_spool, keeps_what_a_killed_agent_had_appended) {
+Test(agent_spool, keeps_the_records_of_a_killed_agent) {
   pid_t pid = fork();
   if (pid == 0) {
     struct spool *doomed = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
@@ -148,7 +148,7 @@ Test(agent_spool, drops_a_torn_tail_and_goes_on_behind_it) {
   }
 }
 
-Test(agent_spool, drops_a_tail_whose_bytes_are_not_what_was_written) {
+Test(agent_spool, drops_a_tail_with_changed_bytes) {
   struct spool *spool = open_spool(SPOOL_SHORTEN_AT_DEFAULT);
   append(spool, 1);
   off_t whole = file_size("spool");
@@ -285,7 +285,7 @@ Test(agent_spool, refuses_an_acknowledged_number_that_is_none) {
   cr_expect_not_null(strstr(error.message, "does not hold a record number"));
 }
 
-Test(agent_spool, says_that_the_disk_is_full_and_stays_usable) {
+Test(agent_spool, reports_a_full_disk_and_stays_usable) {
   struct spool *spool = open_spool(0);
   append(spool, 1);
   off_t before = file_size("spool");

@@ -267,8 +267,8 @@ static bool config_run(struct execution *execution, struct lease_config *config,
     return true;
 
   static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
-  cleanup_json json_t *measure = measure_request(
-      &(struct race_request){.configs = &config, .n = 1, .terms = &once, .is_serial = true});
+  struct race_batch alone = {.configs = &config, .n = 1, .terms = &once, .is_serial = true};
+  cleanup_json json_t *measure = measure_request(&alone, 0, 0);
   if (!worker_ask_with(worker, measure, -1, error))
     return false;
 

@@ -49,18 +49,23 @@ bool execution_stopped(void *context); /* a struct execution */
 /* For qsort, over struct lease_config *: which is tried first. */
 int lease_configs_compare(const void *a, const void *b);
 
-/* lease_worker.c */
-struct race_request {
-  struct lease_config *const *configs;
+/* Configs that race together in one worker. */
+struct race_batch {
   size_t n;
+  struct lease_config **configs; /* those that are not over */
   const struct race_terms *terms;
-  int64_t device_us; /* 0: no bound */
-  double best_ratio; /* 0: none */
-  bool is_serial, is_whole;
+  bool is_final;          /* all reports come from one process that had not seen the job */
+  bool is_serial;         /* one at a time, so that each has its own turn */
+  int unexplained_deaths; /* of workers, in the turn of none of the configs */
 };
-/* Requests to a worker (agent/worker/worker.h; new references). */
+
+/* lease_worker.c */
+
+/* Requests to a worker (agent/worker/worker.h; new references). `device_us` 0: no bound;
+ * `best_ratio` 0: none known. */
 must_check json_t *open_request(const struct execution *execution);
-must_check json_t *measure_request(const struct race_request *request);
+must_check json_t *measure_request(const struct race_batch *batch, int64_t device_us,
+                                   double best_ratio);
 /* Starts the process of the kernel's reference; *ret_socket, the caller's, is for the worker that
  * opens the lease. Without a reference there is neither: -1. */
 must_check bool reference_start(struct execution *execution, struct worker_client **ret_reference,
@@ -76,15 +81,6 @@ void executor_spent_add(struct executor_spent *spent, const json_t *answer);
 
 /* lease_race.c */
 
-/* Configs that race together in one worker. */
-struct race_batch {
-  size_t n;
-  struct lease_config **configs; /* those that are not over */
-  const struct race_terms *terms;
-  bool is_final;          /* all reports come from one process that had not seen the job */
-  bool is_serial;         /* one at a time, so that each has its own turn */
-  int unexplained_deaths; /* of workers, in the turn of none of the configs */
-};
 /* How one race ended. */
 struct race_result {
   enum worker_event event; /* WORKER_ANSWER: the worker was done */

@@ -196,20 +196,12 @@ static enum step batch_race(struct execution *execution, const struct race_batch
     return step;
 
   int64_t began_ns = clock_monotonic_ns(), bound_us = left_us(execution);
-  struct race_request request = {
-      .configs = batch->configs,
-      .n = batch->n,
-      .terms = batch->terms,
-      .device_us = !execution->lease->device_us ? 0
-                   : bound_us > 0               ? bound_us
-                                                : 1,
-      .best_ratio = batch->is_final ? 0 : execution->best_ratio,
-      .is_serial = batch->is_serial,
-      .is_whole = batch->is_final,
-  };
-  cleanup_json json_t *json = measure_request(&request);
+  if (bound_us < 1)
+    bound_us = 1;
+  cleanup_json json_t *request = measure_request(batch, execution->lease->device_us ? bound_us : 0,
+                                                 batch->is_final ? 0 : execution->best_ratio);
   execution->worker->configs += (int64_t)batch->n;
-  if (!worker_ask_with(execution->worker->client, json, -1, execution->error))
+  if (!worker_ask_with(execution->worker->client, request, -1, execution->error))
     return STEP_FAILED;
 
   for (bool is_over = false; !is_over && step == STEP_ON;) {

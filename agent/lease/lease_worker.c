@@ -247,21 +247,20 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
   return true;
 }
 
-json_t *measure_request(const struct race_request *request) {
-  const struct race_terms *terms = request->terms;
-  int64_t rounds_min =
-      terms->rounds_min < terms->rounds_max ? terms->rounds_min : terms->rounds_max;
+json_t *measure_request(const struct race_batch *batch, int64_t device_us, double best_ratio) {
+  const struct race_terms *terms = batch->terms;
+  int64_t rounds_max = terms->rounds_max,
+          rounds_min = terms->rounds_min < rounds_max ? terms->rounds_min : rounds_max;
   json_t *configs = json_array(), *objects = json_object();
-  for (size_t i = 0; i < request->n; i++)
-    ALWAYS(json_array_append_new(configs, config_request(request->configs[i], objects)) == 0);
+  for (size_t i = 0; i < batch->n; i++)
+    ALWAYS(json_array_append_new(configs, config_request(batch->configs[i], objects)) == 0);
   json_t *json = json_pack(
       "{s:s, s:o, s:I, s:I, s:o, s:f, s:o, s:o, s:b, s:b, s:o}", "do", "measure", "configs",
-      configs, "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)terms->rounds_max,
-      "margin", isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision",
-      terms->precision, "device_us",
-      request->device_us > 0 ? json_integer(request->device_us) : json_null(), "best_ratio",
-      request->best_ratio > 0 ? json_real(request->best_ratio) : json_null(), "serial",
-      request->is_serial, "whole", request->is_whole, "objects", objects);
+      configs, "rounds_min", (json_int_t)rounds_min, "rounds_max", (json_int_t)rounds_max, "margin",
+      isfinite(terms->margin) ? json_real(terms->margin) : json_null(), "precision",
+      terms->precision, "device_us", device_us > 0 ? json_integer(device_us) : json_null(),
+      "best_ratio", best_ratio > 0 ? json_real(best_ratio) : json_null(), "serial",
+      batch->is_serial, "whole", batch->is_final, "objects", objects);
   ALWAYS(json != NULL);
   return json;
 }

@@ -91,33 +91,31 @@ static const char *const state_names[] = {
     [SETTING_UNSUPPORTED] = "unsupported",
 };
 
-static void findings_print_json(const struct settings_findings *findings) {
-  cleanup_json json_t *array = json_array();
-  for (size_t i = 0; i < findings->n; i++) {
-    const struct setting_finding *finding = &findings->all[i];
-    ALWAYS(json_array_append_new(array,
-                                 json_pack("{s:s, s:s, s:s, s:s, s:s}", "setting", finding->name,
-                                           "state", state_names[finding->state], "is", finding->is,
-                                           "should", finding->should, "why", finding->why)) == 0);
-  }
-
-  cleanup_json json_t *answer = json_pack("{s:O}", "settings", array);
-  json_print(answer);
-}
-
-static void findings_print(const struct settings_findings *findings) {
+/* Prints a table, or one JSON object. */
+static void findings_print(const struct settings_findings *findings, bool is_json) {
+  static const char *const names[] = {"setting", "state", "is", "should", "why"};
   static const struct table_column columns[] = {
       {"SETTING", false}, {"STATE", false}, {"IS", false}, {"SHOULD BE", false}, {"WHY", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
+  cleanup_json json_t *array = json_array();
   for (size_t i = 0; i < findings->n; i++) {
     const struct setting_finding *finding = &findings->all[i];
-    table_cell(table, "%s", finding->name);
-    table_cell(table, "%s", state_names[finding->state]);
-    table_cell(table, "%s", finding->is);
-    table_cell(table, "%s", finding->should);
-    table_cell(table, "%s", finding->why);
+    const char *const values[] = {finding->name, state_names[finding->state], finding->is,
+                                  finding->should, finding->why};
+    json_t *object = json_object();
+    for (size_t k = 0; k < ARRAY_LENGTH(values); k++) {
+      table_cell(table, "%s", values[k]);
+      json_object_set_new(object, names[k], json_string(values[k]));
+    }
+    json_array_append_new(array, object);
   }
-  table_print(table, stdout);
+
+  if (is_json) {
+    cleanup_json json_t *answer = json_pack("{s:O}", "settings", array);
+    json_print(answer);
+  } else {
+    table_print(table, stdout);
+  }
 }
 
 static const char *root_of(const struct options *options) {
@@ -129,10 +127,7 @@ static int check_run(struct options *options) {
   cleanup_settings_findings struct settings_findings findings = {0};
   bool differs = false;
   machine_settings_check(root_of(options), &findings);
-  if (option_flag(options, "json"))
-    findings_print_json(&findings);
-  else
-    findings_print(&findings);
+  findings_print(&findings, option_flag(options, "json"));
   for (size_t i = 0; i < findings.n; i++)
     differs = differs || findings.all[i].state == SETTING_DIFFERS;
   return differs ? EXIT_FAILED : EXIT_OK;

@@ -67,27 +67,27 @@ static bool write_at(int fd, const void *bytes, size_t size, uint64_t offset) {
   return true;
 }
 
-/* Reads the record at `offset` of a file that ends at `end`; false when there is no whole, sound
- * one. */
-static bool spooled_read(int fd, uint64_t offset, uint64_t end, struct record_header *ret_header,
-                         char **ret_text) {
+/* Reads the record at *at of a file that ends at `end`, and moves *at behind it; false when there
+ * is no whole, sound one. */
+static bool record_next(int fd, uint64_t *at, uint64_t end, struct record_header *ret_header,
+                        char **ret_text) {
   struct record_header header;
-  if (end - offset < sizeof header || !read_at(fd, &header, sizeof header, offset))
-    return false;
-  if (header.magic != RECORD_MAGIC || header.length > SPOOL_RECORD_MAX ||
-      header.length > end - offset - sizeof header)
+  uint8_t check[CHECK_SIZE];
+  uint64_t text_at = *at + sizeof header;
+  if (end - *at < sizeof header || !read_at(fd, &header, sizeof header, *at) ||
+      header.magic != RECORD_MAGIC || header.length > SPOOL_RECORD_MAX ||
+      header.length > end - text_at)
     return false;
 
   cleanup_free char *text = xmalloc((size_t)header.length + 1);
-  uint8_t check[CHECK_SIZE];
-  if (!read_at(fd, text, header.length, offset + sizeof header))
+  if (!read_at(fd, text, header.length, text_at))
     return false;
-
   check_of(&header, text, check);
   if (memcmp(check, header.check, CHECK_SIZE) != 0)
     return false;
 
   text[header.length] = '\0';
+  *at = text_at + header.length;
   *ret_header = header;
   *ret_text = TAKE(text);
   return true;
@@ -104,9 +104,8 @@ static bool spool_scan(struct spool *spool, const char *path, struct error *erro
   while (at < size) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    if (!spooled_read(spool->fd, at, size, &header, &text))
+    if (!record_next(spool->fd, &at, size, &header, &text))
       break;
-    at += sizeof header + header.length;
     if (header.number <= spool->acknowledged)
       spool->first = at;
     if (header.number >= spool->next_number)
@@ -252,7 +251,7 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
   for (; n < most && at < end; n++) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    bool ok = spooled_read(spool->fd, at, end, &header, &text) || unreadable(at, error);
+    bool ok = record_next(spool->fd, &at, end, &header, &text) || unreadable(at, error);
     if (ok && !json_parse(text, header.length, &records[n].json, error))
       ok = error_prefix(error, "record %llu of the spool: ", (unsigned long long)header.number);
     if (!ok) {
@@ -261,7 +260,6 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
       return false;
     }
     records[n].number = header.number;
-    at += sizeof header + header.length;
   }
 
   pthread_mutex_lock(&spool->mutex);
@@ -276,14 +274,14 @@ bool spool_peek(struct spool *spool, struct spool_record *records, size_t most, 
 static bool first_after(const struct spool *spool, uint64_t number, uint64_t end,
                         uint64_t *ret_first, struct error *error) {
   uint64_t first = spool->first;
-  while (first < end) {
+  for (uint64_t at = first; at < end;) {
     struct record_header header;
     cleanup_free char *text = NULL;
-    if (!spooled_read(spool->fd, first, end, &header, &text))
-      return unreadable(first, error);
+    if (!record_next(spool->fd, &at, end, &header, &text))
+      return unreadable(at, error);
     if (header.number > number)
       break;
-    first += sizeof header + header.length;
+    first = at;
   }
   *ret_first = first;
   return true;

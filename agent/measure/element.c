@@ -11,21 +11,11 @@ bool dtype_is_floating(enum dtype dtype) {
          dtype == DTYPE_FLOAT64;
 }
 
-static float bfloat16_get(uint16_t bits) {
-  uint32_t wide = (uint32_t)bits << 16;
-  float value;
-  memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-/* To nearest, ties to even. By way of float: what was halfway for a double is rounded twice, which
- * inputs can bear. */
-static uint16_t bfloat16_of(float value) {
-  uint32_t wide;
-  memcpy(&wide, &value, sizeof wide);
-  if (isnan(value))
-    return (uint16_t)(wide >> 16 | 0x40);
-  return (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
+  for (int64_t i = 0; i < n; i++) {
+    uint32_t bits = (uint32_t)from[i] << 16;
+    memcpy(&to[i], &bits, sizeof bits);
+  }
 }
 
 double element_get(enum dtype dtype, const void *bytes, int64_t index) {
@@ -58,8 +48,11 @@ double element_get(enum dtype dtype, const void *bytes, int64_t index) {
   case DTYPE_FLOAT16:
     return (double)((const _Float16 *)bytes)[index];
 
-  case DTYPE_BFLOAT16:
-    return (double)bfloat16_get(((const uint16_t *)bytes)[index]);
+  case DTYPE_BFLOAT16: {
+    float value;
+    bfloat16_widen((const uint16_t *)bytes + index, 1, &value);
+    return (double)value;
+  }
 
   case DTYPE_FLOAT32:
     return (double)((const float *)bytes)[index];
@@ -117,9 +110,16 @@ void element_set(enum dtype dtype, void *bytes, int64_t index, double value) {
     ((_Float16 *)bytes)[index] = (_Float16)value;
     return;
 
-  case DTYPE_BFLOAT16:
-    ((uint16_t *)bytes)[index] = bfloat16_of((float)value);
+  case DTYPE_BFLOAT16: {
+    /* To nearest, ties to even, by way of float: what was halfway for a double is rounded twice,
+     * which inputs can bear. */
+    float narrow = (float)value;
+    uint32_t wide;
+    memcpy(&wide, &narrow, sizeof wide);
+    wide = isnan(value) ? wide | 0x400000 : wide + 0x7fff + (wide >> 16 & 1);
+    ((uint16_t *)bytes)[index] = (uint16_t)(wide >> 16);
     return;
+  }
 
   case DTYPE_FLOAT32:
     ((float *)bytes)[index] = (float)value;
@@ -278,13 +278,6 @@ static void float16_widen(const uint16_t *from, int64_t n, float *to) {
   }
 }
 
-static void bfloat16_widen(const uint16_t *from, int64_t n, float *to) {
-  for (int64_t i = 0; i < n; i++) {
-    uint32_t bits = (uint32_t)from[i] << 16;
-    memcpy(&to[i], &bits, sizeof bits);
-  }
-}
-
 static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_t n, double atol,
                           double rtol) {
   float wide_a[NEAR_BLOCK], wide_b[NEAR_BLOCK];
@@ -316,16 +309,6 @@ static bool block_is_near(enum dtype dtype, const void *a, const void *b, int64_
   return floats_are_near(wide_a, wide_b, n, (float)atol, (float)rtol);
 }
 
-static bool is_far(enum dtype dtype, const void *a, const void *b, int64_t i, double atol,
-                   double rtol) {
-  double left = element_get(dtype, a, i), right = element_get(dtype, b, i);
-  if (isnan(left) || isnan(right))
-    return isnan(left) != isnan(right);
-  if (isinf(left) || isinf(right))
-    return left != right;
-  return fabs(left - right) > atol + rtol * fabs(left);
-}
-
 int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t first, int64_t n,
                      double atol, double rtol) {
   size_t size = dtype_size(dtype);
@@ -334,9 +317,15 @@ int64_t elements_far(enum dtype dtype, const void *a, const void *b, int64_t fir
     size_t offset = (size_t)at * size;
     if (block_is_near(dtype, (const char *)a + offset, (const char *)b + offset, block, atol, rtol))
       continue;
-    for (int64_t i = at; i < at + block; i++)
-      if (is_far(dtype, a, b, i, atol, rtol))
+
+    for (int64_t i = at; i < at + block; i++) {
+      double left = element_get(dtype, a, i), right = element_get(dtype, b, i);
+      bool is_far = isnan(left) || isnan(right)   ? isnan(left) != isnan(right)
+                    : isinf(left) || isinf(right) ? left != right
+                                                  : fabs(left - right) > atol + rtol * fabs(left);
+      if (is_far)
         return i;
+    }
   }
   return -1;
 }

@@ -394,31 +394,28 @@ printf_like(2, 3) static void words_add(struct words *words, const char *format,
   va_end(arguments);
 }
 
-/* Runs the winner once more under the profiler. The profiler starts its program with no other open
- * files, so it is not a worker that it starts but this program's `tune --only CONFIG`. Command
- * lines: ROCm documentation, "Using rocprofv3" and "rocprof command reference". */
-static bool winner_profile(const struct tuning *tuning, const char *folder, struct error *error) {
+/* The command line that profiles the winner. The profiler starts its program with no other open
+ * files, so it is not a worker that it starts but this program's `tune --only CONFIG`. Sources:
+ * ROCm documentation, "Using rocprofv3" and "rocprof command reference". */
+static bool profile_words(const struct tuning *tuning, const char *folder, struct words *words,
+                          struct error *error) {
+  static const char *const flags[] = {"--kernel-trace", "--stats", "--output-format", "csv", "-d"};
   static const char *const kept[] = {"key", "build", "regime", "state", "python", "worker-user"};
   const struct options *options = tuning->options;
-  const struct custody *custody = spawner_custody(tuning->supervisor->spawner);
-  unsigned long long config = tuning->campaign.keys[0].verdict.winner;
-  __attribute__((cleanup(words_release))) struct words words = {0};
   cleanup_free char *profiler = NULL;
   char program[PATH_MAX];
   char *const *places;
   if (profiler_find("rocprofv3", &profiler)) {
-    static const char *const flags[] = {"--kernel-trace", "--stats", "--output-format", "csv",
-                                        "-d"};
-    words_add(&words, "%s", profiler);
+    words_add(words, "%s", profiler);
     for (size_t i = 0; i < ARRAY_LENGTH(flags); i++)
-      words_add(&words, "%s", flags[i]);
-    words_add(&words, "%s", folder);
-    words_add(&words, "--");
+      words_add(words, "%s", flags[i]);
+    words_add(words, "%s", folder);
+    words_add(words, "--");
   } else if (profiler_find("rocprof", &profiler)) {
-    words_add(&words, "%s", profiler);
-    words_add(&words, "--stats");
-    words_add(&words, "-o");
-    words_add(&words, "%s/profile.csv", folder);
+    words_add(words, "%s", profiler);
+    words_add(words, "--stats");
+    words_add(words, "-o");
+    words_add(words, "%s/profile.csv", folder);
   } else {
     return error_set(
         error,
@@ -428,21 +425,27 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length < 0)
     return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
-
-  program[length] = '\0';
   ALWAYS(options_arguments(options, &places) == 1);
-  words_add(&words, "%s", program);
-  words_add(&words, "tune");
-  words_add(&words, "%s", places[0]);
-  words_add(&words, "--device=%s", tuning->campaign.device->name);
-  words_add(&words, "--only=%llu", config);
-  words_add(&words, "--screen-rounds=1");
-  words_add(&words, "--final-rounds=1");
-  words_add(&words, "--seed=%lld", (long long)option_integer(options, "seed"));
+  words_add(words, "%.*s", (int)length, program);
+  words_add(words, "tune");
+  words_add(words, "%s", places[0]);
+  words_add(words, "--device=%s", tuning->campaign.device->name);
+  words_add(words, "--only=%llu", (unsigned long long)tuning->campaign.keys[0].verdict.winner);
+  words_add(words, "--screen-rounds=1");
+  words_add(words, "--final-rounds=1");
+  words_add(words, "--seed=%lld", (long long)option_integer(options, "seed"));
   for (size_t i = 0; i < ARRAY_LENGTH(kept); i++)
     if (option_text(options, kept[i]))
-      words_add(&words, "--%s=%s", kept[i], option_text(options, kept[i]));
+      words_add(words, "--%s=%s", kept[i], option_text(options, kept[i]));
+  return true;
+}
 
+/* Runs the winner once more under the profiler. */
+static bool winner_profile(const struct tuning *tuning, const char *folder, struct error *error) {
+  const struct custody *custody = spawner_custody(tuning->supervisor->spawner);
+  __attribute__((cleanup(words_release))) struct words words = {0};
+  if (!profile_words(tuning, folder, &words, error))
+    return false;
   if (!folder_make(folder, 0755, error) || !custody_give(custody, folder, error))
     return false;
 
@@ -478,7 +481,8 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
 
   cleanup_free char *output = result.output;
   if (!result.succeeded)
-    return error_set(error, "%s did not profile config %llu: %.400s", profiler, config,
+    return error_set(error, "%s did not profile config %llu: %.400s", words.texts[0],
+                     (unsigned long long)tuning->campaign.keys[0].verdict.winner,
                      result.timed_out ? "it did not end in time" : output);
   if (log_format_now() == LOG_FORMAT_JSON)
     log_info("tune: the winner's profile is in folder=%s", folder);

@@ -52,6 +52,7 @@ bool custody_make(const struct options *options, struct spawner *spawner, enum l
               reason.message);
   custody.cgroups = *ret_cgroups;
   spawner_set_custody(spawner, &custody);
+
   return true;
 }
 

@@ -98,6 +98,7 @@ static void findings_print(const struct settings_findings *findings, bool is_jso
       {"SETTING", false}, {"STATE", false}, {"IS", false}, {"SHOULD BE", false}, {"WHY", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   cleanup_json json_t *array = json_array();
+
   for (size_t i = 0; i < findings->n; i++) {
     const struct setting_finding *finding = &findings->all[i];
     const char *const values[] = {finding->name, state_names[finding->state], finding->is,
@@ -153,6 +154,7 @@ static void changes_print(const struct settings_changes *changes, const char *do
   static const struct table_column columns[] = {
       {"SETTING", false}, {"RESULT", false}, {"WHY", false}};
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
+
   for (size_t i = 0; i < changes->n; i++) {
     table_cell(table, "%s", changes->all[i].name);
     table_cell(table, "%s", results[changes->all[i].result]);
@@ -189,6 +191,7 @@ static int reset_run(struct options *options) {
   if (settings_changes_failed(&changes))
     fprintf(stderr, "what was there is still in %s; run `wavetune-agent env reset` again\n", saved);
   puts("unset HIP_FORCE_DEV_KERNARG");
+
   return settings_changes_failed(&changes) ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -62,6 +62,7 @@ char **debug_agent_environment(const char *library, const char *folder) {
    * allocator, which no worker has. */
   environment[4] = xstrdup("HSA_DISABLE_FRAGMENT_ALLOCATOR=1");
   environment[5] = xasprintf("WAVETUNE_WORKER_WRITES=%s", folder);
+
   return environment;
 }
 
@@ -132,9 +133,10 @@ static bool take_address(const char *text, uint64_t *ret) {
  * (the caller's), and the pc's address in it. */
 static bool fault_place_find(const char *printed, char **ret_file, uint64_t *ret_address,
                              struct error *error) {
-  const char *wave = wave_stopped(printed);
-  const char *pc = wave ? behind(wave, strcspn(wave, "\n"), "pc=") : NULL;
+  const char *wave = wave_stopped(printed), *pc = NULL;
   uint64_t at, base;
+  while (wave && !(pc = behind(wave, strcspn(wave, "\n"), "pc=")))
+    wave = wave_stopped(line_next(wave));
   if (!pc || !take_address(pc, &at))
     return error_set(error, "the debug agent names no wave that stopped and its pc");
 
@@ -175,6 +177,7 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
   size_t n = 0, length = 0;
   const char *function = NULL, *label, *line = disassembly;
   uint64_t begin = 0, label_address;
+
   for (; line; line = line_next(line)) {
     if (isa_decode_label(line, &label, &length, &label_address)) {
       function = label;
@@ -199,6 +202,7 @@ bool fault_code_window(const char *disassembly, uint64_t address, char **ret_win
   FILE *out = open_memstream(&window, &size);
   ALWAYS(out != NULL);
   fprintf(out, "%s:\n", name);
+
   for (size_t i = n > FAULT_CODE_BEFORE ? n - FAULT_CODE_BEFORE : 0; i < n; i++) {
     cleanup_free char *text = instruction_text(&passed[i % FAULT_CODE_BEFORE]);
     fprintf(out, "    +0x%-6" PRIx64 " %s\n", passed[i % FAULT_CODE_BEFORE].address - begin, text);

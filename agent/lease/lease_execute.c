@@ -77,6 +77,7 @@ static void configs_list(struct execution *execution) {
   execution->configs = xcalloc(execution->n + 1, sizeof *execution->configs);
   execution->order = xcalloc(execution->n + 1, sizeof *execution->order);
   execution->baseline.ordinal = lease->baseline;
+
   for (size_t i = 0; i < lease->configs.n; i++)
     for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
       execution->configs[n++].ordinal = lease->configs.ranges[i].first + k;
@@ -187,6 +188,7 @@ static enum step object_take(struct execution *execution, struct lease_config *c
     return STEP_ON;
   if (until > execution->n || executor->compiles_first)
     until = execution->n;
+
   for (; execution->n_submitted < until; execution->n_submitted++) {
     struct lease_config *next = execution->order[execution->n_submitted];
     next->ticket = compile_submit(execution, next->ordinal, false);
@@ -328,6 +330,7 @@ static enum step final(struct execution *execution) {
   struct race_batch batch = {
       .configs = configs, .terms = &execution->executor->final, .is_final = true};
   enum step step = objects_take(execution);
+
   for (size_t i = 0; i < execution->n && step == STEP_ON; i++) {
     struct lease_config *config = execution->order[i];
     if (config->object->is_ok)
@@ -376,5 +379,6 @@ enum lease_end lease_execute(struct executor *executor, const struct lease *leas
   if (step == STEP_STOPPED || step == STEP_FAILED)
     worker_drop(&execution); /* it may be in the middle of something */
   execution_release(&execution);
+
   return ends[step];
 }

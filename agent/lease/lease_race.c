@@ -265,6 +265,7 @@ static enum step race_alone(struct execution *execution, const struct race_batch
   alone.n = 1;
   alone.configs = &config;
   alone.is_serial = true;
+
   for (int deaths = 0;;) {
     enum step step = race_ready(execution, false);
     if (step != STEP_ON)

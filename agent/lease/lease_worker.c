@@ -252,6 +252,7 @@ json_t *measure_request(const struct race_batch *batch, int64_t device_us, doubl
   int64_t rounds_max = terms->rounds_max,
           rounds_min = terms->rounds_min < rounds_max ? terms->rounds_min : rounds_max;
   json_t *configs = json_array(), *objects = json_object();
+
   for (size_t i = 0; i < batch->n; i++)
     ALWAYS(json_array_append_new(configs, config_request(batch->configs[i], objects)) == 0);
   json_t *json = json_pack(
@@ -262,6 +263,7 @@ json_t *measure_request(const struct race_batch *batch, int64_t device_us, doubl
       "best_ratio", best_ratio > 0 ? json_real(best_ratio) : json_null(), "serial",
       batch->is_serial, "whole", batch->is_final, "objects", objects);
   ALWAYS(json != NULL);
+
   return json;
 }
 
@@ -448,6 +450,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
   int64_t opening_us =
       (clock_monotonic_ns() - began_ns) / 1000 - (executor->spent.start_us - start_us);
   executor->opening_us += opening_us > 0 ? opening_us : 1;
+
   return STEP_ON;
 }
 

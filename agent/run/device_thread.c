@@ -139,12 +139,14 @@ static bool lease_objects_get(struct granted *granted, struct lease *lease, stru
       .arch = thread->executor.arch,
       .configs = configs,
   };
+
   for (size_t i = 0; i < lease->configs.n; i++)
     for (uint64_t k = 0; k < lease->configs.ranges[i].count; k++)
       configs[request.n++] = lease->configs.ranges[i].first + k;
   configs[request.n++] = lease->baseline;
   cleanup_free char *folder = xasprintf("%s/objects", thread->agent->state);
   struct source_reader reader = {blob_read, granted};
+
   return build_objects_prepare(folder, thread->build, &request, &reader, &lease->objects, error);
 }
 
@@ -270,6 +272,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
   if (!is_spooled)
     held_drop(agent->held, terms.id, terms.epoch); /* it expires */
   agent_signal(agent, &agent->must_post);
+
   return is_spooled && end != LEASE_FAILED;
 }
 
@@ -401,6 +404,7 @@ void *device_thread_run(void *context) {
   };
   int64_t began_ms = clock_monotonic_ms();
   random_hex(requesting.nonce, 16);
+
   while (!agent_is_stopping(agent)) {
     if (thread->executor.is_suspect)
       device_quarantine(thread);
@@ -416,5 +420,6 @@ void *device_thread_run(void *context) {
   pthread_mutex_unlock(&agent->mutex);
   spool_wake(agent->spool);
   agent_signal(agent, &agent->must_post);
+
   return NULL;
 }

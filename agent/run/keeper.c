@@ -191,6 +191,7 @@ static json_t *enrol_body(struct agent *agent) {
                                 .version = xstrdup(WAVETUNE_VERSION),
                                 .machine = machine_digest(),
                                 .devices = {agent->n_threads, devices}};
+
   for (size_t i = 0; i < agent->n_threads; i++) {
     const struct device_seen *device = agent->threads[i].device;
     json_t *facts = json_object_get(device->json, "facts");
@@ -405,6 +406,7 @@ void agent_keep(struct agent *agent) {
       .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS),
       .rng = rng_seeded(strtoull(random, NULL, 16)),
   };
+
   while (!agent_flag(agent, &agent->is_posted)) {
     int64_t now_ms = clock_monotonic_ms(), wait_ms;
     struct held_due due;

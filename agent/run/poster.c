@@ -294,6 +294,7 @@ void agent_post_left(struct agent *agent) {
   if (!spool_is_empty(agent->spool))
     log_info("poster: results of an earlier run wait in the spool; they are posted before anything "
              "else");
+
   while (!spool_is_empty(agent->spool) && !agent_is_stopping(agent)) {
     if (spool_post(agent, &more, &retry_after_s))
       backoff_reset(&backoff);
@@ -308,6 +309,7 @@ void *poster_run(void *context) {
   struct backoff backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS);
   int64_t retry_after_s;
   bool more = false;
+
   while (!agent_flag(agent, &agent->is_measured)) {
     spool_wait(agent->spool, BATCH_WAIT_MS);
     if (spool_is_empty(agent->spool))
@@ -324,6 +326,7 @@ void *poster_run(void *context) {
    * run. */
   int64_t until_ms = clock_monotonic_ms() + LAST_POSTS_MS;
   backoff_reset(&backoff);
+
   while (!spool_is_empty(agent->spool) && clock_monotonic_ms() < until_ms)
     if (!spool_post(agent, &more, &retry_after_s))
       usleep((useconds_t)(backoff_next_ms(&backoff, 0) * 1000));

@@ -122,6 +122,7 @@ static bool trusted_prepare(struct agent *agent, struct error *error) {
     if (getenv(variables[i]))
       return error_set(error, "%s is set and names no key; name a file or a folder, or unset it",
                        variables[i]);
+
   for (size_t i = 0; i < agent->trusted.n; i++) {
     char id[DIGEST_TEXT_SIZE];
     log_info("agent: takes only what is signed: trusts key=%s",
@@ -167,6 +168,7 @@ static bool threads_prepare(struct agent *agent, struct error *error) {
   const struct device_seen *found;
   size_t n_names = option_list(agent->options, "device", &names), n = 0;
   bool has_gpu = false, ok = true;
+
   for (size_t i = 0; i < n_names; i++)
     if (!devices_find(&agent->devices, names[i], &found, error))
       return false;
@@ -212,6 +214,7 @@ static void agent_work(struct agent *agent) {
   agent->n_measuring = agent->n_threads;
   pthread_mutex_unlock(&agent->mutex);
   thread_start(&poster, poster_run, agent);
+
   for (size_t i = 0; i < agent->n_threads; i++)
     thread_start(&agent->threads[i].thread, device_thread_run, &agent->threads[i]);
   agent_keep(agent);

@@ -60,6 +60,7 @@ struct server_answer server_answer_read(const char *method, const char *path,
               : is_redirect ? "redirects are not followed, so give the URL that it leads to"
                             : "it did not say why");
   http_error_name_request(response, &answer.error);
+
   return answer;
 }
 

@@ -82,6 +82,7 @@ static bool record_next(int fd, uint64_t *at, uint64_t end, struct record_header
   cleanup_free char *text = xmalloc((size_t)header.length + 1);
   if (!read_at(fd, text, header.length, text_at))
     return false;
+
   check_of(&header, text, check);
   if (memcmp(check, header.check, CHECK_SIZE) != 0)
     return false;

@@ -49,6 +49,7 @@ static bool campaign_measured(void *context, const struct lease *lease,
   if (campaign->n > 1)
     snprintf(note, sizeof note, "key %zu of %zu", campaign->current + 1, campaign->n);
   progress_show(&campaign->progress, ++campaign->done, note);
+
   return true;
 }
 
@@ -167,6 +168,7 @@ static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
       .arch = campaign->device->environment.arch,
       .configs = configs,
   };
+
   for (size_t i = key->sorted_from; i < key->n; i++)
     configs[request.n++] = key->configs[i].config;
   configs[request.n++] = key->baseline;
@@ -219,6 +221,7 @@ static void screen_search(struct campaign *campaign, struct key_tuning *key) {
                                    warm_starts, n, &search, &error);
   if (!goes_on)
     key_tuning_fail(key, &error);
+
   while (goes_on && (n = search_ask(search, batch)) > 0) {
     key_tuning_add(key, batch, n);
     goes_on = objects_prepare(campaign, key) && piece_screen(campaign, key, batch, n, n);
@@ -288,6 +291,7 @@ static void finals(struct campaign *campaign, int64_t from, int64_t until) {
   while ((key = key_next(campaign, key)))
     total += key->n_racing * (uint64_t)(until - from);
   stage_begin(campaign, "final", total);
+
   for (int64_t process = from; process < until; process++)
     while ((key = key_next(campaign, key)))
       final(campaign, key, process, until);
@@ -314,6 +318,7 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
   struct key_tuning *key = NULL;
   uint64_t total = 0;
   campaign->magic = CAMPAIGN_MAGIC;
+
   for (size_t i = 0; i < campaign->n; i++)
     campaign->keys[i].is_ended = campaign->keys[i].failure != NULL;
   while (!terms->is_search && (key = key_next(campaign, key)))
@@ -352,5 +357,6 @@ bool campaign_run(struct campaign *campaign, struct error *error) {
       key_tuning_fail(&campaign->keys[i], &campaign->trouble);
   keys_report(campaign);
   *error = campaign->trouble;
+
   return false;
 }

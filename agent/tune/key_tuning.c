@@ -13,6 +13,7 @@ void key_tuning_release(struct key_tuning *tuning) {
     build_objects_free(tuning->objects);
   free(tuning->halved);
   free(tuning->racing);
+
   for (size_t i = 0; i < tuning->n_finals; i++) {
     free((double *)tuning->finals[i].sample.samples_us);
     free((double *)tuning->finals[i].sample.baseline_us);

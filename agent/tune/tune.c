@@ -154,6 +154,7 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
       {option_text(options, "profile") && option_text(options, "keys"),
        "--profile runs the winner of one key: give that with --key, without --keys"},
   };
+
   for (size_t i = 0; i < ARRAY_LENGTH(pairs); i++)
     if (pairs[i].is_wrong)
       return error_set(error, "%s", pairs[i].reason);
@@ -168,6 +169,7 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
   const struct space *space = tuning->folder->space;
   char digest[DIGEST_TEXT_SIZE];
   digest_format(&tuning->folder->kernel->hash, digest);
+
   for (size_t i = 0; i < campaign->n; i++) {
     struct key_tuning *key = &campaign->keys[i];
     struct space_facts facts = campaign_space_facts(campaign, key);
@@ -425,6 +427,7 @@ static bool profile_words(const struct tuning *tuning, const char *folder, struc
   ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
   if (length < 0)
     return error_set(error, "cannot read /proc/self/exe: %s", strerror(errno));
+
   ALWAYS(options_arguments(options, &places) == 1);
   words_add(words, "%.*s", (int)length, program);
   words_add(words, "tune");
@@ -434,6 +437,7 @@ static bool profile_words(const struct tuning *tuning, const char *folder, struc
   words_add(words, "--screen-rounds=1");
   words_add(words, "--final-rounds=1");
   words_add(words, "--seed=%lld", (long long)option_integer(options, "seed"));
+
   for (size_t i = 0; i < ARRAY_LENGTH(kept); i++)
     if (option_text(options, kept[i]))
       words_add(words, "--%s=%s", kept[i], option_text(options, kept[i]));
@@ -525,6 +529,7 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   else
     code = tuning_run(&tuning);
   tuning_release(&tuning);
+
   return code;
 }
 

@@ -61,6 +61,7 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
   json_int_t measured = 0;
   for (size_t i = 0; i < key->n; i++)
     measured += key->configs[i].is_measured;
+
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     if (key->examples[i])
       json_object_set_new(examples, outcome_name((enum outcome)i), json_string(key->examples[i]));
@@ -190,6 +191,7 @@ static json_t *measurement_write(const struct lease *lease, const struct measure
   whole.round = lease->round;
   whole.regime = lease->regime;
   json_t *json = record_write(&measurement_record, &whole);
+
   for (size_t i = 0; i < measurement_record.n; i++)
     if (!json_object_get(json, measurement_record.fields[i].name))
       json_object_set_new(json, measurement_record.fields[i].name, json_null());

@@ -19,9 +19,9 @@ int command_failed(const char *command, enum exit_code code, const struct error 
 /* clang-format off */
 #define MEASURE_OPTIONS \
   {"screen-rounds", OPTION_INTEGER, "N", "16", 1, 10000, \
-   "samples of a config in the screen, at most", false}, \
+   "greatest number of samples of a config in the screen", false}, \
   {"final-rounds", OPTION_INTEGER, "N", "60", 1, 10000, \
-   "samples of a finalist in each process, at most", false}, \
+   "greatest number of samples of a finalist in each process", false}, \
   {"config-timeout", OPTION_INTEGER, "SECONDS", "30", 1, 86400, \
    "limit for loading, for checking and for each turn of timing a config", false}, \
   {"open-timeout", OPTION_INTEGER, "SECONDS", "60", 1, 86400, \
@@ -29,13 +29,13 @@ int command_failed(const char *command, enum exit_code code, const struct error 
   {"compilers", OPTION_INTEGER, "N", "0", 0, 256, \
    "compilers that run at once; 0: one to each CPU", false}, \
   {"require-sandbox", OPTION_TEXT, "LEVEL", NULL, 0, 0, \
-   "do not start where kernels and compilers are confined by less: none, seccomp, landlock", \
+   "refuse to start unless kernels and compilers are confined by this: none, seccomp, landlock", \
    false}, \
   {"worker-memory-mb", OPTION_INTEGER, "MIB", "0", 0, 1 << 30, \
-   "limit of each worker and compiler, where the agent may make cgroups; 0: half of the " \
-   "machine's memory", false}, \
+   "memory limit of each worker and compiler, where the agent may make cgroups; 0: half of " \
+   "the machine's memory", false}, \
   {"worker-pids", OPTION_INTEGER, "N", "1024", 16, 1 << 22, \
-   "limit of each one's processes and threads, where the agent may make cgroups", false}, \
+   "limit of the processes and threads of each, where the agent may make cgroups", false}, \
   {"worker-user", OPTION_TEXT, "NAME", NULL, 0, 0, \
    "an agent that is root runs kernels and compilers as this user", false}, \
   OPTION_LOG_FORMAT

@@ -1,8 +1,8 @@
 /* What a server answers to an agent: a status, a newline, the body. Each answer is refused with a
  * sentence, or holds to what the agent relies on: ids that can be parts of paths, tokens that can
  * be sent, times that can be added to a clock, configs that are in the space. */
-#include "agent/run/server_client.h"
 #include "agent/run/held.h"
+#include "agent/run/server_client.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

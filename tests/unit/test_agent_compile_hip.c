@@ -4,8 +4,8 @@
 #include <seccomp.h>
 #include <sys/syscall.h>
 
-#include "agent/compile/compiler.h"
 #include "agent/commands.h"
+#include "agent/compile/compiler.h"
 #include "common/program/sandbox.h"
 #include "tests/unit/agent_fixture.h"
 

@@ -1,160 +1,164 @@
-/* wavetune agents, agents drain, agents resume and environments: which nodes there are, which of
- * them and of their devices work, and the real strings that jobs can name. */
+/* wavetune agents, agents drain and resume, environments, compatible list, add and remove: which
+ * nodes and devices work, the environments that jobs can name, and those that may serve each
+ * other. */
 #include "cli/cli.h"
 #include "common/program/table.h"
 
 static int command_agents(struct options *options) {
+  static const struct table_column columns[] = {{"agent", false},
+                                                {"name", false},
+                                                {"state", false},
+                                                {"device", false},
+                                                {"environment", false}};
   cleanup_json json_t *items = NULL;
   int code = cli_list_or_json(options, "/v1/agents", &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"agent", false},
-                                         {"name", false},
-                                         {"state", false},
-                                         {"device", false},
-                                         {"environment", false}};
+
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index, device_index;
   json_t *agent, *device;
   json_array_foreach (items, index, agent) {
-    const char *agent_reason = cli_member(agent, "drain_reason");
     json_array_foreach (json_object_get(agent, "devices"), device_index, device) {
-      cleanup_free char *environment =
-          json_dumps(json_object_get(device, "environment"), JSON_COMPACT);
-      const char *device_reason = cli_member(device, "drain_reason");
-      const char *reason = agent_reason[0] ? agent_reason : device_reason;
+      const json_t *drained = *cli_member(agent, "drain_reason") ? agent : device;
+      const char *reason = cli_member(drained, "drain_reason"),
+                 *by = cli_member(drained, "drained_by");
+      cleanup_free char *environment = cli_compact(device, "environment");
+      bool is_draining = *cli_member(device, "drain_reason");
       table_cell(table, "%s", cli_member(agent, "agent"));
       table_cell(table, "%s", cli_member(agent, "name"));
-      const char *by = cli_member(agent_reason[0] ? agent : device, "drained_by");
-      table_cell(table, "%s%s%s%s%s%s", device_reason[0] ? "draining" : cli_member(agent, "state"),
-                 reason[0] ? ": " : "", reason, by[0] ? " (by " : "", by, by[0] ? ")" : "");
+      table_cell(table, "%s%s%s%s%s%s", is_draining ? "draining" : cli_member(agent, "state"),
+                 *reason ? ": " : "", reason, *by ? " (by " : "", by, *by ? ")" : "");
       table_cell(table, "%s", cli_member(device, "device"));
-      table_cell(table, "%s", environment ? environment : "");
+      table_cell(table, "%s", environment);
     }
   }
   table_print(table, stdout);
+
   json_array_foreach (items, index, agent) {
+    const char *id = cli_member(agent, "agent");
     const json_t *refused = json_object_get(agent, "refused");
-    cleanup_free char *keys = json_dumps(json_object_get(agent, "trusted_keys"), JSON_COMPACT);
-    if (keys)
-      printf("agent %s: takes only what one of these keys signed: %s\n", cli_member(agent, "agent"),
-             keys);
+    cleanup_free char *keys = cli_compact(agent, "trusted_keys");
+    if (*keys)
+      printf("agent %s: takes only what one of these keys signed: %s\n", id, keys);
     if (json_is_object(refused))
       printf("agent %s: an enrolment as \"%s\" from another machine was refused at %s; one of the "
-             "two has a copy of the "
-             "other's state folder\n",
-             cli_member(agent, "agent"), cli_member(refused, "name"), cli_member(refused, "at"));
+             "two has a copy of the other's state folder\n",
+             id, cli_member(refused, "name"), cli_member(refused, "at"));
   }
   return EXIT_OK;
 }
 
 /* Drains an agent or one of its devices; a NULL reason ends it. */
 static int draining_set(struct options *options, const char *reason) {
-  char *const *arguments;
-  struct error error;
-  if (options_arguments(options, &arguments) != 1) {
-    error_set(&error, "name one agent by its id, as `wavetune agents` prints it");
-    return cli_fail(EXIT_USAGE, &error);
-  }
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
+  char *const *agent =
+      cli_arguments(options, 1, "name one agent by its id, as `wavetune agents` prints it");
+  if (!agent)
     return EXIT_USAGE;
+
   const char *device = option_text(options, "device");
-  cleanup_free char *escaped = http_escape(arguments[0]);
-  cleanup_free char *path = xasprintf("/v1/agents/%s/drain", escaped);
+  cleanup_free char *path = cli_path("/v1/agents/", *agent, "/drain");
   cleanup_json json_t *body = json_pack("{s:s?, s:s?}", "device", device, "reason", reason),
                       *answer = NULL;
-  int code = cli_call(client, "POST", path, body, &answer);
+  int code = cli_request(options, "POST", path, body, &answer);
   if (code != EXIT_OK)
     return code;
   if (option_flag(options, "json"))
     cli_print_json(answer);
   else
-    printf("%s of agent %s %s\n", device ? device : "all devices", arguments[0],
+    printf("%s of agent %s %s\n", device ? device : "all devices", *agent,
            reason ? "get no more leases" : "get leases again");
   return EXIT_OK;
 }
 
 static int command_drain(struct options *options) {
-  struct error error;
   const char *reason = option_text(options, "reason");
-  if (!reason) {
-    error_set(&error,
-              "say why with --reason TEXT: the agent's log and `wavetune agents` repeat it");
-    return cli_fail(EXIT_USAGE, &error);
-  }
-  return draining_set(options, reason);
+  return reason ? draining_set(options, reason)
+                : cli_refuse(EXIT_USAGE, "say why with --reason TEXT: the agent's log and "
+                                         "`wavetune agents` repeat it");
 }
 
 static int command_resume(struct options *options) { return draining_set(options, NULL); }
 
 static int command_environments(struct options *options) {
-  cleanup_json json_t *items = NULL;
-  int code = cli_list_or_json(options, "/v1/environments", &items);
-  if (!items)
+  static const struct cli_column columns[] = {{"live agents", "agents", true, NULL},
+                                              {"environment", "environment", false, NULL}};
+  return cli_print_list(options, "/v1/environments", columns, ARRAY_LENGTH(columns));
+}
+
+static int command_compatible_list(struct options *options) {
+  static const struct cli_column columns[] = {{"id", "id", true, NULL},
+                                              {"asked", "asked", false, NULL},
+                                              {"served", "served", false, NULL},
+                                              {"made by", "made_by", false, NULL},
+                                              {"reason", "reason", false, NULL}};
+  return cli_print_list(options, "/v1/compatibilities", columns, ARRAY_LENGTH(columns));
+}
+
+static int command_compatible_add(struct options *options) {
+  cleanup_json json_t *asked = NULL, *served = NULL, *answer = NULL;
+  struct error error;
+  if (!option_text(options, "asked") || !option_text(options, "served"))
+    return cli_refuse(EXIT_USAGE, "say --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' "
+                                  "--served '{\"rocm\": \"6.3.1\"}'");
+  if (!cli_environment(options, "asked", &asked, &error) ||
+      !cli_environment(options, "served", &served, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  cleanup_json json_t *body = json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served,
+                                        "reason", option_text(options, "reason"));
+  int code = cli_request(options, "POST", "/v1/compatibilities", body, &answer);
+  if (code != EXIT_OK)
     return code;
-  const struct table_column columns[] = {{"live agents", true}, {"environment", false}};
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  size_t index;
-  json_t *item;
-  json_array_foreach (items, index, item) {
-    cleanup_free char *environment = json_dumps(json_object_get(item, "environment"), JSON_COMPACT);
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(item, "agents")));
-    table_cell(table, "%s", environment ? environment : "");
-  }
-  table_print(table, stdout);
+  if (option_flag(options, "json"))
+    cli_print_json(answer);
+  else
+    printf("compatibility %s\n", cli_member(answer, "id"));
   return EXIT_OK;
 }
 
-/* clang-format off */
-#define OPTION_DEVICE \
-  {.name = "device", .type = OPTION_TEXT, .argument = "DEVICE", .flag_only = true, \
-   .help = "only this device of the agent"}
-/* clang-format on */
+static int command_compatible_remove(struct options *options) {
+  return cli_delete(options, "/v1/compatibilities/", "removed",
+                    "name one compatibility, as `wavetune compatible list` prints it");
+}
+
+#define OPTION_DEVICE CLI_TEXT("device", "DEVICE", "only this device of the agent")
 static const struct option_spec drain_options[] = {
     OPTION_DEVICE,
-    {.name = "reason",
-     .type = OPTION_TEXT,
-     .argument = "TEXT",
-     .flag_only = true,
-     .help = "why; it is shown to who asks"},
+    CLI_TEXT("reason", "TEXT", "why; the agent's log and `wavetune agents` show it"),
     SERVER_OPTIONS,
 };
 static const struct option_spec resume_options[] = {OPTION_DEVICE, SERVER_OPTIONS};
+static const struct option_spec add_options[] = {
+    CLI_TEXT("asked", "JSON|@FILE",
+             "members that identify the environment of a deployment that finds no cache of its "
+             "own"),
+    CLI_TEXT("served", "JSON|@FILE",
+             "the same members, with the values of the environment whose cache it is served "
+             "instead"),
+    CLI_TEXT("reason", "TEXT", "why that cache is valid there; kept with the declaration",
+             .default_text = ""),
+    SERVER_OPTIONS,
+};
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-const struct command_spec spec_agents = {
-    .name = "agents",
-    .arguments = "",
-    .summary = "list agents, their state and devices",
-    .options = server_options,
-    .n_options = ARRAY_LENGTH(server_options),
-    .run = command_agents,
-};
-const struct command_spec spec_agents_drain = {
-    .name = "agents drain",
-    .arguments = "AGENT",
-    .summary = "give an agent, or one of its devices, no more leases",
-    .options = drain_options,
-    .n_options = ARRAY_LENGTH(drain_options),
-    .run = command_drain,
-};
-const struct command_spec spec_agents_resume = {
-    .name = "agents resume",
-    .arguments = "AGENT",
-    .summary = "give a drained agent or device leases again",
-    .description = "A device that was drained because it drifted begins a new history: what it "
-                   "measured before it was "
-                   "resumed is not held against it, and what was quarantined stays so.",
-    .options = resume_options,
-    .n_options = ARRAY_LENGTH(resume_options),
-    .run = command_resume,
-};
-const struct command_spec spec_environments = {
-    .name = "environments",
-    .arguments = "",
-    .summary = "list the environments that nodes and builds really have",
-    .options = server_options,
-    .n_options = ARRAY_LENGTH(server_options),
-    .run = command_environments,
-};
+CLI_COMMAND(agents, "agents", "", server_options, command_agents,
+            "list agents, their state and devices");
+CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options, command_drain,
+            "give an agent, or one of its devices, no more leases");
+CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options, command_resume,
+            "give a drained agent or device leases again",
+            .description = "A device that was drained because it drifted begins a new history: "
+                           "what it measured before does not count against it any more, and what "
+                           "was quarantined stays so.");
+CLI_COMMAND(environments, "environments", "", server_options, command_environments,
+            "list the environments that nodes and builds really have");
+CLI_COMMAND(compatible_list, "compatible list", "", server_options, command_compatible_list,
+            "list which environments may serve each other");
+CLI_COMMAND(compatible_add, "compatible add", "", add_options, command_compatible_add,
+            "declare that one environment's cache may serve another",
+            .description = "Only deployments that fetch with --match compatible are served by it. "
+                           "arch, compute_units and partition cannot be declared: a config of "
+                           "another GPU is never served.");
+CLI_COMMAND(compatible_remove, "compatible remove", "ID", server_options, command_compatible_remove,
+            "withdraw such a declaration");

@@ -3,8 +3,8 @@
  * For each winner of the release one small job is queued for the new environment, whose space is a
  * list: the winner, its equivalence set and the default. Where the old winner is in the new
  * equivalence set it is still best; where it is not, or does not compile or run any more, it broke,
- * and only there the whole space is tuned again. Jobs are known by their run, so that calling again
- * goes on where it was. Memory: a campaign owns everything. Threads: one. */
+ * and only there the whole space is tuned again. The jobs are found again by their run, so that
+ * another call continues with them. Memory: a campaign owns everything. Threads: one. */
 #include <math.h>
 
 #include "cli/channel.h"
@@ -18,12 +18,12 @@
 struct revalidated {
   const char *name; /* the kernel's, in the release */
   json_t *key, *config;
-  json_t *tune; /* the job that tunes the whole space again */
-  char *job;    /* the small one; NULL: it was refused */
-  char *retune; /* the whole one; NULL: not needed, or refused */
-  char *reason; /* why it broke, or was left out; NULL: still best */
-  bool is_left_out;
-  double regret; /* old winner over the best, less 1; NAN: not known */
+  json_t *tune;     /* the body of the job that tunes the whole space again */
+  char *job;        /* the small job; NULL: it was refused */
+  char *retune;     /* the job of `tune`; NULL: not needed, or refused */
+  char *reason;     /* why it broke, or was left out; NULL: still best */
+  bool is_left_out; /* nothing was learned of the winner */
+  double regret;    /* old winner over the best, less 1; NAN: not known */
 };
 
 struct campaign {
@@ -32,8 +32,8 @@ struct campaign {
   json_t *to;
   char *run;
   bool is_unfit;   /* the job posted last was refused because --to does not mean one environment */
-  json_t *fitting; /* the environments that --to fits, as the server lists them when it refuses it;
-                      NULL: it did not */
+  json_t *fitting; /* the environments that --to fits, as the server lists them in a refusal; NULL:
+                      there was none */
   size_t n;
   struct revalidated *all;
 };
@@ -57,75 +57,49 @@ static void campaign_release(struct campaign *campaign) {
     http_client_free(campaign->client);
 }
 
-/* The release that the channel has for --from. */
-static int release_read(struct campaign *campaign, const struct options *options,
-                        const json_t *from) {
-  const char *regime = option_text(options, "regime");
-  cleanup_free char *query =
-      cli_query(from, "tag", option_text(options, "tag"), cli_regime_member(regime), regime, NULL);
-  cleanup_free char *channel = http_escape(option_text(options, "channel"));
-  cleanup_free char *path = xasprintf("/v1/channels/%s%s", channel, query);
-  cleanup_json json_t *entry = NULL;
-  int code = cli_call(campaign->client, "GET", path, NULL, &entry);
-  if (code != EXIT_OK)
-    return code;
-  const char *digest = cli_member(entry, "release");
-  code = release_get(campaign->client, digest, digest, &campaign->release);
-  if (code != EXIT_OK)
-    return code;
-  campaign->run = xasprintf("revalidate-%.*s", RUN_DIGITS, digest + strlen("sha256:"));
-  return EXIT_OK;
-}
-
+/* Adds a config, which is taken, once. */
 static void list_add(json_t *configs, json_t *config) {
-  size_t index;
-  json_t *there;
-  json_array_foreach (configs, index, there)
-    if (json_equal(there, config)) {
-      json_decref(config);
-      return;
-    }
-  if (json_array_size(configs) < CONFIGS_MAX)
-    json_array_append_new(configs, config);
-  else
-    json_decref(config);
+  bool is_new = json_array_size(configs) < CONFIGS_MAX;
+  for (size_t i = 0; is_new && i < json_array_size(configs); i++)
+    is_new = !json_equal(json_array_get(configs, i), config);
+  if (is_new)
+    json_array_append(configs, config);
+  json_decref(config);
 }
 
 /* A list of the winner, the default and the equivalence set. */
 static json_t *small_space(const struct space *space, const json_t *job, json_t *config) {
-  json_t *configs = json_array(), *roles = json_object_get(space->json, "roles"), *ordinal;
+  json_t *configs = json_array(), *small = json_pack("{s:o}", "configs", configs),
+         *roles = json_object_get(space->json, "roles"), *ordinal;
   const json_t *verdict = json_object_get(json_object_get(job, "winner"), "verdict");
   size_t index;
   list_add(configs, json_incref(config));
-  if (space->has_default)
-    list_add(configs, space_config_to_json(space, space->default_ordinal));
+  if (space->has_default) {
+    json_t *standard = space_config_to_json(space, space->default_ordinal);
+    json_object_set(small, "default", standard);
+    list_add(configs, standard);
+  }
   json_array_foreach (json_object_get(verdict, "equivalence_set"), index, ordinal) {
     json_int_t number = json_integer_value(ordinal);
     if (number >= 0 && (uint64_t)number < space->raw_count)
       list_add(configs, space_config_to_json(space, (uint64_t)number));
   }
-  json_t *small = json_pack("{s:o}", "configs", configs);
   if (roles)
     json_object_set(small, "roles", roles);
-  if (space->has_default)
-    json_object_set_new(small, "default", space_config_to_json(space, space->default_ordinal));
   return small;
 }
 
 static json_t *job_body(const struct campaign *campaign, const struct digest *kernel, json_t *key,
-                        json_t *space, bool is_revalidation) {
+                        json_t *space, const char *purpose) {
   const struct release *release = campaign->release;
-  json_t *body = json_pack("{s:o, s:O, s:O, s:O, s:s, s:s}", "kernel", json_digest_text(kernel),
-                           "key", key, "space", space, "environment", campaign->to, "tag",
-                           release->tag, "run", campaign->run);
-  if (release->regime != REGIME_COLD)
-    json_object_set_new(body, "regime", json_string(regime_name(release->regime)));
-  if (is_revalidation)
-    json_object_set_new(body, "purpose", json_string("revalidate"));
-  return body;
+  bool is_cold = release->regime == REGIME_COLD;
+  return json_pack("{s:o, s:O, s:O, s:O, s:s, s:s, s:s*, s:s*}", "kernel", json_digest_text(kernel),
+                   "key", key, "space", space, "environment", campaign->to, "tag", release->tag,
+                   "run", campaign->run, "regime", is_cold ? NULL : regime_name(release->regime),
+                   "purpose", purpose);
 }
 
-/* Posts a job; a refusal is a sentence, not the end. */
+/* Posts a job. That the server refuses it is success, with *ret_refused. */
 static int job_post(struct campaign *campaign, const json_t *body, char **ret_job,
                     char **ret_refused) {
   cleanup_free char *text = json_canonical(body);
@@ -149,9 +123,11 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   return EXIT_OK;
 }
 
-static void left_out(struct revalidated *it, const char *reason) {
+/* Ends what is tried for a winner. */
+static int left_out(struct revalidated *it, const char *reason) {
   it->reason = xstrdup(reason);
   it->is_left_out = true;
+  return EXIT_OK;
 }
 
 /* Queues the small job of a winner. */
@@ -161,34 +137,32 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
                              .key = release_key_object(kernel, winner),
                              .config = json_incref(kernel->configs[winner->config].values),
                              .regret = NAN};
-  if (!winner->job) {
-    left_out(it,
-             "no job chose it (it was imported or pinned), so there is no space to measure it in");
-    return EXIT_OK;
-  }
+  if (!winner->job)
+    return left_out(
+        it, "no job chose it (it was imported or pinned), so there is no space to measure it in");
+
   cleanup_free char *path = xasprintf("/v1/jobs/%lld", (long long)winner->job);
-  cleanup_json json_t *job = NULL, *small = NULL, *body = NULL;
-  int code = cli_call(campaign->client, "GET", path, NULL, &job);
-  if (code != EXIT_OK)
-    return code;
+  cleanup_json json_t *job = NULL;
   cleanup_space struct space *space = NULL;
   struct error error;
   uint64_t ordinal;
+  int code = cli_call(campaign->client, "GET", path, NULL, &job);
+  if (code != EXIT_OK)
+    return code;
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
-      !space_config_from_json(space, it->config, &ordinal, &error)) {
-    left_out(it, error.message);
-    return EXIT_OK;
-  }
-  small = small_space(space, job, it->config);
-  body = job_body(campaign, &kernel->hash, it->key, small, true);
-  it->tune = job_body(campaign, &kernel->hash, it->key, space->json, false);
+      !space_config_from_json(space, it->config, &ordinal, &error))
+    return left_out(it, error.message);
+
+  cleanup_json json_t *small = small_space(space, job, it->config),
+                      *body = job_body(campaign, &kernel->hash, it->key, small, "revalidate");
+  it->tune = job_body(campaign, &kernel->hash, it->key, space->json, NULL);
   code = job_post(campaign, body, &it->job, &it->reason);
-  it->is_left_out = campaign->is_unfit; /* nothing was learned of the winner */
+  it->is_left_out = campaign->is_unfit;
   return code;
 }
 
-/* A finalist's regret is in the verdict. One that fell behind in the screen has no place there: its
- * median paired ratio in the screen over the least one. NAN when it was not correct. */
+/* The regret of a config that is no finalist, so that the verdict does not have it: its median
+ * paired ratio in the screen over the least one. NAN when it was not correct. */
 static int screen_regret(struct http_client *client, const char *job, uint64_t ordinal,
                          double *ret_regret) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", job);
@@ -215,29 +189,26 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
     }
     double ratio = verdict_paired_ratio(samples, baselines, n);
     least = fmin(least, ratio);
-    if (json_integer_value(json_object_get(item, "config")) == (json_int_t)ordinal)
+    if (cli_integer(item, "config") == (json_int_t)ordinal)
       own = ratio;
   }
   *ret_regret = own / least - 1;
   return EXIT_OK;
 }
 
-/* What the finished small job says of the old winner. */
+/* Sets what the finished small job states of the old winner. */
 static int winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"),
                *verdict = json_object_get(winner, "verdict"), *finalist;
+  const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason");
+  cleanup_space struct space *space = NULL;
   struct error error;
   uint64_t ordinal;
   size_t index;
-  cleanup_space struct space *space = NULL;
-  if (string_equal(cli_member(job, "state"), "cancelled")) {
-    left_out(it, "its job was cancelled");
-    return EXIT_OK;
-  }
-  if (!string_equal(cli_member(job, "state"), "done") || !json_is_object(winner)) {
-    const char *reason = cli_member(job, "reason");
-    it->reason =
-        xasprintf("nothing of it runs there: %s", reason[0] ? reason : cli_member(job, "state"));
+  if (string_equal(state, "cancelled"))
+    return left_out(it, "its job was cancelled");
+  if (!string_equal(state, "done") || !json_is_object(winner)) {
+    it->reason = xasprintf("nothing of it runs there: %s", *reason ? reason : state);
     return EXIT_OK;
   }
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
@@ -245,11 +216,11 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
     it->reason = xstrdup(error.message);
     return EXIT_OK;
   }
+
   json_array_foreach (json_object_get(verdict, "finalists"), index, finalist) {
-    if (json_integer_value(json_object_get(finalist, "config")) != (json_int_t)ordinal)
+    if (cli_integer(finalist, "config") != (json_int_t)ordinal)
       continue;
-    double ratio = json_number_value(json_object_get(finalist, "ratio"));
-    it->regret = ratio > 1 ? ratio - 1 : 0;
+    it->regret = fmax(json_number_value(json_object_get(finalist, "ratio")) - 1, 0);
     if (!json_is_true(json_object_get(finalist, "equivalent")))
       it->reason =
           xasprintf("another one takes less time there: its regret is %.1f %%", 100 * it->regret);
@@ -262,7 +233,8 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   return code;
 }
 
-/* The server takes no job for --to: that is one wrong argument, and says nothing of any winner. */
+/* The server takes no job for --to: one wrong argument, from which nothing follows for any
+ * winner. */
 static int environment_refuse(const struct campaign *campaign) {
   cleanup_json json_t *known = NULL;
   cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);
@@ -271,6 +243,7 @@ static int environment_refuse(const struct campaign *campaign) {
   int code = n_fitting ? EXIT_OK : cli_list(campaign->client, "/v1/environments", &known);
   if (code != EXIT_OK)
     return code;
+
   if (n_fitting)
     fprintf(stderr,
             "wavetune: --to %s fits %zu known environments; state the members in which they differ",
@@ -280,13 +253,12 @@ static int environment_refuse(const struct campaign *campaign) {
   else
     fprintf(stderr,
             "wavetune: --to %s fits no known environment, as no agent has enrolled; state the "
-            "platform, gpu, arch, "
-            "compute_units and partition",
+            "platform, gpu, arch, compute_units and partition",
             to);
   json_array_foreach (n_fitting ? campaign->fitting : known, index, environment) {
-    const json_t *identity = n_fitting ? environment : json_object_get(environment, "environment");
-    cleanup_free char *text = json_dumps(identity, JSON_COMPACT);
-    fprintf(stderr, "%s %s", index ? ";" : ":", text ? text : "");
+    cleanup_free char *text =
+        n_fitting ? json_dumps(environment, JSON_COMPACT) : cli_compact(environment, "environment");
+    fprintf(stderr, "%s %s", index ? ";" : ":", text);
   }
   fputc('\n', stderr);
   return EXIT_USAGE;
@@ -307,53 +279,45 @@ static int campaign_measure(struct campaign *campaign, const struct options *opt
   }
   if (campaign->fitting && !is_any_queued)
     return environment_refuse(campaign);
+
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_json json_t *job = NULL;
-    int code = it->job ? job_follow(campaign->client, options, it->job, &job) : EXIT_OK;
+    if (!it->job)
+      continue;
+    int code = job_follow(campaign->client, options, it->job, &job);
+    if (code == EXIT_OK)
+      code = winner_judge(campaign->client, it, job);
     if (code != EXIT_OK)
-      return code;
-    if (job && (code = winner_judge(campaign->client, it, job)) != EXIT_OK)
       return code;
   }
   return EXIT_OK;
 }
 
-/* The whole space, where the old winner broke. */
+/* Tunes the whole space where the old winner broke. */
 static int campaign_retune(struct campaign *campaign, const struct options *options) {
   for (size_t i = 0; i < campaign->n; i++) {
     struct revalidated *it = &campaign->all[i];
     cleanup_free char *refused = NULL;
-    int code = it->reason && it->tune && !it->is_left_out
-                   ? job_post(campaign, it->tune, &it->retune, &refused)
-                   : EXIT_OK;
+    if (!it->reason || !it->tune || it->is_left_out)
+      continue;
+    int code = job_post(campaign, it->tune, &it->retune, &refused);
     if (code != EXIT_OK)
       return code;
-    if (refused && !string_equal(refused, it->reason)) {
+    if (refused) {
       free(it->reason);
       it->reason = TAKE(refused);
     }
   }
+
   for (size_t i = 0; option_flag(options, "wait") && i < campaign->n; i++) {
     cleanup_json json_t *job = NULL;
-    int code = campaign->all[i].retune
-                   ? job_follow(campaign->client, options, campaign->all[i].retune, &job)
-                   : EXIT_OK;
+    const char *retune = campaign->all[i].retune;
+    int code = retune ? job_follow(campaign->client, options, retune, &job) : EXIT_OK;
     if (code != EXIT_OK)
       return code;
   }
   return EXIT_OK;
-}
-
-static json_t *item_to_json(const struct revalidated *it) {
-  json_t *item = json_pack("{s:s, s:O, s:O, s:s, s:s?, s:s?, s:s?}", "name", it->name, "key",
-                           it->key, "config", it->config, "outcome",
-                           it->is_left_out ? "left out"
-                           : it->reason    ? "broke"
-                                           : "still best",
-                           "job", it->job, "retune", it->retune, "reason", it->reason);
-  json_object_set_new(item, "regret", isnan(it->regret) ? json_null() : json_real(it->regret));
-  return item;
 }
 
 static int campaign_report(const struct campaign *campaign, bool as_json) {
@@ -362,18 +326,26 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   json_t *items = json_array();
   for (size_t i = 0; i < campaign->n; i++) {
     const struct revalidated *it = &campaign->all[i];
+    bool is_broken = it->reason && !it->is_left_out, is_known = !isnan(it->regret);
     n_best += !it->reason;
-    n_broke += it->reason && !it->is_left_out;
-    n_unknown += it->reason && !it->is_left_out && isnan(it->regret);
-    worst = it->regret > worst ? it->regret : worst;
-    json_array_append_new(items, item_to_json(it));
+    n_broke += is_broken;
+    n_unknown += is_broken && !is_known;
+    worst = fmax(worst, it->regret);
+    json_array_append_new(items,
+                          json_pack("{s:s, s:O, s:O, s:s, s:s?, s:s?, s:s?, s:o}", "name", it->name,
+                                    "key", it->key, "config", it->config, "outcome",
+                                    is_broken    ? "broke"
+                                    : it->reason ? "left out"
+                                                 : "still best",
+                                    "job", it->job, "retune", it->retune, "reason", it->reason,
+                                    "regret", is_known ? json_real(it->regret) : json_null()));
     if (as_json || !it->reason)
       continue;
     cleanup_free char *key = json_dumps(it->key, JSON_COMPACT);
-    printf("%s  %s %s: %s%s%s\n", it->is_left_out ? "left out" : "broke   ", it->name,
-           key ? key : "", it->reason, it->retune ? "; tuned again as job " : "",
-           it->retune ? it->retune : "");
+    printf("%s  %s %s: %s%s%s\n", is_broken ? "broke   " : "left out", it->name, key, it->reason,
+           it->retune ? "; tuned again as job " : "", it->retune ? it->retune : "");
   }
+
   size_t n = n_best + n_broke;
   cleanup_json json_t *report =
       json_pack("{s:o, s:s, s:I, s:I, s:I, s:f, s:I, s:o}", "release",
@@ -389,71 +361,56 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   return n_broke ? EXIT_FAILED : EXIT_OK;
 }
 
-static bool environments_read(const struct options *options, json_t **ret_from, json_t **ret_to,
-                              struct error *error) {
-  if (!option_text(options, "from") || !option_text(options, "to"))
-    return error_set(error,
-                     "say --from and --to, the environments before and after, as JSON or @FILE");
-  return cli_environment_of(options, "from", ret_from, error) &&
-         cli_environment_of(options, "to", ret_to, error);
-}
-
 static int command_revalidate(struct options *options) {
   __attribute__((cleanup(campaign_release))) struct campaign campaign = {0};
-  cleanup_json json_t *from = NULL;
+  cleanup_json json_t *from = NULL, *entry = NULL;
   struct error error;
-  if (!environments_read(options, &from, &campaign.to, &error))
+  if (!option_text(options, "from") || !option_text(options, "to"))
+    return cli_refuse(EXIT_USAGE,
+                      "say --from and --to, the environments before and after, as JSON or @FILE");
+  if (!cli_environment(options, "from", &from, &error) ||
+      !cli_environment(options, "to", &campaign.to, &error))
     return cli_fail(EXIT_USAGE, &error);
   campaign.client = cli_connect(options);
   if (!campaign.client)
     return EXIT_USAGE;
-  int code = release_read(&campaign, options, from);
-  if (code == EXIT_OK)
-    code = campaign_measure(&campaign, options);
+
+  cleanup_free char *path =
+      channel_path(option_text(options, "channel"), "", from, option_text(options, "tag"),
+                   option_text(options, "regime"));
+  int code = cli_call(campaign.client, "GET", path, NULL, &entry);
+  if (code != EXIT_OK)
+    return code;
+  const char *digest = cli_member(entry, "release");
+  code = release_get(campaign.client, digest, digest, &campaign.release);
+  if (code != EXIT_OK)
+    return code;
+  campaign.run = xasprintf("revalidate-%.*s", RUN_DIGITS, digest + strlen("sha256:"));
+
+  code = campaign_measure(&campaign, options);
   if (code == EXIT_OK)
     code = campaign_retune(&campaign, options);
   return code == EXIT_OK ? campaign_report(&campaign, option_flag(options, "json")) : code;
 }
 
 static const struct option_spec revalidate_options[] = {
-    {.name = "from",
-     .type = OPTION_TEXT,
-     .argument = "JSON|@FILE",
-     .flag_only = true,
-     .help = "the environment that is served now"},
-    {.name = "to",
-     .type = OPTION_TEXT,
-     .argument = "JSON|@FILE",
-     .flag_only = true,
-     .help = "the environment to come"},
-    {.name = "channel",
-     .type = OPTION_TEXT,
-     .argument = "NAME",
-     .default_text = "stable",
-     .flag_only = true,
-     .help = "whose release is measured again"},
+    CLI_TEXT("from", "JSON|@FILE", "the environment that is served now"),
+    CLI_TEXT("to", "JSON|@FILE", "the environment to come"),
+    CLI_TEXT("channel", "NAME", "the channel whose release is measured again",
+             .default_text = "stable"),
     OPTION_TAG,
     OPTION_REGIME,
-    OPTION_WAIT("follow the jobs that tune again to their end, too"),
+    CLI_FLAG("wait", "follow the jobs that tune again to their end, too"),
     OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
 
-const struct command_spec spec_campaign_revalidate = {
-    .name = "campaign revalidate",
-    .arguments = "",
-    .summary = "measure a channel's winners on another stack, and tune again only what broke",
-    .description = "Measures each winner with its equivalence set and the default for --to first, "
-                   "and says how many are still "
-                   "best "
-                   "and the worst regret. Queues a whole job only where the winner is not in the "
-                   "new equivalence set or does not "
-                   "run. Calling again goes on with the same jobs. Exits with 1 when something "
-                   "broke, and with 2 when --to fits "
-                   "no "
-                   "known environment, or several: nothing is queued then. Publish for the new "
-                   "environment afterwards.",
-    .options = revalidate_options,
-    .n_options = ARRAY_LENGTH(revalidate_options),
-    .run = command_revalidate,
-};
+CLI_COMMAND(campaign_revalidate, "campaign revalidate", "", revalidate_options, command_revalidate,
+            "measure a channel's winners on another stack, and tune again only what broke",
+            .description =
+                "Measures each winner with its equivalence set and the default for --to first, and "
+                "reports how many are still best and the worst regret. Queues a whole job only "
+                "where the winner is not in the new equivalence set or does not run. Calling again "
+                "goes on with the same jobs. Exits with 1 when something broke, and with 2 when "
+                "--to fits no known environment, or several: nothing is queued then. Publish for "
+                "the new environment afterwards.");

@@ -1,6 +1,6 @@
-/* Moving channels: what publish, promote, rollback and sign share. What the server says is not
- * taken on trust: releases are parsed and hashed, and what is signed is composed here, of the
- * release that was checked and one count more.
+/* Moving channels: what publish, promote, rollback and sign share. The server is not trusted:
+ * releases are parsed and hashed, and the entry that is signed is composed here, from the release
+ * that was checked and the next counter.
  *
  * Memory: results are the caller's. Threads: one. */
 #ifndef WAVETUNE_CLI_CHANNEL_H
@@ -12,16 +12,14 @@
 
 /* clang-format off */
 #define OPTION_SIGN_KEY \
-  {.name = "sign-key", .type = OPTION_LIST, .argument = "FILE", .flag_only = true, \
-   .help = "private key that signs the channel's entry; default: the files in " \
-            "$WAVETUNE_SIGN_KEYS, with ':' between"}
+  CLI_LIST("sign-key", "FILE", "private key that signs the channel's entry; default: the files in " \
+           "$WAVETUNE_SIGN_KEYS, with ':' between")
 #define OPTION_EXPIRES \
-  {.name = "expires", .type = OPTION_TEXT, .argument = "TIME", .flag_only = true, \
-   .help = "when deployments stop to believe the entry: 7d, 36h or 2026-12-24T00:00:00Z; " \
-            "default: never"}
+  CLI_TEXT("expires", "TIME", "when deployments stop to accept the entry: 7d, 36h or " \
+           "2026-12-24T00:00:00Z; default: never")
 #define OPTION_FOLLOW \
-  {.name = "follow", .type = OPTION_TEXT, .argument = "COUNTER", .flag_only = true, \
-   .help = "the counter that you signed last, 0 for none: another one than the next is not signed"}
+  CLI_TEXT("follow", "COUNTER", "the counter that you signed last, 0 for none: only the next one is " \
+           "signed")
 /* clang-format on */
 
 /* The keys that sign, and their files. */
@@ -29,9 +27,9 @@ struct signers {
   size_t n;
   struct signing_key all[CHANNEL_SIGNATURES_MAX];
   char *paths[CHANNEL_SIGNATURES_MAX];
-  int64_t followed; /* the counter that was signed last, as who signs states it; -1: not stated */
+  int64_t followed; /* --follow, the counter that was signed last; -1: not stated */
 };
-/* From OPTION_SIGN_KEY; no key is success. */
+/* From OPTION_SIGN_KEY; no key is success. *ret is the caller's whatever is returned. */
 must_check bool signers_of_keys(const struct options *options, struct signers *ret,
                                 struct error *error);
 /* From that and OPTION_FOLLOW. */
@@ -52,33 +50,36 @@ must_check bool release_check(const char *bytes, size_t size, const char *digest
 must_check int release_get(struct http_client *client, const char *digest_text, const char *what,
                            struct release **ret_release);
 
+/* The path of a channel's entry for a place, BELOW ("" or "/entries") it. */
+must_check char *channel_path(const char *channel, const char *below, const json_t *environment,
+                              const char *tag, const char *regime);
+/* The same for the environment, tag and regime of a command's options. */
+must_check bool channel_path_of_options(const struct options *options, const char *channel,
+                                        char **ret_path, struct error *error);
+
 /* What a channel has now. */
 struct channel_present {
-  bool exists;
-  json_t *json; /* as the server sent it, with "etag" */
-  char *etag;
+  json_t *json; /* as the server sent it, with "etag"; NULL: the channel has no entry */
   struct channel_entry entry;
 };
 void channel_present_release(struct channel_present *present);
 #define cleanup_present __attribute__((cleanup(channel_present_release)))
 
-/* Of the environment and tag of a command's options; refused where there is none. Returns an exit
+/* For the environment and tag of a command's options; refused where there is none. Returns an exit
  * code. */
 must_check int channel_present_of_options(struct http_client *client, const struct options *options,
                                           const char *channel, struct channel_present *ret);
 
-/* Whether one of the signers signed the entry as it is. */
-must_check bool entry_is_signed_by_any(const struct channel_entry *entry,
-                                       const struct signers *signers);
+/* Whether at least one of the keys signed the entry as it is. */
+must_check bool entry_is_signed_by(const struct channel_entry *entry,
+                                   const struct signing_key *keys, size_t n);
 
-/* Whether an entry's counter is one more than what was signed last, where that is stated. */
+/* Whether an entry's counter is the one after --follow, where that is given; with `or_last`, the
+ * counter of --follow is accepted too. */
 must_check bool entry_follows(const struct channel_entry *entry, const struct signers *signers,
-                              struct error *error);
-/* The same of an entry that is there: what was signed last is as good. */
-must_check bool entry_is_last_or_next(const struct channel_entry *entry,
-                                      const struct signers *signers, struct error *error);
+                              bool or_last, struct error *error);
 
-/* Signs and says on stderr what is signed and by whom. */
+/* Signs, and prints on stderr what is signed with which keys. */
 must_check bool entry_sign(struct channel_entry *entry, const struct signers *signers,
                            struct error *error);
 
@@ -87,8 +88,8 @@ struct channel_change {
   const struct release *release; /* checked */
   const struct signers *signers; /* none: the entry is not signed */
   int64_t expires_s;
-  const char *if_match, *if_none_match; /* where the channel must be; both NULL: anywhere */
-  bool as_json; /* on a lost race the present entry is printed as a document */
+  const char *if_match, *if_none_match; /* the state to move from; both NULL: any */
+  bool as_json; /* when another request moved it first, its entry is printed as a document */
 };
 /* Points a channel at a release. *ret_entry is the entry with "etag" beside its members: what
  * --if-match takes next. Returns an exit code. */

@@ -25,8 +25,10 @@ typedef int job_code_printer(struct http_client *client, const json_t *job, bool
                              bool as_json);
 extern job_code_printer *job_print_code;
 
-/* Prints what each device of the final says by itself (show_devices.c). The job has a winner. */
-must_check int job_print_devices(struct http_client *client, const json_t *job, bool as_json);
+static inline bool string_ends(const char *text, const char *end) {
+  size_t length = strlen(text), end_length = strlen(end);
+  return length > end_length && strcmp(text + length - end_length, end) == 0;
+}
 
 #define COMMANDS(COMMAND)                                                                          \
   COMMAND(kernel_push)                                                                             \

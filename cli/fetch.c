@@ -1,13 +1,25 @@
 /* wavetune fetch: what a container's entrypoint calls. Brings the release that a channel names into
- * a folder, rendered for its tools, whole or not at all: asks, decides what has to be done, and
- * tells what became of it. Memory and threads: fetch.h. */
+ * a folder, rendered for its tools, whole or not at all.
+ *
+ * FORMAT/.wavetune.json states what a rendering depended on besides the release: the image's
+ * identity, the place (Triton's cache holds absolute paths) and the program. When one of them
+ * changes, the format is rendered again. A format that cannot express any winner of a release
+ * leaves a folder with the reason alone, so that the next start need not try again.
+ *
+ * Memory and threads: fetch.h. */
+#include "cli/fetch.h"
+
 #include <time.h>
 
-#include "cli/fetch.h"
-#include "cli/files.h"
+#include "cli/file_stream.h"
 #include "common/base/file.h"
 #include "common/base/time.h"
 #include "common/node/node.h"
+
+#define RENDERING_FILE ".wavetune.json"
+#define SKIPPED_FILE ".wavetune.skipped.json"
+#define RENDERING_MAX ((size_t)1 << 20)
+#define SKIPPED_MAX ((size_t)256 << 20)
 
 static void fetch_release(struct fetch *fetch) {
   if (fetch->client)
@@ -16,7 +28,7 @@ static void fetch_release(struct fetch *fetch) {
   if (fetch->identity)
     identity_free(fetch->identity);
   for (size_t i = 0; fetch->renderings && i < fetch->n_formats; i++)
-    json_decref(fetch->renderings[i].json);
+    json_decref(fetch->renderings[i]);
   free(fetch->renderings);
   free(fetch->formats);
   environment_release(&fetch->asked);
@@ -29,64 +41,154 @@ static void fetch_release(struct fetch *fetch) {
   json_decref(fetch->entry);
 }
 
+/* Rendering */
+
+static json_t *identity_to_json(const struct fetch *fetch) {
+  if (!fetch->identity)
+    return json_null();
+  struct digest digest = json_digest(fetch->identity->json);
+  return json_digest_text(&digest);
+}
+
+static char *format_root(const struct fetch *fetch, const char *name, size_t index) {
+  return xasprintf("%s/%s/%s", fetch->absolute, name, fetch->formats[index]->name);
+}
+
+static void rendering_set(struct fetch *fetch, size_t index, json_t *rendering) {
+  json_decref(fetch->renderings[index]);
+  fetch->renderings[index] = rendering;
+}
+
+/* Reads the renderings in the release's folder. With `any`, also those that were made for another
+ * image or place: what is kept is better than nothing. True when all formats are there. */
+static bool renderings_read(struct fetch *fetch, const char *name, bool any) {
+  bool all = true, is_folder = folder_has_release(fetch, name);
+  cleanup_json json_t *identity = identity_to_json(fetch);
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    cleanup_free char *root = format_root(fetch, name, i),
+                      *path = xasprintf("%s/" RENDERING_FILE, root);
+    cleanup_json json_t *json = NULL;
+    struct error ignored;
+    bool is_there = json_parse_file(path, RENDERING_MAX, &json, &ignored) && json_is_object(json) &&
+                    (any || (is_folder && json_equal(json_object_get(json, "identity"), identity) &&
+                             string_equal(cli_member(json, "root"), root) &&
+                             string_equal(cli_member(json, "version"), WAVETUNE_VERSION)));
+    rendering_set(fetch, i, is_there ? TAKE(json) : NULL);
+    all = all && is_there;
+  }
+  return all;
+}
+
+/* Whether at least one of the formats expresses a winner of the release; else ERROR_UNUSABLE. */
+static bool renderings_are_useful(const struct fetch *fetch, const char *name,
+                                  struct error *error) {
+  size_t n_empty = 0;
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    const char *reason = cli_member(fetch->renderings[i], "reason");
+    if (*reason && n_empty++ == 0)
+      error_of(error, ERROR_UNUSABLE, "release %s: %s", name, reason);
+  }
+  return n_empty < fetch->n_formats;
+}
+
+static void json_add(struct cache_files *files, const char *path, const json_t *json) {
+  char *text = json_canonical(json);
+  cache_files_add(files, path, text, strlen(text));
+}
+
+/* Renders one format into the stream and notes it. A format that cannot express the release is no
+ * failure. False: what it needs did not arrive. */
+static bool format_render(struct fetch *fetch, struct http_source *source,
+                          const struct render_request *request, size_t index,
+                          struct file_stream *stream, struct error *error) {
+  const struct cache_format *format = fetch->formats[index];
+  cleanup_cache_files struct cache_files files = {.sink = file_stream_sink(stream, format->name)};
+  struct error reason;
+  int64_t begin_ns = clock_monotonic_ns(), waited_ns = http_source_waited_ns(source);
+  bool is_rendered = format->render(request, &files, &reason);
+  waited_ns = http_source_waited_ns(source) - waited_ns;
+  fetch->took_ns[WORK_DOWNLOAD] += waited_ns;
+  fetch->took_ns[WORK_RENDER] += clock_monotonic_ns() - begin_ns - waited_ns;
+  if (!http_source_is_whole(source, error))
+    return error_prefix(error, "%s: ", format->name);
+  if (!is_rendered) {
+    ALWAYS(files.n_sunk == 0); /* what is in the stream cannot be taken back */
+    cache_files_release(&files);
+    files = (struct cache_files){0};
+    error_prefix(&reason, "%s: ", format->name);
+  }
+
+  json_t *variables = json_array();
+  for (size_t i = 0; i < files.n_variables; i++) {
+    const struct cache_variable *variable = &files.variables[i];
+    const char *path = variable->path;
+    ALWAYS(json_array_append_new(variables, json_pack("{s:s, s:s}", "name", variable->name,
+                                                      path ? "path" : "value",
+                                                      path ? path : variable->literal)) == 0);
+  }
+  json_t *rendering =
+      json_pack("{s:I, s:o, s:s*, s:s, s:I, s:o, s:s}", "files",
+                (json_int_t)(files.n + files.n_sunk), "identity", identity_to_json(fetch), "reason",
+                is_rendered ? NULL : reason.message, "root", request->root, "skipped",
+                (json_int_t)files.n_skipped, "variables", variables, "version", WAVETUNE_VERSION);
+  ALWAYS(rendering != NULL);
+  rendering_set(fetch, index, rendering);
+  json_add(&files, RENDERING_FILE, rendering);
+
+  if (files.n_skipped) {
+    const struct cache_skipped *first = &files.skipped[0];
+    cleanup_json json_t *skipped = skipped_to_json(&files);
+    json_add(&files, SKIPPED_FILE, skipped);
+    fprintf(stderr, "wavetune: %s: %zu winner%s left out; the first: %s%s%s: %s\n", format->name,
+            files.n_skipped, files.n_skipped == 1 ? " was" : "s were", first->name,
+            first->key ? " " : "", first->key ? first->key : "", first->reason);
+  }
+  begin_ns = clock_monotonic_ns();
+  file_stream_add(stream, format->name, &files);
+  fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
+  return true;
+}
+
+/* {"TRITON_CACHE_DIR": "/…/current/triton", …} of fetch->renderings; a new reference. */
+static json_t *renderings_variables(const struct fetch *fetch) {
+  json_t *variables = json_object(), *variable;
+  size_t index;
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    cleanup_free char *root = format_root(fetch, "current", i);
+    json_array_foreach (json_object_get(fetch->renderings[i], "variables"), index, variable) {
+      const char *below = json_string_value(json_object_get(variable, "path"));
+      cleanup_free char *path = below ? xasprintf("%s%s%s", root, *below ? "/" : "", below) : NULL;
+      const char *value = path ? path : cli_member(variable, "value");
+      ALWAYS(json_object_set_new(variables, cli_member(variable, "name"), json_string(value)) == 0);
+    }
+  }
+  return variables;
+}
+
 /* Asking */
 
-/* GET within the budget. False, with a sentence, when no whole answer came. */
-static bool get(struct fetch *fetch, const char *path, const char *if_none_match, size_t size_max,
+/* GET within the budget: a 200 answer, or 304 to an entity tag. Else false, with a sentence that
+ * begins with `what` where the server refused. */
+static bool get(struct fetch *fetch, const char *what, struct http_request request,
                 struct http_response *ret, struct error *error) {
-  int64_t begin_ns = clock_monotonic_ns(), left_ms = fetch->deadline_ms - begin_ns / 1000000;
-  struct http_request request = {.method = "GET",
-                                 .path = path,
-                                 .if_none_match = if_none_match,
-                                 .timeout_ms = left_ms,
-                                 .response_max = size_max};
-  if (left_ms <= 0)
+  int64_t begin_ns = clock_monotonic_ns();
+  request.method = "GET";
+  request.timeout_ms = fetch->deadline_ms - begin_ns / 1000000;
+  if (request.timeout_ms <= 0)
     return error_of(error, ERROR_DEADLINE, "the time budget is used up");
   bool is_answered = http_send(fetch->client, &request, ret, error);
   fetch->took_ns[WORK_DOWNLOAD] += clock_monotonic_ns() - begin_ns;
-  return is_answered;
-}
-
-static bool status_refused(const struct http_response *response, const char *what,
-                           struct error *error) {
-  cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
-  const char *detail = cli_member(problem, "detail");
-  error_of(error, error_kind_of_http(response->status), "%s: the server answered %d%s%s", what,
-           response->status, detail[0] ? ": " : "", detail);
-  http_error_name_request(response, error);
-  return false;
-}
-
-/* The entity tag that may be asked with: of the same question, when what it came with is what
- * current points at. */
-static const char *known_etag(const struct fetch *fetch) {
-  const struct kept *kept = &fetch->kept;
-  bool is_known = kept->is_there && kept->has_entry && kept->is_believed &&
-                  string_equal(cli_member(fetch->state, "question"), fetch->question) &&
-                  string_equal(cli_member(fetch->state, "name"), kept->name);
-  const char *etag = is_known ? cli_member(fetch->state, "etag") : "";
-  return http_header_is_usable(etag) ? etag : NULL;
-}
-
-/* Doing */
-
-/* The release's bytes from its folder, else from the server (*ret_is_new); believed. *ret_bytes is
- * the caller's, also on failure. */
-static bool bytes_get(struct fetch *fetch, const struct channel_entry *entry, const char *name,
-                      char **ret_bytes, size_t *ret_size, bool *ret_is_new, struct error *error) {
-  cleanup_http_response struct http_response response = {0};
-  char text[DIGEST_TEXT_SIZE];
-  *ret_is_new = !folder_release_read(fetch, name, ret_bytes, ret_size);
-  if (!*ret_is_new)
-    return true; /* it has the digest of its name, which is the entry's */
-  cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(&entry->release, text));
-  if (!get(fetch, path, NULL, RELEASE_SIZE_MAX, &response, error))
+  if (!is_answered)
     return false;
-  if (response.status != 200)
-    return status_refused(&response, text, error);
-  *ret_bytes = TAKE(response.body);
-  *ret_size = response.size;
-  return bytes_believe(fetch, entry, *ret_bytes, *ret_size, error);
+  if (ret->status == 200 || (ret->status == 304 && request.if_none_match))
+    return true;
+
+  cleanup_json json_t *problem = json_loadb(ret->body, ret->size, 0, NULL);
+  const char *detail = cli_member(problem, "detail");
+  error_of(error, error_kind_of_http(ret->status), "%s: the server answered %d%s%s", what,
+           ret->status, *detail ? ": " : "", detail);
+  http_error_name_request(ret, error);
+  return false;
 }
 
 /* Writes below `staging` what is missing of the release that `entry` names, while it is read and
@@ -95,17 +197,44 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
                             const char *name, const char *staging, struct error *error) {
   cleanup_free char *bytes = NULL;
   cleanup_release struct release *release = NULL;
-  cleanup_file_stream struct file_stream *stream = NULL; /* ends before what it was lent */
+  cleanup_http_source struct http_source *source = NULL;
+  cleanup_file_stream struct file_stream *stream = NULL; /* ends before what it borrows */
   size_t size = 0;
-  bool is_new;
-  if (!bytes_get(fetch, entry, name, &bytes, &size, &is_new, error) ||
-      !file_stream_new(staging, fetch->deadline_ms, &stream, error))
+  /* In the folder it has the digest of its name, which is the entry's. */
+  bool is_new = !folder_release_read(fetch, name, &bytes, &size);
+  if (is_new) {
+    cleanup_http_response struct http_response response = {0};
+    char text[DIGEST_TEXT_SIZE];
+    cleanup_free char *path = xasprintf("/v1/releases/%s", digest_format(&entry->release, text));
+    struct http_request request = {.path = path, .response_max = RELEASE_SIZE_MAX};
+    if (!get(fetch, text, request, &response, error))
+      return false;
+    bytes = TAKE(response.body);
+    size = response.size;
+    if (!bytes_believe(fetch, entry, bytes, size, error))
+      return false;
+  }
+
+  if (!file_stream_new(staging, fetch->deadline_ms, &stream, error))
     return false;
   if (is_new)
     file_stream_lend(stream, "release.json", bytes, size);
-  if (!release_believe(fetch, entry, &bytes, size, &release, error) ||
-      !renderings_make(fetch, release, name, stream, error))
+  if (!release_believe(fetch, entry, &bytes, size, &release, error))
     return false;
+
+  source = http_source_new(fetch->client, fetch->deadline_ms);
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    cleanup_free char *root = format_root(fetch, name, i);
+    struct render_request request = {.release = release,
+                                     .source = http_source_interface(source),
+                                     .identity = fetch->identity,
+                                     .root = root};
+    if (!fetch->renderings[i] && !format_render(fetch, source, &request, i, stream, error))
+      return false;
+  }
+  if (!renderings_are_useful(fetch, name, error))
+    return false;
+
   int64_t begin_ns = clock_monotonic_ns();
   bool ok = file_stream_finish(stream, error);
   fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
@@ -122,6 +251,7 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
       !(is_whole ? renderings_are_useful(fetch, name, error)
                  : release_install(fetch, entry, name, staging, error)))
     return false;
+
   int64_t begin_ns = clock_monotonic_ns();
   fetch->is_fresh = !is_whole || !string_equal(name, fetch->kept.name);
   ALWAYS(json_object_set_new(fetch->state, "name", json_string(name)) == 0);
@@ -130,8 +260,7 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
   return ok;
 }
 
-/* The server says that nothing changed: true of the channel, while time goes on, and formats may be
- * new here. */
+/* After 304, which is true of the channel, while time goes on, and formats may be new here. */
 static bool keep_current(struct fetch *fetch, struct error *error) {
   const struct kept *kept = &fetch->kept;
   if (!entry_is_current(&kept->entry, error))
@@ -159,39 +288,30 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
 }
 
 static bool fetch_now(struct fetch *fetch, struct error *error) {
-  const char *etag = known_etag(fetch);
+  /* The entity tag is valid for the same question, when it came with what current points at. */
+  const struct kept *kept = &fetch->kept;
+  bool is_known = kept->is_there && kept->has_entry && kept->is_believed &&
+                  string_equal(cli_member(fetch->state, "question"), fetch->question) &&
+                  string_equal(cli_member(fetch->state, "name"), kept->name);
+  const char *etag = is_known ? cli_member(fetch->state, "etag") : "";
+  struct http_request request = {.path = fetch->question,
+                                 .if_none_match = http_header_is_usable(etag) ? etag : NULL};
   cleanup_http_response struct http_response response = {0};
-  if (!get(fetch, fetch->question, etag, 0, &response, error))
+  if (!get(fetch, "no cache", request, &response, error))
     return false;
-  if (response.status != 200 && !(response.status == 304 && etag))
-    return status_refused(&response, "no cache", error);
-  if (response.status == 304 ? !keep_current(fetch, error) : !take_new(fetch, &response, error)) {
-    folder_tidy(fetch); /* a disk that was full is not left so */
-    return false;
+  if (response.status == 304 ? keep_current(fetch, error) : take_new(fetch, &response, error)) {
+    folder_prune(fetch);
+    return true;
   }
-  folder_prune(fetch);
-  return true;
+  folder_tidy(fetch); /* a disk that was full is not left so */
+  return false;
 }
 
-/* Telling */
+/* Reporting */
 
 /* Whether what is there may be used although the server's answer cannot be. */
 static bool is_kept(const struct fetch *fetch) {
   return fetch->kept.is_there && fetch->kept.is_believed;
-}
-
-static bool kept_is_expired(const struct fetch *fetch) {
-  return fetch->kept.has_entry && fetch->kept.entry.expires_s &&
-         fetch->kept.entry.expires_s <= time(NULL);
-}
-
-/* What came and was not taken has a code of its own; of all else it is told what there is to start
- * with. */
-static int failure_code(const struct fetch *fetch, const struct error *error) {
-  enum exit_code code = error_exit_code(error->kind);
-  if (code != EXIT_UNREACHABLE && code != EXIT_REFUSED)
-    return (int)code;
-  return !is_kept(fetch) ? EXIT_NOTHING : kept_is_expired(fetch) ? EXIT_EXPIRED : EXIT_STALE;
 }
 
 static const char *outcome(const struct fetch *fetch, bool succeeded) {
@@ -200,104 +320,100 @@ static const char *outcome(const struct fetch *fetch, bool succeeded) {
   return is_kept(fetch) ? "stale" : "nothing";
 }
 
-static void failure_tell(const struct fetch *fetch, const struct error *error) {
-  char text[TIME_TEXT_SIZE];
-  if (!fetch->kept.is_there)
-    fprintf(stderr, "wavetune: %s; there is no cache to fall back on\n", error->message);
-  else if (!is_kept(fetch))
-    fprintf(stderr, "wavetune: %s; the cache that is there is not used: no trusted key signed it\n",
-            error->message);
-  else if (kept_is_expired(fetch))
-    fprintf(stderr, "wavetune: %s; the last good cache is kept, which expired at %s\n",
-            error->message, time_text_format(fetch->kept.entry.expires_s, text));
-  else
-    fprintf(stderr, "wavetune: %s; the last good cache is kept\n", error->message);
-}
-
-static void success_tell(const struct fetch *fetch) {
-  if (fetch->keys.n == 0)
-    fputs(
-        "wavetune: nothing but digests was verified: name the publisher's key with --trusted-key\n",
-        stderr);
-  for (size_t i = 0; i < fetch->n_formats; i++) {
-    const char *reason = cli_member(fetch->renderings[i].json, "reason");
-    if (reason[0])
-      fprintf(stderr, "wavetune: %s\n", reason);
+/* Prints why the fetch failed and what is left. A refused answer has an exit code of its own; for
+ * other failures the code states what there is to start with. */
+static int failure_report(const struct fetch *fetch, const struct error *error) {
+  const struct kept *kept = &fetch->kept;
+  char text[TIME_TEXT_SIZE] = "";
+  const char *left = "there is no cache to fall back on";
+  enum exit_code code = error_exit_code(error->kind), own = EXIT_NOTHING;
+  if (kept->is_there && !kept->is_believed) {
+    left = "the cache that is there is not used: no trusted key signed it";
+  } else if (kept->is_there) {
+    bool is_expired =
+        kept->has_entry && kept->entry.expires_s && kept->entry.expires_s <= time(NULL);
+    own = is_expired ? EXIT_EXPIRED : EXIT_STALE;
+    left = is_expired ? "the last good cache is kept, which expired at "
+                      : "the last good cache is kept";
+    if (is_expired)
+      time_text_format(kept->entry.expires_s, text);
   }
-}
-
-static json_t *formats_to_json(const struct fetch *fetch) {
-  json_t *formats = json_array();
-  for (size_t i = 0; i < fetch->n_formats; i++) {
-    const json_t *rendering = fetch->renderings[i].json;
-    const char *name = fetch->formats[i]->name, *reason = cli_member(rendering, "reason");
-    if (!rendering)
-      continue;
-    cleanup_free char *folder = xasprintf("%s/current/%s", fetch->absolute, name);
-    json_t *format =
-        json_pack("{s:s, s:s, s:O, s:o}", "format", name, "folder", folder, "files",
-                  json_object_get(rendering, "files"), "skipped", renderings_skipped(fetch, i));
-    if (reason[0])
-      ALWAYS(json_object_set_new(format, "reason", json_string(reason)) == 0);
-    ALWAYS(json_array_append_new(formats, format) == 0);
-  }
-  return formats;
-}
-
-static json_t *took_to_json(const struct fetch *fetch) {
-  static const char *const names[] = {"download", "verify", "read", "render", "write"};
-  json_t *took = json_object();
-  for (size_t i = 0; i < WORK_N; i++)
-    ALWAYS(json_object_set_new(took, names[i], json_real((double)fetch->took_ns[i] / 1e6)) == 0);
-  return took;
+  fprintf(stderr, "wavetune: %s; %s%s\n", error->message, left, text);
+  return (int)(code == EXIT_UNREACHABLE || code == EXIT_REFUSED ? own : code);
 }
 
 static json_t *answer_make(const struct fetch *fetch, bool succeeded, const struct error *error) {
-  json_t *answer = json_pack(
-      "{s:s, s:s+, s:o, s:o, s:o, s:o}", "outcome", outcome(fetch, succeeded), "folder", fetch->to,
-      "/current", "asked", environment_to_json(&fetch->asked), "formats", formats_to_json(fetch),
-      "variables", renderings_variables(fetch), "took_ms", took_to_json(fetch));
-  ALWAYS(answer != NULL);
-  if (!succeeded)
-    ALWAYS(json_object_set_new(answer, "reason", json_string(error->message)) == 0);
-  json_t *entry = succeeded                                 ? fetch->entry
-                  : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json
-                                                            : NULL;
-  if (entry)
-    ALWAYS(json_object_set(answer, "entry", entry) == 0);
-  return answer;
-}
-
-/* `export NAME='value'` for a shell to eval. */
-static void variables_print(const json_t *variables) {
-  const char *name;
-  json_t *value;
-  json_object_foreach ((json_t *)variables, name, value) {
-    printf("export %s='", name);
-    for (const char *c = json_string_value(value); *c; c++)
-      fputs(*c == '\'' ? "'\\''" : (const char[]){*c, '\0'}, stdout);
-    puts("'");
+  static const char *const works[] = {"download", "verify", "read", "render", "write"};
+  json_t *formats = json_array(), *took = json_object();
+  for (size_t i = 0; i < fetch->n_formats; i++) {
+    const json_t *rendering = fetch->renderings[i];
+    cleanup_free char *folder = format_root(fetch, "current", i),
+                      *path = xasprintf("%s/" SKIPPED_FILE, folder);
+    json_t *skipped = NULL;
+    struct error ignored;
+    if (!rendering)
+      continue;
+    if (!json_parse_file(path, SKIPPED_MAX, &skipped, &ignored))
+      skipped = json_array();
+    ALWAYS(json_array_append_new(formats,
+                                 json_pack("{s:s, s:s, s:O, s:o, s:O*}", "format",
+                                           fetch->formats[i]->name, "folder", folder, "files",
+                                           json_object_get(rendering, "files"), "skipped", skipped,
+                                           "reason", json_object_get(rendering, "reason"))) == 0);
   }
+  for (size_t i = 0; i < WORK_N; i++)
+    ALWAYS(json_object_set_new(took, works[i], json_real((double)fetch->took_ns[i] / 1e6)) == 0);
+
+  const json_t *entry = succeeded                                 ? fetch->entry
+                        : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json
+                                                                  : NULL;
+  json_t *answer =
+      json_pack("{s:s, s:s+, s:o, s:o, s:o, s:o, s:s*, s:O*}", "outcome", outcome(fetch, succeeded),
+                "folder", fetch->to, "/current", "asked", environment_to_json(&fetch->asked),
+                "formats", formats, "variables", renderings_variables(fetch), "took_ms", took,
+                "reason", succeeded ? NULL : error->message, "entry", entry);
+  ALWAYS(answer != NULL);
+  return answer;
 }
 
 static int answer_print(struct fetch *fetch, const struct options *options, bool succeeded,
                         const struct error *error) {
   bool as_json = option_flag(options, "json");
+  int code = EXIT_OK;
   if (succeeded) {
-    success_tell(fetch);
+    if (fetch->keys.n == 0)
+      fputs("wavetune: nothing but digests was verified: name the publisher's key with "
+            "--trusted-key\n",
+            stderr);
+    for (size_t i = 0; i < fetch->n_formats; i++) {
+      const char *reason = cli_member(fetch->renderings[i], "reason");
+      if (*reason)
+        fprintf(stderr, "wavetune: %s\n", reason);
+    }
+    if (option_flag(options, "exit-code") && !fetch->is_fresh)
+      code = EXIT_UNCHANGED;
   } else {
-    failure_tell(fetch, error);
+    code = failure_report(fetch, error);
     if (is_kept(fetch) && fetch->absolute)
       renderings_read(fetch, fetch->kept.name, true);
     else
-      renderings_forget(fetch);
+      for (size_t i = 0; i < fetch->n_formats; i++)
+        rendering_set(fetch, i, NULL);
   }
+
   if (option_flag(options, "print-env")) {
     cleanup_json json_t *variables = renderings_variables(fetch);
+    const char *name;
+    json_t *value;
     if (as_json)
       cli_print_json(variables);
     else
-      variables_print(variables);
+      json_object_foreach (variables, name, value) { /* for a shell to eval */
+        printf("export %s='", name);
+        for (const char *c = json_string_value(value); *c; c++)
+          fputs(*c == '\'' ? "'\\''" : (const char[]){*c, '\0'}, stdout);
+        puts("'");
+      }
   } else if (as_json) {
     cleanup_json json_t *answer = answer_make(fetch, succeeded, error);
     cli_print_json(answer);
@@ -305,26 +421,10 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
     printf("%s  %s/current  %s\n", outcome(fetch, true), fetch->to,
            cli_member(fetch->entry, "release"));
   }
-  if (!succeeded)
-    return failure_code(fetch, error);
-  return option_flag(options, "exit-code") && !fetch->is_fresh ? EXIT_UNCHANGED : EXIT_OK;
+  return code;
 }
 
 /* Options */
-
-static bool match_of_option(const struct options *options, enum cache_rule *ret,
-                            struct error *error) {
-  const char *text = option_text(options, "match");
-  return cache_rule_parse(text, ret) ||
-         error_set(error, "--match \"%.40s\" is no rule; it is " CACHE_RULES, text);
-}
-
-static bool keys_of_option(const struct options *options, struct trusted_keys *keys,
-                           struct error *error) {
-  const char *const *paths;
-  size_t n = option_list(options, "trusted-key", &paths);
-  return trusted_keys_add_all(keys, paths, n, error);
-}
 
 #define X(member, hardware)                                                                        \
   if (!asked->member && known->member)                                                             \
@@ -337,14 +437,26 @@ static void environment_fill(struct environment *asked, const struct environment
 }
 #undef X
 
-static bool environment_ask(const struct options *options, struct fetch *fetch,
-                            struct error *error) {
+static bool options_read(const struct options *options, struct fetch *fetch, struct error *error) {
+  const char *match = option_text(options, "match"), *const * keys;
+  size_t n_keys = option_list(options, "trusted-key", &keys);
   cleanup_json json_t *given = NULL;
-  if (!cli_environment(options, &given, error))
+  if (!fetch->to)
+    return error_set(error, "say where to: --to FOLDER, a private, writable place");
+  if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
+      !regime_parse(option_text(options, "regime"), &fetch->regime, error))
     return false;
+  if (!cache_rule_parse(match, &fetch->match))
+    return error_set(error, "--match \"%.40s\" is no rule; it is " CACHE_RULES, match);
+  if (!trusted_keys_add_all(&fetch->keys, keys, n_keys, error) ||
+      !identity_of_option(options, &fetch->identity, error) ||
+      !cli_environment(options, "environment", &given, error))
+    return false;
+  fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
+
   if (!environment_parse(given, &fetch->asked, error))
     return error_prefix(error, "--environment: ");
-  /* Who names another platform does not mean this node's AMD GPU. */
+  /* With another platform this node's AMD GPU is not meant. */
   if (!fetch->asked.cuda && !fetch->asked.cpu) {
     struct node_folders folders = node_folders_default();
     cleanup_environment struct environment node = node_environment_read(&folders);
@@ -356,23 +468,10 @@ static bool environment_ask(const struct options *options, struct fetch *fetch,
                                 .gpu = fetch->identity->gpu};
     environment_fill(&fetch->asked, &image);
   }
-  return true;
-}
 
-static bool options_read(const struct options *options, struct fetch *fetch, struct error *error) {
-  if (!fetch->to)
-    return error_set(error, "say where to: --to FOLDER, a private, writable place");
-  if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
-      !regime_parse(option_text(options, "regime"), &fetch->regime, error) ||
-      !match_of_option(options, &fetch->match, error) ||
-      !keys_of_option(options, &fetch->keys, error) ||
-      !identity_of_option(options, &fetch->identity, error) ||
-      !environment_ask(options, fetch, error))
-    return false;
-  fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
+  /* The default is what a server does by itself: one that does not know the rule yet accepts exact
+   * matches only. */
   cleanup_json json_t *environment = environment_to_json(&fetch->asked);
-  /* The default is what a server does by itself: one that does not know the rule yet goes by exact
-   * alone. */
   cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
                                        fetch->match == CACHE_RULE_UNSTATED ? NULL : "match",
                                        cache_rule_name(fetch->match), NULL);
@@ -423,24 +522,17 @@ static const struct option_spec fetch_options[] = {
      .argument = "RULE",
      .default_text = "unstated",
      .help = "how far the rules go that may find a cache: exact, unstated (what the cache's "
-             "environment does not state is "
-             "not compared), minor (ROCm's patch level may differ), compatible (what an operator "
-             "declared)"},
+             "environment does not state is not compared), minor (ROCm's patch level may differ), "
+             "compatible (what an operator declared)"},
     {.name = "trusted-key",
      .type = OPTION_LIST,
      .argument = "FILE|FOLDER",
      .help = "a publisher's public key, or a folder of *.pub: what none of them signed is refused; "
-             "more of them in "
-             "WAVETUNE_TRUSTED_KEYS, separated by ':'"},
+             "more of them in WAVETUNE_TRUSTED_KEYS, separated by ':'"},
     OPTION_IDENTITY,
-    {.name = "print-env",
-     .type = OPTION_FLAG,
-     .help = "print `export NAME='value'` for the tools that the formats are for, and nothing else",
-     .flag_only = true},
-    {.name = "exit-code",
-     .type = OPTION_FLAG,
-     .help = "end with 7 when the cache that is there is the newest",
-     .flag_only = true},
+    CLI_FLAG("print-env", "print `export NAME='value'` for the tools that the formats are for, and "
+                          "nothing else"),
+    CLI_FLAG("exit-code", "end with 7 when the cache that is there is the newest"),
     {.name = "budget-ms",
      .type = OPTION_INTEGER,
      .argument = "MS",
@@ -451,24 +543,16 @@ static const struct option_spec fetch_options[] = {
     SERVER_OPTIONS,
 };
 
-const struct command_spec spec_fetch = {
-    .name = "fetch",
-    .arguments = "",
-    .summary = "bring a channel's cache to this machine; for container entrypoints",
-    .description = "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server "
-                   "was away and the last good "
-                   "cache was kept, with 6 when there is none at all, with 8 when the release has "
-                   "no winner that the formats "
-                   "asked for can hold: trying again is no use then. What the server sent is "
-                   "refused with 10 (other bytes than "
-                   "their "
-                   "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a "
-                   "trusted key, or not what was "
-                   "asked for) or 14 (cut short); what was there before is kept.\n"
-                   "Members of the environment that are not given are read from this node's AMD "
-                   "GPUs and the image's identity. "
-                   "Releases that were replaced are removed after an hour, but for the last one.",
-    .options = fetch_options,
-    .n_options = ARRAY_LENGTH(fetch_options),
-    .run = command_fetch,
-};
+CLI_COMMAND(fetch, "fetch", "", fetch_options, command_fetch,
+            "bring a channel's cache to this machine; for container entrypoints",
+            .description =
+                "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was "
+                "away and the last good cache was kept, with 6 when there is none at all, with 8 "
+                "when the release has no winner that the formats asked for can hold: trying again "
+                "is no use then. What the server sent is refused with 10 (other bytes than their "
+                "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a "
+                "trusted key, or not what was asked for) or 14 (cut short); what was there before "
+                "is kept.\n"
+                "Members of the environment that are not given are read from this node's AMD GPUs "
+                "and the image's identity. Releases that were replaced are removed after an hour, "
+                "but for the last one.");

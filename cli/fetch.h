@@ -1,6 +1,5 @@
-/* What the parts of `wavetune fetch` share: fetch.c asks and tells, fetch_verify.c decides what is
- * believed, fetch_render.c renders a release for the formats asked for, fetch_folder.c keeps the
- * folder.
+/* What the parts of `wavetune fetch` share: fetch.c asks, renders and reports, fetch_verify.c
+ * decides what is believed, fetch_folder.c keeps the folder.
  *
  *   TO/<64 hex digits>/      one folder for each release: release.json, entry.json (the channel
  *                            entry that named it) and a folder for each format; parts appear whole,
@@ -11,27 +10,20 @@
  *   TO/.lock                 fetches take turns
  *
  * A start is never blocked for longer than the budget and never left without the cache it had.
- * Folders that were replaced are kept for an hour, for whoever still reads them, and the last one
- * for longer.
+ * Folders that were replaced are kept for an hour, for processes that still read them, and the last
+ * one for longer.
  *
- * Memory: struct fetch owns what it points to, but for what comes from the options.
+ * Memory: struct fetch owns what it points to, except what comes from the options.
  * Threads: one. */
 #ifndef WAVETUNE_CLI_FETCH_H
 #define WAVETUNE_CLI_FETCH_H
 
-#include "cli/file_stream.h"
 #include "cli/source.h"
 #include "common/cache/cache_rule.h"
 #include "common/cache/channel_entry.h"
 
 #define RELEASE_NAME_LENGTH 64
 #define RELEASE_NAME_SIZE (RELEASE_NAME_LENGTH + 1)
-
-/* What a release's folder says of one format: FORMAT/.wavetune.json, written with it. */
-struct rendering {
-  json_t *json; /* {"files", "identity", "reason"?, "root", "skipped", "variables", "version"} or
-                   NULL: none there */
-};
 
 /* What is there when the fetch begins. */
 struct kept {
@@ -56,20 +48,20 @@ struct fetch {
   struct identity *identity; /* or NULL */
   size_t n_formats;
   const struct cache_format **formats;
-  struct environment asked; /* with what the node told */
-  char *
-      question; /* the path with its query: another one must not be answered by an old entity tag */
+  struct environment asked; /* with the node's and the image's members */
+  char *question;           /* the path with its query; an old entity tag is valid for it alone */
   /* The folder */
   char *absolute; /* TO without links */
-  int disk; /* TO, opened before anything new is written: syncfs tells what failed since then; -1:
-               not yet */
-  json_t *state; /* .fetch.json, an object */
+  int disk;       /* TO, opened before anything new is written: syncfs reports what failed since
+                     then; -1: not yet */
+  json_t *state;  /* .fetch.json, an object */
   struct kept kept;
-  /* What became of it */
-  struct rendering *renderings; /* n_formats of them, of the release that current names in the
-                                   end */
-  json_t *entry;                /* the channel entry that was believed, as the server sent it */
-  bool is_fresh;                /* something was written */
+  /* The result */
+  json_t **renderings; /* of each format, of the release that current names in the end: the object
+                          in FORMAT/.wavetune.json, {"files", "identity", "reason"?, "root",
+                          "skipped", "variables", "version"}, or NULL: none there */
+  json_t *entry;       /* the channel entry that was believed, as the server sent it */
+  bool is_fresh;       /* something was written */
   int64_t took_ns[WORK_N];
 };
 
@@ -81,8 +73,7 @@ struct fetch {
 must_check bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
                               struct error *error);
 
-/* The last test of it, and the only one that time alone may change: a kept entry is tested
- * again. */
+/* Its last check, and the only one whose answer changes with time: repeated for a kept entry. */
 must_check bool entry_is_current(const struct channel_entry *entry, struct error *error);
 
 /* Notes the counter in the state. */
@@ -103,30 +94,6 @@ must_check bool release_believe(struct fetch *fetch, const struct channel_entry 
                                 char **bytes, size_t size, struct release **ret_release,
                                 struct error *error);
 
-/* fetch_render.c */
-
-/* Reads what the release's folder says of the formats into fetch->renderings. With `any`, also
- * renderings that were made for another image or place: what is kept is better than nothing. True
- * when all formats are there. */
-bool renderings_read(struct fetch *fetch, const char *name, bool any);
-
-/* Whether at least one of the formats says anything of the release; else ERROR_UNUSABLE. */
-must_check bool renderings_are_useful(const struct fetch *fetch, const char *name,
-                                      struct error *error);
-
-/* Renders the formats that are missing into the stream, which has a folder for each. False when
- * they are of no use, or when what they need did not arrive. */
-must_check bool renderings_make(struct fetch *fetch, const struct release *release,
-                                const char *name, struct file_stream *stream, struct error *error);
-
-/* Winners that the rendering leaves out, [{"name", "key", "reason"}]; a new reference. */
-must_check json_t *renderings_skipped(const struct fetch *fetch, size_t index);
-
-void renderings_forget(struct fetch *fetch);
-
-/* {"TRITON_CACHE_DIR": "/…/current/triton", …} of fetch->renderings; a new reference. */
-must_check json_t *renderings_variables(const struct fetch *fetch);
-
 /* fetch_folder.c */
 
 /* Makes the folder, takes its lock, reads what is there and removes what fetches that were killed
@@ -135,7 +102,7 @@ must_check bool folder_open(struct fetch *fetch, int *ret_lock, struct error *er
 
 void kept_release(struct kept *kept);
 
-/* Whether the release has a folder here. A link or a file in its place is not what a fetch made: it
+/* Whether the release has a folder here. A link or a file in its place was not made by a fetch: it
  * is not read as a release and not written through, but replaced. */
 must_check bool folder_has_release(const struct fetch *fetch, const char *name);
 
@@ -147,7 +114,7 @@ must_check bool folder_release_read(const struct fetch *fetch, const char *name,
 must_check bool folder_stage(struct fetch *fetch, const char *name, char **ret_staging,
                              struct error *error);
 
-/* Moves what lies in `staging` and the entry into the release's folder, points current at it and
+/* Moves what is in `staging` and the entry into the release's folder, points current at it and
  * writes the state. */
 must_check bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
                                struct error *error);

@@ -1,5 +1,5 @@
-/* The folder that fetches keep: who writes, what is there, how something new gets into place, what
- * is removed.
+/* The folder that fetches keep: locking, reading what is there, putting new files into place,
+ * removing old ones.
  *
  * After a crash current is the old cache or the new one, whole: everything new is written, then the
  * file system is synced once, then the release's folder, current and the state are renamed into
@@ -29,7 +29,7 @@ static bool is_release_name(const char *name) {
   return strspn(name, HEX_DIGITS) == RELEASE_NAME_LENGTH && name[RELEASE_NAME_LENGTH] == '\0';
 }
 
-/* What TO/current points at; "" when it is no link that a fetch made. */
+/* The release that TO/current points at; "" when it is no link that a fetch made. */
 static void current_read(const struct fetch *fetch, char name[RELEASE_NAME_SIZE]) {
   char target[RELEASE_NAME_SIZE + 1];
   cleanup_free char *path = xasprintf("%s/current", fetch->to);
@@ -40,94 +40,51 @@ static void current_read(const struct fetch *fetch, char name[RELEASE_NAME_SIZE]
     memcpy(name, target, RELEASE_NAME_SIZE);
 }
 
-/* Removing */
+/* What is in the folder but not of use: files that fetches which failed or were killed left, or
+ * releases that were replaced long ago. */
+enum garbage { GARBAGE_LEFTOVERS, GARBAGE_RELEASES };
 
-/* What a fetch left behind that was killed or gave up: half a folder, a link or a file that nobody
- * renamed. */
-static bool is_leftover(const char *name) {
-  return (name[0] == '.' && strspn(name + 1, HEX_DIGITS) == RELEASE_NAME_LENGTH &&
-          name[1 + RELEASE_NAME_LENGTH] == '.') ||
-         string_starts(name, ".current.") || string_starts(name, ".fetch.json.");
-}
-
-/* Links are removed, never followed; what cannot be removed is tried again by the next fetch. */
-static void entries_remove(const struct fetch *fetch,
-                           bool (*is_chosen)(const struct fetch *fetch, const char *name,
-                                             const struct stat *status)) {
+static void garbage_remove(const struct fetch *fetch, enum garbage garbage) {
   DIR *folder = opendir(fetch->to);
-  struct stat status;
-  struct error ignored;
+  char current[RELEASE_NAME_SIZE];
+  current_read(fetch, current);
   for (const struct dirent *entry; folder && (entry = readdir(folder));) {
-    if (fstatat(dirfd(folder), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
-        !is_chosen(fetch, entry->d_name, &status))
+    const char *name = entry->d_name;
+    struct stat status;
+    struct error ignored;
+    if (fstatat(dirfd(folder), name, &status, AT_SYMLINK_NOFOLLOW) < 0)
       continue;
-    cleanup_free char *path = xasprintf("%s/%s", fetch->to, entry->d_name);
+    bool is_staging = name[0] == '.' && strspn(name + 1, HEX_DIGITS) == RELEASE_NAME_LENGTH &&
+                      name[1 + RELEASE_NAME_LENGTH] == '.',
+         is_leftover =
+             is_staging || string_starts(name, ".current.") || string_starts(name, ".fetch.json."),
+         is_old = is_release_name(name) && S_ISDIR(status.st_mode) &&
+                  time(NULL) - status.st_mtime >= KEEP_S && current[0] &&
+                  !string_equal(name, current) &&
+                  !string_equal(name, cli_member(fetch->state, "previous"));
+    if (garbage == GARBAGE_LEFTOVERS ? !is_leftover : !is_old)
+      continue;
+    /* Links are removed, never followed; the next fetch tries again what cannot be removed. */
+    cleanup_free char *path = xasprintf("%s/%s", fetch->to, name);
     (void)!folder_remove(path, &ignored);
   }
   if (folder)
     closedir(folder);
 }
 
-static bool leftover_is_chosen(const struct fetch *fetch, const char *name,
-                               const struct stat *status) {
-  (void)fetch, (void)status;
-  return is_leftover(name);
-}
-
 void folder_tidy(const struct fetch *fetch) {
   if (clock_monotonic_ms() < fetch->deadline_ms)
-    entries_remove(fetch, leftover_is_chosen);
+    garbage_remove(fetch, GARBAGE_LEFTOVERS);
 }
 
-static bool release_is_chosen(const struct fetch *fetch, const char *name,
-                              const struct stat *status) {
-  char current[RELEASE_NAME_SIZE];
-  if (!is_release_name(name) || !S_ISDIR(status->st_mode) || time(NULL) - status->st_mtime < KEEP_S)
-    return false;
-  current_read(fetch, current);
-  return current[0] && !string_equal(name, current) &&
-         !string_equal(name, cli_member(fetch->state, "previous"));
-}
-
-void folder_prune(const struct fetch *fetch) { entries_remove(fetch, release_is_chosen); }
+void folder_prune(const struct fetch *fetch) { garbage_remove(fetch, GARBAGE_RELEASES); }
 
 /* Opening */
-
-/* Two fetches into one folder take turns; the one that waited finds the work done. */
-static bool lock_take(const struct fetch *fetch, int *ret_fd, struct error *error) {
-  cleanup_free char *path = xasprintf("%s/.lock", fetch->to);
-  cleanup_fd int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0)
-    return error_set(error, "cannot write to %s: %s", fetch->to, strerror(errno));
-  while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-    if (clock_monotonic_ms() >= fetch->deadline_ms)
-      return error_set(error, "another fetch into %s did not end within the budget", fetch->to);
-    usleep(LOCK_POLL_US);
-  }
-  *ret_fd = fd;
-  fd = -1;
-  return true;
-}
 
 bool folder_has_release(const struct fetch *fetch, const char *name) {
   cleanup_free char *path = xasprintf("%s/%s", fetch->to, name);
   struct stat status;
   return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/* A channel entry belongs to the release's folder, so that it is always that of what current points
- * at. */
-static void kept_entry_read(struct fetch *fetch) {
-  struct kept *kept = &fetch->kept;
-  cleanup_free char *path = xasprintf("%s/%s/entry.json", fetch->to, kept->name);
-  char text[DIGEST_TEXT_SIZE];
-  struct error ignored;
-  kept->has_entry = kept->name[0] && folder_has_release(fetch, kept->name) &&
-                    json_parse_file(path, STATE_MAX, &kept->entry_json, &ignored) &&
-                    channel_entry_parse(kept->entry_json, &kept->entry, &ignored);
-  if (kept->has_entry &&
-      !string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name))
-    kept->has_entry = false;
 }
 
 void kept_release(struct kept *kept) {
@@ -137,25 +94,24 @@ void kept_release(struct kept *kept) {
 }
 
 static void kept_read(struct fetch *fetch) {
-  kept_release(&fetch->kept);
+  struct kept *kept = &fetch->kept;
+  kept_release(kept);
   cleanup_free char *path = xasprintf("%s/current", fetch->to);
   struct stat status;
   struct error ignored;
-  fetch->kept.is_there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-  current_read(fetch, fetch->kept.name);
-  kept_entry_read(fetch);
-  fetch->kept.is_believed =
-      fetch->keys.n == 0 ||
-      (fetch->kept.has_entry && entry_is_signed(fetch, &fetch->kept.entry, &ignored));
-}
+  kept->is_there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+  current_read(fetch, kept->name);
 
-static void state_read(struct fetch *fetch) {
-  cleanup_free char *path = xasprintf("%s/.fetch.json", fetch->to);
-  cleanup_json json_t *state =
-      NULL; /* the first fetch has none, and a damaged one is done without */
-  struct error ignored;
-  if (json_parse_file(path, STATE_MAX, &state, &ignored) && json_is_object(state))
-    json_object_update(fetch->state, state);
+  /* The entry is in the release's folder, so that it is always that of what current points at. */
+  cleanup_free char *entry_path = xasprintf("%s/%s/entry.json", fetch->to, kept->name);
+  char text[DIGEST_TEXT_SIZE];
+  kept->has_entry =
+      kept->name[0] && folder_has_release(fetch, kept->name) &&
+      json_parse_file(entry_path, STATE_MAX, &kept->entry_json, &ignored) &&
+      channel_entry_parse(kept->entry_json, &kept->entry, &ignored) &&
+      string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name);
+  kept->is_believed =
+      fetch->keys.n == 0 || (kept->has_entry && entry_is_signed(fetch, &kept->entry, &ignored));
 }
 
 bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes,
@@ -183,13 +139,29 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
     return is_made && error_set(error, "cannot look at %s: %s", fetch->to, strerror(errno));
   if (!json_can_hold(fetch->absolute))
     return error_set(
-        error,
-        "%s lies at a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
+        error, "%s has a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
         fetch->to);
-  if (!lock_take(fetch, ret_lock, error))
-    return false;
-  kept_read(fetch); /* again: who had the lock may have changed it */
-  state_read(fetch);
+
+  /* Two fetches into one folder take turns; the second one finds the work done. */
+  cleanup_free char *lock_path = xasprintf("%s/.lock", fetch->to),
+                    *state_path = xasprintf("%s/.fetch.json", fetch->to);
+  cleanup_fd int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock < 0)
+    return error_set(error, "cannot write to %s: %s", fetch->to, strerror(errno));
+  while (flock(lock, LOCK_EX | LOCK_NB) < 0) {
+    if (clock_monotonic_ms() >= fetch->deadline_ms)
+      return error_set(error, "another fetch into %s did not end within the budget", fetch->to);
+    usleep(LOCK_POLL_US);
+  }
+  *ret_lock = lock;
+  lock = -1;
+
+  /* The first fetch has no state, and a damaged one is ignored. */
+  cleanup_json json_t *state = NULL;
+  struct error ignored;
+  kept_read(fetch); /* again: another fetch may have changed it */
+  if (json_parse_file(state_path, STATE_MAX, &state, &ignored) && json_is_object(state))
+    json_object_update(fetch->state, state);
   folder_tidy(fetch);
   return true;
 }
@@ -218,14 +190,9 @@ static bool json_write(const char *path, const json_t *json, struct error *error
          error_set(error, "cannot write %s: %s", path, strerror(errno));
 }
 
-static bool move(const char *from, const char *to, struct error *error) {
-  return rename(from, to) == 0 ||
-         error_set(error, "cannot rename %s to %s: %s", from, to, strerror(errno));
-}
-
-/* syncfs waits as long as the disk likes, and cannot be interrupted: a child of this process waits
- * for it, this one no longer than the budget. The child keeps nothing open that somebody may wait
- * for. */
+/* syncfs takes as long as the disk does, and cannot be interrupted: a child process waits for it,
+ * and this one no longer than the budget. The child keeps no descriptor open whose end another
+ * process may wait for. */
 static bool disk_sync(const struct fetch *fetch, struct error *error) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0)
@@ -274,63 +241,56 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
                          struct error *error) {
   cleanup_free char *final = xasprintf("%s/%s", fetch->to, name);
   struct error ignored;
+  bool ok = true;
   if (rename(staging, final) == 0)
     return true;
-  if (errno ==
-      ENOTDIR) { /* a link or a file; what is staged is whole, as that was not read as a release */
-    bool is_replaced = folder_exchange(staging, final, error);
-    (void)!folder_remove(staging, &ignored);
-    return is_replaced;
-  }
-  if (errno != EEXIST && errno != ENOTEMPTY)
+  if (errno == ENOTDIR) {
+    /* A link or a file. What is staged is whole, because that was not read as a release. */
+    ok = folder_exchange(staging, final, error);
+  } else if (errno != EEXIST && errno != ENOTEMPTY) {
     return error_set(error, "cannot rename %s to %s: %s", staging, final, strerror(errno));
-  DIR *folder = opendir(staging);
-  bool ok = folder || error_set(error, "cannot read %s: %s", staging, strerror(errno));
-  for (const struct dirent *entry; ok && folder && (entry = readdir(folder));) {
-    cleanup_free char *from = xasprintf("%s/%s", staging, entry->d_name);
-    cleanup_free char *to = xasprintf("%s/%s", final, entry->d_name);
-    if (entry->d_name[0] != '.')
-      ok = folder_exchange(from, to, error);
+  } else {
+    DIR *folder = opendir(staging);
+    if (!folder)
+      ok = error_set(error, "cannot read %s: %s", staging, strerror(errno));
+    for (const struct dirent *entry; ok && (entry = readdir(folder));) {
+      cleanup_free char *from = xasprintf("%s/%s", staging, entry->d_name),
+                        *to = xasprintf("%s/%s", final, entry->d_name);
+      if (entry->d_name[0] != '.')
+        ok = folder_exchange(from, to, error);
+    }
+    if (folder)
+      closedir(folder);
   }
-  if (folder)
-    closedir(folder);
-  (void)!folder_remove(staging,
-                       &ignored); /* what cannot be removed is tried again by the next fetch */
+  (void)!folder_remove(staging, &ignored); /* else by the next fetch */
   return ok;
-}
-
-/* Points TO/current at `name`: a new link renamed over the old one, so that a reader sees one or
- * the other. */
-static bool link_swap(const struct fetch *fetch, const char *name, struct error *error) {
-  cleanup_free char *current = xasprintf("%s/current", fetch->to),
-                    *temporary = temporary_path(fetch, "current");
-  if (symlink(name, temporary) < 0 || rename(temporary, current) < 0) {
-    int reason = errno;
-    unlink(temporary);
-    return error_set(error, "cannot point %s at %s: %s", current, name, strerror(reason));
-  }
-  return true;
-}
-
-/* The hour of a replaced folder begins now, however old it is. */
-static void previous_note(struct fetch *fetch, const char *name) {
-  const char *before = fetch->kept.name;
-  if (!before[0] || string_equal(before, name))
-    return;
-  cleanup_free char *path = xasprintf("%s/%s", fetch->to, before);
-  utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
-  ALWAYS(json_object_set_new(fetch->state, "previous", json_string(before)) == 0);
 }
 
 bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
                     struct error *error) {
-  cleanup_free char *entry_path = xasprintf("%s/entry.json", staging);
-  cleanup_free char *state_path = xasprintf("%s/.fetch.json", fetch->to);
-  cleanup_free char *state_temporary = temporary_path(fetch, "fetch.json");
-  bool is_current = string_equal(fetch->kept.name, name);
-  previous_note(fetch, name);
-  return json_write(entry_path, fetch->entry, error) &&
-         json_write(state_temporary, fetch->state, error) && disk_sync(fetch, error) &&
-         staging_move(fetch, name, staging, error) &&
-         (is_current || link_swap(fetch, name, error)) && move(state_temporary, state_path, error);
+  const char *before = fetch->kept.name;
+  cleanup_free char *entry_path = xasprintf("%s/entry.json", staging),
+                    *state = xasprintf("%s/.fetch.json", fetch->to),
+                    *new_state = temporary_path(fetch, "fetch.json"),
+                    *current = xasprintf("%s/current", fetch->to),
+                    *new_current = temporary_path(fetch, "current");
+  bool is_current = string_equal(before, name);
+  if (before[0] && !is_current) {
+    /* The hour of a replaced folder begins now, however old it is. */
+    cleanup_free char *path = xasprintf("%s/%s", fetch->to, before);
+    utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
+    ALWAYS(json_object_set_new(fetch->state, "previous", json_string(before)) == 0);
+  }
+  if (!json_write(entry_path, fetch->entry, error) || !json_write(new_state, fetch->state, error) ||
+      !disk_sync(fetch, error) || !staging_move(fetch, name, staging, error))
+    return false;
+
+  /* A new link renamed over the old one: a reader sees one or the other. */
+  if (!is_current && (symlink(name, new_current) < 0 || rename(new_current, current) < 0)) {
+    int reason = errno;
+    unlink(new_current);
+    return error_set(error, "cannot point %s at %s: %s", current, name, strerror(reason));
+  }
+  return rename(new_state, state) == 0 ||
+         error_set(error, "cannot rename %s to %s: %s", new_state, state, strerror(errno));
 }

@@ -1,16 +1,16 @@
 /* What of a server's answer is believed: signature, question, expiry, counter, digest. Nothing here
  * writes a file.
  *
- * Who can change what a server sends can withhold a release, and no more: an entry that a trusted
- * key did not sign, one for another GPU, and one that is older than what was seen are refused, and
- * so is a release with other bytes than its entry names.
+ * A server that is not trusted can withhold a release, and no more: an entry that no trusted key
+ * signed, one for another GPU, and one that is older than what was seen are refused, and so is a
+ * release with other bytes than its entry names.
  *
- * The counters that were seen stand in the state's "seen", the newest first:
+ * The state's "seen" has the counters that were seen, the newest first:
  *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]},
  *   cold without a regime
- * keys: those that were trusted then. What was seen without any says nothing once there are some
- * (anybody could have sent it), and so does what others signed; in between, while keys are rotated,
- * it holds.
+ * keys: those that were trusted then. A counter that was seen without keys does not bind a fetch
+ * that has some (any server could have sent it), and neither does one whose keys are all replaced;
+ * while keys are rotated it binds.
  *
  * Memory and threads: fetch.h. */
 #include <inttypes.h>
@@ -35,8 +35,7 @@ static bool entry_answers(const struct fetch *fetch, const struct channel_entry 
                     "%s, which was not asked for",
                     entry->channel, entry->tag, regime_name(entry->regime));
   }
-  /* Whatever an operator declared, what a GPU is must be equal: no declaration can make another one
-   * of it. */
+  /* Whatever an operator declared, the members that identify the GPU must be equal. */
   if (!cache_rules_serve(fetch->match, &fetch->asked, &entry->environment)) {
     cleanup_free char *asked = environment_format(&fetch->asked),
                       *served = environment_format(&entry->environment);
@@ -58,21 +57,15 @@ bool entry_is_current(const struct channel_entry *entry, struct error *error) {
                   entry->counter, entry->channel, time_text_format(entry->expires_s, text));
 }
 
-static json_t *keys_to_json(const struct fetch *fetch) {
-  json_t *keys = json_array();
-  for (size_t i = 0; i < fetch->keys.n; i++)
-    ALWAYS(json_array_append_new(keys, json_digest_text(&fetch->keys.all[i].id)) == 0);
-  return keys;
-}
-
+/* Whether a counter that was seen binds this fetch. */
 static bool keys_hold(const struct fetch *fetch, const json_t *seen) {
   size_t i;
   json_t *then;
   json_array_foreach (json_object_get(seen, "keys"), i, then) {
     struct digest id;
     const char *text = json_string_value(then);
-    for (size_t j = 0; text && j < fetch->keys.n; j++)
-      if (digest_parse(text, &id) && digest_equal(&id, &fetch->keys.all[j].id))
+    for (size_t j = 0; text && digest_parse(text, &id) && j < fetch->keys.n; j++)
+      if (digest_equal(&id, &fetch->keys.all[j].id))
         return true;
   }
   return fetch->keys.n == 0;
@@ -95,18 +88,16 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
   json_t *seen;
   digest_format(&entry->release, release);
   json_array_foreach (json_object_get(fetch->state, "seen"), i, seen) {
-    if (!is_of_same_entry(seen, entry) || !keys_hold(fetch, seen))
-      continue;
-    int64_t counter = json_integer_value(json_object_get(seen, "counter"));
+    int64_t counter = cli_integer(seen, "counter");
     bool is_other =
         entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
-    if (entry->counter >= counter && !is_other)
-      continue;
-    return error_of(error, ERROR_REPLAYED,
-                    "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
-                    " was seen already; if the server was set up anew, remove %s/.fetch.json",
-                    entry->counter, entry->channel, is_other ? " with another release" : "",
-                    counter, fetch->to);
+    if ((entry->counter < counter || is_other) && is_of_same_entry(seen, entry) &&
+        keys_hold(fetch, seen))
+      return error_of(error, ERROR_REPLAYED,
+                      "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
+                      " was seen already; if the server was set up anew, remove %s/.fetch.json",
+                      entry->counter, entry->channel, is_other ? " with another release" : "",
+                      counter, fetch->to);
   }
   return true;
 }
@@ -133,14 +124,16 @@ bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry
 }
 
 void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
-  json_t *seen = json_array(), *one;
+  json_t *seen = json_array(), *keys = json_array(), *one;
   size_t i;
+  for (i = 0; i < fetch->keys.n; i++)
+    ALWAYS(json_array_append_new(keys, json_digest_text(&fetch->keys.all[i].id)) == 0);
   ALWAYS(json_array_append_new(
-             seen, json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
-                             "environment", environment_to_json(&entry->environment), "tag",
-                             entry->tag, "regime", regime_name(entry->regime), "counter",
-                             (json_int_t)entry->counter, "release",
-                             json_digest_text(&entry->release), "keys", keys_to_json(fetch))) == 0);
+             seen,
+             json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
+                       "environment", environment_to_json(&entry->environment), "tag", entry->tag,
+                       "regime", regime_name(entry->regime), "counter", (json_int_t)entry->counter,
+                       "release", json_digest_text(&entry->release), "keys", keys)) == 0);
   /* What was not verified replaces nothing that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
     bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
@@ -173,7 +166,7 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, cha
     return error_prefix(error, "release %s: ", text);
   fetch->took_ns[WORK_READ] += clock_monotonic_ns() - begin_ns;
   const struct release *release = *ret_release;
-  /* An entry that nobody signed may say of any release that it is for this GPU. */
+  /* An entry without a signature may name a release for another GPU. */
   if (!environment_fits(&release->environment, &entry->environment) ||
       !environment_fits(&entry->environment, &release->environment) ||
       !string_equal(release->tag, entry->tag) || release->regime != entry->regime) {

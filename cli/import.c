@@ -1,74 +1,236 @@
-/* wavetune import: tables that were tuned elsewhere become incumbents. All files are read and
- * checked before the server hears of any, and it takes all or nothing. */
+/* wavetune import and imports: tables that were tuned elsewhere become incumbents. All files are
+ * read and checked before the first request, and the server takes all or nothing. */
+#include <errno.h>
+#include <fts.h>
+#include <libgen.h>
+#include <sys/stat.h>
+
 #include "cli/cli.h"
-#include "cli/import_files.h"
+#include "common/base/file.h"
+#include "common/cache/format.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/table.h"
+#include "common/program/progress.h"
 
 #define BODY_MAX ((size_t)64 << 20)
 #define TIMEOUT_MS 600000
+#define FILES_MAX 10000
+#define FILE_MAX ((size_t)64 << 20)
+#define BYTES_MAX ((size_t)256 << 20) /* of all files together */
+
+/* The files to read. A path on the command line is a file, whatever its name, or a folder: of that,
+ * the files whose names end as those of tables do, at any depth, except below names that begin with
+ * '.'. Links in a folder are not followed: one that stays inside names a file that is read anyway,
+ * and one that leads out is refused. */
+struct names {
+  size_t n, capacity;
+  char **all;   /* absolute */
+  size_t bytes; /* of all of them, as their folders state */
+  size_t n_roots, root_capacity;
+  char **roots; /* the real folders that were named, or that hold a named file */
+};
 
 struct import {
   const struct options *options;
   const struct cache_format *format;
-  struct import_files files;
+  struct names names;
+  struct cache_files files;     /* a file's path is its absolute one without the first '/': what a
+                                   table holds for may be in the names of the folders above it */
   struct kernel_folder *folder; /* of --kernel DIR */
   struct kernel *registered;    /* of --kernel HASH */
   struct imported imported;
+  struct environment environment;
   json_t *body; /* what is posted */
 };
 
 static void import_release(struct import *import) {
-  import_files_release(&import->files);
+  for (size_t i = 0; i < import->names.n; i++)
+    free(import->names.all[i]);
+  for (size_t i = 0; i < import->names.n_roots; i++)
+    free(import->names.roots[i]);
+  free(import->names.all);
+  free(import->names.roots);
+  cache_files_release(&import->files);
   if (import->folder)
     kernel_folder_free(import->folder);
   if (import->registered)
     kernel_free(import->registered);
   imported_release(&import->imported);
+  environment_release(&import->environment);
   json_decref(import->body);
+}
+
+static bool names_add(struct names *names, const char *path, off_t size, struct error *error) {
+  for (const char *c = path; *c; c++)
+    if ((unsigned char)*c < 0x20 || *c == 0x7f)
+      return error_set(error, "%s: the name holds control characters; rename it", path);
+  if (names->n == FILES_MAX)
+    return error_set(error, "more than %d files; import them in parts, by naming folders below",
+                     FILES_MAX);
+  if (size > (off_t)FILE_MAX)
+    return error_set(error, "%s has more than %zu MiB", path, FILE_MAX >> 20);
+  names->bytes += (size_t)size;
+  if (names->bytes > BYTES_MAX)
+    return error_set(error,
+                     "more than %zu MiB of files; import them in parts, by naming folders below",
+                     BYTES_MAX >> 20);
+  GROW(names->all, names->n, names->capacity);
+  names->all[names->n++] = xstrdup(path);
+  return true;
+}
+
+static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct names *names,
+                       struct error *error) {
+  /* A Triton cache holds compiled code beside its tables, gigabytes of it. */
+  static const char *const table_ends[] = {".json", ".csv", ".best_config"};
+  const char *name = entry->fts_name, *path = entry->fts_path;
+  if (entry->fts_level > 0 && name[0] == '.') {
+    (void)fts_set(tree, entry, FTS_SKIP);
+    return true;
+  }
+  switch (entry->fts_info) {
+  case FTS_DNR:
+  case FTS_ERR:
+  case FTS_NS:
+    return error_set(error, "cannot read %s: %s", path, strerror(entry->fts_errno));
+  case FTS_SL:
+  case FTS_SLNONE: {
+    cleanup_free char *target = realpath(path, NULL);
+    size_t length = string_equal(folder, "/") ? 0 : strlen(folder);
+    if (!target)
+      return error_set(error, "%s is a link that leads nowhere; remove it", path);
+    return (strncmp(target, folder, length) == 0 && target[length] == '/') ||
+           error_set(error, "%s is a link that leads out of %s; name what it leads to instead",
+                     path, folder);
+  }
+  case FTS_F:
+    for (size_t i = 0; i < ARRAY_LENGTH(table_ends); i++)
+      if (string_ends(name, table_ends[i]))
+        return names_add(names, path, entry->fts_statp->st_size, error);
+    return true;
+  default:
+    return true;
+  }
+}
+
+static int entries_compare(const FTSENT **a, const FTSENT **b) {
+  return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static bool path_collect(const char *path, struct names *names, struct error *error) {
+  struct stat status;
+  cleanup_free char *copy = xstrdup(path), *other = xstrdup(path), *folder = NULL;
+  bool is_there = stat(path, &status) == 0, is_folder = is_there && S_ISDIR(status.st_mode);
+  if (is_there)
+    folder = realpath(is_folder ? path : dirname(copy), NULL);
+  if (!folder)
+    return error_set(error, "cannot read %s: %s", path, strerror(errno));
+
+  size_t i = 0;
+  while (i < names->n_roots && !string_equal(names->roots[i], folder))
+    i++;
+  if (i == names->n_roots) {
+    GROW(names->roots, names->n_roots, names->root_capacity);
+    names->roots[names->n_roots++] = xstrdup(folder);
+  }
+
+  /* A file keeps its own name, also when it is a link: names of tables have a meaning. */
+  if (!is_folder) {
+    cleanup_free char *whole =
+        xasprintf("%s/%s", string_equal(folder, "/") ? "" : folder, basename(other));
+    return names_add(names, whole, status.st_size, error);
+  }
+
+  size_t before = names->n;
+  FTS *tree = fts_open((char *const[]){folder, NULL}, FTS_PHYSICAL | FTS_NOCHDIR, entries_compare);
+  if (!tree)
+    return error_set(error, "cannot read %s: %s", folder, strerror(errno));
+  bool ok = true;
+  for (FTSENT *entry; ok && (entry = fts_read(tree));)
+    ok = entry_take(tree, entry, folder, names, error);
+  fts_close(tree);
+  return ok && (names->n > before || error_set(error,
+                                               "%s holds no tables: no file that ends in .json, "
+                                               ".csv or .best_config",
+                                               folder));
+}
+
+static int texts_compare(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Collects all names first: what is wrong with a folder is reported before a file is read. */
+static bool files_read(char *const *paths, size_t n_paths, struct import *import,
+                       struct error *error) {
+  struct names *names = &import->names;
+  for (size_t i = 0; i < n_paths; i++)
+    if (!path_collect(paths[i], names, error))
+      return false;
+  if (names->n)
+    qsort(names->all, names->n, sizeof *names->all, texts_compare);
+  for (size_t i = 1; i < names->n; i++)
+    if (string_equal(names->all[i - 1], names->all[i]))
+      return error_set(error, "%s is named twice", names->all[i]);
+
+  struct progress progress = progress_start(stderr, "files", names->n);
+  bool ok = true;
+  for (size_t i = 0; ok && i < names->n; i++) {
+    char *bytes;
+    size_t size;
+    progress_show(&progress, i, "");
+    ok = file_read(names->all[i], FILE_MAX, &bytes, &size, error);
+    if (ok)
+      cache_files_add(&import->files, names->all[i] + 1, bytes, size);
+  }
+  progress_end(&progress);
+  return ok;
+}
+
+/* The part of a read file's path that is below its root, which does not depend on this machine.
+ * Borrowed from `path`. */
+static const char *local_name(const struct names *names, const char *path) {
+  for (size_t i = 0; i < names->n_roots; i++) {
+    const char *root = names->roots[i] + 1;
+    size_t length = strlen(root);
+    if (length && strncmp(path, root, length) == 0 && path[length] == '/')
+      return path + length + 1;
+  }
+  return path;
 }
 
 static const struct kernel *kernel_of(const struct import *import) {
   return import->folder ? import->folder->kernel : import->registered;
 }
 
-static int kernel_get(struct import *import, struct http_client *client, const char *hash) {
-  cleanup_json json_t *answer = NULL;
-  cleanup_free char *escaped = http_escape(hash);
-  cleanup_free char *path = xasprintf("/v1/kernels/%s", escaped);
-  struct error error;
-  int code = cli_call(client, "GET", path, NULL, &answer);
-  if (code == EXIT_OK &&
-      !kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error)) {
-    error_prefix(&error, "kernel %s: ", hash);
-    code = cli_fail(EXIT_UNREACHABLE, &error);
-  }
-  return code;
-}
-
-/* The kernel that the tables are of: a folder, or one that the server knows. */
+/* The kernel that the tables are of: a folder, or a registered one. `client` is NULL with
+ * --dry-run. */
 static int kernel_load(struct import *import, struct http_client *client) {
   const char *place = option_text(import->options, "kernel");
   struct error error;
   if (!place)
     return EXIT_OK;
-  if (string_starts(place, "sha256:") && client)
-    return kernel_get(import, client, place);
-  if (string_starts(place, "sha256:")) {
-    error_set(&error, "--dry-run asks no server what %.80s is; name the kernel's folder", place);
-    return cli_fail(EXIT_USAGE, &error);
-  }
-  return kernel_folder_load(place, &import->folder, &error) ? EXIT_OK
-                                                            : cli_fail(EXIT_USAGE, &error);
+  if (!string_starts(place, "sha256:"))
+    return kernel_folder_load(place, &import->folder, &error) ? EXIT_OK
+                                                              : cli_fail(EXIT_USAGE, &error);
+  if (!client)
+    return cli_refuse(EXIT_USAGE,
+                      "--dry-run asks no server what %.80s is; name the kernel's folder", place);
+
+  cleanup_json json_t *answer = NULL;
+  cleanup_free char *path = cli_path("/v1/kernels/", place, "");
+  int code = cli_call(client, "GET", path, NULL, &answer);
+  if (code != EXIT_OK ||
+      kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error))
+    return code;
+  error_prefix(&error, "kernel %s: ", place);
+  return cli_fail(EXIT_UNREACHABLE, &error);
 }
 
-/* What the tables state, completed and corrected by --environment. A correction is said. */
-static bool environment_complete(struct import *import, struct environment *ret,
-                                 struct error *error) {
+/* What the tables state, completed and corrected by --environment. A correction is reported. */
+static bool environment_complete(struct import *import, struct error *error) {
   cleanup_json json_t *stated = NULL, *read = json_copy(import->imported.environment);
   const char *name;
   json_t *value;
-  if (!cli_environment(import->options, &stated, error))
+  if (!cli_environment(import->options, "environment", &stated, error))
     return false;
   json_object_foreach (stated, name, value) {
     const json_t *before = json_object_get(read, name);
@@ -79,80 +241,55 @@ static bool environment_complete(struct import *import, struct environment *ret,
     }
     ALWAYS(json_object_set(read, name, value) == 0);
   }
-  return environment_parse(read, ret, error) || error_prefix(error, "the environment: ");
-}
-
-/* Where a table lay on this machine is nobody's business, and would make the same table another one
- * on each. */
-static json_t *provenance_local(const struct import *import, const json_t *provenance) {
-  json_t *local = provenance ? json_copy((json_t *)provenance) : json_object();
-  const char *source = json_string_value(json_object_get(local, "source"));
-  if (source) {
-    cleanup_free char *name = xstrdup(import_files_name(&import->files, source));
-    ALWAYS(json_object_set_new(local, "source", json_string(name)) == 0);
-  }
-  return local;
+  return environment_parse(read, &import->environment, error) ||
+         error_prefix(error, "the environment: ");
 }
 
 static json_t *entry_json(const struct import *import, const struct imported_entry *entry) {
+  json_t *provenance = entry->provenance ? json_copy(entry->provenance) : json_object();
+  const char *source = json_string_value(json_object_get(provenance, "source"));
+  /* The folders above a table are private, and would make the same table differ between machines.
+   */
+  if (source)
+    ALWAYS(json_object_set_new(provenance, "source",
+                               json_string(local_name(&import->names, source))) == 0);
   json_t *json = json_pack("{s:O, s:O, s:o, s:o}", "key", entry->key, "config", entry->config, "ms",
-                           json_numbers(entry->ms, entry->n_ms), "provenance",
-                           provenance_local(import, entry->provenance));
+                           json_numbers(entry->ms, entry->n_ms), "provenance", provenance);
   ALWAYS(json != NULL);
   return json;
 }
 
-static json_t *kernel_json(const struct import *import, const struct imported_kernel *kernel) {
-  json_t *entries = json_array();
-  for (size_t i = 0; i < kernel->n_entries; i++)
-    ALWAYS(json_array_append_new(entries, entry_json(import, &kernel->entries[i])) == 0);
-  json_t *json =
-      kernel->manifest
-          ? json_pack("{s:O, s:o}", "manifest", kernel->manifest, "entries", entries)
-          : json_pack("{s:o, s:o}", "kernel", json_digest_text(&kernel->hash), "entries", entries);
-  ALWAYS(json != NULL);
-  return json;
-}
-
-static bool body_make(struct import *import, struct environment *ret_environment,
-                      struct error *error) {
-  cleanup_environment struct environment environment = {0};
-  if (!environment_complete(import, &environment, error))
+static bool body_make(struct import *import, struct error *error) {
+  if (!environment_complete(import, error))
     return false;
+
   json_t *kernels = json_array();
-  for (size_t i = 0; i < import->imported.n_kernels; i++)
-    ALWAYS(json_array_append_new(kernels, kernel_json(import, &import->imported.kernels[i])) == 0);
+  for (size_t i = 0; i < import->imported.n_kernels; i++) {
+    const struct imported_kernel *kernel = &import->imported.kernels[i];
+    json_t *entries = json_array();
+    for (size_t j = 0; j < kernel->n_entries; j++)
+      ALWAYS(json_array_append_new(entries, entry_json(import, &kernel->entries[j])) == 0);
+    ALWAYS(
+        json_array_append_new(
+            kernels, kernel->manifest
+                         ? json_pack("{s:O, s:o}", "manifest", kernel->manifest, "entries", entries)
+                         : json_pack("{s:o, s:o}", "kernel", json_digest_text(&kernel->hash),
+                                     "entries", entries)) == 0);
+  }
   import->body = json_pack("{s:s, s:o, s:s, s:o}", "format", import->format->name, "environment",
-                           environment_to_json(&environment), "tag",
+                           environment_to_json(&import->environment), "tag",
                            option_text(import->options, "tag"), "kernels", kernels);
   ALWAYS(import->body != NULL);
+
   size_t size = json_dumpb(import->body, NULL, 0, JSON_COMPACT);
-  if (size > BODY_MAX)
-    return error_set(error,
-                     "the tables make %zu MiB of JSON, the server takes %zu; import them in parts",
-                     size >> 20, BODY_MAX >> 20);
-  *ret_environment = environment;
-  environment = (struct environment){0};
-  return true;
+  return size <= BODY_MAX ||
+         error_set(error,
+                   "the tables make %zu MiB of JSON, the server takes %zu; import them in parts",
+                   size >> 20, BODY_MAX >> 20);
 }
 
-/* A refusal names the file first: below the folder that was named it is shorter, and the sentence
- * is not cut. */
-static bool tables_read(struct import *import, char *const *paths, size_t n_paths,
-                        struct error *error) {
-  if (!import_files_read(paths, n_paths, &import->files, error))
-    return false;
-  struct import_request request = {.files = &import->files.files, .kernel = kernel_of(import)};
-  if (cache_format_read(import->format, &request, &import->imported, error))
-    return true;
-  const char *local = import_files_name(&import->files, error->message);
-  memmove(error->message, local, strlen(local) + 1);
-  return false;
-}
-
-/* Kernels of the body as the server names them in its answer. */
-static bool kernels_describe(const struct import *import, json_t **ret_kernels,
-                             struct error *error) {
+/* The answer that the server would give, as far as it is known here. */
+static bool dry_answer(const struct import *import, json_t **ret_answer, struct error *error) {
   cleanup_json json_t *kernels = json_array();
   for (size_t i = 0; i < import->imported.n_kernels; i++) {
     const struct imported_kernel *imported = &import->imported.kernels[i];
@@ -165,183 +302,119 @@ static bool kernels_describe(const struct import *import, json_t **ret_kernels,
                                              "name", kernel ? kernel->name : "", "entries",
                                              (json_int_t)imported->n_entries));
   }
-  *ret_kernels = TAKE(kernels);
+  *ret_answer = json_pack("{s:s, s:o, s:o, s:s, s:O}", "format", import->format->name,
+                          "environment", environment_to_json(&import->environment), "missing",
+                          environment_missing(&import->environment), "tag",
+                          option_text(import->options, "tag"), "kernels", kernels);
+  ALWAYS(*ret_answer != NULL);
   return true;
 }
 
-static void answer_print(const struct import *import, const struct environment *environment,
-                         const json_t *answer) {
-  static const struct table_column columns[] = {
-      {"kernel", false}, {"entries", true}, {"name", false}};
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  cleanup_free char *text = environment_format(environment);
-  const json_t *missing = json_object_get(answer, "missing");
-  json_t *item;
-  size_t i;
-  json_array_foreach (json_object_get(answer, "kernels"), i, item) {
-    table_cell(table, "%s", cli_member(item, "kernel"));
-    table_cell(table, "%" JSON_INTEGER_FORMAT,
-               json_integer_value(json_object_get(item, "entries")));
-    table_cell(table, "%s", cli_member(item, "name"));
-  }
-  table_print(table, stdout);
-  printf("for %s, tag %s\n", text, option_text(import->options, "tag"));
-  const char *joint = "the environment lacks ";
-  json_array_foreach (missing, i, item) {
-    printf("%s%s", joint, json_string_value(item));
-    joint = ", ";
-  }
-  if (i)
-    puts("; --environment states what the tables do not");
-}
-
-static int import_dry(const struct import *import, const struct environment *environment) {
-  json_t *kernels;
-  struct error error;
-  if (!kernels_describe(import, &kernels, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  cleanup_json json_t *answer =
-      json_pack("{s:s, s:o, s:o, s:s, s:o}", "format", import->format->name, "environment",
-                environment_to_json(environment), "missing", environment_missing(environment),
-                "tag", option_text(import->options, "tag"), "kernels", kernels);
-  ALWAYS(answer != NULL);
-  if (option_flag(import->options, "json")) {
-    cli_print_json(answer);
-    return EXIT_OK;
-  }
-  answer_print(import, environment, answer);
-  puts("nothing was sent (--dry-run)");
-  return EXIT_OK;
-}
-
-static int import_post(const struct import *import, struct http_client *client,
-                       const struct environment *environment) {
-  cleanup_json json_t *answer = NULL;
-  struct error error;
-  if (!http_json(client, "POST", "/v1/imports", import->body, TIMEOUT_MS, &answer, &error))
-    return cli_failed(&error);
-  if (option_flag(import->options, "json")) {
-    cli_print_json(answer);
-    return EXIT_OK;
-  }
-  answer_print(import, environment, answer);
-  printf("%" JSON_INTEGER_FORMAT " added, %" JSON_INTEGER_FORMAT " changed, %" JSON_INTEGER_FORMAT
-         " known\n",
-         json_integer_value(json_object_get(answer, "added")),
-         json_integer_value(json_object_get(answer, "changed")),
-         json_integer_value(json_object_get(answer, "known")));
-  return EXIT_OK;
-}
-
 static int command_import(struct options *options) {
+  static const struct cli_column columns[] = {{"kernel", "kernel", false, NULL},
+                                              {"entries", "entries", true, NULL},
+                                              {"name", "name", false, NULL}};
   __attribute__((cleanup(import_release))) struct import import = {.options = options};
   cleanup_http_client struct http_client *client = NULL;
-  cleanup_environment struct environment environment = {0};
+  cleanup_json json_t *answer = NULL;
   char *const *arguments;
   struct error error;
   size_t n = options_arguments(options, &arguments);
-  if (n < 2) {
-    error_set(&error,
-              "name a format and at least one file or folder, e.g. wavetune import dejavu FOLDER");
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  bool is_dry = option_flag(options, "dry-run");
+  if (n < 2)
+    return cli_refuse(
+        EXIT_USAGE,
+        "name a format and at least one file or folder, e.g. wavetune import dejavu FOLDER");
   if (!cache_format_find(arguments[0], &import.format, &error))
     return cli_fail(EXIT_USAGE, &error);
-  bool is_dry = option_flag(options, "dry-run");
   if (!is_dry && !(client = cli_connect(options)))
     return EXIT_USAGE;
   int code = kernel_load(&import, client);
   if (code != EXIT_OK)
     return code;
-  if (!tables_read(&import, arguments + 1, n - 1, &error) ||
-      !body_make(&import, &environment, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  return is_dry ? import_dry(&import, &environment) : import_post(&import, client, &environment);
-}
 
-static int command_imports(struct options *options) {
-  cleanup_json json_t *filters = json_object(), *items = NULL;
-  static const char *const names[] = {"kernel", "format", "tag"};
-  for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
-    if (option_text(options, names[i]))
-      json_object_set_new(filters, names[i], json_string(option_text(options, names[i])));
-  cleanup_free char *query = cli_query(filters, NULL);
-  cleanup_free char *path = xasprintf("/v1/imports%s", query);
-  int code = cli_list_or_json(options, path, &items);
-  if (!items)
-    return code;
-  static const struct table_column columns[] = {
-      {"name", false}, {"key", false},    {"config", false},  {"ms", true},
-      {"tag", false},  {"format", false}, {"imported", false}};
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  json_t *item;
-  size_t i;
-  json_array_foreach (items, i, item) {
-    cleanup_free char *key = json_dumps(json_object_get(item, "key"), 0);
-    cleanup_free char *config = json_dumps(json_object_get(item, "config"), 0);
-    const json_t *ms = json_array_get(json_object_get(item, "ms"), 0);
-    table_cell(table, "%s", cli_member(item, "name"));
-    table_cell(table, "%s", key);
-    table_cell(table, "%s", config);
-    if (ms)
-      table_cell(table, "%.4f", json_number_value(ms));
-    else
-      table_cell(table, "-");
-    table_cell(table, "%s", cli_member(item, "tag"));
-    table_cell(table, "%s", cli_member(item, "format"));
-    table_cell(table, "%s", cli_member(item, "imported_at"));
+  struct import_request request = {.files = &import.files, .kernel = kernel_of(&import)};
+  if (!files_read(arguments + 1, n - 1, &import, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  if (!cache_format_read(import.format, &request, &import.imported, &error)) {
+    /* A refusal names the file first; its local name leaves room for the sentence. */
+    const char *local = local_name(&import.names, error.message);
+    memmove(error.message, local, strlen(local) + 1);
+    return cli_fail(EXIT_USAGE, &error);
   }
-  table_print(table, stdout);
+  if (!body_make(&import, &error) || (is_dry && !dry_answer(&import, &answer, &error)))
+    return cli_fail(EXIT_USAGE, &error);
+  if (!is_dry &&
+      !http_json(client, "POST", "/v1/imports", import.body, TIMEOUT_MS, &answer, &error))
+    return cli_failed(&error);
+
+  if (option_flag(options, "json")) {
+    cli_print_json(answer);
+    return EXIT_OK;
+  }
+  cli_print_table(json_object_get(answer, "kernels"), columns, ARRAY_LENGTH(columns));
+  cleanup_free char *environment = environment_format(&import.environment),
+                    *missing = json_texts_join(json_object_get(answer, "missing"), ", ");
+  printf("for %s, tag %s\n", environment, option_text(options, "tag"));
+  if (*missing)
+    printf("the environment lacks %s; --environment states what the tables do not\n", missing);
+  if (is_dry)
+    puts("nothing was sent (--dry-run)");
+  else
+    printf("%" JSON_INTEGER_FORMAT " added, %" JSON_INTEGER_FORMAT " changed, %" JSON_INTEGER_FORMAT
+           " known\n",
+           cli_integer(answer, "added"), cli_integer(answer, "changed"),
+           cli_integer(answer, "known"));
   return EXIT_OK;
 }
 
-/* clang-format off */
+static char *format_spaced(const json_t *object) { return json_dumps(object, 0); }
+
+static char *format_first_ms(const json_t *ms) {
+  const json_t *first = json_array_get(ms, 0);
+  return first ? xasprintf("%.4f", json_number_value(first)) : xstrdup("-");
+}
+
+static int command_imports(struct options *options) {
+  static const char *const filters[][2] = {
+      {"kernel", "kernel"}, {"format", "format"}, {"tag", "tag"}};
+  static const struct cli_column columns[] = {{"name", "name", false, NULL},
+                                              {"key", "key", false, format_spaced},
+                                              {"config", "config", false, format_spaced},
+                                              {"ms", "ms", true, format_first_ms},
+                                              {"tag", "tag", false, NULL},
+                                              {"format", "format", false, NULL},
+                                              {"imported", "imported_at", false, NULL}};
+  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/imports%s", query);
+  return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
+}
+
 static const struct option_spec import_options[] = {
-    {.name = "environment", .type = OPTION_TEXT, .argument = "JSON|@FILE", .flag_only = true,
-     .help = "what the tables hold for, beside what they state themselves, e.g. '{\"arch\": "
-             "\"gfx942\"}'"},
+    CLI_TEXT("environment", "JSON|@FILE",
+             "what the tables hold for, beside what they state themselves, e.g. '{\"arch\": "
+             "\"gfx942\"}'"),
     OPTION_TAG,
-    {.name = "kernel", .type = OPTION_TEXT, .argument = "DIR[:VERSION]|HASH", .flag_only = true,
-     .help = "the registered kernel that the tables are of, by its \"exports\"; else each is "
-             "known by name only"},
-    {.name = "dry-run", .type = OPTION_FLAG, .flag_only = true,
-     .help = "read and check, show what was found, send nothing"},
+    CLI_TEXT("kernel", "DIR[:VERSION]|HASH",
+             "the registered kernel that the tables are of, by its \"exports\"; else each is known "
+             "by name only"),
+    CLI_FLAG("dry-run", "read and check, show what was found, send nothing"),
     SERVER_OPTIONS,
 };
 static const struct option_spec imports_options[] = {
-    {.name = "kernel", .type = OPTION_TEXT, .argument = "HASH", .flag_only = true,
-     .help = "only those of this kernel"},
-    {.name = "format", .type = OPTION_TEXT, .argument = "FORMAT", .flag_only = true,
-     .help = "only those of this format"},
-    {.name = "tag", .type = OPTION_TEXT, .argument = "TAG", .flag_only = true,
-     .help = "only those of this deployment scenario"},
+    CLI_TEXT("kernel", "HASH", "only those of this kernel"),
+    CLI_TEXT("format", "FORMAT", "only those of this format"),
+    CLI_TEXT("tag", "TAG", "only those of this deployment scenario"),
     SERVER_OPTIONS,
 };
-/* clang-format on */
 
-const struct command_spec spec_import = {
-    .name = "import",
-    .arguments = "FORMAT PATH…",
-    .summary = "take over tables that were tuned elsewhere",
-    .description = "Reads caches that other tools wrote: FORMAT is a cache format (an unknown one "
-                   "lists those there "
-                   "are), PATH a file "
-                   "or a folder with such files. All of them are read and checked before anything "
-                   "is sent, and the "
-                   "server takes all "
-                   "or nothing. What is imported is the first incumbent of its key: releases serve "
-                   "it until a job has "
-                   "tuned the key, "
-                   "and jobs measure against it. Importing the same again changes nothing.",
-    .options = import_options,
-    .n_options = ARRAY_LENGTH(import_options),
-    .run = command_import,
-};
-const struct command_spec spec_imports = {
-    .name = "imports",
-    .arguments = "",
-    .summary = "list what was imported",
-    .options = imports_options,
-    .n_options = ARRAY_LENGTH(imports_options),
-    .run = command_imports,
-};
+CLI_COMMAND(import, "import", "FORMAT PATH…", import_options, command_import,
+            "take over tables that were tuned elsewhere",
+            .description =
+                "Reads caches that other tools wrote: FORMAT is a cache format (an unknown one "
+                "lists those there are), PATH a file or a folder with such files. All of them are "
+                "read and checked before anything is sent, and the server takes all or nothing. "
+                "What is imported is the first incumbent of its key: releases serve it until a job "
+                "has tuned the key, and jobs measure against it. Importing the same again changes "
+                "nothing.");
+CLI_COMMAND(imports, "imports", "", imports_options, command_imports, "list what was imported");

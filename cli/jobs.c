@@ -1,8 +1,11 @@
-/* wavetune jobs: list jobs, and following one to its end. */
+/* wavetune submit, jobs and demand: tuning jobs are queued, followed and listed. */
 #include "cli/cli.h"
+#include "common/base/file.h"
+#include "common/kernel/kernel_folder.h"
 #include "common/program/progress.h"
-#include "common/program/table.h"
+#include "common/search/search.h"
 
+#define JOBS_PER_REQUEST 1000
 #define FOLLOW_WAIT_S 10
 #define TRY_AGAIN_US 500000
 
@@ -12,14 +15,7 @@ struct follow {
   int64_t patience_ms, answered_ms;
 };
 
-static bool is_over(const json_t *job) {
-  const char *state = cli_member(job, "state");
-  return string_equal(state, "done") || string_equal(state, "failed") ||
-         string_equal(state, "cancelled");
-}
-
-/* GET that outlasts a server which is restarted: it is asked again until it was away for as long as
- * patience lasts. */
+/* GET that outlasts a restart of the server: tries again until no answer came for patience_ms. */
 static int follow_get(struct follow *follow, const char *path, json_t **ret_answer) {
   for (bool is_away = false;; is_away = true) {
     struct error error;
@@ -27,6 +23,7 @@ static int follow_get(struct follow *follow, const char *path, json_t **ret_answ
       follow->answered_ms = clock_monotonic_ms();
       return EXIT_OK;
     }
+
     int64_t left_ms = follow->answered_ms + follow->patience_ms - clock_monotonic_ms();
     if (!is_away)
       progress_end(&follow->progress);
@@ -41,33 +38,33 @@ static int follow_get(struct follow *follow, const char *path, json_t **ret_answ
 
 int job_follow(struct http_client *client, const struct options *options, const char *job,
                json_t **ret_job) {
-  cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job);
-  cleanup_free char *after = xstrdup("0"), *name = NULL;
+  cleanup_free char *job_path = xasprintf("/v1/jobs/%s", job), *after = xstrdup("0"), *name = NULL;
   struct follow follow = {.client = client,
                           .patience_ms = option_integer(options, "patience") * 1000,
                           .answered_ms = clock_monotonic_ms()};
   for (;;) {
-    cleanup_json json_t *summary = NULL;
+    cleanup_json json_t *summary = NULL, *events = NULL;
     int code = follow_get(&follow, job_path, &summary);
     if (code != EXIT_OK)
       return code;
+
+    const char *state = cli_member(summary, "state");
     if (!name) {
       name = xstrdup(cli_member(summary, "name"));
-      follow.progress = progress_start(
-          stderr, name, (uint64_t)json_integer_value(json_object_get(summary, "configs")));
+      follow.progress = progress_start(stderr, name, (uint64_t)cli_integer(summary, "configs"));
     }
-    progress_show(&follow.progress,
-                  (uint64_t)json_integer_value(json_object_get(summary, "measured")),
+    progress_show(&follow.progress, (uint64_t)cli_integer(summary, "measured"),
                   cli_member(summary, "stage"));
-    if (is_over(summary)) {
+    if (string_equal(state, "done") || string_equal(state, "failed") ||
+        string_equal(state, "cancelled")) {
       progress_end(&follow.progress);
       *ret_job = TAKE(summary);
       return EXIT_OK;
     }
-    /* Waits for an event; while somebody watches, looks at the count of measurements more often. */
-    int wait_s = follow.progress.out ? 1 : FOLLOW_WAIT_S;
-    cleanup_free char *path = xasprintf("/v1/jobs/%s/events?after=%s&wait=%d", job, after, wait_s);
-    cleanup_json json_t *events = NULL;
+
+    /* Waits for an event; a progress bar needs the count of measurements more often. */
+    cleanup_free char *path = xasprintf("/v1/jobs/%s/events?after=%s&wait=%d", job, after,
+                                        follow.progress.out ? 1 : FOLLOW_WAIT_S);
     code = follow_get(&follow, path, &events);
     if (code != EXIT_OK)
       return code;
@@ -80,64 +77,275 @@ int job_follow(struct http_client *client, const struct options *options, const 
 }
 
 static int command_jobs(struct options *options) {
-  static const char *const filter_names[] = {"state", "tag", "kernel"};
-  cleanup_json json_t *filters = json_object(), *items = NULL;
-  for (size_t i = 0; i < ARRAY_LENGTH(filter_names); i++) {
-    const char *value = option_text(options, filter_names[i]);
-    if (value)
-      json_object_set_new(filters, filter_names[i], json_string(value));
+  static const char *const filters[][2] = {
+      {"state", "state"}, {"tag", "tag"}, {"kernel", "kernel"}};
+  static const struct cli_column columns[] = {
+      {"job", "job", true, NULL},         {"kernel", "name", false, NULL},
+      {"key", "key", false, NULL},        {"tag", "tag", false, NULL},
+      {"state", "state", false, NULL},    {"measured", "measured", true, NULL},
+      {"configs", "configs", true, NULL}, {"by", "submitted_by", false, NULL}};
+  cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/jobs%s", query);
+  return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
+}
+
+/* Jobs without their keys: the members that all jobs of one call share. */
+static bool job_template(const struct options *options, const struct kernel_folder *folder,
+                         json_t **ret_job, struct error *error) {
+  static const char *const texts[][2] = {{"tag", "tag"}, {"run", "run"}};
+  cleanup_json json_t *environment = NULL,
+                      *job = cli_options_json(options, texts, ARRAY_LENGTH(texts));
+  const char *regime = option_text(options, "regime"), *strategy = option_text(options, "search");
+  json_int_t budget = option_integer(options, "budget"), trials = option_integer(options, "trials"),
+             devices = option_integer(options, "final-devices");
+  if (!cli_environment(options, "environment", &environment, error))
+    return false;
+  if (!strategy != !trials)
+    return error_set(
+        error,
+        "--search STRATEGY and --trials N go together: a search ends when its trials are used");
+
+  json_object_set_new(job, "kernel", json_digest_text(&folder->kernel->hash));
+  json_object_set(job, "space", folder->space->json);
+  json_object_set(job, "environment", environment);
+  json_object_set_new(job, "priority", json_integer(option_integer(options, "priority")));
+  if (cli_regime_member(regime))
+    json_object_set_new(job, "regime", json_string(regime));
+  if (budget > 0)
+    json_object_set_new(job, "budget", json_pack("{s:I}", "device_seconds", budget));
+  if (strategy)
+    json_object_set_new(job, "search",
+                        json_pack("{s:s, s:I}", "strategy", strategy, "trials", trials));
+  if (devices > 1)
+    json_object_set_new(job, "finals", json_pack("{s:I}", "devices", devices));
+  *ret_job = TAKE(job);
+  return true;
+}
+
+static void job_append(json_t *jobs, const json_t *template, const struct key *key) {
+  json_t *job = json_copy((json_t *)template);
+  json_object_set_new(job, "key", key_to_json(key));
+  json_array_append_new(jobs, job);
+}
+
+/* Keys from --key and from the lines of --keys FILE, each a JSON object. */
+static bool jobs_collect(const struct options *options, const struct kernel_folder *folder,
+                         json_t **ret_jobs, struct error *error) {
+  const char *const *names = (const char *const *)folder->kernel->key_names, *const * texts;
+  const char *file = option_text(options, "keys");
+  size_t n_names = folder->kernel->n_key_names, n = option_list(options, "key", &texts);
+  cleanup_json json_t *template = NULL, *jobs = json_array();
+  if (!job_template(options, folder, &template, error))
+    return false;
+
+  for (size_t i = 0; i < n; i++) {
+    cleanup_key struct key key = {0};
+    if (!key_parse_text(texts[i], names, n_names, &key, error))
+      return error_prefix(error, "--key %s: ", texts[i]);
+    job_append(jobs, template, &key);
   }
-  cleanup_free char *query = cli_query(filters, NULL);
-  cleanup_free char *path = xasprintf("/v1/jobs%s", query);
-  int code = cli_list_or_json(options, path, &items);
-  if (!items)
-    return code;
-  const struct table_column columns[] = {{"job", true},     {"kernel", false}, {"key", false},
-                                         {"tag", false},    {"state", false},  {"measured", true},
-                                         {"configs", true}, {"by", false}};
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  size_t index;
-  json_t *job;
-  json_array_foreach (items, index, job) {
-    cleanup_free char *key = json_dumps(json_object_get(job, "key"), JSON_COMPACT);
-    table_cell(table, "%s", cli_member(job, "job"));
-    table_cell(table, "%s", cli_member(job, "name"));
-    table_cell(table, "%s", key ? key : "");
-    table_cell(table, "%s", cli_member(job, "tag"));
-    table_cell(table, "%s", cli_member(job, "state"));
-    table_cell(table, "%" JSON_INTEGER_FORMAT,
-               json_integer_value(json_object_get(job, "measured")));
-    table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(job, "configs")));
-    table_cell(table, "%s", cli_member(job, "submitted_by"));
+
+  cleanup_free char *text = NULL;
+  size_t size, line_number = 0;
+  if (file && !file_read(file, 64 << 20, &text, &size, error))
+    return false;
+  char *rest = text;
+  for (char *line; (line = strsep(&rest, "\n"));) {
+    cleanup_json json_t *json = NULL;
+    cleanup_key struct key key = {0};
+    line_number++;
+    if (line[strspn(line, " \t\r")] == '\0')
+      continue;
+    if (!json_parse(line, strlen(line), &json, error) ||
+        !key_parse(json, names, n_names, &key, error))
+      return error_prefix(error, "%s:%zu: ", file, line_number);
+    job_append(jobs, template, &key);
   }
-  table_print(table, stdout);
+
+  if (json_array_size(jobs) == 0)
+    return error_set(error, "no key to tune for: give --key NAME=VALUE,… (several times for "
+                            "several jobs) or --keys FILE");
+  *ret_jobs = TAKE(jobs);
+  return true;
+}
+
+static int jobs_post(struct http_client *client, const json_t *jobs, json_t *answers) {
+  for (size_t start = 0; start < json_array_size(jobs); start += JOBS_PER_REQUEST) {
+    json_t *batch = json_array();
+    for (size_t i = start; i < json_array_size(jobs) && i < start + JOBS_PER_REQUEST; i++)
+      json_array_append(batch, json_array_get(jobs, i));
+    cleanup_json json_t *body = json_pack("{s:o}", "jobs", batch), *answer = NULL;
+    int code = cli_call(client, "POST", "/v1/jobs", body, &answer);
+    if (code != EXIT_OK)
+      return code;
+    json_array_extend(answers, json_object_get(answer, "jobs"));
+  }
   return EXIT_OK;
 }
 
+/* A job that no agent can run yet would otherwise wait in silence, and --wait with it. */
+static void unmatched_warn(const json_t *answer) {
+  const json_t *agents = json_object_get(answer, "agents"),
+               *nearest = json_object_get(agents, "nearest"),
+               *refusing = json_object_get(agents, "refusing");
+  if (!string_equal(cli_member(answer, "state"), "queued") || cli_integer(agents, "matching") > 0)
+    return;
+
+  fprintf(stderr, "wavetune: no live agent matches job %s", cli_member(answer, "job"));
+  if (refusing) {
+    fprintf(stderr, "; %" JSON_INTEGER_FORMAT " would, but take only signed kernels: %s\n",
+            cli_integer(refusing, "agents"), cli_member(refusing, "reason"));
+    return;
+  }
+  if (json_is_object(nearest)) {
+    cleanup_free char *differences = json_dumps(json_object_get(nearest, "differences"), 0);
+    fprintf(stderr, "; the nearest, %s, differs in %s", cli_member(nearest, "name"),
+            differences ? differences : "");
+  }
+  fprintf(stderr, "; it waits until one enrols\n");
+}
+
+static int jobs_await(struct http_client *client, const struct options *options,
+                      const json_t *answers) {
+  bool as_json = option_flag(options, "json");
+  cleanup_json json_t *finished = json_array();
+  int worst = EXIT_OK;
+  size_t index;
+  json_t *answer;
+  json_array_foreach (answers, index, answer) {
+    cleanup_json json_t *job = NULL;
+    int code = job_follow(client, options, cli_member(answer, "job"), &job);
+    if (code != EXIT_OK)
+      return code;
+    if (!string_equal(cli_member(job, "state"), "done"))
+      worst = EXIT_FAILED;
+    if (as_json)
+      json_array_append(finished, job);
+    else if ((code = job_print(client, job)) != EXIT_OK)
+      return code;
+  }
+  if (as_json)
+    cli_print_json(finished);
+  return worst;
+}
+
+static int command_submit(struct options *options) {
+  char *const *place =
+      cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
+  struct error error;
+  cleanup_kernel_folder struct kernel_folder *folder = NULL;
+  cleanup_json json_t *jobs = NULL, *answers = json_array();
+  if (!place)
+    return EXIT_USAGE;
+  if (!kernel_folder_load(*place, &folder, &error) || !jobs_collect(options, folder, &jobs, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+  int code = kernel_push(client, folder);
+  if (code == EXIT_OK)
+    code = jobs_post(client, jobs, answers);
+  if (code != EXIT_OK)
+    return code;
+
+  bool as_json = option_flag(options, "json"), is_waiting = option_flag(options, "wait");
+  if (as_json && !is_waiting)
+    cli_print_json(answers);
+  size_t index;
+  json_t *answer;
+  json_array_foreach (answers, index, answer) {
+    if (!as_json)
+      printf("job %s  %s  %" JSON_INTEGER_FORMAT " configs  %s\n", cli_member(answer, "job"),
+             json_is_true(json_object_get(answer, "created")) ? "new" : "known",
+             cli_integer(answer, "configs"), cli_member(answer, "state"));
+    unmatched_warn(answer);
+  }
+  fflush(stdout); /* a reader of the pipe learns the jobs before --wait ends */
+  return is_waiting ? jobs_await(client, options, answers) : EXIT_OK;
+}
+
+static char *format_seconds(const json_t *ms) {
+  return xasprintf("%.1f", json_number_value(ms) / 1000);
+}
+
+static int command_demand(struct options *options) {
+  static const struct cli_column columns[] = {{"kernel", "name", false, NULL},
+                                              {"key", "key", false, NULL},
+                                              {"tag", "tag", false, NULL},
+                                              {"misses", "misses", true, NULL},
+                                              {"hits", "hits", true, NULL},
+                                              {"saved s", "saved_ms", true, format_seconds},
+                                              {"environment", "environment", false, NULL}};
+  json_int_t top = option_integer(options, "queue");
+  cleanup_json json_t *answer = NULL, *body = top ? json_pack("{s:I}", "top", top) : NULL;
+  int code = top ? cli_request(options, "POST", "/v1/demand/queue", body, &answer)
+                 : cli_request(options, "GET", "/v1/demand?limit=1000", NULL, &answer);
+  if (code != EXIT_OK)
+    return code;
+
+  const json_t *items = json_object_get(answer, "items"), *item;
+  size_t index;
+  if (option_flag(options, "json"))
+    cli_print_json(items);
+  else if (!top)
+    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  else
+    json_array_foreach (items, index, item) {
+      const char *job = cli_member(item, "job"), *refused = cli_member(item, "refused");
+      cleanup_free char *key = cli_compact(item, "key");
+      printf("%s%s  %s %s%s%s\n", *job ? "job " : "refused", job, cli_member(item, "name"), key,
+             *refused ? ": " : "", refused);
+    }
+
+  if (!top && string_equal(cli_member(answer, "policy"), "off"))
+    fprintf(stderr, "wavetune: the server drops what deployments report; start it with --demand "
+                    "suggest to keep it\n");
+  return EXIT_OK;
+}
+
+static const struct option_spec submit_options[] = {
+    CLI_LIST("key", "NAME=VALUE,…", "a key to tune for; several times for several jobs"),
+    CLI_TEXT("keys", "FILE", "keys as JSON objects, one a line"),
+    OPTION_ENVIRONMENT,
+    OPTION_TAG,
+    OPTION_REGIME,
+    CLI_TEXT("run", "RUN", "another run forces a fresh campaign", .default_text = ""),
+    CLI_INTEGER("priority", "N", "0", -1000, 1000, "higher is leased first"),
+    CLI_INTEGER("budget", "SECONDS", "0", 0, 1000000000,
+                "device-seconds for each job, its final included: opening the kernel, loading, "
+                "checking and timing configs, not compiling; once a config was measured, the "
+                "smallest final is too, even beyond it; 0 is no limit"),
+    CLI_TEXT("search", "STRATEGY",
+             "search the space, random, descent or evolution, and do not measure it whole"),
+    CLI_INTEGER("trials", "N", "0", 0, SEARCH_TRIALS_MAX, "configs that a search measures"),
+    CLI_INTEGER("final-devices", "N", "1", 1, 16,
+                "different devices that each job's final is spread over"),
+    CLI_FLAG("wait", "follow the jobs to their end and print the winners"),
+    OPTION_PATIENCE,
+    SERVER_OPTIONS,
+};
 static const struct option_spec jobs_options[] = {
-    {.name = "state",
-     .type = OPTION_TEXT,
-     .argument = "STATE",
-     .flag_only = true,
-     .help = "only those queued, running, done, failed or cancelled"},
-    {.name = "tag",
-     .type = OPTION_TEXT,
-     .argument = "TAG",
-     .flag_only = true,
-     .help = "only those of a tag"},
-    {.name = "kernel",
-     .type = OPTION_TEXT,
-     .argument = "HASH",
-     .flag_only = true,
-     .help = "only those of a kernel"},
+    CLI_TEXT("state", "STATE", "only those queued, running, done, failed or cancelled"),
+    CLI_TEXT("tag", "TAG", "only those of a tag"),
+    CLI_TEXT("kernel", "HASH", "only those of a kernel"),
+    SERVER_OPTIONS,
+};
+static const struct option_spec demand_options[] = {
+    CLI_INTEGER("queue", "N", "0", 0, 1000, "queue jobs for the first N"),
     SERVER_OPTIONS,
 };
 
-const struct command_spec spec_jobs = {
-    .name = "jobs",
-    .arguments = "",
-    .summary = "list jobs, newest first",
-    .options = jobs_options,
-    .n_options = ARRAY_LENGTH(jobs_options),
-    .run = command_jobs,
-};
+CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options, command_submit,
+            "queue tuning jobs for a kernel, one for each key",
+            .description = "Registers the kernel first where the server does not know it. "
+                           "Submitting the same job again is free: the server answers with the "
+                           "job it has. With --wait, exits with 1 when a job failed or was "
+                           "cancelled.");
+CLI_COMMAND(jobs, "jobs", "", jobs_options, command_jobs, "list jobs, newest first");
+CLI_COMMAND(demand, "demand", "", demand_options, command_demand,
+            "list untuned keys that deployments ask for, or queue jobs for them",
+            .description = "Sorted by the GPU time that tuning would have saved: what deployments "
+                           "spent on tuning the key, and their calls times the kernel's time "
+                           "times the share that its winners save on average. A job takes the "
+                           "space of the kernel's newest done job.");

@@ -1,8 +1,18 @@
-/* wavetune kernel push|list|show|builds|hash: kernels and their builds on the server. */
-#include "cli/kernel.h"
+/* wavetune kernel push, list, show, builds, hash and sign: kernels and their builds on the server,
+ * and signatures over them for agents that take nothing else.
+ *
+ * The kernel of a folder is signed by the hash that is computed here from its files. A kernel that
+ * is named by its hash is signed only when a trusted key signed it before: the server's statement
+ * alone is never enough. Memory: each command's own. */
+#include <time.h>
+
+#include "cli/channel.h"
 #include "common/base/file.h"
+#include "common/base/time.h"
+#include "common/builds/build.h"
+#include "common/cache/code_signature.h"
+#include "common/kernel/kernel_folder.h"
 #include "common/program/progress.h"
-#include "common/program/table.h"
 
 #define OBJECT_SIZE_MAX ((size_t)64 << 20)
 
@@ -17,18 +27,16 @@ struct content {
 struct registration {
   const char *method, *path, *body;
   const char *what; /* is registered: for errors */
-  /* Finds a file. ERROR_MISSING: what is registered names no such file; ERROR_INVALID: it is not as
-   * it should be. */
+  /* Finds a file. ERROR_MISSING: what is registered names no such file; ERROR_INVALID: the file is
+   * damaged. */
   bool (*find)(const void *owner, const struct digest *digest, struct content *ret,
                struct error *error);
   const void *owner;
 };
 
-/* Uploads one file. The bar is wiped before anything is said. */
+/* Uploads one file. The bar is wiped before an error is printed. */
 static int file_upload(struct http_client *client, const struct registration *registration,
                        const char *wanted, struct progress *progress) {
-  cleanup_free char *path = xasprintf("/v1/blobs/%s", wanted ? wanted : "(no digest)");
-  cleanup_http_response struct http_response response = {0};
   struct digest digest;
   struct content content = {0};
   struct error error;
@@ -42,31 +50,19 @@ static int file_upload(struct http_client *client, const struct registration *re
     return error.kind == ERROR_INVALID ? cli_fail(EXIT_USAGE, &error) : cli_failed(&error);
   }
 
+  cleanup_free char *path = xasprintf("/v1/blobs/%s", wanted);
   struct http_request request = {.method = "PUT",
                                  .path = path,
                                  .body = content.bytes,
                                  .body_size = content.size,
                                  .content_type = "application/octet-stream"};
+  cleanup_http_response struct http_response response = {0};
   bool is_answered = http_send(client, &request, &response, &error);
   free(content.bytes);
   if (is_answered && response.status / 100 == 2)
     return EXIT_OK;
   progress_end(progress);
   return is_answered ? cli_refused(&response, wanted) : cli_fail(EXIT_UNREACHABLE, &error);
-}
-
-static int files_upload(struct http_client *client, const struct registration *registration,
-                        const json_t *missing) {
-  struct progress progress = progress_start(stderr, "files", json_array_size(missing));
-  int code = EXIT_OK;
-  for (size_t i = 0; code == EXIT_OK && i < json_array_size(missing); i++) {
-    progress_show(&progress, i, "");
-    code =
-        file_upload(client, registration, json_string_value(json_array_get(missing, i)), &progress);
-  }
-  if (code == EXIT_OK)
-    progress_end(&progress);
-  return code;
 }
 
 static int register_with_files(struct http_client *client,
@@ -79,21 +75,26 @@ static int register_with_files(struct http_client *client,
   for (int attempt = 0;; attempt++) {
     cleanup_http_response struct http_response response = {0};
     int code = cli_send(client, &request, &response);
-    if (code != EXIT_OK)
+    if (code != EXIT_OK || response.status / 100 == 2)
       return code;
-    if (response.status / 100 == 2)
-      return EXIT_OK;
     cleanup_json json_t *problem = json_loadb(response.body, response.size, 0, NULL);
-    json_t *missing = json_object_get(problem, "missing");
+    const json_t *missing = json_object_get(problem, "missing");
     if (response.status != 409 || !missing || attempt)
       return cli_refused(&response, registration->what);
-    code = files_upload(client, registration, missing);
-    if (code != EXIT_OK)
-      return code;
+
+    struct progress progress = progress_start(stderr, "files", json_array_size(missing));
+    for (size_t i = 0; i < json_array_size(missing); i++) {
+      progress_show(&progress, i, "");
+      code = file_upload(client, registration, json_string_value(json_array_get(missing, i)),
+                         &progress);
+      if (code != EXIT_OK)
+        return code;
+    }
+    progress_end(&progress);
   }
 }
 
-/* One sentence for a digest that what is pushed does not name: the server's mistake. */
+/* The server asks for a digest that what is pushed does not name: its mistake. */
 static bool refuse_stranger(const struct digest *digest, const char *what, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   return error_of(error, ERROR_MISSING, "the server misses %s, which is no file of this %s",
@@ -105,10 +106,10 @@ static bool source_find(const void *owner, const struct digest *digest, struct c
   const struct kernel_folder *folder = owner;
   for (size_t i = 0; i < folder->n_files; i++) {
     const struct kernel_file *file = &folder->files[i];
-    if (!digest_equal(&file->digest, digest))
-      continue;
-    *ret = (struct content){xmemdup(file->bytes, file->size), file->size};
-    return true;
+    if (digest_equal(&file->digest, digest)) {
+      *ret = (struct content){xmemdup(file->bytes, file->size), file->size};
+      return true;
+    }
   }
   return refuse_stranger(digest, "kernel", error);
 }
@@ -124,24 +125,27 @@ int kernel_push(struct http_client *client, const struct kernel_folder *folder) 
   return register_with_files(client, &registration);
 }
 
-static bool build_names(const struct build *build, const struct digest *digest) {
-  for (size_t i = 0; i < build->n_objects; i++)
-    if (digest_equal(&build->objects[i], digest))
-      return true;
-  return false;
-}
+/* A folder as `python3 -m wavetune pack` writes it (docs/builds.md). */
+struct build_folder {
+  const char *path;
+  struct build *build;
+};
 
-/* An object's bytes, which are what its name says. */
+/* The bytes of an object of the build, which have the digest of its name. */
 static bool object_find(const void *owner, const struct digest *digest, struct content *ret,
                         struct error *error) {
   const struct build_folder *folder = owner;
-  char text[DIGEST_TEXT_SIZE];
-  if (!build_names(folder->build, digest))
+  const struct build *build = folder->build;
+  size_t size, i = 0;
+  while (i < build->n_objects && !digest_equal(&build->objects[i], digest))
+    i++;
+  if (i == build->n_objects)
     return refuse_stranger(digest, "build", error);
-  cleanup_free char *path =
-      xasprintf("%s/objects/%s", folder->path, strchr(digest_format(digest, text), ':') + 1);
-  cleanup_free char *bytes = NULL;
-  size_t size;
+
+  char text[DIGEST_TEXT_SIZE];
+  digest_format(digest, text);
+  cleanup_free char *path = xasprintf("%s/objects/%s", folder->path, strchr(text, ':') + 1),
+                    *bytes = NULL;
   if (!file_read(path, OBJECT_SIZE_MAX, &bytes, &size, error))
     return error_prefix(error, "the build is not whole, pack it again: ");
   struct digest actual = digest_of(bytes, size);
@@ -152,23 +156,12 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   return true;
 }
 
-bool build_folder_is_whole(const struct build_folder *folder, struct error *error) {
-  for (size_t i = 0; i < folder->build->n_objects; i++) {
-    struct content content = {0};
-    bool is_found = object_find(folder, &folder->build->objects[i], &content, error);
-    free(content.bytes);
-    if (!is_found)
-      return false;
-  }
-  return true;
-}
-
 static int build_push(struct http_client *client, const struct build_folder *folder) {
   char kernel[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
-  cleanup_free char *path =
-      xasprintf("/v1/kernels/%s/builds/%s", digest_format(&folder->build->kernel, kernel),
-                digest_format(&folder->build->digest, digest));
-  cleanup_free char *body = json_canonical(folder->build->json);
+  cleanup_free char *path = xasprintf("/v1/kernels/%s/builds/%s",
+                                      digest_format(&folder->build->kernel, kernel),
+                                      digest_format(&folder->build->digest, digest)),
+                    *body = json_canonical(folder->build->json);
   struct registration registration = {.method = "PUT",
                                       .path = path,
                                       .body = body,
@@ -178,8 +171,15 @@ static int build_push(struct http_client *client, const struct build_folder *fol
   return register_with_files(client, &registration);
 }
 
-/* What one call pushes is read whole before the server hears of any of it. */
-void push_release(struct push *push) {
+/* The kernel folders that a command's arguments name and the builds of its --build, all read before
+ * the first request. */
+struct push {
+  size_t n_kernels, n_builds;
+  struct kernel_folder **kernels;
+  struct build_folder *builds; /* each of one of the kernels */
+};
+
+static void push_release(struct push *push) {
   for (size_t i = 0; i < push->n_kernels; i++)
     kernel_folder_free(push->kernels[i]);
   for (size_t i = 0; i < push->n_builds; i++)
@@ -187,311 +187,464 @@ void push_release(struct push *push) {
   free(push->kernels);
   free(push->builds);
 }
+#define cleanup_push __attribute__((cleanup(push_release)))
 
-/* Reads a build of one of the kernels that are pushed. */
-static bool build_folder_load(const struct push *push, const char *path, struct build_folder *ret,
-                              struct error *error) {
-  cleanup_free char *file = xasprintf("%s/build.json", path);
-  cleanup_json json_t *json = NULL;
-  struct digest hash;
-  if (!json_parse_file(file, BUILD_SIZE_MAX, &json, error))
-    return false;
-  const struct kernel *kernel = push->kernels[0]->kernel;
-  if (json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error))
-    for (size_t i = 0; i < push->n_kernels; i++)
-      if (digest_equal(&push->kernels[i]->kernel->hash, &hash))
-        kernel = push->kernels[i]->kernel;
-  ret->path = path;
-  return build_parse(json, kernel, &ret->build, error) || error_prefix(error, "%s: ", file);
-}
-
-bool push_load(const struct options *options, struct push *push, struct error *error) {
+static bool push_load(const struct options *options, struct push *push, struct error *error) {
   char *const *places;
   const char *const *paths;
   size_t n = options_arguments(options, &places), n_paths = option_list(options, "build", &paths);
   if (n == 0)
     return error_set(error, "name at least one kernel folder, e.g. kernels/softmax:fused");
-  push->kernels = xcalloc(n, sizeof(struct kernel_folder *));
+
+  push->kernels = xcalloc(n, sizeof *push->kernels);
   push->builds = xcalloc(n_paths + 1, sizeof *push->builds);
   for (; push->n_kernels < n; push->n_kernels++)
     if (!kernel_folder_load(places[push->n_kernels], &push->kernels[push->n_kernels], error))
       return false;
-  for (; push->n_builds < n_paths; push->n_builds++)
-    if (!build_folder_load(push, paths[push->n_builds], &push->builds[push->n_builds], error))
+
+  for (; push->n_builds < n_paths; push->n_builds++) {
+    struct build_folder *folder = &push->builds[push->n_builds];
+    folder->path = paths[push->n_builds];
+    cleanup_free char *file = xasprintf("%s/build.json", folder->path);
+    cleanup_json json_t *json = NULL;
+    struct digest hash;
+    if (!json_parse_file(file, BUILD_SIZE_MAX, &json, error))
       return false;
+
+    /* Of none of them: build_parse names what is wrong. */
+    const struct kernel *kernel = push->kernels[0]->kernel;
+    if (json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error))
+      for (size_t i = 0; i < n; i++)
+        if (digest_equal(&push->kernels[i]->kernel->hash, &hash))
+          kernel = push->kernels[i]->kernel;
+    if (!build_parse(json, kernel, &folder->build, error))
+      return error_prefix(error, "%s: ", file);
+  }
   return true;
 }
 
-static void build_print(const struct build *build, const char *name) {
-  char digest[DIGEST_TEXT_SIZE];
-  printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest), name,
-         build->arch, build->triton, build->torch ? ", torch " : "",
-         build->torch ? build->torch : "");
-}
-
-/* Who signs what is pushed, and for how long. */
+/* The keys that sign kernels and builds, and until when; none is fine. */
 struct signing {
   struct signers signers;
-  int64_t expires_s;
+  int64_t expires_s; /* 0: never */
 };
 
-/* Only with a key on the command line: what signs channels need not be what signs kernels. */
-static bool signing_read(const struct options *options, struct signing *signing,
-                         struct error *error) {
-  const char *const *keys;
-  if (!option_list(options, "sign-key", &keys))
-    return !option_text(options, "expires") ||
-           error_set(error, "--expires: nothing is signed; give --sign-key too");
-  return signers_of_keys(options, &signing->signers, error) &&
-         expires_of_option(options, &signing->expires_s, error);
-}
-
 static void signing_release(struct signing *signing) { signers_release(&signing->signers); }
+#define cleanup_signing __attribute__((cleanup(signing_release)))
 
-static int pushed_sign(struct http_client *client, const struct signing *signing,
-                       const struct signed_code *code) {
-  cleanup_json json_t *signatures = NULL;
-  return code_sign_and_post(client, code, &signing->signers, signing->expires_s, &signatures);
-}
+/* Signs with each key, prints on stderr what is signed with which key, and posts it.
+ * *ret_signatures (may be NULL) are all that the server has then, a new reference. */
+static int code_sign_and_post(struct http_client *client, const struct signed_code *code,
+                              const struct signing *signing, int64_t expires_s,
+                              json_t **ret_signatures) {
+  char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], id[DIGEST_TEXT_SIZE],
+      what[SIGNED_CODE_TEXT_SIZE], expires[TIME_TEXT_SIZE];
+  bool is_build = code->is_build;
+  cleanup_free char *path =
+      xasprintf("/v1/kernels/%s%s%s/signatures", digest_format(&code->kernel, kernel),
+                is_build ? "/builds/" : "", is_build ? digest_format(&code->build, build) : "");
+  cleanup_json json_t *answer = NULL;
+  if (signing->signers.n)
+    fprintf(stderr, "signing  %s%s%s\n", signed_code_format(code, what), expires_s ? " until " : "",
+            expires_s ? time_text_format(expires_s, expires) : "");
 
-/* Pushes and signs the builds of a kernel; adds their digests to `digests`. */
-static int builds_push(struct http_client *client, const struct push *push,
-                       const struct kernel *kernel, const struct signing *signing, bool as_json,
-                       json_t *digests) {
-  for (size_t i = 0; i < push->n_builds; i++) {
-    const struct build *build = push->builds[i].build;
-    if (!digest_equal(&build->kernel, &kernel->hash))
-      continue;
-    struct signed_code signed_build = {
-        .kernel = kernel->hash, .is_build = true, .build = build->digest};
-    int code = build_push(client, &push->builds[i]);
-    if (code == EXIT_OK)
-      code = pushed_sign(client, signing, &signed_build);
-    if (code != EXIT_OK)
-      return code;
-    json_array_append_new(digests, json_digest_text(&build->digest));
-    if (!as_json)
-      build_print(build, kernel->name);
+  for (size_t i = 0; i < signing->signers.n; i++) {
+    const struct signing_key *key = &signing->signers.all[i];
+    struct code_signature signature = code_sign(code, key, expires_s);
+    char public_key[PUBLIC_KEY_TEXT_SIZE];
+    signing_key_public_text(key, public_key);
+    cleanup_json json_t *body = code_signature_to_json(&signature);
+    json_object_del(body, "key"); /* it is the public key's digest */
+    json_object_set_new(body, "public_key", json_string(public_key));
+
+    json_decref(TAKE(answer));
+    int exit_code = cli_call(client, "POST", path, body, &answer);
+    if (exit_code != EXIT_OK)
+      return exit_code;
+    fprintf(stderr, "by       %s (%s)\n", digest_format(&key->id, id), signing->signers.paths[i]);
   }
+  if (ret_signatures)
+    *ret_signatures = json_incref(json_object_get(answer, "signatures"));
   return EXIT_OK;
 }
 
-/* With a build: the token may be a builder's, who cannot register kernels, and need not where a
+/* With a build: the token may be a builder's, which cannot register kernels, and need not where a
  * submitter did. */
 static bool kernel_is_known(struct http_client *client, const struct kernel *kernel) {
   char hash[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/kernels/%s", digest_format(&kernel->hash, hash));
   struct http_request request = {.method = "GET", .path = path};
   cleanup_http_response struct http_response response = {0};
-  struct error ignored; /* then registering it says what is wrong */
+  struct error ignored; /* then registering it reports what is wrong */
   return http_send(client, &request, &response, &ignored) && response.status == 200;
+}
+
+/* Pushes and signs one kernel and those of the builds that are its own. *ret_answer: for --json. */
+static int kernel_push_signed(struct http_client *client, const struct push *push, size_t index,
+                              const struct signing *signing, bool as_json, json_t **ret_answer) {
+  const struct kernel *kernel = push->kernels[index]->kernel;
+  cleanup_json json_t *digests = json_array();
+  char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
+  digest_format(&kernel->hash, hash);
+  int code = push->n_builds && kernel_is_known(client, kernel)
+                 ? EXIT_OK
+                 : kernel_push(client, push->kernels[index]);
+  if (code == EXIT_OK)
+    code = code_sign_and_post(client, &(struct signed_code){.kernel = kernel->hash}, signing,
+                              signing->expires_s, NULL);
+  if (code != EXIT_OK)
+    return code;
+  if (!as_json)
+    printf("%s  %s\n", hash, kernel->name);
+
+  for (size_t i = 0; i < push->n_builds; i++) {
+    const struct build *build = push->builds[i].build;
+    struct signed_code what = {.kernel = kernel->hash, .is_build = true, .build = build->digest};
+    if (!digest_equal(&build->kernel, &kernel->hash))
+      continue;
+    code = build_push(client, &push->builds[i]);
+    if (code == EXIT_OK)
+      code = code_sign_and_post(client, &what, signing, signing->expires_s, NULL);
+    if (code != EXIT_OK)
+      return code;
+    json_array_append_new(digests, json_digest_text(&build->digest));
+    if (!as_json)
+      printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest),
+             kernel->name, build->arch, build->triton, build->torch ? ", torch " : "",
+             build->torch ? build->torch : "");
+  }
+  *ret_answer =
+      json_pack("{s:s, s:s, s:O}", "kernel", hash, "name", kernel->name, "builds", digests);
+  return EXIT_OK;
 }
 
 static int command_kernel_push(struct options *options) {
   cleanup_push struct push push = {0};
-  __attribute__((cleanup(signing_release))) struct signing signing = {0};
+  cleanup_signing struct signing signing = {0};
+  const char *const *keys;
   struct error error;
-  if (!signing_read(options, &signing, &error) || !push_load(options, &push, &error))
+  /* Only with a key on the command line: the key of channels need not be that of kernels. */
+  bool is_signed = option_list(options, "sign-key", &keys);
+  if (!is_signed && option_text(options, "expires"))
+    return cli_refuse(EXIT_USAGE, "--expires: nothing is signed; give --sign-key too");
+  if ((is_signed && !signers_of_keys(options, &signing.signers, &error)) ||
+      !expires_of_option(options, &signing.expires_s, &error) || !push_load(options, &push, &error))
     return cli_fail(EXIT_USAGE, &error);
+
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
   cleanup_json json_t *answers = json_array();
   bool as_json = option_flag(options, "json");
   for (size_t i = 0; i < push.n_kernels; i++) {
-    const struct kernel *kernel = push.kernels[i]->kernel;
-    cleanup_json json_t *builds = json_array();
-    char hash[DIGEST_TEXT_SIZE];
-    int code = push.n_builds && kernel_is_known(client, kernel)
-                   ? EXIT_OK
-                   : kernel_push(client, push.kernels[i]);
-    if (code == EXIT_OK)
-      code = pushed_sign(client, &signing, &(struct signed_code){.kernel = kernel->hash});
+    json_t *answer;
+    int code = kernel_push_signed(client, &push, i, &signing, as_json, &answer);
     if (code != EXIT_OK)
       return code;
-    if (!as_json)
-      printf("%s  %s\n", digest_format(&kernel->hash, hash), kernel->name);
-    code = builds_push(client, &push, kernel, &signing, as_json, builds);
-    if (code != EXIT_OK)
-      return code;
-    json_array_append_new(answers,
-                          json_pack("{s:s, s:s, s:O}", "kernel", digest_format(&kernel->hash, hash),
-                                    "name", kernel->name, "builds", builds));
+    json_array_append_new(answers, answer);
   }
   if (as_json)
     cli_print_json(answers);
   return EXIT_OK;
 }
 
+/* "sha256:…, sha256:…": the keys of an answer's signatures, "" for none. */
+static char *format_keys(const json_t *signatures) {
+  char *keys = xstrdup("");
+  size_t i;
+  const json_t *signature;
+  json_array_foreach (signatures, i, signature) {
+    cleanup_free char *before = keys;
+    keys = xasprintf("%s%s%s", before, i ? ", " : "", cli_member(signature, "key"));
+  }
+  return keys;
+}
+
+static char *format_keys_or_dash(const json_t *signatures) {
+  return json_array_size(signatures) ? format_keys(signatures) : xstrdup("-");
+}
+
 static int command_kernel_list(struct options *options) {
   cleanup_json json_t *items = NULL;
   int code = cli_list_or_json(options, "/v1/kernels", &items);
-  if (!items)
-    return code;
   size_t index;
   json_t *item;
   json_array_foreach (items, index, item) {
-    cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
+    cleanup_free char *keys = format_keys(json_object_get(item, "signatures"));
     printf("%s  %-7s %s%s%s\n", cli_member(item, "kernel"), cli_member(item, "language"),
-           cli_member(item, "name"), keys[0] ? "  signed by " : "", keys);
+           cli_member(item, "name"), *keys ? "  signed by " : "", keys);
   }
-  return EXIT_OK;
+  return code;
 }
 
+#define NAME_A_KERNEL "name one kernel by its hash, as `wavetune kernel list` prints it"
+
 static int command_kernel_show(struct options *options) {
-  char *const *arguments;
-  struct error error;
-  if (options_arguments(options, &arguments) != 1) {
-    error_set(&error, "name one kernel by its hash, as `wavetune kernel list` prints it");
-    return cli_fail(EXIT_USAGE, &error);
-  }
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
+  char *const *hash = cli_arguments(options, 1, NAME_A_KERNEL);
+  if (!hash)
     return EXIT_USAGE;
-  cleanup_free char *escaped = http_escape(arguments[0]);
-  cleanup_free char *path = xasprintf("/v1/kernels/%s", escaped);
+  cleanup_free char *path = cli_path("/v1/kernels/", *hash, "");
   cleanup_json json_t *answer = NULL;
-  int code = cli_call(client, "GET", path, NULL, &answer);
+  int code = cli_request(options, "GET", path, NULL, &answer);
   if (code != EXIT_OK)
     return code;
-  cli_print_json(option_flag(options, "json") ? answer : json_object_get(answer, "manifest"));
+
+  /* Without --json, stdout has the manifest and nothing else. */
+  bool as_json = option_flag(options, "json");
+  cli_print_json(as_json ? answer : json_object_get(answer, "manifest"));
   size_t index;
   json_t *signature;
   json_array_foreach (json_object_get(answer, "signatures"), index, signature) {
     const char *expires = cli_member(signature, "expires");
-    fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"),
-            expires[0] ? " until " : "", expires);
+    fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), *expires ? " until " : "",
+            expires);
   }
-  if (!option_flag(options, "json")) /* what is printed above is the manifest, and nothing else */
-    fprintf(stderr, "registered %s%s%s\n", cli_member(answer, "created_at"),
-            cli_member(answer, "made_by")[0] ? " by " : "", cli_member(answer, "made_by"));
+  const char *made_by = cli_member(answer, "made_by");
+  if (!as_json)
+    fprintf(stderr, "registered %s%s%s\n", cli_member(answer, "created_at"), *made_by ? " by " : "",
+            made_by);
   return EXIT_OK;
 }
 
 static int command_kernel_builds(struct options *options) {
-  char *const *arguments;
-  struct error error;
-  if (options_arguments(options, &arguments) != 1) {
-    error_set(&error, "name one kernel by its hash, as `wavetune kernel list` prints it");
-    return cli_fail(EXIT_USAGE, &error);
-  }
-  cleanup_free char *escaped = http_escape(arguments[0]);
-  cleanup_free char *path = xasprintf("/v1/kernels/%s/builds", escaped);
+  static const struct cli_column columns[] = {
+      {"build", "build", false, NULL},
+      {"arch", "arch", false, NULL},
+      {"triton", "triton", false, cli_format_or_dash},
+      {"torch", "torch", false, cli_format_or_dash},
+      {"rocm", "rocm", false, cli_format_or_dash},
+      {"variants", "variants", true, NULL},
+      {"made", "created_at", false, NULL},
+      {"by", "made_by", false, NULL},
+      {"signed by", "signatures", false, format_keys_or_dash}};
+  char *const *hash = cli_arguments(options, 1, NAME_A_KERNEL);
+  if (!hash)
+    return EXIT_USAGE;
+
+  cleanup_free char *path = cli_path("/v1/kernels/", *hash, "/builds");
   cleanup_json json_t *items = NULL;
   int code = cli_list_or_json(options, path, &items);
   if (!items)
     return code;
-  const struct table_column columns[] = {{"build", false}, {"arch", false}, {"triton", false},
-                                         {"torch", false}, {"rocm", false}, {"variants", true},
-                                         {"made", false},  {"by", false},   {"signed by", false}};
-  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
-  static const char *const versions[] = {"triton", "torch", "rocm"};
   size_t index;
   json_t *item;
-  json_array_foreach (items, index, item) {
-    const json_t *toolchain = json_object_get(item, "toolchain");
-    table_cell(table, "%s", cli_member(item, "build"));
-    table_cell(table, "%s", cli_member(item, "arch"));
-    for (size_t i = 0; i < ARRAY_LENGTH(versions); i++) {
-      const char *version = cli_member(toolchain, versions[i]);
-      table_cell(table, "%s", version[0] ? version : "-");
-    }
-    table_cell(table, "%" JSON_INTEGER_FORMAT,
-               json_integer_value(json_object_get(item, "variants")));
-    cleanup_free char *keys = signature_keys_format(json_object_get(item, "signatures"));
-    table_cell(table, "%s", cli_member(item, "created_at"));
-    table_cell(table, "%s", cli_member(item, "made_by"));
-    table_cell(table, "%s", keys[0] ? keys : "-");
-  }
-  table_print(table, stdout);
+  json_array_foreach (items, index, item)
+    json_object_update_missing(item, json_object_get(item, "toolchain"));
+  cli_print_table(items, columns, ARRAY_LENGTH(columns));
   return EXIT_OK;
 }
 
 static int command_kernel_hash(struct options *options) {
-  char *const *places;
-  struct error error;
-  if (options_arguments(options, &places) != 1) {
-    error_set(&error, "name one kernel folder, e.g. kernels/softmax:fused");
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  char *const *place =
+      cli_arguments(options, 1, "name one kernel folder, e.g. kernels/softmax:fused");
   cleanup_kernel_folder struct kernel_folder *folder = NULL;
-  if (!kernel_folder_load(places[0], &folder, &error))
+  struct error error;
+  if (!place)
+    return EXIT_USAGE;
+  if (!kernel_folder_load(*place, &folder, &error))
     return cli_fail(EXIT_USAGE, &error);
+
   const struct kernel *kernel = folder->kernel;
   bool with_manifest = option_flag(options, "manifest");
   char hash[DIGEST_TEXT_SIZE];
   digest_format(&kernel->hash, hash);
   if (option_flag(options, "json")) {
-    cleanup_json json_t *answer = json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name);
-    if (with_manifest)
-      json_object_set(answer, "manifest", kernel->json);
+    cleanup_json json_t *answer =
+        json_pack("{s:s, s:s, s:O*}", "kernel", hash, "name", kernel->name, "manifest",
+                  with_manifest ? kernel->json : NULL);
     cli_print_json(answer);
     return EXIT_OK;
   }
-  puts(hash);
   cleanup_free char *manifest = json_canonical(kernel->json);
+  puts(hash);
   if (with_manifest)
     puts(manifest);
   return EXIT_OK;
 }
 
+/* What `kernel sign` was told, and what it has signed so far. */
+struct sign {
+  struct http_client *client;
+  const struct signing *signing;
+  const struct trusted_keys *trusted;
+  json_t *answers; /* what --json prints */
+  bool as_json;
+};
+
+static int code_sign_one(const struct sign *sign, const struct signed_code *code,
+                         int64_t expires_s) {
+  cleanup_json json_t *signatures = NULL;
+  char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], what[SIGNED_CODE_TEXT_SIZE];
+  int exit_code = code_sign_and_post(sign->client, code, sign->signing, expires_s, &signatures);
+  if (exit_code != EXIT_OK)
+    return exit_code;
+
+  size_t n = json_array_size(signatures);
+  json_array_append_new(
+      sign->answers, json_pack("{s:s, s:s*, s:O}", "kernel", digest_format(&code->kernel, kernel),
+                               "build", code->is_build ? digest_format(&code->build, build) : NULL,
+                               "signatures", signatures));
+  if (!sign->as_json)
+    printf("%s  %zu signature%s\n", signed_code_format(code, what), n, n == 1 ? "" : "s");
+  return EXIT_OK;
+}
+
+/* A registered kernel and its builds, each where a trusted key signed it before, and for as long
+ * unless --expires states another time. Builds that none signed are reported and left. */
+static int hash_sign(const struct sign *sign, const char *text) {
+  cleanup_json json_t *kernel = NULL, *builds = NULL;
+  struct signed_code code = {0};
+  struct code_signature before;
+  struct error error;
+  if (!digest_parse(text, &code.kernel))
+    return cli_refuse(EXIT_USAGE,
+                      "\"%.80s\" is no kernel's hash; `wavetune kernel list` prints them", text);
+
+  cleanup_free char *path = xasprintf("/v1/kernels/%s", text),
+                    *list = xasprintf("/v1/kernels/%s/builds", text);
+  int64_t expires_s = sign->signing->expires_s;
+  int exit_code = cli_call(sign->client, "GET", path, NULL, &kernel);
+  if (exit_code == EXIT_OK)
+    exit_code = cli_list(sign->client, list, &builds);
+  if (exit_code != EXIT_OK)
+    return exit_code;
+  if (!code_signature_find(&code, json_object_get(kernel, "signatures"), sign->trusted, time(NULL),
+                           &before, &error))
+    return cli_fail(EXIT_REFUSED, &error);
+  exit_code = code_sign_one(sign, &code, expires_s ? expires_s : before.expires_s);
+
+  code.is_build = true;
+  for (size_t i = 0; exit_code == EXIT_OK && i < json_array_size(builds); i++) {
+    const json_t *build = json_array_get(builds, i);
+    if (!digest_parse(cli_member(build, "build"), &code.build))
+      continue;
+    if (code_signature_find(&code, json_object_get(build, "signatures"), sign->trusted, time(NULL),
+                            &before, &error))
+      exit_code = code_sign_one(sign, &code, expires_s ? expires_s : before.expires_s);
+    else
+      fprintf(stderr, "wavetune: left unsigned: %s\n", error.message);
+  }
+  return exit_code;
+}
+
+/* Reads what can be refused before the first request: folders into `push`, or keys into
+ * `trusted`. */
+static bool sign_read(const struct options *options, struct signing *signing,
+                      struct trusted_keys *trusted, struct push *push, struct error *error) {
+  char *const *arguments;
+  const char *const *paths, *const *builds;
+  size_t n = options_arguments(options, &arguments), n_hashes = 0,
+         n_trusted = option_list(options, "trusted-key", &paths);
+  for (size_t i = 0; i < n; i++)
+    n_hashes += string_starts(arguments[i], "sha256:");
+  if (!signers_of_keys(options, &signing->signers, error))
+    return false;
+  if (!signing->signers.n)
+    return error_set(error, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
+  for (size_t i = 0; i < n_trusted; i++)
+    if (!trusted_keys_add(trusted, paths[i], error))
+      return false;
+
+  if (n_hashes) {
+    if (n_hashes < n || option_list(options, "build", &builds))
+      return error_set(error, "name folders, with their builds, or hashes: one or the other");
+    if (!trusted->n)
+      return error_set(error,
+                       "what is named by its hash is signed only when a key signed it that you "
+                       "trust: give --trusted-key, or sign the kernel's folder");
+  } else {
+    if (n_trusted)
+      return error_set(error, "--trusted-key says which kernels named by hash were signed before, "
+                              "and these are folders");
+    if (!push_load(options, push, error))
+      return false;
+    for (size_t i = 0; i < push->n_builds; i++) {
+      const struct build_folder *folder = &push->builds[i];
+      for (size_t j = 0; j < folder->build->n_objects; j++) {
+        struct content content = {0};
+        bool is_whole = object_find(folder, &folder->build->objects[j], &content, error);
+        free(content.bytes);
+        if (!is_whole)
+          return false;
+      }
+    }
+  }
+  return expires_of_option(options, &signing->expires_s, error);
+}
+
+static int command_kernel_sign(struct options *options) {
+  cleanup_signing struct signing signing = {0};
+  cleanup_trusted_keys struct trusted_keys trusted = {0};
+  cleanup_push struct push push = {0};
+  cleanup_json json_t *answers = json_array();
+  struct error error;
+  if (!sign_read(options, &signing, &trusted, &push, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+
+  struct sign sign = {client, &signing, &trusted, answers, option_flag(options, "json")};
+  char *const *arguments;
+  size_t n = options_arguments(options, &arguments);
+  int code = EXIT_OK;
+  for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
+    code = code_sign_one(&sign, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
+                         signing.expires_s);
+  for (size_t i = 0; i < push.n_builds && code == EXIT_OK; i++) {
+    const struct build *build = push.builds[i].build;
+    struct signed_code what = {.kernel = build->kernel, .is_build = true, .build = build->digest};
+    code = code_sign_one(&sign, &what, signing.expires_s);
+  }
+  for (size_t i = 0; !push.n_kernels && i < n && code == EXIT_OK; i++)
+    code = hash_sign(&sign, arguments[i]);
+  if (code == EXIT_OK && sign.as_json)
+    cli_print_json(answers);
+  return code;
+}
+
+#define CODE_EXPIRES                                                                               \
+  "when agents stop to accept the signature: 7d, 36h or 2026-12-24T00:00:00Z; default: never"
 static const struct option_spec push_options[] = {
-    OPTION_BUILD("a build that `python3 -m wavetune pack` made of a pushed kernel; several times "
-                 "for several"),
-    {.name = "sign-key",
-     .type = OPTION_LIST,
-     .argument = "FILE",
-     .flag_only = true,
-     .help = "private key that signs what is pushed, as `kernel sign` does"},
-    OPTION_CODE_EXPIRES("never"),
+    CLI_LIST("build", "FOLDER",
+             "a build that `python3 -m wavetune pack` made of a pushed kernel; several times for "
+             "several"),
+    CLI_LIST("sign-key", "FILE", "private key that signs what is pushed, as `kernel sign` does"),
+    CLI_TEXT("expires", "TIME", CODE_EXPIRES),
+    SERVER_OPTIONS,
+};
+static const struct option_spec sign_options[] = {
+    CLI_LIST("build", "FOLDER",
+             "a build of one of the kernels, which is signed too; several times for several"),
+    CLI_LIST("sign-key", "FILE",
+             "private key that signs; default: the files in $WAVETUNE_SIGN_KEYS, with ':' "
+             "between"),
+    CLI_LIST("trusted-key", "FILE|FOLDER",
+             "with hashes: sign what one of these public keys signed before"),
+    CLI_TEXT("expires", "TIME",
+             CODE_EXPIRES "; with hashes: when the signature that is there does"),
     SERVER_OPTIONS,
 };
 static const struct option_spec hash_options[] = {
-    {.name = "manifest",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help = "also print the manifest whose SHA-256 the hash is, byte by byte"},
+    CLI_FLAG("manifest", "also print the manifest whose SHA-256 the hash is, byte by byte"),
     OPTION_JSON,
 };
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-const struct command_spec spec_kernel_push = {
-    .name = "kernel push",
-    .arguments = "DIR[:VERSION]…",
-    .summary = "register kernels and upload their sources and builds",
-    .options = push_options,
-    .n_options = ARRAY_LENGTH(push_options),
-    .run = command_kernel_push,
-};
-const struct command_spec spec_kernel_list = {
-    .name = "kernel list",
-    .arguments = "",
-    .summary = "list the kernels that the server knows",
-    .options = server_options,
-    .n_options = ARRAY_LENGTH(server_options),
-    .run = command_kernel_list,
-};
-const struct command_spec spec_kernel_show = {
-    .name = "kernel show",
-    .arguments = "HASH",
-    .summary = "print a kernel's manifest",
-    .options = server_options,
-    .n_options = ARRAY_LENGTH(server_options),
-    .run = command_kernel_show,
-};
-const struct command_spec spec_kernel_builds = {
-    .name = "kernel builds",
-    .arguments = "HASH",
-    .summary = "list a kernel's builds: compiled code by arch and toolchain",
-    .options = server_options,
-    .n_options = ARRAY_LENGTH(server_options),
-    .run = command_kernel_builds,
-};
-const struct command_spec spec_kernel_hash = {
-    .name = "kernel hash",
-    .arguments = "DIR[:VERSION]",
-    .summary = "print a kernel folder's hash, without a server",
-    .options = hash_options,
-    .n_options = ARRAY_LENGTH(hash_options),
-    .run = command_kernel_hash,
-};
+CLI_COMMAND(kernel_push, "kernel push", "DIR[:VERSION]…", push_options, command_kernel_push,
+            "register kernels and upload their sources and builds");
+CLI_COMMAND(kernel_list, "kernel list", "", server_options, command_kernel_list,
+            "list the kernels that the server knows");
+CLI_COMMAND(kernel_show, "kernel show", "HASH", server_options, command_kernel_show,
+            "print a kernel's manifest");
+CLI_COMMAND(kernel_builds, "kernel builds", "HASH", server_options, command_kernel_builds,
+            "list a kernel's builds: compiled code by arch and toolchain");
+CLI_COMMAND(kernel_hash, "kernel hash", "DIR[:VERSION]", hash_options, command_kernel_hash,
+            "print a kernel folder's hash, without a server");
+CLI_COMMAND(kernel_sign, "kernel sign", "DIR[:VERSION]…|HASH…", sign_options, command_kernel_sign,
+            "sign kernels and builds, for agents that take only what is signed",
+            .description = "The hash of a folder is computed from its files: look at them first. "
+                           "The kernel, and the builds that --build names, must have been pushed. "
+                           "With --trusted-key registered kernels are named by their hashes, and "
+                           "signed with those of their builds that such a key signed before: so a "
+                           "new key takes over.");

@@ -1,115 +1,76 @@
-/* wavetune publish: winners into an immutable release, and a channel onto it. Memory: the command's
- * own. */
+/* wavetune publish, releases, diff, promote, rollback, sign, channels and key: winners become an
+ * immutable release, channels point at releases, and keys sign what channels point at. */
 #include "cli/channel.h"
+#include "common/base/file.h"
 
 static void reasons_print(const json_t *answer, const char *group) {
   size_t index;
   json_t *item;
   json_array_foreach (json_object_get(answer, group), index, item) {
-    cleanup_free char *key = json_dumps(json_object_get(item, "key"), JSON_COMPACT);
-    fprintf(stderr, "%-7s  %s %s: %s\n", group, cli_member(item, "name"), key ? key : "",
+    cleanup_free char *key = cli_compact(item, "key");
+    fprintf(stderr, "%-7s  %s %s: %s\n", group, cli_member(item, "name"), key,
             cli_member(item, "reason"));
   }
 }
 
-/* {"channel": …, "min_gain": …} of the options, NULL without a channel. */
-static bool replaces_of(const struct options *options, json_t **ret_replaces, struct error *error) {
-  const char *channel = option_text(options, "channel"), *text = option_text(options, "min-gain");
+static bool publish_body(const struct options *options, json_t **ret_body, struct error *error) {
+  static const char *const texts[][2] = {{"tag", "tag"}, {"as-of", "as_of"}};
+  const char *channel = option_text(options, "channel"), *gain = option_text(options, "min-gain"),
+             *regime = option_text(options, "regime"), *pins_file = option_text(options, "pins");
+  cleanup_json json_t *body = cli_options_json(options, texts, ARRAY_LENGTH(texts)),
+                      *environment = NULL, *pins = NULL, *kernels = NULL;
   char *end;
-  double min_gain = strtod(text, &end);
-  if (end == text || *end || !(min_gain >= 0 && min_gain < 1))
+  double min_gain = strtod(gain, &end);
+  if (!cli_environment(options, "environment", &environment, error) ||
+      (pins_file && !json_parse_file(pins_file, 16 << 20, &pins, error)))
+    return false;
+  if (end == gain || *end || !(min_gain >= 0 && min_gain < 1))
     return error_set(error,
                      "--min-gain %s: give a share of the time, 0 to below 1, such as 0.02 for 2 %%",
-                     text);
-  *ret_replaces =
-      channel ? json_pack("{s:s, s:f}", "channel", channel, "min_gain", min_gain) : NULL;
-  return true;
-}
+                     gain);
 
-static bool publish_body(const struct options *options, json_t **ret_body, struct error *error) {
-  cleanup_json json_t *environment = NULL;
-  if (!cli_environment(options, &environment, error))
-    return false;
-  cleanup_json json_t *body =
-      json_pack("{s:O, s:s}", "environment", environment, "tag", option_text(options, "tag"));
-  const char *regime = option_text(options, "regime");
+  kernels = option_list_json(options, "kernel");
+  json_object_set(body, "environment", environment);
   if (cli_regime_member(regime))
     json_object_set_new(body, "regime", json_string(regime));
-  const char *const *kernels;
-  size_t n = option_list(options, "kernel", &kernels);
-  if (n) {
-    json_t *list = json_array();
-    for (size_t i = 0; i < n; i++)
-      json_array_append_new(list, json_string(kernels[i]));
-    json_object_set_new(body, "kernels", list);
-  }
-  const char *as_of = option_text(options, "as-of"), *pins_file = option_text(options, "pins");
-  if (as_of)
-    json_object_set_new(body, "as_of", json_string(as_of));
-  if (pins_file) {
-    json_t *pins;
-    if (!json_parse_file(pins_file, 16 << 20, &pins, error))
-      return false;
-    json_object_set_new(body, "pins", pins);
-  }
+  if (kernels)
+    json_object_set(body, "kernels", kernels);
+  if (pins)
+    json_object_set(body, "pins", pins);
   if (option_flag(options, "refuse-self-timed"))
     json_object_set_new(body, "refuse_self_timed", json_true());
-  json_t *replaces;
-  if (!replaces_of(options, &replaces, error))
-    return false;
-  if (replaces)
-    json_object_set_new(body, "replaces", replaces);
+  if (channel)
+    json_object_set_new(body, "replaces",
+                        json_pack("{s:s, s:f}", "channel", channel, "min_gain", min_gain));
   *ret_body = TAKE(body);
   return true;
 }
 
-/* The channel moves from where it was when its release was compared, and from nowhere else. */
-static int published_promote(struct http_client *client, const json_t *answer,
-                             struct channel_change change, json_t **ret_entry) {
-  const char *etag = cli_member(json_object_get(answer, "replaces"), "etag");
-  change.if_match = etag[0] ? etag : NULL;
-  change.if_none_match = etag[0] ? NULL : "*";
-  return channel_change(client, &change, ret_entry);
-}
-
-static void published_print(const char *digest, const struct release *release, const char *channel,
-                            const json_t *entry) {
-  cleanup_free char *environment = environment_format(&release->environment);
-  printf("release  %s\n         %zu winner%s, tag %s, %s%s\n", digest, release->n_winners,
-         release->n_winners == 1 ? "" : "s", release->tag,
-         release->regime == REGIME_WARM ? "warm, " : "", environment);
-  if (entry && !environment_names_gpu(&release->environment))
-    fprintf(stderr, "wavetune: the release's environment names no model of GPU, so a node that "
-                    "states its own does not find it; "
-                    "import or tune again with --environment '{\"gpu\": …}'\n");
-  if (entry)
-    printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", channel,
-           json_integer_value(json_object_get(entry, "counter")));
-}
-
-/* What can be refused before anything is asked. */
-static bool publish_read(const struct options *options, struct signers *ret_signers,
-                         struct channel_change *change, json_t **ret_body, struct error *error) {
-  const char *const *keys;
-  change->channel = option_text(options, "channel");
+/* The options of a command that moves a channel. */
+static bool change_of_options(const struct options *options, struct signers *signers,
+                              struct channel_change *change, struct error *error) {
+  change->signers = signers;
   change->as_json = option_flag(options, "json");
-  change->signers = ret_signers;
-  if (!change->channel && (option_text(options, "expires") || option_text(options, "follow") ||
-                           option_list(options, "sign-key", &keys)))
-    return error_set(error,
-                     "what is signed, and expires, is a channel's entry: give --channel too");
   return expires_of_option(options, &change->expires_s, error) &&
-         (!change->channel || signers_of_option(options, ret_signers, error)) &&
-         publish_body(options, ret_body, error);
+         signers_of_option(options, signers, error);
 }
 
 static int command_publish(struct options *options) {
   cleanup_json json_t *body = NULL, *answer = NULL, *entry = NULL;
   cleanup_signers struct signers signers = {0};
-  struct channel_change change = {0};
+  struct channel_change change = {.channel = option_text(options, "channel"),
+                                  .signers = &signers,
+                                  .as_json = option_flag(options, "json")};
+  const char *const *keys;
   struct error error;
-  if (!publish_read(options, &signers, &change, &body, &error))
+  if (!change.channel && (option_text(options, "expires") || option_text(options, "follow") ||
+                          option_list(options, "sign-key", &keys)))
+    return cli_refuse(EXIT_USAGE,
+                      "what is signed, and expires, is a channel's entry: give --channel too");
+  if ((change.channel && !change_of_options(options, &signers, &change, &error)) ||
+      !publish_body(options, &body, &error))
     return cli_fail(EXIT_USAGE, &error);
+
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
@@ -120,9 +81,18 @@ static int command_publish(struct options *options) {
   cleanup_release struct release *release = NULL;
   if (!release_check(bytes, strlen(bytes), digest, &release, &error))
     return cli_fail(EXIT_REFUSED, &error);
-  change.release = release;
-  if (change.channel && (code = published_promote(client, answer, change, &entry)) != EXIT_OK)
-    return code;
+
+  if (change.channel) {
+    /* The channel moves only from the entry that its release was compared with. */
+    const char *etag = cli_member(json_object_get(answer, "replaces"), "etag");
+    change.release = release;
+    change.if_match = *etag ? etag : NULL;
+    change.if_none_match = *etag ? NULL : "*";
+    code = channel_change(client, &change, &entry);
+    if (code != EXIT_OK)
+      return code;
+  }
+
   if (change.as_json) {
     if (entry)
       json_object_set(answer, "channel", entry);
@@ -131,70 +101,463 @@ static int command_publish(struct options *options) {
   }
   reasons_print(answer, "kept");
   reasons_print(answer, "skipped");
-  published_print(digest, release, change.channel, entry);
+  cleanup_free char *environment = environment_format(&release->environment);
+  printf("release  %s\n         %zu winner%s, tag %s, %s%s\n", digest, release->n_winners,
+         release->n_winners == 1 ? "" : "s", release->tag,
+         release->regime == REGIME_WARM ? "warm, " : "", environment);
+  if (!entry)
+    return EXIT_OK;
+  if (!environment_names_gpu(&release->environment))
+    fprintf(stderr, "wavetune: the release's environment names no model of GPU, so a node that "
+                    "states its own does not find it; import or tune again with --environment "
+                    "'{\"gpu\": …}'\n");
+  printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", change.channel,
+         cli_integer(entry, "counter"));
   return EXIT_OK;
 }
+
+static int command_releases(struct options *options) {
+  static const struct cli_column columns[] = {
+      {"release", "release", false, NULL}, {"made", "created_at", false, NULL},
+      {"tag", "tag", false, NULL},         {"winners", "winners", true, NULL},
+      {"by", "made_by", false, NULL},      {"environment", "environment", false, NULL}};
+  return cli_print_list(options, "/v1/releases", columns, ARRAY_LENGTH(columns));
+}
+
+/* A release by digest from the server, or from a file (what fetch keeps as release.json). */
+static int release_load(struct http_client *client, const char *name,
+                        struct release **ret_release) {
+  struct error error;
+  struct digest digest;
+  cleanup_free char *text = NULL;
+  size_t size;
+  if (digest_parse(name, &digest))
+    return release_get(client, name, name, ret_release);
+  if (!file_read(name, RELEASE_SIZE_MAX, &text, &size, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  if (release_parse(text, size, ret_release, &error))
+    return EXIT_OK;
+  error_prefix(&error, "%s is no release: ", name);
+  return cli_fail(EXIT_USAGE, &error);
+}
+
+static void change_print(const char *sign, const char *name, const char *key,
+                         const json_t *change) {
+  const json_t *from = json_object_get(change, "from"), *to = json_object_get(change, "to");
+  printf("%s %s%s", sign, name, key);
+  if (from && to) {
+    cleanup_free char *from_text = json_dumps(from, JSON_COMPACT | JSON_ENCODE_ANY),
+                      *to_text = json_dumps(to, JSON_COMPACT | JSON_ENCODE_ANY);
+    printf("\n    from %s\n    to   %s", from_text, to_text);
+  }
+  putchar('\n');
+}
+
+static int command_diff(struct options *options) {
+  static const char *const groups[][2] = {{"removed", "-"}, {"added", "+"}, {"changed", "~"}};
+  char *const *names =
+      cli_arguments(options, 2, "name two releases, each by digest or as a release.json file");
+  if (!names)
+    return EXIT_USAGE;
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+  cleanup_release struct release *from = NULL, *to = NULL;
+  int code = release_load(client, names[0], &from);
+  if (code == EXIT_OK)
+    code = release_load(client, names[1], &to);
+  if (code != EXIT_OK)
+    return code;
+
+  /* Two releases with the same winners may still be for different places. */
+  const struct {
+    const char *name;
+    json_t *from, *to;
+  } places[] = {
+      {"environment", environment_to_json(&from->environment),
+       environment_to_json(&to->environment)},
+      {"tag", json_string(from->tag), json_string(to->tag)},
+      {"regime", json_string(regime_name(from->regime)), json_string(regime_name(to->regime))}};
+  cleanup_json json_t *diff = release_diff(from, to);
+  bool as_json = option_flag(options, "json");
+  for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
+    cleanup_json json_t *change =
+        json_pack("{s:o, s:o}", "from", places[i].from, "to", places[i].to);
+    if (json_equal(places[i].from, places[i].to))
+      continue;
+    json_object_set(diff, places[i].name, change);
+    if (!as_json)
+      change_print("~", places[i].name, "", change);
+  }
+
+  if (as_json) {
+    cli_print_json(diff);
+  } else {
+    for (size_t i = 0; i < ARRAY_LENGTH(groups); i++) {
+      size_t index;
+      json_t *change;
+      json_array_foreach (json_object_get(diff, groups[i][0]), index, change) {
+        cleanup_free char *name = xasprintf("%s ", cli_member(change, "name")),
+                          *key = cli_compact(change, "key");
+        change_print(groups[i][1], name, key, change);
+      }
+    }
+    printf("%zu removed, %zu added, %zu changed, %" JSON_INTEGER_FORMAT " the same\n",
+           json_array_size(json_object_get(diff, "removed")),
+           json_array_size(json_object_get(diff, "added")),
+           json_array_size(json_object_get(diff, "changed")), cli_integer(diff, "same"));
+  }
+  return digest_equal(&from->digest, &to->digest) ? EXIT_OK : EXIT_FAILED;
+}
+
+static char *format_count(const json_t *array) { return xasprintf("%zu", json_array_size(array)); }
+
+static int command_channels(struct options *options) {
+  static const struct cli_column columns[] = {
+      {"channel", "channel", false, NULL}, {"tag", "tag", false, NULL},
+      {"counter", "counter", true, NULL},  {"moved", "updated_at", false, NULL},
+      {"release", "release", false, NULL}, {"signed", "signatures", true, format_count},
+      {"expires", "expires", false, NULL}, {"environment", "environment", false, NULL}};
+  return cli_print_list(options, "/v1/channels", columns, ARRAY_LENGTH(columns));
+}
+
+/* Moves, and prints the entry. */
+static int change_and_print(struct http_client *client, const struct channel_change *change) {
+  cleanup_json json_t *entry = NULL;
+  int code = channel_change(client, change, &entry);
+  if (code != EXIT_OK)
+    return code;
+  if (change->as_json)
+    cli_print_json(entry);
+  else /* an entry without a regime is cold */
+    printf("channel  %s, tag %s, %scounter %" JSON_INTEGER_FORMAT "\nrelease  %s\netag     %s\n",
+           cli_member(entry, "channel"), cli_member(entry, "tag"),
+           *cli_member(entry, "regime") ? "warm, " : "", cli_integer(entry, "counter"),
+           cli_member(entry, "release"), cli_member(entry, "etag"));
+  return EXIT_OK;
+}
+
+static int command_promote(struct options *options) {
+  char *const *arguments =
+      cli_arguments(options, 2, "name a release and a channel: wavetune promote sha256:… stable");
+  cleanup_signers struct signers signers = {0};
+  struct channel_change change = {0};
+  struct error error;
+  if (!arguments)
+    return EXIT_USAGE;
+  if (!change_of_options(options, &signers, &change, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+
+  const char *given = option_text(options, "if-match");
+  bool is_bare = given && given[0] != '"' && !string_equal(given, "*"); /* a shell ate the quotes */
+  cleanup_free char *if_match = given ? xasprintf(is_bare ? "\"%s\"" : "%s", given) : NULL,
+                    *what = xasprintf("channel %s was not moved", arguments[1]);
+  cleanup_release struct release *release = NULL;
+  int code = release_get(client, arguments[0], what, &release);
+  if (code != EXIT_OK)
+    return code;
+  change.channel = arguments[1];
+  change.release = release;
+  change.if_match = if_match;
+  return change_and_print(client, &change);
+}
+
+/* The release that the channel's present one replaced. With signers, one of them must have signed
+ * its entry: who signs a rollback states that the channel served the release before, and a forged
+ * history shows others. */
+static int release_before_get(struct http_client *client, const struct channel_entry *present,
+                              const struct signers *signers, char **ret_digest) {
+  char digest[DIGEST_TEXT_SIZE];
+  digest_format(&present->release, digest);
+  cleanup_json json_t *environment = environment_to_json(&present->environment), *history = NULL;
+  cleanup_free char *path = channel_path(present->channel, "/entries", environment, present->tag,
+                                         regime_name(present->regime));
+  int code = cli_list(client, path, &history);
+  if (code != EXIT_OK)
+    return code;
+
+  /* The history is newest first. The newest entry before the first one with the present release, so
+   * that rolling back twice goes back twice. */
+  const json_t *before = NULL, *entry;
+  bool is_behind = false;
+  size_t index;
+  json_array_foreach (history, index, entry) {
+    if (string_equal(cli_member(entry, "release"), digest)) {
+      is_behind = true;
+      before = NULL;
+    } else if (is_behind && !before) {
+      before = entry;
+    }
+  }
+  if (!before)
+    return cli_refuse(EXIT_FAILED,
+                      "channel %s served nothing before %s; name the release: --to sha256:…",
+                      present->channel, digest);
+
+  if (signers->n) {
+    cleanup_channel_entry struct channel_entry served = {0};
+    struct error error;
+    if (!channel_entry_parse(before, &served, &error)) {
+      error_prefix(&error, "the server's channel entry is none: ");
+      return cli_fail(EXIT_REFUSED, &error);
+    }
+    if (!string_equal(served.channel, present->channel) ||
+        !entry_is_signed_by(&served, signers->all, signers->n))
+      return cli_refuse(EXIT_REFUSED,
+                        "that channel %s served %s before is the server's word alone: none of "
+                        "these keys signed that entry; name the release: --to sha256:…",
+                        present->channel, cli_member(before, "release"));
+  }
+  *ret_digest = xstrdup(cli_member(before, "release"));
+  return EXIT_OK;
+}
+
+/* Whether a release is for the place that the channel's entry serves. */
+static bool release_is_of(const struct release *release, const struct channel_entry *entry,
+                          struct error *error) {
+  struct digest a = environment_digest(&release->environment),
+                b = environment_digest(&entry->environment);
+  if (string_equal(release->tag, entry->tag) && release->regime == entry->regime &&
+      digest_equal(&a, &b))
+    return true;
+  cleanup_free char *environment = environment_format(&release->environment);
+  return error_set(error,
+                   "that release is for tag %.80s, regime %s, %.300s, and this entry of channel "
+                   "%s is for another place",
+                   release->tag, regime_name(release->regime), environment, entry->channel);
+}
+
+static int command_rollback(struct options *options) {
+  char *const *channel = cli_arguments(options, 1, "name a channel: wavetune rollback stable");
+  cleanup_signers struct signers signers = {0};
+  cleanup_present struct channel_present present = {0};
+  cleanup_release struct release *release = NULL;
+  struct channel_change change = {0};
+  struct error error;
+  if (!channel)
+    return EXIT_USAGE;
+  if (!change_of_options(options, &signers, &change, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+
+  const char *to = option_text(options, "to");
+  cleanup_free char *digest = to ? xstrdup(to) : NULL,
+                    *what = xasprintf("channel %s was not rolled back", *channel);
+  int code = channel_present_of_options(client, options, *channel, &present);
+  if (code == EXIT_OK && !digest)
+    code = release_before_get(client, &present.entry, &signers, &digest);
+  if (code == EXIT_OK)
+    code = release_get(client, digest, what, &release);
+  if (code != EXIT_OK)
+    return code;
+  if (!release_is_of(release, &present.entry, &error)) {
+    error_prefix(&error, "%s: ", what);
+    return cli_fail(EXIT_USAGE, &error);
+  }
+  change.channel = *channel;
+  change.release = release;
+  change.if_match = cli_member(present.json, "etag");
+  return change_and_print(client, &change);
+}
+
+/* Posts one signature of an entry. *answer is replaced. */
+static int signature_post(struct http_client *client, const struct channel_entry *entry,
+                          const struct channel_signature *signature, json_t **answer) {
+  cleanup_json json_t *signatures = channel_signatures_to_json(signature, 1);
+  cleanup_json json_t *body =
+      json_pack("{s:o, s:s, s:I, s:O}", "environment", environment_to_json(&entry->environment),
+                "tag", entry->tag, "counter", (json_int_t)entry->counter, "signature",
+                json_array_get(signatures, 0));
+  if (entry->regime != REGIME_COLD)
+    json_object_set_new(body, "regime", json_string(regime_name(entry->regime)));
+  cleanup_free char *path = cli_path("/v1/channels/", entry->channel, "/signatures");
+  json_decref(TAKE(*answer));
+  return cli_call(client, "POST", path, body, answer);
+}
+
+static int command_sign(struct options *options) {
+  char *const *channel =
+      cli_arguments(options, 1, "name a channel: wavetune sign stable --sign-key FILE");
+  cleanup_signers struct signers signers = {0};
+  cleanup_trusted_keys struct trusted_keys trusted = {0};
+  const char *const *trusted_paths;
+  struct error error;
+  if (!channel)
+    return EXIT_USAGE;
+  if (!signers_of_option(options, &signers, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  if (!signers.n)
+    return cli_refuse(EXIT_USAGE, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
+  size_t n = option_list(options, "trusted-key", &trusted_paths);
+  for (size_t i = 0; i < n; i++)
+    if (!trusted_keys_add(&trusted, trusted_paths[i], &error))
+      return cli_fail(EXIT_USAGE, &error);
+
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+  char digest[DIGEST_TEXT_SIZE];
+  cleanup_present struct channel_present present = {0};
+  cleanup_release struct release *release = NULL;
+  cleanup_json json_t *answer = NULL;
+  cleanup_free char *what = xasprintf("channel %s was not signed", *channel);
+  int code = channel_present_of_options(client, options, *channel, &present);
+  if (code == EXIT_OK)
+    code = release_get(client, digest_format(&present.entry.release, digest), what, &release);
+  if (code != EXIT_OK)
+    return code;
+
+  const struct channel_entry *before = &present.entry;
+  struct channel_entry after = *before; /* borrows its texts */
+  if (!release_is_of(release, before, &error) ||
+      (trusted.n && !channel_entry_verify(before, &trusted, &error)) ||
+      !entry_follows(before, &signers, true, &error) || !entry_sign(&after, &signers, &error)) {
+    error_prefix(&error, "%s: ", what);
+    return cli_fail(EXIT_REFUSED, &error);
+  }
+  for (size_t i = 0; i < after.signatures.n; i++) {
+    bool is_there = i < before->signatures.n &&
+                    string_equal(before->signatures.all[i].text, after.signatures.all[i].text);
+    code = is_there ? EXIT_OK : signature_post(client, &after, &after.signatures.all[i], &answer);
+    if (code != EXIT_OK)
+      return code;
+  }
+
+  if (option_flag(options, "json"))
+    cli_print_json(answer ? answer : present.json);
+  else
+    printf("channel  %s, tag %s, counter %lld, %zu signature%s\n", *channel, before->tag,
+           (long long)before->counter, after.signatures.n, after.signatures.n == 1 ? "" : "s");
+  return EXIT_OK;
+}
+
+/* Makes a key pair, or reads one file, and prints it. */
+static int key_print(const struct options *options, bool is_new) {
+  char *const *path = cli_arguments(options, 1,
+                                    is_new ? "name one file: wavetune key new publisher.key"
+                                           : "name one file: wavetune key show publisher.key.pub");
+  cleanup_signing_key struct signing_key key = {0};
+  struct error error;
+  if (!path)
+    return EXIT_USAGE;
+  if (is_new ? !signing_key_create(*path, &key, &error) : !signing_key_read(*path, &key, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  char id[DIGEST_TEXT_SIZE];
+  const char *kind = key.is_private ? "private" : "public";
+  cleanup_free char *public_path = is_new ? xasprintf("%s.pub", *path) : NULL;
+  digest_format(&key.id, id);
+  if (option_flag(options, "json")) {
+    cleanup_json json_t *document = json_pack("{s:s, s:s, s:s, s:s*}", "key", id, "kind", kind,
+                                              "file", *path, "public", public_path);
+    cli_print_json(document);
+    return EXIT_OK;
+  }
+  printf("key      %s\n%-7s  %s\n", id, kind, *path);
+  if (public_path)
+    printf("public   %s\n", public_path);
+  return EXIT_OK;
+}
+
+static int command_key_new(struct options *options) { return key_print(options, true); }
+
+static int command_key_show(struct options *options) { return key_print(options, false); }
 
 static const struct option_spec publish_options[] = {
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_REGIME,
-    {.name = "kernel",
-     .type = OPTION_LIST,
-     .argument = "HASH",
-     .flag_only = true,
-     .help = "only this kernel; several times for several"},
-    {.name = "as-of",
-     .type = OPTION_TEXT,
-     .argument = "TIME",
-     .flag_only = true,
-     .help = "only jobs done by then (RFC 3339)"},
-    {.name = "pins",
-     .type = OPTION_TEXT,
-     .argument = "FILE",
-     .flag_only = true,
-     .help =
-         "a JSON array of {\"kernel\", \"key\", \"config\"}: these configs, whatever was measured"},
-    {.name = "channel",
-     .type = OPTION_TEXT,
-     .argument = "NAME",
-     .flag_only = true,
-     .help = "promote the release to this channel too, which needs the role publisher or admin; "
-             "what it serves is "
-             "replaced only by "
-             "what is faster"},
-    {.name = "min-gain",
-     .type = OPTION_TEXT,
-     .argument = "SHARE",
-     .flag_only = true,
-     .default_text = "0.02",
-     .help = "with --channel: how much faster than what is served a winner must be to replace it"},
-    {.name = "refuse-self-timed",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help =
-         "no winners of kernels in c, whose own code runs in the process that times it; pins stay"},
+    CLI_LIST("kernel", "HASH", "only this kernel; several times for several"),
+    CLI_TEXT("as-of", "TIME", "only jobs done by then (RFC 3339)"),
+    CLI_TEXT("pins", "FILE",
+             "a JSON array of {\"kernel\", \"key\", \"config\"}: these configs, whatever was "
+             "measured"),
+    CLI_TEXT("channel", "NAME",
+             "promote the release to this channel too, which needs the role publisher or admin; "
+             "what it serves is replaced only by what is faster"),
+    CLI_TEXT("min-gain", "SHARE",
+             "with --channel: how much faster than what is served a winner must be to replace it",
+             .default_text = "0.02"),
+    CLI_FLAG("refuse-self-timed",
+             "no winners of kernels in c, whose own code runs in the process that times it; pins "
+             "stay"),
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     OPTION_EXPIRES,
     SERVER_OPTIONS,
 };
-
-const struct command_spec spec_publish = {
-    .name = "publish",
-    .arguments = "",
-    .summary = "make a release of the winners for one environment, tag and regime",
-    .description = "For every kernel and key the newest done job's winner is taken, or its pin. "
-                   "What is skipped is "
-                   "said, with the reason. The same winners give the same digest.\n"
-                   "With --channel a config that the channel serves is kept, which is said with "
-                   "the reason, unless the "
-                   "newest job measured it beside its winner and the winner is faster beyond doubt "
-                   "and by --min-gain, or "
-                   "the served one was flagged or quarantined since. To replace it whatever was "
-                   "measured, pin a config, or "
-                   "publish without --channel and promote.",
-    .options = publish_options,
-    .n_options = ARRAY_LENGTH(publish_options),
-    .run = command_publish,
+static const struct option_spec promote_options[] = {
+    CLI_TEXT("if-match", "ETAG",
+             "move only while the channel's entry still has this entity tag, which promote --json "
+             "prints"),
+    OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
+    OPTION_EXPIRES,
+    SERVER_OPTIONS,
 };
+static const struct option_spec rollback_options[] = {
+    CLI_TEXT("to", "RELEASE",
+             "the release to return to; default: the one that the present release replaced"),
+    OPTION_ENVIRONMENT,
+    OPTION_TAG,
+    OPTION_REGIME,
+    OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
+    OPTION_EXPIRES,
+    SERVER_OPTIONS,
+};
+static const struct option_spec sign_options[] = {
+    OPTION_ENVIRONMENT,
+    OPTION_TAG,
+    OPTION_REGIME,
+    OPTION_SIGN_KEY,
+    OPTION_FOLLOW,
+    CLI_LIST("trusted-key", "FILE|FOLDER", "sign only what one of these public keys signed before"),
+    SERVER_OPTIONS,
+};
+static const struct option_spec server_options[] = {SERVER_OPTIONS};
+static const struct option_spec key_options[] = {OPTION_JSON};
+
+CLI_COMMAND(publish, "publish", "", publish_options, command_publish,
+            "make a release of the winners for one environment, tag and regime",
+            .description =
+                "For every kernel and key the newest done job's winner is taken, or its pin. What "
+                "is skipped is printed, with the reason. The same winners give the same digest.\n"
+                "With --channel a config that the channel serves is kept, and printed with the "
+                "reason, unless the newest job measured it beside its winner and the winner is "
+                "faster beyond doubt and by --min-gain, or the served one was flagged or "
+                "quarantined since. To replace it whatever was measured, pin a config, or publish "
+                "without --channel and promote.");
+CLI_COMMAND(releases, "releases", "", server_options, command_releases,
+            "list releases, newest first");
+CLI_COMMAND(diff, "diff", "RELEASE RELEASE", server_options, command_diff,
+            "what changed between two releases; exits with 1 when they differ");
+CLI_COMMAND(channels, "channels", "", server_options, command_channels,
+            "list channels and the releases they point at");
+CLI_COMMAND(promote, "promote", "RELEASE CHANNEL", promote_options, command_promote,
+            "point a channel at a release",
+            .description =
+                "The release is downloaded and checked first. With a key the entry that the "
+                "channel gets is signed: its counter follows the one that the server states, and "
+                "with --follow the one that you state. When another request moves the channel in "
+                "between, nothing is moved.");
+CLI_COMMAND(rollback, "rollback", "CHANNEL", rollback_options, command_rollback,
+            "point a channel at a release that it served before",
+            .description = "A higher counter with an older release, so that deployments take it. "
+                           "Signed as promote signs.");
+CLI_COMMAND(sign, "sign", "CHANNEL", sign_options, command_sign,
+            "add a signature to what a channel has, so that a new key can take over",
+            .description =
+                "The entry stays as it is. The release that it names is downloaded and checked. "
+                "What is signed is printed on stderr; with --trusted-key the entry must have been "
+                "signed before, and with --follow its counter is that one or the next.");
+CLI_COMMAND(key_new, "key new", "FILE", key_options, command_key_new,
+            "make a key that signs channels: FILE, for the publisher alone, and FILE.pub, for "
+            "deployments");
+CLI_COMMAND(key_show, "key show", "FILE", key_options, command_key_show,
+            "a key's id, and whether it is private or public");

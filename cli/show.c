@@ -1,126 +1,175 @@
-/* wavetune show: one job, its winner and how sure that is; --recompute decides again from the
- * stored samples. Other views are in show_devices.c and inspect/show_code.c. */
+/* wavetune show: one job, its winner and how certain that is. --recompute decides again from the
+ * stored samples, --devices compares the finalists on each device of the final alone; --asm and
+ * --ttgir are in inspect/show_code.c. */
+#include <math.h>
+
 #include "cli/cli.h"
-#include "cli/samples.h"
+#include "common/kernel/kernel.h"
+#include "common/program/table.h"
 #include "common/verdict/report.h"
 #include "common/verdict/verdict.h"
+#include "common/verdict/verdict_by_device.h"
+
+/* Characters of an agent's id that are shown where its name is not unique. */
+#define ID_SHOWN 8
 
 job_code_printer *job_print_code;
 
-struct job_parts {
-  struct kernel *kernel;
-  struct space *space;
-  struct key key;
-};
-
-static void job_parts_release(struct job_parts *parts) {
-  if (parts->kernel)
-    kernel_free(parts->kernel);
-  if (parts->space)
-    space_free(parts->space);
-  key_release(&parts->key);
+static double number(const json_t *object, const char *name) {
+  return json_number_value(json_object_get(object, name));
 }
 
-/* Reads what a job's summary names: the manifest from the server, space and key from the
- * summary. */
-static int job_parts_load(struct http_client *client, const json_t *job, struct job_parts *ret) {
+/* The stored measurements that a job's verdict was made from. */
+struct samples {
+  size_t n;
+  struct verdict_sample *items; /* `device` is an index into `devices` */
+  /* Of {"agent": its id, "device", "quarantined": whether any of its samples is}, in the order of
+   * their first measurement. */
+  json_t *devices;
+};
+
+static void samples_release(struct samples *samples) {
+  for (size_t i = 0; i < samples->n; i++) {
+    free((double *)samples->items[i].samples_us);
+    free((double *)samples->items[i].baseline_us);
+  }
+  free(samples->items);
+  json_decref(samples->devices);
+}
+#define cleanup_samples __attribute__((cleanup(samples_release)))
+
+static double *numbers_of(const json_t *array) {
+  double *numbers = xcalloc(json_array_size(array), sizeof *numbers);
+  size_t index;
+  json_t *element;
+  json_array_foreach (array, index, element)
+    numbers[index] = json_number_value(element);
+  return numbers;
+}
+
+static bool is_of_final(const json_t *row) {
+  return string_equal(cli_member(row, "stage"), "final") &&
+         !json_is_true(json_object_get(row, "late"));
+}
+
+/* Whether the config failed in some process of the final: then it is no finalist. */
+static bool dropped_out(const json_t *measurements, json_int_t config) {
+  size_t index;
+  const json_t *row;
+  json_array_foreach (measurements, index, row)
+    if (is_of_final(row) && !string_equal(cli_member(row, "outcome"), "correct") &&
+        cli_integer(row, "config") == config)
+      return true;
+  return false;
+}
+
+/* The index in `devices` of the device that a row was measured on, which is added when it is new.
+ */
+static size_t device_index(json_t *devices, const json_t *row) {
+  const char *agent = cli_member(row, "agent"), *device = cli_member(row, "device");
+  size_t index;
+  const json_t *known;
+  json_array_foreach (devices, index, known)
+    if (string_equal(cli_member(known, "agent"), agent) &&
+        string_equal(cli_member(known, "device"), device))
+      return index;
+  ALWAYS(json_array_append_new(devices, json_pack("{s:s, s:s, s:b}", "agent", agent, "device",
+                                                  device, "quarantined", false)) == 0);
+  return index;
+}
+
+/* Gets the measurements of the final stage that were not late, of configs that were correct in
+ * every process. Returns an exit code. */
+static int samples_load(struct http_client *client, const json_t *job, struct samples *ret) {
+  cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", cli_member(job, "job"));
+  cleanup_json json_t *measurements = NULL;
+  int code = cli_list(client, path, &measurements);
+  if (code != EXIT_OK)
+    return code;
+
+  *ret =
+      (struct samples){0, xcalloc(json_array_size(measurements), sizeof *ret->items), json_array()};
+  size_t index;
+  json_t *row;
+  json_array_foreach (measurements, index, row) {
+    json_int_t config = cli_integer(row, "config");
+    const json_t *times = json_object_get(row, "samples_us"),
+                 *baselines = json_object_get(row, "baseline_us");
+    size_t n = json_array_size(times);
+    if (!is_of_final(row) || dropped_out(measurements, config) || n == 0 ||
+        n != json_array_size(baselines))
+      continue;
+    size_t device = device_index(ret->devices, row);
+    ret->items[ret->n++] = (struct verdict_sample){
+        .config = (uint64_t)config,
+        .process = cli_integer(row, "process"),
+        .n = n,
+        .samples_us = numbers_of(times),
+        .baseline_us = numbers_of(baselines),
+        .spills = cli_integer(row, "spills"),
+        .lds_bytes = cli_integer(row, "lds_bytes"),
+        .vgprs = cli_integer(row, "vgprs"),
+        .device = (int64_t)device,
+    };
+    if (json_is_true(json_object_get(row, "quarantined")))
+      json_object_set_new(json_array_get(ret->devices, device), "quarantined", json_true());
+  }
+  return EXIT_OK;
+}
+
+static struct report_counts counts_of(const json_t *job) {
+  double budget_seconds = number(json_object_get(job, "budget"), "device_seconds");
+  return (struct report_counts){
+      .configs = (uint64_t)cli_integer(job, "configs"),
+      .is_search = json_is_object(json_object_get(job, "search")),
+      .outcomes = json_object_get(job, "outcomes"),
+      .budget_ended = budget_seconds > 0 && string_equal(cli_member(job, "state"), "done"),
+      .budget_seconds = budget_seconds,
+      .spent_seconds = number(job, "spent_device_seconds"),
+      .opening_seconds = number(job, "opening_device_seconds"),
+  };
+}
+
+static int winner_print(struct http_client *client, const json_t *job) {
+  const json_t *winner = json_object_get(job, "winner"),
+               *environment = json_object_get(job, "environment"),
+               *flagged = json_object_get(job, "flagged");
+  const char *from = cli_member(job, "baseline_from"),
+             *quarantined = cli_member(job, "quarantined");
+  if (*from)
+    printf("measured against config %" JSON_INTEGER_FORMAT ", the %s%s\n",
+           cli_integer(job, "baseline"), from, string_equal(from, "first") ? " of the space" : "");
+  /* Why no release takes the winner any more. */
+  if (json_is_object(flagged))
+    printf("flagged: job %s measured this winner slower than the default, by a factor of %.3f\n",
+           cli_member(flagged, "job"), number(flagged, "ratio"));
+  if (*quarantined)
+    printf("quarantined: %s\n", quarantined);
+
+  cleanup_kernel struct kernel *kernel = NULL;
+  cleanup_space struct space *space = NULL;
+  cleanup_key struct key key = {0};
   cleanup_free char *path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
   cleanup_json json_t *answer = NULL;
   struct error error;
   int code = cli_call(client, "GET", path, NULL, &answer);
   if (code != EXIT_OK)
     return code;
-  if (!kernel_parse(json_object_get(answer, "manifest"), &ret->kernel, &error) ||
-      !space_parse(json_object_get(job, "space"), &ret->space, &error) ||
-      !key_parse(json_object_get(job, "key"), (const char *const *)ret->kernel->key_names,
-                 ret->kernel->n_key_names, &ret->key, &error)) {
+  if (!kernel_parse(json_object_get(answer, "manifest"), &kernel, &error) ||
+      !space_parse(json_object_get(job, "space"), &space, &error) ||
+      !key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
+                 kernel->n_key_names, &key, &error)) {
     error_prefix(&error, "the server's job %s is not one this program understands: ",
                  cli_member(job, "job"));
     return cli_fail(EXIT_REFUSED, &error);
   }
-  return EXIT_OK;
-}
-
-static void state_print(const json_t *job) {
-  printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"),
-         cli_member(job, "state"));
-  if (string_equal(cli_member(job, "state"), "running"))
-    printf(" (%s, %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " configs measured)",
-           cli_member(job, "stage"), json_integer_value(json_object_get(job, "measured")),
-           json_integer_value(json_object_get(job, "configs")));
-  if (cli_member(job, "reason")[0])
-    printf(": %s", cli_member(job, "reason"));
-  putchar('\n');
-  if (cli_member(job, "waiting")[0])
-    printf("waiting: %s\n", cli_member(job, "waiting"));
-}
-
-static void baseline_print(const json_t *job) {
-  if (cli_member(job, "baseline_from")[0])
-    printf("measured against config %" JSON_INTEGER_FORMAT ", the %s%s\n",
-           json_integer_value(json_object_get(job, "baseline")), cli_member(job, "baseline_from"),
-           string_equal(cli_member(job, "baseline_from"), "first") ? " of the space" : "");
-}
-
-static struct report_counts counts_of(const json_t *job) {
-  double budget_seconds =
-      json_number_value(json_object_get(json_object_get(job, "budget"), "device_seconds"));
-  return (struct report_counts){
-      .configs = (uint64_t)json_integer_value(json_object_get(job, "configs")),
-      .is_search = json_is_object(json_object_get(job, "search")),
-      .outcomes = json_object_get(job, "outcomes"),
-      .budget_ended = budget_seconds > 0 && string_equal(cli_member(job, "state"), "done"),
-      .budget_seconds = budget_seconds,
-      .spent_seconds = json_number_value(json_object_get(job, "spent_device_seconds")),
-      .opening_seconds = json_number_value(json_object_get(job, "opening_device_seconds")),
-  };
-}
-
-/* Why no release takes the winner any more. */
-static void distrust_print(const json_t *job) {
-  const json_t *flagged = json_object_get(job, "flagged");
-  if (json_is_object(flagged))
-    printf("flagged: job %s measured this winner slower than the default, by a factor of %.3f\n",
-           cli_member(flagged, "job"), json_number_value(json_object_get(flagged, "ratio")));
-  if (cli_member(job, "quarantined")[0])
-    printf("quarantined: %s\n", cli_member(job, "quarantined"));
-}
-
-static void authors_print(const json_t *job) {
-  const char *submitted_by = cli_member(job, "submitted_by"),
-             *cancelled_by = cli_member(job, "cancelled_by");
-  if (submitted_by[0])
-    printf("submitted by %s at %s\n", submitted_by, cli_member(job, "created_at"));
-  if (cancelled_by[0])
-    printf("cancelled by %s at %s\n", cancelled_by, cli_member(job, "finished_at"));
-}
-
-int job_print(struct http_client *client, const json_t *job) {
-  const json_t *winner = json_object_get(job, "winner");
-  state_print(job);
-  authors_print(job);
-  if (!json_is_object(winner)) {
-    struct report_counts counts = counts_of(job);
-    if (string_equal(cli_member(job, "state"), "failed") ||
-        string_equal(cli_member(job, "state"), "cancelled"))
-      report_counts_print(&counts, stdout);
-    return EXIT_OK;
-  }
-  baseline_print(job);
-  distrust_print(job);
-  __attribute__((cleanup(job_parts_release))) struct job_parts parts = {0};
-  int code = job_parts_load(client, job, &parts);
-  if (code != EXIT_OK)
-    return code;
-  const json_t *environment = json_object_get(job, "environment");
-  struct report report = {.kernel = parts.kernel,
-                          .key = &parts.key,
-                          .space = parts.space,
+  struct report report = {.kernel = kernel,
+                          .key = &key,
+                          .space = space,
                           .gpu_name = cli_member(environment, "gpu"),
                           .arch = cli_member(environment, "arch"),
-                          .baseline =
-                              (uint64_t)json_integer_value(json_object_get(job, "baseline")),
-                          .baseline_from = cli_member(job, "baseline_from"),
+                          .baseline = (uint64_t)cli_integer(job, "baseline"),
+                          .baseline_from = from,
                           .counts = counts_of(job),
                           .verdict = json_object_get(winner, "verdict"),
                           .resources = json_object_get(winner, "resources")};
@@ -128,22 +177,46 @@ int job_print(struct http_client *client, const json_t *job) {
   return EXIT_OK;
 }
 
-/* Decides again from the stored rows and holds that against the stored verdict. */
+int job_print(struct http_client *client, const json_t *job) {
+  const char *state = cli_member(job, "state"), *reason = cli_member(job, "reason"),
+             *waiting = cli_member(job, "waiting"), *submitted_by = cli_member(job, "submitted_by"),
+             *cancelled_by = cli_member(job, "cancelled_by");
+  printf("job %s  %s  %s", cli_member(job, "job"), cli_member(job, "name"), state);
+  if (string_equal(state, "running"))
+    printf(" (%s, %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT " configs measured)",
+           cli_member(job, "stage"), cli_integer(job, "measured"), cli_integer(job, "configs"));
+  printf("%s%s\n", *reason ? ": " : "", reason);
+  if (*waiting)
+    printf("waiting: %s\n", waiting);
+  if (*submitted_by)
+    printf("submitted by %s at %s\n", submitted_by, cli_member(job, "created_at"));
+  if (*cancelled_by)
+    printf("cancelled by %s at %s\n", cancelled_by, cli_member(job, "finished_at"));
+
+  if (json_is_object(json_object_get(job, "winner")))
+    return winner_print(client, job);
+  struct report_counts counts = counts_of(job);
+  if (string_equal(state, "failed") || string_equal(state, "cancelled"))
+    report_counts_print(&counts, stdout);
+  return EXIT_OK;
+}
+
+/* Decides again from the stored rows and compares that with the stored verdict. */
 static int recompute(struct http_client *client, const json_t *job, bool as_json) {
   cleanup_samples struct samples samples = {0};
+  cleanup_verdict struct verdict verdict = {0};
+  struct error error;
   int code = samples_load(client, job, &samples);
   if (code != EXIT_OK)
     return code;
-  cleanup_verdict struct verdict verdict = {0};
-  struct error error;
-  if (!verdict_decide(samples.items, samples.n,
-                      (uint64_t)json_integer_value(json_object_get(job, "baseline")),
-                      (uint64_t)json_integer_value(json_object_get(job, "seed")), &verdict, &error))
+  if (!verdict_decide(samples.items, samples.n, (uint64_t)cli_integer(job, "baseline"),
+                      (uint64_t)cli_integer(job, "seed"), &verdict, &error))
     return cli_fail(EXIT_FAILED, &error);
+
   cleanup_json json_t *again = verdict_to_json(&verdict);
-  cleanup_free char *again_text = json_canonical(again);
-  cleanup_free char *stored_text =
-      json_canonical(json_object_get(json_object_get(job, "winner"), "verdict"));
+  cleanup_free char *again_text = json_canonical(again),
+                    *stored_text =
+                        json_canonical(json_object_get(json_object_get(job, "winner"), "verdict"));
   bool is_same = string_equal(again_text, stored_text);
   if (as_json) {
     cleanup_json json_t *answer = json_pack("{s:b, s:O}", "same", is_same, "verdict", again);
@@ -158,96 +231,202 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
   return is_same ? EXIT_OK : EXIT_FAILED;
 }
 
-enum view { VIEW_REPORT, VIEW_RECOMPUTE, VIEW_DEVICES, VIEW_ASM, VIEW_TTGIR, N_VIEWS };
-static const char *const view_options[N_VIEWS] = {NULL, "recompute", "devices", "asm", "ttgir"};
-
-/* False where several were asked for. */
-static bool view_of(const struct options *options, enum view *ret) {
-  enum view found = VIEW_REPORT;
-  for (enum view view = VIEW_REPORT + 1; view < N_VIEWS; view++)
-    if (option_flag(options, view_options[view])) {
-      if (found != VIEW_REPORT)
-        return false;
-      found = view;
-    }
-  *ret = found;
-  return true;
-}
-
-static int refuse_without_winner(const json_t *job, const char *what) {
-  struct error error;
-  error_set(&error, "job %s has no winner to %s; it is %s", cli_member(job, "job"), what,
-            cli_member(job, "state"));
-  return cli_fail(EXIT_FAILED, &error);
-}
-
-static int show_as(struct http_client *client, const json_t *job, enum view view, bool as_json) {
-  bool has_winner = json_is_object(json_object_get(job, "winner"));
-  switch (view) {
-  case VIEW_RECOMPUTE:
-    return has_winner ? recompute(client, job, as_json) : refuse_without_winner(job, "recompute");
-  case VIEW_DEVICES:
-    return has_winner ? job_print_devices(client, job, as_json)
-                      : refuse_without_winner(job, "hold others against on each device");
-  case VIEW_ASM:
-  case VIEW_TTGIR:
-    return job_print_code(client, job, view == VIEW_ASM, as_json);
-  case VIEW_REPORT:
-  case N_VIEWS:
-    break;
+/* Adds names to the devices: "node-7 cuda0", with the agent's id where no agent of that id is
+ * listed, and with the start of the id too where agents share a name. */
+static void devices_name(json_t *devices, const json_t *agents) {
+  size_t index, other_index;
+  json_t *device, *other;
+  json_array_foreach (devices, index, device) {
+    const char *id = cli_member(device, "agent"), *agent = id;
+    json_array_foreach (agents, other_index, other)
+      if (string_equal(cli_member(other, "agent"), id)) {
+        agent = cli_member(other, "name");
+        break;
+      }
+    cleanup_free char *name = xasprintf("%s %s", agent, cli_member(device, "device"));
+    json_object_set_new(device, "name", json_string(name));
   }
-  if (!as_json)
-    return job_print(client, job);
-  cli_print_json(job);
+
+  cleanup_json json_t *named = json_deep_copy(devices);
+  json_array_foreach (devices, index, device)
+    json_array_foreach (named, other_index, other)
+      if (index != other_index &&
+          string_equal(cli_member(device, "name"), cli_member(other, "name"))) {
+        cleanup_free char *name = xasprintf("%s (%.*s)", cli_member(other, "name"), ID_SHOWN,
+                                            cli_member(device, "agent"));
+        json_object_set_new(device, "name", json_string(name));
+        break;
+      }
+}
+
+/* Adds to each device its finalists, and as `prefers` the config that it would choose in place of
+ * the winner, or null. */
+static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
+  size_t index, first, end = 0;
+  json_t *device;
+  json_array_foreach (devices, index, device) { /* rows are in the order of the devices */
+    json_t *finalists = json_array();
+    for (first = end; end < ratios->n && ratios->rows[end].device == (int64_t)index; end++) {
+      const struct device_ratio *row = &ratios->rows[end];
+      json_t *finalist =
+          json_pack("{s:I, s:f, s:f, s:I}", "config", (json_int_t)row->config, "ratio", row->ratio,
+                    "median_us", row->median_us, "processes", (json_int_t)row->n_processes);
+      if (isfinite(row->upper)) {
+        json_object_set_new(finalist, "lower", json_real(row->lower));
+        json_object_set_new(finalist, "upper", json_real(row->upper));
+      }
+      ALWAYS(json_array_append_new(finalists, finalist) == 0);
+    }
+    const struct device_ratio *preferred =
+        device_preference(ratios, &ratios->rows[first], end - first);
+    json_object_set_new(device, "prefers",
+                        preferred ? json_integer((json_int_t)preferred->config) : json_null());
+    json_object_set_new(device, "finalists", finalists);
+  }
+}
+
+static void devices_print_table(const json_t *devices, const json_t *winner) {
+  static const struct table_column columns[] = {
+      {"", false},     {"device", false},        {"config", true},   {"time us", true},
+      {"ratio", true}, {"95 % interval", false}, {"processes", true}};
+  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
+  size_t i, j;
+  const json_t *device, *finalist;
+  json_array_foreach (devices, i, device)
+    json_array_foreach (json_object_get(device, "finalists"), j, finalist) {
+      const json_t *config = json_object_get(finalist, "config");
+      bool is_preferred = json_equal(config, json_object_get(device, "prefers"));
+      table_cell(table, "%s", json_equal(config, winner) ? "*" : is_preferred ? "!" : "");
+      table_cell(table, "%s", j == 0 ? cli_member(device, "name") : "");
+      table_cell(table, "%" JSON_INTEGER_FORMAT, json_integer_value(config));
+      table_cell(table, "%.2f", number(finalist, "median_us"));
+      table_cell(table, "%.4f", number(finalist, "ratio"));
+      if (json_object_get(finalist, "upper"))
+        table_cell(table, "%.4f to %.4f", number(finalist, "lower"), number(finalist, "upper"));
+      else /* too few rounds */
+        table_cell(table, "-");
+      table_cell(table, "%.0f", number(finalist, "processes"));
+    }
+  table_print(table, stdout);
+}
+
+static void devices_print(const json_t *devices, const json_t *winner, bool knows_processes) {
+  size_t i, j;
+  bool is_one_different = false;
+  const json_t *device, *finalist;
+  devices_print_table(devices, winner);
+  putchar('\n');
+  json_array_foreach (devices, i, device) {
+    const char *name = cli_member(device, "name");
+    const json_t *prefers = json_object_get(device, "prefers"),
+                 *finalists = json_object_get(device, "finalists");
+    if (json_is_true(json_object_get(device, "quarantined")))
+      printf("%s was drained: samples of it are quarantined\n", name);
+    if (json_array_size(finalists) == 0)
+      printf("%s measured no process in which the winner was measured too\n", name);
+    json_array_foreach (finalists, j, finalist)
+      if (json_equal(json_object_get(finalist, "config"), prefers)) {
+        is_one_different = true;
+        printf("%s would choose config %" JSON_INTEGER_FORMAT
+               " (!): there it takes %.1f %% less time than the winner (*)\n",
+               name, json_integer_value(prefers), 100 * (1 - number(finalist, "ratio")));
+      }
+  }
+
+  if (!knows_processes) {
+    puts("no device measured the winner (*) and another finalist near it in two processes:");
+    puts("what a device does and what a process does cannot be told apart");
+  } else if (!is_one_different) {
+    printf("no device is known to be more than %.0f %% faster with another config than the winner "
+           "(*)\n",
+           100 * (VERDICT_EQUIVALENCE - 1));
+  }
+}
+
+/* What each device of the final measured alone, and which of them would choose another config. */
+static int job_print_devices(struct http_client *client, const json_t *job, bool as_json) {
+  const json_t *winner = json_object_get(json_object_get(job, "winner"), "config");
+  const char *id = cli_member(job, "job");
+  cleanup_samples struct samples samples = {0};
+  cleanup_json json_t *agents = NULL;
+  cleanup_device_ratios struct device_ratios ratios = {0};
+  struct error error;
+  int code = samples_load(client, job, &samples);
+  if (code == EXIT_OK)
+    code = cli_list(client, "/v1/agents", &agents);
+  if (code != EXIT_OK)
+    return code;
+  if (!verdict_by_device(samples.items, samples.n, (uint64_t)json_integer_value(winner), &ratios,
+                         &error))
+    return cli_fail(EXIT_FAILED, &error);
+  if (ratios.n == 0)
+    return cli_refuse(
+        EXIT_FAILED,
+        "the samples of job %s are not stored any more; `wavetune show %s` prints its verdict", id,
+        id);
+
+  devices_name(samples.devices, agents);
+  ratios_add(samples.devices, &ratios);
+  if (as_json) {
+    cleanup_json json_t *answer =
+        json_pack("{s:s, s:O, s:b, s:O}", "job", id, "winner", winner, "knows_processes",
+                  ratios.knows_processes, "devices", samples.devices);
+    cli_print_json(answer);
+  } else {
+    devices_print(samples.devices, winner, ratios.knows_processes);
+  }
   return EXIT_OK;
 }
 
 static int command_show(struct options *options) {
-  char *const *arguments;
-  enum view view;
-  struct error error;
-  if (!view_of(options, &view)) {
-    error_set(&error, "choose one of --recompute, --devices, --asm and --ttgir");
-    return cli_fail(EXIT_USAGE, &error);
-  }
-  if (options_arguments(options, &arguments) != 1) {
-    error_set(&error, "name one job, as `wavetune jobs` prints it");
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  static const char *const views[] = {"recompute", "devices", "asm", "ttgir"};
+  const char *view = "";
+  size_t n_views = 0;
+  for (size_t i = 0; i < ARRAY_LENGTH(views); i++)
+    if (option_flag(options, views[i])) {
+      view = views[i];
+      n_views++;
+    }
+  if (n_views > 1)
+    return cli_refuse(EXIT_USAGE, "choose one of --recompute, --devices, --asm and --ttgir");
+  char *const *id = cli_arguments(options, 1, "name one job, as `wavetune jobs` prints it");
+  if (!id)
+    return EXIT_USAGE;
+
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-  cleanup_free char *escaped = http_escape(arguments[0]);
-  cleanup_free char *path = xasprintf("/v1/jobs/%s", escaped);
+  cleanup_free char *path = cli_path("/v1/jobs/", *id, "");
   cleanup_json json_t *job = NULL;
   int code = cli_call(client, "GET", path, NULL, &job);
   if (code != EXIT_OK)
     return code;
-  return show_as(client, job, view, option_flag(options, "json"));
+
+  bool as_json = option_flag(options, "json"), wants_asm = string_equal(view, "asm"),
+       is_recomputed = string_equal(view, "recompute");
+  if (wants_asm || string_equal(view, "ttgir"))
+    return job_print_code(client, job, wants_asm, as_json);
+  if (!n_views) {
+    if (!as_json)
+      return job_print(client, job);
+    cli_print_json(job);
+    return EXIT_OK;
+  }
+  if (!json_is_object(json_object_get(job, "winner")))
+    return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
+                      is_recomputed ? "recompute" : "hold others against on each device",
+                      cli_member(job, "state"));
+  return is_recomputed ? recompute(client, job, as_json) : job_print_devices(client, job, as_json);
 }
 
 static const struct option_spec show_options[] = {
-    {.name = "recompute",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help = "decide again from the stored samples and compare; 1 when the verdicts differ"},
-    {.name = "devices",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help = "hold the finalists against the winner on each device of the final by itself"},
-    {.name = "asm", .type = OPTION_FLAG, .flag_only = true, .help = "print the winner's assembly"},
-    {.name = "ttgir",
-     .type = OPTION_FLAG,
-     .flag_only = true,
-     .help = "print the winner's TTGIR, of a kernel in triton"},
+    CLI_FLAG("recompute",
+             "decide again from the stored samples and compare; 1 when the verdicts differ"),
+    CLI_FLAG("devices", "compare the finalists with the winner on each device of the final alone"),
+    CLI_FLAG("asm", "print the winner's assembly"),
+    CLI_FLAG("ttgir", "print the winner's TTGIR, of a kernel in triton"),
     SERVER_OPTIONS,
 };
 
-const struct command_spec spec_show = {
-    .name = "show",
-    .arguments = "JOB",
-    .summary = "show a job: state, finalists, winner, equivalence set",
-    .options = show_options,
-    .n_options = ARRAY_LENGTH(show_options),
-    .run = command_show,
-};
+CLI_COMMAND(show, "show", "JOB", show_options, command_show,
+            "show a job: state, finalists, winner, equivalence set");

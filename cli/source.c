@@ -1,9 +1,57 @@
-/* Manifests, builds and blobs over HTTP, verified, in memory. Memory and threads: source.h. */
+/* What renderers are given: formats, identity, manifests, builds and blobs. Memory and threads: as
+ * the header states. */
 #include "cli/source.h"
 
 #define SOURCE_MAGIC 0x43535243u
 #define BUCKETS 4096 /* a container's cache names a few thousand blobs */
 #define BLOB_MAX ((size_t)64 << 20)
+#define IDENTITY_DEFAULT "/etc/wavetune/identity.json"
+
+bool formats_of_option(const struct options *options, const struct cache_format ***ret_formats,
+                       size_t *ret_n, struct error *error) {
+  static const char *const standard[] = {"json"};
+  const char *const *names;
+  size_t n_names = option_list(options, "format", &names), n = 0;
+  if (n_names == 0) {
+    names = standard;
+    n_names = 1;
+  }
+  cleanup_free const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
+  for (size_t i = 0; i < n_names; i++) {
+    if (!cache_format_find(names[i], &formats[n], error))
+      return error_prefix(error, "--format: ");
+    size_t first = 0;
+    while (formats[first] != formats[n])
+      first++;
+    n += first == n;
+  }
+  *ret_formats = TAKE(formats);
+  *ret_n = n;
+  return true;
+}
+
+bool identity_of_option(const struct options *options, struct identity **ret_identity,
+                        struct error *error) {
+  const char *path = option_text(options, "identity");
+  cleanup_json json_t *json = NULL;
+  *ret_identity = NULL;
+  if (!path && access(IDENTITY_DEFAULT, F_OK) != 0)
+    return true;
+  if (!path)
+    path = IDENTITY_DEFAULT;
+  return json_parse_file(path, IDENTITY_SIZE_MAX, &json, error) &&
+         (identity_parse(json, ret_identity, error) || error_prefix(error, "%s: ", path));
+}
+
+json_t *skipped_to_json(const struct cache_files *files) {
+  json_t *all = json_array();
+  for (size_t i = 0; i < files->n_skipped; i++) {
+    const struct cache_skipped *one = &files->skipped[i];
+    ALWAYS(json_array_append_new(all, json_pack("{s:s, s:s?, s:s}", "name", one->name, "key",
+                                                one->key, "reason", one->reason)) == 0);
+  }
+  return all;
+}
 
 enum kind { KIND_KERNEL, KIND_BUILD, KIND_BLOB };
 
@@ -27,39 +75,43 @@ struct http_source {
   struct error failure; /* then */
 };
 
-static struct held **bucket(struct http_source *source, const struct digest *digest) {
-  return &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
+static void held_release(struct held *held) {
+  if (held->kernel)
+    kernel_free(held->kernel);
+  if (held->build)
+    build_free(held->build);
+  free(held->bytes);
 }
 
-static struct held *held_find(struct http_source *source, enum kind kind,
-                              const struct digest *digest) {
-  struct held *held = *bucket(source, digest);
-  while (held && (held->kind != kind || !digest_equal(&held->digest, digest)))
-    held = held->next;
-  return held;
-}
-
-static struct held *held_add(struct http_source *source, struct held held) {
-  struct held **first = bucket(source, &held.digest);
-  held.next = *first;
-  *first = xmemdup(&held, sizeof held);
-  return *first;
-}
-
-/* Ends the source. Returns false. */
-static bool fail(struct http_source *source, const struct error *error) {
+/* Ends the source. Returns NULL. */
+static struct held *fail(struct http_source *source, const struct error *error) {
   source->has_failed = true;
   source->failure = *error;
-  return false;
+  return NULL;
 }
 
-/* A 200 answer in *ret; else false, and what is not just missing ends the source. */
-static bool get(struct http_source *source, const char *path, struct http_response *ret,
-                struct error *error) {
-  struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
-  int64_t begin_ns = clock_monotonic_ns();
+/* What has this digest, downloaded and verified when it is new; `kernel` of a build only. NULL: the
+ * source does not have it, or has failed. */
+static struct held *held_get(struct http_source *source, enum kind kind,
+                             const struct digest *digest, const struct kernel *kernel,
+                             struct error *error) {
+  static const char *const names[] = {"kernel", "build", "blob"};
+  char text[DIGEST_TEXT_SIZE], kernel_text[DIGEST_TEXT_SIZE];
+  struct held **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
+  for (struct held *held = *bucket; held; held = held->next)
+    if (held->kind == kind && digest_equal(&held->digest, digest))
+      return held;
   if (!http_source_is_whole(source, error))
-    return false;
+    return NULL;
+
+  digest_format(digest, text);
+  cleanup_free char *path =
+      kind == KIND_BUILD
+          ? xasprintf("/v1/kernels/%s/builds/%s", digest_format(&kernel->hash, kernel_text), text)
+          : xasprintf("/v1/%ss/%s", names[kind], text);
+  struct http_request request = {.method = "GET", .path = path, .response_max = BLOB_MAX};
+  cleanup_http_response struct http_response response = {0};
+  int64_t begin_ns = clock_monotonic_ns();
   if (source->deadline_ms) {
     request.timeout_ms = source->deadline_ms - begin_ns / 1000000;
     if (request.timeout_ms <= 0) {
@@ -67,106 +119,72 @@ static bool get(struct http_source *source, const char *path, struct http_respon
       return fail(source, error);
     }
   }
-  bool is_answered = http_send(source->client, &request, ret, error);
+  bool is_answered = http_send(source->client, &request, &response, error);
   source->waited_ns += clock_monotonic_ns() - begin_ns;
   if (!is_answered)
     return fail(source, error);
-  if (ret->status == 200)
-    return true;
-  error_of(error, error_kind_of_http(ret->status), "the server answered %d to %s", ret->status,
-           path);
-  http_error_name_request(ret, error);
-  return error->kind == ERROR_MISSING ? false : fail(source, error);
-}
+  if (response.status != 200) {
+    error_of(error, error_kind_of_http(response.status), "the server answered %d to %s",
+             response.status, path);
+    http_error_name_request(&response, error);
+    return error->kind == ERROR_MISSING ? NULL : fail(source, error);
+  }
 
-/* `error` says why not, or is NULL: the bytes are others. */
-static bool tampered(struct http_source *source, const char *what, const struct digest *digest,
-                     const struct error *reason, struct error *error) {
-  char text[DIGEST_TEXT_SIZE];
-  struct error said;
-  error_of(&said, ERROR_TAMPERED, "%s %s arrived with other bytes%s%s; it was not used", what,
-           digest_format(digest, text), reason ? ": " : "", reason ? reason->message : "");
-  *error = said;
+  struct held new = {.kind = kind};
+  bool is_read = kind == KIND_BLOB;
+  struct error reason = {0}; /* stays empty where the bytes can be read */
+  cleanup_json json_t *json = NULL;
+  if (kind == KIND_BLOB) {
+    new.digest = digest_of(response.body, response.size);
+    new.size = response.size;
+    new.bytes = TAKE(response.body);
+  } else if (json_parse(response.body, response.size, &json, &reason)) {
+    is_read = kind == KIND_BUILD
+                  ? build_parse(json, kernel, &new.build, &reason)
+                  : kernel_parse(json_object_get(json, "manifest"), &new.kernel, &reason);
+    if (is_read)
+      new.digest = kind == KIND_BUILD ? new.build->digest : new.kernel->hash;
+  }
+  if (is_read && digest_equal(&new.digest, digest)) {
+    new.next = *bucket;
+    return *bucket = xmemdup(&new, sizeof new);
+  }
+  held_release(&new);
+  error_of(error, ERROR_TAMPERED, "%s %s arrived with other bytes%s%s; it was not used",
+           names[kind], text, reason.message[0] ? ": " : "", reason.message);
   return fail(source, error);
 }
 
 static bool source_kernel(void *context, const struct digest *hash, const struct kernel **ret,
                           struct error *error) {
   struct http_source *source = context;
-  char text[DIGEST_TEXT_SIZE];
   MAGIC_CHECK(source, SOURCE_MAGIC);
-  struct held *held = held_find(source, KIND_KERNEL, hash);
-  if (!held) {
-    cleanup_free char *path = xasprintf("/v1/kernels/%s", digest_format(hash, text));
-    cleanup_http_response struct http_response response = {0};
-    cleanup_json json_t *answer = NULL;
-    struct kernel *kernel = NULL;
-    struct error reason;
-    if (!get(source, path, &response, error))
-      return false;
-    if (!json_parse(response.body, response.size, &answer, &reason) ||
-        !kernel_parse(json_object_get(answer, "manifest"), &kernel, &reason))
-      return tampered(source, "kernel", hash, &reason, error);
-    held = held_add(source,
-                    (struct held){.kind = KIND_KERNEL, .digest = kernel->hash, .kernel = kernel});
-    if (!digest_equal(&kernel->hash, hash))
-      return tampered(source, "kernel", hash, NULL, error);
-  }
-  *ret = held->kernel;
-  return true;
+  const struct held *held = held_get(source, KIND_KERNEL, hash, NULL, error);
+  if (held)
+    *ret = held->kernel;
+  return held;
 }
 
 static bool source_build(void *context, const struct kernel *kernel, const struct digest *digest,
                          const struct build **ret, struct error *error) {
   struct http_source *source = context;
-  char text[DIGEST_TEXT_SIZE], kernel_text[DIGEST_TEXT_SIZE];
   MAGIC_CHECK(source, SOURCE_MAGIC);
-  struct held *held = held_find(source, KIND_BUILD, digest);
-  if (!held) {
-    cleanup_free char *path =
-        xasprintf("/v1/kernels/%s/builds/%s", digest_format(&kernel->hash, kernel_text),
-                  digest_format(digest, text));
-    cleanup_http_response struct http_response response = {0};
-    cleanup_json json_t *json = NULL;
-    struct build *build = NULL;
-    struct error reason;
-    if (!get(source, path, &response, error))
-      return false;
-    if (!json_parse(response.body, response.size, &json, &reason) ||
-        !build_parse(json, kernel, &build, &reason))
-      return tampered(source, "build", digest, &reason, error);
-    held = held_add(source,
-                    (struct held){.kind = KIND_BUILD, .digest = build->digest, .build = build});
-    if (!digest_equal(&build->digest, digest))
-      return tampered(source, "build", digest, NULL, error);
-  }
-  *ret = held->build;
-  return true;
+  const struct held *held = held_get(source, KIND_BUILD, digest, kernel, error);
+  if (held)
+    *ret = held->build;
+  return held;
 }
 
 static bool source_blob(void *context, const struct digest *digest, const char **ret_bytes,
                         size_t *ret_size, struct error *error) {
   struct http_source *source = context;
-  char text[DIGEST_TEXT_SIZE];
   MAGIC_CHECK(source, SOURCE_MAGIC);
-  struct held *held = held_find(source, KIND_BLOB, digest);
-  if (!held) {
-    cleanup_free char *path = xasprintf("/v1/blobs/%s", digest_format(digest, text));
-    cleanup_http_response struct http_response response = {0};
-    if (!get(source, path, &response, error))
-      return false;
-    struct digest found = digest_of(response.body, response.size);
-    if (!digest_equal(&found, digest))
-      return tampered(source, "blob", digest, NULL, error);
-    held = held_add(source, (struct held){.kind = KIND_BLOB,
-                                          .digest = found,
-                                          .bytes = response.body,
-                                          .size = response.size});
-    response.body = NULL;
+  const struct held *held = held_get(source, KIND_BLOB, digest, NULL, error);
+  if (held) {
+    *ret_bytes = held->bytes;
+    *ret_size = held->size;
   }
-  *ret_bytes = held->bytes;
-  *ret_size = held->size;
-  return true;
+  return held;
 }
 
 struct http_source *http_source_new(struct http_client *client, int64_t deadline_ms) {
@@ -180,17 +198,12 @@ struct http_source *http_source_new(struct http_client *client, int64_t deadline
 }
 
 void http_source_free(struct http_source *source) {
-  for (size_t i = 0; i < BUCKETS; i++) {
+  for (size_t i = 0; i < BUCKETS; i++)
     for (struct held *held = source->buckets[i], *next; held; held = next) {
       next = held->next;
-      if (held->kernel)
-        kernel_free(held->kernel);
-      if (held->build)
-        build_free(held->build);
-      free(held->bytes);
+      held_release(held);
       free(held);
     }
-  }
   source->magic = 0;
   free(source);
 }

@@ -1,21 +1,41 @@
-/* What a release names by digest, brought from the server for renderers: manifests, builds and
- * blobs.
+/* What fetch and export give to renderers: the formats and the image's identity that the options
+ * name, and the manifests, builds and blobs that a release names by digest, from the server.
  *
- * Each is verified against its digest as it arrives and kept in memory, so that a renderer may ask
- * again for free. What the server does not have (404) is the renderer's to skip; any other failure
- * ends the source: later calls fail with the same error at once, and http_source_is_whole tells it
- * (a renderer may take a failure for something that it can do without).
+ * Each of those is verified against its digest as it arrives and kept in memory, so that asking
+ * again is free. What the server does not have (404) is left out by the renderer; any other failure
+ * ends the source: later calls fail with the same error at once, and http_source_is_whole reports
+ * it (a renderer may take a failure for something that it can do without).
  *
- * Memory: what it gives out is its own, until http_source_free. Threads: one. */
+ * Memory: a source owns what it returns, until http_source_free. Threads: one. */
 #ifndef WAVETUNE_CLI_SOURCE_H
 #define WAVETUNE_CLI_SOURCE_H
 
 #include "cli/cli.h"
 #include "common/cache/format.h"
 
+/* clang-format off */
+#define OPTION_IDENTITY \
+  {.name = "identity", .type = OPTION_TEXT, .argument = "FILE", \
+   .help = "what the image's tools are, from `python3 -m wavetune identity`; default: " \
+            "/etc/wavetune/identity.json"}
+/* clang-format on */
+
+/* The names of --format, or of the default "json" alone; each once. *ret_formats is the
+ * caller's. */
+must_check bool formats_of_option(const struct options *options,
+                                  const struct cache_format ***ret_formats, size_t *ret_n,
+                                  struct error *error);
+
+/* --identity FILE, else /etc/wavetune/identity.json where there is one, else NULL. */
+must_check bool identity_of_option(const struct options *options, struct identity **ret_identity,
+                                   struct error *error);
+
+/* [{"name", "key", "reason"}]: the winners that a rendering leaves out. */
+must_check json_t *skipped_to_json(const struct cache_files *files);
+
 struct http_source;
 
-/* `client` is borrowed; nothing is asked for after deadline_ms of the monotonic clock, 0: no
+/* `client` is borrowed. No request begins after deadline_ms of the monotonic clock, 0: no
  * deadline. */
 must_check struct http_source *http_source_new(struct http_client *client, int64_t deadline_ms);
 void http_source_free(struct http_source *source);

@@ -3,33 +3,46 @@
 
 #include <stdarg.h>
 
+#include "common/program/table.h"
+
 int cli_fail(int code, const struct error *error) {
-  if (error->pointer[0])
-    fprintf(stderr, "wavetune: %s (at %s)\n", error->message, error->pointer);
-  else
-    fprintf(stderr, "wavetune: %s\n", error->message);
-  return code;
+  bool has_pointer = error->pointer[0] != '\0';
+  return cli_refuse(code, "%s%s%s%s", error->message, has_pointer ? " (at " : "", error->pointer,
+                    has_pointer ? ")" : "");
 }
 
 int cli_failed(const struct error *error) {
   return cli_fail((int)error_exit_code(error->kind), error);
 }
 
+int cli_refuse(int code, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  fputs("wavetune: ", stderr);
+  vfprintf(stderr, format, arguments);
+  fputc('\n', stderr);
+  va_end(arguments);
+  return code;
+}
+
+char *const *cli_arguments(const struct options *options, size_t n, const char *usage) {
+  char *const *arguments;
+  if (options_arguments(options, &arguments) == n)
+    return arguments;
+  (void)!cli_refuse(EXIT_USAGE, "%s", usage);
+  return NULL;
+}
+
 struct http_client *cli_connect(const struct options *options) {
-  struct http_client *client;
+  cleanup_http_client struct http_client *client = NULL;
   struct error error;
-  if (!http_client_new(option_text(options, "url"), option_text(options, "token"),
-                       option_flag(options, "insecure-http"), 5000, &client, &error)) {
-    (void)!cli_fail(EXIT_USAGE, &error);
-    return NULL;
-  }
-  if (!http_client_set_certificate(client, option_text(options, "client-certificate"),
-                                   option_text(options, "client-key"), &error)) {
-    http_client_free(client);
-    (void)!cli_fail(EXIT_USAGE, &error);
-    return NULL;
-  }
-  return client;
+  if (http_client_new(option_text(options, "url"), option_text(options, "token"),
+                      option_flag(options, "insecure-http"), 5000, &client, &error) &&
+      http_client_set_certificate(client, option_text(options, "client-certificate"),
+                                  option_text(options, "client-key"), &error))
+    return TAKE(client);
+  (void)!cli_fail(EXIT_USAGE, &error);
+  return NULL;
 }
 
 int cli_call(struct http_client *client, const char *method, const char *path, const json_t *body,
@@ -39,6 +52,31 @@ int cli_call(struct http_client *client, const char *method, const char *path, c
                                                                       : cli_failed(&error);
 }
 
+int cli_request(const struct options *options, const char *method, const char *path,
+                const json_t *body, json_t **ret_answer) {
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  return client ? cli_call(client, method, path, body, ret_answer) : EXIT_USAGE;
+}
+
+int cli_delete(const struct options *options, const char *folder, const char *done,
+               const char *usage) {
+  char *const *name = cli_arguments(options, 1, usage);
+  if (!name)
+    return EXIT_USAGE;
+
+  cleanup_free char *path = cli_path(folder, *name, "");
+  int code = cli_request(options, "DELETE", path, NULL, NULL);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json")) {
+    cleanup_json json_t *answer = json_pack("{s:s}", done, *name);
+    cli_print_json(answer);
+  } else {
+    printf("%s %s\n", done, *name);
+  }
+  return EXIT_OK;
+}
+
 int cli_send(struct http_client *client, const struct http_request *request,
              struct http_response *ret) {
   struct error error;
@@ -46,35 +84,27 @@ int cli_send(struct http_client *client, const struct http_request *request,
 }
 
 int cli_refused(const struct http_response *response, const char *what) {
-  cleanup_json json_t *problem = json_loadb(response->body, response->size, 0, NULL);
-  const char *detail = cli_member(problem, "detail");
   struct error error;
-  if (detail[0])
-    error_at(&error, cli_member(problem, "pointer"), "%s: %s", what, detail);
-  else
-    error_set(&error, "%s: the server answered %d and did not say why", what, response->status);
-  http_error_name_request(response, &error);
-  error_become(&error, error_kind_of_http(response->status));
+  http_problem(response, what, NULL, &error);
   return cli_failed(&error);
 }
 
 int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
   cleanup_json json_t *items = json_array();
-  cleanup_free char *after = NULL;
-  const char *joint = strchr(path, '?') ? "&" : "?";
-  for (;;) {
-    cleanup_free char *page_path = after ? xasprintf("%s%slimit=1000&after=%s", path, joint, after)
-                                         : xasprintf("%s%slimit=1000", path, joint);
+  cleanup_free char *after = xstrdup("");
+  for (bool is_last = false; !is_last;) {
+    cleanup_free char *page_path = xasprintf(
+        "%s%climit=1000%s%s", path, strchr(path, '?') ? '&' : '?', *after ? "&after=" : "", after);
     cleanup_json json_t *page = NULL;
     int code = cli_call(client, "GET", page_path, NULL, &page);
     if (code != EXIT_OK)
       return code;
+
     json_array_extend(items, json_object_get(page, "items"));
     const char *next = json_string_value(json_object_get(page, "next"));
-    if (!next)
-      break;
+    is_last = !next;
     free(after);
-    after = http_escape(next);
+    after = http_escape(next ? next : "");
   }
   *ret_items = TAKE(items);
   return EXIT_OK;
@@ -84,6 +114,7 @@ int cli_list_or_json(const struct options *options, const char *path, json_t **r
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
+
   cleanup_json json_t *items = NULL;
   int code = cli_list(client, path, &items);
   if (code != EXIT_OK)
@@ -95,18 +126,57 @@ int cli_list_or_json(const struct options *options, const char *path, json_t **r
   return EXIT_OK;
 }
 
+char *cli_format(const json_t *value) {
+  if (!value || json_is_null(value))
+    return xstrdup("");
+  if (json_is_string(value))
+    return xstrdup(json_string_value(value));
+  return json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+}
+
+char *cli_format_or_dash(const json_t *value) {
+  cleanup_free char *text = cli_format(value);
+  return *text ? TAKE(text) : xstrdup("-");
+}
+
+void cli_print_table(const json_t *items, const struct cli_column *columns, size_t n_columns) {
+  cleanup_free struct table_column *headings = xcalloc(n_columns, sizeof *headings);
+  for (size_t i = 0; i < n_columns; i++)
+    headings[i] = (struct table_column){columns[i].heading, columns[i].is_number};
+
+  cleanup_table struct table *table = table_new(headings, n_columns);
+  size_t index;
+  const json_t *item;
+  json_array_foreach (items, index, item)
+    for (size_t i = 0; i < n_columns; i++) {
+      const json_t *value = json_object_get(item, columns[i].member);
+      cleanup_free char *text = columns[i].format ? columns[i].format(value) : cli_format(value);
+      table_cell(table, "%s", text);
+    }
+  table_print(table, stdout);
+}
+
+int cli_print_list(const struct options *options, const char *path,
+                   const struct cli_column *columns, size_t n_columns) {
+  cleanup_json json_t *items = NULL;
+  int code = cli_list_or_json(options, path, &items);
+  if (items)
+    cli_print_table(items, columns, n_columns);
+  return code;
+}
+
 void cli_print_json(const json_t *document) {
   json_dumpf(document, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
   putchar('\n');
 }
 
-bool cli_environment_of(const struct options *options, const char *option, json_t **ret_environment,
-                        struct error *error) {
+bool cli_environment(const struct options *options, const char *option, json_t **ret_environment,
+                     struct error *error) {
   const char *text = option_text(options, option);
   cleanup_json json_t *environment = NULL;
   if (!text)
-    environment = json_object();
-  else if (text[0] == '@') {
+    text = "{}";
+  if (text[0] == '@') {
     if (!json_parse_file(text + 1, 1 << 16, &environment, error))
       return false;
   } else if (!json_parse(text, strlen(text), &environment, error)) {
@@ -119,44 +189,58 @@ bool cli_environment_of(const struct options *options, const char *option, json_
   return true;
 }
 
-bool cli_environment(const struct options *options, json_t **ret_environment, struct error *error) {
-  return cli_environment_of(options, "environment", ret_environment, error);
-}
-
-static void query_add(FILE *out, const char *joint, const char *name, const char *value) {
-  cleanup_free char *escaped = http_escape(value);
-  fprintf(out, "%s%s=%s", joint, name, escaped);
+json_t *cli_options_json(const struct options *options, const char *const (*members)[2], size_t n) {
+  json_t *json = json_object();
+  for (size_t i = 0; i < n; i++) {
+    const char *text = option_text(options, members[i][0]);
+    if (text)
+      json_object_set_new(json, members[i][1], json_string(text));
+  }
+  return json;
 }
 
 const char *cli_regime_member(const char *regime) {
   return string_equal(regime, "cold") ? NULL : "regime";
 }
 
-char *cli_query(const json_t *environment, ...) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
-  const char *joint = "?", *name;
+/* Appends a pair and frees `query`. */
+static char *query_add(char *query, const char *name, const char *value) {
+  cleanup_free char *before = query, *escaped = http_escape(value);
+  return xasprintf("%s%c%s=%s", before, *before ? '&' : '?', name, escaped);
+}
+
+char *cli_query(const json_t *members, ...) {
+  char *query = xstrdup("");
+  const char *name;
   json_t *member;
-  json_object_foreach ((json_t *)environment, name, member) {
+  json_object_foreach ((json_t *)members, name, member) {
     cleanup_free char *value = json_is_string(member) ? xstrdup(json_string_value(member))
                                                       : json_dumps(member, JSON_ENCODE_ANY);
-    query_add(out, joint, name, value);
-    joint = "&";
+    query = query_add(query, name, value);
   }
+
   va_list pairs;
-  va_start(pairs, environment);
-  while ((name = va_arg(pairs, const char *))) {
-    query_add(out, joint, name, va_arg(pairs, const char *));
-    joint = "&";
-  }
+  va_start(pairs, members);
+  while ((name = va_arg(pairs, const char *)))
+    query = query_add(query, name, va_arg(pairs, const char *));
   va_end(pairs);
-  ALWAYS(fclose(out) == 0);
-  return text;
+  return query;
+}
+
+char *cli_path(const char *before, const char *name, const char *after) {
+  cleanup_free char *escaped = http_escape(name);
+  return xasprintf("%s%s%s", before, escaped, after);
 }
 
 const char *cli_member(const json_t *object, const char *name) {
   const char *text = json_string_value(json_object_get(object, name));
   return text ? text : "";
+}
+
+json_int_t cli_integer(const json_t *object, const char *name) {
+  return json_integer_value(json_object_get(object, name));
+}
+
+char *cli_compact(const json_t *object, const char *name) {
+  return cli_format(json_object_get(object, name));
 }

@@ -1,5 +1,5 @@
-/* What the commands of `wavetune` share, in cli/ and in inspect/: how they reach the server, how
- * they answer, the options that repeat.
+/* What the commands of `wavetune` share, in cli/ and in inspect/: rows of their tables, requests to
+ * the server, and how answers and refusals are printed.
  *
  * A command is one function `int command_NAME(struct options *options)` that returns an exit code.
  * Results go to stdout (with --json as one JSON document), progress and refusals to stderr.
@@ -10,12 +10,24 @@
 #include "common/program/http_client.h"
 #include "common/program/options.h"
 
-#define SERVER_URL_DEFAULT "http://127.0.0.1:7200"
-
 /* clang-format off */
+/* Rows of a command's options that neither a variable nor the configuration file sets. What follows
+ * the help are further members. */
+#define CLI_FLAG(of_name, of_help) \
+  {.name = of_name, .type = OPTION_FLAG, .flag_only = true, .help = of_help}
+#define CLI_TEXT(of_name, of_argument, of_help, ...) \
+  {.name = of_name, .type = OPTION_TEXT, .argument = of_argument, .flag_only = true, \
+   .help = of_help, __VA_ARGS__}
+#define CLI_LIST(of_name, of_argument, of_help) \
+  {.name = of_name, .type = OPTION_LIST, .argument = of_argument, .flag_only = true, \
+   .help = of_help}
+#define CLI_INTEGER(of_name, of_argument, of_default, of_min, of_max, of_help) \
+  {.name = of_name, .type = OPTION_INTEGER, .argument = of_argument, .default_text = of_default, \
+   .min = of_min, .max = of_max, .flag_only = true, .help = of_help}
+
 #define OPTION_URL \
-  {.name = "url", .type = OPTION_TEXT, .argument = "URL", .default_text = SERVER_URL_DEFAULT, \
-   .help = "the server"}
+  {.name = "url", .type = OPTION_TEXT, .argument = "URL", \
+   .default_text = "http://127.0.0.1:7200", .help = "the server"}
 #define OPTION_TOKEN \
   {.name = "token", .type = OPTION_TEXT, .argument = "TOKEN", \
    .help = "bearer token; better in WAVETUNE_TOKEN, where no other user sees it"}
@@ -32,32 +44,59 @@
 #define OPTION_REGIME \
   {.name = "regime", .type = OPTION_TEXT, .argument = "cold|warm", .default_text = "cold", \
    .help = "whether calls find their operands in the caches (warm) or never do (cold)"}
-#define OPTION_WAIT(says) {.name = "wait", .type = OPTION_FLAG, .flag_only = true, .help = says}
 #define OPTION_PATIENCE \
-  {.name = "patience", .type = OPTION_INTEGER, .argument = "SECONDS", .default_text = "60", \
-   .min = 0, .max = 86400, .flag_only = true, \
-   .help = "how long to go on following jobs while the server is away"}
+  CLI_INTEGER("patience", "SECONDS", "60", 0, 86400, \
+              "how long to go on following jobs while the server is away")
 #define SERVER_OPTIONS \
   OPTION_URL, OPTION_TOKEN, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, \
   OPTION_JSON
+
+/* Defines a command's row, `spec_ID`. What follows the summary are further members. */
+#define CLI_COMMAND(id, of_name, of_arguments, of_options, of_run, of_summary, ...) \
+  const struct command_spec spec_##id = {.name = of_name, .arguments = of_arguments, \
+                                         .summary = of_summary, .options = of_options, \
+                                         .n_options = ARRAY_LENGTH(of_options), .run = of_run, \
+                                         __VA_ARGS__}
 /* clang-format on */
 
-/* A connection to --url with --token. NULL after it said why not. */
+/* Prints one sentence on stderr (with the pointer where there is one) and returns `code`. */
+must_check int cli_fail(int code, const struct error *error);
+
+/* The same for what a request failed with: returns the exit code of the error's kind. */
+must_check int cli_failed(const struct error *error);
+
+/* The same for a sentence that is made here. */
+must_check int cli_refuse(int code, const char *format, ...) printf_like(2, 3);
+
+/* The positional arguments when there are `n`. NULL after it printed `usage`, a sentence that says
+ * what to name: the command returns EXIT_USAGE then. */
+must_check char *const *cli_arguments(const struct options *options, size_t n, const char *usage);
+
+/* A connection to --url with --token. NULL after it printed why not. */
 must_check struct http_client *cli_connect(const struct options *options);
 
-/* Calls the server; anything but a 2xx answer is said on stderr. Returns EXIT_OK, EXIT_UNREACHABLE
- * (no answer, or 5xx) or EXIT_REFUSED (4xx); the answer (NULL where the server sent none) is the
- * caller's. */
+/* Calls the server and prints on stderr why there is no 2xx answer. Returns EXIT_OK,
+ * EXIT_UNREACHABLE (no answer, or 5xx) or EXIT_REFUSED (4xx); the answer (NULL where the server
+ * sent none) is the caller's. */
 must_check int cli_call(struct http_client *client, const char *method, const char *path,
                         const json_t *body, json_t **ret_answer);
 
+/* The same with a connection of its own, for commands that send one request. */
+must_check int cli_request(const struct options *options, const char *method, const char *path,
+                           const json_t *body, json_t **ret_answer);
+
+/* A whole command that deletes what its one argument names, below `folder` ("/v1/tokens/"). `done`
+ * ("revoked") is the word that is printed, `usage` as for cli_arguments. */
+must_check int cli_delete(const struct options *options, const char *folder, const char *done,
+                          const char *usage);
+
 /* For requests that cli_call cannot send: EXIT_OK when a whole answer came, whatever its status;
- * else EXIT_UNREACHABLE after it said on stderr why none did. */
+ * else EXIT_UNREACHABLE after it printed why none did. */
 must_check int cli_send(struct http_client *client, const struct http_request *request,
                         struct http_response *ret);
 
-/* Says on stderr "WHAT: why" with the detail and pointer of the problem document that an answer
- * carries. Returns the exit code of its status. */
+/* Prints "WHAT: why" with the detail and pointer of the problem document in an answer. Returns the
+ * exit code of its status. */
 must_check int cli_refused(const struct http_response *response, const char *what);
 
 /* All items of a paged list. `path` has no limit or after. */
@@ -68,33 +107,53 @@ must_check int cli_list(struct http_client *client, const char *path, json_t **r
 must_check int cli_list_or_json(const struct options *options, const char *path,
                                 json_t **ret_items);
 
-/* Says one sentence on stderr (with the pointer where there is one) and returns `code`. */
-must_check int cli_fail(int code, const struct error *error);
+/* A column of a list: a member of its items. */
+struct cli_column {
+  const char *heading, *member;
+  bool is_number;                       /* aligned on the right */
+  char *(*format)(const json_t *value); /* NULL: cli_format; the text is the caller's */
+};
 
-/* The same of what a request failed with, or what came of it: returns the exit code of the error's
- * kind. */
-must_check int cli_failed(const struct error *error);
+/* A string's or number's text, "" of null and of no value, else compact JSON; the caller's. */
+must_check char *cli_format(const json_t *value);
+must_check char *cli_format_or_dash(const json_t *value); /* "-" in place of "" */
 
-/* "regime", or NULL where it is cold: servers take that for granted, and old ones do not know the
- * member. */
-const char *cli_regime_member(const char *regime);
+void cli_print_table(const json_t *items, const struct cli_column *columns, size_t n_columns);
+
+/* A whole listing command: gets the list and prints it as a table, or as JSON. */
+must_check int cli_print_list(const struct options *options, const char *path,
+                              const struct cli_column *columns, size_t n_columns);
 
 /* Prints a JSON document, indented, and a newline. */
 void cli_print_json(const json_t *document);
 
-/* The JSON of --environment: inline or @FILE; an empty object when it was not given. */
-must_check bool cli_environment(const struct options *options, json_t **ret_environment,
-                                struct error *error);
+/* The JSON of an option that states an environment, inline or @FILE; an empty object when it was
+ * not given. */
+must_check bool cli_environment(const struct options *options, const char *option,
+                                json_t **ret_environment, struct error *error);
 
-/* The same of another option that states an environment, --from or --to say. */
-must_check bool cli_environment_of(const struct options *options, const char *option,
-                                   json_t **ret_environment, struct error *error);
+/* An object of the text options that were given: pairs of an option and its member. */
+must_check json_t *cli_options_json(const struct options *options, const char *const (*members)[2],
+                                    size_t n);
 
-/* "?rocm=6.4.1&…" members of an environment and more pairs (name, value, …, NULL), escaped. Owned
- * by the caller. */
-must_check char *cli_query(const json_t *environment, ...) __attribute__((sentinel));
+/* "regime", or NULL for cold, which is what servers assume: those before the regimes refuse the
+ * member. */
+const char *cli_regime_member(const char *regime);
 
-/* Text of a member, "" when it is absent or no string. Borrowed. */
+/* "?rocm=6.4.1&…": the members of an object (NULL: none) and more pairs (name, value, …, NULL),
+ * escaped; "" where there are none. The caller's. */
+must_check char *cli_query(const json_t *members, ...) __attribute__((sentinel));
+
+/* BEFORE, `name` escaped, AFTER. The caller's. */
+must_check char *cli_path(const char *before, const char *name, const char *after);
+
+/* A member's text, "" when it is absent or no string. Borrowed. */
 const char *cli_member(const json_t *object, const char *name);
+
+/* A member's integer, 0 when it is absent or no integer. */
+json_int_t cli_integer(const json_t *object, const char *name);
+
+/* cli_format of a member; the caller's. */
+must_check char *cli_compact(const json_t *object, const char *name);
 
 #endif

@@ -34,7 +34,7 @@ struct http_client {
 #define RECEIVER_MAGIC 0x48545250u
 struct receiver {
   uint32_t magic;
-  char *bytes;
+  char **bytes; /* of `capacity`, NUL-terminated */
   size_t size, capacity, max;
   bool too_large;
 };
@@ -48,19 +48,12 @@ static void curl_start(void) {
     die("libcurl cannot be initialised");
 }
 
-/* What may stand in a header line: a CR or LF in it would begin another header. */
+/* Whether a header line may hold the text: a CR or LF in it would begin another header. */
 static bool header_text_is_plain(const char *text) {
-  for (; *text; text++) {
+  for (; *text; text++)
     if ((unsigned char)*text < 0x20 || *text == 0x7f)
       return false;
-  }
   return true;
-}
-
-static bool host_is_loopback(const char *host) {
-  bool is_number = host[strspn(host, "0123456789.")] == '\0';
-  return strcasecmp(host, "localhost") == 0 || string_equal(host, "[::1]") ||
-         (is_number && string_starts(host, "127."));
 }
 
 /* Refuses what is not a plain base URL. A user or password in it would end up in logs. */
@@ -76,6 +69,7 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
       curl_url_get(parts, CURLUPART_HOST, &host, 0) != CURLUE_OK || !header_text_is_plain(url))
     return error_set(error,
                      "the server's URL is not a URL; write it like http://tuning.example:8080");
+
   const CURLUPart refused[] = {CURLUPART_USER, CURLUPART_PASSWORD, CURLUPART_QUERY,
                                CURLUPART_FRAGMENT};
   for (size_t i = 0; i < ARRAY_LENGTH(refused); i++) {
@@ -86,7 +80,10 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
           "the server's URL must have no user, password, query or fragment; the token is an option "
           "of its own");
   }
-  *ret_is_loopback = host_is_loopback(host);
+
+  bool is_number = host[strspn(host, "0123456789.")] == '\0';
+  *ret_is_loopback = strcasecmp(host, "localhost") == 0 || string_equal(host, "[::1]") ||
+                     (is_number && string_starts(host, "127."));
   return true;
 }
 
@@ -102,6 +99,7 @@ bool http_client_new(const char *url, const char *token, bool insecure_http,
   bool is_loopback;
   if (!url_check(url, &is_loopback, error))
     return false;
+
   if (token && !token_is_plain(token))
     return error_set(
         error,
@@ -109,14 +107,15 @@ bool http_client_new(const char *url, const char *token, bool insecure_http,
   if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
     return error_set(error,
                      "the token would travel unencrypted to %s: give an https:// URL, or "
-                     "--insecure-http where you trust "
-                     "the network between",
+                     "--insecure-http where you trust the network between",
                      url);
+
   size_t length = strlen(url);
   while (length && url[length - 1] == '/')
     length--;
   struct http_client *client = xcalloc(1, sizeof *client);
   *client = (struct http_client){
+      .token_lock = PTHREAD_MUTEX_INITIALIZER,
       .multi = curl_multi_init(),
       .easy = curl_easy_init(),
       .url = xstrndup(url, length),
@@ -125,7 +124,6 @@ bool http_client_new(const char *url, const char *token, bool insecure_http,
       .connect_timeout_ms = connect_timeout_ms,
   };
   ALWAYS(client->multi && client->easy);
-  ALWAYS(pthread_mutex_init(&client->token_lock, NULL) == 0);
   *ret_client = client;
   return true;
 }
@@ -183,61 +181,44 @@ static size_t receive(char *bytes, size_t one, size_t size, void *context) {
   }
   size_t needed = receiver->size + size + 1;
   if (needed > receiver->capacity) {
-    size_t doubled = receiver->capacity * 2;
-    receiver->capacity = doubled > needed ? doubled : needed;
-    receiver->bytes = xreallocarray(receiver->bytes, receiver->capacity, 1);
+    receiver->capacity = needed > receiver->capacity * 2 ? needed : receiver->capacity * 2;
+    *receiver->bytes = xreallocarray(*receiver->bytes, receiver->capacity, 1);
   }
-  memcpy(receiver->bytes + receiver->size, bytes, size);
+  memcpy(*receiver->bytes + receiver->size, bytes, size);
   receiver->size += size;
-  receiver->bytes[receiver->size] = '\0';
+  (*receiver->bytes)[receiver->size] = '\0';
   return size;
 }
 
-static bool header_add(struct curl_slist **headers, const char *name, const char *value,
-                       struct error *error) {
-  if (!value)
-    return true;
-  if (!header_text_is_plain(value))
-    return error_set(error, "the header %s has control characters in its value", name);
-  cleanup_free char *line = xasprintf("%s: %s", name, value);
-  struct curl_slist *longer = curl_slist_append(*headers, line);
-  ALWAYS(longer != NULL);
-  *headers = longer;
-  return true;
+static void header_append(struct curl_slist **headers, const char *line) {
+  *headers = curl_slist_append(*headers, line);
+  ALWAYS(*headers != NULL);
 }
 
 static bool headers_make(struct http_client *client, const struct http_request *request,
                          struct curl_slist **headers, struct error *error) {
-  /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
-  *headers = curl_slist_append(NULL, "Expect:");
-  ALWAYS(*headers != NULL);
-  pthread_mutex_lock(&client->token_lock);
-  if (client->authorization) {
-    struct curl_slist *longer = curl_slist_append(*headers, client->authorization);
-    ALWAYS(longer != NULL);
-    *headers = longer;
-  }
-  pthread_mutex_unlock(&client->token_lock);
   const char *content_type = request->content_type ? request->content_type : "application/json";
-  return header_add(headers, "Content-Type", request->body ? content_type : NULL, error) &&
-         header_add(headers, "If-Match", request->if_match, error) &&
-         header_add(headers, "If-None-Match", request->if_none_match, error);
-}
+  const char *const values[][2] = {{"Content-Type", request->body ? content_type : NULL},
+                                   {"If-Match", request->if_match},
+                                   {"If-None-Match", request->if_none_match}};
+  /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
+  header_append(headers, "Expect:");
 
-static void easy_set_method(CURL *easy, const struct http_request *request) {
-  if (string_equal(request->method, "HEAD")) {
-    curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-    return;
+  pthread_mutex_lock(&client->token_lock);
+  if (client->authorization)
+    header_append(headers, client->authorization);
+  pthread_mutex_unlock(&client->token_lock);
+
+  for (size_t i = 0; i < ARRAY_LENGTH(values); i++) {
+    const char *name = values[i][0], *value = values[i][1];
+    if (!value)
+      continue;
+    if (!header_text_is_plain(value))
+      return error_set(error, "the header %s has control characters in its value", name);
+    cleanup_free char *line = xasprintf("%s: %s", name, value);
+    header_append(headers, line);
   }
-  if (string_equal(request->method, "GET"))
-    return;
-  /* A PUT or POST without a body says "Content-Length: 0"; a DELETE without one says nothing. */
-  if (request->body || !string_equal(request->method, "DELETE")) {
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
-                     (curl_off_t)(request->body ? request->body_size : 0));
-    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body ? request->body : "");
-  }
-  curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
+  return true;
 }
 
 static void easy_prepare(const struct http_client *client, const struct http_request *request,
@@ -269,13 +250,24 @@ static void easy_prepare(const struct http_client *client, const struct http_req
     curl_easy_setopt(easy, CURLOPT_SSLCERT, client->certificate);
     curl_easy_setopt(easy, CURLOPT_SSLKEY, client->key);
   }
-  easy_set_method(easy, request);
+
+  if (string_equal(request->method, "HEAD")) {
+    curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+  } else if (!string_equal(request->method, "GET")) {
+    /* A PUT or POST without a body sends "Content-Length: 0", a DELETE without one nothing. */
+    if (request->body || !string_equal(request->method, "DELETE")) {
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                       (curl_off_t)(request->body ? request->body_size : 0));
+      curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request->body ? request->body : "");
+    }
+    curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request->method);
+  }
 }
 
 /* Runs the prepared handle. False: it was cancelled; else *ret_code says how it ended. */
 static bool easy_run(struct http_client *client, CURLcode *ret_code) {
   ALWAYS(curl_multi_add_handle(client->multi, client->easy) == CURLM_OK);
-  int running = 1;
+  int running = 1, left;
   bool cancelled = atomic_exchange(&client->cancelled, false);
   while (running && !cancelled) {
     ALWAYS(curl_multi_perform(client->multi, &running) == CURLM_OK);
@@ -284,36 +276,14 @@ static bool easy_run(struct http_client *client, CURLcode *ret_code) {
       cancelled = atomic_exchange(&client->cancelled, false);
     }
   }
-  int left;
-  CURLMsg *message = cancelled ? NULL : curl_multi_info_read(client->multi, &left);
-  ALWAYS(cancelled || (message && message->msg == CURLMSG_DONE));
-  if (message)
+
+  if (!cancelled) {
+    const CURLMsg *message = curl_multi_info_read(client->multi, &left);
+    ALWAYS(message && message->msg == CURLMSG_DONE);
     *ret_code = message->data.result;
+  }
   curl_multi_remove_handle(client->multi, client->easy);
   return !cancelled;
-}
-
-/* Whether the connection ended after an answer had begun: less came than its Content-Length, or no
- * last chunk. */
-static bool answer_is_truncated(CURL *easy, CURLcode code) {
-  long status = 0;
-  curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-  return code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0);
-}
-
-static bool send_error(CURL *easy, CURLcode code, const struct http_request *request,
-                       const char *url, const struct receiver *receiver, const char *reason,
-                       struct error *error) {
-  if (!reason[0])
-    reason = curl_easy_strerror(code);
-  if (receiver->too_large)
-    return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
-                    request->method, url, receiver->max);
-  if (answer_is_truncated(easy, code))
-    return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
-                    receiver->size, reason);
-  return error_of(error, code == CURLE_OPERATION_TIMEDOUT ? ERROR_DEADLINE : ERROR_UNAVAILABLE,
-                  "no answer from %s: %s", url, reason);
 }
 
 bool http_header_is_usable(const char *value) {
@@ -338,29 +308,38 @@ bool http_send(struct http_client *client, const struct http_request *request,
   __attribute__((cleanup(cleanup_curl_list_free))) struct curl_slist *headers = NULL;
   if (!headers_make(client, request, &headers, error))
     return false;
+
+  cleanup_free char *bytes = xcalloc(1, 1), *reason = xcalloc(1, CURL_ERROR_SIZE);
   struct receiver receiver = {
       .magic = RECEIVER_MAGIC,
-      .bytes = xcalloc(1, 1),
+      .bytes = &bytes,
       .capacity = 1,
       .max = request->response_max ? request->response_max : RESPONSE_MAX_DEFAULT,
   };
-  cleanup_free char *reason = xcalloc(1, CURL_ERROR_SIZE);
-  easy_prepare(client, request, url, headers, &receiver, reason);
-  CURLcode code = CURLE_OK;
-  bool finished = easy_run(client, &code);
-  if (!finished || code != CURLE_OK) {
-    free(receiver.bytes);
-    if (!finished)
-      return error_of(error, ERROR_UNAVAILABLE, "the request to %s was cancelled", url);
-    return send_error(client->easy, code, request, url, &receiver, reason, error);
-  }
+  CURLcode code;
   long status = 0;
   curl_off_t retry_after_s = 0;
+  easy_prepare(client, request, url, headers, &receiver, reason);
+  if (!easy_run(client, &code))
+    return error_of(error, ERROR_UNAVAILABLE, "the request to %s was cancelled", url);
   curl_easy_getinfo(client->easy, CURLINFO_RESPONSE_CODE, &status);
+
+  const char *why = reason[0] ? reason : curl_easy_strerror(code);
+  if (receiver.too_large)
+    return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
+                    request->method, url, receiver.max);
+  /* Less came than the Content-Length, or no last chunk. */
+  if (code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0))
+    return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
+                    receiver.size, why);
+  if (code != CURLE_OK)
+    return error_of(error, code == CURLE_OPERATION_TIMEDOUT ? ERROR_DEADLINE : ERROR_UNAVAILABLE,
+                    "no answer from %s: %s", url, why);
+
   curl_easy_getinfo(client->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
   *ret = (struct http_response){
       .status = (int)status,
-      .body = receiver.bytes,
+      .body = TAKE(bytes),
       .size = receiver.size,
       .etag = header_copy(client->easy, "ETag"),
       .match = header_copy(client->easy, "Wavetune-Match"),
@@ -378,11 +357,12 @@ void http_response_release(struct http_response *response) {
   *response = (struct http_response){0};
 }
 
-/* The end of a long sentence makes room. */
 void http_error_name_request(const struct http_response *response, struct error *error) {
   char named[REQUEST_ID_SIZE + sizeof " (request )"];
   if (response->status < 500 || !response->request || !request_id_is_good(response->request))
     return;
+
+  /* The end of a long sentence makes room. */
   size_t length = (size_t)snprintf(named, sizeof named, " (request %s)", response->request);
   size_t at = strlen(error->message), most = sizeof error->message - 1 - length;
   while (at > most || (at && ((unsigned char)error->message[at] & 0xc0) == 0x80))
@@ -390,27 +370,25 @@ void http_error_name_request(const struct http_response *response, struct error 
   memcpy(error->message + at, named, length + 1);
 }
 
-/* Says why the server refused: its problem document (RFC 9457), else the bare status. */
-static bool problem_error(const struct http_response *response, const char *method,
-                          const char *path, struct error *error) {
+bool http_problem(const struct http_response *response, const char *what, const char *request,
+                  struct error *error) {
   cleanup_json json_t *problem = NULL;
-  enum error_kind kind = error_kind_of_http(response->status);
   struct error ignored;
-  if (response->size && json_parse(response->body, response->size, &problem, &ignored) &&
-      json_is_object(problem)) {
-    const char *detail = json_string_value(json_object_get(problem, "detail"));
-    const char *title = json_string_value(json_object_get(problem, "title"));
-    const char *pointer = json_string_value(json_object_get(problem, "pointer"));
-    if (detail || title) {
-      error_at(error, pointer ? pointer : "", "%s", detail ? detail : title);
-      http_error_name_request(response, error);
-      return error_become(error, kind);
-    }
+  const char *detail = NULL, *pointer = NULL;
+  if (json_parse(response->body, response->size, &problem, &ignored)) {
+    detail = json_string_value(json_object_get(problem, "detail"));
+    pointer = json_string_value(json_object_get(problem, "pointer"));
+    if (!detail)
+      detail = json_string_value(json_object_get(problem, "title"));
   }
-  error_of(error, kind, "the server answered %d to %s %s and did not say why", response->status,
-           method, path);
+
+  if (detail)
+    error_at(error, pointer ? pointer : "", "%s%s%s", what ? what : "", what ? ": " : "", detail);
+  else
+    error_set(error, "%s%sthe server answered %d%s%s and did not say why", what ? what : "",
+              what ? ": " : "", response->status, request ? " to " : "", request ? request : "");
   http_error_name_request(response, error);
-  return false;
+  return error_become(error, error_kind_of_http(response->status));
 }
 
 bool http_json(struct http_client *client, const char *method, const char *path, const json_t *body,
@@ -425,8 +403,11 @@ bool http_json(struct http_client *client, const char *method, const char *path,
   cleanup_http_response struct http_response response = {0};
   if (!http_send(client, &request, &response, error))
     return error_become(error, error->kind == ERROR_DEADLINE ? ERROR_DEADLINE : ERROR_UNAVAILABLE);
-  if (response.status < 200 || response.status > 299)
-    return problem_error(&response, method, path, error);
+  if (response.status / 100 != 2) {
+    cleanup_free char *named = xasprintf("%s %s", method, path);
+    return http_problem(&response, NULL, named, error);
+  }
+
   cleanup_json json_t *answer = NULL;
   if (response.size && !json_parse(response.body, response.size, &answer, error)) {
     error_prefix(error, "the server's answer to %s %s is ", method, path);

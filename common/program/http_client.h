@@ -84,10 +84,16 @@ void http_response_release(struct http_response *response);
 void http_error_name_request(const struct http_response *response, struct error *error);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
 
+/* The error for an answer that is not 2xx: "WHAT: why" with the detail and pointer of its problem
+ * document (RFC 9457), else with its bare status and `request` ("GET /v1/…"); of the kind that the
+ * status implies. `what` and `request` may be NULL. Returns false. */
+bool http_problem(const struct http_response *response, const char *what, const char *request,
+                  struct error *error);
+
 /* Sends `body` (may be NULL; its members in their order, which means something in a space) and
  * demands a 2xx answer: *ret_answer (may be NULL) is its JSON (NULL where empty). Otherwise false,
- * with the problem document's detail and pointer and the kind that its status tells of. An answer
- * that ended early or is no JSON is as none: ERROR_UNAVAILABLE. */
+ * as http_problem states it. An answer that ended early or is no JSON counts as none:
+ * ERROR_UNAVAILABLE. */
 must_check bool http_json(struct http_client *client, const char *method, const char *path,
                           const json_t *body, int64_t timeout_ms, json_t **ret_answer,
                           struct error *error);

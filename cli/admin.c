@@ -1,0 +1,192 @@
+/* wavetune token make, list and revoke, audit, and gc: who may call the server, which token wrote
+ * what, and what the server need not keep. */
+#include "cli/cli.h"
+
+#define AUDIT_PAGE_MAX 1000
+#define TOKEN_USES_MAX 1000000
+
+static int command_token_make(struct options *options) {
+  char *const *name = cli_arguments(
+      options, 1, "name the token after who it is for: wavetune token make ci --role submitter");
+  if (!name)
+    return EXIT_USAGE;
+
+  const char *environment_text = option_text(options, "environment");
+  cleanup_json json_t *environment = NULL, *answer = NULL;
+  struct error error;
+  if (environment_text &&
+      !json_parse(environment_text, strlen(environment_text), &environment, &error)) {
+    error_prefix(&error, "--environment: ");
+    return cli_fail(EXIT_USAGE, &error);
+  }
+  cleanup_json json_t *body = json_pack(
+      "{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", *name, "role",
+      option_text(options, "role"), "expires", option_text(options, "expires"), "agent_name",
+      option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
+      "environment", environment, "channels", option_list_json(options, "channel"));
+  if (option_integer(options, "uses"))
+    json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
+
+  int code = cli_request(options, "POST", "/v1/tokens", body, &answer);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json"))
+    cli_print_json(answer);
+  else
+    puts(cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
+  return EXIT_OK;
+}
+
+static int command_token_list(struct options *options) {
+  cleanup_json json_t *items = NULL;
+  int code = cli_list_or_json(options, "/v1/tokens", &items);
+  size_t index;
+  json_t *item;
+  json_array_foreach (items, index, item) {
+    const char *revoked = cli_member(item, "revoked_at"), *expires = cli_member(item, "expires_at"),
+               *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name"),
+               *made_by = cli_member(item, "made_by");
+    cleanup_free char *uses = cli_compact(item, "uses_left"),
+                      *channels = json_texts_join(json_object_get(item, "channels"), ",");
+    printf("%-24s %-10s made %s", cli_member(item, "name"), cli_member(item, "role"),
+           cli_member(item, "created_at"));
+    if (*made_by)
+      printf(" by %s", made_by);
+    if (*agent)
+      printf(", agent %s", agent);
+    if (*uses)
+      printf(", %s uses left", uses);
+    if (*pattern)
+      printf(", for %s", pattern);
+    if (*channels)
+      printf(", channels %s", channels);
+    if (*revoked)
+      printf(", revoked %s", revoked);
+    else if (*expires)
+      printf(", expires %s", expires);
+    putchar('\n');
+  }
+  return code;
+}
+
+static int command_token_revoke(struct options *options) {
+  return cli_delete(options, "/v1/tokens/", "revoked",
+                    "name one token, as `wavetune token list` prints it");
+}
+
+static int command_audit(struct options *options) {
+  static const char *const filters[][2] = {
+      {"since", "since"}, {"by", "token"}, {"action", "action"}, {"object", "object"}};
+  static const struct cli_column columns[] = {
+      {"at", "at", false, NULL},         {"token", "token", false, NULL},
+      {"role", "role", false, NULL},     {"peer", "peer", false, NULL},
+      {"action", "action", false, NULL}, {"object", "object", false, NULL},
+      {"detail", "detail", false, NULL}};
+  cleanup_http_client struct http_client *client = cli_connect(options);
+  if (!client)
+    return EXIT_USAGE;
+
+  cleanup_json json_t *items = json_array(),
+                      *query = cli_options_json(options, filters, ARRAY_LENGTH(filters));
+  for (size_t left = (size_t)option_integer(options, "limit"); left > 0;) {
+    json_object_set_new(query, "limit",
+                        json_integer(left < AUDIT_PAGE_MAX ? (json_int_t)left : AUDIT_PAGE_MAX));
+    cleanup_free char *arguments = cli_query(query, NULL),
+                      *path = xasprintf("/v1/audit%s", arguments);
+    cleanup_json json_t *page = NULL;
+    int code = cli_call(client, "GET", path, NULL, &page);
+    if (code != EXIT_OK)
+      return code;
+
+    json_t *more = json_object_get(page, "items"), *next = json_object_get(page, "next");
+    json_array_extend(items, more);
+    left = json_is_string(next) && json_array_size(more) < left ? left - json_array_size(more) : 0;
+    json_object_set(query, "after", next);
+  }
+
+  if (option_flag(options, "json"))
+    cli_print_json(items);
+  else
+    cli_print_table(items, columns, ARRAY_LENGTH(columns));
+  return EXIT_OK;
+}
+
+static int command_gc(struct options *options) {
+  bool is_dry = option_flag(options, "dry-run");
+  cleanup_json json_t *answer = NULL,
+                      *body = json_pack("{s:b, s:I}", "dry_run", is_dry, "keep_days",
+                                        (json_int_t)option_integer(options, "keep-days"));
+  int code = cli_request(options, "POST", "/v1/gc", body, &answer);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json")) {
+    cli_print_json(answer);
+    return EXIT_OK;
+  }
+
+  const json_t *files = json_object_get(answer, "files"),
+               *releases = json_object_get(answer, "releases");
+  size_t index;
+  json_t *release;
+  json_array_foreach (releases, index, release)
+    printf("%s  %s  %" JSON_INTEGER_FORMAT " winners, tag %s\n", cli_member(release, "release"),
+           cli_member(release, "created_at"), cli_integer(release, "winners"),
+           cli_member(release, "tag"));
+  printf("%s %zu releases and %" JSON_INTEGER_FORMAT " files of %" JSON_INTEGER_FORMAT
+         " bytes, and %" JSON_INTEGER_FORMAT " keys of demand%s\n",
+         is_dry ? "would remove" : "removed", json_array_size(releases), cli_integer(files, "n"),
+         cli_integer(files, "bytes"), cli_integer(answer, "demand"),
+         json_is_true(json_object_get(answer, "more")) ? "; there is more: call again" : "");
+  return EXIT_OK;
+}
+
+static const struct option_spec make_options[] = {
+    CLI_TEXT("role", "ROLE",
+             "what it is for, several with a comma between: reader, demand, cache-writer, "
+             "submitter, builder, publisher, agent, enrol, operator or admin",
+             .default_text = "reader"),
+    CLI_LIST("channel", "NAME",
+             "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again "
+             "for more"),
+    CLI_TEXT("expires", "TIME", "how long it is good for, like 7d or 12h, or until when"),
+    CLI_INTEGER("uses", "N", "0", 0, TOKEN_USES_MAX,
+                "of the role enrol: how many agents it enrols (0: one)"),
+    CLI_TEXT("agent-name", "PATTERN", "of the role enrol: agents' names, like 'mi300-*'"),
+    CLI_TEXT("certificate", "NAME",
+             "of the role agent: make no token, but accept the client certificate with this name"),
+    CLI_TEXT("environment", "JSON", "of the role enrol: what all devices of the agents have"),
+    SERVER_OPTIONS,
+};
+static const struct option_spec audit_options[] = {
+    CLI_TEXT("since", "TIME",
+             "only from this time on, like 2026-01-31T12:00:00Z, or of the last 12h or 7d"),
+    CLI_TEXT("by", "NAME", "only what this token wrote"),
+    CLI_TEXT("action", "WORD", "only this, like submit or move"),
+    CLI_TEXT("object", "ID", "only what was written of this job, channel, digest, agent or token"),
+    CLI_INTEGER("limit", "N", "100", 1, 1000000, "at most so many rows, the newest"),
+    SERVER_OPTIONS,
+};
+static const struct option_spec gc_options[] = {
+    CLI_FLAG("dry-run", "print what would be removed, and remove nothing"),
+    CLI_INTEGER("keep-days", "DAYS", "30", 1, 36500,
+                "keep what was made or fetched in the last DAYS days"),
+    SERVER_OPTIONS,
+};
+static const struct option_spec server_options[] = {SERVER_OPTIONS};
+
+CLI_COMMAND(token_make, "token make", "NAME", make_options, command_token_make,
+            "make a token; it is shown once");
+CLI_COMMAND(token_list, "token list", "", server_options, command_token_list,
+            "list tokens by name and role");
+CLI_COMMAND(token_revoke, "token revoke", "NAME", server_options, command_token_revoke,
+            "revoke a token");
+CLI_COMMAND(audit, "audit", "", audit_options, command_audit,
+            "list which token wrote what, newest first");
+CLI_COMMAND(gc, "gc", "", gc_options, command_gc,
+            "remove releases and files that are not needed any more",
+            .description = "A release stays while a channel points at it, while it is one of the "
+                           "last 8 that a channel pointed at, and for --keep-days after it was "
+                           "made or fetched. A file stays while a kernel, a build or a "
+                           "measurement names it. Demand stays for --keep-days after it was "
+                           "reported last. Jobs, measurements, kernels, builds and the history of "
+                           "channels stay.");

@@ -12,7 +12,7 @@
 #include "common/builds/build.h"
 #include "common/cache/code_signature.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/progress.h"
+#include "common/program/table.h"
 
 #define OBJECT_SIZE_MAX ((size_t)64 << 20)
 

@@ -6,7 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/program/options.h"
-#include "common/program/secret.h"
+#include "common/program/sandbox.h"
 
 bool supervisor_stopped(const struct supervisor *supervisor) {
   return atomic_load(&supervisor->signal) != 0;

@@ -6,8 +6,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "common/program/secret.h"
-
 #define FILE_BYTES_MAX ((uint64_t)4 << 30)  /* an object in memory is a file too */
 #define ADDRESSES_SPARE ((uint64_t)1 << 30) /* beyond the machine's memory */
 

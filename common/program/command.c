@@ -41,25 +41,30 @@ struct start_failure {
   int reason;
 };
 
+no_return static void failure_exit(int failure_fd, int step, int reason) {
+  struct start_failure failure = {step, reason};
+  ssize_t written = write(failure_fd, &failure, sizeof failure);
+  (void)written;
+  _exit(127);
+}
+
 no_return static void program_exec(const struct command *command, int failure_fd) {
-  struct start_failure failure = {STEP_SANDBOX, 0};
   limit_set(RLIMIT_CPU, command->cpu_seconds_max);
   limit_set(RLIMIT_AS, command->memory_bytes_max);
   limit_set(RLIMIT_FSIZE, command->file_bytes_max);
   limit_set(RLIMIT_CORE, 0);
   signal(SIGTERM, SIG_DFL);
   close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
-  if (command->folder && chdir(command->folder) < 0) {
-    failure = (struct start_failure){STEP_FOLDER, errno};
-  } else if (command->custody && !custody_become_user(command->custody)) {
-    failure = (struct start_failure){STEP_USER, errno};
-  } else if (!command->sandbox || (failure.reason = sandbox_enter(command->sandbox)) == 0) {
-    execve(command->arguments[0], command->arguments, command->environment);
-    failure = (struct start_failure){STEP_EXEC, errno};
-  }
-  ssize_t written = write(failure_fd, &failure, sizeof failure);
-  (void)written;
-  _exit(127);
+
+  if (command->folder && chdir(command->folder) < 0)
+    failure_exit(failure_fd, STEP_FOLDER, errno);
+  if (command->custody && !custody_become_user(command->custody))
+    failure_exit(failure_fd, STEP_USER, errno);
+  int reason = command->sandbox ? sandbox_enter(command->sandbox) : 0;
+  if (reason)
+    failure_exit(failure_fd, STEP_SANDBOX, reason);
+  execve(command->arguments[0], command->arguments, command->environment);
+  failure_exit(failure_fd, STEP_EXEC, errno);
 }
 
 static void group_kill(int number) {
@@ -68,18 +73,14 @@ static void group_kill(int number) {
 }
 
 /* The child: leads the group that the program and all that it starts belong to, and ends as the
- * program does. A signal at our death would reach the program alone, and a compiler's own children
- * would go on: this one hears it and takes the group along. */
+ * program does. A signal at the parent's death would reach the program alone, and a compiler's own
+ * children would continue: this process gets it and kills the group. */
 no_return static void guard_run(const struct command *command, const struct cgroup *cgroup,
                                 int output_fd, int failure_fd, pid_t parent) {
   sigset_t none;
   int status = 0;
-  if (cgroup && !cgroup_enter(cgroup)) {
-    struct start_failure failure = {STEP_CGROUP, errno};
-    ssize_t written = write(failure_fd, &failure, sizeof failure);
-    (void)written;
-    _exit(127);
-  }
+  if (cgroup && !cgroup_enter(cgroup))
+    failure_exit(failure_fd, STEP_CGROUP, errno);
   setpgid(0, 0);
   signal(SIGTERM, group_kill);
   sigemptyset(&none);
@@ -89,6 +90,7 @@ no_return static void guard_run(const struct command *command, const struct cgro
   if (getppid() != parent || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(output_fd, 1) < 0 ||
       dup2(output_fd, 2) < 0)
     _exit(127);
+
   pid_t program = _Fork();
   if (program == 0)
     program_exec(command, failure_fd);
@@ -103,7 +105,7 @@ no_return static void guard_run(const struct command *command, const struct cgro
   _exit(127);
 }
 
-/* Reads what is there; false at the end of the output. */
+/* Reads the output that is there; false at its end. */
 static bool output_read(int fd, char *output, size_t *length, size_t output_max) {
   char chunk[4096];
   ssize_t n = read(fd, chunk, sizeof chunk);
@@ -115,36 +117,32 @@ static bool output_read(int fd, char *output, size_t *length, size_t output_max)
   return n > 0;
 }
 
-static bool start_failed(const struct command *command, const struct start_failure *failure,
-                         struct error *error) {
+bool command_run(const struct command *command, struct command_result *ret_result,
+                 struct error *error) {
   static const char *const steps[] = {[STEP_CGROUP] = "cannot enter the cgroup of",
                                       [STEP_USER] = "cannot become the user of",
                                       [STEP_SANDBOX] = "cannot confine",
                                       [STEP_FOLDER] = "cannot enter the folder of",
                                       [STEP_EXEC] = "cannot run"};
-  return error_set(error, "%s %s: %s", steps[failure->step], command->arguments[0],
-                   strerror(failure->reason));
-}
-
-bool command_run(const struct command *command, struct command_result *ret_result,
-                 struct error *error) {
+  const char *name = command->arguments[0];
   int outputs[2] = {-1, -1}, failures[2] = {-1, -1};
   bool has_pipes = pipe2(outputs, O_CLOEXEC) == 0 && pipe2(failures, O_CLOEXEC) == 0;
   int pipe_reason = errno;
   cleanup_fd int read_end = outputs[0], write_end = outputs[1], failure_end = failures[0],
                  failure_fd = failures[1];
   if (!has_pipes)
-    return error_set(error, "cannot make a pipe for %s: %s", command->arguments[0],
-                     strerror(pipe_reason));
+    return error_set(error, "cannot make a pipe for %s: %s", name, strerror(pipe_reason));
+
   cleanup_cgroup struct cgroup *cgroup = NULL;
   if (command->custody && command->custody->cgroups &&
       !cgroup_new(command->custody->cgroups, &cgroup, error))
     return false;
+
   fcntl(read_end, F_SETFL, O_NONBLOCK);
   fcntl(failure_end, F_SETFL, O_NONBLOCK);
   pid_t parent = getpid(), child = fork();
   if (child < 0)
-    return error_set(error, "cannot start %s: %s", command->arguments[0], strerror(errno));
+    return error_set(error, "cannot start %s: %s", name, strerror(errno));
   if (child == 0)
     guard_run(command, cgroup, write_end, failure_fd, parent);
   setpgid(child, child);
@@ -155,9 +153,9 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     int reason = errno;
     kill(-child, SIGKILL);
     waitpid(child, NULL, 0);
-    return error_set(error, "cannot watch %s: %s; Linux 5.3 or later can", command->arguments[0],
-                     strerror(reason));
+    return error_set(error, "cannot watch %s: %s; Linux 5.3 or later can", name, strerror(reason));
   }
+
   struct command_result result = {.output = xmalloc(command->output_max + 1)};
   size_t length = 0;
   int64_t deadline = clock_monotonic_ms() + command->timeout_ms;
@@ -179,16 +177,18 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     else if (left <= 0)
       result.timed_out = true;
   }
-  /* Whatever it started goes with it, also when it ended by itself. */
+
+  /* All that it started ends with it, also when it ended by itself. */
   kill(-child, SIGKILL);
   if (cgroup)
     cgroup_kill(cgroup);
   while (waitpid(child, &result.status, 0) < 0 && errno == EINTR)
     continue;
+
   struct start_failure failure;
   if (read(failure_end, &failure, sizeof failure) == sizeof failure) {
     free(result.output);
-    return start_failed(command, &failure, error);
+    return error_set(error, "%s %s: %s", steps[failure.step], name, strerror(failure.reason));
   }
   result.output[length] = '\0';
   result.succeeded = !result.timed_out && !result.stopped && WIFEXITED(result.status) &&

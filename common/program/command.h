@@ -17,7 +17,7 @@ struct command {
   uint64_t cpu_seconds_max, memory_bytes_max, file_bytes_max;
   size_t output_max;             /* what it writes beyond this is read and dropped */
   const struct sandbox *sandbox; /* entered before the program starts; NULL: none */
-  const struct custody *custody; /* whom and in what bounds it runs as; NULL: as this program */
+  const struct custody *custody; /* its user and bounds; NULL: this program's */
   int stop_fd;                   /* the command is killed when this becomes readable; -1: none */
 };
 

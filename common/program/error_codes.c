@@ -1,6 +1,11 @@
 /* The table of kinds, and the way back from HTTP. Memory and threads: as the header says. */
 #include "common/program/error_codes.h"
 
+#include <sys/random.h>
+#include <time.h>
+
+#include "common/base/rng.h"
+
 static const struct {
   const char *name;
   int status;
@@ -42,7 +47,7 @@ bool error_is_retryable(enum error_kind kind) { return kinds[kind].is_retryable;
 bool error_kind_of_name(const char *name, enum error_kind *ret) {
   for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
     if (strcmp(kinds[kind].name, name) == 0) {
-      *ret = kind; /* of "internal" the first: the others are told apart only where they are made */
+      *ret = kind; /* of "internal" the first: the others never leave a program by name */
       return true;
     }
   }
@@ -50,33 +55,50 @@ bool error_kind_of_name(const char *name, enum error_kind *ret) {
 }
 
 enum error_kind error_kind_of_http(int status) {
-  switch (status) {
-  case 401:
-    return ERROR_UNAUTHENTICATED;
-  case 403:
-    return ERROR_FORBIDDEN;
-  case 404:
-    return ERROR_MISSING;
-  case 408:
-  case 504:
-    return ERROR_DEADLINE;
-  case 409:
-    return ERROR_CONFLICT;
-  case 412:
-  case 428:
-    return ERROR_PRECONDITION;
-  case 413:
-  case 414:
-  case 431:
-    return ERROR_TOO_LARGE;
-  case 429:
-    return ERROR_RATE;
-  case 502:
-  case 503:
-    return ERROR_UNAVAILABLE;
-  default:
-    return status >= 400 && status < 500 ? ERROR_INVALID
-           : status >= 500               ? ERROR_INTERNAL
-                                         : ERROR_UNAVAILABLE;
+  static const struct {
+    int status;
+    enum error_kind kind;
+  } known[] = {{401, ERROR_UNAUTHENTICATED}, {403, ERROR_FORBIDDEN},
+               {404, ERROR_MISSING},         {408, ERROR_DEADLINE},
+               {409, ERROR_CONFLICT},        {412, ERROR_PRECONDITION},
+               {413, ERROR_TOO_LARGE},       {414, ERROR_TOO_LARGE},
+               {428, ERROR_PRECONDITION},    {429, ERROR_RATE},
+               {431, ERROR_TOO_LARGE},       {502, ERROR_UNAVAILABLE},
+               {503, ERROR_UNAVAILABLE},     {504, ERROR_DEADLINE}};
+  for (size_t i = 0; i < ARRAY_LENGTH(known); i++)
+    if (known[i].status == status)
+      return known[i].kind;
+  return status >= 500 ? ERROR_INTERNAL : status >= 400 ? ERROR_INVALID : ERROR_UNAVAILABLE;
+}
+
+#define ID_CHARACTERS 16
+#define ID_GROUP 4
+#define ID_RANDOM_BITS 38
+
+bool request_id_is_good(const char *text) {
+  size_t length =
+      strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:._-");
+  return length > 0 && length < REQUEST_ID_SIZE && !text[length] && !string_starts(text, "wt_");
+}
+
+void request_id_make(char text[REQUEST_ID_SIZE]) {
+  static const char digits[] = "0123456789abcdefghjkmnpqrstvwxyz";
+  static _Thread_local struct rng rng;
+  static _Thread_local bool is_seeded;
+  if (!is_seeded)
+    ALWAYS(getrandom(&rng.state, sizeof rng.state, 0) == (ssize_t)sizeof rng.state);
+  is_seeded = true;
+
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+  unsigned __int128 bits =
+      (unsigned __int128)now_ms << ID_RANDOM_BITS | rng_next(&rng) >> (64 - ID_RANDOM_BITS);
+  char *at = text;
+  for (int i = ID_CHARACTERS - 1; i >= 0; i--) {
+    *at++ = digits[(unsigned)(bits >> (5 * i)) & 31];
+    if (i && i % ID_GROUP == 0)
+      *at++ = '-';
   }
+  *at = '\0';
 }

@@ -12,7 +12,6 @@
 
 #include "common/base/file.h"
 #include "common/program/error_codes.h"
-#include "common/program/request_id.h"
 
 #define TIMEOUT_MS_DEFAULT 60000
 #define RESPONSE_MAX_DEFAULT ((size_t)64 << 20)

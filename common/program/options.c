@@ -1,4 +1,5 @@
-/* Parsing of a command's flags, variables and configuration file by its table, and its --help.
+/* The table of a program's commands, and of each command's options: finding the command, parsing
+ * flags, variables and the configuration file, --help.
  *
  * Memory: values are borrowed from argv, the environment or options->file; lists and secrets are
  * owned by the options. Threads: one, at start. */
@@ -11,7 +12,6 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/names.h"
-#include "common/program/secret.h"
 
 #define CONFIG_FILE_MAX (64 * 1024)
 #define HELP_COLUMN_MAX 34
@@ -54,7 +54,7 @@ static const struct option_spec common_options[] = {
 };
 
 /* What a configuration file may hold: options of any command of the three programs, which read the
- * same file. A system test holds it against their --help. */
+ * same file. A system test compares it with their --help. */
 static const char *const config_members[] = {"agent_token_days",
                                              "agent_token_ms",
                                              "budget_ms",
@@ -114,6 +114,21 @@ static const char *const config_members[] = {"agent_token_days",
                                              "worker_user",
                                              "workers"};
 
+/* The memory of arguments and of the environment is written by the kernel before main() runs, and
+ * is writable. */
+static void text_overwrite(const char *text) { memset((char *)(uintptr_t)text, 'x', strlen(text)); }
+
+char *environment_take(const char *name) {
+  const char *value = getenv(name);
+  char *taken = value ? xstrdup(value) : NULL;
+  size_t length = strlen(name);
+  for (size_t i = 0; environ[i]; i++) /* a name may be there twice */
+    if (strncmp(environ[i], name, length) == 0 && environ[i][length] == '=')
+      text_overwrite(environ[i] + length + 1);
+  unsetenv(name);
+  return taken;
+}
+
 no_return static void usage_error(const struct options *options, const char *format, ...)
     printf_like(2, 3);
 static void usage_error(const struct options *options, const char *format, ...) {
@@ -124,6 +139,15 @@ static void usage_error(const struct options *options, const char *format, ...) 
   va_end(arguments);
   fprintf(stderr, "; see \"%s %s --help\"\n", options->program, options->command->name);
   exit(EXIT_USAGE);
+}
+
+/* The options of a command, then the common ones. */
+static const struct option_spec *spec_at(const struct command_spec *command, size_t i) {
+  return i < command->n_options ? &command->options[i] : &common_options[i - command->n_options];
+}
+
+static size_t n_specs(const struct command_spec *command) {
+  return command->n_options + ARRAY_LENGTH(common_options);
 }
 
 /* "lease-seconds" as WAVETUNE_LEASE_SECONDS. */
@@ -137,14 +161,12 @@ static char *variable_name(const char *name) {
 /* "lease-seconds" as lease_seconds. */
 static char *member_name(const char *name) {
   char *member = xstrdup(name);
-  for (char *c = member; *c; c++) {
-    if (*c == '-')
-      *c = '_';
-  }
+  for (char *c = member; (c = strchr(c, '-'));)
+    *c = '_';
   return member;
 }
 
-/* Columns that UTF-8 text takes, for what stands in help: no wide characters. */
+/* Columns that UTF-8 text without wide characters takes. */
 static size_t text_columns(const char *text) {
   size_t columns = 0;
   for (; *text; text++)
@@ -152,10 +174,11 @@ static size_t text_columns(const char *text) {
   return columns;
 }
 
-/* Prints words from the present `column` on, in lines of HELP_WIDTH that begin at `indent`. */
+/* Prints words from the present `column` on, in lines of HELP_WIDTH that begin at `indent`; a
+ * newline in the text begins a line too. */
 static void print_wrapped(const char *text, size_t indent, size_t column) {
   while (*text) {
-    size_t length = strcspn(text, " ");
+    size_t length = strcspn(text, " \n");
     cleanup_free char *word = xstrndup(text, length);
     size_t width = text_columns(word);
     if (column > indent && column + 1 + width > HELP_WIDTH) {
@@ -167,22 +190,16 @@ static void print_wrapped(const char *text, size_t indent, size_t column) {
     }
     fputs(word, stdout);
     column += width;
+
     text += length;
+    if (*text == '\n') {
+      printf("\n%*s", (int)indent, "");
+      column = indent;
+      text++;
+    }
     text += strspn(text, " ");
   }
   putchar('\n');
-}
-
-/* A newline begins a paragraph, or an entry of a list; within one, lines are broken here. */
-static void print_paragraphs(const char *text) {
-  putchar('\n');
-  while (*text) {
-    size_t length = strcspn(text, "\n");
-    cleanup_free char *paragraph = xstrndup(text, length);
-    print_wrapped(paragraph, 0, 0);
-    text += length;
-    text += *text == '\n';
-  }
 }
 
 static char *option_left_column(const struct option_spec *spec) {
@@ -191,28 +208,39 @@ static char *option_left_column(const struct option_spec *spec) {
 }
 
 static void print_option(const struct option_spec *spec, size_t column) {
-  cleanup_free char *left = option_left_column(spec);
-  size_t width = 2 + text_columns(left);
+  cleanup_free char *left = option_left_column(spec), *text = NULL,
+                    *variable = variable_name(spec->name);
+  size_t width = 2 + text_columns(left), size;
   printf("  %s", left);
   if (width + 2 > column) {
     putchar('\n');
     width = 0;
   }
   printf("%*s", (int)(column - width), "");
-  cleanup_free char *range =
-      spec->type == OPTION_INTEGER && (spec->min || spec->max)
-          ? xasprintf("%lld to %lld; ", (long long)spec->min, (long long)spec->max)
-          : xstrdup("");
-  cleanup_free char *repeated = xstrdup(spec->type == OPTION_LIST ? "may be repeated; " : "");
-  cleanup_free char *standard =
-      spec->default_text ? xasprintf("default %s; ", spec->default_text) : xstrdup("");
-  cleanup_free char *variable = spec->flag_only ? xstrdup("") : variable_name(spec->name);
-  cleanup_free char *notes = xasprintf("%s%s%s%s", range, repeated, standard, variable);
-  size_t length = strlen(notes);
-  if (length >= 2 && strcmp(notes + length - 2, "; ") == 0)
-    notes[length - 2] = '\0';
-  cleanup_free char *text =
-      notes[0] ? xasprintf("%s (%s)", spec->help, notes) : xstrdup(spec->help);
+
+  FILE *out = open_memstream(&text, &size);
+  ALWAYS(out != NULL);
+  fputs(spec->help, out);
+  const char *joint = " (";
+  if (spec->type == OPTION_INTEGER && (spec->min || spec->max)) {
+    fprintf(out, "%s%lld to %lld", joint, (long long)spec->min, (long long)spec->max);
+    joint = "; ";
+  }
+  if (spec->type == OPTION_LIST) {
+    fprintf(out, "%smay be repeated", joint);
+    joint = "; ";
+  }
+  if (spec->default_text) {
+    fprintf(out, "%sdefault %s", joint, spec->default_text);
+    joint = "; ";
+  }
+  if (!spec->flag_only) {
+    fprintf(out, "%s%s", joint, variable);
+    joint = "; ";
+  }
+  if (*joint == ';')
+    fputc(')', out);
+  ALWAYS(fclose(out) == 0);
   print_wrapped(text, column, column);
 }
 
@@ -220,71 +248,47 @@ static void print_help(const char *program, const struct command_spec *command) 
   printf("usage: %s %s [OPTIONS]%s%s\n\n", program, command->name, command->arguments[0] ? " " : "",
          command->arguments);
   print_wrapped(command->summary, 0, 0);
-  if (command->description)
-    print_paragraphs(command->description);
+  if (command->description) {
+    putchar('\n');
+    print_wrapped(command->description, 0, 0);
+  }
+
   size_t column = 0;
-  for (size_t i = 0; i < command->n_options + ARRAY_LENGTH(common_options); i++) {
-    const struct option_spec *spec =
-        i < command->n_options ? &command->options[i] : &common_options[i - command->n_options];
-    cleanup_free char *left = option_left_column(spec);
+  for (size_t i = 0; i < n_specs(command); i++) {
+    cleanup_free char *left = option_left_column(spec_at(command, i));
     size_t width = 2 + text_columns(left) + 2;
     if (width > column && width <= HELP_COLUMN_MAX)
       column = width;
   }
   printf("\noptions:\n");
-  for (size_t i = 0; i < command->n_options; i++)
-    print_option(&command->options[i], column);
-  for (size_t i = 0; i < ARRAY_LENGTH(common_options); i++)
-    print_option(&common_options[i], column);
-}
-
-static void list_append(struct option_value *value, const char *text) {
-  GROW(value->list, value->n_list, value->capacity);
-  value->list[value->n_list++] = text;
-}
-
-static bool flag_parse(const char *text, bool *ret_flag) {
-  if (string_equal(text, "true") || string_equal(text, "1"))
-    *ret_flag = true;
-  else if (string_equal(text, "false") || string_equal(text, "0"))
-    *ret_flag = false;
-  else
-    return false;
-  return true;
-}
-
-static bool integer_is_in_range(const struct option_spec *spec, int64_t integer) {
-  return (spec->min == 0 && spec->max == 0) || (integer >= spec->min && integer <= spec->max);
-}
-
-no_return static void integer_error(const struct options *options, const struct option_spec *spec,
-                                    const char *where, const char *text) {
-  if (spec->min == 0 && spec->max == 0)
-    usage_error(options, "%s must be an integer, not \"%.40s\"", where, text);
-  usage_error(options, "%s must be an integer from %lld to %lld, not \"%.40s\"", where,
-              (long long)spec->min, (long long)spec->max, text);
+  for (size_t i = 0; i < n_specs(command); i++)
+    print_option(spec_at(command, i), column);
 }
 
 /* Takes a text from `where` ("--priority", "WAVETUNE_PRIORITY"). A nearer origin overrides a
- * farther one; only a list given by flags collects. */
+ * farther one; a list collects what one origin gives. */
 static void value_set(struct options *options, size_t index, enum origin origin, const char *where,
                       const char *text) {
   const struct option_spec *spec = &options->command->options[index];
   struct option_value *value = &options->values[index];
   switch (spec->type) {
   case OPTION_FLAG:
-    if (!flag_parse(text, &value->flag))
+    value->flag = string_equal(text, "true") || string_equal(text, "1");
+    if (!value->flag && !string_equal(text, "false") && !string_equal(text, "0"))
       usage_error(options, "%s must be true, false, 1 or 0", where);
     break;
   case OPTION_INTEGER: {
+    bool is_bounded = spec->min || spec->max;
     char *end;
     errno = 0;
-    long long integer = strtoll(text, &end, 10);
-    bool is_plain =
-        isdigit((unsigned char)text[0]) || (text[0] == '-' && isdigit((unsigned char)text[1]));
-    if (!is_plain || *end || errno || !integer_is_in_range(spec, integer))
-      integer_error(options, spec, where, text);
-    value->integer = integer;
+    value->integer = strtoll(text, &end, 10);
+    if (!isdigit((unsigned char)text[text[0] == '-']) || *end || errno ||
+        (is_bounded && (value->integer < spec->min || value->integer > spec->max))) {
+      cleanup_free char *range =
+          is_bounded ? xasprintf(" from %lld to %lld", (long long)spec->min, (long long)spec->max)
+                     : xstrdup("");
+      usage_error(options, "%s must be an integer%s, not \"%.40s\"", where, range, text);
+    }
     break;
   }
   case OPTION_TEXT:
@@ -292,13 +296,14 @@ static void value_set(struct options *options, size_t index, enum origin origin,
     if (spec->is_secret && origin == ORIGIN_FLAG) {
       free(value->secret);
       value->text = value->secret = xstrdup(text);
-      argument_hide(text);
+      text_overwrite(text);
     }
     break;
   case OPTION_LIST:
     if (value->origin != origin)
       value->n_list = 0;
-    list_append(value, text);
+    GROW(value->list, value->n_list, value->capacity);
+    value->list[value->n_list++] = text;
     break;
   }
   value->origin = origin;
@@ -326,69 +331,57 @@ static void set_from_variables(struct options *options) {
   }
 }
 
-/* Members of the file have JSON's types, so they do not go through value_set. */
+/* A member has its option's JSON type; its value is then taken as text. */
 static void set_from_member(struct options *options, size_t index, const char *where,
                             const json_t *member) {
-  const struct option_spec *spec = &options->command->options[index];
-  struct option_value *value = &options->values[index];
-  switch (spec->type) {
-  case OPTION_FLAG:
-    if (!json_is_boolean(member))
-      usage_error(options, "%s must be true or false", where);
-    value->flag = json_is_true(member);
-    break;
-  case OPTION_INTEGER:
-    if (!json_is_integer(member))
-      usage_error(options, "%s must be an integer", where);
-    value->integer = json_integer_value(member);
-    if (!integer_is_in_range(spec, value->integer)) {
-      cleanup_free char *text = xasprintf("%lld", (long long)value->integer);
-      integer_error(options, spec, where, text);
-    }
-    break;
-  case OPTION_TEXT:
-    if (!json_is_string(member))
-      usage_error(options, "%s must be a string", where);
-    value->text = json_string_value(member);
-    break;
-  case OPTION_LIST: {
+  static const char *const types[] = {[OPTION_FLAG] = "true or false",
+                                      [OPTION_TEXT] = "a string",
+                                      [OPTION_INTEGER] = "an integer",
+                                      [OPTION_LIST] = "an array of strings"};
+  enum option_type type = options->command->options[index].type;
+  if (!(type == OPTION_FLAG      ? json_is_boolean(member)
+        : type == OPTION_TEXT    ? json_is_string(member)
+        : type == OPTION_INTEGER ? json_is_integer(member)
+                                 : json_is_array(member)))
+    usage_error(options, "%s must be %s", where, types[type]);
+
+  if (type == OPTION_LIST) {
     size_t i;
-    json_t *element;
-    value->n_list = 0;
-    if (!json_is_array(member))
-      usage_error(options, "%s must be an array of strings", where);
+    const json_t *element;
     json_array_foreach (member, i, element) {
       if (!json_is_string(element))
         usage_error(options, "%s/%zu must be a string", where, i);
-      list_append(value, json_string_value(element));
+      value_set(options, index, ORIGIN_FILE, where, json_string_value(element));
     }
-    break;
+  } else if (type == OPTION_TEXT) {
+    value_set(options, index, ORIGIN_FILE, where, json_string_value(member));
+  } else {
+    cleanup_free char *text = json_dumps(member, JSON_ENCODE_ANY);
+    value_set(options, index, ORIGIN_FILE, where, text);
   }
-  }
-  value->origin = ORIGIN_FILE;
 }
 
 /* The file to read: the one that was named, else the first default that is there; NULL: none. */
 static char *config_file_path(const char *named) {
-  if (!named) {
-    named = getenv("WAVETUNE_CONFIG");
-    if (named && !named[0])
-      named = NULL;
-  }
+  const char *variable = getenv("WAVETUNE_CONFIG"), *home = getenv("HOME"),
+             *shared = "/etc/wavetune/config.json";
+  if (!named && variable && variable[0])
+    named = variable;
   if (named)
     return xstrdup(named);
-  const char *home = getenv("HOME");
-  if (home && home[0]) {
-    cleanup_free char *path = xasprintf("%s/.config/wavetune/config.json", home);
-    if (access(path, F_OK) == 0)
-      return TAKE(path);
-  }
-  const char *everyones = "/etc/wavetune/config.json";
-  return access(everyones, F_OK) == 0 ? xstrdup(everyones) : NULL;
+  cleanup_free char *own = xasprintf("%s/.config/wavetune/config.json", home ? home : "");
+  if (home && home[0] && access(own, F_OK) == 0)
+    return TAKE(own);
+  return access(shared, F_OK) == 0 ? xstrdup(shared) : NULL;
 }
 
-/* A misspelt option would be one that is silently not set. */
+/* A misspelt option would otherwise silently not be set. */
 static void member_check(const struct options *options, const char *path, const char *name) {
+  if (!name[0] || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
+    usage_error(
+        options,
+        "%s: \"%.40s\" is not the name of an option; names are written like \"lease_seconds\"",
+        path, name);
   for (size_t i = 0; i < options->command->n_options; i++) {
     cleanup_free char *own = member_name(options->command->options[i].name);
     if (string_equal(own, name))
@@ -397,6 +390,7 @@ static void member_check(const struct options *options, const char *path, const 
   for (size_t i = 0; i < ARRAY_LENGTH(config_members); i++)
     if (string_equal(config_members[i], name))
       return;
+
   const char *nearest = name_nearest(name, config_members, ARRAY_LENGTH(config_members));
   if (nearest)
     usage_error(options, "%s: there is no option \"%.40s\" (did you mean \"%s\"?)", path, name,
@@ -405,124 +399,101 @@ static void member_check(const struct options *options, const char *path, const 
 }
 
 static void set_from_file(struct options *options, const char *named) {
-  cleanup_free char *path = config_file_path(named);
-  if (!path)
-    return;
-  cleanup_free char *text = NULL;
+  cleanup_free char *path = config_file_path(named), *text = NULL;
   size_t size;
   struct error error;
+  json_error_t reason;
+  if (!path)
+    return;
   if (!file_read(path, CONFIG_FILE_MAX, &text, &size, &error))
     usage_error(options, "the configuration file cannot be read: %s", error.message);
   /* Not json_parse: its message quotes the text near the error, which may be the token. */
-  json_error_t reason;
   options->file = json_loadb(text, size, JSON_REJECT_DUPLICATES, &reason);
   if (!options->file)
     usage_error(options, "%s:%d:%d: not a JSON document", path, reason.line, reason.column);
   if (!json_is_object(options->file))
     usage_error(options, "%s must hold a JSON object", path);
+
   const char *name;
   json_t *member;
-  json_object_foreach (options->file, name, member) {
-    if (!name[0] || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
-      usage_error(
-          options,
-          "%s: \"%.40s\" is not the name of an option; names are written like \"lease_seconds\"",
-          path, name);
+  json_object_foreach (options->file, name, member)
     member_check(options, path, name);
-  }
   for (size_t i = 0; i < options->command->n_options; i++) {
     if (options->command->options[i].flag_only)
       continue;
-    cleanup_free char *member_text = member_name(options->command->options[i].name);
-    member = json_object_get(options->file, member_text);
-    cleanup_free char *where = xasprintf("%s: /%s", path, member_text);
+    cleanup_free char *own = member_name(options->command->options[i].name),
+                      *where = xasprintf("%s: /%s", path, own);
+    member = json_object_get(options->file, own);
     if (member && !json_is_null(member))
       set_from_member(options, i, where, member);
   }
-}
-
-no_return static void unknown_flag(const struct options *options, const char *name, size_t length) {
-  const struct command_spec *command = options->command;
-  size_t n = 0;
-  cleanup_free const char **names =
-      xreallocarray(NULL, command->n_options + ARRAY_LENGTH(common_options), sizeof *names);
-  for (size_t i = 0; i < command->n_options; i++)
-    names[n++] = command->options[i].name;
-  for (size_t i = 0; i < ARRAY_LENGTH(common_options); i++)
-    names[n++] = common_options[i].name;
-  /* Only the name: what follows "=" may be a token. */
-  cleanup_free char *given = xstrndup(name, length);
-  const char *nearest = name_nearest(given, names, n);
-  if (nearest)
-    usage_error(options, "unknown flag --%s (did you mean --%s?)", given, nearest);
-  usage_error(options, "unknown flag --%s", given);
 }
 
 /* A flag or a positional argument. argv is read twice: first for --help, --version and --config,
  * whose file comes before the flags in order, then for values. */
 struct flag_found {
   const struct option_spec *spec; /* NULL: a positional argument */
-  size_t index;     /* among the command's options; SIZE_MAX: one of the common ones */
-  const char *text; /* NULL: none needed */
+  size_t index;                   /* of spec_at */
+  const char *text;
 };
 
 /* Reads the flag or argument at argv[*at] and moves *at behind it. */
 static struct flag_found flag_next(const struct options *options, int argc, char **argv, int *at) {
-  struct flag_found found = {.index = SIZE_MAX, .text = argv[*at]};
+  const struct command_spec *command = options->command;
   const char *word = argv[(*at)++];
-  if (string_equal(word, "-h")) {
-    found.spec = &common_options[1];
-    return found;
-  }
+  struct flag_found found = {.text = word};
+  if (string_equal(word, "-h"))
+    word = "--help";
   if (word[0] != '-' || !word[1] || isdigit((unsigned char)word[1]))
     return found;
   if (word[1] != '-')
     usage_error(options, "unknown flag -%c: flags have two dashes", word[1]);
-  const char *name = word + 2;
-  size_t length = strcspn(name, "=");
-  const struct command_spec *command = options->command;
-  for (size_t i = 0; i < command->n_options && !found.spec; i++) {
-    if (strlen(command->options[i].name) == length &&
-        strncmp(command->options[i].name, name, length) == 0) {
-      found.spec = &command->options[i];
+
+  /* Without what follows "=", which may be a token. */
+  cleanup_free char *name = xstrndup(word + 2, strcspn(word + 2, "="));
+  cleanup_free const char **names = xcalloc(n_specs(command), sizeof *names);
+  for (size_t i = 0; i < n_specs(command) && !found.spec; i++) {
+    names[i] = spec_at(command, i)->name;
+    if (string_equal(names[i], name)) {
+      found.spec = spec_at(command, i);
       found.index = i;
     }
   }
-  for (size_t i = 0; i < ARRAY_LENGTH(common_options) && !found.spec; i++) {
-    if (strlen(common_options[i].name) == length &&
-        strncmp(common_options[i].name, name, length) == 0)
-      found.spec = &common_options[i];
+  if (!found.spec) {
+    const char *nearest = name_nearest(name, names, n_specs(command));
+    if (nearest)
+      usage_error(options, "unknown flag --%s (did you mean --%s?)", name, nearest);
+    usage_error(options, "unknown flag --%s", name);
   }
-  if (!found.spec)
-    unknown_flag(options, name, length);
-  if (name[length] == '=')
-    found.text = name + length + 1;
+
+  const char *equals = strchr(word, '=');
+  if (equals)
+    found.text = equals + 1;
   else if (found.spec->type == OPTION_FLAG)
     found.text = "true";
   else if (*at < argc)
     found.text = argv[(*at)++];
   else
-    usage_error(options, "--%s needs a value: --%s %s", found.spec->name, found.spec->name,
-                found.spec->argument);
+    usage_error(options, "--%s needs a value: --%s %s", name, name, found.spec->argument);
   return found;
 }
 
-/* Handles what comes before any value; returns the file that --config names, or NULL. */
+/* Handles the common options; returns the file that --config names, or NULL. */
 static const char *read_common_flags(const struct options *options, int argc, char **argv) {
   const char *config = NULL;
   for (int at = 0; at < argc && !string_equal(argv[at], "--");) {
     struct flag_found found = flag_next(options, argc, argv, &at);
-    if (!found.spec || found.index != SIZE_MAX)
+    if (!found.spec || found.index < options->command->n_options)
       continue;
     if (string_equal(found.spec->name, "config")) {
       config = found.text;
-    } else if (string_equal(found.spec->name, "help")) {
-      print_help(options->program, options->command);
-      exit(EXIT_OK);
-    } else {
-      printf("%s %s\n", options->program, WAVETUNE_VERSION);
-      exit(EXIT_OK);
+      continue;
     }
+    if (string_equal(found.spec->name, "help"))
+      print_help(options->program, options->command);
+    else
+      printf("%s %s\n", options->program, WAVETUNE_VERSION);
+    exit(EXIT_OK);
   }
   return config;
 }
@@ -534,7 +505,7 @@ static void set_from_flags(struct options *options, int argc, char **argv) {
     struct flag_found found = flag_next(options, argc, argv, &at);
     if (!found.spec) {
       options->arguments[options->n_arguments++] = argv[position];
-    } else if (found.index != SIZE_MAX) {
+    } else if (found.index < options->command->n_options) {
       cleanup_free char *where = xasprintf("--%s", found.spec->name);
       value_set(options, found.index, ORIGIN_FLAG, where, found.text);
     }
@@ -543,25 +514,14 @@ static void set_from_flags(struct options *options, int argc, char **argv) {
     options->arguments[options->n_arguments++] = argv[at];
 }
 
-/* As early as it can be: what follows, a refusal too, is in the log's format. */
-static void log_format_apply(const struct options *options) {
-  for (size_t i = 0; i < options->command->n_options; i++) {
-    enum log_format format;
-    if (!string_equal(options->command->options[i].name, "log-format"))
-      continue;
-    if (!log_format_parse(options->values[i].text, &format))
-      usage_error(options, "--log-format \"%.20s\" is unknown: it must be text or json",
-                  options->values[i].text);
-    log_set_format(format, options->program);
-  }
-}
-
 void options_parse(const char *program, const struct command_spec *command, int argc, char **argv,
                    struct options **ret_options) {
   struct options *options = xcalloc(1, sizeof *options);
-  *options = (struct options){.program = program, .command = command};
+  options->program = program;
+  options->command = command;
   options->values = xcalloc(command->n_options, sizeof *options->values);
   options->arguments = xcalloc((size_t)argc + 1, sizeof *options->arguments);
+
   const char *config = read_common_flags(options, argc, argv);
   set_defaults(options);
   set_from_file(options, config);
@@ -570,7 +530,17 @@ void options_parse(const char *program, const struct command_spec *command, int 
   if (options->n_arguments && !command->arguments[0])
     usage_error(options, "unexpected argument \"%.80s\": the command takes none",
                 options->arguments[0]);
-  log_format_apply(options);
+
+  /* As early as it can be: lines that follow, also refusals, are in the log's format. */
+  for (size_t i = 0; i < command->n_options; i++) {
+    const char *text = options->values[i].text;
+    enum log_format format;
+    if (!string_equal(command->options[i].name, "log-format"))
+      continue;
+    if (!log_format_parse(text, &format))
+      usage_error(options, "--log-format \"%.20s\" is unknown: it must be text or json", text);
+    log_set_format(format, program);
+  }
   *ret_options = options;
 }
 
@@ -629,4 +599,81 @@ json_t *option_list_json(const struct options *options, const char *name) {
 size_t options_arguments(const struct options *options, char *const **ret_arguments) {
   *ret_arguments = options->arguments;
   return options->n_arguments;
+}
+
+/* Lists the commands whose names begin with `prefix`. */
+static void print_commands(FILE *out, const char *prefix, const struct command_spec *commands,
+                           size_t n_commands) {
+  size_t width = 0;
+  for (size_t i = 0; i < n_commands; i++)
+    if (string_starts(commands[i].name, prefix) && strlen(commands[i].name) > width)
+      width = strlen(commands[i].name);
+  for (size_t i = 0; i < n_commands; i++)
+    if (string_starts(commands[i].name, prefix))
+      fprintf(out, "  %-*s  %s\n", (int)width, commands[i].name, commands[i].summary);
+}
+
+static bool is_help(const char *argument) {
+  return string_equal(argument, "--help") || string_equal(argument, "-h");
+}
+
+int commands_run(const char *program, const char *summary, const struct command_spec *commands,
+                 size_t n_commands, int argc, char **argv) {
+  argc--;
+  argv++;
+  if (argc == 0 || is_help(argv[0])) {
+    FILE *out = argc ? stdout : stderr;
+    fprintf(out, "usage: %s COMMAND [OPTIONS] …\n\n%s\n\ncommands:\n", program, summary);
+    print_commands(out, "", commands, n_commands);
+    fprintf(out,
+            "\n\"%s COMMAND --help\" shows the options of a command, \"%s --version\" the "
+            "version.\n",
+            program, program);
+    return argc ? EXIT_OK : EXIT_USAGE;
+  }
+  if (string_equal(argv[0], "--version")) {
+    printf("%s %s\n", program, WAVETUNE_VERSION);
+    return EXIT_OK;
+  }
+
+  /* Two words first: "kernel" may be a command beside "kernel push". */
+  cleanup_free char *group = xasprintf("%s ", argv[0]),
+                    *pair = xasprintf("%s%s", group, argc > 1 ? argv[1] : "");
+  for (int words = 2; words >= 1; words--)
+    for (size_t i = 0; i < n_commands; i++) {
+      if (!string_equal(commands[i].name, words == 2 ? pair : argv[0]))
+        continue;
+      cleanup_options struct options *options = NULL;
+      options_parse(program, &commands[i], argc - words, argv + words, &options);
+      int code = commands[i].run(options);
+      /* A script must not take half an answer for the whole one: a full disk behind stdout is a
+       * failure. */
+      if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+      fprintf(stderr, "%s: stdout cannot be written: %s\n", program, strerror(errno));
+      return code != EXIT_OK ? code : EXIT_FAILED;
+    }
+
+  cleanup_free const char **names = xcalloc(n_commands, sizeof *names);
+  bool is_group = false, asks_help = argc > 1 && is_help(argv[1]);
+  for (size_t i = 0; i < n_commands; i++) {
+    names[i] = commands[i].name;
+    is_group = is_group || string_starts(names[i], group);
+  }
+  if (is_group && (argc == 1 || asks_help)) {
+    FILE *out = asks_help ? stdout : stderr;
+    fprintf(out, "usage: %s %s COMMAND [OPTIONS] …\n\ncommands:\n", program, argv[0]);
+    print_commands(out, group, commands, n_commands);
+    return asks_help ? EXIT_OK : EXIT_USAGE;
+  }
+
+  const char *given = argc > 1 && argv[1][0] != '-' ? pair : argv[0],
+             *nearest = name_nearest(given, names, n_commands);
+  if (!nearest)
+    nearest = name_nearest(argv[0], names, n_commands);
+  fprintf(stderr, "%s: unknown command \"%.128s\"", program, is_group ? given : argv[0]);
+  if (nearest)
+    fprintf(stderr, " (did you mean \"%s\"?)", nearest);
+  fprintf(stderr, "; see \"%s --help\"\n", program);
+  return EXIT_USAGE;
 }

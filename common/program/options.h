@@ -3,17 +3,17 @@
  *
  * A program states its options once; parsing, --help and the names of variables and file members
  * follow from the table. Every command has --help, --version and --config FILE (default:
- * $WAVETUNE_CONFIG, else
- * ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where there is one): a JSON
- * object {"url": "…", "token": "…"} whose members are the options' names with "_". An unknown flag
- * is an error with the nearest name. A variable that is set to nothing counts as not set; a flag's
- * variable holds true, false, 1 or 0; a list's variable holds one value, its member an array of
- * strings. Members of the file that this command does not have are ignored where another command of
- * the three programs has them, which read the same file; others are errors with the nearest name.
- * The values of text options (tokens) are never printed: not in --help and not in an error.
+ * $WAVETUNE_CONFIG, else ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where
+ * there is one): a JSON object {"url": "…", "token": "…"} whose members are the options' names with
+ * "_". An unknown flag is an error with the nearest name. A variable that is set to nothing counts
+ * as not set; a flag's variable holds true, false, 1 or 0; a list's variable holds one value, its
+ * member an array of strings. Members of the file that this command does not have are ignored where
+ * another command of the three programs has them, which read the same file; others are errors with
+ * the nearest name. The values of text options (tokens) are never printed: not in --help and not in
+ * an error.
  *
  * Memory: values are borrowed from argv, the environment or the options' own store, until
- * options_release. Threads: one, at start. */
+ * options_free. Threads: one, at start. */
 #ifndef WAVETUNE_COMMON_PROGRAM_OPTIONS_H
 #define WAVETUNE_COMMON_PROGRAM_OPTIONS_H
 
@@ -44,6 +44,12 @@ struct option_spec {
   {.name = "log-format", .type = OPTION_TEXT, .argument = "FORMAT", .default_text = "text", \
    .help = "how lines of the log on stderr are written: text, or json for one object each"}
 /* clang-format on */
+
+/* Takes a variable out of the environment and returns a copy of its value, the caller's; NULL when
+ * it is not set. Its bytes are overwritten: other processes of the user read in /proc/PID/environ
+ * the memory that the program was started with, whatever unsetenv did. Before threads are started.
+ */
+must_check char *environment_take(const char *name);
 
 struct options;
 

@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* Rights that came after the oldest headers this is built with: Linux 5.19, 6.2 and 6.10. */
+/* Rights that are newer than the oldest supported headers: Linux 5.19, 6.2 and 6.10. */
 #define RIGHT_REFER (1ULL << 13)
 #define RIGHT_TRUNCATE (1ULL << 14)
 #define RIGHT_IOCTL_DEV (1ULL << 15)
@@ -28,8 +28,8 @@
 
 #define RIGHTS_READ                                                                                \
   (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
-/* Neither pipes, sockets, devices nor links, which whoever looks into the folder later would
- * follow; and nothing that is written is executed. */
+/* Neither pipes, sockets, devices nor links, which a later reader of the folder would follow; and
+ * nothing that is written is executed. */
 #define RIGHTS_WRITE                                                                               \
   (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_WRITE_FILE |    \
    LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_DIR |  \
@@ -51,7 +51,7 @@ struct sandbox {
   struct sock_fprog filter; /* len 0: none */
 };
 
-/* What $WAVETUNE_SANDBOX leaves; a name that is none takes nothing away. */
+/* What $WAVETUNE_SANDBOX permits; an unknown name permits all. */
 static enum sandbox_level level_allowed(void) {
   const char *name = getenv(SANDBOX_VARIABLE);
   enum sandbox_level level = SANDBOX_LANDLOCK;
@@ -60,10 +60,9 @@ static enum sandbox_level level_allowed(void) {
 
 /* 0: the kernel has no Landlock, or it is not enabled. */
 static int landlock_abi(void) {
-  if (level_allowed() < SANDBOX_LANDLOCK)
-    return 0;
-
-  long abi = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  long abi = level_allowed() < SANDBOX_LANDLOCK
+                 ? 0
+                 : syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
   return abi > 0 ? (int)abi : 0;
 }
 
@@ -73,30 +72,31 @@ static bool has_seccomp(void) {
          syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &action) == 0;
 }
 
-static uint64_t rights_of(int abi) {
-  return (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 + (abi >= 2 ? RIGHT_REFER : 0) +
-         (abi >= 3 ? RIGHT_TRUNCATE : 0) + (abi >= 5 ? RIGHT_IOCTL_DEV : 0);
-}
-
-static bool path_allow(int ruleset_fd, const char *path, uint64_t rights, struct error *error) {
-  cleanup_fd int fd = open(path, O_PATH | O_CLOEXEC);
-  struct stat status;
-  /* What this user does not reach needs no rule. */
-  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
-    return true;
-  if (fd < 0 || fstat(fd, &status) < 0)
-    return error_set(error, "cannot let a sandbox see %s: %s", path, strerror(errno));
-  struct landlock_path_beneath_attr rule = {
-      .allowed_access = S_ISDIR(status.st_mode) ? rights : rights & RIGHTS_OF_A_FILE,
-      .parent_fd = fd};
-  if (syscall(SYS_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
-    return error_set(error, "cannot let a sandbox see %s: %s", path, strerror(errno));
+/* Adds a rule for each path of a NULL-terminated list. */
+static bool paths_allow(int ruleset_fd, const char *const *paths, uint64_t rights,
+                        struct error *error) {
+  for (; *paths; paths++) {
+    cleanup_fd int fd = open(*paths, O_PATH | O_CLOEXEC);
+    struct stat status;
+    /* What this user does not reach needs no rule. */
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
+      continue;
+    bool is_open = fd >= 0 && fstat(fd, &status) == 0;
+    struct landlock_path_beneath_attr rule = {
+        .allowed_access = is_open && S_ISDIR(status.st_mode) ? rights : rights & RIGHTS_OF_A_FILE,
+        .parent_fd = fd};
+    if (!is_open ||
+        syscall(SYS_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
+      return error_set(error, "cannot let a sandbox see %s: %s", *paths, strerror(errno));
+  }
   return true;
 }
 
 static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd,
                          struct error *error) {
-  uint64_t handled = rights_of(abi);
+  static const char *const none[] = {NULL}, *const null_device[] = {"/dev/null", NULL};
+  uint64_t handled = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1 + (abi >= 2 ? RIGHT_REFER : 0) +
+                     (abi >= 3 ? RIGHT_TRUNCATE : 0) + (abi >= 5 ? RIGHT_IOCTL_DEV : 0);
   struct ruleset_attributes attributes = {
       .handled_files = handled,
       .handled_net = RIGHTS_BIND_AND_CONNECT_TCP,
@@ -108,21 +108,13 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
   cleanup_fd int fd = (int)syscall(SYS_landlock_create_ruleset, &attributes, size, 0);
   if (fd < 0)
     return error_set(error, "cannot make a Landlock rule set: %s", strerror(errno));
-  for (size_t i = 0; rules->readable[i]; i++) {
-    if (!path_allow(fd, rules->readable[i], handled & RIGHTS_READ, error))
-      return false;
-  }
-  for (size_t i = 0; rules->writable[i]; i++) {
-    if (!path_allow(fd, rules->writable[i], handled & RIGHTS_WRITE, error))
-      return false;
-  }
-  for (size_t i = 0; rules->devices && rules->devices[i]; i++) {
-    if (!path_allow(fd, rules->devices[i], handled & RIGHTS_DEVICE, error))
-      return false;
-  }
-  /* Programs throw output away there. */
-  if (!path_allow(fd, "/dev/null", LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE,
-                  error))
+
+  /* Programs throw output away in /dev/null. */
+  if (!paths_allow(fd, rules->readable, handled & RIGHTS_READ, error) ||
+      !paths_allow(fd, rules->writable, handled & RIGHTS_WRITE, error) ||
+      !paths_allow(fd, rules->devices ? rules->devices : none, handled & RIGHTS_DEVICE, error) ||
+      !paths_allow(fd, null_device, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE,
+                   error))
     return false;
   *ret_fd = fd;
   fd = -1;
@@ -133,7 +125,7 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
 static const char *const denied_calls[] = {
     /* the network */
     "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
-    /* other processes; and out of the process group, by which whoever started this one ends it */
+    /* other processes; and leaving the process group, by which the parent ends this one */
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
     "setsid", "setpgid", "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl",
     "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
@@ -152,7 +144,7 @@ static const char *const denied_calls[] = {
     "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm", "lookup_dcookie",
     "vhangup"};
 
-/* Of a process that is alone. What names a process or thread by number is looked at below. */
+/* Of a process that is alone, beside alone_rules. */
 static const char *const alone_denied_calls[] = {
     /* other processes */
     "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal",
@@ -162,20 +154,49 @@ static const char *const alone_denied_calls[] = {
     "utimes", "utimensat", "futimesat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat",
     "removexattr", "lremovexattr", "fremovexattr", "removexattrat", "inotify_init", "inotify_init1",
     "mq_notify", "mq_timedsend", "mq_timedreceive"};
-/* The first argument is the process that gets a signal. */
-static const char *const signal_calls[] = {"kill", "tgkill", "rt_sigqueueinfo",
-                                           "rt_tgsigqueueinfo"};
+/* A call is denied when its argument has a value: all bits of it, or those of a mask. The kernel
+ * ignores the upper half of what it takes as 32 bits. */
+struct call_rule {
+  const char *call;
+  struct scmp_arg_cmp argument;
+};
+#define IS(of_arg, mask, value)                                                                    \
+  {.arg = of_arg, .op = SCMP_CMP_MASKED_EQ, .datum_a = mask, .datum_b = value}
+#define IS_NOT(of_arg, value) {.arg = of_arg, .op = SCMP_CMP_NE, .datum_a = value}
+#define HALF 0xffffffffu
 
-static const uint64_t namespace_flags[] = {CLONE_NEWNS,    CLONE_NEWUTS, CLONE_NEWIPC,
-                                           CLONE_NEWUSER,  CLONE_NEWPID, CLONE_NEWNET,
-                                           CLONE_NEWCGROUP};
-static const uint64_t denied_ioctls[] = {TIOCSTI, TIOCLINUX};
+static const struct call_rule rules_of_all[] = {
+    {"clone", IS(0, CLONE_NEWNS, CLONE_NEWNS)},
+    {"clone", IS(0, CLONE_NEWUTS, CLONE_NEWUTS)},
+    {"clone", IS(0, CLONE_NEWIPC, CLONE_NEWIPC)},
+    {"clone", IS(0, CLONE_NEWUSER, CLONE_NEWUSER)},
+    {"clone", IS(0, CLONE_NEWPID, CLONE_NEWPID)},
+    {"clone", IS(0, CLONE_NEWNET, CLONE_NEWNET)},
+    {"clone", IS(0, CLONE_NEWCGROUP, CLONE_NEWCGROUP)},
+    {"ioctl", IS(1, HALF, TIOCSTI)},
+    {"ioctl", IS(1, HALF, TIOCLINUX)},
+    /* The limits of other processes: those of the same user, such as the agent. */
+    {"prlimit64", IS_NOT(0, 0)},
+    /* All but asking which one there is. */
+    {"personality", IS_NOT(0, HALF)},
+};
 
-/* Who gets a signal when something can be read from a descriptor: before Linux 6.12 Landlock does
- * not see that it goes to another process, for which SIGIO is deadly. */
-static const uint64_t alone_denied_fcntls[] = {F_SETOWN, F_SETOWN_EX, F_SETSIG};
-static const uint64_t alone_denied_ioctls[] = {FIOSETOWN, SIOCSPGRP};
+/* Of a process that is alone: F_SETOWN and the like choose the process that gets a signal when a
+ * descriptor can be read. Before Linux 6.12 Landlock does not see that it is another process, for
+ * which SIGIO is deadly. */
+static const struct call_rule alone_rules[] = {
+    {"fcntl", IS(1, HALF, F_SETOWN)},
+    {"fcntl", IS(1, HALF, F_SETOWN_EX)},
+    {"fcntl", IS(1, HALF, F_SETSIG)},
+    {"ioctl", IS(1, HALF, FIOSETOWN)},
+    {"ioctl", IS(1, HALF, SIOCSPGRP)},
+    /* Threads, but no processes. */
+    {"clone", IS(0, CLONE_THREAD, 0)},
+    /* It dies with its parent. */
+    {"prctl", {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = PR_SET_PDEATHSIG}},
+};
 
+/* Denies calls, whatever their arguments. */
 static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t n) {
   int result = 0;
   for (size_t i = 0; i < n && result == 0; i++) {
@@ -186,76 +207,35 @@ static int calls_deny(scmp_filter_ctx context, const char *const *names, size_t 
   return result;
 }
 
-/* Denies a system call whose second argument is one of the values; its upper half is not looked at
- * by the kernel. */
-static int commands_deny(scmp_filter_ctx context, int call, const uint64_t *values, size_t n) {
+static int rules_add(scmp_filter_ctx context, const struct call_rule *rules, size_t n) {
   int result = 0;
   for (size_t i = 0; i < n && result == 0; i++)
-    result = seccomp_rule_add(context, SCMP_ACT_ERRNO(EPERM), call, 1,
-                              SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, values[i]));
+    result =
+        seccomp_rule_add_array(context, SCMP_ACT_ERRNO(EPERM),
+                               seccomp_syscall_resolve_name(rules[i].call), 1, &rules[i].argument);
   return result;
 }
 
-/* The filter is this process's own: it names it. */
-static int filter_fill_alone(scmp_filter_ctx context) {
-  uint32_t deny = SCMP_ACT_ERRNO(EPERM);
-  int result = calls_deny(context, alone_denied_calls, ARRAY_LENGTH(alone_denied_calls));
-  for (size_t i = 0; i < ARRAY_LENGTH(signal_calls) && result == 0; i++)
-    result = seccomp_rule_add(context, deny, seccomp_syscall_resolve_name(signal_calls[i]), 1,
-                              SCMP_A0(SCMP_CMP_NE, (scmp_datum_t)getpid()));
-  if (result == 0)
-    result = commands_deny(context, SCMP_SYS(fcntl), alone_denied_fcntls,
-                           ARRAY_LENGTH(alone_denied_fcntls));
-  if (result == 0)
-    result = commands_deny(context, SCMP_SYS(ioctl), alone_denied_ioctls,
-                           ARRAY_LENGTH(alone_denied_ioctls));
-  /* Threads, but no processes. */
-  if (result == 0)
-    result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1,
-                              SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
-  /* It dies with its parent. */
-  return result == 0 ? seccomp_rule_add(context, deny, SCMP_SYS(prctl), 1,
-                                        SCMP_A0(SCMP_CMP_EQ, PR_SET_PDEATHSIG))
-                     : result;
-}
-
 static int filter_fill(scmp_filter_ctx context, bool is_alone) {
-  uint32_t deny = SCMP_ACT_ERRNO(EPERM);
+  /* A process that is alone signals only itself, which the filter names: it is this process's. */
+  const scmp_datum_t self = (scmp_datum_t)getpid();
+  const struct call_rule signal_rules[] = {{"kill", IS_NOT(0, self)},
+                                           {"tgkill", IS_NOT(0, self)},
+                                           {"rt_sigqueueinfo", IS_NOT(0, self)},
+                                           {"rt_tgsigqueueinfo", IS_NOT(0, self)}};
   int result = calls_deny(context, denied_calls, ARRAY_LENGTH(denied_calls));
+  if (result == 0)
+    result = rules_add(context, rules_of_all, ARRAY_LENGTH(rules_of_all));
   if (result == 0 && is_alone)
-    result = filter_fill_alone(context);
-  for (size_t i = 0; i < ARRAY_LENGTH(namespace_flags) && result == 0; i++)
-    result = seccomp_rule_add(context, deny, SCMP_SYS(clone), 1,
-                              SCMP_A0(SCMP_CMP_MASKED_EQ, namespace_flags[i], namespace_flags[i]));
-  if (result == 0)
-    result = commands_deny(context, SCMP_SYS(ioctl), denied_ioctls, ARRAY_LENGTH(denied_ioctls));
-  /* The limits of other processes: those of the same user, such as the agent. */
-  if (result == 0)
-    result = seccomp_rule_add(context, deny, SCMP_SYS(prlimit64), 1, SCMP_A0(SCMP_CMP_NE, 0));
-  /* All but asking which one there is. */
-  if (result == 0)
-    result =
-        seccomp_rule_add(context, deny, SCMP_SYS(personality), 1, SCMP_A0(SCMP_CMP_NE, 0xffffffff));
-  /* Its flags lie in memory, where no filter sees them; C libraries take clone when it is not
-   * there. */
+    result = calls_deny(context, alone_denied_calls, ARRAY_LENGTH(alone_denied_calls));
+  if (result == 0 && is_alone)
+    result = rules_add(context, alone_rules, ARRAY_LENGTH(alone_rules));
+  if (result == 0 && is_alone)
+    result = rules_add(context, signal_rules, ARRAY_LENGTH(signal_rules));
+  /* clone3 has its flags in memory, which no filter sees; C libraries use clone where it is
+   * missing. */
   return result == 0 ? seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0)
                      : result;
-}
-
-static bool filter_read(int fd, struct sock_fprog *ret_filter) {
-  struct stat status;
-  if (fstat(fd, &status) < 0 || status.st_size <= 0 ||
-      (size_t)status.st_size % sizeof(struct sock_filter))
-    return false;
-  size_t size = (size_t)status.st_size;
-  void *steps = xmalloc(size);
-  if (pread(fd, steps, size, 0) != status.st_size) {
-    free(steps);
-    return false;
-  }
-  *ret_filter = (struct sock_fprog){.len = (unsigned short)(size / sizeof(struct sock_filter)),
-                                    .filter = steps};
-  return true;
 }
 
 static bool filter_make(bool is_alone, struct sock_fprog *ret_filter, struct error *error) {
@@ -265,9 +245,16 @@ static bool filter_make(bool is_alone, struct sock_fprog *ret_filter, struct err
   if (result == 0)
     result = seccomp_export_bpf(context, fd);
   seccomp_release(context);
-  if (result < 0 || !filter_read(fd, ret_filter))
-    return error_set(error, "cannot make a seccomp filter: %s",
-                     strerror(result < 0 ? -result : EIO));
+  if (result < 0)
+    return error_set(error, "cannot make a seccomp filter: %s", strerror(-result));
+
+  struct stat status = {0};
+  size_t size = fstat(fd, &status) == 0 ? (size_t)status.st_size : 0;
+  cleanup_free void *steps = xmalloc(size + 1);
+  if (size == 0 || size % sizeof(struct sock_filter) || pread(fd, steps, size, 0) != status.st_size)
+    return error_set(error, "cannot make a seccomp filter: %s", strerror(EIO));
+  *ret_filter = (struct sock_fprog){.len = (unsigned short)(size / sizeof(struct sock_filter)),
+                                    .filter = TAKE(steps)};
   return true;
 }
 
@@ -293,9 +280,9 @@ void sandbox_free(struct sandbox *sandbox) {
 int sandbox_enter_files(const struct sandbox *sandbox) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     return errno;
-  bool is_in =
-      sandbox->ruleset_fd < 0 || syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) == 0;
-  return is_in ? 0 : errno;
+  if (sandbox->ruleset_fd >= 0 && syscall(SYS_landlock_restrict_self, sandbox->ruleset_fd, 0) < 0)
+    return errno;
+  return 0;
 }
 
 int sandbox_enter_calls(const struct sandbox *sandbox) {
@@ -305,7 +292,7 @@ int sandbox_enter_calls(const struct sandbox *sandbox) {
     return 0;
   long result =
       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &sandbox->filter);
-  /* Above 0 it is a thread that has a filter of its own. */
+  /* Above 0 it is the id of a thread that has a filter of its own. */
   return result < 0 ? errno : result > 0 ? EBUSY : 0;
 }
 
@@ -326,12 +313,11 @@ enum sandbox_level sandbox_level(void) {
 const char *sandbox_level_name(enum sandbox_level level) { return level_names[level]; }
 
 bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level) {
-  for (size_t i = 0; i < ARRAY_LENGTH(level_names); i++) {
+  for (size_t i = 0; i < ARRAY_LENGTH(level_names); i++)
     if (string_equal(name, level_names[i])) {
       *ret_level = (enum sandbox_level)i;
       return true;
     }
-  }
   return false;
 }
 
@@ -339,6 +325,11 @@ void capabilities_drop(void) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
   syscall(SYS_capset, &header, none);
+}
+
+void process_hide(void) {
+  if (!string_equal(getenv("WAVETUNE_DUMPABLE"), "1"))
+    prctl(PR_SET_DUMPABLE, 0);
 }
 
 bool sandbox_confines_files(void) { return landlock_abi() > 0; }

@@ -1,12 +1,12 @@
-/* Confining a process that handles what a stranger wrote (a compiler, a disassembler), or is about
- * to run it (a worker): Landlock for files, seccomp for system calls. Resource limits are struct
+/* Confining a process that handles foreign code (a compiler, a disassembler), or is about to run it
+ * (a worker): Landlock for files, seccomp for system calls. Resource limits are struct
  * command's and the worker's.
  *
  * After sandbox_enter the process and all that it starts may read and execute below `readable`,
  * write below `writable`, and open nothing else, and it has no sockets, no ptrace, no mounts, no
  * keyrings, no shared memory of System V, no new namespaces and no new privileges. What it had open
  * before stays open. On a kernel without Landlock (before 5.13, or not enabled) files are not
- * confined: sandbox_kind() says so, and whoever demands more refuses to start.
+ * confined: sandbox_kind() shows it, and a caller that demands more refuses to start.
  *
  * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's
  * Landlock sees them), and before Linux 6.12 signals to processes of the same user.
@@ -30,15 +30,14 @@ struct sandbox_rules {
   bool is_alone;
 };
 
-/* How much of a sandbox there is, each level with what those before it have. */
+/* How much is confined; each level includes those before it. */
 enum sandbox_level {
   SANDBOX_NONE,
   SANDBOX_SECCOMP,  /* system calls */
   SANDBOX_LANDLOCK, /* and files */
 };
 
-/* For debugging, and to see what confining costs: takes away what is above the level that it
- * names. */
+/* For debugging, and to measure what confining costs: names the highest level. */
 #define SANDBOX_VARIABLE "WAVETUNE_SANDBOX"
 
 struct sandbox;
@@ -56,7 +55,7 @@ must_check int sandbox_enter(const struct sandbox *sandbox);
 must_check int sandbox_enter_files(const struct sandbox *sandbox);
 must_check int sandbox_enter_calls(const struct sandbox *sandbox);
 
-/* What this kernel offers, and the variable leaves. */
+/* What this kernel offers and the variable permits. */
 enum sandbox_level sandbox_level(void);
 const char *sandbox_level_name(enum sandbox_level level); /* "none", "seccomp", "landlock" */
 must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_level);
@@ -64,6 +63,12 @@ must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_le
 /* Takes the capabilities of root from the calling thread and those that it starts. Files that root
  * owns stay open to it. */
 void capabilities_drop(void);
+
+/* Lets no other process of the same user attach to this one, nor open its environ, mem, maps and fd
+ * in /proc, where it could read a token; root owns those then. Core dumps are off, too. Children
+ * are hidden until they run another program. $WAVETUNE_DUMPABLE set to 1 prevents it, for
+ * debuggers. */
+void process_hide(void);
 
 /* What this kernel offers: "landlock 7, seccomp", "seccomp", "none". A static text. */
 const char *sandbox_kind(void);

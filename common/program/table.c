@@ -1,7 +1,14 @@
-/* Tables of text. A table owns its cells; one thread. */
+/* Tables of text, and the progress bar. Memory and threads: as the header states. */
 #include "common/program/table.h"
 
 #include <stdarg.h>
+#include <sys/ioctl.h>
+
+#include "common/base/error.h"
+
+#define BAR_WIDTH 24
+#define DRAW_EVERY_MS 100
+#define COLUMNS_DEFAULT 80
 
 struct table {
   const struct table_column *columns;
@@ -23,58 +30,40 @@ void table_free(struct table *table) {
   free(table);
 }
 
-/* Bytes of the UTF-8 sequence at `text`, 0 when it is none; *ret_point is its code point. */
-static size_t sequence_length(const char *text, uint32_t *ret_point) {
-  const unsigned char *bytes = (const unsigned char *)text;
-  size_t length = bytes[0] < 0x80         ? 1
-                  : (bytes[0] >> 5) == 6  ? 2
-                  : (bytes[0] >> 4) == 14 ? 3
-                  : (bytes[0] >> 3) == 30 ? 4
-                                          : 0;
-  static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-  static const unsigned char first_mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-  uint32_t point = bytes[0] & first_mask[length];
-  for (size_t i = 1; i < length; i++) {
-    if ((bytes[i] & 0xc0) != 0x80)
-      return 0;
-    point = point << 6 | (bytes[i] & 0x3f);
-  }
-  *ret_point = point;
-  bool is_valid =
-      length && point >= least[length] && point <= 0x10ffff && (point < 0xd800 || point > 0xdfff);
-  return is_valid ? length : 0;
+/* The code point of the character of `length` bytes at `text`. */
+static uint32_t code_point(const char *text, size_t length) {
+  uint32_t point = (unsigned char)text[0] & (length == 1 ? 0x7f : 0xff >> (length + 1));
+  for (size_t i = 1; i < length; i++)
+    point = point << 6 | ((unsigned char)text[i] & 0x3f);
+  return point;
 }
 
-static bool is_control(uint32_t point) { return point < 0x20 || (point >= 0x7f && point < 0xa0); }
-
-static bool is_combining(uint32_t point) {
-  return (point >= 0x300 && point < 0x370) || point == 0x200d;
-}
-
-/* Replaces in place what a terminal must not get. A sequence becomes one '?' and is closed up. */
+/* Replaces in place what a terminal must not get: each invalid byte and control character by one
+ * '?'. */
 static void make_printable(char *text) {
   char *to = text;
   for (const char *from = text; *from;) {
-    uint32_t point;
-    size_t length = sequence_length(from, &point);
-    if (length && !is_control(point)) {
+    size_t length = utf8_character_size(from, SIZE_MAX);
+    uint32_t point = length ? code_point(from, length) : 0;
+    if (point < 0x20 || (point >= 0x7f && point < 0xa0)) {
+      *to++ = '?';
+    } else {
       memmove(to, from, length);
       to += length;
-    } else {
-      *to++ = '?';
     }
     from += length ? length : 1;
   }
   *to = '\0';
 }
 
+/* Columns of text that is printable. */
 static size_t text_width(const char *text) {
   size_t width = 0;
-  while (*text) {
-    uint32_t point = 0;
-    size_t length = sequence_length(text, &point);
-    width += !is_combining(point);
-    text += length ? length : 1;
+  for (size_t length; *text; text += length) {
+    length = utf8_character_size(text, SIZE_MAX);
+    uint32_t point = code_point(text, length);
+    bool is_combining = (point >= 0x300 && point < 0x370) || point == 0x200d;
+    width += !is_combining;
   }
   return width;
 }
@@ -91,25 +80,20 @@ void table_cell(struct table *table, const char *format, ...) {
   table->cells[table->n_cells++] = text;
 }
 
-static void print_spaces(FILE *out, size_t n) { fprintf(out, "%*s", (int)n, ""); }
-
 /* `cells` is a row; NULL prints the headings. */
 static void print_row(const struct table *table, char *const *cells, const size_t *widths,
                       FILE *out) {
-  size_t pending =
-      0; /* spaces are written when something follows them, so that no line ends in one */
+  size_t pending = 0; /* spaces, written once text follows, so that no line ends in one */
   for (size_t i = 0; i < table->n_columns; i++) {
     const char *text = cells ? cells[i] : table->columns[i].heading;
     size_t padding = widths[i] - text_width(text);
-    if (table->columns[i].is_number)
-      pending += padding;
+    bool is_number = table->columns[i].is_number;
     if (*text) {
-      print_spaces(out, pending);
-      fputs(text, out);
-      pending = 0;
-    }
-    if (!table->columns[i].is_number)
+      fprintf(out, "%*s%s", (int)(pending + (is_number ? padding : 0)), "", text);
+      pending = is_number ? 0 : padding;
+    } else {
       pending += padding;
+    }
     pending += 2;
   }
   fputc('\n', out);
@@ -128,4 +112,59 @@ void table_print(const struct table *table, FILE *out) {
   print_row(table, NULL, widths, out);
   for (size_t i = 0; i < table->n_cells; i += table->n_columns)
     print_row(table, table->cells + i, widths, out);
+}
+
+struct progress progress_start(FILE *out, const char *what, uint64_t total) {
+  const char *terminal = getenv("TERM");
+  bool is_watched = isatty(fileno(out)) && !string_equal(terminal, "dumb");
+  int64_t now_ms = clock_monotonic_ms();
+  return (struct progress){
+      .out = is_watched ? out : NULL,
+      .what = what,
+      .total = total,
+      .started_ms = now_ms,
+      .drawn_ms = now_ms - DRAW_EVERY_MS,
+  };
+}
+
+/* Columns of the terminal, so that the line never wraps: a wrapped one could not be drawn over. */
+static size_t terminal_columns(FILE *out) {
+  struct winsize size;
+  bool is_known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return is_known ? size.ws_col : COLUMNS_DEFAULT;
+}
+
+static char *line_make(const struct progress *progress, uint64_t done, const char *note) {
+  int64_t seconds = (clock_monotonic_ms() - progress->started_ms) / 1000;
+  const char *gap = note[0] ? "  " : "";
+  if (!progress->total)
+    return xasprintf("%s  %llu  %lld s%s%s", progress->what, (unsigned long long)done,
+                     (long long)seconds, gap, note);
+  uint64_t shown = done < progress->total ? done : progress->total;
+  double share = (double)shown / (double)progress->total;
+  size_t filled = (size_t)(share * BAR_WIDTH);
+  char bar[BAR_WIDTH + 1];
+  memset(bar, '#', filled);
+  memset(bar + filled, '.', BAR_WIDTH - filled);
+  bar[BAR_WIDTH] = '\0';
+  return xasprintf("%s [%s] %llu/%llu  %lld s%s%s", progress->what, bar, (unsigned long long)shown,
+                   (unsigned long long)progress->total, (long long)seconds, gap, note);
+}
+
+void progress_show(struct progress *progress, uint64_t done, const char *note) {
+  int64_t now_ms = clock_monotonic_ms();
+  bool is_last = progress->total && done >= progress->total;
+  if (!progress->out || (!is_last && now_ms - progress->drawn_ms < DRAW_EVERY_MS))
+    return;
+  progress->drawn_ms = now_ms;
+  cleanup_free char *line = line_make(progress, done, note);
+  fprintf(progress->out, "\r%.*s\x1b[K", (int)terminal_columns(progress->out) - 1, line);
+  fflush(progress->out);
+}
+
+void progress_end(struct progress *progress) {
+  if (!progress->out)
+    return;
+  fputs("\r\x1b[K", progress->out);
+  fflush(progress->out);
 }

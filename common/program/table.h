@@ -1,8 +1,14 @@
-/* A table of text for people: columns as wide as their widest cell, numbers on the right.
+/* Output on terminals: tables of text, and a progress bar.
  *
- * Cells are UTF-8; what is not, and control characters (a name from elsewhere must not drive a
- * terminal), become '?'. Widths count code points, combining marks as none. Memory: a table owns
- * its cells; headings are borrowed. Threads: one. */
+ * A table's columns are as wide as their widest cell, with numbers on the right. Cells are UTF-8;
+ * invalid bytes and control characters (a name from elsewhere must not drive a terminal) become
+ * '?'. Widths count code points, combining marks as none.
+ *
+ * A progress bar is one line on stderr that is drawn again and again, on a terminal only: to a pipe
+ * or a file nothing is written.
+ *
+ * Memory: a table owns its cells and borrows its columns, a progress borrows `what`. Threads: one.
+ */
 #ifndef WAVETUNE_COMMON_PROGRAM_TABLE_H
 #define WAVETUNE_COMMON_PROGRAM_TABLE_H
 
@@ -25,5 +31,22 @@ void table_cell(struct table *table, const char *format, ...) printf_like(2, 3);
 /* Prints the headings and the rows, each a line without spaces at its end. Aborts when the last row
  * is not full. */
 void table_print(const struct table *table, FILE *out);
+
+struct progress {
+  FILE *out; /* NULL: no terminal */
+  const char *what;
+  uint64_t total;
+  int64_t started_ms, drawn_ms;
+};
+
+/* `total` 0: not known. */
+struct progress progress_start(FILE *out, const char *what, uint64_t total);
+
+/* Shows that `done` of the total are done and `note` ("" or e.g. "best 123.4 us") beside it. Draws
+ * at most ten times a second. */
+void progress_show(struct progress *progress, uint64_t done, const char *note);
+
+/* Wipes the line: what follows begins in an empty one. */
+void progress_end(struct progress *progress);
 
 #endif

@@ -11,7 +11,7 @@
 #include <arpa/inet.h>
 #include <microhttpd.h>
 
-#include "common/program/request_id.h"
+#include "common/program/error_codes.h"
 #include "server/http/queue.h"
 #include "server/http/router.h"
 #include "server/http/tokens.h"

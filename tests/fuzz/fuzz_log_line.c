@@ -3,7 +3,7 @@
  * a request, a field's text, words. */
 #include "common/base/json.h"
 #include "common/base/log.h"
-#include "common/program/request_id.h"
+#include "common/program/error_codes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -2,7 +2,7 @@
  * of its own: deploy/test/cgroup.sh. */
 #include <criterion/criterion.h>
 
-#include "common/program/cgroup.h"
+#include "common/program/custody.h"
 
 #define MOUNTED(root, place)                                                                       \
   "36 35 0:30 " root " " place " rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"

@@ -1,5 +1,5 @@
 /* The progress bar: drawn on a terminal, never elsewhere. */
-#include "common/program/progress.h"
+#include "common/program/table.h"
 
 #include <criterion/criterion.h>
 #include <pty.h>

@@ -1,5 +1,5 @@
 /* Ids of requests: which are taken over, and what those look like that a server makes. */
-#include "common/program/request_id.h"
+#include "common/program/error_codes.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

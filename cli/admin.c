@@ -1,5 +1,5 @@
-/* wavetune token make, list and revoke, audit, and gc: who may call the server, which token wrote
- * what, and what the server need not keep. */
+/* wavetune token make, list and revoke, audit, and gc: which tokens may call the server, which one
+ * wrote what, and what the server need not keep. */
 #include "cli/cli.h"
 
 #define AUDIT_PAGE_MAX 1000
@@ -19,6 +19,7 @@ static int command_token_make(struct options *options) {
     error_prefix(&error, "--environment: ");
     return cli_fail(EXIT_USAGE, &error);
   }
+
   cleanup_json json_t *body = json_pack(
       "{s:s, s:s, s:s*, s:s*, s:s*, s:O*, s:o*}", "name", *name, "role",
       option_text(options, "role"), "expires", option_text(options, "expires"), "agent_name",
@@ -27,14 +28,10 @@ static int command_token_make(struct options *options) {
   if (option_integer(options, "uses"))
     json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
 
-  int code = cli_request(options, "POST", "/v1/tokens", body, &answer);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json"))
-    cli_print_json(answer);
-  else
+  int code = cli_request_or_json(options, "POST", "/v1/tokens", body, &answer);
+  if (answer)
     puts(cli_member(answer, option_text(options, "certificate") ? "certificate" : "token"));
-  return EXIT_OK;
+  return code;
 }
 
 static int command_token_list(struct options *options) {
@@ -42,6 +39,7 @@ static int command_token_list(struct options *options) {
   int code = cli_list_or_json(options, "/v1/tokens", &items);
   size_t index;
   json_t *item;
+
   json_array_foreach (items, index, item) {
     const char *revoked = cli_member(item, "revoked_at"), *expires = cli_member(item, "expires_at"),
                *agent = cli_member(item, "agent"), *pattern = cli_member(item, "agent_name"),
@@ -66,6 +64,7 @@ static int command_token_list(struct options *options) {
       printf(", expires %s", expires);
     putchar('\n');
   }
+
   return code;
 }
 
@@ -78,10 +77,8 @@ static int command_audit(struct options *options) {
   static const char *const filters[][2] = {
       {"since", "since"}, {"by", "token"}, {"action", "action"}, {"object", "object"}};
   static const struct cli_column columns[] = {
-      {"at", "at", false, NULL},         {"token", "token", false, NULL},
-      {"role", "role", false, NULL},     {"peer", "peer", false, NULL},
-      {"action", "action", false, NULL}, {"object", "object", false, NULL},
-      {"detail", "detail", false, NULL}};
+      {"at", "at"},         {"token", "token"},   {"role", "role"},    {"peer", "peer"},
+      {"action", "action"}, {"object", "object"}, {"detail", "detail"}};
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
@@ -116,18 +113,15 @@ static int command_gc(struct options *options) {
   cleanup_json json_t *answer = NULL,
                       *body = json_pack("{s:b, s:I}", "dry_run", is_dry, "keep_days",
                                         (json_int_t)option_integer(options, "keep-days"));
-  int code = cli_request(options, "POST", "/v1/gc", body, &answer);
-  if (code != EXIT_OK)
+  int code = cli_request_or_json(options, "POST", "/v1/gc", body, &answer);
+  if (!answer)
     return code;
-  if (option_flag(options, "json")) {
-    cli_print_json(answer);
-    return EXIT_OK;
-  }
 
   const json_t *files = json_object_get(answer, "files"),
                *releases = json_object_get(answer, "releases");
   size_t index;
   json_t *release;
+
   json_array_foreach (releases, index, release)
     printf("%s  %s  %" JSON_INTEGER_FORMAT " winners, tag %s\n", cli_member(release, "release"),
            cli_member(release, "created_at"), cli_integer(release, "winners"),
@@ -137,6 +131,7 @@ static int command_gc(struct options *options) {
          is_dry ? "would remove" : "removed", json_array_size(releases), cli_integer(files, "n"),
          cli_integer(files, "bytes"), cli_integer(answer, "demand"),
          json_is_true(json_object_get(answer, "more")) ? "; there is more: call again" : "");
+
   return EXIT_OK;
 }
 

@@ -18,6 +18,7 @@ static int command_agents(struct options *options) {
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t index, device_index;
   json_t *agent, *device;
+
   json_array_foreach (items, index, agent) {
     json_array_foreach (json_object_get(agent, "devices"), device_index, device) {
       const json_t *drained = *cli_member(agent, "drain_reason") ? agent : device;
@@ -33,6 +34,7 @@ static int command_agents(struct options *options) {
       table_cell(table, "%s", environment);
     }
   }
+
   table_print(table, stdout);
 
   json_array_foreach (items, index, agent) {
@@ -46,6 +48,7 @@ static int command_agents(struct options *options) {
              "two has a copy of the other's state folder\n",
              id, cli_member(refused, "name"), cli_member(refused, "at"));
   }
+
   return EXIT_OK;
 }
 
@@ -60,38 +63,35 @@ static int draining_set(struct options *options, const char *reason) {
   cleanup_free char *path = cli_path("/v1/agents/", *agent, "/drain");
   cleanup_json json_t *body = json_pack("{s:s?, s:s?}", "device", device, "reason", reason),
                       *answer = NULL;
-  int code = cli_request(options, "POST", path, body, &answer);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json"))
-    cli_print_json(answer);
-  else
+  int code = cli_request_or_json(options, "POST", path, body, &answer);
+  if (answer)
     printf("%s of agent %s %s\n", device ? device : "all devices", *agent,
            reason ? "get no more leases" : "get leases again");
-  return EXIT_OK;
+
+  return code;
 }
 
 static int command_drain(struct options *options) {
   const char *reason = option_text(options, "reason");
   return reason ? draining_set(options, reason)
-                : cli_refuse(EXIT_USAGE, "say why with --reason TEXT: the agent's log and "
+                : cli_refuse(EXIT_USAGE, "give the reason with --reason TEXT: the agent's log and "
                                          "`wavetune agents` repeat it");
 }
 
 static int command_resume(struct options *options) { return draining_set(options, NULL); }
 
 static int command_environments(struct options *options) {
-  static const struct cli_column columns[] = {{"live agents", "agents", true, NULL},
-                                              {"environment", "environment", false, NULL}};
+  static const struct cli_column columns[] = {{"live agents", "agents", true},
+                                              {"environment", "environment"}};
   return cli_print_list(options, "/v1/environments", columns, ARRAY_LENGTH(columns));
 }
 
 static int command_compatible_list(struct options *options) {
-  static const struct cli_column columns[] = {{"id", "id", true, NULL},
-                                              {"asked", "asked", false, NULL},
-                                              {"served", "served", false, NULL},
-                                              {"made by", "made_by", false, NULL},
-                                              {"reason", "reason", false, NULL}};
+  static const struct cli_column columns[] = {{"id", "id", true},
+                                              {"asked", "asked"},
+                                              {"served", "served"},
+                                              {"made by", "made_by"},
+                                              {"reason", "reason"}};
   return cli_print_list(options, "/v1/compatibilities", columns, ARRAY_LENGTH(columns));
 }
 
@@ -99,7 +99,7 @@ static int command_compatible_add(struct options *options) {
   cleanup_json json_t *asked = NULL, *served = NULL, *answer = NULL;
   struct error error;
   if (!option_text(options, "asked") || !option_text(options, "served"))
-    return cli_refuse(EXIT_USAGE, "say --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' "
+    return cli_refuse(EXIT_USAGE, "give --asked and --served, e.g. --asked '{\"rocm\": \"6.4.1\"}' "
                                   "--served '{\"rocm\": \"6.3.1\"}'");
   if (!cli_environment(options, "asked", &asked, &error) ||
       !cli_environment(options, "served", &served, &error))
@@ -107,14 +107,11 @@ static int command_compatible_add(struct options *options) {
 
   cleanup_json json_t *body = json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served,
                                         "reason", option_text(options, "reason"));
-  int code = cli_request(options, "POST", "/v1/compatibilities", body, &answer);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json"))
-    cli_print_json(answer);
-  else
+  int code = cli_request_or_json(options, "POST", "/v1/compatibilities", body, &answer);
+  if (answer)
     printf("compatibility %s\n", cli_member(answer, "id"));
-  return EXIT_OK;
+
+  return code;
 }
 
 static int command_compatible_remove(struct options *options) {

@@ -48,6 +48,7 @@ static void campaign_release(struct campaign *campaign) {
     free(it->retune);
     free(it->reason);
   }
+
   free(campaign->all);
   free(campaign->run);
   json_decref(campaign->fitting);
@@ -79,11 +80,13 @@ static json_t *small_space(const struct space *space, const json_t *job, json_t 
     json_object_set(small, "default", standard);
     list_add(configs, standard);
   }
+
   json_array_foreach (json_object_get(verdict, "equivalence_set"), index, ordinal) {
     json_int_t number = json_integer_value(ordinal);
     if (number >= 0 && (uint64_t)number < space->raw_count)
       list_add(configs, space_config_to_json(space, (uint64_t)number));
   }
+
   if (roles)
     json_object_set(small, "roles", roles);
   return small;
@@ -158,6 +161,7 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
   it->tune = job_body(campaign, &kernel->hash, it->key, space->json, NULL);
   code = job_post(campaign, body, &it->job, &it->reason);
   it->is_left_out = campaign->is_unfit;
+
   return code;
 }
 
@@ -173,6 +177,7 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
   int code = cli_list(client, path, &items);
   if (code != EXIT_OK)
     return code;
+
   json_array_foreach (items, index, item) {
     double samples[SAMPLES_MAX], baselines[SAMPLES_MAX];
     const json_t *samples_us = json_object_get(item, "samples_us"),
@@ -192,6 +197,7 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
     if (cli_integer(item, "config") == (json_int_t)ordinal)
       own = ratio;
   }
+
   *ret_regret = own / least - 1;
   return EXIT_OK;
 }
@@ -211,6 +217,7 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
     it->reason = xasprintf("nothing of it runs there: %s", *reason ? reason : state);
     return EXIT_OK;
   }
+
   if (!space_parse(json_object_get(job, "space"), &space, &error) ||
       !space_config_from_json(space, it->config, &ordinal, &error)) {
     it->reason = xstrdup(error.message);
@@ -226,6 +233,7 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
           xasprintf("another one takes less time there: its regret is %.1f %%", 100 * it->regret);
     return EXIT_OK;
   }
+
   int code = screen_regret(client, it->job, ordinal, &it->regret);
   it->reason = isnan(it->regret) ? xstrdup("it does not run there any more")
                                  : xasprintf("it fell behind there at once: its regret is %.1f %%",
@@ -255,11 +263,13 @@ static int environment_refuse(const struct campaign *campaign) {
             "wavetune: --to %s fits no known environment, as no agent has enrolled; state the "
             "platform, gpu, arch, compute_units and partition",
             to);
+
   json_array_foreach (n_fitting ? campaign->fitting : known, index, environment) {
     cleanup_free char *text =
         n_fitting ? json_dumps(environment, JSON_COMPACT) : cli_compact(environment, "environment");
     fprintf(stderr, "%s %s", index ? ";" : ":", text);
   }
+
   fputc('\n', stderr);
   return EXIT_USAGE;
 }
@@ -277,6 +287,7 @@ static int campaign_measure(struct campaign *campaign, const struct options *opt
       is_any_queued |= it->job != NULL;
     }
   }
+
   if (campaign->fitting && !is_any_queued)
     return environment_refuse(campaign);
 
@@ -291,6 +302,7 @@ static int campaign_measure(struct campaign *campaign, const struct options *opt
     if (code != EXIT_OK)
       return code;
   }
+
   return EXIT_OK;
 }
 
@@ -317,6 +329,7 @@ static int campaign_retune(struct campaign *campaign, const struct options *opti
     if (code != EXIT_OK)
       return code;
   }
+
   return EXIT_OK;
 }
 
@@ -324,6 +337,7 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   size_t n_best = 0, n_broke = 0, n_unknown = 0;
   double worst = 0;
   json_t *items = json_array();
+
   for (size_t i = 0; i < campaign->n; i++) {
     const struct revalidated *it = &campaign->all[i];
     bool is_broken = it->reason && !it->is_left_out, is_known = !isnan(it->regret);
@@ -358,6 +372,7 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
     printf("%zu of %zu keys still best (%.1f %%), worst regret %.1f %%%s\n", n_best, n,
            n ? 100.0 * (double)n_best / (double)n : 0.0, 100 * worst,
            n_unknown ? ", not counting what does not run there" : "");
+
   return n_broke ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -367,7 +382,7 @@ static int command_revalidate(struct options *options) {
   struct error error;
   if (!option_text(options, "from") || !option_text(options, "to"))
     return cli_refuse(EXIT_USAGE,
-                      "say --from and --to, the environments before and after, as JSON or @FILE");
+                      "give --from and --to, the environments before and after, as JSON or @FILE");
   if (!cli_environment(options, "from", &from, &error) ||
       !cli_environment(options, "to", &campaign.to, &error))
     return cli_fail(EXIT_USAGE, &error);
@@ -411,6 +426,6 @@ CLI_COMMAND(campaign_revalidate, "campaign revalidate", "", revalidate_options, 
                 "Measures each winner with its equivalence set and the default for --to first, and "
                 "reports how many are still best and the worst regret. Queues a whole job only "
                 "where the winner is not in the new equivalence set or does not run. Calling again "
-                "goes on with the same jobs. Exits with 1 when something broke, and with 2 when "
+                "continues with the same jobs. Exits with 1 when something broke, and with 2 when "
                 "--to fits no known environment, or several: nothing is queued then. Publish for "
                 "the new environment afterwards.");

@@ -29,6 +29,7 @@ static bool signer_add(struct signers *signers, const char *path, struct error *
   signers->paths[signers->n] = xstrdup(path);
   signers->all[signers->n++] = key;
   key.pkey = NULL;
+
   return true;
 }
 
@@ -36,6 +37,7 @@ bool signers_of_keys(const struct options *options, struct signers *ret, struct 
   const char *const *paths, *variable = getenv("WAVETUNE_SIGN_KEYS");
   size_t n = option_list(options, "sign-key", &paths);
   ret->followed = -1;
+
   for (size_t i = 0; i < n; i++)
     if (!signer_add(ret, paths[i], error))
       return error_prefix(error, "--sign-key: ");
@@ -45,6 +47,7 @@ bool signers_of_keys(const struct options *options, struct signers *ret, struct 
   for (char *path; (path = strsep(&rest, ":"));)
     if (*path && !signer_add(ret, path, error))
       return error_prefix(error, "WAVETUNE_SIGN_KEYS: ");
+
   return true;
 }
 
@@ -108,6 +111,7 @@ int release_get(struct http_client *client, const char *digest_text, const char 
     return code;
   if (response.status != 200)
     return cli_refused(&response, what);
+
   return release_check(response.body, response.size, digest_text, ret_release, &error)
              ? EXIT_OK
              : cli_fail(EXIT_REFUSED, &error);
@@ -267,6 +271,7 @@ int channel_change(struct http_client *client, const struct channel_change *chan
     *ret_entry = TAKE(present.json);
     return EXIT_OK;
   }
+
   if (!change->signers->n && present.entry.signatures.n)
     fprintf(stderr,
             "wavetune: channel %s had a signed entry and gets one that is not: deployments that "

@@ -27,6 +27,7 @@ static int release_download(struct http_client *client, const struct digest *dig
   if (release_take(&response.body, response.size, digest, ret_release, &error))
     return EXIT_OK;
   error_prefix(&error, "release %s: ", text);
+
   return cli_fail(EXIT_REFUSED, &error);
 }
 
@@ -67,6 +68,7 @@ static int release_read(const struct options *options, const char *what,
     }
     digest = entry.release;
   }
+
   return release_download(*ret_client, &digest, ret_release);
 }
 
@@ -115,11 +117,13 @@ static bool folder_export(const struct cache_files *files, const char *to, struc
     file_stream_add(stream, temporary + (base - to), files);
     ok = file_stream_finish(stream, error);
   }
+
   if (ok && rename(temporary, to) < 0)
     ok = error_set(error, "cannot rename %s to %s: %s", temporary, to, strerror(errno));
   struct error ignored;
   if (!ok)
     (void)!folder_remove(temporary, &ignored);
+
   return ok;
 }
 
@@ -145,6 +149,7 @@ static void answer_print(const struct cache_files *files, const struct release *
     ALWAYS(json_object_set_new(variables, variable->name,
                                json_string(path ? path : variable->literal)) == 0);
   }
+
   cleanup_json json_t *answer =
       json_pack("{s:s, s:s, s:I, s:o, s:o}", "release", text, "to", to, "files",
                 (json_int_t)files->n, "skipped", skipped_to_json(files), "variables", variables);
@@ -217,10 +222,11 @@ static const struct option_spec export_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(export, "export", "RELEASE|FILE|CHANNEL", export_options, command_export,
-            "write a release as the files of one cache format",
-            .description =
-                "A release by its digest, the release.json of one, or what a channel points at "
-                "(--environment and --tag choose the entry). From a file it works without a "
-                "server, for formats that need nothing but the winners. What the format cannot say "
-                "is left out, and listed on stderr or with --json.");
+CLI_COMMAND(
+    export, "export", "RELEASE|FILE|CHANNEL", export_options, command_export,
+    "write a release as the files of one cache format",
+    .description =
+        "A release by its digest, the release.json of one, or what a channel points at "
+        "(--environment and --tag choose the entry). From a file it works without a "
+        "server, for formats that need nothing but the winners. What the format cannot express "
+        "is left out, and listed on stderr or with --json.");

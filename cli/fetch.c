@@ -27,6 +27,7 @@ static void fetch_release(struct fetch *fetch) {
   trusted_keys_release(&fetch->keys);
   if (fetch->identity)
     identity_free(fetch->identity);
+
   for (size_t i = 0; fetch->renderings && i < fetch->n_formats; i++)
     json_decref(fetch->renderings[i]);
   free(fetch->renderings);
@@ -76,6 +77,7 @@ static bool renderings_read(struct fetch *fetch, const char *name, bool any) {
     rendering_set(fetch, i, is_there ? TAKE(json) : NULL);
     all = all && is_there;
   }
+
   return all;
 }
 
@@ -126,6 +128,7 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
                                                       path ? "path" : "value",
                                                       path ? path : variable->literal)) == 0);
   }
+
   json_t *rendering =
       json_pack("{s:I, s:o, s:s*, s:s, s:I, s:o, s:s}", "files",
                 (json_int_t)(files.n + files.n_sunk), "identity", identity_to_json(fetch), "reason",
@@ -143,6 +146,7 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
             files.n_skipped, files.n_skipped == 1 ? " was" : "s were", first->name,
             first->key ? " " : "", first->key ? first->key : "", first->reason);
   }
+
   begin_ns = clock_monotonic_ns();
   file_stream_add(stream, format->name, &files);
   fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
@@ -162,6 +166,7 @@ static json_t *renderings_variables(const struct fetch *fetch) {
       ALWAYS(json_object_set_new(variables, cli_member(variable, "name"), json_string(value)) == 0);
     }
   }
+
   return variables;
 }
 
@@ -188,6 +193,7 @@ static bool get(struct fetch *fetch, const char *what, struct http_request reque
   error_of(error, error_kind_of_http(ret->status), "%s: the server answered %d%s%s", what,
            ret->status, *detail ? ": " : "", detail);
   http_error_name_request(ret, error);
+
   return false;
 }
 
@@ -200,6 +206,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
   cleanup_http_source struct http_source *source = NULL;
   cleanup_file_stream struct file_stream *stream = NULL; /* ends before what it borrows */
   size_t size = 0;
+
   /* In the folder it has the digest of its name, which is the entry's. */
   bool is_new = !folder_release_read(fetch, name, &bytes, &size);
   if (is_new) {
@@ -232,6 +239,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
     if (!fetch->renderings[i] && !format_render(fetch, source, &request, i, stream, error))
       return false;
   }
+
   if (!renderings_are_useful(fetch, name, error))
     return false;
 
@@ -257,10 +265,12 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
   ALWAYS(json_object_set_new(fetch->state, "name", json_string(name)) == 0);
   bool ok = folder_publish(fetch, name, staging, error);
   fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
+
   return ok;
 }
 
-/* After 304, which is true of the channel, while time goes on, and formats may be new here. */
+/* After 304: the channel did not change, but its entry may have expired since, and formats may be
+ * new here. */
 static bool keep_current(struct fetch *fetch, struct error *error) {
   const struct kept *kept = &fetch->kept;
   if (!entry_is_current(&kept->entry, error))
@@ -284,6 +294,7 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
   ALWAYS(json_object_set_new(fetch->state, "question", json_string(fetch->question)) == 0 &&
          json_object_set_new(fetch->state, "etag",
                              json_string(response->etag ? response->etag : "")) == 0);
+
   return install(fetch, &entry, error);
 }
 
@@ -303,6 +314,7 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
     folder_prune(fetch);
     return true;
   }
+
   folder_tidy(fetch); /* a disk that was full is not left so */
   return false;
 }
@@ -338,6 +350,7 @@ static int failure_report(const struct fetch *fetch, const struct error *error) 
     if (is_expired)
       time_text_format(kept->entry.expires_s, text);
   }
+
   fprintf(stderr, "wavetune: %s; %s%s\n", error->message, left, text);
   return (int)(code == EXIT_UNREACHABLE || code == EXIT_REFUSED ? own : code);
 }
@@ -361,6 +374,7 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
                                            json_object_get(rendering, "files"), "skipped", skipped,
                                            "reason", json_object_get(rendering, "reason"))) == 0);
   }
+
   for (size_t i = 0; i < WORK_N; i++)
     ALWAYS(json_object_set_new(took, works[i], json_real((double)fetch->took_ns[i] / 1e6)) == 0);
 
@@ -373,6 +387,7 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
                 "formats", formats, "variables", renderings_variables(fetch), "took_ms", took,
                 "reason", succeeded ? NULL : error->message, "entry", entry);
   ALWAYS(answer != NULL);
+
   return answer;
 }
 
@@ -421,6 +436,7 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
     printf("%s  %s/current  %s\n", outcome(fetch, true), fetch->to,
            cli_member(fetch->entry, "release"));
   }
+
   return code;
 }
 
@@ -442,7 +458,7 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   size_t n_keys = option_list(options, "trusted-key", &keys);
   cleanup_json json_t *given = NULL;
   if (!fetch->to)
-    return error_set(error, "say where to: --to FOLDER, a private, writable place");
+    return error_set(error, "give --to FOLDER, a private, writable place");
   if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
       !regime_parse(option_text(options, "regime"), &fetch->regime, error))
     return false;
@@ -456,12 +472,14 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
 
   if (!environment_parse(given, &fetch->asked, error))
     return error_prefix(error, "--environment: ");
+
   /* With another platform this node's AMD GPU is not meant. */
   if (!fetch->asked.cuda && !fetch->asked.cpu) {
     struct node_folders folders = node_folders_default();
     cleanup_environment struct environment node = node_environment_read(&folders);
     environment_fill(&fetch->asked, &node);
   }
+
   if (fetch->identity) {
     struct environment image = {.torch = fetch->identity->torch,
                                 .triton = fetch->identity->triton_version,
@@ -477,6 +495,7 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
                                        cache_rule_name(fetch->match), NULL);
   fetch->question =
       xasprintf("/v1/cache%s%s", query, fetch->regime == REGIME_WARM ? "&regime=warm" : "");
+
   return true;
 }
 
@@ -497,6 +516,7 @@ static int command_fetch(struct options *options) {
   if (!fetch.client)
     return EXIT_USAGE;
   bool succeeded = folder_open(&fetch, &lock, &error) && fetch_now(&fetch, &error);
+
   return answer_print(&fetch, options, succeeded, &error);
 }
 
@@ -550,7 +570,7 @@ CLI_COMMAND(fetch, "fetch", "", fetch_options, command_fetch,
                 "away and the last good cache was kept, with 6 when there is none at all, with 8 "
                 "when the release has no winner that the formats asked for can hold: trying again "
                 "is no use then. What the server sent is refused with 10 (other bytes than their "
-                "digest says), 11 (older than what was seen), 12 (expired), 13 (not signed by a "
+                "digest states), 11 (older than what was seen), 12 (expired), 13 (not signed by a "
                 "trusted key, or not what was asked for) or 14 (cut short); what was there before "
                 "is kept.\n"
                 "Members of the environment that are not given are read from this node's AMD GPUs "

@@ -48,6 +48,7 @@ static void garbage_remove(const struct fetch *fetch, enum garbage garbage) {
   DIR *folder = opendir(fetch->to);
   char current[RELEASE_NAME_SIZE];
   current_read(fetch, current);
+
   for (const struct dirent *entry; folder && (entry = readdir(folder));) {
     const char *name = entry->d_name;
     struct stat status;
@@ -68,6 +69,7 @@ static void garbage_remove(const struct fetch *fetch, enum garbage garbage) {
     cleanup_free char *path = xasprintf("%s/%s", fetch->to, name);
     (void)!folder_remove(path, &ignored);
   }
+
   if (folder)
     closedir(folder);
 }
@@ -148,11 +150,13 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   cleanup_fd int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0)
     return error_set(error, "cannot write to %s: %s", fetch->to, strerror(errno));
+
   while (flock(lock, LOCK_EX | LOCK_NB) < 0) {
     if (clock_monotonic_ms() >= fetch->deadline_ms)
       return error_set(error, "another fetch into %s did not end within the budget", fetch->to);
     usleep(LOCK_POLL_US);
   }
+
   *ret_lock = lock;
   lock = -1;
 
@@ -163,6 +167,7 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   if (json_parse_file(state_path, STATE_MAX, &state, &ignored) && json_is_object(state))
     json_object_update(fetch->state, state);
   folder_tidy(fetch);
+
   return true;
 }
 
@@ -191,8 +196,8 @@ static bool json_write(const char *path, const json_t *json, struct error *error
 }
 
 /* syncfs takes as long as the disk does, and cannot be interrupted: a child process waits for it,
- * and this one no longer than the budget. The child keeps no descriptor open whose end another
- * process may wait for. */
+ * and this one no longer than the budget. The child keeps no descriptor open that would
+ * delay an end of file which another process waits for. */
 static bool disk_sync(const struct fetch *fetch, struct error *error) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0)
@@ -205,6 +210,7 @@ static bool disk_sync(const struct fetch *fetch, struct error *error) {
     bool ok = syncfs(0) == 0 && write(1, "", 1) == 1;
     _exit(ok ? 0 : 1);
   }
+
   close(ends[1]);
   cleanup_fd int done = ends[0];
   if (child < 0)
@@ -217,6 +223,7 @@ static bool disk_sync(const struct fetch *fetch, struct error *error) {
                      fetch->to);
   bool ok = read(done, &byte, 1) == 1;
   waitpid(child, NULL, 0);
+
   return ok || error_set(error, "cannot sync %s; is its disk full or broken?", fetch->to);
 }
 
@@ -262,6 +269,7 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
     if (folder)
       closedir(folder);
   }
+
   (void)!folder_remove(staging, &ignored); /* else by the next fetch */
   return ok;
 }
@@ -281,6 +289,7 @@ bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
     utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
     ALWAYS(json_object_set_new(fetch->state, "previous", json_string(before)) == 0);
   }
+
   if (!json_write(entry_path, fetch->entry, error) || !json_write(new_state, fetch->state, error) ||
       !disk_sync(fetch, error) || !staging_move(fetch, name, staging, error))
     return false;
@@ -291,6 +300,7 @@ bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
     unlink(new_current);
     return error_set(error, "cannot point %s at %s: %s", current, name, strerror(reason));
   }
+
   return rename(new_state, state) == 0 ||
          error_set(error, "cannot rename %s to %s: %s", new_state, state, strerror(errno));
 }

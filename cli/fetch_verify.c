@@ -9,8 +9,8 @@
  *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]},
  *   cold without a regime
  * keys: those that were trusted then. A counter that was seen without keys does not bind a fetch
- * that has some (any server could have sent it), and neither does one whose keys are all replaced;
- * while keys are rotated it binds.
+ * that has some (any server could have sent it), and neither does one with none of the present
+ * keys; while keys are rotated it binds.
  *
  * Memory and threads: fetch.h. */
 #include <inttypes.h>
@@ -35,6 +35,7 @@ static bool entry_answers(const struct fetch *fetch, const struct channel_entry 
                     "%s, which was not asked for",
                     entry->channel, entry->tag, regime_name(entry->regime));
   }
+
   /* Whatever an operator declared, the members that identify the GPU must be equal. */
   if (!cache_rules_serve(fetch->match, &fetch->asked, &entry->environment)) {
     cleanup_free char *asked = environment_format(&fetch->asked),
@@ -44,6 +45,7 @@ static bool entry_answers(const struct fetch *fetch, const struct channel_entry 
         "the server sent an entry for another environment (%.200s) than was asked for (%.200s)",
         served, asked);
   }
+
   return true;
 }
 
@@ -87,6 +89,7 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
   size_t i;
   json_t *seen;
   digest_format(&entry->release, release);
+
   json_array_foreach (json_object_get(fetch->state, "seen"), i, seen) {
     int64_t counter = cli_integer(seen, "counter");
     bool is_other =
@@ -99,6 +102,7 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
                       entry->counter, entry->channel, is_other ? " with another release" : "",
                       counter, fetch->to);
   }
+
   return true;
 }
 
@@ -114,12 +118,14 @@ bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry
                  entry.channel);
     return error_become(error, ERROR_UNTRUSTED);
   }
+
   if (!entry_answers(fetch, &entry, error) || !entry_is_current(&entry, error) ||
       !entry_is_not_older(fetch, &entry, error))
     return false;
   fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
   *ret = entry;
   entry = (struct channel_entry){0};
+
   return true;
 }
 
@@ -134,6 +140,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
                        "environment", environment_to_json(&entry->environment), "tag", entry->tag,
                        "regime", regime_name(entry->regime), "counter", (json_int_t)entry->counter,
                        "release", json_digest_text(&entry->release), "keys", keys)) == 0);
+
   /* What was not verified replaces nothing that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
     bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
@@ -142,6 +149,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
     if (!is_replaced && json_array_size(seen) < SEEN_MAX)
       ALWAYS(json_array_append(seen, one) == 0);
   }
+
   ALWAYS(json_object_set_new(fetch->state, "seen", seen) == 0);
 }
 
@@ -166,6 +174,7 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, cha
     return error_prefix(error, "release %s: ", text);
   fetch->took_ns[WORK_READ] += clock_monotonic_ns() - begin_ns;
   const struct release *release = *ret_release;
+
   /* An entry without a signature may name a release for another GPU. */
   if (!environment_fits(&release->environment, &entry->environment) ||
       !environment_fits(&entry->environment, &release->environment) ||
@@ -176,5 +185,6 @@ bool release_believe(struct fetch *fetch, const struct channel_entry *entry, cha
                     "its entry says",
                     text, environment, release->tag, regime_name(release->regime));
   }
+
   return true;
 }

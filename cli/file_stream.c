@@ -1,5 +1,5 @@
-/* Files written by a thread of their own. A ring of pieces goes from the caller to the thread;
- * memory and threads: file_stream.h. */
+/* Files written by a second thread. A ring of pieces goes from the caller to that thread; memory
+ * and threads: file_stream.h. */
 #include "cli/file_stream.h"
 
 #include <errno.h>
@@ -12,16 +12,16 @@
 #define FILE_STREAM_MAGIC 0x46535452u
 #define PIECES 16
 #define PIECE_SIZE ((size_t)64 << 10)
-/* handed to the disk at once; smaller files are left to who syncs */
-#define DISK_BYTES ((size_t)1 << 20)
+#define DISK_BYTES                                                                                 \
+  ((size_t)1 << 20) /* the disk begins with this much; the final sync writes less */
 #define FILE_MODE_DEFAULT 0644
 #define FOLDER_MODE_DEFAULT 0755
 
 struct piece {
-  char *path; /* begins this file, else NULL: goes on with the one before */
+  char *path; /* begins this file, else NULL: continues the one before */
   unsigned file_mode, folder_mode;
-  const char *lent; /* or NULL: */
-  char *bytes;      /* PIECE_SIZE of them */
+  const char *borrowed; /* or NULL: */
+  char *bytes;          /* PIECE_SIZE of them */
   size_t size;
 };
 
@@ -53,103 +53,93 @@ struct file_stream {
 
 /* The thread */
 
-/* Makes the folders of `path` that it does not share with `before`, the path that was written
- * last. */
-static bool parents_make(int root, const char *path, const char *before, unsigned mode,
-                         struct error *error) {
-  for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-    size_t length = (size_t)(slash - path);
-    if (before && strncmp(path, before, length + 1) == 0)
-      continue;
-    cleanup_free char *folder = xstrndup(path, length);
-    if (mkdirat(root, folder, mode) < 0 && errno != EEXIST)
-      return error_set(error, "cannot make the folder %s: %s", folder, strerror(errno));
-  }
-  return true;
-}
-
-/* Begins the way to the disk of what is not on it. */
+/* Has the disk begin to write what it does not have yet. */
 static void file_start(struct writer *writer) {
   (void)!sync_file_range(writer->file, (off_t)writer->on_disk,
                          (off_t)(writer->size - writer->on_disk), SYNC_FILE_RANGE_WRITE);
   writer->on_disk = writer->size;
 }
 
-/* Some network file systems say only here that there was no room. */
+/* Closes the file, if one is open. Some network file systems report only here that there was no
+ * room. */
 static bool file_end(struct writer *writer, struct error *error) {
   int file = writer->file;
-  if (file < 0)
-    return true;
-  if (writer->size >= DISK_BYTES)
+  if (file >= 0 && writer->size >= DISK_BYTES)
     file_start(writer);
   writer->file = -1;
-  return close(file) == 0 || error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
+  return file < 0 || close(file) == 0 ||
+         error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
 }
 
+/* Ends the file before, makes the folders that the new one does not share with it, and opens it. */
 static bool file_begin(struct writer *writer, struct piece *piece, struct error *error) {
   if (!file_end(writer, error))
     return false;
   cleanup_free char *before = TAKE(writer->path);
-  writer->path = TAKE(piece->path);
+  const char *path = writer->path = TAKE(piece->path);
   writer->size = writer->on_disk = 0;
-  if (!parents_make(writer->root, writer->path, before, piece->folder_mode, error))
-    return false;
+
+  for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    size_t length = (size_t)(slash - path);
+    if (before && strncmp(path, before, length + 1) == 0)
+      continue;
+    cleanup_free char *folder = xstrndup(path, length);
+    if (mkdirat(writer->root, folder, piece->folder_mode) < 0 && errno != EEXIST)
+      return error_set(error, "cannot make the folder %s: %s", folder, strerror(errno));
+  }
+
   writer->file =
-      openat(writer->root, writer->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, piece->file_mode);
-  return writer->file >= 0 ||
-         error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
+      openat(writer->root, path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, piece->file_mode);
+  return writer->file >= 0 || error_set(error, "cannot write %s: %s", path, strerror(errno));
 }
 
-static bool bytes_write(const struct file_stream *stream, struct writer *writer, const char *bytes,
-                        size_t size, struct error *error) {
-  if (stream->deadline_ms && clock_monotonic_ms() >= stream->deadline_ms)
-    return error_set(
-        error, "the time budget was used up while %s was written; give it more with --budget-ms",
-        writer->path);
-  if (!fd_write_all(writer->file, bytes, size))
-    return error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
-  writer->size += size;
-  if (writer->size - writer->on_disk >= DISK_BYTES)
-    file_start(writer);
-  return true;
-}
-
-/* What is lent may be all of a large file, and a slow disk must not take it beyond the deadline. */
+/* Borrowed bytes may be all of a large file: the deadline is checked after each DISK_BYTES. */
 static bool piece_write(const struct file_stream *stream, struct writer *writer,
                         struct piece *piece, struct error *error) {
-  const char *bytes = piece->lent ? piece->lent : piece->bytes;
-  size_t left = piece->size;
+  const char *bytes = piece->borrowed ? piece->borrowed : piece->bytes;
   if (piece->path && !file_begin(writer, piece, error))
     return false;
-  for (; left > DISK_BYTES; left -= DISK_BYTES, bytes += DISK_BYTES)
-    if (!bytes_write(stream, writer, bytes, DISK_BYTES, error))
-      return false;
-  return bytes_write(stream, writer, bytes, left, error);
-}
 
-/* The oldest piece that is filled, once there is one; NULL: no more comes, or none is wanted. */
-static struct piece *piece_next(struct file_stream *stream) {
-  pthread_mutex_lock(&stream->mutex);
-  while (stream->n_filled == stream->n_written && !stream->is_ended)
-    pthread_cond_wait(&stream->changed, &stream->mutex);
-  bool is_there = stream->n_filled > stream->n_written && !stream->is_given_up;
-  pthread_mutex_unlock(&stream->mutex);
-  return is_there ? &stream->pieces[stream->n_written % PIECES] : NULL;
+  for (size_t left = piece->size, n; left > 0; left -= n, bytes += n) {
+    n = left < DISK_BYTES ? left : DISK_BYTES;
+    if (stream->deadline_ms && clock_monotonic_ms() >= stream->deadline_ms)
+      return error_set(
+          error, "the time budget was used up while %s was written; give it more with --budget-ms",
+          writer->path);
+    if (!fd_write_all(writer->file, bytes, n))
+      return error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
+    writer->size += n;
+    if (writer->size - writer->on_disk >= DISK_BYTES)
+      file_start(writer);
+  }
+
+  return true;
 }
 
 static void *pieces_write(void *context) {
   struct file_stream *stream = context;
   MAGIC_CHECK(stream, FILE_STREAM_MAGIC);
   struct writer *writer = &stream->writer;
-  for (struct piece *piece; (piece = piece_next(stream));) {
+  pthread_mutex_lock(&stream->mutex);
+
+  for (;;) {
+    while (stream->n_filled == stream->n_written && !stream->is_ended)
+      pthread_cond_wait(&stream->changed, &stream->mutex);
+    if (stream->n_filled == stream->n_written || stream->is_given_up)
+      break;
+
+    struct piece *piece = &stream->pieces[stream->n_written % PIECES];
+    pthread_mutex_unlock(&stream->mutex);
     if (!writer->has_failed && !piece_write(stream, writer, piece, &writer->error))
       writer->has_failed = true;
     free(TAKE(piece->path));
     pthread_mutex_lock(&stream->mutex);
     if (stream->n_filled - ++stream->n_written == PIECES / 2)
       pthread_cond_signal(&stream->changed);
-    pthread_mutex_unlock(&stream->mutex);
   }
+
+  pthread_mutex_unlock(&stream->mutex);
+
   struct error ignored; /* after another one */
   if (!file_end(writer, writer->has_failed ? &ignored : &writer->error))
     writer->has_failed = true;
@@ -168,8 +158,8 @@ static void piece_submit(struct file_stream *stream) {
   pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Who finds all pieces filled waits until half of them are written: small files would change
- * threads at each of them. */
+/* An empty piece. When all are filled it waits until half of them are written: otherwise each small
+ * file would cost a change of threads. */
 static struct piece *piece_take(struct file_stream *stream) {
   pthread_mutex_lock(&stream->mutex);
   bool is_full = stream->n_filled - stream->n_written == PIECES;
@@ -180,8 +170,9 @@ static struct piece *piece_take(struct file_stream *stream) {
   if (!piece->bytes)
     piece->bytes = xmalloc(PIECE_SIZE);
   piece->path = NULL;
-  piece->lent = NULL;
+  piece->borrowed = NULL;
   piece->size = 0;
+
   return piece;
 }
 
@@ -225,7 +216,7 @@ void file_stream_lend(struct file_stream *stream, const char *path, const char *
                       size_t size) {
   below_set(stream, "");
   file_open(stream, &(struct cache_files){0}, path);
-  stream->filling->lent = bytes;
+  stream->filling->borrowed = bytes;
   stream->filling->size = size;
   piece_submit(stream);
 }
@@ -295,6 +286,7 @@ void file_stream_free(struct file_stream *stream) {
     free(stream->pieces[i].path);
     free(stream->pieces[i].bytes);
   }
+
   close(stream->writer.root);
   free(stream->writer.path);
   free(stream->folder);

@@ -1,11 +1,11 @@
-/* Files that a thread writes while others are still downloaded, read and rendered: half of what
- * writing costs is the kernel's work for each page, and the disk begins before all is there.
+/* Files that a second thread writes while others are still downloaded, read and rendered: half of
+ * the cost of writing is the kernel's work for each page, and the disk begins early.
  *
- * Bytes go through a few pieces of memory that are used again and again, so a cache of any size
- * takes a megabyte. Nothing is synced here, but large files begin their way to the disk at once:
- * whoever syncs in the end waits less.
+ * Bytes go through a few pieces of memory that are used again, so a cache of any size takes a
+ * megabyte. Nothing is synced here, but the disk begins with large files at once, so that a final
+ * sync takes less time.
  *
- * Memory: texts and pieces are copied, what file_stream_lend is given is borrowed. Threads: one
+ * Memory: texts and pieces are copied, the bytes of file_stream_lend are borrowed. Threads: one
  * calls, one writes; the process's umask is 0 while a stream lives. */
 #ifndef WAVETUNE_CLI_FILE_STREAM_H
 #define WAVETUNE_CLI_FILE_STREAM_H

@@ -75,6 +75,7 @@ static bool names_add(struct names *names, const char *path, off_t size, struct 
                      BYTES_MAX >> 20);
   GROW(names->all, names->n, names->capacity);
   names->all[names->n++] = xstrdup(path);
+
   return true;
 }
 
@@ -87,6 +88,7 @@ static bool entry_take(FTS *tree, FTSENT *entry, const char *folder, struct name
     (void)fts_set(tree, entry, FTS_SKIP);
     return true;
   }
+
   switch (entry->fts_info) {
   case FTS_DNR:
   case FTS_ERR:
@@ -145,6 +147,7 @@ static bool path_collect(const char *path, struct names *names, struct error *er
   if (!tree)
     return error_set(error, "cannot read %s: %s", folder, strerror(errno));
   bool ok = true;
+
   for (FTSENT *entry; ok && (entry = fts_read(tree));)
     ok = entry_take(tree, entry, folder, names, error);
   fts_close(tree);
@@ -167,6 +170,7 @@ static bool files_read(char *const *paths, size_t n_paths, struct import *import
       return false;
   if (names->n)
     qsort(names->all, names->n, sizeof *names->all, texts_compare);
+
   for (size_t i = 1; i < names->n; i++)
     if (string_equal(names->all[i - 1], names->all[i]))
       return error_set(error, "%s is named twice", names->all[i]);
@@ -181,6 +185,7 @@ static bool files_read(char *const *paths, size_t n_paths, struct import *import
     if (ok)
       cache_files_add(&import->files, names->all[i] + 1, bytes, size);
   }
+
   progress_end(&progress);
   return ok;
 }
@@ -222,6 +227,7 @@ static int kernel_load(struct import *import, struct http_client *client) {
       kernel_parse(json_object_get(answer, "manifest"), &import->registered, &error))
     return code;
   error_prefix(&error, "kernel %s: ", place);
+
   return cli_fail(EXIT_UNREACHABLE, &error);
 }
 
@@ -232,6 +238,7 @@ static bool environment_complete(struct import *import, struct error *error) {
   json_t *value;
   if (!cli_environment(import->options, "environment", &stated, error))
     return false;
+
   json_object_foreach (stated, name, value) {
     const json_t *before = json_object_get(read, name);
     if (before && !json_is_null(before) && !json_equal(before, value)) {
@@ -241,6 +248,7 @@ static bool environment_complete(struct import *import, struct error *error) {
     }
     ALWAYS(json_object_set(read, name, value) == 0);
   }
+
   return environment_parse(read, &import->environment, error) ||
          error_prefix(error, "the environment: ");
 }
@@ -276,6 +284,7 @@ static bool body_make(struct import *import, struct error *error) {
                          : json_pack("{s:o, s:o}", "kernel", json_digest_text(&kernel->hash),
                                      "entries", entries)) == 0);
   }
+
   import->body = json_pack("{s:s, s:o, s:s, s:o}", "format", import->format->name, "environment",
                            environment_to_json(&import->environment), "tag",
                            option_text(import->options, "tag"), "kernels", kernels);
@@ -302,18 +311,19 @@ static bool dry_answer(const struct import *import, json_t **ret_answer, struct 
                                              "name", kernel ? kernel->name : "", "entries",
                                              (json_int_t)imported->n_entries));
   }
+
   *ret_answer = json_pack("{s:s, s:o, s:o, s:s, s:O}", "format", import->format->name,
                           "environment", environment_to_json(&import->environment), "missing",
                           environment_missing(&import->environment), "tag",
                           option_text(import->options, "tag"), "kernels", kernels);
   ALWAYS(*ret_answer != NULL);
+
   return true;
 }
 
 static int command_import(struct options *options) {
-  static const struct cli_column columns[] = {{"kernel", "kernel", false, NULL},
-                                              {"entries", "entries", true, NULL},
-                                              {"name", "name", false, NULL}};
+  static const struct cli_column columns[] = {
+      {"kernel", "kernel"}, {"entries", "entries", true}, {"name", "name"}};
   __attribute__((cleanup(import_release))) struct import import = {.options = options};
   cleanup_http_client struct http_client *client = NULL;
   cleanup_json json_t *answer = NULL;
@@ -342,6 +352,7 @@ static int command_import(struct options *options) {
     memmove(error.message, local, strlen(local) + 1);
     return cli_fail(EXIT_USAGE, &error);
   }
+
   if (!body_make(&import, &error) || (is_dry && !dry_answer(&import, &answer, &error)))
     return cli_fail(EXIT_USAGE, &error);
   if (!is_dry &&
@@ -352,6 +363,7 @@ static int command_import(struct options *options) {
     cli_print_json(answer);
     return EXIT_OK;
   }
+
   cli_print_table(json_object_get(answer, "kernels"), columns, ARRAY_LENGTH(columns));
   cleanup_free char *environment = environment_format(&import.environment),
                     *missing = json_texts_join(json_object_get(answer, "missing"), ", ");
@@ -365,6 +377,7 @@ static int command_import(struct options *options) {
            " known\n",
            cli_integer(answer, "added"), cli_integer(answer, "changed"),
            cli_integer(answer, "known"));
+
   return EXIT_OK;
 }
 
@@ -378,15 +391,16 @@ static char *format_first_ms(const json_t *ms) {
 static int command_imports(struct options *options) {
   static const char *const filters[][2] = {
       {"kernel", "kernel"}, {"format", "format"}, {"tag", "tag"}};
-  static const struct cli_column columns[] = {{"name", "name", false, NULL},
+  static const struct cli_column columns[] = {{"name", "name"},
                                               {"key", "key", false, format_spaced},
                                               {"config", "config", false, format_spaced},
                                               {"ms", "ms", true, format_first_ms},
-                                              {"tag", "tag", false, NULL},
-                                              {"format", "format", false, NULL},
-                                              {"imported", "imported_at", false, NULL}};
+                                              {"tag", "tag"},
+                                              {"format", "format"},
+                                              {"imported", "imported_at"}};
   cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/imports%s", query);
+
   return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
 }
 

@@ -42,6 +42,7 @@ int job_follow(struct http_client *client, const struct options *options, const 
   struct follow follow = {.client = client,
                           .patience_ms = option_integer(options, "patience") * 1000,
                           .answered_ms = clock_monotonic_ms()};
+
   for (;;) {
     cleanup_json json_t *summary = NULL, *events = NULL;
     int code = follow_get(&follow, job_path, &summary);
@@ -79,11 +80,14 @@ int job_follow(struct http_client *client, const struct options *options, const 
 static int command_jobs(struct options *options) {
   static const char *const filters[][2] = {
       {"state", "state"}, {"tag", "tag"}, {"kernel", "kernel"}};
-  static const struct cli_column columns[] = {
-      {"job", "job", true, NULL},         {"kernel", "name", false, NULL},
-      {"key", "key", false, NULL},        {"tag", "tag", false, NULL},
-      {"state", "state", false, NULL},    {"measured", "measured", true, NULL},
-      {"configs", "configs", true, NULL}, {"by", "submitted_by", false, NULL}};
+  static const struct cli_column columns[] = {{"job", "job", true},
+                                              {"kernel", "name"},
+                                              {"key", "key"},
+                                              {"tag", "tag"},
+                                              {"state", "state"},
+                                              {"measured", "measured", true},
+                                              {"configs", "configs", true},
+                                              {"by", "submitted_by"}};
   cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/jobs%s", query);
   return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
@@ -150,6 +154,7 @@ static bool jobs_collect(const struct options *options, const struct kernel_fold
   if (file && !file_read(file, 64 << 20, &text, &size, error))
     return false;
   char *rest = text;
+
   for (char *line; (line = strsep(&rest, "\n"));) {
     cleanup_json json_t *json = NULL;
     cleanup_key struct key key = {0};
@@ -197,11 +202,13 @@ static void unmatched_warn(const json_t *answer) {
             cli_integer(refusing, "agents"), cli_member(refusing, "reason"));
     return;
   }
+
   if (json_is_object(nearest)) {
     cleanup_free char *differences = json_dumps(json_object_get(nearest, "differences"), 0);
     fprintf(stderr, "; the nearest, %s, differs in %s", cli_member(nearest, "name"),
             differences ? differences : "");
   }
+
   fprintf(stderr, "; it waits until one enrols\n");
 }
 
@@ -212,6 +219,7 @@ static int jobs_await(struct http_client *client, const struct options *options,
   int worst = EXIT_OK;
   size_t index;
   json_t *answer;
+
   json_array_foreach (answers, index, answer) {
     cleanup_json json_t *job = NULL;
     int code = job_follow(client, options, cli_member(answer, "job"), &job);
@@ -224,6 +232,7 @@ static int jobs_await(struct http_client *client, const struct options *options,
     else if ((code = job_print(client, job)) != EXIT_OK)
       return code;
   }
+
   if (as_json)
     cli_print_json(finished);
   return worst;
@@ -254,6 +263,7 @@ static int command_submit(struct options *options) {
     cli_print_json(answers);
   size_t index;
   json_t *answer;
+
   json_array_foreach (answers, index, answer) {
     if (!as_json)
       printf("job %s  %s  %" JSON_INTEGER_FORMAT " configs  %s\n", cli_member(answer, "job"),
@@ -261,6 +271,7 @@ static int command_submit(struct options *options) {
              cli_integer(answer, "configs"), cli_member(answer, "state"));
     unmatched_warn(answer);
   }
+
   fflush(stdout); /* a reader of the pipe learns the jobs before --wait ends */
   return is_waiting ? jobs_await(client, options, answers) : EXIT_OK;
 }
@@ -270,13 +281,13 @@ static char *format_seconds(const json_t *ms) {
 }
 
 static int command_demand(struct options *options) {
-  static const struct cli_column columns[] = {{"kernel", "name", false, NULL},
-                                              {"key", "key", false, NULL},
-                                              {"tag", "tag", false, NULL},
-                                              {"misses", "misses", true, NULL},
-                                              {"hits", "hits", true, NULL},
+  static const struct cli_column columns[] = {{"kernel", "name"},
+                                              {"key", "key"},
+                                              {"tag", "tag"},
+                                              {"misses", "misses", true},
+                                              {"hits", "hits", true},
                                               {"saved s", "saved_ms", true, format_seconds},
-                                              {"environment", "environment", false, NULL}};
+                                              {"environment", "environment"}};
   json_int_t top = option_integer(options, "queue");
   cleanup_json json_t *answer = NULL, *body = top ? json_pack("{s:I}", "top", top) : NULL;
   int code = top ? cli_request(options, "POST", "/v1/demand/queue", body, &answer)

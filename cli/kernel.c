@@ -62,6 +62,7 @@ static int file_upload(struct http_client *client, const struct registration *re
   if (is_answered && response.status / 100 == 2)
     return EXIT_OK;
   progress_end(progress);
+
   return is_answered ? cli_refused(&response, wanted) : cli_fail(EXIT_UNREACHABLE, &error);
 }
 
@@ -71,6 +72,7 @@ static int register_with_files(struct http_client *client,
                                  .path = registration->path,
                                  .body = registration->body,
                                  .body_size = strlen(registration->body)};
+
   /* The first answer may list missing files; after they are uploaded the second one must not. */
   for (int attempt = 0;; attempt++) {
     cleanup_http_response struct http_response response = {0};
@@ -137,6 +139,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   const struct build_folder *folder = owner;
   const struct build *build = folder->build;
   size_t size, i = 0;
+
   while (i < build->n_objects && !digest_equal(&build->objects[i], digest))
     i++;
   if (i == build->n_objects)
@@ -168,6 +171,7 @@ static int build_push(struct http_client *client, const struct build_folder *fol
                                       .what = folder->path,
                                       .find = object_find,
                                       .owner = folder};
+
   return register_with_files(client, &registration);
 }
 
@@ -220,6 +224,7 @@ static bool push_load(const struct options *options, struct push *push, struct e
     if (!build_parse(json, kernel, &folder->build, error))
       return error_prefix(error, "%s: ", file);
   }
+
   return true;
 }
 
@@ -263,6 +268,7 @@ static int code_sign_and_post(struct http_client *client, const struct signed_co
       return exit_code;
     fprintf(stderr, "by       %s (%s)\n", digest_format(&key->id, id), signing->signers.paths[i]);
   }
+
   if (ret_signatures)
     *ret_signatures = json_incref(json_object_get(answer, "signatures"));
   return EXIT_OK;
@@ -313,6 +319,7 @@ static int kernel_push_signed(struct http_client *client, const struct push *pus
              kernel->name, build->arch, build->triton, build->torch ? ", torch " : "",
              build->torch ? build->torch : "");
   }
+
   *ret_answer =
       json_pack("{s:s, s:s, s:O}", "kernel", hash, "name", kernel->name, "builds", digests);
   return EXIT_OK;
@@ -323,6 +330,7 @@ static int command_kernel_push(struct options *options) {
   cleanup_signing struct signing signing = {0};
   const char *const *keys;
   struct error error;
+
   /* Only with a key on the command line: the key of channels need not be that of kernels. */
   bool is_signed = option_list(options, "sign-key", &keys);
   if (!is_signed && option_text(options, "expires"))
@@ -336,6 +344,7 @@ static int command_kernel_push(struct options *options) {
     return EXIT_USAGE;
   cleanup_json json_t *answers = json_array();
   bool as_json = option_flag(options, "json");
+
   for (size_t i = 0; i < push.n_kernels; i++) {
     json_t *answer;
     int code = kernel_push_signed(client, &push, i, &signing, as_json, &answer);
@@ -343,6 +352,7 @@ static int command_kernel_push(struct options *options) {
       return code;
     json_array_append_new(answers, answer);
   }
+
   if (as_json)
     cli_print_json(answers);
   return EXIT_OK;
@@ -394,11 +404,13 @@ static int command_kernel_show(struct options *options) {
   cli_print_json(as_json ? answer : json_object_get(answer, "manifest"));
   size_t index;
   json_t *signature;
+
   json_array_foreach (json_object_get(answer, "signatures"), index, signature) {
     const char *expires = cli_member(signature, "expires");
     fprintf(stderr, "signed   by %s%s%s\n", cli_member(signature, "key"), *expires ? " until " : "",
             expires);
   }
+
   const char *made_by = cli_member(answer, "made_by");
   if (!as_json)
     fprintf(stderr, "registered %s%s%s\n", cli_member(answer, "created_at"), *made_by ? " by " : "",
@@ -408,14 +420,14 @@ static int command_kernel_show(struct options *options) {
 
 static int command_kernel_builds(struct options *options) {
   static const struct cli_column columns[] = {
-      {"build", "build", false, NULL},
-      {"arch", "arch", false, NULL},
+      {"build", "build"},
+      {"arch", "arch"},
       {"triton", "triton", false, cli_format_or_dash},
       {"torch", "torch", false, cli_format_or_dash},
       {"rocm", "rocm", false, cli_format_or_dash},
-      {"variants", "variants", true, NULL},
-      {"made", "created_at", false, NULL},
-      {"by", "made_by", false, NULL},
+      {"variants", "variants", true},
+      {"made", "created_at"},
+      {"by", "made_by"},
       {"signed by", "signatures", false, format_keys_or_dash}};
   char *const *hash = cli_arguments(options, 1, NAME_A_KERNEL);
   if (!hash)
@@ -428,6 +440,7 @@ static int command_kernel_builds(struct options *options) {
     return code;
   size_t index;
   json_t *item;
+
   json_array_foreach (items, index, item)
     json_object_update_missing(item, json_object_get(item, "toolchain"));
   cli_print_table(items, columns, ARRAY_LENGTH(columns));
@@ -455,6 +468,7 @@ static int command_kernel_hash(struct options *options) {
     cli_print_json(answer);
     return EXIT_OK;
   }
+
   cleanup_free char *manifest = json_canonical(kernel->json);
   puts(hash);
   if (with_manifest)
@@ -462,7 +476,7 @@ static int command_kernel_hash(struct options *options) {
   return EXIT_OK;
 }
 
-/* What `kernel sign` was told, and what it has signed so far. */
+/* The options of `kernel sign`, and what it has signed so far. */
 struct sign {
   struct http_client *client;
   const struct signing *signing;
@@ -486,6 +500,7 @@ static int code_sign_one(const struct sign *sign, const struct signed_code *code
                                "signatures", signatures));
   if (!sign->as_json)
     printf("%s  %zu signature%s\n", signed_code_format(code, what), n, n == 1 ? "" : "s");
+
   return EXIT_OK;
 }
 
@@ -524,6 +539,7 @@ static int hash_sign(const struct sign *sign, const char *text) {
     else
       fprintf(stderr, "wavetune: left unsigned: %s\n", error.message);
   }
+
   return exit_code;
 }
 
@@ -535,12 +551,14 @@ static bool sign_read(const struct options *options, struct signing *signing,
   const char *const *paths, *const *builds;
   size_t n = options_arguments(options, &arguments), n_hashes = 0,
          n_trusted = option_list(options, "trusted-key", &paths);
+
   for (size_t i = 0; i < n; i++)
     n_hashes += string_starts(arguments[i], "sha256:");
   if (!signers_of_keys(options, &signing->signers, error))
     return false;
   if (!signing->signers.n)
     return error_set(error, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
+
   for (size_t i = 0; i < n_trusted; i++)
     if (!trusted_keys_add(trusted, paths[i], error))
       return false;
@@ -554,8 +572,9 @@ static bool sign_read(const struct options *options, struct signing *signing,
                        "trust: give --trusted-key, or sign the kernel's folder");
   } else {
     if (n_trusted)
-      return error_set(error, "--trusted-key says which kernels named by hash were signed before, "
-                              "and these are folders");
+      return error_set(
+          error, "--trusted-key is for kernels that are named by hash and were signed before, "
+                 "and these are folders");
     if (!push_load(options, push, error))
       return false;
     for (size_t i = 0; i < push->n_builds; i++) {
@@ -569,6 +588,7 @@ static bool sign_read(const struct options *options, struct signing *signing,
       }
     }
   }
+
   return expires_of_option(options, &signing->expires_s, error);
 }
 
@@ -588,14 +608,17 @@ static int command_kernel_sign(struct options *options) {
   char *const *arguments;
   size_t n = options_arguments(options, &arguments);
   int code = EXIT_OK;
+
   for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
     code = code_sign_one(&sign, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
                          signing.expires_s);
+
   for (size_t i = 0; i < push.n_builds && code == EXIT_OK; i++) {
     const struct build *build = push.builds[i].build;
     struct signed_code what = {.kernel = build->kernel, .is_build = true, .build = build->digest};
     code = code_sign_one(&sign, &what, signing.expires_s);
   }
+
   for (size_t i = 0; !push.n_kernels && i < n && code == EXIT_OK; i++)
     code = hash_sign(&sign, arguments[i]);
   if (code == EXIT_OK && sign.as_json)

@@ -99,6 +99,7 @@ static int command_publish(struct options *options) {
     cli_print_json(answer);
     return EXIT_OK;
   }
+
   reasons_print(answer, "kept");
   reasons_print(answer, "skipped");
   cleanup_free char *environment = environment_format(&release->environment);
@@ -113,14 +114,14 @@ static int command_publish(struct options *options) {
                     "'{\"gpu\": …}'\n");
   printf("channel  %s, counter %" JSON_INTEGER_FORMAT "\n", change.channel,
          cli_integer(entry, "counter"));
+
   return EXIT_OK;
 }
 
 static int command_releases(struct options *options) {
   static const struct cli_column columns[] = {
-      {"release", "release", false, NULL}, {"made", "created_at", false, NULL},
-      {"tag", "tag", false, NULL},         {"winners", "winners", true, NULL},
-      {"by", "made_by", false, NULL},      {"environment", "environment", false, NULL}};
+      {"release", "release"},       {"made", "created_at"}, {"tag", "tag"},
+      {"winners", "winners", true}, {"by", "made_by"},      {"environment", "environment"}};
   return cli_print_list(options, "/v1/releases", columns, ARRAY_LENGTH(columns));
 }
 
@@ -138,6 +139,7 @@ static int release_load(struct http_client *client, const char *name,
   if (release_parse(text, size, ret_release, &error))
     return EXIT_OK;
   error_prefix(&error, "%s is no release: ", name);
+
   return cli_fail(EXIT_USAGE, &error);
 }
 
@@ -180,6 +182,7 @@ static int command_diff(struct options *options) {
       {"regime", json_string(regime_name(from->regime)), json_string(regime_name(to->regime))}};
   cleanup_json json_t *diff = release_diff(from, to);
   bool as_json = option_flag(options, "json");
+
   for (size_t i = 0; i < ARRAY_LENGTH(places); i++) {
     cleanup_json json_t *change =
         json_pack("{s:o, s:o}", "from", places[i].from, "to", places[i].to);
@@ -207,6 +210,7 @@ static int command_diff(struct options *options) {
            json_array_size(json_object_get(diff, "added")),
            json_array_size(json_object_get(diff, "changed")), cli_integer(diff, "same"));
   }
+
   return digest_equal(&from->digest, &to->digest) ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -214,10 +218,10 @@ static char *format_count(const json_t *array) { return xasprintf("%zu", json_ar
 
 static int command_channels(struct options *options) {
   static const struct cli_column columns[] = {
-      {"channel", "channel", false, NULL}, {"tag", "tag", false, NULL},
-      {"counter", "counter", true, NULL},  {"moved", "updated_at", false, NULL},
-      {"release", "release", false, NULL}, {"signed", "signatures", true, format_count},
-      {"expires", "expires", false, NULL}, {"environment", "environment", false, NULL}};
+      {"channel", "channel"},       {"tag", "tag"},
+      {"counter", "counter", true}, {"moved", "updated_at"},
+      {"release", "release"},       {"signed", "signatures", true, format_count},
+      {"expires", "expires"},       {"environment", "environment"}};
   return cli_print_list(options, "/v1/channels", columns, ARRAY_LENGTH(columns));
 }
 
@@ -234,6 +238,7 @@ static int change_and_print(struct http_client *client, const struct channel_cha
            cli_member(entry, "channel"), cli_member(entry, "tag"),
            *cli_member(entry, "regime") ? "warm, " : "", cli_integer(entry, "counter"),
            cli_member(entry, "release"), cli_member(entry, "etag"));
+
   return EXIT_OK;
 }
 
@@ -262,12 +267,13 @@ static int command_promote(struct options *options) {
   change.channel = arguments[1];
   change.release = release;
   change.if_match = if_match;
+
   return change_and_print(client, &change);
 }
 
 /* The release that the channel's present one replaced. With signers, one of them must have signed
- * its entry: who signs a rollback states that the channel served the release before, and a forged
- * history shows others. */
+ * its entry: a signed rollback states that the channel served the release before, and a server can
+ * forge the history. */
 static int release_before_get(struct http_client *client, const struct channel_entry *present,
                               const struct signers *signers, char **ret_digest) {
   char digest[DIGEST_TEXT_SIZE];
@@ -284,6 +290,7 @@ static int release_before_get(struct http_client *client, const struct channel_e
   const json_t *before = NULL, *entry;
   bool is_behind = false;
   size_t index;
+
   json_array_foreach (history, index, entry) {
     if (string_equal(cli_member(entry, "release"), digest)) {
       is_behind = true;
@@ -292,6 +299,7 @@ static int release_before_get(struct http_client *client, const struct channel_e
       before = entry;
     }
   }
+
   if (!before)
     return cli_refuse(EXIT_FAILED,
                       "channel %s served nothing before %s; name the release: --to sha256:…",
@@ -311,6 +319,7 @@ static int release_before_get(struct http_client *client, const struct channel_e
                         "these keys signed that entry; name the release: --to sha256:…",
                         present->channel, cli_member(before, "release"));
   }
+
   *ret_digest = xstrdup(cli_member(before, "release"));
   return EXIT_OK;
 }
@@ -359,6 +368,7 @@ static int command_rollback(struct options *options) {
     error_prefix(&error, "%s: ", what);
     return cli_fail(EXIT_USAGE, &error);
   }
+
   change.channel = *channel;
   change.release = release;
   change.if_match = cli_member(present.json, "etag");
@@ -394,6 +404,7 @@ static int command_sign(struct options *options) {
   if (!signers.n)
     return cli_refuse(EXIT_USAGE, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
   size_t n = option_list(options, "trusted-key", &trusted_paths);
+
   for (size_t i = 0; i < n; i++)
     if (!trusted_keys_add(&trusted, trusted_paths[i], &error))
       return cli_fail(EXIT_USAGE, &error);
@@ -420,6 +431,7 @@ static int command_sign(struct options *options) {
     error_prefix(&error, "%s: ", what);
     return cli_fail(EXIT_REFUSED, &error);
   }
+
   for (size_t i = 0; i < after.signatures.n; i++) {
     bool is_there = i < before->signatures.n &&
                     string_equal(before->signatures.all[i].text, after.signatures.all[i].text);
@@ -433,6 +445,7 @@ static int command_sign(struct options *options) {
   else
     printf("channel  %s, tag %s, counter %lld, %zu signature%s\n", *channel, before->tag,
            (long long)before->counter, after.signatures.n, after.signatures.n == 1 ? "" : "s");
+
   return EXIT_OK;
 }
 
@@ -458,6 +471,7 @@ static int key_print(const struct options *options, bool is_new) {
     cli_print_json(document);
     return EXIT_OK;
   }
+
   printf("key      %s\n%-7s  %s\n", id, kind, *path);
   if (public_path)
     printf("public   %s\n", public_path);

@@ -91,6 +91,7 @@ static int samples_load(struct http_client *client, const json_t *job, struct sa
       (struct samples){0, xcalloc(json_array_size(measurements), sizeof *ret->items), json_array()};
   size_t index;
   json_t *row;
+
   json_array_foreach (measurements, index, row) {
     json_int_t config = cli_integer(row, "config");
     const json_t *times = json_object_get(row, "samples_us"),
@@ -114,6 +115,7 @@ static int samples_load(struct http_client *client, const json_t *job, struct sa
     if (json_is_true(json_object_get(row, "quarantined")))
       json_object_set_new(json_array_get(ret->devices, device), "quarantined", json_true());
   }
+
   return EXIT_OK;
 }
 
@@ -139,6 +141,7 @@ static int winner_print(struct http_client *client, const json_t *job) {
   if (*from)
     printf("measured against config %" JSON_INTEGER_FORMAT ", the %s%s\n",
            cli_integer(job, "baseline"), from, string_equal(from, "first") ? " of the space" : "");
+
   /* Why no release takes the winner any more. */
   if (json_is_object(flagged))
     printf("flagged: job %s measured this winner slower than the default, by a factor of %.3f\n",
@@ -163,6 +166,7 @@ static int winner_print(struct http_client *client, const json_t *job) {
                  cli_member(job, "job"));
     return cli_fail(EXIT_REFUSED, &error);
   }
+
   struct report report = {.kernel = kernel,
                           .key = &key,
                           .space = space,
@@ -174,6 +178,7 @@ static int winner_print(struct http_client *client, const json_t *job) {
                           .verdict = json_object_get(winner, "verdict"),
                           .resources = json_object_get(winner, "resources")};
   report_print(&report, stdout);
+
   return EXIT_OK;
 }
 
@@ -198,6 +203,7 @@ int job_print(struct http_client *client, const json_t *job) {
   struct report_counts counts = counts_of(job);
   if (string_equal(state, "failed") || string_equal(state, "cancelled"))
     report_counts_print(&counts, stdout);
+
   return EXIT_OK;
 }
 
@@ -228,6 +234,7 @@ static int recompute(struct http_client *client, const json_t *job, bool as_json
         "recomputed from %zu stored measurements: ANOTHER verdict\nstored     %s\nrecomputed %s\n",
         samples.n, stored_text, again_text);
   }
+
   return is_same ? EXIT_OK : EXIT_FAILED;
 }
 
@@ -292,6 +299,7 @@ static void devices_print_table(const json_t *devices, const json_t *winner) {
   cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
   size_t i, j;
   const json_t *device, *finalist;
+
   json_array_foreach (devices, i, device)
     json_array_foreach (json_object_get(device, "finalists"), j, finalist) {
       const json_t *config = json_object_get(finalist, "config");
@@ -316,6 +324,7 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
   const json_t *device, *finalist;
   devices_print_table(devices, winner);
   putchar('\n');
+
   json_array_foreach (devices, i, device) {
     const char *name = cli_member(device, "name");
     const json_t *prefers = json_object_get(device, "prefers"),
@@ -375,6 +384,7 @@ static int job_print_devices(struct http_client *client, const json_t *job, bool
   } else {
     devices_print(samples.devices, winner, ratios.knows_processes);
   }
+
   return EXIT_OK;
 }
 
@@ -382,6 +392,7 @@ static int command_show(struct options *options) {
   static const char *const views[] = {"recompute", "devices", "asm", "ttgir"};
   const char *view = "";
   size_t n_views = 0;
+
   for (size_t i = 0; i < ARRAY_LENGTH(views); i++)
     if (option_flag(options, views[i])) {
       view = views[i];
@@ -412,6 +423,7 @@ static int command_show(struct options *options) {
     cli_print_json(job);
     return EXIT_OK;
   }
+
   if (!json_is_object(json_object_get(job, "winner")))
     return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
                       is_recomputed ? "recompute" : "hold others against on each device",

@@ -16,6 +16,7 @@ bool formats_of_option(const struct options *options, const struct cache_format 
     names = standard;
     n_names = 1;
   }
+
   cleanup_free const struct cache_format **formats = xcalloc(n_names, sizeof *formats);
   for (size_t i = 0; i < n_names; i++) {
     if (!cache_format_find(names[i], &formats[n], error))
@@ -25,6 +26,7 @@ bool formats_of_option(const struct options *options, const struct cache_format 
       first++;
     n += first == n;
   }
+
   *ret_formats = TAKE(formats);
   *ret_n = n;
   return true;
@@ -98,6 +100,7 @@ static struct held *held_get(struct http_source *source, enum kind kind,
   static const char *const names[] = {"kernel", "build", "blob"};
   char text[DIGEST_TEXT_SIZE], kernel_text[DIGEST_TEXT_SIZE];
   struct held **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
+
   for (struct held *held = *bucket; held; held = held->next)
     if (held->kind == kind && digest_equal(&held->digest, digest))
       return held;
@@ -119,6 +122,7 @@ static struct held *held_get(struct http_source *source, enum kind kind,
       return fail(source, error);
     }
   }
+
   bool is_answered = http_send(source->client, &request, &response, error);
   source->waited_ns += clock_monotonic_ns() - begin_ns;
   if (!is_answered)
@@ -145,10 +149,12 @@ static struct held *held_get(struct http_source *source, enum kind kind,
     if (is_read)
       new.digest = kind == KIND_BUILD ? new.build->digest : new.kernel->hash;
   }
+
   if (is_read && digest_equal(&new.digest, digest)) {
     new.next = *bucket;
     return *bucket = xmemdup(&new, sizeof new);
   }
+
   held_release(&new);
   error_of(error, ERROR_TAMPERED, "%s %s arrived with other bytes%s%s; it was not used",
            names[kind], text, reason.message[0] ? ": " : "", reason.message);

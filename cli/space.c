@@ -40,11 +40,13 @@ static bool subject_load(const struct options *options, struct subject *ret, str
     names = (const char *const *)ret->folder->kernel->key_names;
     n_names = ret->folder->kernel->n_key_names;
   }
+
   if (key_text && !key_parse_text(key_text, names, n_names, &ret->key, error))
     return error_prefix(error, "--key %s: ", key_text);
   ret->facts = (struct space_facts){.key = &ret->key,
                                     .gpu_name = option_text(options, "gpu-name"),
                                     .arch = option_text(options, "arch")};
+
   return true;
 }
 
@@ -63,6 +65,7 @@ static int command_space_count(struct options *options) {
   } else {
     printf("%" PRIu64 " of %" PRIu64 " configs hold\n", count, subject.space->raw_count);
   }
+
   return EXIT_OK;
 }
 
@@ -79,6 +82,7 @@ static int command_space_expand(struct options *options) {
   bool as_json = option_flag(options, "json");
   uint64_t ordinal;
   enum space_step step;
+
   while ((step = space_iterator_next(iterator, &ordinal, &error)) == SPACE_POINT && left-- > 0) {
     if (as_json) { /* one object a line: a space may be too large for one document */
       cleanup_json json_t *line = json_pack("{s:I, s:o}", "ordinal", (json_int_t)ordinal, "config",
@@ -90,8 +94,9 @@ static int command_space_expand(struct options *options) {
       printf("%10" PRIu64 "  %s\n", ordinal, text);
     }
   }
+
   if (step == SPACE_POINT)
-    fprintf(stderr, "wavetune: there are more configs; --limit says how many to print\n");
+    fprintf(stderr, "wavetune: there are more configs; print them with a higher --limit\n");
   return step == SPACE_ERROR ? cli_fail(EXIT_USAGE, &error) : EXIT_OK;
 }
 

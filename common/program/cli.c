@@ -58,6 +58,19 @@ int cli_request(const struct options *options, const char *method, const char *p
   return client ? cli_call(client, method, path, body, ret_answer) : EXIT_USAGE;
 }
 
+int cli_request_or_json(const struct options *options, const char *method, const char *path,
+                        const json_t *body, json_t **ret_answer) {
+  cleanup_json json_t *answer = NULL;
+  int code = cli_request(options, method, path, body, &answer);
+  if (code != EXIT_OK)
+    return code;
+  if (option_flag(options, "json"))
+    cli_print_json(answer);
+  else
+    *ret_answer = TAKE(answer);
+  return EXIT_OK;
+}
+
 int cli_delete(const struct options *options, const char *folder, const char *done,
                const char *usage) {
   char *const *name = cli_arguments(options, 1, usage);
@@ -74,6 +87,7 @@ int cli_delete(const struct options *options, const char *folder, const char *do
   } else {
     printf("%s %s\n", done, *name);
   }
+
   return EXIT_OK;
 }
 
@@ -106,6 +120,7 @@ int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
     free(after);
     after = http_escape(next ? next : "");
   }
+
   *ret_items = TAKE(items);
   return EXIT_OK;
 }
@@ -147,6 +162,7 @@ void cli_print_table(const json_t *items, const struct cli_column *columns, size
   cleanup_table struct table *table = table_new(headings, n_columns);
   size_t index;
   const json_t *item;
+
   json_array_foreach (items, index, item)
     for (size_t i = 0; i < n_columns; i++) {
       const json_t *value = json_object_get(item, columns[i].member);
@@ -182,6 +198,7 @@ bool cli_environment(const struct options *options, const char *option, json_t *
   } else if (!json_parse(text, strlen(text), &environment, error)) {
     return error_prefix(error, "--%s: ", option);
   }
+
   if (!json_is_object(environment))
     return error_set(
         error, "--%s must be a JSON object like {\"rocm\": \"6.4.1\"} or @FILE with one", option);
@@ -213,6 +230,7 @@ char *cli_query(const json_t *members, ...) {
   char *query = xstrdup("");
   const char *name;
   json_t *member;
+
   json_object_foreach ((json_t *)members, name, member) {
     cleanup_free char *value = json_is_string(member) ? xstrdup(json_string_value(member))
                                                       : json_dumps(member, JSON_ENCODE_ANY);
@@ -224,6 +242,7 @@ char *cli_query(const json_t *members, ...) {
   while ((name = va_arg(pairs, const char *)))
     query = query_add(query, name, va_arg(pairs, const char *));
   va_end(pairs);
+
   return query;
 }
 

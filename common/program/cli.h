@@ -68,8 +68,8 @@ must_check int cli_failed(const struct error *error);
 /* The same for a sentence that is made here. */
 must_check int cli_refuse(int code, const char *format, ...) printf_like(2, 3);
 
-/* The positional arguments when there are `n`. NULL after it printed `usage`, a sentence that says
- * what to name: the command returns EXIT_USAGE then. */
+/* The positional arguments when there are `n`. NULL after it printed `usage`, a sentence that
+ * states what to name: the command returns EXIT_USAGE then. */
 must_check char *const *cli_arguments(const struct options *options, size_t n, const char *usage);
 
 /* A connection to --url with --token. NULL after it printed why not. */
@@ -84,6 +84,11 @@ must_check int cli_call(struct http_client *client, const char *method, const ch
 /* The same with a connection of its own, for commands that send one request. */
 must_check int cli_request(const struct options *options, const char *method, const char *path,
                            const json_t *body, json_t **ret_answer);
+
+/* The same, which prints the answer with --json. *ret_answer stays NULL when there is nothing left
+ * to print. */
+must_check int cli_request_or_json(const struct options *options, const char *method,
+                                   const char *path, const json_t *body, json_t **ret_answer);
 
 /* A whole command that deletes what its one argument names, below `folder` ("/v1/tokens/"). `done`
  * ("revoked") is the word that is printed, `usage` as for cli_arguments. */

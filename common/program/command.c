@@ -18,6 +18,7 @@ bool program_find(const char *program, char **ret_path, struct error *error) {
   const char *path = getenv("PATH");
   cleanup_free char *folders = xstrdup(path && *path ? path : "/usr/bin:/bin");
   char *rest = folders;
+
   for (char *folder; (folder = strsep(&rest, ":"));) {
     cleanup_free char *candidate = xasprintf("%s/%s", folder, program);
     if (*folder == '/' && access(candidate, X_OK) == 0) {
@@ -25,6 +26,7 @@ bool program_find(const char *program, char **ret_path, struct error *error) {
       return true;
     }
   }
+
   return error_set(
       error, "there is no `%s` in $PATH; install a C compiler (Debian: apt install gcc libc6-dev)",
       program);
@@ -95,6 +97,7 @@ no_return static void guard_run(const struct command *command, const struct cgro
   if (program == 0)
     program_exec(command, failure_fd);
   close_range(3, ~0u, 0);
+
   while (program > 0 && waitpid(program, &status, 0) < 0 && errno == EINTR)
     continue;
   if (program < 0 || !WIFSIGNALED(status))
@@ -160,6 +163,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   size_t length = 0;
   int64_t deadline = clock_monotonic_ms() + command->timeout_ms;
   bool open = true;
+
   while (!result.timed_out && !result.stopped) {
     int64_t left = deadline - clock_monotonic_ms();
     struct pollfd polled[] = {
@@ -182,6 +186,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   kill(-child, SIGKILL);
   if (cgroup)
     cgroup_kill(cgroup);
+
   while (waitpid(child, &result.status, 0) < 0 && errno == EINTR)
     continue;
 
@@ -190,6 +195,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     free(result.output);
     return error_set(error, "%s %s: %s", steps[failure.step], name, strerror(failure.reason));
   }
+
   result.output[length] = '\0';
   result.succeeded = !result.timed_out && !result.stopped && WIFEXITED(result.status) &&
                      WEXITSTATUS(result.status) == 0;

@@ -35,6 +35,7 @@ bool custody_set_user(struct custody *custody, const char *name, struct error *e
   if (getgrouplist(name, custody->gid, custody->groups, &custody->n_groups) < 0)
     return error_set(error, "the user %s is in more than %d groups", name, CUSTODY_GROUPS_MAX);
   custody->has_user = true;
+
   return true;
 }
 
@@ -97,6 +98,7 @@ bool cgroup_folder_find(const char *cgroup, const char *mountinfo, char **ret_fo
     *ret_folder = xasprintf("%s%s", place, rest);
     return true;
   }
+
   return error_set(error, "the cgroup %s is not mounted here", path);
 }
 
@@ -133,6 +135,7 @@ static bool folder_of_process(char **ret_folder, struct error *error) {
   char cgroup[TEXT_MAX];
   cleanup_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
   size_t used = 0;
+
   for (ssize_t n; fd >= 0 && (n = read(fd, mountinfo + used, sizeof mountinfo - 1 - used)) > 0;)
     used += (size_t)n;
   mountinfo[used] = '\0';
@@ -142,6 +145,7 @@ static bool folder_of_process(char **ret_folder, struct error *error) {
   cleanup_free char *folder = NULL, *own = own_path(cgroup);
   if (!cgroup_folder_find(cgroup, mountinfo, &folder, error))
     return false;
+
   /* Root may write to every cgroup, also those that systemd manages; another user only to those
    * that were delegated to it. */
   if (geteuid() == 0 && !string_equal(own, "/") && !is_marked(folder, "user.delegate") &&
@@ -210,6 +214,7 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
   struct cgroups *cgroups = (struct cgroups *)(uintptr_t)shared; /* the counter alone changes */
   struct cgroup *cgroup = xcalloc(1, sizeof *cgroup);
   int made = -1;
+
   for (int i = 0; i < LEAF_ATTEMPTS && made < 0; i++) {
     free(cgroup->folder);
     cgroup->folder = xasprintf("%s/child-%llu", cgroups->folder,
@@ -218,6 +223,7 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
     if (made < 0 && errno != EEXIST)
       break;
   }
+
   cleanup_free char *procs = xasprintf("%s/cgroup.procs", cgroup->folder);
   cgroup->procs_fd = -1;
   if (made == 0) {
@@ -228,6 +234,7 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
         number_write(cgroup, "pids.max", (uint64_t)cgroups->limits.tasks_max))
       cgroup->procs_fd = open(procs, O_WRONLY | O_CLOEXEC);
   }
+
   if (cgroup->procs_fd < 0) {
     error_set(error, "cannot make the cgroup %s: %s", cgroup->folder, strerror(errno));
     if (made == 0)
@@ -236,6 +243,7 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
     free(cgroup);
     return false;
   }
+
   *ret_cgroup = cgroup;
   return true;
 }

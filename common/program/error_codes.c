@@ -1,4 +1,5 @@
-/* The table of kinds, and the way back from HTTP. Memory and threads: as the header says. */
+/* The table of kinds, the way back from HTTP, and ids of requests. Memory and threads: as the
+ * header states. */
 #include "common/program/error_codes.h"
 
 #include <sys/random.h>
@@ -65,6 +66,7 @@ enum error_kind error_kind_of_http(int status) {
                {428, ERROR_PRECONDITION},    {429, ERROR_RATE},
                {431, ERROR_TOO_LARGE},       {502, ERROR_UNAVAILABLE},
                {503, ERROR_UNAVAILABLE},     {504, ERROR_DEADLINE}};
+
   for (size_t i = 0; i < ARRAY_LENGTH(known); i++)
     if (known[i].status == status)
       return known[i].kind;
@@ -95,10 +97,12 @@ void request_id_make(char text[REQUEST_ID_SIZE]) {
   unsigned __int128 bits =
       (unsigned __int128)now_ms << ID_RANDOM_BITS | rng_next(&rng) >> (64 - ID_RANDOM_BITS);
   char *at = text;
+
   for (int i = ID_CHARACTERS - 1; i >= 0; i--) {
     *at++ = digits[(unsigned)(bits >> (5 * i)) & 31];
     if (i && i % ID_GROUP == 0)
       *at++ = '-';
   }
+
   *at = '\0';
 }

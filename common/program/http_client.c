@@ -2,7 +2,7 @@
  * http_client_cancel.
  *
  * Memory: a client owns its handles and its URL; a response owns its texts. Threads: as
- * http_client.h says. */
+ * http_client.h states. */
 #include "common/program/http_client.h"
 
 #include <curl/curl.h>
@@ -152,6 +152,7 @@ bool http_client_set_certificate(struct http_client *client, const char *certifi
     return error_prefix(error, "--client-key: ");
   client->certificate = xstrdup(certificate);
   client->key = xstrdup(key);
+
   return true;
 }
 
@@ -178,11 +179,13 @@ static size_t receive(char *bytes, size_t one, size_t size, void *context) {
     receiver->too_large = true;
     return CURL_WRITEFUNC_ERROR;
   }
+
   size_t needed = receiver->size + size + 1;
   if (needed > receiver->capacity) {
     receiver->capacity = needed > receiver->capacity * 2 ? needed : receiver->capacity * 2;
     *receiver->bytes = xreallocarray(*receiver->bytes, receiver->capacity, 1);
   }
+
   memcpy(*receiver->bytes + receiver->size, bytes, size);
   receiver->size += size;
   (*receiver->bytes)[receiver->size] = '\0';
@@ -200,6 +203,7 @@ static bool headers_make(struct http_client *client, const struct http_request *
   const char *const values[][2] = {{"Content-Type", request->body ? content_type : NULL},
                                    {"If-Match", request->if_match},
                                    {"If-None-Match", request->if_none_match}};
+
   /* Without "Expect:" curl waits for "100 Continue" before a body over 1 MiB. */
   header_append(headers, "Expect:");
 
@@ -217,6 +221,7 @@ static bool headers_make(struct http_client *client, const struct http_request *
     cleanup_free char *line = xasprintf("%s: %s", name, value);
     header_append(headers, line);
   }
+
   return true;
 }
 
@@ -263,11 +268,12 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   }
 }
 
-/* Runs the prepared handle. False: it was cancelled; else *ret_code says how it ended. */
+/* Runs the prepared handle. False: it was cancelled; else *ret_code is how it ended. */
 static bool easy_run(struct http_client *client, CURLcode *ret_code) {
   ALWAYS(curl_multi_add_handle(client->multi, client->easy) == CURLM_OK);
   int running = 1, left;
   bool cancelled = atomic_exchange(&client->cancelled, false);
+
   while (running && !cancelled) {
     ALWAYS(curl_multi_perform(client->multi, &running) == CURLM_OK);
     if (running) {
@@ -281,6 +287,7 @@ static bool easy_run(struct http_client *client, CURLcode *ret_code) {
     ALWAYS(message && message->msg == CURLMSG_DONE);
     *ret_code = message->data.result;
   }
+
   curl_multi_remove_handle(client->multi, client->easy);
   return !cancelled;
 }
@@ -327,6 +334,7 @@ bool http_send(struct http_client *client, const struct http_request *request,
   if (receiver.too_large)
     return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
                     request->method, url, receiver.max);
+
   /* Less came than the Content-Length, or no last chunk. */
   if (code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0))
     return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
@@ -341,17 +349,16 @@ bool http_send(struct http_client *client, const struct http_request *request,
       .body = TAKE(bytes),
       .size = receiver.size,
       .etag = header_copy(client->easy, "ETag"),
-      .match = header_copy(client->easy, "Wavetune-Match"),
       .request = header_copy(client->easy, REQUEST_ID_HEADER),
       .retry_after_s = retry_after_s > 0 ? retry_after_s : 0,
   };
+
   return true;
 }
 
 void http_response_release(struct http_response *response) {
   free(response->body);
   free(response->etag);
-  free(response->match);
   free(response->request);
   *response = (struct http_response){0};
 }
@@ -387,6 +394,7 @@ bool http_problem(const struct http_response *response, const char *what, const 
     error_set(error, "%s%sthe server answered %d%s%s and did not say why", what ? what : "",
               what ? ": " : "", response->status, request ? " to " : "", request ? request : "");
   http_error_name_request(response, error);
+
   return error_become(error, error_kind_of_http(response->status));
 }
 
@@ -412,6 +420,7 @@ bool http_json(struct http_client *client, const char *method, const char *path,
     error_prefix(error, "the server's answer to %s %s is ", method, path);
     return error_become(error, ERROR_UNAVAILABLE);
   }
+
   if (ret_answer)
     *ret_answer = TAKE(answer);
   return true;

@@ -14,8 +14,8 @@ struct http_client;
  * fragment; `token` may be NULL. Connecting takes at most connect_timeout_ms. Proxies come from the
  * environment as curl reads it (https_proxy, no_proxy, …), never for loopback; certificates are
  * checked against $SSL_CERT_FILE where it is set. A token is refused over http:// to any host but
- * loopback (127.0.0.0/8, ::1, localhost), where whoever is between could read it, unless
- * `insecure_http` (OPTION_INSECURE_HTTP) says that this is meant. */
+ * loopback (127.0.0.0/8, ::1, localhost), because it could be read on the way, unless
+ * `insecure_http` (OPTION_INSECURE_HTTP) permits it. */
 must_check bool http_client_new(const char *url, const char *token, bool insecure_http,
                                 int64_t connect_timeout_ms, struct http_client **ret_client,
                                 struct error *error);
@@ -63,24 +63,23 @@ struct http_response {
   char *body; /* NUL-terminated, may hold NULs */
   size_t size;
   char *etag;            /* http_header_is_usable, or NULL */
-  char *match;           /* Wavetune-Match, likewise */
   char *request;         /* X-Request-Id, or NULL */
-  int64_t retry_after_s; /* 0: not said */
+  int64_t retry_after_s; /* 0: not stated */
 };
 
 /* Whether the value of an answer's header can be sent back, kept in JSON and printed: 1 to 1,024
- * printable ASCII characters. One that cannot is as good as none. */
+ * printable ASCII characters. Others are treated as absent. */
 must_check bool http_header_is_usable(const char *value);
 
-/* False only when no whole answer came: the error says why and names the URL. Its kind is
+/* False only when no whole answer came: the error states why and names the URL. Its kind is
  * ERROR_TRUNCATED when the connection ended in the middle of an answer, ERROR_DEADLINE when the
  * time was over, else ERROR_UNAVAILABLE (refused, too large, cancelled, …), or ERROR_INVALID for a
  * header that cannot be sent. Any HTTP status is success here. */
 must_check bool http_send(struct http_client *client, const struct http_request *request,
                           struct http_response *ret, struct error *error);
 void http_response_release(struct http_response *response);
-/* Adds "(request ID)" to the sentence about an answer with a status of 5xx: by the id its server's
- * operator finds the lines of the log. Nothing where the answer has no id. */
+/* Adds "(request ID)" to the sentence about an answer with a status of 5xx: the server's operator
+ * finds the lines of its log by this id. Nothing where the answer has no id. */
 void http_error_name_request(const struct http_response *response, struct error *error);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
 

@@ -33,7 +33,7 @@ struct options {
   const char *program;
   const struct command_spec *command;
   struct option_value *values; /* one to each option of the command */
-  const char *config_path;
+  char *config_path;           /* of `file` */
   json_t *file;
   size_t n_arguments;
   char **arguments;
@@ -199,6 +199,7 @@ static void print_wrapped(const char *text, size_t indent, size_t column) {
     }
     text += strspn(text, " ");
   }
+
   putchar('\n');
 }
 
@@ -260,6 +261,7 @@ static void print_help(const char *program, const struct command_spec *command) 
     if (width > column && width <= HELP_COLUMN_MAX)
       column = width;
   }
+
   printf("\noptions:\n");
   for (size_t i = 0; i < n_specs(command); i++)
     print_option(spec_at(command, i), column);
@@ -306,29 +308,8 @@ static void value_set(struct options *options, size_t index, enum origin origin,
     value->list[value->n_list++] = text;
     break;
   }
+
   value->origin = origin;
-}
-
-static void set_defaults(struct options *options) {
-  for (size_t i = 0; i < options->command->n_options; i++) {
-    const struct option_spec *spec = &options->command->options[i];
-    if (spec->default_text)
-      value_set(options, i, ORIGIN_DEFAULT, spec->name, spec->default_text);
-  }
-}
-
-static void set_from_variables(struct options *options) {
-  for (size_t i = 0; i < options->command->n_options; i++) {
-    const struct option_spec *spec = &options->command->options[i];
-    if (spec->flag_only)
-      continue;
-    cleanup_free char *variable = variable_name(spec->name);
-    char *secret = spec->is_secret ? environment_take(variable) : NULL;
-    const char *text = spec->is_secret ? secret : getenv(variable);
-    options->values[i].secret = secret;
-    if (text && text[0])
-      value_set(options, i, ORIGIN_VARIABLE, variable, text);
-  }
 }
 
 /* A member has its option's JSON type; its value is then taken as text. */
@@ -382,11 +363,13 @@ static void member_check(const struct options *options, const char *path, const 
         options,
         "%s: \"%.40s\" is not the name of an option; names are written like \"lease_seconds\"",
         path, name);
+
   for (size_t i = 0; i < options->command->n_options; i++) {
     cleanup_free char *own = member_name(options->command->options[i].name);
     if (string_equal(own, name))
       return;
   }
+
   for (size_t i = 0; i < ARRAY_LENGTH(config_members); i++)
     if (string_equal(config_members[i], name))
       return;
@@ -398,7 +381,8 @@ static void member_check(const struct options *options, const char *path, const 
   usage_error(options, "%s: there is no option \"%.40s\" that a file may hold", path, name);
 }
 
-static void set_from_file(struct options *options, const char *named) {
+/* Reads the configuration file, if there is one, and checks its members. */
+static void file_load(struct options *options, const char *named) {
   cleanup_free char *path = config_file_path(named), *text = NULL;
   size_t size;
   struct error error;
@@ -407,6 +391,7 @@ static void set_from_file(struct options *options, const char *named) {
     return;
   if (!file_read(path, CONFIG_FILE_MAX, &text, &size, &error))
     usage_error(options, "the configuration file cannot be read: %s", error.message);
+
   /* Not json_parse: its message quotes the text near the error, which may be the token. */
   options->file = json_loadb(text, size, JSON_REJECT_DUPLICATES, &reason);
   if (!options->file)
@@ -418,15 +403,29 @@ static void set_from_file(struct options *options, const char *named) {
   json_t *member;
   json_object_foreach (options->file, name, member)
     member_check(options, path, name);
-  for (size_t i = 0; i < options->command->n_options; i++) {
-    if (options->command->options[i].flag_only)
-      continue;
-    cleanup_free char *own = member_name(options->command->options[i].name),
-                      *where = xasprintf("%s: /%s", path, own);
-    member = json_object_get(options->file, own);
-    if (member && !json_is_null(member))
-      set_from_member(options, i, where, member);
+  options->config_path = TAKE(path);
+}
+
+/* Sets an option from its default, the file and its variable, in this order. */
+static void set_from_origins(struct options *options, size_t index) {
+  const struct option_spec *spec = &options->command->options[index];
+  if (spec->default_text)
+    value_set(options, index, ORIGIN_DEFAULT, spec->name, spec->default_text);
+  if (spec->flag_only)
+    return;
+
+  cleanup_free char *name = member_name(spec->name), *variable = variable_name(spec->name);
+  const json_t *member = json_object_get(options->file, name);
+  if (member && !json_is_null(member)) {
+    cleanup_free char *where = xasprintf("%s: /%s", options->config_path, name);
+    set_from_member(options, index, where, member);
   }
+
+  char *secret = spec->is_secret ? environment_take(variable) : NULL;
+  const char *text = spec->is_secret ? secret : getenv(variable);
+  options->values[index].secret = secret;
+  if (text && text[0])
+    value_set(options, index, ORIGIN_VARIABLE, variable, text);
 }
 
 /* A flag or a positional argument. argv is read twice: first for --help, --version and --config,
@@ -452,6 +451,7 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   /* Without what follows "=", which may be a token. */
   cleanup_free char *name = xstrndup(word + 2, strcspn(word + 2, "="));
   cleanup_free const char **names = xcalloc(n_specs(command), sizeof *names);
+
   for (size_t i = 0; i < n_specs(command) && !found.spec; i++) {
     names[i] = spec_at(command, i)->name;
     if (string_equal(names[i], name)) {
@@ -459,6 +459,7 @@ static struct flag_found flag_next(const struct options *options, int argc, char
       found.index = i;
     }
   }
+
   if (!found.spec) {
     const char *nearest = name_nearest(name, names, n_specs(command));
     if (nearest)
@@ -475,6 +476,7 @@ static struct flag_found flag_next(const struct options *options, int argc, char
     found.text = argv[(*at)++];
   else
     usage_error(options, "--%s needs a value: --%s %s", name, name, found.spec->argument);
+
   return found;
 }
 
@@ -495,6 +497,7 @@ static const char *read_common_flags(const struct options *options, int argc, ch
       printf("%s %s\n", options->program, WAVETUNE_VERSION);
     exit(EXIT_OK);
   }
+
   return config;
 }
 
@@ -510,6 +513,7 @@ static void set_from_flags(struct options *options, int argc, char **argv) {
       value_set(options, found.index, ORIGIN_FLAG, where, found.text);
     }
   }
+
   while (++at < argc)
     options->arguments[options->n_arguments++] = argv[at];
 }
@@ -522,10 +526,9 @@ void options_parse(const char *program, const struct command_spec *command, int 
   options->values = xcalloc(command->n_options, sizeof *options->values);
   options->arguments = xcalloc((size_t)argc + 1, sizeof *options->arguments);
 
-  const char *config = read_common_flags(options, argc, argv);
-  set_defaults(options);
-  set_from_file(options, config);
-  set_from_variables(options);
+  file_load(options, read_common_flags(options, argc, argv));
+  for (size_t i = 0; i < command->n_options; i++)
+    set_from_origins(options, i);
   set_from_flags(options, argc, argv);
   if (options->n_arguments && !command->arguments[0])
     usage_error(options, "unexpected argument \"%.80s\": the command takes none",
@@ -541,6 +544,7 @@ void options_parse(const char *program, const struct command_spec *command, int 
       usage_error(options, "--log-format \"%.20s\" is unknown: it must be text or json", text);
     log_set_format(format, program);
   }
+
   *ret_options = options;
 }
 
@@ -551,6 +555,7 @@ void options_free(struct options *options) {
   }
   free(options->values);
   free(options->arguments);
+  free(options->config_path);
   json_decref(options->file);
   free(options);
 }
@@ -631,6 +636,7 @@ int commands_run(const char *program, const char *summary, const struct command_
             program, program);
     return argc ? EXIT_OK : EXIT_USAGE;
   }
+
   if (string_equal(argv[0], "--version")) {
     printf("%s %s\n", program, WAVETUNE_VERSION);
     return EXIT_OK;
@@ -660,6 +666,7 @@ int commands_run(const char *program, const char *summary, const struct command_
     names[i] = commands[i].name;
     is_group = is_group || string_starts(names[i], group);
   }
+
   if (is_group && (argc == 1 || asks_help)) {
     FILE *out = asks_help ? stdout : stderr;
     fprintf(out, "usage: %s %s COMMAND [OPTIONS] …\n\ncommands:\n", program, argv[0]);
@@ -675,5 +682,6 @@ int commands_run(const char *program, const char *summary, const struct command_
   if (nearest)
     fprintf(stderr, " (did you mean \"%s\"?)", nearest);
   fprintf(stderr, "; see \"%s --help\"\n", program);
+
   return EXIT_USAGE;
 }

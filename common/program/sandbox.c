@@ -89,6 +89,7 @@ static bool paths_allow(int ruleset_fd, const char *const *paths, uint64_t right
         syscall(SYS_landlock_add_rule, ruleset_fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) < 0)
       return error_set(error, "cannot let a sandbox see %s: %s", *paths, strerror(errno));
   }
+
   return true;
 }
 
@@ -118,6 +119,7 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
     return false;
   *ret_fd = fd;
   fd = -1;
+
   return true;
 }
 
@@ -232,6 +234,7 @@ static int filter_fill(scmp_filter_ctx context, bool is_alone) {
     result = rules_add(context, alone_rules, ARRAY_LENGTH(alone_rules));
   if (result == 0 && is_alone)
     result = rules_add(context, signal_rules, ARRAY_LENGTH(signal_rules));
+
   /* clone3 has its flags in memory, which no filter sees; C libraries use clone where it is
    * missing. */
   return result == 0 ? seccomp_rule_add(context, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0)
@@ -255,6 +258,7 @@ static bool filter_make(bool is_alone, struct sock_fprog *ret_filter, struct err
     return error_set(error, "cannot make a seccomp filter: %s", strerror(EIO));
   *ret_filter = (struct sock_fprog){.len = (unsigned short)(size / sizeof(struct sock_filter)),
                                     .filter = TAKE(steps)};
+
   return true;
 }
 
@@ -347,5 +351,6 @@ const char *sandbox_kind(void) {
       {"landlock 8 or later", "landlock 8 or later, seccomp"},
   };
   size_t abi = (size_t)landlock_abi();
+
   return kinds[abi < ARRAY_LENGTH(kinds) ? abi : ARRAY_LENGTH(kinds) - 1][has_seccomp()];
 }

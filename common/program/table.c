@@ -53,6 +53,7 @@ static void make_printable(char *text) {
     }
     from += length ? length : 1;
   }
+
   *to = '\0';
 }
 
@@ -96,6 +97,7 @@ static void print_row(const struct table *table, char *const *cells, const size_
     }
     pending += 2;
   }
+
   fputc('\n', out);
 }
 
@@ -104,11 +106,13 @@ void table_print(const struct table *table, FILE *out) {
   cleanup_free size_t *widths = xcalloc(table->n_columns, sizeof *widths);
   for (size_t i = 0; i < table->n_columns; i++)
     widths[i] = text_width(table->columns[i].heading);
+
   for (size_t i = 0; i < table->n_cells; i++) {
     size_t width = text_width(table->cells[i]);
     if (width > widths[i % table->n_columns])
       widths[i % table->n_columns] = width;
   }
+
   print_row(table, NULL, widths, out);
   for (size_t i = 0; i < table->n_cells; i += table->n_columns)
     print_row(table, table->cells + i, widths, out);
@@ -147,6 +151,7 @@ static char *line_make(const struct progress *progress, uint64_t done, const cha
   memset(bar, '#', filled);
   memset(bar + filled, '.', BAR_WIDTH - filled);
   bar[BAR_WIDTH] = '\0';
+
   return xasprintf("%s [%s] %llu/%llu  %lld s%s%s", progress->what, bar, (unsigned long long)shown,
                    (unsigned long long)progress->total, (long long)seconds, gap, note);
 }

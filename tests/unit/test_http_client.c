@@ -131,8 +131,7 @@ static void assert_has(const char *text, const char *part) {
 
 Test(http_client, an_answer_has_status_body_and_headers) {
   cleanup_server struct server *server = server_start(
-      OK
-      "ETag: \"abc\"\r\nWavetune-Match: exact\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
+      OK "ETag: \"abc\"\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
@@ -142,7 +141,6 @@ Test(http_client, an_answer_has_status_body_and_headers) {
   cr_assert_eq(response.size, 5u);
   cr_assert_str_eq(response.body, "hello");
   cr_assert_str_eq(response.etag, "\"abc\"");
-  cr_assert_str_eq(response.match, "exact");
   cr_assert_eq(response.retry_after_s, 7);
   assert_has(server->request, "GET /v1/cache?tag=default HTTP/1.1\r\n");
   assert_has(server->request, "User-Agent: wavetune/" WAVETUNE_VERSION "\r\n");
@@ -158,7 +156,6 @@ Test(http_client, absent_headers_are_null) {
       http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   cr_assert_str_eq(response.body, "");
   cr_assert_null(response.etag);
-  cr_assert_null(response.match);
   cr_assert_eq(response.retry_after_s, 0);
 }
 
@@ -174,14 +171,13 @@ Test(http_client, a_header_that_cannot_be_sent_back_is_as_good_as_none) {
   cr_expect_not(http_header_is_usable(longer));
 
   cleanup_server struct server *server =
-      server_start(OK "ETag: \"\xff\"\r\nWavetune-Match: a\x01\r\nContent-Length: 0\r\n\r\n");
+      server_start(OK "ETag: \"\xff\"\r\nContent-Length: 0\r\n\r\n");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;
   cr_assert(
       http_send(client, &(struct http_request){.method = "GET", .path = "/"}, &response, &error));
   cr_expect_null(response.etag);
-  cr_expect_null(response.match);
 }
 
 Test(http_client, a_request_carries_token_body_and_conditions) {

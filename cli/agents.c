@@ -71,14 +71,14 @@ static int draining_set(struct options *options, const char *reason) {
   return code;
 }
 
-static int command_drain(struct options *options) {
+static int command_agents_drain(struct options *options) {
   const char *reason = option_text(options, "reason");
   return reason ? draining_set(options, reason)
                 : cli_refuse(EXIT_USAGE, "give the reason with --reason TEXT: the agent's log and "
                                          "`wavetune agents` repeat it");
 }
 
-static int command_resume(struct options *options) { return draining_set(options, NULL); }
+static int command_agents_resume(struct options *options) { return draining_set(options, NULL); }
 
 static int command_environments(struct options *options) {
   static const struct cli_column columns[] = {{"live agents", "agents", true},
@@ -139,23 +139,22 @@ static const struct option_spec add_options[] = {
 };
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-CLI_COMMAND(agents, "agents", "", server_options, command_agents,
-            "list agents, their state and devices");
-CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options, command_drain,
+CLI_COMMAND(agents, "agents", "", server_options, "list agents, their state and devices");
+CLI_COMMAND(agents_drain, "agents drain", "AGENT", drain_options,
             "give an agent, or one of its devices, no more leases");
-CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options, command_resume,
+CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
             "give a drained agent or device leases again",
             .description = "A device that was drained because it drifted begins a new history: "
                            "what it measured before does not count against it any more, and what "
                            "was quarantined stays so.");
-CLI_COMMAND(environments, "environments", "", server_options, command_environments,
+CLI_COMMAND(environments, "environments", "", server_options,
             "list the environments that nodes and builds really have");
-CLI_COMMAND(compatible_list, "compatible list", "", server_options, command_compatible_list,
+CLI_COMMAND(compatible_list, "compatible list", "", server_options,
             "list which environments may serve each other");
-CLI_COMMAND(compatible_add, "compatible add", "", add_options, command_compatible_add,
+CLI_COMMAND(compatible_add, "compatible add", "", add_options,
             "declare that one environment's cache may serve another",
             .description = "Only deployments that fetch with --match compatible are served by it. "
                            "arch, compute_units and partition cannot be declared: a config of "
                            "another GPU is never served.");
-CLI_COMMAND(compatible_remove, "compatible remove", "ID", server_options, command_compatible_remove,
+CLI_COMMAND(compatible_remove, "compatible remove", "ID", server_options,
             "withdraw such a declaration");

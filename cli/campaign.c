@@ -376,7 +376,7 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   return n_broke ? EXIT_FAILED : EXIT_OK;
 }
 
-static int command_revalidate(struct options *options) {
+static int command_campaign_revalidate(struct options *options) {
   __attribute__((cleanup(campaign_release))) struct campaign campaign = {0};
   cleanup_json json_t *from = NULL, *entry = NULL;
   struct error error;
@@ -420,7 +420,7 @@ static const struct option_spec revalidate_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(campaign_revalidate, "campaign revalidate", "", revalidate_options, command_revalidate,
+CLI_COMMAND(campaign_revalidate, "campaign revalidate", "", revalidate_options,
             "measure a channel's winners on another stack, and tune again only what broke",
             .description =
                 "Measures each winner with its equivalence set and the default for --to first, and "

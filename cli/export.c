@@ -223,7 +223,7 @@ static const struct option_spec export_options[] = {
 };
 
 CLI_COMMAND(
-    export, "export", "RELEASE|FILE|CHANNEL", export_options, command_export,
+    export, "export", "RELEASE|FILE|CHANNEL", export_options,
     "write a release as the files of one cache format",
     .description =
         "A release by its digest, the release.json of one, or what a channel points at "

@@ -563,7 +563,7 @@ static const struct option_spec fetch_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(fetch, "fetch", "", fetch_options, command_fetch,
+CLI_COMMAND(fetch, "fetch", "", fetch_options,
             "bring a channel's cache to this machine; for container entrypoints",
             .description =
                 "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was "

@@ -422,7 +422,7 @@ static const struct option_spec imports_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(import, "import", "FORMAT PATH…", import_options, command_import,
+CLI_COMMAND(import, "import", "FORMAT PATH…", import_options,
             "take over tables that were tuned elsewhere",
             .description =
                 "Reads caches that other tools wrote: FORMAT is a cache format (an unknown one "
@@ -431,4 +431,4 @@ CLI_COMMAND(import, "import", "FORMAT PATH…", import_options, command_import,
                 "What is imported is the first incumbent of its key: releases serve it until a job "
                 "has tuned the key, and jobs measure against it. Importing the same again changes "
                 "nothing.");
-CLI_COMMAND(imports, "imports", "", imports_options, command_imports, "list what was imported");
+CLI_COMMAND(imports, "imports", "", imports_options, "list what was imported");

@@ -347,14 +347,14 @@ static const struct option_spec demand_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options, command_submit,
+CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options,
             "queue tuning jobs for a kernel, one for each key",
             .description = "Registers the kernel first where the server does not know it. "
                            "Submitting the same job again is free: the server answers with the "
                            "job it has. With --wait, exits with 1 when a job failed or was "
                            "cancelled.");
-CLI_COMMAND(jobs, "jobs", "", jobs_options, command_jobs, "list jobs, newest first");
-CLI_COMMAND(demand, "demand", "", demand_options, command_demand,
+CLI_COMMAND(jobs, "jobs", "", jobs_options, "list jobs, newest first");
+CLI_COMMAND(demand, "demand", "", demand_options,
             "list untuned keys that deployments ask for, or queue jobs for them",
             .description = "Sorted by the GPU time that tuning would have saved: what deployments "
                            "spent on tuning the key, and their calls times the kernel's time "

@@ -654,17 +654,16 @@ static const struct option_spec hash_options[] = {
 };
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 
-CLI_COMMAND(kernel_push, "kernel push", "DIR[:VERSION]…", push_options, command_kernel_push,
+CLI_COMMAND(kernel_push, "kernel push", "DIR[:VERSION]…", push_options,
             "register kernels and upload their sources and builds");
-CLI_COMMAND(kernel_list, "kernel list", "", server_options, command_kernel_list,
+CLI_COMMAND(kernel_list, "kernel list", "", server_options,
             "list the kernels that the server knows");
-CLI_COMMAND(kernel_show, "kernel show", "HASH", server_options, command_kernel_show,
-            "print a kernel's manifest");
-CLI_COMMAND(kernel_builds, "kernel builds", "HASH", server_options, command_kernel_builds,
+CLI_COMMAND(kernel_show, "kernel show", "HASH", server_options, "print a kernel's manifest");
+CLI_COMMAND(kernel_builds, "kernel builds", "HASH", server_options,
             "list a kernel's builds: compiled code by arch and toolchain");
-CLI_COMMAND(kernel_hash, "kernel hash", "DIR[:VERSION]", hash_options, command_kernel_hash,
+CLI_COMMAND(kernel_hash, "kernel hash", "DIR[:VERSION]", hash_options,
             "print a kernel folder's hash, without a server");
-CLI_COMMAND(kernel_sign, "kernel sign", "DIR[:VERSION]…|HASH…", sign_options, command_kernel_sign,
+CLI_COMMAND(kernel_sign, "kernel sign", "DIR[:VERSION]…|HASH…", sign_options,
             "sign kernels and builds, for agents that take only what is signed",
             .description = "The hash of a folder is computed from its files: look at them first. "
                            "The kernel, and the builds that --build names, must have been pushed. "

@@ -537,7 +537,7 @@ static const struct option_spec sign_options[] = {
 static const struct option_spec server_options[] = {SERVER_OPTIONS};
 static const struct option_spec key_options[] = {OPTION_JSON};
 
-CLI_COMMAND(publish, "publish", "", publish_options, command_publish,
+CLI_COMMAND(publish, "publish", "", publish_options,
             "make a release of the winners for one environment, tag and regime",
             .description =
                 "For every kernel and key the newest done job's winner is taken, or its pin. What "
@@ -547,31 +547,29 @@ CLI_COMMAND(publish, "publish", "", publish_options, command_publish,
                 "faster beyond doubt and by --min-gain, or the served one was flagged or "
                 "quarantined since. To replace it whatever was measured, pin a config, or publish "
                 "without --channel and promote.");
-CLI_COMMAND(releases, "releases", "", server_options, command_releases,
-            "list releases, newest first");
-CLI_COMMAND(diff, "diff", "RELEASE RELEASE", server_options, command_diff,
+CLI_COMMAND(releases, "releases", "", server_options, "list releases, newest first");
+CLI_COMMAND(diff, "diff", "RELEASE RELEASE", server_options,
             "what changed between two releases; exits with 1 when they differ");
-CLI_COMMAND(channels, "channels", "", server_options, command_channels,
+CLI_COMMAND(channels, "channels", "", server_options,
             "list channels and the releases they point at");
-CLI_COMMAND(promote, "promote", "RELEASE CHANNEL", promote_options, command_promote,
-            "point a channel at a release",
+CLI_COMMAND(promote, "promote", "RELEASE CHANNEL", promote_options, "point a channel at a release",
             .description =
                 "The release is downloaded and checked first. With a key the entry that the "
                 "channel gets is signed: its counter follows the one that the server states, and "
                 "with --follow the one that you state. When another request moves the channel in "
                 "between, nothing is moved.");
-CLI_COMMAND(rollback, "rollback", "CHANNEL", rollback_options, command_rollback,
+CLI_COMMAND(rollback, "rollback", "CHANNEL", rollback_options,
             "point a channel at a release that it served before",
             .description = "A higher counter with an older release, so that deployments take it. "
                            "Signed as promote signs.");
-CLI_COMMAND(sign, "sign", "CHANNEL", sign_options, command_sign,
+CLI_COMMAND(sign, "sign", "CHANNEL", sign_options,
             "add a signature to what a channel has, so that a new key can take over",
             .description =
                 "The entry stays as it is. The release that it names is downloaded and checked. "
                 "What is signed is printed on stderr; with --trusted-key the entry must have been "
                 "signed before, and with --follow its counter is that one or the next.");
-CLI_COMMAND(key_new, "key new", "FILE", key_options, command_key_new,
+CLI_COMMAND(key_new, "key new", "FILE", key_options,
             "make a key that signs channels: FILE, for the publisher alone, and FILE.pub, for "
             "deployments");
-CLI_COMMAND(key_show, "key show", "FILE", key_options, command_key_show,
+CLI_COMMAND(key_show, "key show", "FILE", key_options,
             "a key's id, and whether it is private or public");

@@ -440,5 +440,5 @@ static const struct option_spec show_options[] = {
     SERVER_OPTIONS,
 };
 
-CLI_COMMAND(show, "show", "JOB", show_options, command_show,
+CLI_COMMAND(show, "show", "JOB", show_options,
             "show a job: state, finalists, winner, equivalence set");

@@ -112,7 +112,6 @@ static const struct option_spec expand_options[] = {
 };
 
 CLI_COMMAND(space_count, "space count", "DIR[:VERSION]|FILE.json", count_options,
-            command_space_count, "count the configs of a space that satisfy its conditions");
+            "count the configs of a space that satisfy its conditions");
 CLI_COMMAND(space_expand, "space expand", "DIR[:VERSION]|FILE.json", expand_options,
-            command_space_expand,
             "list the configs of a space that satisfy its conditions, with their ordinals");

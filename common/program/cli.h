@@ -51,11 +51,13 @@
   OPTION_URL, OPTION_TOKEN, OPTION_INSECURE_HTTP, OPTION_CLIENT_CERTIFICATE, OPTION_CLIENT_KEY, \
   OPTION_JSON
 
-/* Defines a command's row, `spec_ID`. What follows the summary are further members. */
-#define CLI_COMMAND(id, of_name, of_arguments, of_options, of_run, of_summary, ...) \
+/* Defines the row `spec_ID` of the command that command_ID() runs. What follows the summary are
+ * further members. */
+#define CLI_COMMAND(id, of_name, of_arguments, of_options, of_summary, ...) \
   const struct command_spec spec_##id = {.name = of_name, .arguments = of_arguments, \
                                          .summary = of_summary, .options = of_options, \
-                                         .n_options = ARRAY_LENGTH(of_options), .run = of_run, \
+                                         .n_options = ARRAY_LENGTH(of_options), \
+                                         .run = command_##id, \
                                          __VA_ARGS__}
 /* clang-format on */
 

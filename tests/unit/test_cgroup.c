@@ -39,7 +39,7 @@ Test(cgroup, version_1_is_passed_over) {
                 "/sys/fs/cgroup/unified/b");
 }
 
-Test(cgroup, where_there_is_none_the_sentence_says_why) {
+Test(cgroup, without_a_cgroup_the_error_states_why) {
   expect_none("8:pids:/\n4:memory:/a\n", HYBRID, "this machine has no cgroup v2");
   expect_none("0::/a\n", HYBRID, "the cgroup /a is not mounted here");
   expect_none("0::/docker/abc\n", MOUNTED("/docker/ab", "/sys/fs/cgroup"),

@@ -159,7 +159,7 @@ Test(http_client, absent_headers_are_null) {
   cr_assert_eq(response.retry_after_s, 0);
 }
 
-Test(http_client, a_header_that_cannot_be_sent_back_is_as_good_as_none) {
+Test(http_client, a_header_that_cannot_be_sent_back_counts_as_absent) {
   cleanup_free char *longest = xcalloc(1, 1026), *longer = xcalloc(1, 1026);
   memset(longest, 'e', 1024);
   memset(longer, 'e', 1025);
@@ -269,7 +269,7 @@ static enum error_kind expect_no_whole_answer(const char *answer, const char *pa
   return error.kind;
 }
 
-Test(http_client, an_answer_that_ends_early_is_told_from_none_at_all) {
+Test(http_client, an_answer_that_ends_early_differs_from_none) {
   cr_expect_eq(expect_no_whole_answer(OK "Content-Length: 9\r\n\r\nhello", "ended after 5 bytes"),
                ERROR_TRUNCATED);
   cr_expect_eq(
@@ -537,7 +537,7 @@ Test(http_json, an_answer_of_5xx_is_named_by_its_request) {
              "did not say why (request a-1)");
 }
 
-Test(http_json, an_id_that_is_none_is_not_shown) {
+Test(http_json, a_malformed_id_is_not_shown) {
   cr_expect_str_eq(named("500 Oops", "a \x1b[2J", "its log says why").message, "its log says why");
   cr_expect_str_eq(named("500 Oops", "", "its log says why").message, "its log says why");
 }

@@ -280,16 +280,18 @@ Test(options, a_broken_file_is_refused_without_showing_its_token) {
 Test(options, an_integer_outside_its_range_names_the_flag) {
   struct outcome got = RUN("kernel", "show", "--lease-seconds=601");
   cr_assert_eq(got.code, EXIT_USAGE);
-  assert_has(got.err,
-             "prog kernel show: --lease-seconds must be an integer from 1 to 600, not \"601\"; see "
-             "\"prog kernel show --help\"\n");
+  assert_has(got.err, "--lease-seconds");
+  assert_has(got.err, "1 to 600");
+  assert_has(got.err, "601");
+  assert_has(got.err, "\"prog kernel show --help\"");
 }
 
 Test(options, an_integer_outside_its_range_names_the_variable) {
   setenv("WAVETUNE_LEASE_SECONDS", "0", 1);
   struct outcome got = RUN("kernel", "show");
   cr_assert_eq(got.code, EXIT_USAGE);
-  assert_has(got.err, "WAVETUNE_LEASE_SECONDS must be an integer from 1 to 600, not \"0\"");
+  assert_has(got.err, "WAVETUNE_LEASE_SECONDS");
+  assert_has(got.err, "1 to 600");
 }
 
 Test(options, what_is_no_integer_is_refused) {
@@ -327,10 +329,9 @@ Test(options, a_flag_without_its_value_is_refused) {
 Test(options, an_unknown_flag_is_answered_with_the_nearest_name_and_without_its_value) {
   struct outcome got = RUN("kernel", "show", "--tokn=s3cret");
   cr_assert_eq(got.code, EXIT_USAGE);
-  assert_has(
-      got.err,
-      "prog kernel show: unknown flag --tokn (did you mean --token?); see \"prog kernel show "
-      "--help\"\n");
+  assert_has(got.err, "--tokn ");
+  assert_has(got.err, "--token?");
+  cr_assert_null(strstr(got.err, "s3cret"));
 }
 
 Test(options, an_unknown_flag_like_none_is_refused_without_a_guess) {

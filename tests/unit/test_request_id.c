@@ -23,7 +23,7 @@ Test(request_id, what_would_need_quotes_is_not) {
     cr_expect_not(request_id_is_good(bad[i]), "%s", bad[i]);
 }
 
-Test(request_id, a_token_is_none) {
+Test(request_id, a_token_is_refused_as_an_id) {
   cr_expect_not(request_id_is_good("wt_0123456789abcdef0123456789abcdef"));
   cr_expect(request_id_is_good("wt-17"));
 }

@@ -266,7 +266,7 @@ Test(sandbox, a_command_that_is_not_there_is_an_error_and_no_result) {
   struct command_result result;
   struct error error;
   cr_expect_not(command_run(&command, &result, &error));
-  cr_expect_str_eq(error.message, "cannot run /usr/bin/no-such-program: No such file or directory");
+  cr_expect(string_starts(error.message, "cannot run /usr/bin/no-such-program: No such file"));
   command.folder = "/does/not/exist";
   cr_expect_not(command_run(&command, &result, &error));
   cr_expect_str_eq(
@@ -285,7 +285,7 @@ static void landlock_take_away(void) {
   seccomp_release(context);
 }
 
-Test(sandbox, a_kernel_without_landlock_still_filters_calls_and_says_so) {
+Test(sandbox, a_kernel_without_landlock_still_filters_calls_and_reports_it) {
   landlock_take_away();
   cr_expect_not(sandbox_confines_files());
   cr_expect_str_eq(sandbox_kind(), "seccomp");

@@ -228,20 +228,29 @@ static bool push_load(const struct options *options, struct push *push, struct e
   return true;
 }
 
-/* The keys that sign kernels and builds, and until when; none is fine. */
+/* What a command signs with, and what it has done so far. */
 struct signing {
-  struct signers signers;
-  int64_t expires_s; /* 0: never */
+  struct http_client *client;
+  struct signers signers; /* none is fine where code is pushed */
+  int64_t expires_s;      /* 0: never */
+  struct trusted_keys trusted;
+  json_t *answers; /* what --json prints */
+  bool as_json;
 };
 
-static void signing_release(struct signing *signing) { signers_release(&signing->signers); }
+static void signing_release(struct signing *signing) {
+  if (signing->client)
+    http_client_free(signing->client);
+  signers_release(&signing->signers);
+  trusted_keys_release(&signing->trusted);
+  json_decref(signing->answers);
+}
 #define cleanup_signing __attribute__((cleanup(signing_release)))
 
 /* Signs with each key, prints on stderr what is signed with which key, and posts it.
  * *ret_signatures (may be NULL) are all that the server has then, a new reference. */
-static int code_sign_and_post(struct http_client *client, const struct signed_code *code,
-                              const struct signing *signing, int64_t expires_s,
-                              json_t **ret_signatures) {
+static int code_sign_and_post(const struct signing *signing, const struct signed_code *code,
+                              int64_t expires_s, json_t **ret_signatures) {
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], id[DIGEST_TEXT_SIZE],
       what[SIGNED_CODE_TEXT_SIZE], expires[TIME_TEXT_SIZE];
   bool is_build = code->is_build;
@@ -263,7 +272,7 @@ static int code_sign_and_post(struct http_client *client, const struct signed_co
     json_object_set_new(body, "public_key", json_string(public_key));
 
     json_decref(TAKE(answer));
-    int exit_code = cli_call(client, "POST", path, body, &answer);
+    int exit_code = cli_call(signing->client, "POST", path, body, &answer);
     if (exit_code != EXIT_OK)
       return exit_code;
     fprintf(stderr, "by       %s (%s)\n", digest_format(&key->id, id), signing->signers.paths[i]);
@@ -285,22 +294,22 @@ static bool kernel_is_known(struct http_client *client, const struct kernel *ker
   return http_send(client, &request, &response, &ignored) && response.status == 200;
 }
 
-/* Pushes and signs one kernel and those of the builds that are its own. *ret_answer: for --json. */
-static int kernel_push_signed(struct http_client *client, const struct push *push, size_t index,
-                              const struct signing *signing, bool as_json, json_t **ret_answer) {
-  const struct kernel *kernel = push->kernels[index]->kernel;
+/* Pushes and signs one kernel and those of the builds that are its own. */
+static int kernel_push_signed(const struct signing *signing, const struct push *push,
+                              const struct kernel_folder *folder) {
+  const struct kernel *kernel = folder->kernel;
   cleanup_json json_t *digests = json_array();
   char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
   digest_format(&kernel->hash, hash);
-  int code = push->n_builds && kernel_is_known(client, kernel)
+  int code = push->n_builds && kernel_is_known(signing->client, kernel)
                  ? EXIT_OK
-                 : kernel_push(client, push->kernels[index]);
+                 : kernel_push(signing->client, folder);
   if (code == EXIT_OK)
-    code = code_sign_and_post(client, &(struct signed_code){.kernel = kernel->hash}, signing,
+    code = code_sign_and_post(signing, &(struct signed_code){.kernel = kernel->hash},
                               signing->expires_s, NULL);
   if (code != EXIT_OK)
     return code;
-  if (!as_json)
+  if (!signing->as_json)
     printf("%s  %s\n", hash, kernel->name);
 
   for (size_t i = 0; i < push->n_builds; i++) {
@@ -308,29 +317,29 @@ static int kernel_push_signed(struct http_client *client, const struct push *pus
     struct signed_code what = {.kernel = kernel->hash, .is_build = true, .build = build->digest};
     if (!digest_equal(&build->kernel, &kernel->hash))
       continue;
-    code = build_push(client, &push->builds[i]);
+    code = build_push(signing->client, &push->builds[i]);
     if (code == EXIT_OK)
-      code = code_sign_and_post(client, &what, signing, signing->expires_s, NULL);
+      code = code_sign_and_post(signing, &what, signing->expires_s, NULL);
     if (code != EXIT_OK)
       return code;
     json_array_append_new(digests, json_digest_text(&build->digest));
-    if (!as_json)
+    if (!signing->as_json)
       printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest),
              kernel->name, build->arch, build->triton, build->torch ? ", torch " : "",
              build->torch ? build->torch : "");
   }
 
-  *ret_answer =
-      json_pack("{s:s, s:s, s:O}", "kernel", hash, "name", kernel->name, "builds", digests);
+  json_array_append_new(signing->answers, json_pack("{s:s, s:s, s:O}", "kernel", hash, "name",
+                                                    kernel->name, "builds", digests));
   return EXIT_OK;
 }
 
 static int command_kernel_push(struct options *options) {
   cleanup_push struct push push = {0};
-  cleanup_signing struct signing signing = {0};
+  cleanup_signing struct signing signing = {.answers = json_array(),
+                                            .as_json = option_flag(options, "json")};
   const char *const *keys;
   struct error error;
-
   /* Only with a key on the command line: the key of channels need not be that of kernels. */
   bool is_signed = option_list(options, "sign-key", &keys);
   if (!is_signed && option_text(options, "expires"))
@@ -339,23 +348,13 @@ static int command_kernel_push(struct options *options) {
       !expires_of_option(options, &signing.expires_s, &error) || !push_load(options, &push, &error))
     return cli_fail(EXIT_USAGE, &error);
 
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
-  cleanup_json json_t *answers = json_array();
-  bool as_json = option_flag(options, "json");
-
-  for (size_t i = 0; i < push.n_kernels; i++) {
-    json_t *answer;
-    int code = kernel_push_signed(client, &push, i, &signing, as_json, &answer);
-    if (code != EXIT_OK)
-      return code;
-    json_array_append_new(answers, answer);
-  }
-
-  if (as_json)
-    cli_print_json(answers);
-  return EXIT_OK;
+  signing.client = cli_connect(options);
+  int code = signing.client ? EXIT_OK : EXIT_USAGE;
+  for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
+    code = kernel_push_signed(&signing, &push, push.kernels[i]);
+  if (code == EXIT_OK && signing.as_json)
+    cli_print_json(signing.answers);
+  return code;
 }
 
 /* "sha256:…, sha256:…": the keys of an answer's signatures, "" for none. */
@@ -476,37 +475,28 @@ static int command_kernel_hash(struct options *options) {
   return EXIT_OK;
 }
 
-/* The options of `kernel sign`, and what it has signed so far. */
-struct sign {
-  struct http_client *client;
-  const struct signing *signing;
-  const struct trusted_keys *trusted;
-  json_t *answers; /* what --json prints */
-  bool as_json;
-};
-
-static int code_sign_one(const struct sign *sign, const struct signed_code *code,
+static int code_sign_one(const struct signing *signing, const struct signed_code *code,
                          int64_t expires_s) {
   cleanup_json json_t *signatures = NULL;
   char kernel[DIGEST_TEXT_SIZE], build[DIGEST_TEXT_SIZE], what[SIGNED_CODE_TEXT_SIZE];
-  int exit_code = code_sign_and_post(sign->client, code, sign->signing, expires_s, &signatures);
+  int exit_code = code_sign_and_post(signing, code, expires_s, &signatures);
   if (exit_code != EXIT_OK)
     return exit_code;
 
   size_t n = json_array_size(signatures);
-  json_array_append_new(
-      sign->answers, json_pack("{s:s, s:s*, s:O}", "kernel", digest_format(&code->kernel, kernel),
-                               "build", code->is_build ? digest_format(&code->build, build) : NULL,
-                               "signatures", signatures));
-  if (!sign->as_json)
+  json_array_append_new(signing->answers,
+                        json_pack("{s:s, s:s*, s:O}", "kernel",
+                                  digest_format(&code->kernel, kernel), "build",
+                                  code->is_build ? digest_format(&code->build, build) : NULL,
+                                  "signatures", signatures));
+  if (!signing->as_json)
     printf("%s  %zu signature%s\n", signed_code_format(code, what), n, n == 1 ? "" : "s");
-
   return EXIT_OK;
 }
 
 /* A registered kernel and its builds, each where a trusted key signed it before, and for as long
  * unless --expires states another time. Builds that none signed are reported and left. */
-static int hash_sign(const struct sign *sign, const char *text) {
+static int hash_sign(const struct signing *signing, const char *text) {
   cleanup_json json_t *kernel = NULL, *builds = NULL;
   struct signed_code code = {0};
   struct code_signature before;
@@ -517,64 +507,59 @@ static int hash_sign(const struct sign *sign, const char *text) {
 
   cleanup_free char *path = xasprintf("/v1/kernels/%s", text),
                     *list = xasprintf("/v1/kernels/%s/builds", text);
-  int64_t expires_s = sign->signing->expires_s;
-  int exit_code = cli_call(sign->client, "GET", path, NULL, &kernel);
+  int64_t expires_s = signing->expires_s;
+  int exit_code = cli_call(signing->client, "GET", path, NULL, &kernel);
   if (exit_code == EXIT_OK)
-    exit_code = cli_list(sign->client, list, &builds);
+    exit_code = cli_list(signing->client, list, &builds);
   if (exit_code != EXIT_OK)
     return exit_code;
-  if (!code_signature_find(&code, json_object_get(kernel, "signatures"), sign->trusted, time(NULL),
-                           &before, &error))
+  if (!code_signature_find(&code, json_object_get(kernel, "signatures"), &signing->trusted,
+                           time(NULL), &before, &error))
     return cli_fail(EXIT_REFUSED, &error);
-  exit_code = code_sign_one(sign, &code, expires_s ? expires_s : before.expires_s);
+  exit_code = code_sign_one(signing, &code, expires_s ? expires_s : before.expires_s);
 
   code.is_build = true;
   for (size_t i = 0; exit_code == EXIT_OK && i < json_array_size(builds); i++) {
     const json_t *build = json_array_get(builds, i);
     if (!digest_parse(cli_member(build, "build"), &code.build))
       continue;
-    if (code_signature_find(&code, json_object_get(build, "signatures"), sign->trusted, time(NULL),
-                            &before, &error))
-      exit_code = code_sign_one(sign, &code, expires_s ? expires_s : before.expires_s);
+    if (code_signature_find(&code, json_object_get(build, "signatures"), &signing->trusted,
+                            time(NULL), &before, &error))
+      exit_code = code_sign_one(signing, &code, expires_s ? expires_s : before.expires_s);
     else
       fprintf(stderr, "wavetune: left unsigned: %s\n", error.message);
   }
-
   return exit_code;
 }
 
-/* Reads what can be refused before the first request: folders into `push`, or keys into
- * `trusted`. */
-static bool sign_read(const struct options *options, struct signing *signing,
-                      struct trusted_keys *trusted, struct push *push, struct error *error) {
+/* Reads what can be refused before the first request: keys, and folders into `push`. */
+static bool sign_read(const struct options *options, struct signing *signing, struct push *push,
+                      struct error *error) {
   char *const *arguments;
   const char *const *paths, *const *builds;
   size_t n = options_arguments(options, &arguments), n_hashes = 0,
          n_trusted = option_list(options, "trusted-key", &paths);
-
   for (size_t i = 0; i < n; i++)
     n_hashes += string_starts(arguments[i], "sha256:");
   if (!signers_of_keys(options, &signing->signers, error))
     return false;
   if (!signing->signers.n)
     return error_set(error, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
-
   for (size_t i = 0; i < n_trusted; i++)
-    if (!trusted_keys_add(trusted, paths[i], error))
+    if (!trusted_keys_add(&signing->trusted, paths[i], error))
       return false;
 
   if (n_hashes) {
     if (n_hashes < n || option_list(options, "build", &builds))
       return error_set(error, "name folders, with their builds, or hashes: one or the other");
-    if (!trusted->n)
+    if (!signing->trusted.n)
       return error_set(error,
                        "what is named by its hash is signed only when a key signed it that you "
                        "trust: give --trusted-key, or sign the kernel's folder");
   } else {
     if (n_trusted)
-      return error_set(
-          error, "--trusted-key is for kernels that are named by hash and were signed before, "
-                 "and these are folders");
+      return error_set(error, "--trusted-key is for kernels that are named by hash and were signed "
+                              "before, and these are folders");
     if (!push_load(options, push, error))
       return false;
     for (size_t i = 0; i < push->n_builds; i++) {
@@ -588,41 +573,33 @@ static bool sign_read(const struct options *options, struct signing *signing,
       }
     }
   }
-
   return expires_of_option(options, &signing->expires_s, error);
 }
 
 static int command_kernel_sign(struct options *options) {
-  cleanup_signing struct signing signing = {0};
-  cleanup_trusted_keys struct trusted_keys trusted = {0};
+  cleanup_signing struct signing signing = {.answers = json_array(),
+                                            .as_json = option_flag(options, "json")};
   cleanup_push struct push push = {0};
-  cleanup_json json_t *answers = json_array();
   struct error error;
-  if (!sign_read(options, &signing, &trusted, &push, &error))
+  if (!sign_read(options, &signing, &push, &error))
     return cli_fail(EXIT_USAGE, &error);
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
 
-  struct sign sign = {client, &signing, &trusted, answers, option_flag(options, "json")};
   char *const *arguments;
   size_t n = options_arguments(options, &arguments);
-  int code = EXIT_OK;
-
+  signing.client = cli_connect(options);
+  int code = signing.client ? EXIT_OK : EXIT_USAGE;
   for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
-    code = code_sign_one(&sign, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
+    code = code_sign_one(&signing, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
                          signing.expires_s);
-
   for (size_t i = 0; i < push.n_builds && code == EXIT_OK; i++) {
     const struct build *build = push.builds[i].build;
     struct signed_code what = {.kernel = build->kernel, .is_build = true, .build = build->digest};
-    code = code_sign_one(&sign, &what, signing.expires_s);
+    code = code_sign_one(&signing, &what, signing.expires_s);
   }
-
   for (size_t i = 0; !push.n_kernels && i < n && code == EXIT_OK; i++)
-    code = hash_sign(&sign, arguments[i]);
-  if (code == EXIT_OK && sign.as_json)
-    cli_print_json(answers);
+    code = hash_sign(&signing, arguments[i]);
+  if (code == EXIT_OK && signing.as_json)
+    cli_print_json(signing.answers);
   return code;
 }
 

@@ -58,17 +58,22 @@ int cli_request(const struct options *options, const char *method, const char *p
   return client ? cli_call(client, method, path, body, ret_answer) : EXIT_USAGE;
 }
 
+/* With --json prints an answer, which is taken, else passes it on. */
+static int print_or_pass(const struct options *options, json_t *answer, json_t **ret_answer) {
+  if (option_flag(options, "json")) {
+    cli_print_json(answer);
+    json_decref(answer);
+  } else {
+    *ret_answer = answer;
+  }
+  return EXIT_OK;
+}
+
 int cli_request_or_json(const struct options *options, const char *method, const char *path,
                         const json_t *body, json_t **ret_answer) {
-  cleanup_json json_t *answer = NULL;
+  json_t *answer = NULL;
   int code = cli_request(options, method, path, body, &answer);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json"))
-    cli_print_json(answer);
-  else
-    *ret_answer = TAKE(answer);
-  return EXIT_OK;
+  return code == EXIT_OK ? print_or_pass(options, answer, ret_answer) : code;
 }
 
 int cli_delete(const struct options *options, const char *folder, const char *done,
@@ -129,16 +134,9 @@ int cli_list_or_json(const struct options *options, const char *path, json_t **r
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
-
-  cleanup_json json_t *items = NULL;
+  json_t *items;
   int code = cli_list(client, path, &items);
-  if (code != EXIT_OK)
-    return code;
-  if (option_flag(options, "json"))
-    cli_print_json(items);
-  else
-    *ret_items = TAKE(items);
-  return EXIT_OK;
+  return code == EXIT_OK ? print_or_pass(options, items, ret_items) : code;
 }
 
 char *cli_format(const json_t *value) {

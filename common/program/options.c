@@ -428,8 +428,7 @@ static void set_from_origins(struct options *options, size_t index) {
     value_set(options, index, ORIGIN_VARIABLE, variable, text);
 }
 
-/* A flag or a positional argument. argv is read twice: first for --help, --version and --config,
- * whose file comes before the flags in order, then for values. */
+/* A flag or a positional argument. */
 struct flag_found {
   const struct option_spec *spec; /* NULL: a positional argument */
   size_t index;                   /* of spec_at */
@@ -480,42 +479,37 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   return found;
 }
 
-/* Handles the common options; returns the file that --config names, or NULL. */
-static const char *read_common_flags(const struct options *options, int argc, char **argv) {
+/* Reads argv twice: with `is_first` only --help, --version and --config, whose file comes before
+ * the flags in order, then the values. Returns the file that --config names, or NULL. */
+static const char *flags_read(struct options *options, bool is_first, int argc, char **argv) {
   const char *config = NULL;
-  for (int at = 0; at < argc && !string_equal(argv[at], "--");) {
-    struct flag_found found = flag_next(options, argc, argv, &at);
-    if (!found.spec || found.index < options->command->n_options)
-      continue;
-    if (string_equal(found.spec->name, "config")) {
-      config = found.text;
-      continue;
-    }
-    if (string_equal(found.spec->name, "help"))
-      print_help(options->program, options->command);
-    else
-      printf("%s %s\n", options->program, WAVETUNE_VERSION);
-    exit(EXIT_OK);
-  }
-
-  return config;
-}
-
-static void set_from_flags(struct options *options, int argc, char **argv) {
   int at = 0;
   while (at < argc && !string_equal(argv[at], "--")) {
-    int position = at;
+    char *word = argv[at];
     struct flag_found found = flag_next(options, argc, argv, &at);
+    bool is_common = found.spec && found.index >= options->command->n_options;
+    if (is_common != is_first)
+      continue;
+
     if (!found.spec) {
-      options->arguments[options->n_arguments++] = argv[position];
-    } else if (found.index < options->command->n_options) {
+      options->arguments[options->n_arguments++] = word;
+    } else if (!is_common) {
       cleanup_free char *where = xasprintf("--%s", found.spec->name);
       value_set(options, found.index, ORIGIN_FLAG, where, found.text);
+    } else if (string_equal(found.spec->name, "config")) {
+      config = found.text;
+    } else {
+      if (string_equal(found.spec->name, "help"))
+        print_help(options->program, options->command);
+      else
+        printf("%s %s\n", options->program, WAVETUNE_VERSION);
+      exit(EXIT_OK);
     }
   }
 
-  while (++at < argc)
+  while (!is_first && ++at < argc)
     options->arguments[options->n_arguments++] = argv[at];
+  return config;
 }
 
 void options_parse(const char *program, const struct command_spec *command, int argc, char **argv,
@@ -526,10 +520,11 @@ void options_parse(const char *program, const struct command_spec *command, int 
   options->values = xcalloc(command->n_options, sizeof *options->values);
   options->arguments = xcalloc((size_t)argc + 1, sizeof *options->arguments);
 
-  file_load(options, read_common_flags(options, argc, argv));
+  file_load(options, flags_read(options, true, argc, argv));
   for (size_t i = 0; i < command->n_options; i++)
     set_from_origins(options, i);
-  set_from_flags(options, argc, argv);
+  flags_read(options, false, argc, argv);
+
   if (options->n_arguments && !command->arguments[0])
     usage_error(options, "unexpected argument \"%.80s\": the command takes none",
                 options->arguments[0]);

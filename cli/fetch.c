@@ -32,7 +32,7 @@ static void fetch_release(struct fetch *fetch) {
     json_decref(fetch->renderings[i]);
   free(fetch->renderings);
   free(fetch->formats);
-  environment_release(&fetch->asked);
+  environment_release(&fetch->requested);
   free(fetch->question);
   free(fetch->absolute);
   if (fetch->disk >= 0)
@@ -218,7 +218,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
       return false;
     bytes = TAKE(response.body);
     size = response.size;
-    if (!bytes_believe(fetch, entry, bytes, size, error))
+    if (!bytes_verify(fetch, entry, bytes, size, error))
       return false;
   }
 
@@ -226,7 +226,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
     return false;
   if (is_new)
     file_stream_lend(stream, "release.json", bytes, size);
-  if (!release_believe(fetch, entry, &bytes, size, &release, error))
+  if (!release_verify(fetch, entry, &bytes, size, &release, error))
     return false;
 
   source = http_source_new(fetch->client, fetch->deadline_ms);
@@ -287,7 +287,7 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
   cleanup_json json_t *json = NULL;
   if (!json_parse(response->body, response->size, &json, error))
     return error_prefix(error, "the server's channel entry: ");
-  if (!entry_believe(fetch, json, &entry, error))
+  if (!entry_verify(fetch, json, &entry, error))
     return false;
   fetch->entry = TAKE(json);
   entry_note(fetch, &entry);
@@ -301,7 +301,7 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
 static bool fetch_now(struct fetch *fetch, struct error *error) {
   /* The entity tag is valid for the same question, when it came with what current points at. */
   const struct kept *kept = &fetch->kept;
-  bool is_known = kept->is_there && kept->has_entry && kept->is_believed &&
+  bool is_known = kept->is_there && kept->has_entry && kept->is_trusted &&
                   string_equal(cli_member(fetch->state, "question"), fetch->question) &&
                   string_equal(cli_member(fetch->state, "name"), kept->name);
   const char *etag = is_known ? cli_member(fetch->state, "etag") : "";
@@ -323,7 +323,7 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
 
 /* Whether what is there may be used although the server's answer cannot be. */
 static bool is_kept(const struct fetch *fetch) {
-  return fetch->kept.is_there && fetch->kept.is_believed;
+  return fetch->kept.is_there && fetch->kept.is_trusted;
 }
 
 static const char *outcome(const struct fetch *fetch, bool succeeded) {
@@ -339,7 +339,7 @@ static int failure_report(const struct fetch *fetch, const struct error *error) 
   char text[TIME_TEXT_SIZE] = "";
   const char *left = "there is no cache to fall back on";
   enum exit_code code = error_exit_code(error->kind), own = EXIT_NOTHING;
-  if (kept->is_there && !kept->is_believed) {
+  if (kept->is_there && !kept->is_trusted) {
     left = "the cache that is there is not used: no trusted key signed it";
   } else if (kept->is_there) {
     bool is_expired =
@@ -383,7 +383,7 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
                                                                   : NULL;
   json_t *answer =
       json_pack("{s:s, s:s+, s:o, s:o, s:o, s:o, s:s*, s:O*}", "outcome", outcome(fetch, succeeded),
-                "folder", fetch->to, "/current", "asked", environment_to_json(&fetch->asked),
+                "folder", fetch->to, "/current", "asked", environment_to_json(&fetch->requested),
                 "formats", formats, "variables", renderings_variables(fetch), "took_ms", took,
                 "reason", succeeded ? NULL : error->message, "entry", entry);
   ALWAYS(answer != NULL);
@@ -443,13 +443,13 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
 /* Options */
 
 #define X(member, hardware)                                                                        \
-  if (!asked->member && known->member)                                                             \
-    asked->member = xstrdup(known->member);
+  if (!requested->member && known->member)                                                         \
+    requested->member = xstrdup(known->member);
 /* Members that were not given are the node's, then the image's. */
-static void environment_fill(struct environment *asked, const struct environment *known) {
+static void environment_fill(struct environment *requested, const struct environment *known) {
   ENVIRONMENT_TEXTS(X)
-  if (!asked->compute_units)
-    asked->compute_units = known->compute_units;
+  if (!requested->compute_units)
+    requested->compute_units = known->compute_units;
 }
 #undef X
 
@@ -470,26 +470,26 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
     return false;
   fetch->renderings = xcalloc(fetch->n_formats, sizeof *fetch->renderings);
 
-  if (!environment_parse(given, &fetch->asked, error))
+  if (!environment_parse(given, &fetch->requested, error))
     return error_prefix(error, "--environment: ");
 
   /* With another platform this node's AMD GPU is not meant. */
-  if (!fetch->asked.cuda && !fetch->asked.cpu) {
+  if (!fetch->requested.cuda && !fetch->requested.cpu) {
     struct node_folders folders = node_folders_default();
     cleanup_environment struct environment node = node_environment_read(&folders);
-    environment_fill(&fetch->asked, &node);
+    environment_fill(&fetch->requested, &node);
   }
 
   if (fetch->identity) {
     struct environment image = {.torch = fetch->identity->torch,
                                 .triton = fetch->identity->triton_version,
                                 .gpu = fetch->identity->gpu};
-    environment_fill(&fetch->asked, &image);
+    environment_fill(&fetch->requested, &image);
   }
 
   /* The default is what a server does by itself: one that does not know the rule yet accepts exact
    * matches only. */
-  cleanup_json json_t *environment = environment_to_json(&fetch->asked);
+  cleanup_json json_t *environment = environment_to_json(&fetch->requested);
   cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
                                        fetch->match == CACHE_RULE_UNSTATED ? NULL : "match",
                                        cache_rule_name(fetch->match), NULL);

@@ -1,5 +1,5 @@
 /* What the parts of `wavetune fetch` share: fetch.c asks, renders and reports, fetch_verify.c
- * decides what is believed, fetch_folder.c keeps the folder.
+ * decides what is trusted, fetch_folder.c keeps the folder.
  *
  *   TO/<64 hex digits>/      one folder for each release: release.json, entry.json (the channel
  *                            entry that named it) and a folder for each format; parts appear whole,
@@ -29,7 +29,7 @@
 struct kept {
   bool is_there;                /* current is a folder */
   char name[RELEASE_NAME_SIZE]; /* of its release; "": current is no link that a fetch made */
-  bool is_believed;             /* no key must have signed it, or a trusted one did */
+  bool is_trusted;              /* no key must have signed it, or a trusted one did */
   bool has_entry;
   struct channel_entry entry; /* by which it was installed */
   json_t *entry_json;
@@ -48,8 +48,8 @@ struct fetch {
   struct identity *identity; /* or NULL */
   size_t n_formats;
   const struct cache_format **formats;
-  struct environment asked; /* with the node's and the image's members */
-  char *question;           /* the path with its query; an old entity tag is valid for it alone */
+  struct environment requested; /* with the node's and the image's members */
+  char *question; /* the path with its query; an old entity tag is valid for it alone */
   /* The folder */
   char *absolute; /* TO without links */
   int disk;       /* TO, opened before anything new is written: syncfs reports what failed since
@@ -60,18 +60,18 @@ struct fetch {
   json_t **renderings; /* of each format, of the release that current names in the end: the object
                           in FORMAT/.wavetune.json, {"files", "identity", "reason"?, "root",
                           "skipped", "variables", "version"}, or NULL: none there */
-  json_t *entry;       /* the channel entry that was believed, as the server sent it */
+  json_t *entry;       /* the channel entry that was verified, as the server sent it */
   bool is_fresh;       /* something was written */
   int64_t took_ns[WORK_N];
 };
 
-/* fetch_verify.c: what is not believed is an error of the kind ERROR_TAMPERED, ERROR_REPLAYED,
+/* fetch_verify.c: a failed check is an error of the kind ERROR_TAMPERED, ERROR_REPLAYED,
  * ERROR_EXPIRED or ERROR_UNTRUSTED; what cannot be read is ERROR_INVALID. */
 
 /* Whether an answer's entry may be acted on: signed by a trusted key where there are any, for what
- * was asked, not expired, not older than what was seen. */
-must_check bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
-                              struct error *error);
+ * was requested, not expired, not older than what was seen. */
+must_check bool entry_verify(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
+                             struct error *error);
 
 /* Its last check, and the only one whose answer changes with time: repeated for a kept entry. */
 must_check bool entry_is_current(const struct channel_entry *entry, struct error *error);
@@ -84,15 +84,14 @@ must_check bool entry_is_signed(const struct fetch *fetch, const struct channel_
                                 struct error *error);
 
 /* Whether the bytes are those that the entry names. */
-must_check bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry,
-                              const char *bytes, size_t size, struct error *error);
+must_check bool bytes_verify(struct fetch *fetch, const struct channel_entry *entry,
+                             const char *bytes, size_t size, struct error *error);
 
-/* Reads bytes that are believed: whether they are a release, of the entry's environment, tag and
+/* Reads bytes that are verified: whether they are a release, of the entry's environment, tag and
  * regime. *bytes is taken, and NULL then, when *ret_release is made, which is the caller's whatever
  * is returned. */
-must_check bool release_believe(struct fetch *fetch, const struct channel_entry *entry,
-                                char **bytes, size_t size, struct release **ret_release,
-                                struct error *error);
+must_check bool release_verify(struct fetch *fetch, const struct channel_entry *entry, char **bytes,
+                               size_t size, struct release **ret_release, struct error *error);
 
 /* fetch_folder.c */
 

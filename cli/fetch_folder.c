@@ -112,7 +112,7 @@ static void kept_read(struct fetch *fetch) {
       json_parse_file(entry_path, STATE_MAX, &kept->entry_json, &ignored) &&
       channel_entry_parse(kept->entry_json, &kept->entry, &ignored) &&
       string_equal(digest_format(&kept->entry.release, text) + strlen("sha256:"), kept->name);
-  kept->is_believed =
+  kept->is_trusted =
       fetch->keys.n == 0 || (kept->has_entry && entry_is_signed(fetch, &kept->entry, &ignored));
 }
 

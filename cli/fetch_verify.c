@@ -1,4 +1,4 @@
-/* What of a server's answer is believed: signature, question, expiry, counter, digest. Nothing here
+/* Checks of a server's answer: signature, question, expiry, counter, digest. Nothing here
  * writes a file.
  *
  * A server that is not trusted can withhold a release, and no more: an entry that no trusted key
@@ -26,8 +26,8 @@ bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entr
   return fetch->keys.n == 0 || channel_entry_verify(entry, &fetch->keys, error);
 }
 
-static bool entry_answers(const struct fetch *fetch, const struct channel_entry *entry,
-                          struct error *error) {
+static bool entry_is_for_request(const struct fetch *fetch, const struct channel_entry *entry,
+                                 struct error *error) {
   if (!string_equal(entry->channel, fetch->channel) || !string_equal(entry->tag, fetch->tag) ||
       entry->regime != fetch->regime) {
     return error_of(error, ERROR_UNTRUSTED,
@@ -37,13 +37,13 @@ static bool entry_answers(const struct fetch *fetch, const struct channel_entry 
   }
 
   /* Whatever an operator declared, the members that identify the GPU must be equal. */
-  if (!cache_rules_serve(fetch->match, &fetch->asked, &entry->environment)) {
-    cleanup_free char *asked = environment_format(&fetch->asked),
+  if (!cache_rules_serve(fetch->match, &fetch->requested, &entry->environment)) {
+    cleanup_free char *requested = environment_format(&fetch->requested),
                       *served = environment_format(&entry->environment);
     return error_of(
         error, ERROR_UNTRUSTED,
         "the server sent an entry for another environment (%.200s) than was asked for (%.200s)",
-        served, asked);
+        served, requested);
   }
 
   return true;
@@ -60,7 +60,7 @@ bool entry_is_current(const struct channel_entry *entry, struct error *error) {
 }
 
 /* Whether a counter that was seen binds this fetch. */
-static bool keys_hold(const struct fetch *fetch, const json_t *seen) {
+static bool seen_binds(const struct fetch *fetch, const json_t *seen) {
   size_t i;
   json_t *then;
   json_array_foreach (json_object_get(seen, "keys"), i, then) {
@@ -95,7 +95,7 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
     bool is_other =
         entry->counter == counter && !string_equal(cli_member(seen, "release"), release);
     if ((entry->counter < counter || is_other) && is_of_same_entry(seen, entry) &&
-        keys_hold(fetch, seen))
+        seen_binds(fetch, seen))
       return error_of(error, ERROR_REPLAYED,
                       "the server sent entry %" PRId64 " of channel \"%s\"%s, and entry %" PRId64
                       " was seen already; if the server was set up anew, remove %s/.fetch.json",
@@ -106,8 +106,8 @@ static bool entry_is_not_older(const struct fetch *fetch, const struct channel_e
   return true;
 }
 
-bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
-                   struct error *error) {
+bool entry_verify(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
+                  struct error *error) {
   cleanup_channel_entry struct channel_entry entry = {0};
   int64_t begin_ns = clock_monotonic_ns();
   if (!channel_entry_parse(json, &entry, error))
@@ -119,7 +119,7 @@ bool entry_believe(struct fetch *fetch, const json_t *json, struct channel_entry
     return error_become(error, ERROR_UNTRUSTED);
   }
 
-  if (!entry_answers(fetch, &entry, error) || !entry_is_current(&entry, error) ||
+  if (!entry_is_for_request(fetch, &entry, error) || !entry_is_current(&entry, error) ||
       !entry_is_not_older(fetch, &entry, error))
     return false;
   fetch->took_ns[WORK_VERIFY] += clock_monotonic_ns() - begin_ns;
@@ -144,7 +144,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
   /* What was not verified replaces nothing that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
     bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
-    bool is_replaced = is_of_same_entry(one, entry) && keys_hold(fetch, one) &&
+    bool is_replaced = is_of_same_entry(one, entry) && seen_binds(fetch, one) &&
                        (fetch->keys.n > 0 || !was_verified);
     if (!is_replaced && json_array_size(seen) < SEEN_MAX)
       ALWAYS(json_array_append(seen, one) == 0);
@@ -153,8 +153,8 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
   ALWAYS(json_object_set_new(fetch->state, "seen", seen) == 0);
 }
 
-bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const char *bytes,
-                   size_t size, struct error *error) {
+bool bytes_verify(struct fetch *fetch, const struct channel_entry *entry, const char *bytes,
+                  size_t size, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
   struct digest found = digest_of(bytes, size);
@@ -165,8 +165,8 @@ bool bytes_believe(struct fetch *fetch, const struct channel_entry *entry, const
                   digest_format(&entry->release, text));
 }
 
-bool release_believe(struct fetch *fetch, const struct channel_entry *entry, char **bytes,
-                     size_t size, struct release **ret_release, struct error *error) {
+bool release_verify(struct fetch *fetch, const struct channel_entry *entry, char **bytes,
+                    size_t size, struct release **ret_release, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   int64_t begin_ns = clock_monotonic_ns();
   digest_format(&entry->release, text);

@@ -254,10 +254,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
     curl_easy_setopt(easy, CURLOPT_SSLCERT, client->certificate);
     curl_easy_setopt(easy, CURLOPT_SSLKEY, client->key);
   }
-
-  if (string_equal(request->method, "HEAD")) {
-    curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
-  } else if (!string_equal(request->method, "GET")) {
+  if (!string_equal(request->method, "GET")) {
     /* A PUT or POST without a body sends "Content-Length: 0", a DELETE without one nothing. */
     if (request->body || !string_equal(request->method, "DELETE")) {
       curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,

@@ -47,7 +47,7 @@ DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
 #define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))
 
 struct http_request {
-  const char *method; /* GET, PUT, POST, DELETE, HEAD */
+  const char *method; /* GET, PUT, POST, DELETE */
   const char *path;   /* "/v1/…" with its query, escaped */
   const void *body;   /* NULL: none */
   size_t body_size;

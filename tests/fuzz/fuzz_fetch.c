@@ -1,7 +1,7 @@
 /* What a server sends to `wavetune fetch`: {"entry": …, "release": …, "kernels": [manifests],
  * "builds": […], "blob": "…"}, with what is there already: {"state": …, "identity": …}. Digests are
  * made to fit, as a server that forges an entry makes them fit where nobody has to sign it. What is
- * believed is rendered by all formats, which abort when a path leaves the folder. */
+ * verified is rendered by all formats, which abort when a path leaves the folder. */
 #include "cli/fetch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -117,7 +117,7 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
   size_t size = strlen(bytes);
   struct digest digest = digest_of(bytes, size);
   ALWAYS(json_object_set_new(json, "release", json_digest_text(&digest)) == 0);
-  if (!entry_believe(fetch, json, &entry, &error)) {
+  if (!entry_verify(fetch, json, &entry, &error)) {
     refusal_check(&error);
     return;
   }
@@ -125,9 +125,9 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
          entry.counter >= 1);
   entry_note(fetch, &entry);
   cleanup_channel_entry struct channel_entry again = {0};
-  ALWAYS(entry_believe(fetch, json, &again, &error)); /* what was noted does not refuse the same */
-  ALWAYS(bytes_believe(fetch, &entry, bytes, size, &error));
-  if (!release_believe(fetch, &entry, &bytes, size, &release, &error))
+  ALWAYS(entry_verify(fetch, json, &again, &error)); /* what was noted does not refuse the same */
+  ALWAYS(bytes_verify(fetch, &entry, bytes, size, &error));
+  if (!release_verify(fetch, &entry, &bytes, size, &release, &error))
     refusal_check(&error);
   else
     release_render(release, sent, fetch->identity);

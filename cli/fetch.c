@@ -131,8 +131,8 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
 
   json_t *rendering =
       json_pack("{s:I, s:o, s:s*, s:s, s:I, s:o, s:s}", "files",
-                (json_int_t)(files.n + files.n_sunk), "identity", identity_to_json(fetch), "reason",
-                is_rendered ? NULL : reason.message, "root", request->root, "skipped",
+                (json_int_t)files.n + (json_int_t)files.n_sunk, "identity", identity_to_json(fetch),
+                "reason", is_rendered ? NULL : reason.message, "root", request->root, "skipped",
                 (json_int_t)files.n_skipped, "variables", variables, "version", WAVETUNE_VERSION);
   ALWAYS(rendering != NULL);
   rendering_set(fetch, index, rendering);

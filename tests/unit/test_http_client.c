@@ -130,8 +130,8 @@ static void assert_has(const char *text, const char *part) {
 #define OK "HTTP/1.1 200 OK\r\n"
 
 Test(http_client, an_answer_has_status_body_and_headers) {
-  cleanup_server struct server *server = server_start(
-      OK "ETag: \"abc\"\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
+  cleanup_server struct server *server =
+      server_start(OK "ETag: \"abc\"\r\nRetry-After: 7\r\nContent-Length: 5\r\n\r\nhello");
   cleanup_http_client struct http_client *client = client_of(server->url, NULL);
   cleanup_http_response struct http_response response = {0};
   struct error error;

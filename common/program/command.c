@@ -108,16 +108,41 @@ no_return static void guard_run(const struct command *command, const struct cgro
   _exit(127);
 }
 
-/* Reads the output that is there; false at its end. */
-static bool output_read(int fd, char *output, size_t *length, size_t output_max) {
-  char chunk[4096];
-  ssize_t n = read(fd, chunk, sizeof chunk);
-  if (n < 0)
-    return errno == EINTR || errno == EAGAIN;
-  size_t kept = output_max - *length < (size_t)n ? output_max - *length : (size_t)n;
-  memcpy(output + *length, chunk, kept);
-  *length += kept;
-  return n > 0;
+/* Collects output until the program ends, its time is over or it is stopped. */
+static void command_wait(const struct command *command, int process, int read_end,
+                         struct command_result *result) {
+  size_t length = 0;
+  int64_t deadline = clock_monotonic_ms() + command->timeout_ms;
+  bool open = true;
+  result->output = xmalloc(command->output_max + 1);
+  while (!result->timed_out && !result->stopped) {
+    int64_t left = deadline - clock_monotonic_ms();
+    struct pollfd polled[] = {
+        {process, POLLIN, 0}, {open ? read_end : -1, POLLIN, 0}, {command->stop_fd, POLLIN, 0}};
+    int ready =
+        left > 0 ? poll(polled, ARRAY_LENGTH(polled), (int)(left < 60000 ? left : 60000)) : 0;
+    if (ready < 0 && errno != EINTR)
+      break;
+
+    if (ready > 0 && polled[1].revents) {
+      char chunk[4096];
+      ssize_t n = read(read_end, chunk, sizeof chunk);
+      size_t room = command->output_max - length;
+      open = n > 0 || (n < 0 && (errno == EINTR || errno == EAGAIN));
+      if (n > 0) {
+        size_t kept = room < (size_t)n ? room : (size_t)n;
+        memcpy(result->output + length, chunk, kept);
+        length += kept;
+      }
+    } else if (ready > 0 && polled[0].revents) {
+      break;
+    } else if (ready > 0 && polled[2].revents) {
+      result->stopped = true;
+    } else if (left <= 0) {
+      result->timed_out = true;
+    }
+  }
+  result->output[length] = '\0';
 }
 
 bool command_run(const struct command *command, struct command_result *ret_result,
@@ -159,28 +184,8 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     return error_set(error, "cannot watch %s: %s; Linux 5.3 or later can", name, strerror(reason));
   }
 
-  struct command_result result = {.output = xmalloc(command->output_max + 1)};
-  size_t length = 0;
-  int64_t deadline = clock_monotonic_ms() + command->timeout_ms;
-  bool open = true;
-
-  while (!result.timed_out && !result.stopped) {
-    int64_t left = deadline - clock_monotonic_ms();
-    struct pollfd polled[] = {
-        {process, POLLIN, 0}, {open ? read_end : -1, POLLIN, 0}, {command->stop_fd, POLLIN, 0}};
-    int ready =
-        left > 0 ? poll(polled, ARRAY_LENGTH(polled), (int)(left < 60000 ? left : 60000)) : 0;
-    if (ready < 0 && errno != EINTR)
-      break;
-    if (ready > 0 && polled[1].revents)
-      open = output_read(read_end, result.output, &length, command->output_max);
-    else if (ready > 0 && polled[0].revents)
-      break;
-    else if (ready > 0 && polled[2].revents)
-      result.stopped = true;
-    else if (left <= 0)
-      result.timed_out = true;
-  }
+  struct command_result result = {0};
+  command_wait(command, process, read_end, &result);
 
   /* All that it started ends with it, also when it ended by itself. */
   kill(-child, SIGKILL);
@@ -196,7 +201,6 @@ bool command_run(const struct command *command, struct command_result *ret_resul
     return error_set(error, "%s %s: %s", steps[failure.step], name, strerror(failure.reason));
   }
 
-  result.output[length] = '\0';
   result.succeeded = !result.timed_out && !result.stopped && WIFEXITED(result.status) &&
                      WEXITSTATUS(result.status) == 0;
   *ret_result = result;

@@ -1,18 +1,165 @@
-/* Which winners a release includes and why the others are left out. A plan owns its reasons and
- * borrows the rest. Pure functions, any thread. */
+/* Requests for releases, and which winners a release includes and why the others are left out. Pure
+ * functions, any thread. */
 #include "server/release/release_make.h"
+
+#include "common/base/time.h"
+#include "common/cache/channel_entry.h"
+
+static int places_compare(const void *a, const void *b) {
+  const struct release_place *left = a, *right = b;
+  int order = memcmp(left->kernel.bytes, right->kernel.bytes, DIGEST_SIZE);
+  return order ? order : strcmp(left->key_text, right->key_text);
+}
+
+static const struct field pin_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct release_pin, place.kernel), FIELD_REQUIRED},
+    {"key", FIELD_JSON, offsetof(struct release_pin, key), FIELD_REQUIRED,
+     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
+    {"config", FIELD_JSON, offsetof(struct release_pin, config), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
+    {"key_text", FIELD_TEXT, offsetof(struct release_pin, place.key_text), FIELD_NO_JSON},
+};
+static const struct record pin_record = RECORD(NULL, struct release_pin, pin_fields);
+
+static const struct field replaces_fields[] = {
+    {"channel", FIELD_TEXT, offsetof(struct release_replaces, channel), FIELD_NOT_NULL,
+     .schema = "{\"type\": \"string\", \"default\": \"stable\"}"},
+    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaces, min_gain), FIELD_NOT_NULL,
+     .schema =
+         "{\"type\": \"number\", \"minimum\": 0, \"exclusiveMaximum\": 1, \"default\": 0.02}"},
+};
+static const struct record replaces_record = RECORD(NULL, struct release_replaces, replaces_fields);
+
+#define AT(member) offsetof(struct release_request, member)
+static const struct field request_fields[] = {
+    {"environment", FIELD_CUSTOM, AT(environment), FIELD_REQUIRED, .custom = &environment_field},
+    {"tag", FIELD_TEXT, AT(tag), FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX,
+     .about = "default: \"default\""},
+    {"regime", FIELD_ENUM, AT(regime), FIELD_NOT_NULL, .names = regime_names,
+     .about = "default: cold"},
+    {"kernels", FIELD_TEXTS, AT(kernel_texts), FIELD_NOT_NULL, .least = 1,
+     .most = RELEASE_KERNELS_MAX,
+     .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
+               " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"},
+    {"as_of", FIELD_TIME, AT(as_of), FIELD_NOT_NULL},
+    {"pins", FIELD_RECORDS, AT(pins), FIELD_NOT_NULL, .most = RELEASE_PINS_MAX, .of = &pin_record},
+    {"replaces", FIELD_RECORD, AT(replaces), .of = &replaces_record},
+    {"refuse_self_timed", FIELD_BOOL, AT(refuse_self_timed), FIELD_NOT_NULL,
+     .about = "leaves out winners of kernels in c, whose own code could state its time"},
+};
+#undef AT
+const struct record release_request_record =
+    RECORD("ReleaseRequest", struct release_request, request_fields);
+
+/* Whether the request names the kernel in "kernels". */
+static bool kernel_is_named(const struct release_request *request, const struct digest *kernel) {
+  for (size_t i = 0; i < request->kernel_texts.n; i++)
+    if (digest_equal(&request->kernels[i], kernel))
+      return true;
+  return false;
+}
+
+/* Checks the pins and sorts them. Their keys and configs are copied, because another thread frees
+ * the request's body as soon as the request is answered. */
+static bool pins_finish(struct release_request *request, struct error *error) {
+  struct release_pin *pins = request->pins.all;
+  size_t n = request->pins.n;
+  char at[JSON_POINTER_SIZE], member_at[JSON_POINTER_SIZE];
+  for (size_t i = 0; i < n; i++) {
+    struct release_pin *pin = &pins[i];
+    cleanup_key struct key key = {0};
+    json_pointer_index(at, sizeof at, "/pins", i);
+    json_pointer_member(member_at, sizeof member_at, at, "key");
+    if (!key_parse(pin->key, NULL, 0, &key, error))
+      return error_pointer_prefix(error, member_at);
+    json_decref(pin->key);
+    pin->key = key_to_json(&key);
+    pin->place.key_text = json_canonical(pin->key);
+    pin->index = i;
+
+    const char *name;
+    json_t *value;
+    json_pointer_member(member_at, sizeof member_at, at, "config");
+    json_object_foreach (pin->config, name, value)
+      if (json_is_object(value) || json_is_array(value))
+        return error_at(error, member_at, "\"%.64s\" must be null, a boolean, a number or a string",
+                        name);
+    json_t *copy = json_deep_copy(pin->config);
+    ALWAYS(copy != NULL);
+    json_decref(pin->config);
+    pin->config = copy;
+
+    if (request->kernel_texts.n && !kernel_is_named(request, &pin->place.kernel))
+      return error_at(error, at,
+                      "the pin's kernel is not one of \"kernels\"; name it there or drop the pin");
+  }
+
+  if (n)
+    qsort(pins, n, sizeof *pins, places_compare);
+  for (size_t i = 1; i < n; i++)
+    if (places_compare(&pins[i - 1], &pins[i]) == 0) {
+      size_t one = pins[i - 1].index, other = pins[i].index;
+      return error_at(error, json_pointer_index(at, sizeof at, "/pins", one > other ? one : other),
+                      "pin %zu is for the same kernel and key; keep one of the two",
+                      one < other ? one : other);
+    }
+  return true;
+}
+
+bool release_request_parse(const json_t *json, struct release_request *ret, struct error *error) {
+  cleanup_release_request struct release_request request = {
+      .tag = xstrdup("default"), .regime = REGIME_COLD, .replaces = {.min_gain = VERDICT_MIN_GAIN}};
+  if (!record_read(&release_request_record, json, "", &request, error))
+    return false;
+  if (request.as_of && !time_parse(request.as_of, &request.as_of_us))
+    return error_at(error, "/as_of", "\"%.64s\" is not a time; write it as 2026-01-31T12:00:00Z",
+                    request.as_of);
+
+  request.kernels = xcalloc(request.kernel_texts.n + 1, sizeof *request.kernels);
+  for (size_t i = 0; i < request.kernel_texts.n; i++) {
+    char at[JSON_POINTER_SIZE];
+    if (!digest_parse(request.kernel_texts.all[i], &request.kernels[i]))
+      return error_at(error, json_pointer_index(at, sizeof at, "/kernels", i),
+                      "a kernel is named by \"sha256:\" and 64 lower-case hexadecimal digits");
+  }
+  if (!pins_finish(&request, error))
+    return false;
+
+  struct release_replaces *replaces = &request.replaces;
+  if (json_is_object(json_object_get(json, "replaces"))) {
+    if (!replaces->channel)
+      replaces->channel = xstrdup("stable");
+    if (!channel_name_check(replaces->channel, error))
+      return error_pointer_prefix(error, "/replaces/channel");
+    if (!(replaces->min_gain >= 0 && replaces->min_gain < 1))
+      return error_at(error, "/replaces/min_gain",
+                      "\"min_gain\" is %g; it is the share of the served config's time that a "
+                      "winner must save, 0 to below 1",
+                      replaces->min_gain);
+  }
+
+  *ret = request;
+  request = (struct release_request){0};
+  return true;
+}
+
+void release_request_release(struct release_request *request) {
+  free(request->kernels);
+  record_release(&release_request_record, request);
+  *request = (struct release_request){0};
+}
 
 #define AT(member) offsetof(struct release_candidate, member)
 static const struct field candidate_fields[] = {
     {"job", FIELD_INTEGER, AT(job)},
     {"name", FIELD_TEXT, AT(name)},
-    {"kernel", FIELD_DIGEST, AT(kernel)},
+    {"kernel", FIELD_DIGEST, AT(place.kernel)},
     {"is_external", FIELD_BOOL, AT(is_external)},
     {"is_self_timed", FIELD_BOOL, AT(is_self_timed)},
     {"kernel_order", FIELD_INTEGER, AT(kernel_order)},
     {"key_names", FIELD_JSON, AT(key_names)},
     {"key", FIELD_JSON, AT(key)},
-    {"key_text", FIELD_TEXT, AT(key_text), FIELD_NO_COLUMN},
+    {"key_text", FIELD_TEXT, AT(place.key_text), FIELD_NO_COLUMN},
     {"space", FIELD_DIGEST, AT(space)},
     {"state", FIELD_TEXT, AT(state)},
     {"reason", FIELD_TEXT, AT(reason)},
@@ -43,28 +190,6 @@ void release_candidates_release(struct release_candidates *candidates) {
   *candidates = (struct release_candidates){0};
 }
 
-static bool outcome_parse(const char *name, enum verdict_outcome *ret) {
-  static const enum verdict_outcome outcomes[] = {VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER,
-                                                  VERDICT_AMBIGUOUS};
-  for (size_t i = 0; i < ARRAY_LENGTH(outcomes); i++)
-    if (strcmp(verdict_outcome_name(outcomes[i]), name) == 0) {
-      *ret = outcomes[i];
-      return true;
-    }
-  return false;
-}
-
-/* A median of microseconds as milliseconds of 9 significant digits, as verdicts have them: a
- * quotient has 17. */
-static void ms_from_us(double us, struct release_candidate *candidate) {
-  char text[32];
-  if (us <= 0)
-    return;
-  snprintf(text, sizeof text, "%.9g", us / 1000);
-  candidate->n_ms = 1;
-  candidate->ms[0] = strtod(text, NULL);
-}
-
 bool release_candidate_read_verdict(struct release_candidate *candidate, struct error *error) {
   const json_t *verdict = candidate->verdict;
   const char *outcome;
@@ -74,42 +199,24 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, struct 
       !json_get_array(verdict, "", "equivalence_set", JSON_REQUIRED, &set, error) ||
       !json_get_number(verdict, "", "winner_us", JSON_OPTIONAL, &winner_us, error))
     return false;
-  if (!outcome_parse(outcome, &candidate->outcome))
-    return error_at(error, "/verdict", "\"%.32s\" is no outcome of a verdict", outcome);
+  candidate->outcome = VERDICT_FASTER;
+  while (strcmp(verdict_outcome_name(candidate->outcome), outcome) != 0)
+    if (candidate->outcome++ == VERDICT_AMBIGUOUS)
+      return error_at(error, "/verdict", "\"%.32s\" is no outcome of a verdict", outcome);
 
-  size_t n = json_array_size(set);
-  free(candidate->equivalents);
-  candidate->equivalents = xcalloc(n ? n : 1, sizeof *candidate->equivalents);
-  for (size_t i = 0; i < n; i++)
+  candidate->n_equivalents = json_array_size(set);
+  candidate->equivalents = xcalloc(candidate->n_equivalents + 1, sizeof *candidate->equivalents);
+  for (size_t i = 0; i < candidate->n_equivalents; i++)
     candidate->equivalents[i] = (uint64_t)json_integer_value(json_array_get(set, i));
-  candidate->n_equivalents = n;
-  ms_from_us(winner_us, candidate);
+
+  /* Milliseconds of 9 significant digits, as verdicts have them: a quotient has 17. */
+  if (winner_us > 0) {
+    char text[32];
+    snprintf(text, sizeof text, "%.9g", winner_us / 1000);
+    candidate->n_ms = 1;
+    candidate->ms[0] = strtod(text, NULL);
+  }
   return true;
-}
-
-static int place_compare(const struct digest *kernel, const char *key_text,
-                         const struct digest *other_kernel, const char *other_key_text) {
-  int order = memcmp(kernel->bytes, other_kernel->bytes, DIGEST_SIZE);
-  return order ? order : strcmp(key_text, other_key_text);
-}
-
-static int pin_to_candidate(const void *wanted, const void *element) {
-  const struct release_candidate *candidate = wanted;
-  const struct release_pin *pin = element;
-  return place_compare(&candidate->kernel, candidate->key_text, &pin->kernel, pin->key_text);
-}
-
-const struct release_pin *release_pin_of(const struct release_request *request,
-                                         const struct release_candidate *candidate) {
-  if (!request->pins.n)
-    return NULL;
-  return bsearch(candidate, request->pins.all, request->pins.n, sizeof(struct release_pin),
-                 pin_to_candidate);
-}
-
-static int served_compare(const void *a, const void *b) {
-  const struct release_served_winner *left = a, *right = b;
-  return place_compare(&left->kernel->hash, left->key_text, &right->kernel->hash, right->key_text);
 }
 
 void release_served_init(struct release_served *served, struct release *release) {
@@ -118,60 +225,62 @@ void release_served_init(struct release_served *served, struct release *release)
   for (size_t i = 0; i < release->n_kernels; i++)
     for (size_t j = 0; j < release->kernels[i].n_winners; j++) {
       const struct release_kernel *kernel = &release->kernels[i];
-      json_t *key = release_key_object(kernel, &kernel->winners[j]);
+      const struct release_winner *winner = &kernel->winners[j];
+      cleanup_json json_t *key = release_key_object(kernel, winner);
       served->winners[served->n++] =
-          (struct release_served_winner){kernel, &kernel->winners[j], key, json_canonical(key)};
+          (struct release_served_winner){{kernel->hash, json_canonical(key)},
+                                         winner,
+                                         &kernel->configs[winner->config],
+                                         kernel->provenance[winner->provenance]};
     }
-  qsort(served->winners, served->n, sizeof *served->winners, served_compare);
+  qsort(served->winners, served->n, sizeof *served->winners, places_compare);
 }
 
 void release_served_release(struct release_served *served) {
-  for (size_t i = 0; i < served->n; i++) {
-    json_decref(served->winners[i].key);
-    free(served->winners[i].key_text);
-  }
+  for (size_t i = 0; i < served->n; i++)
+    free(served->winners[i].place.key_text);
   free(served->winners);
   if (served->release)
     release_free(served->release);
   *served = (struct release_served){0};
 }
 
-static int served_to_candidate(const void *wanted, const void *element) {
-  const struct release_candidate *candidate = wanted;
-  const struct release_served_winner *served = element;
-  return place_compare(&candidate->kernel, candidate->key_text, &served->kernel->hash,
-                       served->key_text);
+static const struct release_pin *pin_of(const struct release_request *request,
+                                        const struct release_candidate *candidate) {
+  const struct records *pins = &request->pins;
+  return pins->n ? bsearch(&candidate->place, pins->all, pins->n, sizeof(struct release_pin),
+                           places_compare)
+                 : NULL;
 }
 
 static const struct release_served_winner *served_of(const struct release_served *served,
                                                      const struct release_candidate *candidate) {
-  if (!served->n)
-    return NULL;
-  return bsearch(candidate, served->winners, served->n, sizeof *served->winners,
-                 served_to_candidate);
+  return served->n ? bsearch(&candidate->place, served->winners, served->n, sizeof *served->winners,
+                             places_compare)
+                   : NULL;
 }
 
-static const struct release_config *served_config(const struct release_served_winner *served) {
-  return &served->kernel->configs[served->winner->config];
-}
-
-static const json_t *served_provenance(const struct release_served_winner *served) {
-  return served->kernel->provenance[served->winner->provenance];
-}
-
-static bool served_is_imported(const struct release_served_winner *served) {
-  return string_equal(json_string_value(json_object_get(served_provenance(served), "origin")),
-                      "imported");
+/* Whether the config's ordinal is one of the candidate's space. */
+static bool is_of_its_space(const struct release_config *config,
+                            const struct release_candidate *candidate) {
+  return config->has_ordinal && digest_equal(&config->space, &candidate->space);
 }
 
 bool release_needs_space(const struct release_request *request, const struct release_served *served,
                          const struct release_candidate *candidate) {
-  if (!candidate->job)
-    return false;
   const struct release_served_winner *winner = served_of(served, candidate);
-  return release_pin_of(request, candidate) ||
-         (winner && !(served_config(winner)->has_ordinal &&
-                      digest_equal(&served_config(winner)->space, &candidate->space)));
+  return candidate->job &&
+         (pin_of(request, candidate) || (winner && !is_of_its_space(winner->config, candidate)));
+}
+
+static const char *origin_of(const json_t *provenance) {
+  return json_string_value(json_object_get(provenance, "origin"));
+}
+
+const char *release_origin(const struct release_included *included) {
+  return included->kept  ? origin_of(included->kept->provenance)
+         : included->pin ? "pinned"
+                         : origin_of(included->candidate->provenance);
 }
 
 void release_plan_release(struct release_plan *plan) {
@@ -195,24 +304,23 @@ static void plan_skip(struct release_plan *plan, struct release_skipped skipped)
   plan->skipped[plan->n_skipped++] = skipped;
 }
 
-static void plan_skip_job(struct release_plan *plan, const struct release_candidate *candidate,
-                          char *reason) {
-  plan_skip(plan, (struct release_skipped){candidate->name, candidate->kernel, candidate->key,
+static void plan_skip_candidate(struct release_plan *plan,
+                                const struct release_candidate *candidate, char *reason) {
+  plan_skip(plan, (struct release_skipped){candidate->name, candidate->place.kernel, candidate->key,
                                            candidate->job, reason});
 }
 
-static int by_name_kernel_and_key(const struct release_candidate *left,
-                                  const struct release_candidate *right) {
+static int compare_names_and_places(const struct release_candidate *left,
+                                    const struct release_candidate *right) {
   int order = strcmp(left->name, right->name);
-  return order ? order
-               : place_compare(&left->kernel, left->key_text, &right->kernel, right->key_text);
+  return order ? order : places_compare(&left->place, &right->place);
 }
 
 /* A group is one (kernel, key); in it the job that finished last comes first, then unfinished ones,
  * then an import. */
 static int candidates_compare(const void *a, const void *b) {
   const struct release_candidate *left = a, *right = b;
-  int order = by_name_kernel_and_key(left, right);
+  int order = compare_names_and_places(left, right);
   if (order)
     return order;
   if (!left->job != !right->job)
@@ -222,15 +330,14 @@ static int candidates_compare(const void *a, const void *b) {
   return left->job > right->job ? -1 : 1;
 }
 
-/* Why a job's winner cannot be released (the caller's), or NULL. */
+/* Why a candidate's winner cannot be released (the caller's), or NULL. */
 static char *unusable_reason(const struct release_request *request,
                              const struct release_candidate *candidate) {
   if (request->as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
     return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
   if (request->refuse_self_timed && candidate->is_self_timed)
     return xstrdup("self-timed: a kernel in c runs in the process that times it and could state "
-                   "any time; pin a config, or "
-                   "leave out \"refuse_self_timed\"");
+                   "any time; pin a config, or leave out \"refuse_self_timed\"");
   if (strcmp(candidate->state, "failed") == 0)
     return xasprintf("no winner: failed: %s",
                      candidate->reason ? candidate->reason : "no reason was given");
@@ -249,54 +356,22 @@ static char *unusable_reason(const struct release_request *request,
         (long long)candidate->flagged_by, candidate->flagged_ratio);
   if (candidate->outcome == VERDICT_AMBIGUOUS)
     return xstrdup("ambiguous: the winner is neither faster than the baseline nor the same beyond "
-                   "doubt; submit the job "
-                   "again with another run when the machine is quiet, or pin a config");
+                   "doubt; submit the job again with another run when the machine is quiet, or pin "
+                   "a config");
   if (candidate->outcome == VERDICT_SLOWER)
     return xstrdup("slower than its baseline");
   return NULL;
 }
 
-static bool sets_meet(const struct release_candidate *one, const struct release_candidate *other) {
+/* Jobs of different spaces cannot contradict each other. */
+static bool jobs_agree(const struct release_candidate *one, const struct release_candidate *other) {
+  if (!digest_equal(&one->space, &other->space))
+    return true;
   for (size_t i = 0; i < one->n_equivalents; i++)
     for (size_t j = 0; j < other->n_equivalents; j++)
       if (one->equivalents[i] == other->equivalents[j])
         return true;
   return false;
-}
-
-static bool jobs_conflict(const struct release_candidate *newest,
-                          const struct release_candidate *former) {
-  return digest_equal(&newest->space, &former->space) && !sets_meet(newest, former);
-}
-
-static char *conflict_reason(const struct release_candidate *other) {
-  return xasprintf("conflicting: job %lld measured the same space and no config is among the best "
-                   "of both; run the "
-                   "job once more or pin a config",
-                   (long long)other->job);
-}
-
-/* Whether what is served was the winner of a job that has since been flagged or quarantined; of
- * several such jobs the newest tells. */
-static bool served_is_tainted(const struct release_served_winner *served,
-                              const struct release_candidate *group, size_t n) {
-  for (size_t i = 0; i < n; i++)
-    if (group[i].has_winner && json_equal(group[i].config, served_config(served)->values))
-      return group[i].flagged_by || group[i].quarantined;
-  return false;
-}
-
-/* Whether the job's winner may take the place of what is served; else why not. */
-static bool may_replace(const struct release_served_winner *served,
-                        const struct release_candidate *job, double min_gain,
-                        struct error *ret_reason) {
-  const struct release_config *config = served_config(served);
-  uint64_t ordinal = config->ordinal;
-  if (!(config->has_ordinal && digest_equal(&config->space, &job->space)) &&
-      !space_config_from_json(job->points, config->values, &ordinal, ret_reason))
-    return error_set(ret_reason, "the space of job %lld does not have the config that is served",
-                     (long long)job->job);
-  return verdict_json_replaces(job->verdict, job->baseline, ordinal, min_gain, ret_reason);
 }
 
 enum release_choice release_choose(const struct release_rivals *rivals, double min_gain,
@@ -306,132 +381,111 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
   if (!served)
     return job ? RELEASE_JOB : import ? RELEASE_IMPORT : RELEASE_NOTHING;
 
-  const json_t *config = served_config(served)->values;
-  bool was_imported = served_is_imported(served);
-  if (job && json_equal(job->config, config)) /* perhaps of another space: then it is one release */
-    return was_imported ? RELEASE_JOB : RELEASE_SAME;
-  if (job)
-    return may_replace(served, job, min_gain, ret_reason) ? RELEASE_JOB : RELEASE_SERVED;
-
-  if (import && was_imported)
-    return json_equal(import->config, config) ? RELEASE_SAME : RELEASE_IMPORT;
-  error_set(ret_reason, "no job has a winner to replace it");
-  return RELEASE_SERVED;
-}
-
-/* Adds what is chosen for a group. */
-static enum release_choice choice_include(const struct release_request *request,
-                                          const struct release_rivals *rivals,
-                                          const struct release_candidate *group,
-                                          struct release_plan *plan) {
-  const struct release_candidate *job = rivals->job, *import = rivals->import;
-  struct error reason;
-  enum release_choice choice = release_choose(rivals, request->replaces.min_gain, &reason);
-
-  switch (choice) {
-  case RELEASE_NOTHING:
-    break;
-  case RELEASE_JOB:
-    plan_include(plan, (struct release_included){.candidate = job, .ordinal = job->ordinal});
-    break;
-  case RELEASE_IMPORT:
-    plan_include(plan, (struct release_included){.candidate = import});
-    break;
-  case RELEASE_SAME:
-    plan_include(
-        plan, (struct release_included){.candidate = job ? job : import, .kept = rivals->served});
-    break;
-  case RELEASE_SERVED:
-    plan_include(plan, (struct release_included){.candidate = job ? job : group,
-                                                 .kept = rivals->served,
-                                                 .kept_reason = xstrdup(reason.message)});
-    break;
+  bool was_imported = string_equal(origin_of(served->provenance), "imported");
+  if (!job && !(import && was_imported)) {
+    error_set(ret_reason, "no job has a winner to replace it");
+    return RELEASE_SERVED;
   }
-  return choice;
+  /* Equal configs may be of different spaces: they make one release all the same. */
+  if (json_equal((job ? job : import)->config, served->config->values))
+    return job && was_imported ? RELEASE_JOB : RELEASE_SAME;
+  if (!job)
+    return RELEASE_IMPORT;
+
+  uint64_t ordinal = served->config->ordinal;
+  if (!is_of_its_space(served->config, job) &&
+      !space_config_from_json(job->points, served->config->values, &ordinal, ret_reason)) {
+    error_set(ret_reason, "the space of job %lld does not have the config that is served",
+              (long long)job->job);
+    return RELEASE_SERVED;
+  }
+  return verdict_json_replaces(job->verdict, job->baseline, ordinal, min_gain, ret_reason)
+             ? RELEASE_JOB
+             : RELEASE_SERVED;
 }
 
-/* What is served and may stay, unless something better is there; else NULL. */
-static const struct release_served_winner *
-served_that_may_stay(const struct release_request *request, const struct release_served *served,
-                     const struct release_candidate *group, size_t n) {
-  const struct release_served_winner *winner = served_of(served, group);
-  if (!winner || served_is_tainted(winner, group, n) ||
-      (request->refuse_self_timed && group->is_self_timed))
-    return NULL;
-  return winner;
+/* Whether what is served must not stay: the newest job whose winner it was has been flagged or
+ * quarantined since, or the request refuses self-timed winners. */
+static bool served_is_unusable(const struct release_request *request,
+                               const struct release_served_winner *served,
+                               const struct release_candidate *group, size_t n) {
+  if (request->refuse_self_timed && group->is_self_timed)
+    return true;
+  for (size_t i = 0; i < n; i++)
+    if (group[i].has_winner && json_equal(group[i].config, served->config->values))
+      return group[i].flagged_by || group[i].quarantined;
+  return false;
 }
 
-static char *superseded_reason(const struct release_candidate *by) {
-  return !by       ? xstrdup("superseded by what is served")
-         : by->job ? xasprintf("superseded by job %lld", (long long)by->job)
-                   : xstrdup("superseded by an import");
-}
-
-/* One (kernel, key) without a pin: `n` candidates, of which each is included, or kept as the one
- * that did not take the place, or skipped with its reason. */
-static void group_plan(const struct release_request *request, const struct release_served *served,
+/* Plans one (kernel, key) without a pin: each of the `n` candidates is included, or named beside
+ * the served winner that it does not replace, or skipped with its reason. */
+static void group_plan(const struct release_request *request,
+                       const struct release_served_winner *served,
                        const struct release_candidate *group, size_t n, struct release_plan *plan) {
-  /* Why each is skipped; NULL: it is not. */
-  cleanup_free char **reasons = xcalloc(n, sizeof *reasons);
-  const struct release_candidate *newest = NULL, *former = NULL, *import = NULL;
+  cleanup_free char **reasons = xcalloc(n, sizeof *reasons); /* why each is skipped, or NULL */
+  const struct release_candidate *jobs[2] = {NULL, NULL};    /* the newest two that are usable */
+  struct release_rivals rivals = {
+      .served = served && !served_is_unusable(request, served, group, n) ? served : NULL};
   for (size_t i = 0; i < n; i++) {
     reasons[i] = unusable_reason(request, &group[i]);
     if (reasons[i])
       continue;
     if (!group[i].job)
-      import = &group[i];
-    else if (!newest)
-      newest = &group[i];
-    else if (!former)
-      former = &group[i];
+      rivals.import = &group[i];
+    else if (!jobs[0] || !jobs[1])
+      jobs[jobs[0] != NULL] = &group[i];
   }
 
-  bool conflict = former && jobs_conflict(newest, former);
-  if (conflict) {
-    reasons[newest - group] = conflict_reason(former);
-    reasons[former - group] = conflict_reason(newest);
-  }
+  if (!jobs[1] || jobs_agree(jobs[0], jobs[1]))
+    rivals.job = jobs[0];
+  else
+    for (size_t i = 0; i < 2; i++)
+      reasons[jobs[i] - group] =
+          xasprintf("conflicting: job %lld measured the same space and no config is among the best "
+                    "of both; run the job once more or pin a config",
+                    (long long)jobs[1 - i]->job);
 
-  const struct release_rivals rivals = {.served = served_that_may_stay(request, served, group, n),
-                                        .job = conflict ? NULL : newest,
-                                        .import = import};
-  enum release_choice choice = choice_include(request, &rivals, group, plan);
-  bool is_import = !rivals.job && (choice == RELEASE_IMPORT || choice == RELEASE_SAME);
-  const struct release_candidate *considered = is_import ? import : rivals.job;
+  struct error reason;
+  enum release_choice choice = release_choose(&rivals, request->replaces.min_gain, &reason);
+  bool is_kept = choice == RELEASE_SAME || choice == RELEASE_SERVED;
+  const struct release_candidate *considered = /* the candidate that is not skipped */
+      rivals.job || choice == RELEASE_SERVED ? rivals.job : rivals.import;
+  if (choice != RELEASE_NOTHING)
+    plan_include(plan, (struct release_included){
+                           .candidate = considered ? considered : group,
+                           .kept = is_kept ? rivals.served : NULL,
+                           .kept_reason = choice == RELEASE_SERVED ? xstrdup(reason.message) : NULL,
+                           .ordinal = rivals.job ? rivals.job->ordinal : 0});
 
   for (size_t i = 0; i < n; i++) {
+    const struct release_candidate *by = group[i].job ? jobs[0] : considered;
     if (!reasons[i] && &group[i] != considered)
-      reasons[i] = superseded_reason(group[i].job ? newest : considered);
+      reasons[i] = !by       ? xstrdup("superseded by what is served")
+                   : by->job ? xasprintf("superseded by job %lld", (long long)by->job)
+                             : xstrdup("superseded by an import");
     if (reasons[i])
-      plan_skip_job(plan, &group[i], reasons[i]);
+      plan_skip_candidate(plan, &group[i], reasons[i]);
   }
 }
 
-/* Whether `config` is a point of the space that its conditions allow; else why not, in
- * *ret_reason. */
-static bool pin_is_in_space(const struct release_pin *pin, const struct environment *environment,
-                            const struct release_candidate *candidate, uint64_t *ret_ordinal,
-                            char **ret_reason) {
+/* Finds the pinned config in the job's space. Returns why it is not a valid config of it (the
+ * caller's), or NULL. */
+static char *pin_find(const struct release_pin *pin, const struct environment *environment,
+                      const struct release_candidate *job, uint64_t *ret_ordinal) {
   struct error error;
   cleanup_key struct key key = {0};
   bool holds = false;
-  if (!space_config_from_json(candidate->points, pin->config, ret_ordinal, &error)) {
-    *ret_reason = xasprintf("the pin names a config outside the space of job %lld: %s",
-                            (long long)candidate->job, error.message);
-    return false;
-  }
-  ALWAYS(key_parse(pin->key, NULL, 0, &key, &error)); /* the pin's key was made by key_to_json */
+  if (!space_config_from_json(job->points, pin->config, ret_ordinal, &error))
+    return xasprintf("the pin names a config outside the space of job %lld: %s",
+                     (long long)job->job, error.message);
+
+  ALWAYS(key_parse(pin->key, NULL, 0, &key, &error)); /* pins_finish wrote it from a key */
   const struct space_facts facts = {&key, environment->gpu, environment->arch};
-  if (!space_holds(candidate->points, &facts, *ret_ordinal, &holds, &error)) {
-    *ret_reason =
-        xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
-    return false;
-  }
-  if (!holds)
-    *ret_reason =
-        xasprintf("the pin names a config that the conditions of job %lld's space exclude",
-                  (long long)candidate->job);
-  return holds;
+  if (!space_holds(job->points, &facts, *ret_ordinal, &holds, &error))
+    return xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
+  return holds ? NULL
+               : xasprintf("the pin names a config that the conditions of job %lld's space exclude",
+                           (long long)job->job);
 }
 
 /* A job's build has every config of its space compiled, the pinned one too. NULL: there is none. */
@@ -439,46 +493,41 @@ static json_t *job_build(const struct release_candidate *candidate) {
   return candidate->job ? json_object_get(candidate->provenance, "build") : NULL;
 }
 
-/* One (kernel, key) with a pin: the newest job whose space knows the config gives its number. Where
- * there are only imports, no space knows better. */
+/* Plans one (kernel, key) with a pin: the newest job whose space has the config gives its number.
+ * Where there are only imports, any config may be pinned. */
 static void pinned_plan(const struct release_pin *pin, const struct environment *environment,
                         const struct release_served_winner *served,
                         const struct release_candidate *group, size_t n,
                         struct release_plan *plan) {
   cleanup_free char *first_reason = NULL;
-  bool is_served = served && json_equal(served_config(served)->values, pin->config), found = false;
-  for (size_t i = 0; i < n && !found; i++) {
+  bool is_served = served && json_equal(served->config->values, pin->config), found = false;
+  for (size_t i = 0; i < n && !found && (i == 0 || group[i].job); i++) { /* imports come last */
     uint64_t ordinal = 0;
-    char *reason = NULL;
-    if (!group[i].job && i > 0)
-      break; /* imports come last */
-    found = !group[i].job || pin_is_in_space(pin, environment, &group[i], &ordinal, &reason);
+    cleanup_free char *reason =
+        group[i].job ? pin_find(pin, environment, &group[i], &ordinal) : NULL;
+    if (reason) {
+      if (!first_reason)
+        first_reason = TAKE(reason);
+      continue;
+    }
+
     bool stays =
-        is_served && (json_object_get(served_provenance(served), "build") || !job_build(&group[i]));
-    if (found)
-      plan_include(plan,
-                   (struct release_included){&group[i], pin, stays ? served : NULL, NULL, ordinal});
-    else if (!first_reason)
-      first_reason = TAKE(reason);
-    free(reason);
+        is_served && (json_object_get(served->provenance, "build") || !job_build(&group[i]));
+    plan_include(plan,
+                 (struct release_included){&group[i], pin, stays ? served : NULL, NULL, ordinal});
+    found = true;
   }
+
   if (!found)
-    plan_skip(plan,
-              (struct release_skipped){group->name, pin->kernel, pin->key, 0, TAKE(first_reason)});
+    plan_skip(plan, (struct release_skipped){group->name, pin->place.kernel, pin->key, 0,
+                                             TAKE(first_reason)});
   for (size_t i = 0; i < n; i++)
-    plan_skip_job(plan, &group[i], xstrdup("superseded by the pin"));
+    plan_skip_candidate(plan, &group[i], xstrdup("superseded by the pin"));
 }
 
-static bool kernel_is_named(const struct release_request *request, const struct digest *kernel) {
-  for (size_t i = 0; i < request->kernels.n; i++)
-    if (digest_equal(&request->kernels.all[i], kernel))
-      return true;
-  return false;
-}
-
-/* Of the included winners with one name (a run of them: they are sorted by name), drops those of
- * kernels that the request does not name and that were registered before the newest. External
- * kernels are no versions of one another: many imported tables share the name of their function. */
+/* Of the included winners of each kernel name (they are sorted by name), drops those of kernels
+ * that the request does not name and that were registered before the newest. External kernels are
+ * not versions of one another: many imported tables share the name of their function. */
 static void kernels_supersede(const struct release_request *request, struct release_plan *plan) {
   size_t kept = 0;
   for (size_t first = 0, end; first < plan->n_included; first = end) {
@@ -491,45 +540,26 @@ static void kernels_supersede(const struct release_request *request, struct rele
       if (!candidate->is_external && (!newest || candidate->kernel_order > newest->kernel_order))
         newest = candidate;
     }
+
     for (size_t i = first; i < end; i++) {
       const struct release_included *included = &plan->included[i];
       const struct release_candidate *candidate = included->candidate;
       char text[DIGEST_TEXT_SIZE];
-      if (candidate->is_external || digest_equal(&candidate->kernel, &newest->kernel) ||
-          kernel_is_named(request, &candidate->kernel)) {
+      if (candidate->is_external || digest_equal(&candidate->place.kernel, &newest->place.kernel) ||
+          kernel_is_named(request, &candidate->place.kernel)) {
         plan->included[kept++] = *included;
         continue;
       }
       free(included->kept_reason);
-      plan_skip(
-          plan,
-          (struct release_skipped){
-              candidate->name, candidate->kernel, candidate->key,
-              included->pin ? 0 : candidate->job,
-              xasprintf(
-                  "superseded by kernel %s of the same name, which is newer; name this one in "
-                  "\"kernels\" to release it",
-                  digest_format(&newest->kernel, text))});
+      plan_skip(plan, (struct release_skipped){
+                          candidate->name, candidate->place.kernel, candidate->key,
+                          included->pin ? 0 : candidate->job,
+                          xasprintf("superseded by kernel %s of the same name, which is newer; "
+                                    "name this one in \"kernels\" to release it",
+                                    digest_format(&newest->place.kernel, text))});
     }
   }
   plan->n_included = kept;
-}
-
-static void kernels_without_jobs_skip(const struct release_request *request,
-                                      const struct release_candidates *candidates,
-                                      struct release_plan *plan) {
-  for (size_t i = 0; i < request->kernels.n; i++) {
-    bool has_job = false;
-    for (size_t j = 0; j < candidates->n && !has_job; j++)
-      has_job = digest_equal(&candidates->all[j].kernel, &request->kernels.all[i]);
-    if (!has_job)
-      plan_skip(
-          plan,
-          (struct release_skipped){
-              NULL, request->kernels.all[i], NULL, 0,
-              xstrdup(
-                  "no job tunes this kernel for this environment and tag, and no import has it")});
-  }
 }
 
 void release_plan(const struct release_request *request, const struct environment *environment,
@@ -537,21 +567,26 @@ void release_plan(const struct release_request *request, const struct environmen
                   struct release_plan *ret_plan) {
   const struct release_pin *pins = request->pins.all;
   cleanup_free bool *pin_is_used = xcalloc(request->pins.n + 1, sizeof *pin_is_used);
+  cleanup_free bool *has_job = xcalloc(request->kernel_texts.n + 1, sizeof *has_job);
   *ret_plan = (struct release_plan){0};
 
   if (candidates->n)
     qsort(candidates->all, candidates->n, sizeof *candidates->all, candidates_compare);
   for (size_t first = 0, end; first < candidates->n; first = end) {
     const struct release_candidate *group = &candidates->all[first];
-    for (end = first + 1;
-         end < candidates->n && by_name_kernel_and_key(group, &candidates->all[end]) == 0; end++)
-      ;
-    const struct release_pin *pin = release_pin_of(request, group);
+    for (end = first + 1; end < candidates->n; end++)
+      if (compare_names_and_places(group, &candidates->all[end]) != 0)
+        break;
+    for (size_t i = 0; i < request->kernel_texts.n; i++)
+      has_job[i] |= digest_equal(&group->place.kernel, &request->kernels[i]);
+
+    const struct release_pin *pin = pin_of(request, group);
+    const struct release_served_winner *winner = served_of(served, group);
     if (pin) {
       pin_is_used[pin - pins] = true;
-      pinned_plan(pin, environment, served_of(served, group), group, end - first, ret_plan);
+      pinned_plan(pin, environment, winner, group, end - first, ret_plan);
     } else {
-      group_plan(request, served, group, end - first, ret_plan);
+      group_plan(request, winner, group, end - first, ret_plan);
     }
   }
   kernels_supersede(request, ret_plan);
@@ -560,24 +595,22 @@ void release_plan(const struct release_request *request, const struct environmen
     if (!pin_is_used[i])
       plan_skip(ret_plan,
                 (struct release_skipped){
-                    NULL, pins[i].kernel, pins[i].key, 0,
+                    NULL, pins[i].place.kernel, pins[i].key, 0,
                     xstrdup("pinned, but no job of this environment and tag has this kernel and "
-                            "key, so its space is "
-                            "not known; submit the job first, or import a table that has it")});
-  kernels_without_jobs_skip(request, candidates, ret_plan);
-}
-
-const char *release_origin(const struct release_included *included) {
-  if (included->kept)
-    return json_string_value(json_object_get(served_provenance(included->kept), "origin"));
-  return included->pin
-             ? "pinned"
-             : json_string_value(json_object_get(included->candidate->provenance, "origin"));
+                            "key, so its space is not known; submit the job first, or import a "
+                            "table that has it")});
+  for (size_t i = 0; i < request->kernel_texts.n; i++)
+    if (!has_job[i])
+      plan_skip(ret_plan,
+                (struct release_skipped){NULL, request->kernels[i], NULL, 0,
+                                         xstrdup("no job tunes this kernel for this environment "
+                                                 "and tag, and no import has it")});
 }
 
 static bool winner_add(struct release_builder *builder, const struct release_included *included,
                        struct error *error) {
   const struct release_candidate *candidate = included->candidate;
+  const struct release_served_winner *kept = included->kept;
   const char *key_names[KEY_MEMBERS_MAX];
   size_t n = json_array_size(candidate->key_names);
   if (n > KEY_MEMBERS_MAX)
@@ -587,7 +620,7 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
     key_names[i] = json_string_value(json_array_get(candidate->key_names, i));
 
   struct release_entry entry = {.name = candidate->name,
-                                .kernel = candidate->kernel,
+                                .kernel = candidate->place.kernel,
                                 .key_names = key_names,
                                 .n_key_names = n,
                                 .key = candidate->key,
@@ -595,17 +628,15 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
                                 .ordinal = included->ordinal,
                                 .space = candidate->space};
   cleanup_json json_t *pinned = NULL;
-  if (included->kept) {
-    const struct release_winner *winner = included->kept->winner;
-    const struct release_config *config = served_config(included->kept);
-    entry.config = config->values;
-    entry.has_ordinal = config->has_ordinal;
-    entry.ordinal = config->ordinal;
-    entry.space = config->space;
-    entry.provenance = served_provenance(included->kept);
-    entry.ms = winner->ms;
-    entry.n_ms = winner->n_ms;
-    entry.job = winner->job;
+  if (kept) {
+    entry.config = kept->config->values;
+    entry.has_ordinal = kept->config->has_ordinal;
+    entry.ordinal = kept->config->ordinal;
+    entry.space = kept->config->space;
+    entry.provenance = kept->provenance;
+    entry.ms = kept->winner->ms;
+    entry.n_ms = kept->winner->n_ms;
+    entry.job = kept->winner->job;
   } else if (included->pin) {
     pinned = json_pack("{s:s, s:O*}", "origin", "pinned", "build", job_build(candidate));
     entry.config = included->pin->config;

@@ -39,12 +39,16 @@
 #define RELEASE_KERNELS_MAX 1000
 #define RELEASE_TAG_MAX 128
 
-struct release_pin {
+/* What pins, candidates and served winners are found by: their first member. */
+struct release_place {
   struct digest kernel;
-  json_t *key;
-  json_t *config;
-  char *key_text; /* canonical */
-  size_t index;   /* in the request, for pointers */
+  char *key_text; /* canonical JSON */
+};
+
+struct release_pin {
+  struct release_place place;
+  json_t *key, *config;
+  size_t index; /* in the request, for JSON Pointers */
 };
 
 /* The body of POST /v1/releases. */
@@ -52,19 +56,16 @@ struct release_request {
   struct environment environment; /* partial */
   char *tag;
   enum regime regime;
-  struct release_kernels {
-    size_t n; /* 0: all */
-    struct digest *all;
-  } kernels;
-  char *as_of; /* NULL: now */
+  struct texts kernel_texts; /* hashes; none: all kernels */
+  struct digest *kernels;    /* the same, read */
+  char *as_of;               /* NULL: now */
   int64_t as_of_us;
-  struct records pins; /* of struct release_pin; sorted by (kernel, key_text), distinct */
+  struct records pins; /* of struct release_pin; sorted by place, distinct */
   struct release_replaces {
-    char *channel;   /* whose release it replaces; NULL: none */
-    double min_gain; /* what that takes */
+    char *channel;   /* the channel whose release is replaced; NULL: none */
+    double min_gain; /* the share of the served config's time that a winner must save */
   } replaces;
-  bool refuse_self_timed; /* no winners of kernels whose own code could state its time, unless they
-                             are pinned */
+  bool refuse_self_timed; /* leave out winners of kernels in c, unless they are pinned */
 };
 extern const struct record release_request_record;
 must_check bool release_request_parse(const json_t *json, struct release_request *ret,
@@ -73,27 +74,26 @@ void release_request_release(struct release_request *request);
 #define cleanup_release_request __attribute__((cleanup(release_request_release)))
 
 /* One job of the release's environment, tag and regime, with its winner when it has one; or an
- * import, which has only what is said to be for both. */
+ * import, which has no space, verdict or ordinal. */
 struct release_candidate {
-  int64_t job; /* 0: an import */
-  char *name;  /* the kernel's */
-  struct digest kernel;
-  bool is_external;     /* known by name only */
+  struct release_place place;
+  int64_t job;          /* 0: an import */
+  char *name;           /* the kernel's */
+  bool is_external;     /* the kernel is known by name only */
   bool is_self_timed;   /* a kernel in c: host code in the process that times it */
   int64_t kernel_order; /* kernels that were registered later have higher numbers */
   json_t *key_names;    /* array of strings, in the manifest's order */
   json_t *key;
-  char *key_text; /* canonical */
   struct digest space;
-  const struct space *points; /* the space, where release_needs_space; in the candidates' spaces;
-                                 else NULL */
+  const struct space *points; /* the space, at least where release_needs_space; borrowed from the
+                                 candidates' spaces */
   char *state;                /* as the API names it: "done", "failed", … */
   char *reason;               /* why it failed, or NULL */
   int64_t finished_us;        /* 0: not finished; of an import, when it was made */
   bool has_winner;
   uint64_t ordinal, baseline;
   json_t *config;     /* its values */
-  json_t *provenance; /* what the release says of it, with "origin" */
+  json_t *provenance; /* as the release will have it, with "origin" */
   json_t *verdict;    /* verdict_to_json's; NULL: of an import */
   size_t n_ms;
   double ms[RELEASE_MS_MAX];
@@ -101,29 +101,29 @@ struct release_candidate {
   size_t n_equivalents;
   uint64_t *equivalents; /* the winner's equivalence set */
   int64_t flagged_by;    /* the job that measured the winner slower than the default; 0: none */
-  double flagged_ratio;  /* the winner's time to the default's, there */
+  double flagged_ratio;  /* the winner's time over the default's in that job */
   char *quarantined;     /* why its samples are not trusted, or NULL */
 };
-/* As its statements have it; points, key_text and what a verdict says are not in it. */
+/* The columns of the statements that read candidates. */
 extern const struct record release_candidate_record;
 struct release_candidates {
   size_t n;
   struct release_candidate *all;
-  size_t n_spaces; /* each once */
+  size_t n_spaces; /* distinct ones */
   struct space **spaces;
 };
 
-/* What a channel serves. */
+/* What a channel serves. The winners borrow from the release. */
 struct release_served_winner {
-  const struct release_kernel *kernel;
+  struct release_place place;
   const struct release_winner *winner;
-  json_t *key;    /* object */
-  char *key_text; /* canonical */
+  const struct release_config *config;
+  const json_t *provenance;
 };
 struct release_served {
   struct release *release; /* NULL: the channel has no entry for the environment and tag */
   size_t n;
-  struct release_served_winner *winners; /* sorted by (kernel, key_text) */
+  struct release_served_winner *winners; /* sorted by place */
 };
 /* Takes over the release. */
 void release_served_init(struct release_served *served, struct release *release);
@@ -132,17 +132,13 @@ void release_served_release(struct release_served *served);
 void release_candidates_release(struct release_candidates *candidates);
 #define cleanup_release_candidates __attribute__((cleanup(release_candidates_release)))
 
-/* The pin for a candidate's (kernel, key), or NULL. */
-const struct release_pin *release_pin_of(const struct release_request *request,
-                                         const struct release_candidate *candidate);
-
-/* Whether planning must find a config that is not the candidate's own winner in its space. */
+/* Whether planning looks up a config other than the candidate's own winner in its space. */
 must_check bool release_needs_space(const struct release_request *request,
                                     const struct release_served *served,
                                     const struct release_candidate *candidate);
 
-/* Reads what the verdict, {"verdict": "FASTER", "equivalence_set": [17, 19], "winner_us": 203.1,
- * …}, says of the winner. */
+/* Sets outcome, equivalents and ms from the verdict, {"verdict": "FASTER", "equivalence_set":
+ * [17, 19], "winner_us": 203.1, …}, of a candidate that was just read. */
 must_check bool release_candidate_read_verdict(struct release_candidate *candidate,
                                                struct error *error);
 
@@ -160,32 +156,33 @@ enum release_choice {
   RELEASE_NOTHING,
   RELEASE_JOB,    /* the job's winner */
   RELEASE_IMPORT, /* what was imported */
-  RELEASE_SAME,   /* the job's winner, or the import, is what is served, and keeps what was said of
-                     it */
+  RELEASE_SAME,   /* the job's winner, or the import, is the served config; what the served
+                     release has of it (times, job, provenance) is kept */
   RELEASE_SERVED, /* what is served stays, for a reason */
 };
 struct release_rivals {
   const struct release_served_winner *served; /* NULL: nothing, or nothing that may stay */
-  const struct release_candidate *job;        /* the newest that is usable; NULL: there is none */
-  const struct release_candidate *import;     /* NULL: there is none that is usable */
+  const struct release_candidate *job;        /* the newest usable one, or NULL */
+  const struct release_candidate *import;     /* the usable one, or NULL */
 };
-/* `min_gain`: what a job's winner must save. *ret_reason is set for RELEASE_SERVED. */
+/* `min_gain`: the share of the time that a job's winner must save. *ret_reason is set for
+ * RELEASE_SERVED. */
 must_check enum release_choice release_choose(const struct release_rivals *rivals, double min_gain,
                                               struct error *ret_reason);
 
 struct release_included {
-  const struct release_candidate *candidate; /* of a pin: the job whose space, and build, have it */
+  const struct release_candidate *candidate; /* of a pin: the job whose space and build have it */
   const struct release_pin *pin; /* NULL: the candidate's own winner, or what is served */
-  const struct release_served_winner *kept; /* what is served and stays, or NULL */
-  char *kept_reason;                        /* NULL: the config is the same */
+  const struct release_served_winner *kept; /* the served winner that stays, or NULL */
+  char *kept_reason;                        /* why another config did not replace it, or NULL */
   uint64_t ordinal;                         /* of the pin's config or the job's winner */
 };
 
 struct release_skipped {
   const char *name; /* NULL when no job knows the kernel here */
   struct digest kernel;
-  const json_t *key; /* NULL: the kernel as a whole */
-  int64_t job;       /* 0: none, a pin or a kernel was skipped */
+  const json_t *key; /* NULL: the whole kernel */
+  int64_t job;       /* 0: a pin, an import or a kernel was skipped */
   char *reason;
 };
 
@@ -196,9 +193,9 @@ struct release_plan {
   struct release_skipped *skipped;
 };
 
-/* Sorts the candidates. Those of kernels that the request does not name must not be among them.
- * `environment` is the full one, whose gpu and arch the conditions of a pinned config's space may
- * read. `served` is empty for a request that replaces nothing. */
+/* Sorts the candidates, which must all be of kernels that the request names. `environment` is the
+ * full one: the conditions of a pinned config's space may read its gpu and arch. `served` is empty
+ * for a request that replaces nothing. */
 void release_plan(const struct release_request *request, const struct environment *environment,
                   const struct release_served *served, struct release_candidates *candidates,
                   struct release_plan *ret_plan);

@@ -1,42 +1,182 @@
-/* Releases in the database. Memory and threads: as the header says. */
-#include "server/release/releases.h"
+/* Making releases, reading them as they are and rendered, and listing them.
+ *
+ * Memory: requests, candidates and plans live as long as the handler. Threads: database workers. */
+#include <math.h>
 
 #include "common/base/log.h"
+#include "common/cache/format.h"
+#include "server/cache/cache_lookup.h"
+#include "server/cache/cache_source.h"
+#include "server/cache/fetches.h"
+#include "server/channel/channels.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
+#include "server/import/imports.h"
 #include "server/records.h"
 #include "server/release/release.sql.h"
+#include "server/release/release_make.h"
+#include "server/server_private.h"
 
-void release_environments_release(struct release_environments *environments) {
-  for (size_t i = 0; i < environments->n; i++)
-    environment_release(&environments->all[i]);
-  free(environments->all);
-  *environments = (struct release_environments){0};
+static const char *const no_arguments[] = {NULL};
+
+/* What became of a (kernel, key). */
+struct release_item {
+  const char *name;
+  struct digest kernel;
+  const json_t *key;
+  int64_t job; /* of a kept config: the job whose winner did not replace it */
+  const char *origin, *reason;
+};
+#define AT(member) offsetof(struct release_item, member)
+static const struct field item_fields[] = {
+    {"name", FIELD_TEXT, AT(name), FIELD_ANSWER},
+    {"kernel", FIELD_DIGEST, AT(kernel), FIELD_ANSWER | FIELD_REQUIRED},
+    {"key", FIELD_JSON, AT(key), FIELD_ANSWER,
+     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
+    {"job", FIELD_ID, AT(job), FIELD_ANSWER},
+    {"origin", FIELD_TEXT, AT(origin), FIELD_ANSWER | FIELD_OMITTED,
+     .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
+     .about = "of what is included"},
+    {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER | FIELD_OMITTED,
+     .about = "of what is kept or skipped"},
+};
+#undef AT
+const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
+
+/* The channel whose release is replaced, with the entity tag that it had: a move with If-Match
+ * replaces exactly the release that was compared. */
+struct release_replaced {
+  const char *channel;
+  double min_gain;
+  const char *etag; /* quoted; NULL: it has no entry yet */
+};
+static const struct field replaced_fields[] = {
+    {"channel", FIELD_TEXT, offsetof(struct release_replaced, channel),
+     FIELD_ANSWER | FIELD_NOT_NULL},
+    {"min_gain", FIELD_NUMBER, offsetof(struct release_replaced, min_gain),
+     FIELD_ANSWER | FIELD_NOT_NULL},
+    {"etag", FIELD_TEXT, offsetof(struct release_replaced, etag), FIELD_ANSWER},
+};
+static const struct record replaced_record = RECORD(NULL, struct release_replaced, replaced_fields);
+
+struct release_answer {
+  struct digest release;
+  const char *bytes;
+  int64_t winners;
+  struct records included, kept, skipped; /* of struct release_item */
+  struct release_replaced replaces;
+};
+#define AT(member) offsetof(struct release_answer, member)
+static const struct field answer_fields[] = {
+    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"bytes", FIELD_TEXT, AT(bytes), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
+    {"included", FIELD_RECORDS, AT(included), FIELD_ANSWER | FIELD_NOT_NULL,
+     .of = &release_item_record},
+    {"kept", FIELD_RECORDS, AT(kept), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
+    {"skipped", FIELD_RECORDS, AT(skipped), FIELD_ANSWER | FIELD_NOT_NULL,
+     .of = &release_item_record},
+    {"replaces", FIELD_RECORD, AT(replaces), FIELD_ANSWER, .of = &replaced_record},
+};
+#undef AT
+const struct record release_answer_record =
+    RECORD("ReleaseAnswer", struct release_answer, answer_fields);
+
+static int64_t job_or_none(int64_t job) { return job ? job : FIELD_NONE; }
+
+/* The winners that are kept for a reason, or the others; borrows of the plan. */
+static struct records included_items(const struct release_plan *plan, bool is_kept) {
+  struct release_item *items = xcalloc(plan->n_included + 1, sizeof *items);
+  size_t n = 0;
+  for (size_t i = 0; i < plan->n_included; i++) {
+    const struct release_included *included = &plan->included[i];
+    const struct release_candidate *candidate = included->candidate;
+    if ((included->kept_reason != NULL) == is_kept)
+      items[n++] =
+          (struct release_item){.name = candidate->name,
+                                .kernel = candidate->place.kernel,
+                                .key = candidate->key,
+                                .job = included->pin ? FIELD_NONE : job_or_none(candidate->job),
+                                .origin = is_kept ? NULL : release_origin(included),
+                                .reason = included->kept_reason};
+  }
+  return (struct records){n, items};
 }
 
-bool release_environments_load(struct db *db, const char *tag, enum regime regime,
-                               struct release_environments *ret, struct error *error) {
+static struct records skipped_items(const struct release_plan *plan) {
+  struct release_item *items = xcalloc(plan->n_skipped + 1, sizeof *items);
+  for (size_t i = 0; i < plan->n_skipped; i++) {
+    const struct release_skipped *skipped = &plan->skipped[i];
+    items[i] = (struct release_item){.name = skipped->name,
+                                     .kernel = skipped->kernel,
+                                     .key = skipped->key,
+                                     .job = job_or_none(skipped->job),
+                                     .reason = skipped->reason};
+  }
+  return (struct records){plan->n_skipped, items};
+}
+
+/* Finds the environment that the request means, among those that jobs or imports of its tag have;
+ * otherwise answers and returns false. */
+static bool environment_choose(struct worker *worker, struct request *request,
+                               const struct release_request *wanted, struct environment *ret) {
+  struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "tag", tag);
-  bind_text(&parameters, "regime", regime_name(regime));
-  if (!db_run(db, &sql_release_environments, &parameters, &rows, error))
+  bind_text(&parameters, "tag", wanted->tag);
+  bind_text(&parameters, "regime", regime_name(wanted->regime));
+  if (!db_run(worker->db, &sql_release_environments, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
     return false;
-
-  struct release_environments environments = {
-      .all = xcalloc((size_t)db_count(rows) + 1, sizeof *environments.all)};
-  for (int row = 0; row < db_count(rows); row++) {
-    cleanup_json json_t *identity = db_get_json(rows, row, "identity");
-    struct error bad;
-    ALWAYS(environment_parse(identity, &environments.all[environments.n++], &bad));
   }
-  *ret = environments;
-  return true;
+
+  size_t n = (size_t)db_count(rows), index = 0;
+  cleanup_free struct environment *known = xcalloc(n + 1, sizeof *known);
+  cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *identity = db_get_json(rows, (int)i, "identity");
+    ALWAYS(environment_parse(identity, &known[i], &error));
+    there[i] = &known[i];
+  }
+
+  json_t *extra = NULL;
+  cleanup_free char *sentence = NULL, *asked = environment_format(&wanted->environment);
+  enum cache_match match = cache_lookup(&wanted->environment, there, n, &index);
+  switch (match) {
+  case CACHE_MATCH_ONE:
+    *ret = known[index];
+    known[index] = (struct environment){0};
+    break;
+  case CACHE_MATCH_NONE:
+    extra = json_pack("{s:o}", "nearest", cache_nearest(&wanted->environment, there, n, &sentence));
+    error_at(
+        &error, "/environment", "no job with tag \"%.50s\" and regime %s was tuned for %.150s; %s",
+        wanted->tag, regime_name(wanted->regime), asked,
+        sentence ? sentence : "there is none of this tag and regime at all: submit jobs first");
+    break;
+  case CACHE_MATCH_SEVERAL:
+    extra = json_pack("{s:o}", "environments", cache_fitting(&wanted->environment, there, n));
+    error_at(&error, "/environment",
+             "several environments with jobs of tag \"%.50s\" fit; state the members in which they "
+             "differ (\"environments\" lists them)",
+             wanted->tag);
+    break;
+  }
+  if (match != CACHE_MATCH_ONE)
+    answer_failure_extra(request, &error, extra);
+  for (size_t i = 0; i < n; i++)
+    environment_release(&known[i]);
+  return match == CACHE_MATCH_ONE;
 }
 
-bool release_served_load(struct db *db, const struct release_request *request,
-                         const struct environment *environment, struct release_served *ret_served,
-                         struct channel_state *ret_state, struct error *error) {
+/* Reads what the request's channel serves for the environment and tag, and its state (counter 0: it
+ * has no entry there). */
+static bool served_load(struct db *db, const struct release_request *request,
+                        const struct environment *environment, struct release_served *ret_served,
+                        struct channel_state *ret_state, struct error *error) {
   struct digest environment_id = environment_digest(environment);
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -57,8 +197,7 @@ bool release_served_load(struct db *db, const struct release_request *request,
   struct error unread;
   if (release_take(&text, size, &served, &release, &unread))
     release_served_init(ret_served, release);
-  else /* an older wavetune's: nobody can fetch it any more, so it is not to be kept and must not
-          stand in the way */
+  else /* Made by an older wavetune: no client can read it any more, so it is not kept. */
     log_warning("publish: the release that channel %s serves is not compared with: %s",
                 request->replaces.channel, unread.message);
   *ret_state = (struct channel_state){db_get_integer(rows, 0, "counter"), served,
@@ -66,84 +205,7 @@ bool release_served_load(struct db *db, const struct release_request *request,
   return true;
 }
 
-/* Jobs and imports of the environment, tag and kernels; of jobs, also of the regime. */
-static bool candidates_run(struct db *db, const struct statement *statement,
-                           const struct release_request *request,
-                           const struct environment *environment, struct db_rows **ret_rows,
-                           struct error *error) {
-  struct digest environment_id = environment_digest(environment);
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "environment_digest", &environment_id);
-  bind_text(&parameters, "tag", request->tag);
-  bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
-  if (request->kernels.n)
-    bind_digests(&parameters, "kernels", request->kernels.all, request->kernels.n);
-  else
-    bind_text(&parameters, "kernels", NULL);
-  return db_run(db, statement, &parameters, ret_rows, error);
-}
-
-/* Seconds with three digits: thousands of winners then share a few hundred provenances, where each
- * of them would have one of its own, which every start of a container reads. */
-static double seconds_round(int64_t us) {
-  char text[32];
-  snprintf(text, sizeof text, "%.3g", (double)us / 1e6);
-  return strtod(text, NULL);
-}
-
-static bool job_read(const struct db_rows *rows, int row, struct release_candidate *job,
-                     struct error *error) {
-  db_read(rows, row, &release_candidate_record, job);
-  job->key_text = json_canonical(job->key);
-
-  int64_t device_us =
-      db_get_integer(rows, row, "device_us"); /* 0: no winner, or nothing reported it */
-  if (device_us)
-    ALWAYS(json_object_set_new(job->provenance, "spent_device_seconds",
-                               json_real(seconds_round(device_us))) == 0);
-
-  if (!job->has_winner || release_candidate_read_verdict(job, error))
-    return true;
-  error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)job->job);
-  return error_become(error, ERROR_DAMAGED);
-}
-
-static void import_read(const struct db_rows *rows, int row, struct release_candidate *import) {
-  db_read(rows, row, &release_candidate_record, import);
-  import->key_text = json_canonical(import->key);
-  import->outcome = VERDICT_SAME;
-  ALWAYS(json_object_set_new(import->provenance, "origin", json_string("imported")) == 0);
-  ALWAYS(json_object_set_new(import->provenance, "format",
-                             json_string(db_get(rows, row, "format"))) == 0);
-
-  cleanup_json json_t *ms = db_get_json(rows, row, "ms");
-  for (; import->n_ms < json_array_size(ms) && import->n_ms < RELEASE_MS_MAX; import->n_ms++)
-    import->ms[import->n_ms] = json_number_value(json_array_get(ms, import->n_ms));
-}
-
-static bool spaces_read(const struct db_rows *rows, const struct release_request *request,
-                        const struct release_served *served, struct release_candidates *candidates,
-                        struct error *error) {
-  candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
-  for (int row = 0; row < db_count(rows); row++) {
-    struct digest digest = db_get_digest(rows, row, "digest");
-    cleanup_json json_t *json = db_get_json(rows, row, "space");
-    if (!space_parse(json, &candidates->spaces[row], error)) {
-      error_prefix(error, "a stored space cannot be read: ");
-      return error_become(error, ERROR_DAMAGED);
-    }
-    candidates->n_spaces++;
-
-    for (size_t i = 0; i < candidates->n; i++) {
-      struct release_candidate *candidate = &candidates->all[i];
-      if (digest_equal(&candidate->space, &digest) &&
-          release_needs_space(request, served, candidate))
-        candidate->points = candidates->spaces[row];
-    }
-  }
-  return true;
-}
-
+/* Reads the spaces that planning needs. */
 static bool spaces_load(struct db *db, const struct release_request *request,
                         const struct release_served *served, struct release_candidates *candidates,
                         struct error *error) {
@@ -158,27 +220,82 @@ static bool spaces_load(struct db *db, const struct release_request *request,
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digests(&parameters, "digests", digests, n);
-  return db_run(db, &sql_release_spaces, &parameters, &rows, error) &&
-         spaces_read(rows, request, served, candidates, error);
-}
-
-bool release_candidates_load(struct db *db, const struct release_request *request,
-                             const struct environment *environment,
-                             const struct release_served *served, struct release_candidates *ret,
-                             struct error *error) {
-  cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
-  if (!candidates_run(db, &sql_release_candidates, request, environment, &jobs, error) ||
-      !candidates_run(db, &sql_release_imports, request, environment, &imports, error))
+  if (!db_run(db, &sql_release_spaces, &parameters, &rows, error))
     return false;
 
-  size_t n = (size_t)db_count(jobs) + (size_t)db_count(imports);
+  candidates->spaces = xcalloc((size_t)db_count(rows) + 1, sizeof(struct space *));
+  for (int row = 0; row < db_count(rows); row++) {
+    struct digest digest = db_get_digest(rows, row, "digest");
+    cleanup_json json_t *json = db_get_json(rows, row, "space");
+    if (!space_parse(json, &candidates->spaces[row], error)) {
+      error_prefix(error, "a stored space cannot be read: ");
+      return error_become(error, ERROR_DAMAGED);
+    }
+    candidates->n_spaces++;
+    for (size_t i = 0; i < candidates->n; i++)
+      if (digest_equal(&candidates->all[i].space, &digest))
+        candidates->all[i].points = candidates->spaces[row];
+  }
+  return true;
+}
+
+/* Reads every job of the environment and tag whose kernel the request names, with its winner, every
+ * such import, and the spaces that planning needs. */
+static bool candidates_load(struct db *db, const struct release_request *request,
+                            const struct environment *environment,
+                            const struct release_served *served, struct release_candidates *ret,
+                            struct error *error) {
+  struct digest environment_id = environment_digest(environment);
+  cleanup_rows struct db_rows *jobs = NULL, *imports = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "environment_digest", &environment_id);
+  bind_text(&parameters, "tag", request->tag);
+  bind_taken(&parameters, "regime", xstrdup(regime_name(request->regime)), true);
+  if (request->kernel_texts.n)
+    bind_digests(&parameters, "kernels", request->kernels, request->kernel_texts.n);
+  else
+    bind_text(&parameters, "kernels", NULL);
+  if (!db_run(db, &sql_release_candidates, &parameters, &jobs, error) ||
+      !db_run(db, &sql_release_imports, &parameters, &imports, error))
+    return false;
+
+  size_t n_jobs = (size_t)db_count(jobs), n = n_jobs + (size_t)db_count(imports);
   cleanup_release_candidates struct release_candidates candidates = {
       .all = xcalloc(n + 1, sizeof *candidates.all)};
-  for (int row = 0; row < db_count(jobs); row++)
-    if (!job_read(jobs, row, &candidates.all[candidates.n++], error))
-      return false;
-  for (int row = 0; row < db_count(imports); row++)
-    import_read(imports, row, &candidates.all[candidates.n++]);
+  while (candidates.n < n_jobs) {
+    int row = (int)candidates.n;
+    struct release_candidate *job = &candidates.all[candidates.n++];
+    db_read(jobs, row, &release_candidate_record, job);
+    job->place.key_text = json_canonical(job->key);
+
+    /* Seconds with three digits: thousands of winners then share a few hundred provenances, where
+     * each would have one of its own that every start of a container reads. */
+    int64_t device_us = db_get_integer(jobs, row, "device_us");
+    if (device_us) { /* 0: there is no winner, or the time was not reported */
+      char text[32];
+      snprintf(text, sizeof text, "%.3g", (double)device_us / 1e6);
+      ALWAYS(json_object_set_new(job->provenance, "spent_device_seconds",
+                                 json_real(strtod(text, NULL))) == 0);
+    }
+    if (job->has_winner && !release_candidate_read_verdict(job, error)) {
+      error_prefix(error, "the verdict stored for job %lld cannot be read: ", (long long)job->job);
+      return error_become(error, ERROR_DAMAGED);
+    }
+  }
+  while (candidates.n < n) {
+    int row = (int)(candidates.n - n_jobs);
+    struct release_candidate *import = &candidates.all[candidates.n++];
+    db_read(imports, row, &release_candidate_record, import);
+    import->place.key_text = json_canonical(import->key);
+    import->outcome = VERDICT_SAME;
+    ALWAYS(json_object_set_new(import->provenance, "origin", json_string("imported")) == 0);
+    ALWAYS(json_object_set_new(import->provenance, "format",
+                               json_string(db_get(imports, row, "format"))) == 0);
+
+    cleanup_json json_t *ms = db_get_json(imports, row, "ms");
+    for (; import->n_ms < json_array_size(ms) && import->n_ms < RELEASE_MS_MAX; import->n_ms++)
+      import->ms[import->n_ms] = json_number_value(json_array_get(ms, import->n_ms));
+  }
 
   if (!spaces_load(db, request, served, &candidates, error))
     return false;
@@ -187,8 +304,9 @@ bool release_candidates_load(struct db *db, const struct release_request *reques
   return true;
 }
 
-bool release_store(struct db *db, const struct release *release, const struct author *author,
-                   bool *ret_is_new, struct error *error) {
+/* Stores a release unless it is stored already. */
+static bool release_store(struct db *db, const struct release *release, const struct author *author,
+                          bool *ret_is_new, struct error *error) {
   struct digest environment_id = environment_digest(&release->environment);
   cleanup_json json_t *environment = environment_to_json(&release->environment);
   cleanup_rows struct db_rows *rows = NULL;
@@ -205,35 +323,219 @@ bool release_store(struct db *db, const struct release *release, const struct au
   if (!db_begin(db, error))
     return false;
   bool ok = db_run(db, &sql_release_store, &parameters, &rows, error);
-  bool is_new = ok && db_affected(rows) == 1;
-  if (is_new)
+  *ret_is_new = ok && db_affected(rows) == 1;
+  if (*ret_is_new)
     ok = audit_note_digest(db, author, AUDIT_RELEASE, &release->digest,
                            json_pack("{s:s, s:s, s:I}", "tag", release->tag, "regime",
                                      regime_name(release->regime), "winners",
                                      (json_int_t)release->n_winners),
                            error);
-  if (!db_end(db, ok, error))
-    return false;
-
-  *ret_is_new = is_new;
-  return true;
+  return db_end(db, ok, error);
 }
 
-bool release_load(struct db *db, const struct digest *digest, char **ret_bytes, size_t *ret_size,
-                  struct error *error) {
+/* `state`: of the channel whose release was replaced. */
+static void release_answer(struct request *request, const struct release *release, bool is_new,
+                           const struct release_plan *plan, const struct release_request *wanted,
+                           const struct channel_state *state) {
+  char etag[CHANNEL_ETAG_SIZE];
+  cleanup_free char *quoted =
+      state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
+  const char *channel = wanted->replaces.channel;
+  struct release_answer answer = {
+      .release = release->digest,
+      .bytes = release->bytes,
+      .winners = (int64_t)release->n_winners,
+      .included = included_items(plan, false),
+      .kept = included_items(plan, true),
+      .skipped = skipped_items(plan),
+      .replaces = {.channel = channel,
+                   .min_gain = channel ? wanted->replaces.min_gain : NAN,
+                   .etag = quoted}};
+
+  request_answer_json(request, is_new ? 201 : 200, record_write(&release_answer_record, &answer));
+  free(answer.included.all);
+  free(answer.kept.all);
+  free(answer.skipped.all);
+}
+
+void route_release_post(struct worker *worker, struct request *request) {
+  struct error error;
+  cleanup_release_request struct release_request wanted = {0};
+  cleanup_environment struct environment environment = {0};
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!release_request_parse(request->json, &wanted, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!environment_choose(worker, request, &wanted, &environment))
+    return;
+
+  struct channel_state state = {0};
+  cleanup_release_served struct release_served served = {0};
+  cleanup_release_candidates struct release_candidates candidates = {0};
+  if ((wanted.replaces.channel &&
+       !served_load(worker->db, &wanted, &environment, &served, &state, &error)) ||
+      !candidates_load(worker->db, &wanted, &environment, &served, &candidates, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  cleanup_release_plan struct release_plan plan = {0};
+  release_plan(&wanted, &environment, &served, &candidates, &plan);
+  if (!plan.n_included) {
+    struct release_answer answer = {.skipped = skipped_items(&plan)};
+    cleanup_json json_t *json = record_write(&release_answer_record, &answer);
+    free(answer.skipped.all);
+    error_set(&error,
+              "nothing can be released for this environment, tag and regime; \"skipped\" says why");
+    answer_failure_extra(request, &error,
+                         json_pack("{s:O}", "skipped", json_object_get(json, "skipped")));
+    return;
+  }
+
+  bool is_new;
+  cleanup_release struct release *release = NULL;
+  if (!release_from_plan(&plan, &environment, wanted.tag, wanted.regime, &release, &error) ||
+      !release_store(worker->db, release, request_author(request), &is_new, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  fetches_note(worker->server, &release->digest); /* garbage collection spares it as a new one */
+  release_answer(request, release, is_new, &plan, &wanted, &state);
+}
+
+/* The canonical bytes of the release that the path names, NUL-terminated; answers and returns NULL
+ * when there is none. */
+static char *release_of_path(struct worker *worker, struct request *request,
+                             const char *const *arguments, struct digest *ret_digest,
+                             size_t *ret_size) {
+  struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_release_load, &parameters, &rows, error))
-    return false;
+  if (!request_query_only(request, arguments))
+    return NULL;
 
-  *ret_bytes = NULL;
-  *ret_size = 0;
-  if (db_count(rows)) {
-    cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", ret_size);
-    *ret_bytes = xstrndup((const char *)bytes, *ret_size);
+  if (digest_parse(request->segments[0], ret_digest)) {
+    bind_digest(&parameters, "digest", ret_digest);
+    if (!db_run(worker->db, &sql_release_load, &parameters, &rows, &error)) {
+      answer_failure(request, &error);
+      return NULL;
+    }
+    if (db_count(rows)) {
+      cleanup_free uint8_t *bytes = db_get_bytes(rows, 0, "bytes", ret_size);
+      return xstrndup((const char *)bytes, *ret_size);
+    }
   }
-  return true;
+  answer_refusal(request, ERROR_MISSING, "",
+                 "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
+  return NULL;
+}
+
+void route_release_get(struct worker *worker, struct request *request) {
+  struct digest digest;
+  char etag[DIGEST_TEXT_SIZE];
+  size_t size;
+  char *bytes = release_of_path(worker, request, no_arguments, &digest, &size);
+  if (!bytes)
+    return;
+  fetches_note(worker->server, &digest);
+  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size,
+                            digest_format(&digest, etag), NULL);
+}
+
+/* The identity that ?identity= names, NULL without it; answers and returns false when there is
+ * none. */
+static bool identity_of_query(struct worker *worker, struct request *request,
+                              struct identity **ret_identity) {
+  const char *name = request_query(request, "identity");
+  cleanup_free char *text = NULL;
+  cleanup_json json_t *json = NULL;
+  struct digest digest;
+  struct error error;
+  if (!name)
+    return true;
+
+  if (!digest_parse(name, &digest)) {
+    error_set(&error, "identity=%.80s is no digest, sha256:…", name);
+  } else if (image_load(worker->db, &digest, &text, &error)) {
+    if (!text)
+      error_of(&error, ERROR_MISSING,
+               "there is no image %s; PUT /v1/images/{digest} keeps its identity", name);
+    else if (json_parse(text, strlen(text), &json, &error) &&
+             identity_parse(json, ret_identity, &error))
+      return true;
+    else { /* It could be read when it was stored, by an earlier version of the server. */
+      error_prefix(&error, "the stored image %s: ", name);
+      error_become(&error, ERROR_DAMAGED);
+    }
+  }
+  answer_failure(request, &error);
+  return false;
+}
+
+/* Answers one file as it is, several as a tar. An answer that lacks winners is not remembered,
+ * because it may be complete later. */
+static void files_answer(struct request *request, struct cache_files *files) {
+  char etag[DIGEST_TEXT_SIZE], skipped[24];
+  struct cache_file *only = files->n == 1 ? &files->files[0] : NULL;
+  const char *type = !only ? "application/x-tar"
+                     : string_equal(strrchr(only->path, '.'), ".json")
+                         ? "application/json"
+                         : "text/plain; charset=utf-8";
+  size_t size = only ? only->size : 0;
+  char *bytes = only ? TAKE(only->bytes) : cache_files_tar(files, &size);
+  struct digest digest = digest_of(bytes, size);
+  digest_format(&digest, etag);
+  if (!files->n_skipped) {
+    request_answer_remembered(request, MEMORY_IMMUTABLE, type, bytes, size, etag, NULL);
+    return;
+  }
+  snprintf(skipped, sizeof skipped, "%zu", files->n_skipped);
+  request_add_header(request, "Wavetune-Skipped", skipped);
+  request_answer_entity(request, type, bytes, size, etag, false);
+}
+
+void route_release_export(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"identity", NULL};
+  struct error error;
+  struct digest digest;
+  size_t size;
+  const struct cache_format *format;
+  cleanup_free char *bytes = release_of_path(worker, request, arguments, &digest, &size);
+  cleanup_release struct release *release = NULL;
+  cleanup_identity struct identity *identity = NULL;
+  cleanup_cache_files struct cache_files files = {0};
+  cleanup_cache_store struct cache_store store = {.db = worker->db, .blobs = worker->server->blobs};
+  const struct cache_source source = cache_store_source(&store);
+  if (!bytes)
+    return;
+  if (!cache_format_find(request->segments[1], &format, &error)) {
+    error_become(&error, ERROR_MISSING);
+    answer_failure(request, &error);
+    return;
+  }
+  if (!identity_of_query(worker, request, &identity))
+    return;
+  if (!release_take(&bytes, size, &digest, &release, &error)) {
+    error_prefix(&error, "the stored release %s: ", request->segments[0]);
+    error_become(&error, ERROR_DAMAGED);
+    answer_failure(request, &error);
+    return;
+  }
+
+  fetches_note(worker->server, &digest);
+  const struct render_request wanted = {
+      .release = release, .source = &source, .identity = identity};
+  bool ok = format->render(&wanted, &files, &error);
+  if (store.has_failed) {
+    answer_failure(request, &store.failure);
+  } else if (!ok) {
+    error.pointer[0] = 0; /* the request has no body that it could point into */
+    answer_failure(request, &error);
+  } else {
+    files_answer(request, &files);
+  }
 }
 
 struct listed_release {
@@ -249,28 +551,34 @@ struct listed_release {
 static const struct field listed_fields[] = {
     {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL, "digest"},
     {"environment", FIELD_JSON, AT(environment), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
+     .schema = SCHEMA_ENVIRONMENT},
     {"tag", FIELD_TEXT, AT(tag), FIELD_ANSWER | FIELD_NOT_NULL},
     {"regime", FIELD_ENUM, AT(regime), FIELD_ANSWER | FIELD_NOT_NULL, .names = regime_names},
     {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
     {"created_at", FIELD_TIME, AT(created_at), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"made_by", FIELD_TEXT, AT(made_by), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = "{\"$ref\": \"#/components/schemas/By\"}"},
+    {"made_by", FIELD_TEXT, AT(made_by), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY},
     {"made_by_id", FIELD_ID, AT(made_by_id), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY_ID},
 };
 #undef AT
 const struct record listed_release_record =
     RECORD("ListedRelease", struct listed_release, listed_fields);
 
-bool releases_list(struct db *db, int64_t before, int64_t limit, json_t **ret_items,
-                   int64_t *ret_next, struct error *error) {
+void route_release_list(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", "after", NULL};
+  int64_t limit, before, next;
+  struct error error;
+  json_t *items;
+  if (!request_query_only(request, arguments) || !page_by_id(request, INT64_MAX, &limit, &before))
+    return;
+
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "before", before);
   bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_releases_list, &parameters, &rows, error))
-    return false;
-
-  db_page_to_json(rows, &listed_release_record, limit, ret_items, ret_next);
-  return true;
+  if (!db_run(worker->db, &sql_releases_list, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  db_page_to_json(rows, &listed_release_record, limit, &items, &next);
+  request_answer_json(request, 200, page_to_json(items, next));
 }

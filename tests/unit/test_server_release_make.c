@@ -34,7 +34,7 @@ static struct release_candidates candidates_make(const struct made *made, size_t
         .job = made[i].job,
         .name =
             at ? xstrndup(made[i].kernel, (size_t)(at - made[i].kernel)) : xstrdup(made[i].kernel),
-        .kernel = digest_of(made[i].kernel, strlen(made[i].kernel)),
+        .place = {.kernel = digest_of(made[i].kernel, strlen(made[i].kernel))},
         .kernel_order = at ? at[1] : 0,
         .key_names = json_pack("[s]", "M"),
         .key = json_pack("{s:i}", "M", made[i].key),
@@ -52,7 +52,7 @@ static struct release_candidates candidates_make(const struct made *made, size_t
         .n_equivalents = 1,
         .equivalents = xmemdup(&made[i].winner, sizeof made[i].winner),
     };
-    candidate->key_text = json_canonical(candidate->key);
+    candidate->place.key_text = json_canonical(candidate->key);
   }
   return candidates;
 }

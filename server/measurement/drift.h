@@ -1,27 +1,26 @@
 /* Whether a device drifts from its own history.
  *
- * The baseline of a job is measured in every lease, so that a lease tells what one config takes on
+ * The baseline of a job is measured in every lease, so every lease shows what one config takes on
  * this device now. Two leases are comparable when device, kernel, key, space, baseline,
- * environment, build, stage, regime and timer are the same: a subject. Pairs cancel a drift within
- * a process; they do not cancel what a device that is throttled, shared or broken does to the ratio
- * of a config that needs memory to one that needs arithmetic. So it is drained, and what it
- * measured since it was itself is not believed.
+ * environment, build, stage, regime and timer are the same: a subject. Measuring in pairs cancels
+ * drift within a process. It does not cancel what throttling, sharing or a defect does to the ratio
+ * between a config that is bound by memory and one that is bound by arithmetic. So the device is
+ * drained, and its measurements since its last good lease are not trusted.
  *
  * The rule. Of the medians of a subject's leases on a device, oldest first, the newest DRIFT_LEASES
- * are held against those before them, the history, at most DRIFT_HISTORY_MAX:
- *   - the history has at least DRIFT_HISTORY_MIN leases, which lie at least DRIFT_HISTORY_SPAN_US
- *     apart: leases of one minute share its clock and temperature, and their spread is not the
- *     device's;
- *   - every one of the newest lies off the history's median m, on the same side, by more than
+ * are compared with those before them, the history, at most DRIFT_HISTORY_MAX:
+ *   - the history has at least DRIFT_HISTORY_MIN leases and spans at least DRIFT_HISTORY_SPAN_US:
+ *     leases of one minute share its clock and temperature, so that their spread is too small;
+ *   - each of the newest deviates from the history's median m, to the same side, by more than
  *     max(DRIFT_SHARE * m, DRIFT_SPREADS * s), s the history's scaled median absolute deviation
  *     (1.4826 * MAD: a normal distribution's sigma).
  * Why these numbers: a sigma from five values is uncertain by a factor of two, and devices differ
- * from day to day by about 4 % (a median over GPUs in one cluster, tritonbench's issue 143), so 10
- * % and 5 sigma are far outside of what a healthy one does; one lease may meet a neighbour that
- * leaves again, two in a row seldom do.
+ * from day to day by about 4 % (a median over GPUs in one cluster, tritonbench's issue 143), so
+ * 10 % and 5 sigma are far outside of what a healthy device does. One lease may be disturbed by
+ * another process for a while; two in a row seldom are.
  *
  * What follows: the device is drained, its leases are taken away, and the samples that it gave
- * since then are quarantined with the winners that were decided from them.
+ * since its last good lease are quarantined with the winners that were decided from them.
  *
  * Memory: plain values. Threads: drift_judge is pure; drift_look is a worker's. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
@@ -47,19 +46,18 @@ struct drift {
   bool is_drifting;
   size_t n_history; /* the rest holds while it is at least DRIFT_HISTORY_MIN */
   double history_us, spread_us, now_us;
-  int64_t good_at_us; /* when the newest lease of the history ended that was not off itself */
+  int64_t good_at_us; /* when the newest lease of the history ended that did not deviate itself */
 };
 
 /* `leases`: oldest first. */
 struct drift drift_judge(const struct drift_lease *leases, size_t n);
 
-/* A lease in which the baseline was timed: its device, and the history of that, oldest first, with
+/* A lease in which the baseline was timed: its device, and the device's history, oldest first, with
  * this lease last. */
 struct drift_note {
   int64_t lease; /* 0: the baseline was not timed in it, or it was noted before */
   char *agent, *device, *drain_reason;
-  int64_t suspect_since_us; /* FIELD_NONE, or the device was found to drift before, and was not
-                               resumed */
+  int64_t suspect_since_us; /* the device was found to drift and was not resumed; else FIELD_NONE */
   struct numbers medians_us, ats_us;
 };
 void drift_note_release(struct drift_note *note);
@@ -69,8 +67,8 @@ void drift_note_release(struct drift_note *note);
 must_check bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct drift_note *ret,
                            struct error *error);
 
-/* Drains the device if it drifts, with what follows from it. To be called after that transaction
- * and before the job moves on. What fails is logged: the device's next lease tells again. */
+/* Drains the device if it drifts, with what follows from that. Call it after that transaction and
+ * before the job moves on. A failure is logged: the device's next lease is judged again. */
 void drift_look(struct worker *worker, const struct drift_note *note);
 
 #endif

@@ -2,10 +2,10 @@
 -- (server/measurement/drift.h).
 
 -- Stores what the baseline took in a lease that ended, and returns it with the history that it is
--- held against, its own value last. Of a lease with many configs the first 64 measurements tell.
--- They are read from key to key in the order of the unique index, so that the plan probes it even
--- when it was made while the table was small. The table does not have the new row yet where the
--- history is read: a statement does not see what it inserts.
+-- compared with, its own value last. Only the first 64 measurements of a lease are used. They are
+-- read as a range of one key in the order of the unique index, so that the plan probes the index
+-- even when it was made while the table was small. The history does not have the new row yet: a
+-- statement does not see what it inserts.
 -- name: drift_note
 WITH timed AS MATERIALIZED (
     SELECT m.job_id, m.agent, m.device, m.stage, m.regime, m.timer,
@@ -56,7 +56,7 @@ JOIN jobs j ON j.id = l.job_id
 JOIN kernels k ON k.hash = j.kernel
 WHERE l.id = :lease::bigint;
 
--- A device that is drained already keeps its reason and who drained it.
+-- A device that is drained already keeps its reason and its author.
 -- name: drift_suspect
 UPDATE devices
 SET drain_reason = COALESCE(drain_reason, :reason),
@@ -65,10 +65,10 @@ SET drain_reason = COALESCE(drain_reason, :reason),
     suspect_since = 'epoch'::timestamptz + :since_us::bigint * interval '1 microsecond'
 WHERE agent = :agent AND device = :device AND suspect_since IS NULL;
 
--- The leases that the device holds, and those of samples that it gave since then and that their
--- jobs still need. A statement of its own, so that the next one sees what those committed that it
--- waited for. What a round of a search asked next follows from what the rounds before had told it,
--- and is made again from that: samples of such rounds keep their place.
+-- The leases that the device holds, and those with samples that it gave since then and that their
+-- jobs still need. A statement of its own, so that the next one sees what the transactions that it
+-- waited for have committed. The configs of a search's round were chosen from the results of the
+-- rounds before it: samples of rounds that are over keep their place.
 -- name: drift_lock
 SELECT l.id, l.job_id, l.state,
        l.state = 'held' AND l.agent = :agent AND l.device = :device AS is_held_here
@@ -87,10 +87,10 @@ WHERE (l.state = 'held' AND l.agent = :agent AND l.device = :device)
 ORDER BY l.id
 FOR UPDATE;
 
--- Samples that the device gave since then, of jobs that have not ended or ended since. What the
--- job's stage still needs makes room for another measurement (`late` takes it out of
--- measurements_once); the rest keeps its place, and is evidence of what was decided then. What is
--- needed of a lease that was not locked came in between: the device's next lease finds it.
+-- Samples that the device gave since then, of jobs that have not ended or ended since. A sample that
+-- the job's stage still needs makes room for another measurement (`late` takes it out of
+-- measurements_once); the others keep their place, as evidence of what was decided then. A needed
+-- sample of a lease that was not locked was stored in between: the device's next lease finds it.
 -- name: drift_quarantine
 WITH sample AS MATERIALIZED (
     SELECT m.job_id, m.id, m.lease_id, m.config, m.stage, m.late,
@@ -123,7 +123,7 @@ FROM (SELECT job_id, lease_id, count(*) AS samples, count(*) FILTER (WHERE neede
 JOIN leases l ON l.id = t.lease_id
 ORDER BY t.lease_id;
 
--- Says in the events of jobs with samples that were taken what became of them.
+-- Notes the samples that were taken in the events of their jobs.
 -- name: drift_events
 WITH job AS MATERIALIZED (
     SELECT *

@@ -1,10 +1,9 @@
--- Measurements: what a post of results changes (lease_results.c), and what is
--- read of them.
+-- Measurements: storing a post of results, and reading them (measurements.h).
 --
 -- A post is one transaction. It locks its lease first, so that posts of one lease come one after
 -- the other, and the job's row last: nothing waits for a lease while it holds a job's row.
 
--- The lease and what of its job a post needs.
+-- The lease, and the columns of its job that a post needs.
 -- name: results_lock
 SELECT l.job_id, l.stage, l.round, l.process, l.state, l.epoch, l.agent, l.device, l.configs,
     l.remaining, l.epoch_opening_us, l.fruitless, l.posts, j.baseline, j.best_ratio,
@@ -16,9 +15,9 @@ WHERE l.id = :lease::bigint
 FOR UPDATE OF l;
 
 -- A statement of its own, after the lock: its snapshot has what an earlier post of the lease
--- stored while this one waited. Each is looked up as the first from its key to its key, so that
--- the plan probes the unique index even when it was made, and kept, while the table was small
--- enough to be read whole.
+-- stored while this one waited. Each seq is looked up as a range of one key, so that the plan
+-- probes the unique index even when it was made, and kept, while the table was small enough for a
+-- sequential scan.
 -- name: results_known
 SELECT p.seq, m.body_digest
 FROM unnest(:seq::bigint[]) AS p(seq)
@@ -48,8 +47,8 @@ INSERT INTO measurement_objects (job_id, measurement, object)
 SELECT :job::bigint, measurement, object
 FROM unnest(:measurement::bigint[], :object::bytea[]) AS timed(measurement, object);
 
--- It only falls, ever more rarely; when a post has none that is better, the job's row is not
--- written.
+-- The best ratio only falls, and ever more rarely. A post without a better one does not write the
+-- job's row.
 -- name: results_best
 UPDATE jobs
 SET best_ratio = :ratio::float8
@@ -66,8 +65,8 @@ SELECT id, events, 'late',
                       'measurements', :measurements::bigint)
 FROM counter;
 
--- A config that left its race early has few rounds, which may say anything: it must not displace
--- one that stayed.
+-- A config that left its race early has too few rounds for its ratio to mean much: it must not
+-- displace one that stayed.
 -- name: measurements_screen_ranked
 WITH correct AS (
     SELECT config, ratio, lease_id, COALESCE("end" IN ('far', 'behind'), false) AS left_early
@@ -89,20 +88,21 @@ GROUP BY outcome
 ORDER BY n DESC;
 
 -- name: measurements_search
-SELECT config, CASE WHEN outcome = 'correct' THEN ratio END AS ratio
+SELECT config, COALESCE(CASE WHEN outcome = 'correct' THEN ratio END, 'infinity') AS ratio
 FROM measurements
 WHERE job_id = :job::bigint AND stage = 'screen' AND NOT late
 ORDER BY config;
 
 -- name: measurements_final
-SELECT config, process, outcome, samples_us, baseline_us, vgprs, spills, lds_bytes,
+SELECT config, process, outcome, samples_us, baseline_us, COALESCE(vgprs, 0) AS vgprs,
+    COALESCE(spills, 0) AS spills, COALESCE(lds_bytes, 0) AS lds_bytes,
     dense_rank() OVER (ORDER BY agent, device) AS device
 FROM measurements
 WHERE job_id = :job::bigint AND stage = 'final' AND NOT late
 ORDER BY process, config;
 
--- A page ends early when its samples are many, so that its size in memory is bounded; it has a
--- measurement in any case. There are two columns "at": the first is read.
+-- A page ends early when its samples are many, which bounds its size in memory, but it has one
+-- measurement at least. There are two columns "at"; the server reads the first.
 -- name: job_measurements_list
 SELECT j.id AS job, rfc3339(m.at) AS at, o.object, m.*
 FROM jobs j

@@ -1,33 +1,275 @@
-/* SQL of measurements. Memory and threads: as the header says. */
+/* Posts of results, judged and stored, and measurements read again. */
 #include "server/measurement/measurements.h"
 
 #include <math.h>
 #include <pthread.h>
 
+#include "common/base/numbers.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/measurement/measurement.sql.h"
 #include "server/records.h"
 
+static const struct field results_fields[] = {
+    {"epoch", FIELD_INTEGER, offsetof(struct results, epoch), FIELD_REQUIRED, .least = 1,
+     .most = INT64_MAX},
+    {"measurements", FIELD_RECORDS, offsetof(struct results, measurements), FIELD_REQUIRED,
+     .most = RESULTS_MEASUREMENTS_MAX, .of = &measurement_record},
+    {"done", FIELD_BOOL, offsetof(struct results, done), FIELD_NOT_NULL,
+     .about = "nothing more will be measured of it"},
+    {"opening_us", FIELD_INTEGER, offsetof(struct results, opening_us), FIELD_NOT_NULL,
+     .most = OPENING_US_MAX,
+     .about = "of the device, for opening the kernel, so far in this epoch"},
+};
+const struct record results_record = RECORD("ResultsRequest", struct results, results_fields);
+
+/* Equal bodies have equal digests. The samples are hashed as they are in memory: writing them as
+ * text would cost more than the rest of a post. Agents keep what they could not post through
+ * upgrades of the server: this must not change. */
+static struct digest body_digest(const json_t *json, const struct measurement *measurement) {
+  const struct numbers *samples = &measurement->samples_us, *baselines = &measurement->baseline_us;
+  cleanup_json json_t *rest = json_copy((json_t *)json);
+  json_object_del(rest, "samples_us");
+  json_object_del(rest, "baseline_us");
+  cleanup_free char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
+  ALWAYS(text != NULL);
+
+  struct digest_stream *stream = digest_stream_new();
+  digest_stream_add(stream, text, strlen(text) + 1);
+  digest_stream_add(stream, samples->all, samples->n * sizeof *samples->all);
+  digest_stream_add(stream, baselines->all, baselines->n * sizeof *baselines->all);
+  return digest_stream_finish(stream);
+}
+
+bool results_parse(const json_t *json, struct results *ret, struct error *error) {
+  cleanup_results struct results results;
+  record_init(&results_record, &results);
+  results.opening_us = 0;
+  if (!record_read(&results_record, json, "", &results, error))
+    return false;
+
+  size_t n = results.measurements.n;
+  if (n == 0 && !results.done)
+    return error_at(error, "/measurements",
+                    "there are no measurements; post 1 to %d, or none with \"done\"",
+                    RESULTS_MEASUREMENTS_MAX);
+  cleanup_free uint64_t *seqs = xcalloc(n + 1, sizeof *seqs);
+  results.posted = xcalloc(n + 1, sizeof *results.posted);
+  for (size_t i = 0; i < n; i++) {
+    const struct measurement *measurement = RESULTS_MEASUREMENT(&results, i);
+    struct posted *posted = &results.posted[i];
+    char at[JSON_POINTER_SIZE];
+    if (!measurement_agrees(measurement, json_pointer_index(at, sizeof at, "/measurements", i),
+                            error))
+      return false;
+
+    posted->body =
+        body_digest(json_array_get(json_object_get(json, "measurements"), i), measurement);
+    posted->ratio = NAN;
+    if (measurement->samples_us.n)
+      posted->ratio = verdict_paired_ratio(measurement->samples_us.all,
+                                           measurement->baseline_us.all, measurement->samples_us.n);
+    if (measurement->baseline_failed)
+      posted->baseline_failure = BASELINE_FAILED;
+    else if (measurement->outcome != OUTCOME_CORRECT && measurement->detail &&
+             string_starts(measurement->detail, "baseline: "))
+      posted->baseline_failure = BASELINE_FAILED_BY_DETAIL;
+    seqs[i] = (uint64_t)measurement->seq;
+  }
+
+  qsort(seqs, n, sizeof *seqs, compare_ordinals);
+  for (size_t i = 1; i < n; i++)
+    if (seqs[i] == seqs[i - 1])
+      return error_at(error, "/measurements",
+                      "seq %lld occurs twice; it is unique in a lease's epoch", (long long)seqs[i]);
+
+  *ret = results;
+  record_init(&results_record, &results);
+  return true;
+}
+
+void results_release(struct results *results) {
+  free(results->posted);
+  results->posted = NULL;
+  record_release(&results_record, results);
+}
+
+const char *results_baseline_failure(const struct results *results, int64_t baseline) {
+  for (size_t i = 0; i < results->measurements.n; i++) {
+    const struct measurement *measurement = RESULTS_MEASUREMENT(results, i);
+    if (results->posted[i].baseline_failure != BASELINE_WORKED && measurement->config == baseline)
+      return measurement->detail;
+  }
+  return NULL;
+}
+
+static const struct known_measurement *known_find(const struct known_measurement *known,
+                                                  size_t n_known, int64_t seq) {
+  for (size_t i = 0; i < n_known; i++)
+    if (known[i].seq == seq)
+      return &known[i];
+  return NULL;
+}
+
+/* Refuses a measurement of what was not leased. Any lease may report that the baseline failed. */
+static bool is_leased(const struct measurement *measurement, enum baseline_failure failure,
+                      const struct posted_lease *lease, const char *at, struct error *error) {
+  bool is_baseline = measurement->config == lease->baseline;
+  if (failure == BASELINE_FAILED && !is_baseline)
+    return error_at(error, at,
+                    "\"baseline_failed\" of config %lld; the job's baseline is config %lld",
+                    (long long)measurement->config, (long long)lease->baseline);
+
+  if ((measurement->process == FIELD_NONE || measurement->process == lease->process) &&
+      (measurement->round == FIELD_NONE || measurement->round == lease->round) &&
+      ((is_baseline && failure != BASELINE_WORKED) ||
+       config_ranges_hold(&lease->configs, (uint64_t)measurement->config)))
+    return true;
+  return error_at(error, at,
+                  "config %lld, process %lld, round %lld is not this lease's; nothing was stored",
+                  (long long)measurement->config,
+                  (long long)(measurement->process < 0 ? 0 : measurement->process),
+                  (long long)(measurement->round < 0 ? 0 : measurement->round));
+}
+
+/* Finds why a post is refused: a contradiction anywhere in it goes before a measurement that was
+ * not leased. */
+static bool is_refused(const struct results *results, const struct posted_lease *lease,
+                       const struct known_measurement *known, size_t n_known,
+                       struct judgement *judgement) {
+  size_t n = results->measurements.n;
+  char at[JSON_POINTER_SIZE];
+  for (size_t i = 0; i < n; i++) {
+    int64_t seq = RESULTS_MEASUREMENT(results, i)->seq;
+    const struct known_measurement *stored = known_find(known, n_known, seq);
+    if (stored && !digest_equal(&stored->body, &results->posted[i].body)) {
+      judgement->verdict = POST_CONFLICT;
+      error_of_at(&judgement->refusal, ERROR_CONFLICT,
+                  json_pointer_index(at, sizeof at, "/measurements", i),
+                  "seq %lld of this lease and epoch is known with another body; nothing was stored",
+                  (long long)seq);
+      return true;
+    }
+  }
+  for (size_t i = 0; i < n; i++)
+    if (!is_leased(RESULTS_MEASUREMENT(results, i), results->posted[i].baseline_failure, lease,
+                   json_pointer_index(at, sizeof at, "/measurements", i), &judgement->refusal)) {
+      judgement->verdict = POST_OUTSIDE;
+      return true;
+    }
+  return false;
+}
+
+/* Sets what the measurements that count change: the rest of the lease, the device time and the
+ * outcomes. */
+static void measurements_count(const struct results *results, const struct posted_lease *lease,
+                               struct judgement *judgement) {
+  struct lease_change *change = &judgement->change;
+  cleanup_free uint64_t *configs = xcalloc(judgement->n_fresh + 1, sizeof *configs);
+  size_t n = 0;
+  for (size_t i = 0; i < judgement->n_fresh; i++) {
+    const struct measurement *measurement = RESULTS_MEASUREMENT(results, judgement->fresh[i]);
+    double ratio = results->posted[judgement->fresh[i]].ratio;
+    bool counts = judgement->verdict == POST_TAKEN &&
+                  config_ranges_hold(&lease->remaining, (uint64_t)measurement->config);
+    for (size_t k = 0; counts && k < i; k++) /* the first of a config counts */
+      counts = RESULTS_MEASUREMENT(results, judgement->fresh[k])->config != measurement->config;
+    judgement->is_late[i] = !counts;
+    judgement->n_late += !counts;
+    if (!counts)
+      continue;
+
+    configs[n++] = (uint64_t)measurement->config;
+    change->outcomes[measurement->outcome]++;
+    change->device_us += measurement->device_us == FIELD_NONE ? 0 : measurement->device_us;
+    if (measurement->outcome == OUTCOME_CORRECT && !measurement_left_early(measurement) &&
+        !(ratio >= judgement->best_ratio))
+      judgement->best_ratio = ratio;
+  }
+
+  qsort(configs, n, sizeof *configs, compare_ordinals);
+  for (size_t i = 0; i < n; i++)
+    config_ranges_add(&change->less, configs[i]);
+  change->fruitless_less = n ? LEASE_FRUITFUL : 0;
+}
+
+struct judgement results_judge(const struct results *results, int64_t id,
+                               const struct posted_lease *lease,
+                               const struct known_measurement *known, size_t n_known) {
+  struct judgement judgement = {.best_ratio = NAN};
+  size_t n = results->measurements.n;
+  if (!lease) {
+    judgement.verdict = POST_UNKNOWN;
+    error_of(&judgement.refusal, ERROR_MISSING, "there is no lease %lld", (long long)id);
+    return judgement;
+  }
+  if (results->epoch > lease->epoch) {
+    judgement.verdict = POST_NEVER;
+    return judgement;
+  }
+  if (is_refused(results, lease, known, n_known, &judgement))
+    return judgement;
+
+  bool is_taken = lease->state == LEASE_HELD && lease->epoch == results->epoch;
+  judgement.verdict = is_taken ? POST_TAKEN : POST_LATE;
+  judgement.fresh = xcalloc(n + 1, sizeof *judgement.fresh);
+  judgement.is_late = xcalloc(n + 1, sizeof *judgement.is_late);
+  for (size_t i = 0; i < n; i++)
+    if (!known_find(known, n_known, RESULTS_MEASUREMENT(results, i)->seq))
+      judgement.fresh[judgement.n_fresh++] = i;
+  measurements_count(results, lease, &judgement);
+
+  struct lease_change *change = &judgement.change;
+  change->lease = id;
+  change->from = change->to = lease->state;
+  change->posts = 1;
+  if (is_taken) {
+    /* A repeated post states the same opening time, and adds nothing. */
+    change->opening_us = results->opening_us > lease->epoch_opening_us
+                             ? results->opening_us - lease->epoch_opening_us
+                             : 0;
+    change->to = lease_state_after(&lease->remaining, &change->less,
+                                   results->done ? LEASE_OPEN : LEASE_HELD);
+  }
+  judgement.is_change =
+      judgement.n_fresh > 0 || (is_taken && (results->done || change->opening_us > 0));
+  return judgement;
+}
+
+bool post_ends_lease(const struct judgement *judgement) {
+  return judgement->verdict == POST_TAKEN && judgement->is_change &&
+         judgement->change.to != LEASE_HELD;
+}
+
+void judgement_release(struct judgement *judgement) {
+  config_ranges_release(&judgement->change.less);
+  free(judgement->fresh);
+  free(judgement->is_late);
+  *judgement = (struct judgement){0};
+}
+
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct posted_lease, member), __VA_ARGS__}
 static const struct field lease_fields[] = {
     {"job_id", FIELD_INTEGER, offsetof(struct posted_lease, job)},
-    {"round", FIELD_INTEGER, offsetof(struct posted_lease, round)},
-    {"process", FIELD_INTEGER, offsetof(struct posted_lease, process)},
-    {"epoch", FIELD_INTEGER, offsetof(struct posted_lease, epoch)},
-    {"epoch_opening_us", FIELD_INTEGER, offsetof(struct posted_lease, epoch_opening_us)},
-    {"fruitless", FIELD_INTEGER, offsetof(struct posted_lease, fruitless)},
-    {"posts", FIELD_INTEGER, offsetof(struct posted_lease, posts)},
-    {"stage", FIELD_ENUM, offsetof(struct posted_lease, stage), .names = stage_names},
-    {"state", FIELD_ENUM, offsetof(struct posted_lease, state), .names = lease_state_names},
-    {"agent", FIELD_TEXT, offsetof(struct posted_lease, agent)},
-    {"device", FIELD_TEXT, offsetof(struct posted_lease, device)},
-    {"configs", FIELD_RANGES, offsetof(struct posted_lease, configs)},
-    {"remaining", FIELD_RANGES, offsetof(struct posted_lease, remaining)},
-    {"baseline", FIELD_INTEGER, offsetof(struct posted_lease, baseline)},
-    {"best_ratio", FIELD_NUMBER, offsetof(struct posted_lease, best_ratio)},
-    {"has_budget", FIELD_BOOL, offsetof(struct posted_lease, has_budget)},
-    {"hardware_digest", FIELD_DIGEST, offsetof(struct posted_lease, hardware_digest)},
+    FIELD(INTEGER, round),
+    FIELD(INTEGER, process),
+    FIELD(INTEGER, epoch),
+    FIELD(INTEGER, epoch_opening_us),
+    FIELD(INTEGER, fruitless),
+    FIELD(INTEGER, posts),
+    FIELD(ENUM, stage, .names = stage_names),
+    FIELD(ENUM, state, .names = lease_state_names),
+    FIELD(TEXT, agent),
+    FIELD(TEXT, device),
+    FIELD(RANGES, configs),
+    FIELD(RANGES, remaining),
+    FIELD(INTEGER, baseline),
+    FIELD(NUMBER, best_ratio),
+    FIELD(BOOL, has_budget),
+    FIELD(DIGEST, hardware_digest),
 };
+#undef FIELD
 static const struct record lease_record = RECORD(NULL, struct posted_lease, lease_fields);
 
 bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool *ret_known,
@@ -40,8 +282,6 @@ bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool
   *ret_known = db_count(rows) == 1;
   if (*ret_known)
     db_read(rows, 0, &lease_record, ret);
-  else
-    record_init(&lease_record, ret);
   return true;
 }
 
@@ -76,37 +316,6 @@ static void insert_statement_make(void) {
   insert_statement = statement_of_record(&sql_results_insert, &measurement_record);
 }
 
-/* The code that was timed is kept for finals only; then it is named by the measurement. */
-static bool has_objects(const struct results *results) {
-  bool is_any = false;
-  for (size_t i = 0; !is_any && i < results->measurements.n; i++)
-    is_any = !digest_is_none(&RESULTS_MEASUREMENT(results, i)->object);
-  return is_any;
-}
-
-static bool objects_insert(struct db *db, const struct posted_lease *lease,
-                           const struct results *results, const struct db_rows *inserted,
-                           struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  struct db_array ids, objects;
-  db_array_init(&ids);
-  db_array_init(&objects);
-  for (int row = 0; row < db_count(inserted); row++)
-    for (size_t i = 0; i < results->measurements.n; i++) {
-      const struct measurement *measurement = RESULTS_MEASUREMENT(results, i);
-      if (digest_is_none(&measurement->object) ||
-          measurement->seq != db_get_integer(inserted, row, "seq"))
-        continue;
-      db_array_integer(&ids, db_get_integer(inserted, row, "id"));
-      db_array_digest(&objects, &measurement->object);
-    }
-  size_t n = ids.n;
-  bind_integer(&parameters, "job", lease->job);
-  bind_array(&parameters, "measurement", &ids);
-  bind_array(&parameters, "object", &objects);
-  return n == 0 || db_run(db, &sql_results_objects, &parameters, NULL, error);
-}
-
 static bool measurements_insert(struct db *db, const struct posted_lease *lease,
                                 const struct results *results, const struct judgement *judgement,
                                 struct error *error) {
@@ -116,31 +325,35 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   /* Rows borrow what the results own; without samples they have empty lists. */
   double nothing[1];
   const struct numbers none = {0, nothing};
-  cleanup_free struct measurement *rows = xcalloc(judgement->n_fresh + 1, sizeof *rows);
+  size_t n = judgement->n_fresh;
+  cleanup_free struct measurement *rows = xcalloc(n + 1, sizeof *rows);
   cleanup_parameters struct db_parameters parameters = {0};
   struct db_array bodies, ratios, lates;
+  bool has_objects = false;
   db_array_init(&bodies);
   db_array_init(&ratios);
   db_array_init(&lates);
-  for (size_t i = 0; i < judgement->n_fresh; i++) {
+  for (size_t i = 0; i < n; i++) {
     const struct posted *posted = &results->posted[judgement->fresh[i]];
+    struct measurement *row = &rows[i];
     char ratio[FLOAT_TEXT_SIZE];
-    rows[i] = *RESULTS_MEASUREMENT(results, judgement->fresh[i]);
-    rows[i].process = lease->process;
-    rows[i].round = lease->round;
-    if (!rows[i].regime)
-      rows[i].regime = (char *)"cold";
-    if (!rows[i].samples_us.all)
-      rows[i].samples_us = none;
-    if (!rows[i].baseline_us.all)
-      rows[i].baseline_us = none;
+    *row = *RESULTS_MEASUREMENT(results, judgement->fresh[i]);
+    row->process = lease->process;
+    row->round = lease->round;
+    if (!row->regime)
+      row->regime = (char *)"cold";
+    if (!row->samples_us.all)
+      row->samples_us = none;
+    if (!row->baseline_us.all)
+      row->baseline_us = none;
+    has_objects |= !digest_is_none(&row->object);
     db_array_digest(&bodies, &posted->body);
     db_array_text(&ratios, isnan(posted->ratio) ? NULL : float_format(posted->ratio, ratio));
     db_array_bool(&lates, judgement->is_late[i]);
   }
 
-  bool is_of_now = results->epoch == lease->epoch; /* who held it before is not known any more */
-  bind_records(&parameters, &measurement_record, rows, judgement->n_fresh);
+  bool is_current = results->epoch == lease->epoch; /* the holders of older epochs are not stored */
+  bind_records(&parameters, &measurement_record, rows, n);
   bind_array(&parameters, "body_digest", &bodies);
   bind_array(&parameters, "ratio", &ratios);
   bind_array(&parameters, "late", &lates);
@@ -148,33 +361,29 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   bind_integer(&parameters, "lease", judgement->change.lease);
   bind_integer(&parameters, "epoch", results->epoch);
   bind_text(&parameters, "stage", stage_name(lease->stage));
-  bind_text(&parameters, "agent", is_of_now ? lease->agent : NULL);
-  bind_text(&parameters, "device", is_of_now ? lease->device : NULL);
-  if (!has_objects(results))
-    return db_send(db, &insert_statement, &parameters, (int64_t)judgement->n_fresh, error);
+  bind_text(&parameters, "agent", is_current ? lease->agent : NULL);
+  bind_text(&parameters, "device", is_current ? lease->device : NULL);
+  if (!has_objects)
+    return db_send(db, &insert_statement, &parameters, (int64_t)n, error);
 
+  /* Finals name the code that was timed; it is stored by the ids of their measurements. */
   cleanup_rows struct db_rows *inserted = NULL;
-  return db_run(db, &insert_statement, &parameters, &inserted, error) &&
-         objects_insert(db, lease, results, inserted, error);
-}
-
-static bool best_lower(struct db *db, int64_t job, double ratio, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_number(&parameters, "ratio", ratio);
-  return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
-}
-
-static bool late_note(struct db *db, const struct posted_lease *lease,
-                      const struct results *results, const struct judgement *judgement,
-                      struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", lease->job);
-  bind_integer(&parameters, "lease", judgement->change.lease);
-  bind_integer(&parameters, "epoch", results->epoch);
-  bind_integer(&parameters, "current_epoch", lease->epoch);
-  bind_integer(&parameters, "measurements", (int64_t)judgement->n_fresh);
-  return db_send(db, &sql_results_late, &parameters, 1, error);
+  if (!db_run(db, &insert_statement, &parameters, &inserted, error))
+    return false;
+  cleanup_parameters struct db_parameters timed = {0};
+  struct db_array ids, objects;
+  db_array_init(&ids);
+  db_array_init(&objects);
+  for (int row = 0; row < db_count(inserted); row++)
+    for (size_t i = 0; i < n; i++)
+      if (rows[i].seq == db_get_integer(inserted, row, "seq") && !digest_is_none(&rows[i].object)) {
+        db_array_integer(&ids, db_get_integer(inserted, row, "id"));
+        db_array_digest(&objects, &rows[i].object);
+      }
+  bind_integer(&timed, "job", lease->job);
+  bind_array(&timed, "measurement", &ids);
+  bind_array(&timed, "object", &objects);
+  return db_run(db, &sql_results_objects, &timed, NULL, error);
 }
 
 bool results_store(struct db *db, const struct posted_lease *lease, const struct results *results,
@@ -188,14 +397,24 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
       !drift_note(db, judgement->change.lease, results->epoch, note, error))
     return false;
 
-  if (judgement->best_ratio < (isnan(lease->best_ratio) ? INFINITY : lease->best_ratio))
-    return best_lower(db, lease->job, judgement->best_ratio, error);
-  if (judgement->verdict == POST_LATE && judgement->n_fresh)
-    return late_note(db, lease, results, judgement, error);
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (judgement->best_ratio < (isnan(lease->best_ratio) ? INFINITY : lease->best_ratio)) {
+    bind_integer(&parameters, "job", lease->job);
+    bind_number(&parameters, "ratio", judgement->best_ratio);
+    return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
+  }
+  if (judgement->verdict == POST_LATE && judgement->n_fresh) {
+    bind_integer(&parameters, "job", lease->job);
+    bind_integer(&parameters, "lease", judgement->change.lease);
+    bind_integer(&parameters, "epoch", results->epoch);
+    bind_integer(&parameters, "current_epoch", lease->epoch);
+    bind_integer(&parameters, "measurements", (int64_t)judgement->n_fresh);
+    return db_send(db, &sql_results_late, &parameters, 1, error);
+  }
   return true;
 }
 
-/* A measurement as it is read again. */
+/* A stored measurement. */
 struct stored_measurement {
   int64_t id, lease, epoch;
   char *agent, *device, *at;
@@ -244,48 +463,34 @@ bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t li
   return true;
 }
 
-struct ranked {
-  int64_t config, lease;
-  double ratio;
-  bool left_early;
+static const struct field candidate_fields[] = {
+    {"config", FIELD_INTEGER, offsetof(struct campaign_candidate, config)},
+    {"lease_id", FIELD_INTEGER, offsetof(struct campaign_candidate, lease)},
+    {"ratio", FIELD_NUMBER, offsetof(struct campaign_candidate, ratio)},
+    {"left_early", FIELD_BOOL, offsetof(struct campaign_candidate, left_early)},
 };
-static const struct field ranked_fields[] = {
-    {"config", FIELD_INTEGER, offsetof(struct ranked, config)},
-    {"lease_id", FIELD_INTEGER, offsetof(struct ranked, lease)},
-    {"ratio", FIELD_NUMBER, offsetof(struct ranked, ratio)},
-    {"left_early", FIELD_BOOL, offsetof(struct ranked, left_early)},
-};
-static const struct record ranked_record = RECORD(NULL, struct ranked, ranked_fields);
+static const struct record candidate_record =
+    RECORD(NULL, struct campaign_candidate, candidate_fields);
 
 bool measurements_screen(struct db *db, int64_t job, enum stage stage,
                          const uint64_t always[FINALISTS_ALWAYS], struct screen_summary *ret,
                          struct error *error) {
-  cleanup_rows struct db_rows *ranked = NULL;
-  cleanup_rows struct db_rows *outcomes = NULL;
+  cleanup_rows struct db_rows *ranked = NULL, *outcomes = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_parameters struct db_parameters by_outcome = {0};
   _Static_assert(FINALISTS_ALWAYS == 2, "measurements_screen_ranked has two such parameters");
   bind_integer(&parameters, "job", job);
   bind_text(&parameters, "stage", stage_name(stage));
+  if (!db_run(db, &sql_measurements_screen_outcomes, &parameters, &outcomes, error))
+    return false;
   bind_integer(&parameters, "most", HALVING_MAX);
   bind_integer(&parameters, "always_0", (int64_t)always[0]);
   bind_integer(&parameters, "always_1", (int64_t)always[1]);
-  bind_integer(&by_outcome, "job", job);
-  bind_text(&by_outcome, "stage", stage_name(stage));
-  if (!db_run(db, &sql_measurements_screen_ranked, &parameters, &ranked, error) ||
-      !db_run(db, &sql_measurements_screen_outcomes, &by_outcome, &outcomes, error))
+  if (!db_run(db, &sql_measurements_screen_ranked, &parameters, &ranked, error))
     return false;
 
-  *ret = (struct screen_summary){0};
-  for (int row = 0; row < db_count(ranked); row++) {
-    struct ranked one;
-    db_read(ranked, row, &ranked_record, &one);
-    ret->candidates[row] = (struct campaign_candidate){.config = (uint64_t)one.config,
-                                                       .ratio = one.ratio,
-                                                       .left_early = one.left_early,
-                                                       .lease = one.lease};
-  }
-  ret->n = (size_t)db_count(ranked);
+  *ret = (struct screen_summary){.n = (size_t)db_count(ranked)};
+  for (int row = 0; row < db_count(ranked); row++)
+    db_read(ranked, row, &candidate_record, &ret->candidates[row]);
   for (int row = 0; row < db_count(outcomes); row++) {
     enum outcome outcome;
     ALWAYS(outcome_parse(db_get(outcomes, row, "outcome"), &outcome));
@@ -308,31 +513,29 @@ bool measurements_search(struct db *db, int64_t job, struct search_told **ret_to
   *ret_n = (size_t)db_count(rows);
   *ret_told = xcalloc(*ret_n + 1, sizeof **ret_told);
   for (int row = 0; row < db_count(rows); row++)
-    (*ret_told)[row] = (struct search_told){
-        (uint64_t)db_get_integer(rows, row, "config"),
-        db_is_null(rows, row, "ratio") ? INFINITY : db_get_double(rows, row, "ratio")};
+    (*ret_told)[row] = (struct search_told){(uint64_t)db_get_integer(rows, row, "config"),
+                                            db_get_double(rows, row, "ratio")};
   return true;
 }
 
 struct final_row {
-  int64_t config, process, vgprs, spills, lds_bytes, device;
-  enum outcome outcome;
+  struct final_measurement measurement; /* without its samples */
   struct numbers samples_us, baseline_us;
 };
+#define SAMPLE(member) offsetof(struct final_row, measurement.sample.member)
 static const struct field final_fields[] = {
-    {"config", FIELD_INTEGER, offsetof(struct final_row, config)},
-    {"process", FIELD_INTEGER, offsetof(struct final_row, process)},
-    {"vgprs", FIELD_INTEGER, offsetof(struct final_row, vgprs)},
-    {"spills", FIELD_INTEGER, offsetof(struct final_row, spills)},
-    {"lds_bytes", FIELD_INTEGER, offsetof(struct final_row, lds_bytes)},
-    {"device", FIELD_INTEGER, offsetof(struct final_row, device)},
-    {"outcome", FIELD_ENUM, offsetof(struct final_row, outcome), .names = outcome_names},
+    {"config", FIELD_INTEGER, SAMPLE(config)},
+    {"process", FIELD_INTEGER, SAMPLE(process)},
+    {"vgprs", FIELD_INTEGER, SAMPLE(vgprs)},
+    {"spills", FIELD_INTEGER, SAMPLE(spills)},
+    {"lds_bytes", FIELD_INTEGER, SAMPLE(lds_bytes)},
+    {"device", FIELD_INTEGER, SAMPLE(device)},
+    {"outcome", FIELD_ENUM, offsetof(struct final_row, measurement.outcome),
+     .names = outcome_names},
     {"samples_us", FIELD_NUMBERS, offsetof(struct final_row, samples_us)},
     {"baseline_us", FIELD_NUMBERS, offsetof(struct final_row, baseline_us)},
 };
 static const struct record final_record = RECORD(NULL, struct final_row, final_fields);
-
-static int64_t known(int64_t value) { return value == FIELD_NONE ? 0 : value; }
 
 bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
                         struct error *error) {
@@ -344,23 +547,15 @@ bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
 
   size_t n;
   cleanup_free struct final_row *all = db_read_all(rows, &final_record, &n);
-  struct final_summary summary = {n, xcalloc(n + 1, sizeof *summary.measurements)};
+  *ret = (struct final_summary){n, xcalloc(n + 1, sizeof *ret->measurements)};
   for (size_t i = 0; i < n; i++) {
-    struct final_row *row = &all[i];
-    ALWAYS(row->samples_us.n == row->baseline_us.n);
-    summary.measurements[i] =
-        (struct final_measurement){.outcome = row->outcome,
-                                   .sample = {.config = (uint64_t)row->config,
-                                              .process = row->process,
-                                              .n = row->samples_us.n,
-                                              .samples_us = TAKE(row->samples_us.all),
-                                              .baseline_us = TAKE(row->baseline_us.all),
-                                              .device = row->device,
-                                              .vgprs = known(row->vgprs),
-                                              .spills = known(row->spills),
-                                              .lds_bytes = known(row->lds_bytes)}};
+    struct verdict_sample *sample = &ret->measurements[i].sample;
+    ALWAYS(all[i].samples_us.n == all[i].baseline_us.n);
+    ret->measurements[i] = all[i].measurement;
+    sample->n = all[i].samples_us.n;
+    sample->samples_us = all[i].samples_us.all;
+    sample->baseline_us = all[i].baseline_us.all;
   }
-  *ret = summary;
   return true;
 }
 

@@ -1,39 +1,125 @@
-/* Measurements in the database: stored when they are posted, and read for decisions and for people.
+/* Measurements: what an agent posts of a lease (POST /v1/leases/{id}/results), how the post is
+ * judged and stored, and what is read of measurements for decisions and for people.
  *
- * Memory: results are the caller's. Threads: a db's own. */
+ * Memory: results and judgements own what they point to; other results are the caller's. Threads:
+ * functions without a db are pure, the others have their thread's db. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
 #define WAVETUNE_SERVER_MEASUREMENT_MEASUREMENTS_H
 
 #include "common/campaign/campaign.h"
 #include "common/campaign/warm_start.h"
-#include "server/db/db.h"
+#include "common/measurement/measurement.h"
+#include "server/lease/lease_state.h"
 #include "server/measurement/drift.h"
-#include "server/measurement/results.h"
 
-/* Locks a lease for a post of results. *ret_known: whether there is one of this id. */
+#define RESULTS_MEASUREMENTS_MAX 1000
+
+/* Whether the baseline could not be measured, so that no config of the job can; `detail` has the
+ * reason. Older agents do not know the member "baseline_failed": their detail begins with
+ * "baseline: ". A compiler's message may begin so too, so BY_DETAIL counts only where the config is
+ * the job's baseline. */
+enum baseline_failure { BASELINE_WORKED, BASELINE_FAILED, BASELINE_FAILED_BY_DETAIL };
+
+/* What the server adds to a measurement that it reads. */
+struct posted {
+  double ratio; /* median of paired ratios; NaN without samples */
+  enum baseline_failure baseline_failure;
+  struct digest body; /* of the measurement as posted: tells a repetition from a contradiction */
+};
+
+struct results {
+  int64_t epoch;
+  struct records measurements; /* struct measurement */
+  bool done;
+  int64_t opening_us;    /* what opening the kernel took so far in this epoch; 0: not stated */
+  struct posted *posted; /* one of each measurement */
+};
+extern const struct record results_record;
+#define RESULTS_MEASUREMENT(results, i) (&((struct measurement *)(results)->measurements.all)[i])
+
+must_check bool results_parse(const json_t *json, struct results *ret, struct error *error);
+void results_release(struct results *results);
+#define cleanup_results __attribute__((cleanup(results_release)))
+
+/* Why the job's baseline could not be measured (borrowed); NULL: no failure was reported. */
+const char *results_baseline_failure(const struct results *results, int64_t baseline);
+
+/* A lease as a post finds it, locked. */
+struct posted_lease {
+  int64_t job, round, process, epoch, epoch_opening_us, fruitless;
+  int64_t posts; /* 0: no measurement of it was ever stored */
+  enum stage stage;
+  enum lease_state state;
+  char *agent, *device; /* its holder, or its last one */
+  struct config_ranges configs, remaining;
+  int64_t baseline;  /* of its job, like the rest */
+  double best_ratio; /* the least so far; NaN: none */
+  bool has_budget;
+  struct digest hardware_digest;
+};
+
+/* A measurement of this lease and epoch that is stored. */
+struct known_measurement {
+  int64_t seq;
+  struct digest body;
+};
+
+enum post_verdict {
+  POST_UNKNOWN,  /* there is no such lease */
+  POST_NEVER,    /* its epoch was never granted */
+  POST_CONFLICT, /* a seq is known with another body */
+  POST_OUTSIDE,  /* a config, round or process is not the lease's */
+  POST_TAKEN,    /* new measurements count */
+  POST_LATE,     /* the lease is no longer this agent's: new measurements are kept as evidence */
+};
+
+struct judgement {
+  enum post_verdict verdict;
+  struct error refusal; /* of POST_UNKNOWN, POST_CONFLICT and POST_OUTSIDE: nothing is stored */
+  size_t n_fresh;       /* measurements that are not stored yet, unless it is refused */
+  size_t *fresh;        /* n_fresh: which */
+  bool *is_late;        /* n_fresh: whether it moves nothing */
+  size_t n_late;        /* how many of them */
+  double best_ratio;    /* the least of those that count and did not leave their race early; NaN:
+                           none */
+  bool is_change;       /* the lease is written: as `change` says */
+  struct lease_change change; /* its ranges are the judgement's */
+};
+
+/* Decides what a post does. `lease` NULL: it does not exist. `known`: the posted seqs that are
+ * stored already. */
+struct judgement results_judge(const struct results *results, int64_t id,
+                               const struct posted_lease *lease,
+                               const struct known_measurement *known, size_t n_known);
+/* Whether the post ends the holding of the lease. */
+bool post_ends_lease(const struct judgement *judgement);
+void judgement_release(struct judgement *judgement);
+
+/* Locks a lease for a post of results. *ret_known: whether it exists; otherwise `ret`, which was
+ * initialised, stays as it is. */
 must_check bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret,
                                   bool *ret_known, struct error *error);
 void posted_lease_init(struct posted_lease *lease);
 void posted_lease_release(struct posted_lease *lease);
 
-/* Those of the measurements that are stored: *ret_n; the caller's. */
+/* Those of the posted measurements that are stored already. */
 must_check bool results_known(struct db *db, int64_t lease, const struct results *results,
                               struct known_measurement **ret, size_t *ret_n, struct error *error);
 
-/* Stores what a judgement found new, what follows from it for the lease and its job, and what the
- * baseline took in a lease that is over, in the transaction that locked the lease. */
+/* Stores the new measurements, what they change of the lease and its job, and, when the lease is
+ * over, what its baseline took; in the transaction that locked the lease. */
 must_check bool results_store(struct db *db, const struct posted_lease *lease,
                               const struct results *results, const struct judgement *judgement,
                               struct drift_note *note, struct error *error);
 
 /* A page of a job's measurements by rising id; *ret_next 0: there are no more. *ret_known: whether
- * there is such a job. */
+ * the job exists. */
 must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit,
                                       json_t **ret_items, int64_t *ret_next, bool *ret_known,
                                       struct error *error);
 
-/* Of a screen or a halving: the candidates that deciding needs (common/campaign/campaign.h), and
- * all outcomes. */
+/* What a screen or a halving measured: the candidates that decisions need
+ * (common/campaign/campaign.h), and all outcomes. */
 #define SCREEN_CANDIDATES_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)
 struct screen_summary {
   size_t n;
@@ -47,7 +133,8 @@ must_check bool measurements_screen(struct db *db, int64_t job, enum stage stage
                                     struct screen_summary *ret, struct error *error);
 void screen_summary_release(struct screen_summary *summary);
 
-/* All that the screen of a search measured, by rising ordinal; the caller's. */
+/* All configs that the screen of a search measured, by rising ordinal; a ratio is infinite unless
+ * the config was correct. */
 must_check bool measurements_search(struct db *db, int64_t job, struct search_told **ret_told,
                                     size_t *ret_n, struct error *error);
 

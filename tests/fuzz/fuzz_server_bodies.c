@@ -4,7 +4,7 @@
 #include "server/channel/channels.h"
 #include "server/import/import_post.h"
 #include "server/job/job_request.h"
-#include "server/measurement/results.h"
+#include "server/measurement/measurements.h"
 
 static void check_refusal(const struct error *error) {
   cleanup_json json_t *message = json_string(error->message);

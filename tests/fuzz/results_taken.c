@@ -2,7 +2,7 @@
  * looks into the server. */
 #include "tests/fuzz/results_taken.h"
 
-#include "server/measurement/results.h"
+#include "server/measurement/measurements.h"
 
 bool results_taken(const json_t *body, struct error *error) {
   struct results results;

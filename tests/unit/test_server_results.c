@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "server/measurement/results.h"
+#include "server/measurement/measurements.h"
 
 TestSuite(results);
 

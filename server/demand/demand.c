@@ -229,7 +229,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     error_set(refused, "no live agent matches its environment, so a job would only wait");
   else if (is_right) {
     submission.stored = row;
-    ok = jobs_find(worker->db, &row, 1, error) && jobs_incumbents(worker->db, &row, 1, error);
+    ok = jobs_find(worker->db, &row, 1, error);
     bool is_planned =
         ok && (row->known.id || submission_plan(&submission, JOB_POINTS_MAX, refused));
     if (is_planned) {

@@ -2,19 +2,120 @@
  * refuses them all.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include <math.h>
+
+#include "common/campaign/campaign.h"
 #include "server/counters.h"
 #include "server/http/answers.h"
 #include "server/http/routes.h"
 #include "server/job/submit.h"
 #include "server/lease/lease_insert.h"
 
+#define BUDGET_SECONDS_MAX 1e7
+
+static const struct field search_fields[] = {
+    {"strategy", FIELD_ENUM, offsetof(struct job_search, strategy), FIELD_REQUIRED,
+     "search_strategy", .names = search_strategy_names},
+    {"trials", FIELD_INTEGER, offsetof(struct job_search, trials), FIELD_REQUIRED, "search_trials",
+     .least = 1, .most = SEARCH_TRIALS_MAX},
+};
+const struct record job_search_record = RECORD("Search", struct job_search, search_fields);
+
+static const struct field finals_fields[] = {
+    {"devices", FIELD_INTEGER, offsetof(struct job_finals, devices), FIELD_NOT_NULL,
+     "final_devices", .least = 1, .most = FINAL_DEVICES_MAX, .about = "1 where it is left out"},
+};
+const struct record job_finals_record = RECORD("Finals", struct job_finals, finals_fields);
+
+static const struct field budget_fields[] = {
+    {"device_seconds", FIELD_NUMBER, offsetof(struct job_budget, device_seconds), FIELD_REQUIRED,
+     "budget_device_seconds", .least_number = BUDGET_LEAST_US * 1e-6,
+     .most_number = BUDGET_SECONDS_MAX, .about = "any final takes the least of them"},
+};
+const struct record job_budget_record = RECORD("Budget", struct job_budget, budget_fields);
+
+const char *const job_purpose_names[] = {
+    [PURPOSE_TUNE] = "tune", [PURPOSE_REVALIDATE] = "revalidate", NULL};
+
+static const struct field request_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct job_request, kernel), FIELD_REQUIRED},
+    {"key", FIELD_JSON, offsetof(struct job_request, key), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
+    {"space", FIELD_JSON, offsetof(struct job_request, space), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
+    {"environment", FIELD_JSON, offsetof(struct job_request, environment_stated), FIELD_REQUIRED,
+     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
+    /* Names that people type into URLs and shells. */
+    {"tag", FIELD_TEXT, offsetof(struct job_request, tag), FIELD_NOT_NULL | FIELD_LINE, .least = 1,
+     .most = JOB_TEXT_MAX,
+     .schema =
+         "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 200, \"default\": \"default\"}"},
+    {"run", FIELD_TEXT, offsetof(struct job_request, run), FIELD_NOT_NULL | FIELD_LINE,
+     .most = JOB_TEXT_MAX,
+     .schema = "{\"type\": \"string\", \"maxLength\": 200, \"default\": \"\"}"},
+    {"regime", FIELD_ENUM, offsetof(struct job_request, regime), FIELD_NOT_NULL,
+     .names = regime_names, .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"},
+    {"purpose", FIELD_ENUM, offsetof(struct job_request, purpose), FIELD_NOT_NULL,
+     .names = job_purpose_names,
+     .schema =
+         "{\"type\": \"string\", \"enum\": [\"tune\", \"revalidate\"], \"default\": \"tune\"}"},
+    {"priority", FIELD_INTEGER, offsetof(struct job_request, priority), FIELD_NOT_NULL,
+     .least = -1000, .most = 1000,
+     .schema = "{\"type\": \"integer\", \"minimum\": -1000, \"maximum\": 1000, \"default\": 0}"},
+    {"budget", FIELD_RECORD, offsetof(struct job_request, budget), .of = &job_budget_record},
+    {"runner", FIELD_TEXT, offsetof(struct job_request, runner),
+     .schema = "{\"type\": \"string\", \"enum\": [\"build\"]}"},
+    {"search", FIELD_RECORD, offsetof(struct job_request, search), .of = &job_search_record},
+    {"finals", FIELD_RECORD, offsetof(struct job_request, finals), .of = &job_finals_record},
+};
+const struct record job_request_record = RECORD("JobRequest", struct job_request, request_fields);
+
+void job_request_release(struct job_request *request) {
+  environment_release(&request->environment);
+  record_release(&job_request_record, request);
+}
+
+static bool request_read(const json_t *json, struct job_request *request, struct error *error) {
+  request->tag = xstrdup("default");
+  request->run = xstrdup("");
+  request->regime = REGIME_COLD;
+  request->purpose = PURPOSE_TUNE;
+  request->priority = 0;
+  request->finals.devices = 1;
+  if (!record_read(&job_request_record, json, "", request, error))
+    return false;
+
+  if (request->runner && strcmp(request->runner, "build") != 0)
+    return error_at(error, "/runner",
+                    "\"runner\" is \"%.40s\", which no agent has; agents run compiled code: leave "
+                    "it out, and pack Triton kernels with `python3 -m wavetune pack`",
+                    request->runner);
+  if (!environment_parse(request->environment_stated, &request->environment, error))
+    return error_pointer_prefix(error, "/environment");
+
+  request->search.wanted = request->search.trials != FIELD_NONE;
+  request->budget_ms =
+      isnan(request->budget.device_seconds) ? 0 : llround(request->budget.device_seconds * 1000);
+  return true;
+}
+
+bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error) {
+  struct job_request request;
+  record_init(&job_request_record, &request);
+  if (!request_read(json, &request, error)) {
+    job_request_release(&request);
+    return false;
+  }
+  *ret = request;
+  return true;
+}
+
 struct job_post {
   bool is_array;
   size_t n;
   struct submission *submissions;
-  /* Of the submissions those that are not equal to another one: each stands for all its equals. */
   size_t n_rows;
-  struct job_row **rows;
+  struct job_row **rows; /* of equal submissions only the first one's, which represents them all */
 };
 
 static void job_post_release(struct job_post *post) {
@@ -24,7 +125,7 @@ static void job_post_release(struct job_post *post) {
   free(post->rows);
 }
 
-/* Says which of the jobs an error is about. Returns false. */
+/* Puts the job that an error is about before its pointer. Returns false. */
 static bool refuse(const struct job_post *post, size_t index, struct error *error) {
   char at[JSON_POINTER_SIZE];
   if (post->is_array)
@@ -55,7 +156,7 @@ static bool post_parse(const json_t *json, struct job_post *post, struct error *
   return true;
 }
 
-/* Against what is registered and which environments there are. */
+/* Checks all jobs against the kernels and environments that there are. */
 static bool post_check(struct worker *worker, struct catalog *catalog, struct job_post *post,
                        json_t **ret_extra, struct error *error) {
   cleanup_free struct digest *kernels = xcalloc(post->n, sizeof *kernels);
@@ -75,7 +176,7 @@ static int by_identity(const void *a, const void *b) {
   return memcmp(&x->identity, &y->identity, sizeof x->identity);
 }
 
-/* Of equal jobs the first one's row stands for all, with the highest priority. */
+/* Joins equal jobs: the first one's row represents them all, with the highest priority. */
 static void post_join(struct job_post *post) {
   cleanup_free struct submission **all = xcalloc(post->n, sizeof *all);
   for (size_t i = 0; i < post->n; i++)
@@ -111,7 +212,7 @@ static bool post_plan(struct job_post *post, struct error *error) {
   return true;
 }
 
-/* Stores what is new or has a higher priority now. */
+/* Stores the jobs that are new or have a higher priority now. */
 static bool post_store(struct worker *worker, struct job_post *post, const struct author *author,
                        struct error *error) {
   cleanup_free struct job_row **changed = xcalloc(post->n_rows, sizeof *changed);
@@ -125,8 +226,7 @@ static bool post_store(struct worker *worker, struct job_post *post, const struc
       raised[n_raised++] = row->known.id;
   }
 
-  /* The request that raised a job's priority before may have ended before the job's leases
-   * followed. */
+  /* An earlier request may have raised a job's priority and ended before it raised its leases'. */
   return submissions_store(worker, changed, n_changed, author, error) &&
          jobs_raise_leases(worker->db, raised, n_raised, error);
 }
@@ -155,29 +255,24 @@ static const struct field answer_fields[] = {
 };
 const struct record job_answer_record = RECORD("JobAnswer", struct job_answer, answer_fields);
 
-static json_t *submission_answer(const struct submission *submission, bool created) {
-  const struct job_known *known = &submission->stored->known;
-  cleanup_json json_t *environment = environment_to_json(&submission->environment);
-  struct job_answer answer = {.job = known->id,
-                              .created = created,
-                              .state = known->state,
-                              .configs = known->configs,
-                              .baseline_from = known->baseline_from,
-                              .environment = environment,
-                              .agents = submission->agents};
-  return record_write(&job_answer_record, &answer);
-}
-
 static void post_answer(struct request *request, struct job_post *post) {
   json_t *answers = json_array();
   bool any_created = false;
   for (size_t i = 0; i < post->n; i++) {
     const struct submission *submission = &post->submissions[i];
-    bool created = submission->stored->known.created;
-    submission->stored->known.created = false; /* its equal, later in this post, is known */
-    any_created = any_created || created;
-    counter_add(created ? COUNTER_jobs_submitted : COUNTER_jobs_known, 1);
-    ALWAYS(json_array_append_new(answers, submission_answer(submission, created)) == 0);
+    struct job_known *known = &submission->stored->known;
+    cleanup_json json_t *environment = environment_to_json(&submission->environment);
+    struct job_answer answer = {.job = known->id,
+                                .created = known->created,
+                                .state = known->state,
+                                .configs = known->configs,
+                                .baseline_from = known->baseline_from,
+                                .environment = environment,
+                                .agents = submission->agents};
+    ALWAYS(json_array_append_new(answers, record_write(&job_answer_record, &answer)) == 0);
+    counter_add(known->created ? COUNTER_jobs_submitted : COUNTER_jobs_known, 1);
+    any_created = any_created || known->created;
+    known->created = false; /* an equal job later in this post is known */
   }
 
   json_t *answer = post->is_array ? json_pack("{s:O}", "jobs", answers)
@@ -191,19 +286,16 @@ void route_job_post(struct worker *worker, struct request *request) {
   cleanup_catalog struct catalog catalog = {0};
   json_t *extra = NULL;
   struct error error;
-  bool ok = post_parse(request->json, &post, &error) &&
-            post_check(worker, &catalog, &post, &extra, &error);
-
-  if (ok) {
-    post_join(&post);
-    ok = jobs_find(worker->db, post.rows, post.n_rows, &error) &&
-         jobs_incumbents(worker->db, post.rows, post.n_rows, &error) &&
-         jobs_quickest(worker->db, post.rows, post.n_rows, &error) && post_plan(&post, &error) &&
-         post_store(worker, &post, request_author(request), &error);
+  if (!post_parse(request->json, &post, &error) ||
+      !post_check(worker, &catalog, &post, &extra, &error)) {
+    answer_failure_extra(request, &error, extra);
+    return;
   }
 
-  if (ok)
+  post_join(&post);
+  if (jobs_find(worker->db, post.rows, post.n_rows, &error) && post_plan(&post, &error) &&
+      post_store(worker, &post, request_author(request), &error))
     post_answer(request, &post);
   else
-    answer_failure_extra(request, &error, extra);
+    answer_failure(request, &error);
 }

@@ -1,4 +1,4 @@
--- Reading jobs (server/job/jobs_read.c).
+-- Reading jobs (server/job/job_routes.c).
 
 -- name: jobs_list
 SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,

@@ -1,4 +1,4 @@
-/* A job as somebody submits it: the body of POST /v1/jobs, read and checked as far as that goes
+/* A job as it is submitted: the body of POST /v1/jobs, read and checked as far as that is possible
  * without the database.
  *
  * Memory: a request owns what it points to. Threads: any. */
@@ -13,11 +13,11 @@
 #define JOBS_PER_REQUEST_MAX 1000
 #define JOB_TEXT_MAX 200
 
-/* How a space that is not measured whole is searched. */
+/* How a space that is too large to measure all of it is searched. */
 struct job_search {
   enum search_strategy strategy; /* (enum search_strategy)-1: it is not searched */
   int64_t trials;                /* FIELD_NONE: the same */
-  bool wanted;                   /* no field: whoever reads the record sets it */
+  bool wanted;                   /* not a field: set after the record is read */
 };
 extern const struct record job_search_record;
 
@@ -26,9 +26,9 @@ extern const struct record job_search_record;
 enum job_purpose { PURPOSE_TUNE, PURPOSE_REVALIDATE };
 extern const char *const job_purpose_names[]; /* by value, ended by NULL */
 
-/* The final is spread over so many devices. */
+/* How the final is measured. */
 struct job_finals {
-  int64_t devices; /* 1 to FINAL_DEVICES_MAX */
+  int64_t devices; /* over how many it is spread: 1 to FINAL_DEVICES_MAX */
 };
 extern const struct record job_finals_record;
 
@@ -41,14 +41,14 @@ struct job_request {
   struct digest kernel;
   json_t *key, *space;
   json_t *environment_stated;
-  struct environment environment; /* the same, read; may be partial */
+  struct environment environment; /* parsed from it; may be partial */
   char *tag, *run;
   char *runner; /* NULL: build */
   enum regime regime;
   enum job_purpose purpose;
   int64_t priority;
   struct job_budget budget;
-  int64_t budget_ms; /* the same; 0: none */
+  int64_t budget_ms; /* from it; 0: none */
   struct job_search search;
   struct job_finals finals;
 };

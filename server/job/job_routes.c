@@ -1,81 +1,223 @@
-/* Reading, following and cancelling jobs.
+/* Listing, reading, following and cancelling jobs.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
+#include "server/db/db_record.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
-#include "server/job/job_store.h"
+#include "server/job/job_read.sql.h"
 #include "server/job/jobs.h"
 #include "server/lease/announce.h"
+#include "server/lease/lease_plan.h"
 #include "server/measurement/measurements.h"
+#include "server/records.h"
 
 #define WAIT_SECONDS_MAX 60
 
-/* False, and answered: an argument is wrong. `kernel` holds what the filter points to. */
-static bool filter_read(struct request *request, struct job_filter *filter, struct digest *kernel) {
-  static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
-  *filter = (struct job_filter){.state = request_query(request, "state"),
-                                .tag = request_query(request, "tag")};
-  if (!request_query_only(request, names) ||
-      !page_by_id(request, INT64_MAX, &filter->limit, &filter->before))
-    return false;
+struct job_winner {
+  int64_t config;
+  json_t *config_values, *verdict, *resources;
+};
+static const struct field winner_item_fields[] = {
+    {"config", FIELD_INTEGER, offsetof(struct job_winner, config), FIELD_ANSWER, "winner_config"},
+    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER,
+     "winner_values", .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
+};
+const struct record job_winner_item_record =
+    RECORD("JobWinnerValues", struct job_winner, winner_item_fields);
 
-  const char *hash = request_query(request, "kernel");
+static const struct field winner_fields[] = {
+    {"config", FIELD_INTEGER, offsetof(struct job_winner, config), FIELD_ANSWER, "winner_config"},
+    {"config_values", FIELD_JSON, offsetof(struct job_winner, config_values), FIELD_ANSWER,
+     "winner_values", .schema = "{\"$ref\": \"#/components/schemas/Config\"}"},
+    {"verdict", FIELD_JSON, offsetof(struct job_winner, verdict), FIELD_ANSWER, "winner_verdict",
+     .schema = "{\"type\": \"object\"}"},
+    {"resources", FIELD_JSON, offsetof(struct job_winner, resources), FIELD_ANSWER,
+     "winner_resources",
+     .schema = "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/Resources\"}}"},
+};
+const struct record job_winner_record = RECORD("JobWinner", struct job_winner, winner_fields);
+
+struct job_summary {
+  int64_t id;
   enum job_state state;
-  struct error error;
-  if (filter->state && !job_state_parse(filter->state, &state)) {
-    error_set(&error, "state=\"%.40s\" is none of queued, running, done, failed and cancelled",
-              filter->state);
-    answer_failure(request, &error);
-    return false;
-  }
-  if (hash && !digest_parse(hash, kernel)) {
-    error_set(&error, "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
-    answer_failure(request, &error);
-    return false;
-  }
-  filter->kernel = hash ? kernel : NULL;
-  return true;
-}
+  enum stage stage;
+  int64_t round, priority, baseline, seed, configs, measured;
+  struct digest kernel, space_digest, build;
+  char *name, *tag, *run, *runner, *reason, *created_at, *finished_at;
+  json_t *key, *environment, *outcomes;
+  enum regime regime;
+  enum job_purpose purpose;
+  enum baseline_from baseline_from;
+  struct job_budget budget;
+  struct job_search search;
+  struct job_finals finals;
+  double spent_device_seconds, opening_device_seconds;
+  char *submitted_by, *cancelled_by;
+  int64_t submitted_by_id, cancelled_by_id;
+  struct job_winner winner;
+  /* Of a single job: */
+  json_t *space, *flagged;
+  char *waiting, *quarantined;
+};
+
+/* clang-format off */
+#define ALWAYS_THERE (FIELD_ANSWER | FIELD_NOT_NULL)
+#define AT(member) offsetof(struct job_summary, member)
+#define SUMMARY_FIELDS \
+  {"job", FIELD_ID, AT(id), ALWAYS_THERE}, \
+  {"state", FIELD_ENUM, AT(state), ALWAYS_THERE, .names = job_state_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"}, \
+  {"stage", FIELD_ENUM, AT(stage), ALWAYS_THERE, .names = stage_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/Stage\"}"}, \
+  {"round", FIELD_INTEGER, AT(round), ALWAYS_THERE}, \
+  {"kernel", FIELD_DIGEST, AT(kernel), ALWAYS_THERE}, \
+  {"name", FIELD_TEXT, AT(name), ALWAYS_THERE}, \
+  {"key", FIELD_JSON, AT(key), ALWAYS_THERE, \
+   .schema = "{\"$ref\": \"#/components/schemas/Key\"}"}, \
+  {"space_digest", FIELD_DIGEST, AT(space_digest), ALWAYS_THERE}, \
+  {"environment", FIELD_JSON, AT(environment), ALWAYS_THERE, \
+   .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"}, \
+  {"tag", FIELD_TEXT, AT(tag), ALWAYS_THERE}, \
+  {"run", FIELD_TEXT, AT(run), ALWAYS_THERE}, \
+  {"regime", FIELD_ENUM, AT(regime), ALWAYS_THERE, .names = regime_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"}, \
+  {"purpose", FIELD_ENUM, AT(purpose), ALWAYS_THERE, .names = job_purpose_names}, \
+  {"priority", FIELD_INTEGER, AT(priority), ALWAYS_THERE}, \
+  {"budget", FIELD_RECORD, AT(budget), FIELD_ANSWER, .of = &job_budget_record}, \
+  {"runner", FIELD_TEXT, AT(runner), ALWAYS_THERE}, \
+  {"build", FIELD_DIGEST, AT(build), FIELD_ANSWER}, \
+  {"baseline", FIELD_INTEGER, AT(baseline), ALWAYS_THERE}, \
+  {"baseline_from", FIELD_ENUM, AT(baseline_from), ALWAYS_THERE, .names = baseline_from_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"}, \
+  {"seed", FIELD_INTEGER, AT(seed), ALWAYS_THERE}, \
+  {"search", FIELD_RECORD, AT(search), FIELD_ANSWER, .of = &job_search_record}, \
+  {"finals", FIELD_RECORD, AT(finals), ALWAYS_THERE, .of = &job_finals_record}, \
+  {"configs", FIELD_INTEGER, AT(configs), ALWAYS_THERE}, \
+  {"measured", FIELD_INTEGER, AT(measured), ALWAYS_THERE}, \
+  {"outcomes", FIELD_JSON, AT(outcomes), ALWAYS_THERE, \
+   .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"}, \
+  {"spent_device_seconds", FIELD_NUMBER, AT(spent_device_seconds), ALWAYS_THERE}, \
+  {"opening_device_seconds", FIELD_NUMBER, AT(opening_device_seconds), ALWAYS_THERE, \
+   .about = "of spent_device_seconds: opening the kernel"}, \
+  {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER}, \
+  {"created_at", FIELD_TIME, AT(created_at), ALWAYS_THERE}, \
+  {"finished_at", FIELD_TIME, AT(finished_at), FIELD_ANSWER}, \
+  {"submitted_by", FIELD_TEXT, AT(submitted_by), FIELD_ANSWER, .schema = SCHEMA_BY}, \
+  {"submitted_by_id", FIELD_ID, AT(submitted_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID}, \
+  {"cancelled_by", FIELD_TEXT, AT(cancelled_by), FIELD_ANSWER, .schema = SCHEMA_BY}, \
+  {"cancelled_by_id", FIELD_ID, AT(cancelled_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID}
+/* clang-format on */
+
+static const struct field item_fields[] = {
+    SUMMARY_FIELDS,
+    {"winner", FIELD_RECORD, AT(winner), FIELD_ANSWER, .of = &job_winner_item_record},
+};
+const struct record job_item_record = RECORD("JobItem", struct job_summary, item_fields);
+
+static const struct field job_fields[] = {
+    SUMMARY_FIELDS,
+    {"winner", FIELD_RECORD, AT(winner), FIELD_ANSWER, .of = &job_winner_record},
+    {"waiting", FIELD_TEXT, AT(waiting), FIELD_ANSWER,
+     .about = "why nothing of it is measured that could be"},
+    {"space", FIELD_JSON, AT(space), ALWAYS_THERE,
+     .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
+    {"flagged", FIELD_JSON, AT(flagged), FIELD_ANSWER,
+     .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"},
+    {"quarantined", FIELD_TEXT, AT(quarantined), FIELD_ANSWER},
+};
+const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 
 void route_job_list(struct worker *worker, struct request *request) {
-  struct job_filter filter;
+  static const char *const names[] = {"limit", "after", "state", "tag", "kernel", NULL};
+  const char *state = request_query(request, "state"), *hash = request_query(request, "kernel");
+  enum job_state known;
   struct digest kernel;
   struct error error;
-  json_t *items;
-  int64_t next;
-  if (!filter_read(request, &filter, &kernel))
+  int64_t limit, before;
+  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, &limit, &before))
     return;
+  if (state && !job_state_parse(state, &known)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "state=\"%.40s\" is none of queued, running, done, failed and cancelled", state);
+    return;
+  }
+  if (hash && !digest_parse(hash, &kernel)) {
+    answer_refusal(request, ERROR_INVALID, "",
+                   "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
+    return;
+  }
 
-  if (jobs_list(worker->db, &filter, &items, &next, &error))
-    request_answer_json(request, 200, page_to_json(items, next));
-  else
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "before", before);
+  bind_text(&parameters, "state", state);
+  bind_text(&parameters, "tag", request_query(request, "tag"));
+  bind_digest(&parameters, "kernel", hash ? &kernel : NULL);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(worker->db, &sql_jobs_list, &parameters, &rows, &error)) {
     answer_failure(request, &error);
+    return;
+  }
+  int n = db_count(rows);
+  request_answer_json(request, 200,
+                      page_to_json(db_rows_to_json(rows, &job_item_record),
+                                   n == limit ? db_get_integer(rows, n - 1, "job") : 0));
 }
 
 static void absent_answer(struct request *request, int64_t job) {
-  struct error error;
-  error_of(&error, ERROR_MISSING, "there is no job %lld", (long long)job);
-  answer_failure(request, &error);
+  answer_refusal(request, ERROR_MISSING, "", "there is no job %lld", (long long)job);
 }
 
-/* Answers with the job's summary. */
-static void summary_answer(struct worker *worker, struct request *request, int64_t job) {
-  json_t *summary;
+/* The job's summary, a new reference; answers and returns NULL when there is no such job. */
+static json_t *summary_load(struct worker *worker, struct request *request, int64_t job) {
   struct error error;
-  if (!job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error))
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  if (!db_run(worker->db, &sql_job_get, &parameters, &rows, &error)) {
     answer_failure(request, &error);
-  else if (!summary)
+    return NULL;
+  }
+  if (!db_count(rows)) {
     absent_answer(request, job);
-  else
-    request_answer_json(request, 200, summary);
+    return NULL;
+  }
+  cleanup_json json_t *summaries = db_rows_to_json(rows, &job_record);
+  return json_incref(json_array_get(summaries, 0));
 }
 
 void route_job_get(struct worker *worker, struct request *request) {
   static const char *const names[] = {NULL};
   int64_t job;
-  if (request_query_only(request, names) && answer_id(request, "job", &job))
-    summary_answer(worker, request, job);
+  if (!request_query_only(request, names) || !answer_id(request, "job", &job))
+    return;
+  json_t *summary = summary_load(worker, request, job);
+  if (summary)
+    request_answer_json(request, 200, summary);
+}
+
+void route_job_delete(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t job;
+  bool ended;
+  if (!answer_id(request, "job", &job))
+    return;
+  if (!job_end(worker, job, JOB_CANCELLED, NULL, request_author(request), &ended, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  cleanup_json json_t *summary = summary_load(worker, request, job);
+  if (!summary)
+    return;
+
+  const char *state = json_string_value(json_object_get(summary, "state"));
+  if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0)
+    answer_refusal(request, ERROR_CONFLICT, "", "job %lld is %s already; nothing is left to cancel",
+                   (long long)job, state);
+  else
+    request_answer_json(request, 200, TAKE(summary));
 }
 
 void route_job_measurements(struct worker *worker, struct request *request) {
@@ -97,75 +239,61 @@ void route_job_measurements(struct worker *worker, struct request *request) {
   }
 }
 
-/* False, and answered: an argument is wrong. *ret_deadline_ms: until when an empty answer waits
- * for an event. */
-static bool events_read(struct request *request, int64_t *ret_limit, int64_t *ret_after,
-                        int64_t *ret_deadline_ms) {
-  static const char *const names[] = {"limit", "after", "wait", NULL};
-  if (!request_query_only(request, names) || !page_by_id(request, 0, ret_limit, ret_after))
-    return false;
-
-  const char *wait = request_query(request, "wait");
-  char *end;
-  double seconds = wait && *wait ? strtod(wait, &end) : 0;
-  if (wait && (!*wait || *end || !(seconds >= 0 && seconds <= WAIT_SECONDS_MAX))) {
-    struct error error;
-    error_set(&error, "wait=\"%.40s\" must be 0 to %d seconds", wait, WAIT_SECONDS_MAX);
-    answer_failure(request, &error);
-    return false;
-  }
-  *ret_deadline_ms = request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(seconds * 1000);
-  return true;
-}
+struct job_event {
+  int64_t event;
+  char *kind, *at;
+  json_t *detail;
+};
+static const struct field event_fields[] = {
+    {"event", FIELD_INTEGER, offsetof(struct job_event, event), ALWAYS_THERE},
+    {"kind", FIELD_TEXT, offsetof(struct job_event, kind), ALWAYS_THERE},
+    {"at", FIELD_TIME, offsetof(struct job_event, at), ALWAYS_THERE},
+    {"detail", FIELD_JSON, offsetof(struct job_event, detail), ALWAYS_THERE,
+     .schema = "{\"type\": \"object\"}"},
+};
+const struct record job_event_record = RECORD("JobEvent", struct job_event, event_fields);
 
 void route_job_events(struct worker *worker, struct request *request) {
-  int64_t job, limit, after, deadline_ms, last;
-  json_t *items;
+  static const char *const names[] = {"limit", "after", "wait", NULL};
+  const char *wait = request_query(request, "wait");
+  char *end;
   struct error error;
-  if (!events_read(request, &limit, &after, &deadline_ms) || !answer_id(request, "job", &job))
+  int64_t job, limit, after;
+  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after))
     return;
-  if (!job_events_list(worker->db, job, after, limit, &items, &last, &error)) {
+  double seconds = wait && *wait ? strtod(wait, &end) : 0;
+  if (wait && (!*wait || *end || !(seconds >= 0 && seconds <= WAIT_SECONDS_MAX))) {
+    answer_refusal(request, ERROR_INVALID, "", "wait=\"%.40s\" must be 0 to %d seconds", wait,
+                   WAIT_SECONDS_MAX);
+    return;
+  }
+  if (!answer_id(request, "job", &job))
+    return;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(worker->db, &sql_job_events_list, &parameters, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
-  if (!items) {
+  int n = db_count(rows);
+  if (n == 0) {
     absent_answer(request, job);
     return;
   }
 
-  if (json_array_size(items) == 0 && clock_monotonic_ms() < deadline_ms) {
+  bool has_events = !db_is_null(rows, 0, "event"); /* a job without newer events is one row */
+  int64_t deadline_ms = request->arrived_ms + (int64_t)(seconds * 1000);
+  if (!has_events && !request->deadline_passed && clock_monotonic_ms() < deadline_ms) {
     char key[PARK_KEY_SIZE];
-    json_decref(items);
     request_park(worker, request, job_park_key(job, key), deadline_ms);
     return;
   }
-  cleanup_free char *next = xasprintf("%lld", (long long)last);
+  cleanup_free char *next =
+      xasprintf("%lld", (long long)(has_events ? db_get_integer(rows, n - 1, "event") : after));
+  json_t *items = has_events ? db_rows_to_json(rows, &job_event_record) : json_array();
   request_answer_json(request, 200, json_pack("{s:o, s:s}", "items", items, "next", next));
-}
-
-void route_job_delete(struct worker *worker, struct request *request) {
-  cleanup_json json_t *summary = NULL;
-  struct error error;
-  int64_t job;
-  bool ended;
-  if (!answer_id(request, "job", &job))
-    return;
-  if (!job_end(worker, job, JOB_CANCELLED, NULL, request_author(request), &ended, &error) ||
-      !job_get(worker->db, job, agent_live_ms(server_options(worker->server)), &summary, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-  if (!summary) {
-    absent_answer(request, job);
-    return;
-  }
-
-  const char *state = json_string_value(json_object_get(summary, "state"));
-  if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0) {
-    error_of(&error, ERROR_CONFLICT, "job %lld is %s already; nothing is left to cancel",
-             (long long)job, state);
-    answer_failure(request, &error);
-    return;
-  }
-  request_answer_json(request, 200, TAKE(summary));
 }

@@ -1,35 +1,82 @@
-/* Moving jobs on. Memory and threads: as the header says. */
+/* Moving jobs on, ending them, and flagging winners that turned out slower than the default. */
 #include "server/job/jobs.h"
 
 #include "common/base/log.h"
-#include "server/job/flags.h"
+#include "common/base/numbers.h"
+#include "server/counters.h"
+#include "server/db/db_record.h"
+#include "server/db/values.h"
 #include "server/job/job_campaign.h"
-#include "server/job/job_store.h"
+#include "server/job/jobs.sql.h"
 #include "server/lease/announce.h"
 #include "server/lease/lease.h"
-#include "server/measurement/measurements.h"
-#include "server/server.h"
+#include "server/lease/lease_plan.h"
 
 #define ADVANCE_MAX 1000
 
-bool jobs_start(struct worker *worker, const int64_t *jobs, size_t n, struct error *error) {
-  struct job_change change = {.jobs = jobs, .n = n, .from = JOB_QUEUED, .to = JOB_RUNNING};
-  size_t changed;
-  if (!job_change_state(worker->db, &change, &changed, error))
+#define X(id, name) name,
+const char *const job_state_names[] = {JOB_STATES(X) NULL};
+#undef X
+
+/* Whether a job may go from the row's state to the column's. */
+static const bool transitions[JOB_STATE_COUNT][JOB_STATE_COUNT] = {
+    [JOB_QUEUED] = {[JOB_RUNNING] = true, [JOB_FAILED] = true, [JOB_CANCELLED] = true},
+    [JOB_RUNNING] = {[JOB_RUNNING] = true, /* another stage or round */
+                     [JOB_DONE] = true,
+                     [JOB_FAILED] = true,
+                     [JOB_CANCELLED] = true},
+};
+
+const char *job_state_name(enum job_state state) { return job_state_names[state]; }
+
+bool job_state_parse(const char *name, enum job_state *ret) {
+  size_t i;
+  if (!name_find(job_state_names, JOB_STATE_COUNT, name, &i))
     return false;
-  for (size_t i = 0; changed && i < n; i++)
-    job_announce(worker, jobs[i]);
+  *ret = (enum job_state)i;
   return true;
 }
 
-static json_t *reason_detail(const char *reason) {
-  json_t *detail = json_object();
-  if (reason)
-    ALWAYS(json_object_set_new(detail, "reason", json_string(reason)) == 0);
-  return detail;
+bool job_state_may_change(enum job_state from, enum job_state to) { return transitions[from][to]; }
+
+bool job_state_is_final(enum job_state state) {
+  return state != JOB_QUEUED && state != JOB_RUNNING;
 }
 
-/* After the job, not with it: nobody waits for leases while holding a job. The housekeeper repeats
+bool job_change_state(struct db *db, const struct job_change *change, size_t *ret_changed,
+                      struct error *error) {
+  ALWAYS(job_state_may_change(change->from, change->to));
+  static const struct author no_author;
+  bool is_stage = change->from == change->to;
+  cleanup_json json_t *nothing = json_object();
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integers(&parameters, "jobs", change->jobs, change->n);
+  bind_text(&parameters, "from_state", job_state_name(change->from));
+  bind_text(&parameters, "from_stage", change->at ? stage_name(change->at->stage) : NULL);
+  bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
+  bind_text(&parameters, "to_state", job_state_name(change->to));
+  bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
+  if (is_stage)
+    bind_integer(&parameters, "to_round", change->to_round);
+  else
+    bind_text(&parameters, "to_round", NULL);
+  bind_text(&parameters, "reason", change->reason);
+  bind_json(&parameters, "detail", change->detail ? change->detail : nothing);
+  bind_author(&parameters, change->author ? change->author : &no_author);
+  if (!db_run(db, &sql_job_change_state, &parameters, &rows, error))
+    return false;
+
+  *ret_changed = (size_t)db_count(rows);
+  if (change->to == JOB_DONE)
+    counter_add(COUNTER_jobs_done, *ret_changed);
+  if (change->to == JOB_FAILED)
+    counter_add(COUNTER_jobs_failed, *ret_changed);
+  return true;
+}
+
+/* Cancels the leases of jobs that have ended and wakes those that wait for the job. After the
+ * change's transaction: none waits for leases while it holds a job's row. The housekeeper repeats
  * it after a crash. */
 static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
                        struct error *error) {
@@ -43,142 +90,295 @@ static bool end_settle(struct worker *worker, const struct job_change *change, b
   return true;
 }
 
-/* From queued first: in the meantime it can only become running. */
-static bool state_end(struct db *db, struct job_change *change, size_t *ret_changed,
-                      struct error *error) {
-  change->from = JOB_QUEUED;
-  if (!job_change_state(db, change, ret_changed, error))
-    return false;
-  change->from = JOB_RUNNING;
-  return *ret_changed > 0 || job_change_state(db, change, ret_changed, error);
-}
-
-static bool cancel_noted(struct db *db, struct job_change *change, size_t *ret_changed,
-                         struct error *error) {
-  char job[24];
-  snprintf(job, sizeof job, "%lld", (long long)*change->jobs);
-  if (!db_begin(db, error))
-    return false;
-  bool ok = state_end(db, change, ret_changed, error) &&
-            (*ret_changed == 0 || audit_note(db, change->author, AUDIT_CANCEL, job, NULL, error));
-  return db_end(db, ok, error);
-}
-
 bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason,
              const struct author *author, bool *ret_ended, struct error *error) {
-  cleanup_json json_t *detail = reason_detail(reason);
-  struct job_change change = {
-      .jobs = &job, .n = 1, .to = to, .reason = reason, .detail = detail, .author = author};
+  cleanup_json json_t *detail = json_pack("{s:s*}", "reason", reason);
+  struct job_change change = {.jobs = &job,
+                              .n = 1,
+                              .from = JOB_QUEUED,
+                              .to = to,
+                              .reason = reason,
+                              .detail = detail,
+                              .author = author};
   size_t changed = 0;
-  if (!(author ? cancel_noted : state_end)(worker->db, &change, &changed, error))
+  if (!db_begin(worker->db, error))
+    return false;
+
+  /* From queued first: in the meantime it can only become running. */
+  bool ok = job_change_state(worker->db, &change, &changed, error);
+  if (ok && !changed) {
+    change.from = JOB_RUNNING;
+    ok = job_change_state(worker->db, &change, &changed, error);
+  }
+  if (ok && changed && author) {
+    char id[24];
+    snprintf(id, sizeof id, "%lld", (long long)job);
+    ok = audit_note(worker->db, author, AUDIT_CANCEL, id, NULL, error);
+  }
+  if (!db_end(worker->db, ok, error))
     return false;
   *ret_ended = changed > 0;
   return end_settle(worker, &change, *ret_ended, error);
 }
 
-/* What the job's measurements said holds for this stage and round only: another server may have
- * moved it on. */
+/* A change of a running job, only while it is in the stage and round that the decision was made
+ * for: another server may have moved it on. */
+static struct job_change change_of(const struct job_brief *job, enum job_state to,
+                                   const json_t *detail) {
+  return (struct job_change){
+      .jobs = &job->id, .n = 1, .from = JOB_RUNNING, .to = to, .detail = detail, .at = job};
+}
+
 static bool job_fail(struct worker *worker, const struct job_brief *job, const char *reason,
                      struct error *error) {
-  cleanup_json json_t *detail = reason_detail(reason);
-  struct job_change change = {.jobs = &job->id,
-                              .n = 1,
-                              .from = JOB_RUNNING,
-                              .to = JOB_FAILED,
-                              .reason = reason,
-                              .detail = detail,
-                              .at_stage = true,
-                              .stage = job->stage,
-                              .round = job->round};
+  cleanup_json json_t *detail = json_pack("{s:s}", "reason", reason);
+  struct job_change change = change_of(job, JOB_FAILED, detail);
+  change.reason = reason;
   size_t changed;
   return job_change_state(worker->db, &change, &changed, error) &&
          end_settle(worker, &change, changed > 0, error);
 }
 
-static json_t *configs_json(const struct campaign_step *step) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < step->n_configs; i++)
-    ALWAYS(json_array_append_new(array, json_integer((json_int_t)step->configs[i])) == 0);
-  return array;
-}
+/* The next stage or round of a job, with its leases. */
+struct next_round {
+  enum stage stage;
+  int64_t round;
+  json_t *detail; /* of the event; stage and round are added */
+  size_t n;
+  struct lease_row *leases;
+};
 
-/* Takes over `detail`, which has stage and round to come. */
-static bool stage_change(struct worker *worker, const struct job_brief *job, enum stage stage,
-                         int64_t round, json_t *detail, bool *ret_moved, struct error *error) {
-  cleanup_json json_t *owned = detail;
-  ALWAYS(json_object_set_new(owned, "stage", json_string(stage_name(stage))) == 0);
-  ALWAYS(json_object_set_new(owned, "round", json_integer(round)) == 0);
-  struct job_change change = {.jobs = &job->id,
-                              .n = 1,
-                              .from = JOB_RUNNING,
-                              .to = JOB_RUNNING,
-                              .detail = owned,
-                              .at_stage = true,
-                              .stage = job->stage,
-                              .round = job->round,
-                              .to_stage = true,
-                              .next_stage = stage,
-                              .next_round = round};
-  size_t changed;
-  if (!job_change_state(worker->db, &change, &changed, error))
+/* Moves the job there in one transaction, and wakes those that wait for leases or for the job.
+ * *ret_moved: false when another server moved it first. */
+static bool round_begin(struct worker *worker, const struct job_brief *job,
+                        const struct next_round *next, bool *ret_moved, struct error *error) {
+  ALWAYS(json_object_set_new(next->detail, "stage", json_string(stage_name(next->stage))) == 0);
+  ALWAYS(json_object_set_new(next->detail, "round", json_integer(next->round)) == 0);
+  struct job_change change = change_of(job, JOB_RUNNING, next->detail);
+  change.to_stage = next->stage;
+  change.to_round = next->round;
+  size_t changed = 0;
+  if (!db_begin(worker->db, error))
     return false;
+  bool ok = job_change_state(worker->db, &change, &changed, error) &&
+            (!changed || leases_insert(worker->db, job->id, next->stage, next->round, next->leases,
+                                       next->n, error));
+  if (!db_end(worker->db, ok, error))
+    return false;
+
   *ret_moved = changed > 0;
+  if (*ret_moved) {
+    leases_announce(worker, &job->hardware_digest, next->n);
+    job_announce(worker, job->id);
+  }
   return true;
 }
 
-/* A final that is to be on several devices has its first processes apart. */
+/* Begins a halving or a final, or adds processes to a final. The first processes of a final that is
+ * to be on several devices are kept for different devices. */
 static bool race_begin(struct worker *worker, const struct job_brief *job,
-                       const struct campaign_step *step, bool *ret_moved, struct error *error) {
-  enum stage stage = step->kind == CAMPAIGN_HALVING ? STAGE_HALVING : STAGE_FINAL;
-  int64_t round = job->stage == stage ? job->round + 1 : 0, first = step->first_process;
-  json_t *detail = json_pack("{s:o, s:I}", "configs", configs_json(step), "processes",
-                             (json_int_t)step->n_processes);
-  cleanup_config_ranges struct config_ranges configs = {0};
-  for (size_t i = 0; i < step->n_configs; i++)
-    config_ranges_add(&configs, step->configs[i]);
-  cleanup_free struct lease_row *rows = xcalloc((size_t)step->n_processes, sizeof *rows);
-  for (int64_t i = 0; i < step->n_processes; i++)
-    rows[i] = (struct lease_row){first + i, &configs,
-                                 stage == STAGE_FINAL && job->final_devices > 1 &&
-                                     first + i < job->final_devices};
-  return stage_change(worker, job, stage, round, detail, ret_moved, error) &&
-         (!*ret_moved ||
-          leases_insert(worker->db, job->id, stage, round, rows, (size_t)step->n_processes, error));
-}
+                       const struct campaign_step *step, struct error *error) {
+  size_t n = (size_t)step->n_processes;
+  bool is_final = step->kind == CAMPAIGN_FINAL, moved;
+  json_t *configs = json_array();
+  cleanup_config_ranges struct config_ranges ranges = {0};
+  for (size_t i = 0; i < step->n_configs; i++) {
+    config_ranges_add(&ranges, step->configs[i]);
+    ALWAYS(json_array_append_new(configs, json_integer((json_int_t)step->configs[i])) == 0);
+  }
+  cleanup_json json_t *detail =
+      json_pack("{s:o, s:I}", "configs", configs, "processes", (json_int_t)n);
 
-static bool winner_values(struct worker *worker, int64_t job, uint64_t config, json_t **ret_values,
-                          struct error *error) {
-  cleanup_free char *text = NULL;
-  cleanup_json json_t *json = NULL;
-  cleanup_space struct space *space = NULL;
-  if (!job_space(worker->db, job, &text, error) || !json_parse(text, strlen(text), &json, error) ||
-      !space_parse(json, &space, error))
+  cleanup_free struct lease_row *leases = xcalloc(n, sizeof *leases);
+  for (size_t i = 0; i < n; i++) {
+    int64_t process = step->first_process + (int64_t)i;
+    bool is_apart = is_final && job->final_devices > 1 && process < job->final_devices;
+    leases[i] = (struct lease_row){process, &ranges, is_apart};
+  }
+  struct next_round next = {is_final ? STAGE_FINAL : STAGE_HALVING, 0, detail, n, leases};
+  if (job->stage == next.stage)
+    next.round = job->round + 1;
+  if (!round_begin(worker, job, &next, &moved, error))
     return false;
-  *ret_values = space_config_to_json(space, config);
+  if (moved)
+    log_info("job: %s job=%lld configs=%zu processes=%zu", is_final ? "final" : "halving",
+             (long long)job->id, step->n_configs, n);
   return true;
 }
+
+/* The space of a job, parsed. */
+static bool job_space(struct db *db, int64_t job, struct space **ret_space, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  if (!db_run(db, &sql_job_space, &parameters, &rows, error))
+    return false;
+  ALWAYS(db_count(rows) == 1);
+  cleanup_json json_t *json = db_get_json(rows, 0, "space");
+  return space_parse(json, ret_space, error);
+}
+
+/* Flags */
+
+/* `ratio` and its interval: the default's time over the config's. */
+static size_t flag_add(struct flag *flags, size_t n, uint64_t config, double ratio, double lower,
+                       double upper) {
+  if (upper < 1)
+    flags[n++] = (struct flag){config, 1 / ratio, 1 / upper, 1 / lower};
+  return n;
+}
+
+size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline,
+                   uint64_t default_config, uint64_t seed, struct flag ret_flags[FLAGS_MAX]) {
+  cleanup_free struct verdict_sample *samples = xcalloc(n + 1, sizeof *samples);
+  size_t n_samples = 0;
+  for (size_t i = 0; i < n; i++)
+    if (measurements[i].outcome == OUTCOME_CORRECT)
+      samples[n_samples++] = measurements[i].sample;
+    else if (measurements[i].sample.config == default_config)
+      return 0;
+  cleanup_verdict struct verdict verdict = {0};
+  struct error error;
+  if (!verdict_decide_for(samples, n_samples, baseline, default_config, seed, &verdict, &error))
+    return 0;
+
+  size_t n_flags = flag_add(ret_flags, 0, baseline, verdict.baseline_ratio, verdict.baseline_lower,
+                            verdict.baseline_upper);
+  /* By ordinal, which is their first member. */
+  qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, compare_ordinals);
+  for (size_t i = 0; i < verdict.n_finalists && n_flags < FLAGS_MAX; i++) {
+    const struct verdict_finalist *finalist = &verdict.finalists[i];
+    if (finalist->config != baseline && finalist->config != default_config)
+      n_flags = flag_add(ret_flags, n_flags, finalist->config, finalist->winner_ratio,
+                         finalist->winner_lower, finalist->winner_upper);
+  }
+  return n_flags;
+}
+
+/* A flag with its config's values as canonical JSON, by which the same config is found in another
+ * space. */
+struct flag_row {
+  char *config_values;
+  struct flag flag;
+};
+static const struct field flag_fields[] = {
+    {"config_values", FIELD_TEXT, offsetof(struct flag_row, config_values)},
+    {"ratio", FIELD_NUMBER, offsetof(struct flag_row, flag.ratio)},
+    {"lower", FIELD_NUMBER, offsetof(struct flag_row, flag.lower)},
+    {"upper", FIELD_NUMBER, offsetof(struct flag_row, flag.upper)},
+};
+static const struct record flag_record = RECORD(NULL, struct flag_row, flag_fields);
+
+/* Flags the winners of earlier jobs that this job found slower than the default, with the event, in
+ * the transaction in which it becomes done. Winners that are flagged already stay as they are.
+ * Fails also when samples that the job was decided from were quarantined meanwhile: then it must be
+ * decided again. */
+static bool winners_flag(struct worker *worker, const struct job_brief *job,
+                         const struct space *space, struct error *error) {
+  cleanup_rows struct db_rows *facts = NULL, *flagged = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct final_summary summary;
+  struct flag flags[FLAGS_MAX];
+  bind_integer(&parameters, "job", job->id);
+  if (!db_run(worker->db, &sql_flag_facts, &parameters, &facts, error))
+    return false;
+  if (db_get_integer(facts, 0, "n_lacking"))
+    return error_set(error, "%lld of its samples were quarantined while it was decided",
+                     (long long)db_get_integer(facts, 0, "n_lacking"));
+  if (!job->has_default || !db_get_bool(facts, 0, "has_earlier"))
+    return true;
+
+  if (!measurements_final(worker->db, job->id, &summary, error))
+    return false;
+  size_t n = flags_judge(summary.measurements, summary.n, job->baseline, job->default_config,
+                         job->seed, flags);
+  final_summary_release(&summary);
+  if (n == 0)
+    return true;
+
+  struct flag_row *rows = xcalloc(n, sizeof *rows);
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *config = space_config_to_json(space, flags[i].config);
+    rows[i] = (struct flag_row){json_canonical(config), flags[i]};
+  }
+  bind_records(&parameters, &flag_record, rows, n);
+  db_records_free(&flag_record, rows, n);
+  if (!db_run(worker->db, &sql_flags_store, &parameters, &flagged, error))
+    return false;
+  counter_add(COUNTER_winners_flagged, (uint64_t)db_affected(flagged));
+  if (db_affected(flagged))
+    log_warning(
+        "job: flagged by job=%lld: the winners of %lld earlier ones are slower than the default",
+        (long long)job->id, (long long)db_affected(flagged));
+  return true;
+}
+
+/* Decisions */
 
 static bool job_finish(struct worker *worker, const struct job_brief *job,
-                       const struct verdict *verdict, bool *ret_moved, struct error *error) {
-  cleanup_json json_t *values = NULL;
-  if (!winner_values(worker, job->id, verdict->winner, &values, error))
+                       const struct verdict *verdict, struct error *error) {
+  cleanup_space struct space *space = NULL;
+  if (!job_space(worker->db, job->id, &space, error))
     return false;
+  cleanup_json json_t *values = space_config_to_json(space, verdict->winner);
   cleanup_json json_t *json = verdict_to_json(verdict);
   cleanup_json json_t *detail = json_pack("{s:I}", "winner", (json_int_t)verdict->winner);
-  struct job_change change = {.jobs = &job->id,
-                              .n = 1,
-                              .from = JOB_RUNNING,
-                              .to = JOB_DONE,
-                              .detail = detail,
-                              .at_stage = true,
-                              .stage = job->stage,
-                              .round = job->round};
-  size_t changed;
-  if (!job_change_state(worker->db, &change, &changed, error))
+  struct job_change change = change_of(job, JOB_DONE, detail);
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job->id);
+  bind_integer(&parameters, "config", (int64_t)verdict->winner);
+  bind_json(&parameters, "config_values", values);
+  bind_taken(&parameters, "verdict", json_canonical(json), false);
+
+  size_t changed = 0;
+  if (!db_begin(worker->db, error))
     return false;
-  *ret_moved = changed > 0;
-  return !changed || (job_store_winner(worker->db, job->id, verdict->winner, values, json, error) &&
-                      flags_after_job(worker, job->id, error));
+  bool ok = job_change_state(worker->db, &change, &changed, error) &&
+            (!changed || (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
+                          winners_flag(worker, job, space, error)));
+  if (!db_end(worker->db, ok, error))
+    return false;
+  if (changed) {
+    log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id,
+             (unsigned long long)verdict->winner, verdict_outcome_name(verdict->outcome));
+    job_announce(worker, job->id);
+  }
+  return true;
+}
+
+static struct campaign_race race_of(const struct screen_summary *summary) {
+  struct campaign_race race = {summary->n, summary->candidates, .example = summary->example};
+  memcpy(race.outcomes, summary->outcomes, sizeof race.outcomes);
+  return race;
+}
+
+void job_facts(const struct job_brief *job, const struct screen_summary *screen,
+               const struct screen_summary *halving, const struct final_summary *final,
+               struct campaign_facts *ret_facts) {
+  int64_t processes = final_processes(job->final_devices);
+  *ret_facts = (struct campaign_facts){
+      .baseline = job->baseline,
+      .seed = job->seed,
+      .has_default = job->has_default,
+      .default_config = job->default_config,
+      .finalists_max = FINALISTS_MAX,
+      .processes = processes,
+      .processes_max = FINAL_PROCESSES_MAX,
+      .budget = job->budget,
+      .budget_larger_by = "submit the job with another run and a larger one",
+      .stage = job->stage,
+      .is_cut = job->is_spent,
+  };
+  if (job->stage == STAGE_FINAL) {
+    ret_facts->processes_begun =
+        processes + job->round; /* each process that was added has a round of its own */
+    ret_facts->n_measurements = final->n;
+    ret_facts->measurements = final->measurements;
+  } else {
+    ret_facts->screen = race_of(screen);
+    if (job->stage == STAGE_HALVING)
+      ret_facts->halving = race_of(halving);
+  }
 }
 
 /* Reads what the stage measured and asks the campaign what follows. */
@@ -202,124 +402,158 @@ static bool step_choose(struct worker *worker, const struct job_brief *job,
   return true;
 }
 
-static bool step_apply(struct worker *worker, const struct job_brief *job,
-                       const struct campaign_step *step, bool *ret_moved, struct error *error) {
-  if (!db_begin(worker->db, error))
-    return false;
-  bool ok = step->kind == CAMPAIGN_DONE ? job_finish(worker, job, &step->verdict, ret_moved, error)
-                                        : race_begin(worker, job, step, ret_moved, error);
-  if (ok)
-    return db_commit(worker->db, error);
-  db_rollback(worker->db);
-  return false;
+bool job_search_round(const struct job_brief *job, const struct job_search_input *input,
+                      uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n, struct error *error) {
+  uint64_t first[SEARCH_FIRST_MAX];
+  size_t n_first = search_first(job->baseline, job->has_default, job->default_config,
+                                input->warm_starts, input->n_warm_starts, first);
+  struct search_options options = {job->search.strategy, job->seed, (uint64_t)job->search.trials,
+                                   n_first, first};
+  return search_round(input->space, &input->facts, &options, input->told, input->n_told,
+                      job->round + 1, ret_batch, ret_n, error);
 }
 
-/* What the job's search asks for in the round after this one. */
-static bool search_ask_next(struct worker *worker, const struct job_brief *job,
-                            uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n,
-                            struct error *error) {
-  __attribute__((cleanup(job_search_input_release))) struct job_search_input input = {0};
-  cleanup_free struct search_told *told = NULL;
-  cleanup_space struct space *space = NULL;
-  cleanup_key struct key key = {0};
-  __attribute__((cleanup(environment_release))) struct environment environment = {0};
-  size_t n_told;
-  if (!job_search_input(worker->db, job->id, &input, error) ||
-      !measurements_search(worker->db, job->id, &told, &n_told, error) ||
-      !space_parse(input.space, &space, error) || !key_parse(input.key, NULL, 0, &key, error) ||
-      !environment_parse(input.environment, &environment, error))
-    return false;
-  struct space_facts facts = {&key, environment.gpu, environment.arch};
-  return job_search_round(job, space, &facts, input.likely, input.n_likely, told, n_told, ret_batch,
-                          ret_n, error);
-}
-
-static bool round_begin(struct worker *worker, const struct job_brief *job,
-                        const struct lease_plan *plan, size_t n, bool *ret_moved,
-                        struct error *error) {
-  cleanup_free struct lease_row *rows = xcalloc(plan->n, sizeof *rows);
-  for (size_t i = 0; i < plan->n; i++)
-    rows[i] = (struct lease_row){.configs = &plan->leases[i]};
-  if (!db_begin(worker->db, error))
-    return false;
-  if (stage_change(worker, job, STAGE_SCREEN, job->round + 1,
-                   json_pack("{s:I}", "trials", (json_int_t)n), ret_moved, error) &&
-      (!*ret_moved ||
-       leases_insert(worker->db, job->id, STAGE_SCREEN, job->round + 1, rows, plan->n, error)))
-    return db_commit(worker->db, error);
-  db_rollback(worker->db);
-  return false;
-}
-
-/* The next batch of a search is the next round of its screen. *ret_over: there is none, and the job
- * goes on without. */
+/* Begins the next batch of a search, which is the next round of its screen. *ret_over: there is
+ * none, and the job goes on without. */
 static bool search_advance(struct worker *worker, const struct job_brief *job, bool *ret_over,
                            struct error *error) {
-  uint64_t batch[SEARCH_BATCH_MAX];
-  size_t n;
-  bool moved = false;
-  if (!search_ask_next(worker, job, batch, &n, error))
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  cleanup_free struct search_told *told = NULL;
+  size_t n_told, n;
+  bind_integer(&parameters, "job", job->id);
+  if (!db_run(worker->db, &sql_job_search_input, &parameters, &rows, error) ||
+      !measurements_search(worker->db, job->id, &told, &n_told, error))
+    return false;
+
+  cleanup_json json_t *space_json = db_get_json(rows, 0, "space"),
+                      *key_json = db_get_json(rows, 0, "key"),
+                      *environment_json = db_get_json(rows, 0, "environment");
+  cleanup_space struct space *space = NULL;
+  cleanup_key struct key key = {0};
+  cleanup_environment struct environment environment = {0};
+  uint64_t likely[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
+  if (!space_parse(space_json, &space, error) || !key_parse(key_json, NULL, 0, &key, error) ||
+      !environment_parse(environment_json, &environment, error))
+    return false;
+  struct job_search_input input = {
+      .space = space,
+      .facts = {&key, environment.gpu, environment.arch},
+      .n_warm_starts = ordinals_parse(db_get(rows, 0, "likely"), likely, WARM_STARTS_MAX),
+      .warm_starts = likely,
+      .n_told = n_told,
+      .told = told};
+  if (!job_search_round(job, &input, batch, &n, error))
     return false;
   *ret_over = n == 0;
   if (*ret_over)
     return true;
+
   cleanup_lease_plan struct lease_plan plan = {0};
   struct lease_sizing sizing = {
       job->config_us, server_options(worker->server)->lease_target_ms * 1000, job->devices};
   lease_plan_cut(batch, n, (uint64_t)job->search.trials, &sizing, &plan);
-  if (!round_begin(worker, job, &plan, n, &moved, error))
+  cleanup_free struct lease_row *leases = xcalloc(plan.n, sizeof *leases);
+  for (size_t i = 0; i < plan.n; i++)
+    leases[i] = (struct lease_row){.configs = &plan.leases[i]};
+
+  cleanup_json json_t *detail = json_pack("{s:I}", "trials", (json_int_t)n);
+  const struct next_round next = {STAGE_SCREEN, job->round + 1, detail, plan.n, leases};
+  bool moved;
+  if (!round_begin(worker, job, &next, &moved, error))
     return false;
-  if (moved) {
+  if (moved)
     log_info("job: round job=%lld round=%lld configs=%zu", (long long)job->id,
-             (long long)job->round + 1, n);
-    leases_announce(worker, &job->hardware_digest, plan.n);
-    job_announce(worker, job->id);
-  }
+             (long long)next.round, n);
   return true;
 }
 
 static bool job_advance(struct worker *worker, const struct job_brief *job, struct error *error) {
   cleanup_campaign_step struct campaign_step step = {0};
-  bool moved = false, is_over = true;
-  if (job->state == JOB_QUEUED && !jobs_start(worker, &job->id, 1, error))
-    return false;
-  if (job->search.wanted && job->stage == STAGE_SCREEN && !job->is_spent &&
-      !search_advance(worker, job, &is_over, error))
-    return false;
-  if (!is_over)
-    return true;
+  if (job->state == JOB_QUEUED) {
+    const struct job_change start = {
+        .jobs = &job->id, .n = 1, .from = JOB_QUEUED, .to = JOB_RUNNING};
+    size_t changed;
+    if (!job_change_state(worker->db, &start, &changed, error))
+      return false;
+    if (changed)
+      job_announce(worker, job->id);
+  }
+
+  if (job->search.wanted && job->stage == STAGE_SCREEN && !job->is_spent) {
+    bool is_over;
+    if (!search_advance(worker, job, &is_over, error))
+      return false;
+    if (!is_over)
+      return true;
+  }
+
   if (!step_choose(worker, job, &step, error))
     return false;
-  if (step.kind == CAMPAIGN_FAILED)
-    return job_fail(worker, job, step.reason.message, error);
-  if (!step_apply(worker, job, &step, &moved, error))
-    return false;
-  if (!moved)
-    return true;
-  if (step.kind == CAMPAIGN_DONE) {
-    log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id,
-             (unsigned long long)step.verdict.winner, verdict_outcome_name(step.verdict.outcome));
+  return step.kind == CAMPAIGN_FAILED ? job_fail(worker, job, step.reason.message, error)
+         : step.kind == CAMPAIGN_DONE ? job_finish(worker, job, &step.verdict, error)
+                                      : race_begin(worker, job, &step, error);
+}
+
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct job_brief, member), __VA_ARGS__}
+static const struct field brief_fields[] = {
+    FIELD(INTEGER, id),
+    FIELD(ENUM, state, .names = job_state_names),
+    FIELD(ENUM, stage, .names = stage_names),
+    FIELD(INTEGER, round),
+    FIELD(INTEGER, baseline),
+    FIELD(INTEGER, seed),
+    FIELD(INTEGER, default_config),
+    FIELD(RECORD, search, .of = &job_search_record),
+    FIELD(INTEGER, final_devices),
+    FIELD(INTEGER, config_us),
+    FIELD(INTEGER, devices),
+    FIELD(BOOL, is_cut),
+    FIELD(DIGEST, hardware_digest),
+};
+#undef FIELD
+static const struct record brief_record = RECORD(NULL, struct job_brief, brief_fields);
+
+/* Reads those of `jobs` (NULL: of all) that are queued or running and have no open and no held
+ * lease. */
+static bool jobs_ready(struct worker *worker, const int64_t *jobs, size_t n,
+                       struct job_brief **ret_ready, size_t *ret_n, struct error *error) {
+  cleanup_rows struct db_rows *found = NULL, *rows = NULL;
+  cleanup_parameters struct db_parameters all = {0}, parameters = {0};
+  if (jobs) {
+    bind_integers(&parameters, "jobs", jobs, n);
   } else {
-    log_info("job: %s job=%lld configs=%zu processes=%lld",
-             step.kind == CAMPAIGN_HALVING ? "halving" : "final", (long long)job->id,
-             step.n_configs, (long long)step.n_processes);
-    leases_announce(worker, &job->hardware_digest, (size_t)step.n_processes);
+    bind_integer(&all, "limit", ADVANCE_MAX);
+    if (!db_run(worker->db, &sql_jobs_ready_all, &all, &found, error))
+      return false;
+    bind_text(&parameters, "jobs", db_get(found, 0, "jobs"));
   }
-  job_announce(worker, job->id);
+  bind_integer(&parameters, "limit", ADVANCE_MAX);
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  if (!db_run(worker->db, &sql_jobs_ready, &parameters, &rows, error))
+    return false;
+
+  *ret_ready = db_read_all(rows, &brief_record, ret_n);
+  for (size_t i = 0; i < *ret_n; i++) {
+    struct job_brief *brief = &(*ret_ready)[i];
+    brief->has_default = (int64_t)brief->default_config != FIELD_NONE;
+    brief->search.wanted = brief->search.trials != FIELD_NONE;
+    brief->budget = db_get_budget(rows, (int)i);
+    brief->is_spent =
+        brief->is_cut ||
+        budget_screen_left_us(&brief->budget, final_processes(brief->final_devices)) == 0;
+  }
   return true;
 }
 
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
   struct error error;
-  struct job_brief *ready = NULL;
+  cleanup_free struct job_brief *ready = NULL;
   size_t n_ready = 0;
-  if (!jobs_ready(worker->db, jobs, n, agent_live_ms(server_options(worker->server)), ADVANCE_MAX,
-                  &ready, &n_ready, &error)) {
+  if (!jobs_ready(worker, jobs, n, &ready, &n_ready, &error))
     log_warning("jobs: %s", error.message);
-    return;
-  }
   for (size_t i = 0; i < n_ready; i++)
     if (!job_advance(worker, &ready[i], &error))
       log_warning("job: cannot move on job=%lld: %s", (long long)ready[i].id, error.message);
-  free(ready);
 }

@@ -1,17 +1,64 @@
-/* Moving jobs on: what happens when a stage of a job has nothing left to measure, and when a job
- * ends.
+/* The life of a job: changes of its state, what happens when a stage has nothing left to measure,
+ * and the flags that a job's final puts on earlier winners.
  *
  * Every step is one transaction with a compare-and-set on (state, stage, round), so that any number
- * of servers may try. Memory: nothing is kept. Threads: a worker's own. */
+ * of servers may try it.
+ *
+ * Never worse: a winner that a later job measures slower than the default is flagged, and no
+ * release takes it any more. A later job of the same kernel, key, environment and tag has the
+ * newest such winner as its baseline, those that are still near the best among its finalists, and
+ * always the default: all are measured in several fresh processes, in pairs. A winner is flagged
+ * when the interval of the default's time over its own, simultaneous over all finalists as the
+ * interval of the job's winner is, lies below 1.
+ *
+ * Memory: nothing is kept. Threads: flags_judge is pure; the rest is a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOBS_H
 #define WAVETUNE_SERVER_JOB_JOBS_H
 
+#include "common/campaign/campaign.h"
+#include "common/verdict/budget.h"
 #include "server/audit/audit.h"
+#include "server/job/job_request.h"
 #include "server/job/job_state.h"
 #include "server/server.h"
 
-/* Moves those of `jobs` on that have no open and no held lease. What fails is logged: the
- * housekeeper comes again. */
+/* What decisions about a job need. */
+struct job_brief {
+  int64_t id;
+  enum job_state state;
+  enum stage stage;
+  int64_t round;
+  uint64_t baseline, seed;
+  bool has_default;
+  uint64_t default_config;
+  struct job_search search;
+  int64_t final_devices, config_us;
+  int64_t devices; /* live ones that can run it; of a search only */
+  struct budget budget;
+  bool is_cut;                   /* leases of it were cancelled for its budget */
+  bool is_spent;                 /* the part of its budget that is for the screen is spent */
+  struct digest hardware_digest; /* whose parked requests its leases wake */
+};
+
+struct job_change {
+  const int64_t *jobs;
+  size_t n;
+  enum job_state from, to;     /* from running to running: to another stage or round */
+  const char *reason;          /* of a failure */
+  const json_t *detail;        /* of the event; NULL: {} */
+  const struct author *author; /* of a cancellation that was requested, or NULL */
+  const struct job_brief *at;  /* only while the job is in this stage and round; NULL: in any */
+  enum stage to_stage;         /* of a change to another stage */
+  int64_t to_round;
+};
+/* The only function that changes a job's state or stage: compare and set, and the event, in one
+ * statement. *ret_changed: how many jobs matched `from` and `at`. Aborts on a transition that
+ * job_state.h does not have. */
+must_check bool job_change_state(struct db *db, const struct job_change *change,
+                                 size_t *ret_changed, struct error *error);
+
+/* Moves those of `jobs` (NULL: of all) on that have no open and no held lease. Failures are logged:
+ * the housekeeper tries again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
 
 /* Ends a job that is queued or running: as failed, with a reason, or cancelled by `author` (else
@@ -19,8 +66,15 @@ void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
 must_check bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *reason,
                         const struct author *author, bool *ret_ended, struct error *error);
 
-/* Marks jobs as running whose first lease was granted. */
-must_check bool jobs_start(struct worker *worker, const int64_t *jobs, size_t n,
-                           struct error *error);
+#define FLAGS_MAX (FINALISTS_MAX + 1)
+struct flag {
+  uint64_t config;
+  double ratio, lower, upper; /* of its time over the default's, with the interval: above 1 */
+};
+/* The baseline and the finalists of a final that are slower than its default, by rising ordinal of
+ * the finalists, the baseline first. None where the default was not measured correctly in
+ * VERDICT_PROCESSES_MIN processes, or failed in one. */
+size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline,
+                   uint64_t default_config, uint64_t seed, struct flag ret_flags[FLAGS_MAX]);
 
 #endif

@@ -1,4 +1,4 @@
--- Moving jobs on (server/job/job_store.c).
+-- Moving jobs on, and flagging winners (server/job/jobs.c).
 
 -- Compare and set: the jobs that are in the state, and where it is stated in the stage and round.
 -- With an event, whose kind is the new state or, where that is the old one, "stage".
@@ -92,13 +92,6 @@ FROM (
 INSERT INTO winners (job_id, config, config_values, verdict)
 VALUES (:job, :config, :config_values::json, :verdict::json);
 
--- Of a job that has none.
--- name: job_set_likely
-UPDATE jobs
-SET likely = :likely::bigint[]
-WHERE id = :job
-  AND likely = '{}';
-
 -- name: job_space
 SELECT s.space
 FROM jobs j
@@ -112,3 +105,64 @@ FROM jobs j
 JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id
 WHERE j.id = :job;
+
+-- The two statements of flags both state which winners a job may flag: those of jobs that were done
+-- when it was submitted, of the same kernel, key, environment, tag and regime.
+
+-- Whether there is a winner that may be flagged, and how many samples of the job's finals were
+-- quarantined and not measured again. They are read by their leases: a job may have a million
+-- measurements.
+-- name: flag_facts
+SELECT EXISTS (
+           SELECT
+           FROM jobs later
+           JOIN jobs j ON (j.environment_id, j.tag, j.regime, j.kernel, j.key_digest)
+                          = (later.environment_id, later.tag, later.regime, later.kernel,
+                             later.key_digest)
+                      AND j.state = 'done' AND j.finished_at <= later.created_at
+           JOIN winners w ON w.job_id = j.id AND w.flagged IS NULL
+           WHERE later.id = now.id) AS has_earlier,
+       (SELECT count(*)
+        FROM leases l
+        JOIN measurements q ON q.lease_id = l.id
+        WHERE l.job_id = now.id AND l.stage = 'final' AND q.quarantined AND q.late
+          AND NOT EXISTS (
+              SELECT
+              FROM measurements m
+              WHERE (m.job_id, m.stage, m.round, m.process, m.config)
+                    = (q.job_id, q.stage, q.round, q.process, q.config)
+                AND NOT m.late)) AS n_lacking
+FROM jobs now
+WHERE now.id = :job::bigint;
+
+-- name: flags_store
+WITH due AS MATERIALIZED (
+    SELECT j.id,
+           json_build_object('job', :job::bigint::text, 'ratio', f.ratio, 'lower', f.lower,
+                             'upper', f.upper, 'at', rfc3339(now())) AS flag
+    FROM jobs later
+    JOIN jobs j ON (j.environment_id, j.tag, j.regime, j.kernel, j.key_digest)
+                   = (later.environment_id, later.tag, later.regime, later.kernel, later.key_digest)
+               AND j.state = 'done' AND j.finished_at <= later.created_at
+    JOIN winners w ON w.job_id = j.id AND w.flagged IS NULL
+    JOIN unnest(:config_values::text[], :ratio::float8[], :lower::float8[], :upper::float8[])
+         AS f(config_values, ratio, lower, upper)
+         ON w.config_values::jsonb = f.config_values::jsonb
+    WHERE later.id = :job::bigint
+    ORDER BY j.id
+    FOR NO KEY UPDATE OF j
+), flagged AS (
+    UPDATE winners w
+    SET flagged = due.flag
+    FROM due
+    WHERE w.job_id = due.id
+), counter AS (
+    UPDATE jobs
+    SET events = events + 1
+    FROM due
+    WHERE jobs.id = due.id
+    RETURNING jobs.id, jobs.events, due.flag
+)
+INSERT INTO job_events (job_id, event, kind, detail)
+SELECT id, events, 'flagged', flag
+FROM counter;

@@ -1,4 +1,4 @@
-/* Submitting jobs. Memory and threads: as the header says. */
+/* Checking, planning and storing jobs that are submitted. */
 #include "server/job/submit.h"
 
 #include "common/base/log.h"
@@ -6,7 +6,6 @@
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/job/job_campaign.h"
-#include "server/job/jobs.h"
 #include "server/job/submit.sql.h"
 #include "server/kernel/code_signatures.h"
 #include "server/lease/announce.h"
@@ -14,6 +13,85 @@
 
 #define STORE_ATTEMPTS 5
 #define SEED_BYTES 6 /* below 2^53: every JSON reader keeps it exactly */
+#define PACE_JOBS 16
+#define JOB_ID_SIZE 24
+
+/* What earlier jobs show */
+
+static const struct field past_fields[] = {
+    {"environment", FIELD_DIGEST, offsetof(struct past_winner, environment_digest)},
+    {"key", FIELD_JSON, offsetof(struct past_winner, key)},
+    {"config_values", FIELD_JSON, offsetof(struct past_winner, config_values)},
+};
+static const struct record past_record = RECORD(NULL, struct past_winner, past_fields);
+
+void past_winners_release(struct past_winners *winners) {
+  db_records_free(&past_record, winners->all, winners->n);
+  *winners = (struct past_winners){0};
+}
+
+bool winners_past(struct db *db, const struct digest *kernels, size_t n,
+                  struct past_winners *ret_winners, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digests(&parameters, "kernel", kernels, n);
+  bind_integer(&parameters, "limit", PAST_WINNERS_MAX);
+  if (!db_run(db, &sql_winners_past, &parameters, &rows, error))
+    return false;
+
+  for (size_t i = 0; i < n; i++)
+    ret_winners[i] = (struct past_winners){0};
+  for (int row = 0; row < db_count(rows); row++) {
+    struct past_winners *winners = &ret_winners[db_get_integer(rows, row, "n") - 1];
+    if (!winners->all)
+      winners->all = xcalloc(PAST_WINNERS_MAX, sizeof *winners->all);
+    db_read(rows, row, &past_record, &winners->all[winners->n++]);
+  }
+  return true;
+}
+
+size_t job_warm_starts(const struct space *space, const struct key *key,
+                       const struct digest *environment_digest, const struct past_winners *winners,
+                       uint64_t ret[WARM_STARTS_MAX]) {
+  cleanup_free struct key *keys = xcalloc(winners->n + 1, sizeof *keys);
+  cleanup_free struct known_winner *known = xcalloc(winners->n + 1, sizeof *known);
+  size_t n = 0;
+  for (size_t i = 0; i < winners->n; i++) {
+    const struct past_winner *past = &winners->all[i];
+    struct error error; /* values of another space, or a key that this version reads otherwise */
+    if (!space_config_from_json(space, past->config_values, &known[n].config, &error) ||
+        !key_parse(past->key, NULL, 0, &keys[n], &error))
+      continue;
+    known[n].key = &keys[n];
+    known[n].is_elsewhere = !digest_equal(&past->environment_digest, environment_digest);
+    n++;
+  }
+
+  size_t n_chosen = warm_starts_choose(key, known, n, ret);
+  for (size_t i = 0; i < n; i++)
+    key_release(&keys[i]);
+  return n_chosen;
+}
+
+/* {17,3} */
+static char *ordinals_format(const uint64_t *ordinals, size_t n) {
+  struct db_array array;
+  db_array_init(&array);
+  for (size_t i = 0; i < n; i++)
+    db_array_integer(&array, (int64_t)ordinals[i]);
+  db_array_finish(&array);
+  return array.text;
+}
+
+bool job_set_likely(struct db *db, int64_t job, const uint64_t *likely, size_t n,
+                    struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_taken(&parameters, "likely", ordinals_format(likely, n), false);
+  return db_run(db, &sql_job_set_likely, &parameters, NULL, error);
+}
+
+/* The catalog */
 
 void catalog_release(struct catalog *catalog) {
   for (size_t i = 0; i < catalog->n; i++) {
@@ -36,44 +114,41 @@ struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest
   return NULL;
 }
 
-/* What is stored was checked when it came in. */
-static struct kernel *kernel_read(const char *manifest) {
-  cleanup_json json_t *json = NULL;
-  struct kernel *kernel;
-  struct error error;
-  if (json_parse(manifest, strlen(manifest), &json, &error) && kernel_parse(json, &kernel, &error))
-    return kernel;
-  log_error("kernel: a stored manifest is not valid any more: %s", error.message);
-  return NULL;
-}
-
 bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
                   struct catalog *ret, struct error *error) {
   cleanup_catalog struct catalog catalog = {0};
+  cleanup_free struct digest *hashes = xcalloc(n + 1, sizeof *hashes);
   for (size_t i = 0; i < n; i++) {
     if (catalog_find(&catalog, &kernels[i]))
       continue;
     GROW(catalog.kernels, catalog.n, catalog.capacity);
-    catalog.kernels[catalog.n++] = (struct catalog_kernel){.hash = kernels[i]};
+    hashes[catalog.n] = kernels[i];
+    catalog.kernels[catalog.n++] =
+        (struct catalog_kernel){.hash = kernels[i], .config_us = CONFIG_US_DEFAULT};
   }
 
-  cleanup_free struct digest *hashes = xcalloc(catalog.n + 1, sizeof *hashes);
-  cleanup_free int64_t *paces = xcalloc(catalog.n + 1, sizeof *paces);
-  for (size_t i = 0; i < catalog.n; i++)
-    hashes[i] = catalog.kernels[i].hash;
-  cleanup_free char **manifests = xcalloc(catalog.n + 1, sizeof *manifests);
-  if (!kernels_pace(worker->db, hashes, catalog.n, paces, error) ||
-      !job_kernels_load(worker->db, hashes, catalog.n, manifests, error))
+  cleanup_rows struct db_rows *paces = NULL, *manifests = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digests(&parameters, "kernel", hashes, catalog.n);
+  if (!db_run(worker->db, &sql_job_kernels_load, &parameters, &manifests, error))
     return false;
-
-  for (size_t i = 0; i < catalog.n; i++) {
-    catalog.kernels[i].kernel = manifests[i] ? kernel_read(manifests[i]) : NULL;
-    catalog.kernels[i].config_us = paces[i] > 0 ? paces[i] : CONFIG_US_DEFAULT;
-    free(manifests[i]);
-  }
-  if (!environments_known(worker->db, agent_live_ms(server_options(worker->server)),
+  bind_integer(&parameters, "limit", PACE_JOBS);
+  if (!db_run(worker->db, &sql_kernels_pace, &parameters, &paces, error) ||
+      !environments_known(worker->db, agent_live_ms(server_options(worker->server)),
                           &catalog.environments, error))
     return false;
+
+  for (int row = 0; row < db_count(manifests); row++) {
+    cleanup_json json_t *manifest = db_get_json(manifests, row, "manifest");
+    struct error bad; /* it was valid when it was stored, perhaps by another version */
+    if (!kernel_parse(manifest, &catalog.kernels[db_get_integer(manifests, row, "n") - 1].kernel,
+                      &bad))
+      log_error("kernel: a stored manifest is not valid any more: %s", bad.message);
+  }
+  for (int row = 0; row < db_count(paces); row++)
+    if (db_get_integer(paces, row, "config_us") > 0)
+      catalog.kernels[db_get_integer(paces, row, "n") - 1].config_us =
+          db_get_integer(paces, row, "config_us");
 
   *ret = catalog;
   catalog = (struct catalog){0};
@@ -121,20 +196,9 @@ void submission_release(struct submission *submission) {
   json_decref(submission->agents);
 }
 
-static struct digest identity_digest(const struct job_row *row) {
-  struct digest_stream *stream = digest_stream_new();
-  digest_stream_add(stream, &row->kernel, sizeof row->kernel);
-  digest_stream_add(stream, &row->key_digest, sizeof row->key_digest);
-  digest_stream_add(stream, &row->space_digest, sizeof row->space_digest);
-  digest_stream_add(stream, &row->environment_digest, sizeof row->environment_digest);
-  digest_stream_add(stream, row->tag, strlen(row->tag) + 1);
-  digest_stream_add(stream, row->run, strlen(row->run) + 1);
-  if (row->regime !=
-      REGIME_COLD) /* it seeds the search: cold jobs keep the seeds that they always had */
-    digest_stream_add(stream, regime_name(row->regime), strlen(regime_name(row->regime)) + 1);
-  return digest_stream_finish(stream);
-}
+/* Checking */
 
+/* Sets the row, with the identity and the seed that follows from it. */
 static void row_fill(struct submission *submission, const struct kernel *kernel,
                      const struct build *build) {
   const struct job_request *request = &submission->request;
@@ -164,24 +228,23 @@ static void row_fill(struct submission *submission, const struct kernel *kernel,
                           .device_class = environment_hardware_digest(&submission->environment)};
   if (build)
     row->build = build->digest;
-  submission->identity = identity_digest(row);
+
+  const char *regime = regime_name(row->regime);
+  struct digest_stream *stream = digest_stream_new();
+  digest_stream_add(stream, &row->kernel, sizeof row->kernel);
+  digest_stream_add(stream, &row->key_digest, sizeof row->key_digest);
+  digest_stream_add(stream, &row->space_digest, sizeof row->space_digest);
+  digest_stream_add(stream, &row->environment_digest, sizeof row->environment_digest);
+  digest_stream_add(stream, row->tag, strlen(row->tag) + 1);
+  digest_stream_add(stream, row->run, strlen(row->run) + 1);
+  if (row->regime != REGIME_COLD) /* cold jobs keep the seeds that they had before regimes */
+    digest_stream_add(stream, regime, strlen(regime) + 1);
+  submission->identity = digest_stream_finish(stream);
   for (size_t i = 0; i < SEED_BYTES; i++)
     row->seed = row->seed << 8 | submission->identity.bytes[i];
 }
 
-/* A search depends on what it is told first, so that stays what it is when the job is submitted. */
-static bool likely_read(struct worker *worker, struct catalog_kernel *entry,
-                        struct submission *submission, struct error *error) {
-  struct job_row *row = &submission->row;
-  if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
-    return false;
-  entry->has_winners = true;
-  row->n_likely = job_warm_starts(submission->space, &submission->key, &row->environment_digest,
-                                  &entry->winners, row->likely);
-  return true;
-}
-
-/* Who can run the job, as its answer says. */
+/* Sets the answer's agents: those that can run the job. */
 static bool agents_find(struct worker *worker, const struct catalog *catalog,
                         const struct kernel *kernel, const struct build *build,
                         struct submission *submission, struct error *error) {
@@ -239,34 +302,164 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     return false;
 
   row_fill(submission, kernel, build);
-  submission->row.sizing = (struct lease_sizing){
+  struct job_row *row = &submission->row;
+  row->sizing = (struct lease_sizing){
       entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
       match_devices(&submission->environment, &catalog->environments)};
-  return (!request->search.wanted || likely_read(worker, entry, submission, error)) &&
-         agents_find(worker, catalog, kernel, build, submission, error);
+
+  /* A search depends on its warm-start configs, so they are fixed when it is submitted. */
+  if (request->search.wanted) {
+    if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
+      return false;
+    entry->has_winners = true;
+    row->n_likely = job_warm_starts(submission->space, &submission->key, &row->environment_digest,
+                                    &entry->winners, row->likely);
+  }
+  return agents_find(worker, catalog, kernel, build, submission, error);
 }
 
-/* Whether the config is a point of the space that holds. */
-static bool incumbent_fits(const struct space *space, const struct space_facts *facts,
-                           const json_t *config, bool *ret_fits, uint64_t *ret_ordinal,
-                           struct error *error) {
-  struct error no_point;
-  *ret_fits = false;
-  if (!space_config_from_json(space, config, ret_ordinal, &no_point))
+/* Rows */
+
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct job_row, member), __VA_ARGS__}
+static const struct field row_fields[] = {
+    FIELD(DIGEST, kernel),
+    FIELD(DIGEST, key_digest),
+    FIELD(DIGEST, space_digest),
+    {"environment", FIELD_DIGEST, offsetof(struct job_row, environment_digest)},
+    FIELD(TEXT, tag),
+    FIELD(TEXT, run),
+    FIELD(ENUM, regime, .names = regime_names),
+    FIELD(ENUM, purpose, .names = job_purpose_names),
+    FIELD(BOOL, is_plain),
+    FIELD(TEXT, key),
+    FIELD(INTEGER, priority),
+    FIELD(INTEGER, budget_ms),
+    FIELD(DIGEST, build),
+    FIELD(DIGEST, device_class),
+    FIELD(INTEGER, seed),
+    {"baseline", FIELD_INTEGER, offsetof(struct job_row, plan.baseline)},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_row, known.baseline_from),
+     .names = baseline_from_names},
+    FIELD(INTEGER, default_config),
+    {"configs", FIELD_INTEGER, offsetof(struct job_row, known.configs)},
+    {"config_us", FIELD_INTEGER, offsetof(struct job_row, sizing.config_us)},
+    FIELD(RECORD, search, .of = &job_search_record),
+    FIELD(INTEGER, final_devices),
+};
+#undef FIELD
+static const struct record row_record = RECORD(NULL, struct job_row, row_fields);
+
+static const struct field known_fields[] = {
+    {"id", FIELD_INTEGER, offsetof(struct job_known, id)},
+    {"priority", FIELD_INTEGER, offsetof(struct job_known, priority)},
+    {"configs", FIELD_INTEGER, offsetof(struct job_known, configs)},
+    {"state", FIELD_ENUM, offsetof(struct job_known, state), .names = job_state_names},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_known, baseline_from),
+     .names = baseline_from_names},
+    {"created", FIELD_BOOL, offsetof(struct job_known, created)},
+};
+static const struct record known_record = RECORD(NULL, struct job_known, known_fields);
+
+static const struct field space_fields[] = {
+    {"digest", FIELD_DIGEST, offsetof(struct job_row, space_digest)},
+    {"space", FIELD_TEXT, offsetof(struct job_row, space)},
+};
+static const struct record space_record = RECORD(NULL, struct job_row, space_fields);
+
+static const struct field incumbent_fields[] = {
+    {"config", FIELD_JSON, offsetof(struct job_incumbent, config)},
+    {"baseline_from", FIELD_ENUM, offsetof(struct job_incumbent, from),
+     .names = baseline_from_names},
+};
+static const struct record incumbent_record = RECORD(NULL, struct job_incumbent, incumbent_fields);
+
+/* Binds the columns of `n` rows as arrays, except `likely`. */
+static void bind_jobs(struct db_parameters *parameters, struct job_row *const *jobs, size_t n) {
+  cleanup_free struct job_row *rows = xcalloc(n + 1, sizeof *rows);
+  for (size_t i = 0; i < n; i++)
+    rows[i] = *jobs[i];
+  bind_records(parameters, &row_record, rows, n);
+}
+
+static void known_read(const struct db_rows *rows, struct job_row *const *jobs) {
+  for (int row = 0; row < db_count(rows); row++)
+    db_read(rows, row, &known_record, &jobs[db_get_integer(rows, row, "n") - 1]->known);
+}
+
+/* Fills the incumbents of new jobs: the values that won the newest done job of the same kernel,
+ * key, environment, tag and regime, and those that were imported for them, the newer first: imports
+ * have no regime. An import's environment may state less than the job's; an equal one goes before
+ * one that only fits. */
+static bool incumbents_find(struct db *db, struct job_row *const *jobs, size_t n,
+                            struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  struct db_array identities;
+  db_array_init(&identities);
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *environment = environment_to_json(jobs[i]->environment);
+    cleanup_free char *identity = json_canonical(environment);
+    db_array_text(&identities, identity);
+  }
+  bind_jobs(&parameters, jobs, n);
+  bind_array(&parameters, "identity", &identities);
+  if (!db_run(db, &sql_jobs_incumbents, &parameters, &rows, error))
+    return false;
+
+  for (int row = 0; row < db_count(rows); row++) {
+    struct job_row *job = jobs[db_get_integer(rows, row, "n") - 1];
+    ALWAYS(job->n_incumbents < JOB_INCUMBENTS_MAX);
+    db_read(rows, row, &incumbent_record, &job->incumbents[job->n_incumbents++]);
+  }
+  return true;
+}
+
+bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL, *quickest = NULL;
+  cleanup_parameters struct db_parameters parameters = {0}, limited = {0};
+  bind_jobs(&parameters, jobs, n);
+  if (!db_run(db, &sql_jobs_find, &parameters, &rows, error))
+    return false;
+  known_read(rows, jobs);
+
+  cleanup_free struct job_row **added = xcalloc(n + 1, sizeof *added);
+  cleanup_free struct job_row **budgeted = xcalloc(n + 1, sizeof *budgeted);
+  size_t n_added = 0, n_budgeted = 0;
+  for (size_t i = 0; i < n; i++)
+    if (!jobs[i]->known.id) {
+      added[n_added++] = jobs[i];
+      if (jobs[i]->budget_ms > 0)
+        budgeted[n_budgeted++] = jobs[i];
+    }
+  if (n_added && !incumbents_find(db, added, n_added, error))
+    return false;
+  if (!n_budgeted)
     return true;
-  return space_holds(space, facts, *ret_ordinal, ret_fits, error);
+
+  bind_jobs(&limited, budgeted, n_budgeted);
+  if (!db_run(db, &sql_jobs_quickest, &limited, &quickest, error))
+    return false;
+  for (int row = 0; row < db_count(quickest); row++)
+    budgeted[db_get_integer(quickest, row, "n") - 1]->quickest_us =
+        db_get_integer(quickest, row, "us");
+  return true;
 }
 
-/* The newest incumbent that fits is the baseline. */
+/* Planning */
+
+/* Makes the newest incumbent that is a valid config of the space the baseline. */
 static bool incumbent_apply(const struct submission *submission, const struct space_facts *facts,
                             struct job_row *row, struct error *error) {
-  bool fits = false;
-  for (size_t i = 0; i < row->n_incumbents && !fits; i++) {
+  bool holds = false;
+  for (size_t i = 0; i < row->n_incumbents && !holds; i++) {
+    struct error no_config;
     uint64_t ordinal;
-    if (!incumbent_fits(submission->space, facts, row->incumbents[i].config, &fits, &ordinal,
-                        error))
+    if (!space_config_from_json(submission->space, row->incumbents[i].config, &ordinal, &no_config))
+      continue;
+    if (!space_holds(submission->space, facts, ordinal, &holds, error))
       return false;
-    if (fits) {
+    if (holds) {
       row->plan.baseline = ordinal;
       row->plan.baseline_from = row->incumbents[i].from;
     }
@@ -274,22 +467,29 @@ static bool incumbent_apply(const struct submission *submission, const struct sp
   return true;
 }
 
-/* The baseline, and the first batch of a search. */
+/* Finds the baseline, and cuts the first batch of a search. */
 static bool search_plan(const struct submission *submission, const struct space_facts *facts,
                         struct job_row *row, struct error *error) {
-  uint64_t first[SEARCH_FIRST_MAX], batch[SEARCH_BATCH_MAX];
-  size_t n;
   if (!lease_plan_baseline(submission->space, facts, &row->plan, error) ||
       !incumbent_apply(submission, facts, row, error))
     return false;
-  size_t n_first = search_first(row->plan.baseline, row->has_default, row->default_config,
-                                row->likely, row->n_likely, first);
-  struct search_options options = {row->search.strategy, row->seed, (uint64_t)row->search.trials,
-                                   n_first, first};
-  if (!search_round(submission->space, facts, &options, NULL, 0, 0, batch, &n, error))
+
+  uint64_t batch[SEARCH_BATCH_MAX];
+  size_t n;
+  const struct job_brief brief = {.round = -1,
+                                  .baseline = row->plan.baseline,
+                                  .seed = row->seed,
+                                  .has_default = row->has_default,
+                                  .default_config = row->default_config,
+                                  .search = row->search};
+  const struct job_search_input input = {.space = submission->space,
+                                         .facts = *facts,
+                                         .n_warm_starts = row->n_likely,
+                                         .warm_starts = row->likely};
+  if (!job_search_round(&brief, &input, batch, &n, error))
     return false;
-  row->plan.configs = options.trials;
-  lease_plan_cut(batch, n, options.trials, &row->sizing, &row->plan);
+  row->plan.configs = (uint64_t)row->search.trials;
+  lease_plan_cut(batch, n, row->plan.configs, &row->sizing, &row->plan);
   return true;
 }
 
@@ -325,20 +525,88 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
   return error_pointer_prefix(error, "/space");
 }
 
-static bool rows_store(struct worker *worker, struct job_row *const *rows, size_t n,
-                       const struct author *author, struct error *error) {
-  return db_begin(worker->db, error) &&
-         db_end(worker->db, jobs_insert(worker->db, rows, n, author, error), error);
+/* Storing */
+
+/* Notes new jobs and raised priorities. A job that another transaction stored meanwhile was not
+ * written. */
+static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n,
+                      const struct author *author, struct error *error) {
+  cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
+  cleanup_json json_t *kept = json_array();
+  cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
+  size_t n_notes = 0;
+  for (size_t i = 0; i < n; i++) {
+    const struct job_row *job = jobs[i];
+    if (!job->known.created && job->plan.n)
+      continue;
+
+    char *id = &ids[n_notes * JOB_ID_SIZE];
+    snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->known.id);
+    json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->priority);
+    ALWAYS(json_array_append_new(kept, detail) == 0);
+    enum audit_action action = AUDIT_RAISE;
+    if (job->known.created) {
+      action = job->purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE : AUDIT_SUBMIT;
+      json_object_set_new(detail, "kernel", json_digest_text(&job->kernel));
+      json_object_set_new(detail, "tag", json_string(job->tag));
+    }
+    notes[n_notes++] = (struct audit_row){author, action, id, detail};
+  }
+  return audit_add(db, notes, n_notes, error);
+}
+
+/* Stores spaces, environments, jobs, their first leases and the notes, in the caller's
+ * transaction. */
+static bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n,
+                        const struct author *author, struct error *error) {
+  cleanup_free const struct environment **environments =
+      xcalloc(n + 1, sizeof(struct environment *));
+  cleanup_free struct job_row *spaces = xcalloc(n + 1, sizeof *spaces);
+  size_t n_spaces = 0, n_leases = 0;
+  struct db_array likely;
+  db_array_init(&likely);
+  for (size_t i = 0; i < n; i++) {
+    environments[i] = jobs[i]->environment;
+    if (i == 0 || !digest_equal(&jobs[i - 1]->space_digest, &jobs[i]->space_digest))
+      spaces[n_spaces++] = *jobs[i]; /* the jobs of a campaign mostly share one */
+    cleanup_free char *ordinals = ordinals_format(jobs[i]->likely, jobs[i]->n_likely);
+    db_array_text(&likely, ordinals);
+    n_leases += jobs[i]->plan.n;
+  }
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters of_spaces = {0}, parameters = {0};
+  bind_records(&of_spaces, &space_record, spaces, n_spaces);
+  bind_jobs(&parameters, jobs, n);
+  bind_array(&parameters, "likely", &likely);
+  bind_author(&parameters, author);
+  if (!db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
+      !environments_store(db, environments, n, error) ||
+      !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
+    return false;
+  ALWAYS((size_t)db_count(rows) == n);
+  known_read(rows, jobs);
+
+  cleanup_free struct lease_first *leases = xcalloc(n_leases + 1, sizeof *leases);
+  n_leases = 0;
+  for (size_t i = 0; i < n; i++)
+    for (size_t l = 0; jobs[i]->known.created && l < jobs[i]->plan.n; l++) {
+      const struct config_ranges *configs = &jobs[i]->plan.leases[l];
+      leases[n_leases++] =
+          (struct lease_first){jobs[i]->known.id, *configs, lease_is_large(configs)};
+    }
+  return leases_insert_first(db, leases, n_leases, error) && jobs_note(db, jobs, n, author, error);
 }
 
 bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
                        const struct author *author, struct error *error) {
-  bool ok = n == 0 || rows_store(worker, rows, n, author, error);
-  for (int attempt = 1; !ok && error->kind == ERROR_CONTENTION && attempt < STORE_ATTEMPTS;
-       attempt++)
-    ok = rows_store(worker, rows, n, author, error);
-  if (!ok)
-    return false;
+  bool ok = n == 0;
+  for (int attempt = 0; !ok; attempt++) {
+    ok = db_begin(worker->db, error) &&
+         db_end(worker->db, jobs_insert(worker->db, rows, n, author, error), error);
+    if (!ok && (error->kind != ERROR_CONTENTION || attempt + 1 == STORE_ATTEMPTS))
+      return false;
+  }
 
   cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
   size_t n_raised = 0;

@@ -1,16 +1,62 @@
-/* Submitting jobs: from what somebody asked for to rows that can be stored. Reads the database for
- * kernels, builds and environments; enumerates spaces outside of any transaction.
+/* Submitting jobs: from a request to rows that can be stored, with what earlier jobs show. Reads
+ * the database for kernels, builds and environments; enumerates spaces outside of any transaction.
  *
  * Memory: a submission owns what it made; a catalog owns kernels and builds and must outlive the
- * submissions.
- * Threads: a worker's own. */
+ * submissions. Threads: a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_SUBMIT_H
 #define WAVETUNE_SERVER_JOB_SUBMIT_H
 
+#include "server/audit/audit.h"
 #include "server/job/job_request.h"
-#include "server/job/job_store.h"
+#include "server/job/job_state.h"
 #include "server/job/winners.h"
+#include "server/lease/lease_plan.h"
 #include "server/server.h"
+
+/* A config that was the best one known before a job. */
+struct job_incumbent {
+  json_t *config; /* its values; owned */
+  enum baseline_from from;
+};
+#define JOB_INCUMBENTS_MAX 2 /* one that a job found, and one that was imported */
+
+/* A job to store, and what it is stored as. */
+struct job_row {
+  struct digest kernel, key_digest, space_digest,
+      environment_digest; /* with tag, run and regime: the identity */
+  const char *tag, *run;
+  enum regime regime;
+  enum job_purpose purpose;
+  bool is_plain;           /* kernel_space_is_plain */
+  const char *key, *space; /* JSON texts */
+  const struct environment *environment;
+  int64_t priority, budget_ms;
+  int64_t quickest_us; /* device time of the quickest correct config when the same was measured
+                          before; 0: not known */
+  struct digest build; /* all zeros: none */
+  struct digest device_class;
+  uint64_t seed;
+  struct job_search search;
+  int64_t final_devices;
+  struct lease_sizing sizing;
+  bool has_default;
+  uint64_t default_config; /* FIELD_NONE without one */
+  size_t n_likely; /* warm-start configs of a search, which depends on them; other jobs get theirs
+                      when they start */
+  uint64_t likely[WARM_STARTS_MAX];
+  size_t n_incumbents; /* of a job that is new; the newest first */
+  struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
+  struct lease_plan plan; /* of a job that is new: owned */
+
+  /* The stored job, or the one that is to be stored. */
+  struct job_known {
+    int64_t id; /* 0: it is not stored */
+    int64_t priority, configs;
+    enum job_state state;
+    enum baseline_from baseline_from;
+    bool created; /* by submissions_store */
+  } known;
+};
 
 /* The kernels and environments that the jobs of one post refer to, each read once. */
 struct catalog_kernel {
@@ -30,7 +76,7 @@ struct catalog {
 must_check bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
                              struct catalog *ret, struct error *error);
 void catalog_release(struct catalog *catalog);
-/* The entry of one of the kernels that it was loaded for; NULL: it was not. */
+/* The entry of a kernel that it was loaded for, else NULL. */
 struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash);
 #define cleanup_catalog __attribute__((cleanup(catalog_release)))
 
@@ -40,10 +86,10 @@ struct submission {
   struct space *space;
   struct environment environment;
   char *key_text, *space_text;
-  struct digest identity; /* of all that makes it the same job again */
+  struct digest identity; /* of everything by which a job is the same as another */
   struct job_row row;
   struct job_row *stored; /* its own row, or that of an equal job of the same post */
-  json_t *agents;         /* who can run it */
+  json_t *agents;         /* match_agents */
 };
 void submission_release(struct submission *submission);
 
@@ -54,18 +100,23 @@ must_check bool submission_check(struct worker *worker, struct catalog *catalog,
                                  struct submission *submission, json_t **ret_extra,
                                  struct error *error);
 
-/* Refuses a budget of which it is known that no final can keep to it: the same was measured
- * before, and took longer. */
+/* Fills `known` of the jobs that are stored; of the others the incumbents and, where they have a
+ * budget, quickest_us. */
+must_check bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n,
+                          struct error *error);
+
+/* Refuses a budget that no final can keep to, because the same was measured before and took
+ * longer. */
 must_check bool submission_pays(const struct submission *submission, struct error *error);
 
-/* Cuts a job that is not known yet, whose incumbent was read, into leases: what stands for it in
- * the post gets the plan. A space that is searched is not enumerated, others have at most
- * `points_max` points. */
+/* Cuts a job that is new into leases; the row that represents it in the post gets the plan. A space
+ * that is searched is not enumerated, others have at most `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max,
                                 struct error *error);
 
 /* Stores all: the new ones with their leases, and raised priorities, in one transaction that is
- * repeated when another one was in its way. Then wakes the requests that wait for their leases. */
+ * repeated when another one was in its way. No two may have the same identity. Then wakes the
+ * requests that wait for their leases. */
 must_check bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
                                   const struct author *author, struct error *error);
 

@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/base/rng.h"
 #include "server/job/job_campaign.h"
+#include "server/job/winners.h"
 
 TestSuite(campaigns, .timeout = 300);
 
@@ -230,9 +231,9 @@ static size_t both_ask(struct story *story, struct search *search, const uint64_
                                                               : INFINITY};
   qsort(told, story->n, sizeof *told, by_config);
   story->job.round = round - 1;
-  cr_assert(job_search_round(&story->job, story->space, &facts, warm_starts, n_warm_starts, told,
-                             story->n, ret_batch, &n, &error),
-            "%s", error.message);
+  const struct job_search_input input = {story->space, facts,       n_warm_starts,
+                                         story->n,     warm_starts, told};
+  cr_assert(job_search_round(&story->job, &input, ret_batch, &n, &error), "%s", error.message);
   cr_assert_eq(search_ask(search, asked), n, "%s, round %lld", name, (long long)round);
   cr_assert_arr_eq(asked, ret_batch, n * sizeof *asked, "%s, round %lld", name, (long long)round);
   key_tuning_add(&story->tuning, asked, n);

@@ -1,5 +1,5 @@
 /* Which earlier winners turn out slower than the default. */
-#include "server/job/flags.h"
+#include "server/job/jobs.h"
 
 #include <criterion/criterion.h>
 

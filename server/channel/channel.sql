@@ -1,5 +1,5 @@
--- Channels: where each (name, tag, regime, environment) points, its history, and who signed its
--- entries (server/channel/channels.h).
+-- Channels: where each (name, tag, regime, environment) points, its history, and the signatures of
+-- its entries (server/channel/channel_routes.c).
 
 -- name: channel_rows
 SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
@@ -23,7 +23,8 @@ WHERE c.id > :after::bigint
 ORDER BY c.id
 LIMIT :limit::bigint + 1;
 
--- The place that a release has in a channel. Where nothing was moved there before the counter is 0.
+-- The row of a channel for a release's environment, tag and regime. The counter is 0 where there is
+-- no entry yet.
 -- name: channel_of_release
 SELECT c.id, :name::text AS name, r.environment, r.tag, r.regime,
        COALESCE(c.counter, 0) AS counter, c.release, COALESCE(c.signings, 0) AS signings,
@@ -49,8 +50,8 @@ ORDER BY c.counter DESC
 LIMIT :limit::bigint + 1;
 
 -- From exactly the counter and the signings that were read; counter 0: there was no row. A counter
--- never comes back, so these two tell the state. What this statement inserts it cannot read: expiry
--- and signatures are answered as they were given.
+-- is never used again, so these two identify the state. The statement cannot read what it inserts:
+-- it returns expiry and signatures as they were given.
 -- name: channel_move
 WITH target AS (
   SELECT digest, environment_digest, environment, tag, regime

@@ -1,59 +1,195 @@
-/* PUT and GET of channels, signatures that are added, history, and noticing what another server
- * changed.
+/* PUT and GET of channels, signatures that are added, history, what a starting container asks for
+ * (GET /v1/cache), and noticing what another server changed.
  *
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the
  * housekeeper. */
 #include "common/base/log.h"
-#include "server/channel/channel_entry.h"
+#include "server/audit/audit.h"
+#include "server/cache/compatibilities.h"
+#include "server/channel/channel.sql.h"
+#include "server/channel/channels.h"
+#include "server/db/db_record.h"
 #include "server/housekeep.h"
 #include "server/http/answers.h"
 #include "server/http/page.h"
 #include "server/http/routes.h"
 #include "server/token/tokens.h"
 
-/* How often a move or a signature is tried anew, each time because somebody else moved the channel
- * in between. */
+/* How often a move or a signature is tried again because another client changed the channel in
+ * between. */
 #define CHANNEL_ATTEMPTS 16
 
+#define X(member, hardware) #member,
+#define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime"
 static const char *const no_arguments[] = {NULL};
+static const char *const release_arguments[] = {"release", NULL};
+static const char *const page_arguments[] = {"limit", "after", NULL};
+static const char *const entry_arguments[] = {LOOKUP_ARGUMENTS, NULL};
+static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "after", NULL};
+static const char *const cache_arguments[] = {LOOKUP_ARGUMENTS, "channel", "match", NULL};
+#undef X
 
-static void row_answer(struct request *request, const struct channel_row *row) {
+/* Rows */
+
+struct channel_row {
+  int64_t id;                 /* where the next page begins */
+  struct channel_entry entry; /* counter 0: no entry yet */
+  int64_t signings;
+};
+struct channel_rows {
+  size_t n;
+  struct channel_row *all;
+};
+static void channel_rows_release(struct channel_rows *rows) {
+  for (size_t i = 0; i < rows->n; i++)
+    channel_entry_release(&rows->all[i].entry);
+  free(rows->all);
+  *rows = (struct channel_rows){0};
+}
+#define cleanup_channel_rows __attribute__((cleanup(channel_rows_release)))
+
+static struct channel_state channel_row_state(const struct channel_row *row) {
+  return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
+}
+
+/* Runs a statement and reads at most `limit` rows. *ret_next (which may be NULL) is the id of the
+ * last one when there are more, else 0. */
+static bool rows_load(struct db *db, const struct statement *statement,
+                      const struct db_parameters *parameters, int64_t limit,
+                      struct channel_rows *ret, int64_t *ret_next, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!db_run(db, statement, parameters, &rows, error))
+    return false;
+
+  *ret = (struct channel_rows){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
+  for (int row = 0; row < db_count(rows) && row < limit; row++) {
+    struct channel_row *channel = &ret->all[ret->n++];
+    db_read(rows, row, &channel_entry_record, &channel->entry);
+    channel->id = db_get_integer(rows, row, "id");
+    channel->signings = db_get_integer(rows, row, "signings");
+  }
+  if (ret_next)
+    *ret_next = db_count(rows) > limit ? ret->all[limit - 1].id : 0;
+  return true;
+}
+
+/* The rows of a channel, tag and regime, in the order in which they were made. */
+static bool rows_of_tag(struct db *db, const char *name, const char *tag, enum regime regime,
+                        struct channel_rows *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "name", name);
+  bind_text(&parameters, "tag", tag);
+  bind_text(&parameters, "regime", regime_name(regime));
+  return rows_load(db, &sql_channel_rows, &parameters, INT64_MAX, ret, NULL, error);
+}
+
+/* The row of a channel for a release's environment, tag and regime; its counter is 0 where there is
+ * no entry yet. No row: there is no such release. */
+static bool row_of_release(struct db *db, const char *name, const struct digest *release,
+                           struct channel_rows *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "name", name);
+  bind_digest(&parameters, "release", release);
+  return rows_load(db, &sql_channel_of_release, &parameters, 1, ret, NULL, error);
+}
+
+/* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
+ * and writes the history with expiry and signatures. No row in *ret: its state was another by then.
+ */
+static bool channel_move(struct db *db, const char *name, const struct channel_state *from,
+                         const struct channel_move *move, const struct author *author,
+                         struct channel_rows *ret, struct error *error) {
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_text(&parameters, "name", name);
+  bind_record(&parameters, &channel_move_record, move);
+  bind_integer(&parameters, "from_counter", from->counter);
+  bind_integer(&parameters, "from_signings", from->signings);
+  bind_author(&parameters, author);
+
+  if (!db_begin(db, error))
+    return false;
+  bool ok = rows_load(db, &sql_channel_move, &parameters, 1, ret, NULL, error);
+  if (ok && ret->n) {
+    const struct channel_entry *entry = &ret->all->entry;
+    json_t *detail = json_pack(
+        "{s:o, s:I, s:s, s:s, s:o}", "release", json_digest_text(&move->release), "counter",
+        (json_int_t)entry->counter, "tag", entry->tag, "regime", regime_name(entry->regime),
+        "environment", environment_to_json(&entry->environment));
+    ok = audit_note(db, author, AUDIT_MOVE, name, detail, error);
+  }
+  return db_end(db, ok, error);
+}
+
+/* Adds a signature to exactly the state of the row. *ret_done: false when its state was another by
+ * then. */
+static bool signature_add(struct db *db, const struct channel_row *row,
+                          const struct channel_signature *signature, const struct author *author,
+                          bool *ret_done, struct error *error) {
+  const struct channel_entry *entry = &row->entry;
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "id", row->id);
+  bind_integer(&parameters, "counter", entry->counter);
+  bind_integer(&parameters, "signings", row->signings);
+  bind_digest(&parameters, "key", &signature->key);
+  bind_text(&parameters, "signature", signature->text);
+  bind_author(&parameters, author);
+
+  if (!db_begin(db, error))
+    return false;
+  bool ok = db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
+  *ret_done = ok && db_count(rows) > 0;
+  if (*ret_done)
+    ok = audit_note(db, author, AUDIT_SIGN, entry->channel,
+                    json_pack("{s:I, s:s, s:s, s:o}", "counter", (json_int_t)entry->counter, "tag",
+                              entry->tag, "regime", regime_name(entry->regime), "key",
+                              json_digest_text(&signature->key)),
+                    error);
+  return db_end(db, ok, error);
+}
+
+/* Moving and signing */
+
+static char *etag_quoted(const struct channel_row *row) {
   char etag[CHANNEL_ETAG_SIZE];
   struct channel_state state = channel_row_state(row);
-  cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&state, etag));
-  request_add_header(request, "ETag", quoted);
+  return xasprintf("\"%s\"", channel_etag(&state, etag));
+}
+
+static void row_answer(struct request *request, const struct channel_row *row) {
+  cleanup_free char *etag = etag_quoted(row);
+  request_add_header(request, "ETag", etag);
   request_answer_json(request, 200, channel_entry_to_answer(&row->entry));
 }
 
-/* 412 with the entry that is there; the row's counter is 0 when there is none. */
+/* 412 with the present entry; the row's counter is 0 when there is none. */
 static void elsewhere_answer(struct request *request, const struct channel_row *row) {
   struct error error;
-  char etag[CHANNEL_ETAG_SIZE], digest[DIGEST_TEXT_SIZE];
+  char digest[DIGEST_TEXT_SIZE];
   if (!row->entry.counter) {
     error_of(&error, ERROR_PRECONDITION,
              "channel \"%s\" has no entry yet for this environment, tag and regime: there is "
-             "nothing for If-Match to "
-             "match, and its first counter is 1",
+             "nothing for If-Match to match, and its first counter is 1",
              row->entry.channel);
     answer_failure_extra(request, &error, json_pack("{s:n}", "etag"));
     return;
   }
 
-  struct channel_state state = channel_row_state(row);
   error_of(&error, ERROR_PRECONDITION,
            "channel \"%s\" is at counter %lld, release %s: read it, and decide again",
            row->entry.channel, (long long)row->entry.counter,
            digest_format(&row->entry.release, digest));
-  cleanup_free char *quoted = xasprintf("\"%s\"", channel_etag(&state, etag));
-  request_add_header(request, "ETag", quoted);
+  cleanup_free char *etag = etag_quoted(row);
+  request_add_header(request, "ETag", etag);
   answer_failure_extra(
       request, &error,
-      json_pack("{s:s, s:o}", "etag", quoted, "entry", channel_entry_to_answer(&row->entry)));
+      json_pack("{s:s, s:o}", "etag", etag, "entry", channel_entry_to_answer(&row->entry)));
 }
 
-static void contended_answer(struct request *request, const char *name) {
+static void contended_answer(struct request *request) {
   answer_refusal(request, ERROR_UNAVAILABLE, "",
-                 "channel \"%s\" is being moved by others all the time; try again", name);
+                 "channel \"%s\" is being moved by others all the time; try again",
+                 request->segments[0]);
 }
 
 /* Whether the operator's keys (--publisher-key) allow the entry; without any all are allowed.
@@ -66,8 +202,7 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
   if (!entry->signatures.n)
     error_set(&error,
               "this server takes only what a publisher signed, and this is not signed; move "
-              "channel \"%s\" with "
-              "--sign-key",
+              "channel \"%s\" with --sign-key",
               entry->channel);
   else if (channel_entry_verify(entry, keys, &error))
     return true;
@@ -78,10 +213,10 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
   return false;
 }
 
-/* Whether the token may move this channel: a publisher's names it, an admin's need not. Otherwise
- * answers 403. */
-static bool channel_is_publishers(struct worker *worker, struct request *request,
-                                  const char *channel) {
+/* Whether the request names a channel that its token may move: a publisher's token lists its
+ * channels, an admin's need not. Otherwise answers. */
+static bool channel_may_be_moved(struct worker *worker, struct request *request) {
+  const char *channel = request->segments[0];
   struct error error;
   cleanup_free char *patterns = NULL;
   bool may = false;
@@ -96,25 +231,14 @@ static bool channel_is_publishers(struct worker *worker, struct request *request
   return may;
 }
 
-/* What the move would make of the row; borrows its texts. */
-static struct channel_entry entry_after(const struct channel_row *row,
-                                        const struct channel_move *move) {
-  struct channel_entry entry = row->entry;
-  entry.release = move->release;
-  entry.counter = move->counter;
-  entry.expires_s = move->expires_s;
-  entry.signatures = move->signatures;
-  return entry;
-}
-
-/* Reads, decides and moves once. False: it was changed in between. */
-static bool channel_put_once(struct worker *worker, struct request *request, const char *name,
+/* Reads, decides and moves once. False: the channel was changed in between. */
+static bool channel_put_once(struct worker *worker, struct request *request,
                              const struct channel_move *move) {
+  const char *name = request->segments[0];
   struct error error;
   char text[DIGEST_TEXT_SIZE];
   cleanup_channel_rows struct channel_rows before = {0}, after = {0};
-
-  if (!channel_row_of_release(worker->db, name, &move->release, &before, &error)) {
+  if (!row_of_release(worker->db, name, &move->release, &before, &error)) {
     answer_failure(request, &error);
     return true;
   }
@@ -127,12 +251,15 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
 
   const struct channel_row *row = before.all;
   const struct channel_state state = channel_row_state(row);
-  const struct channel_entry wanted = entry_after(row, move);
-  const char *if_match = request_header(request, "If-Match");
-  const char *if_none_match = request_header(request, "If-None-Match");
+  struct channel_entry wanted = row->entry; /* as the move would make it; borrows its texts */
+  wanted.release = move->release;
+  wanted.counter = move->counter;
+  wanted.expires_s = move->expires_s;
+  wanted.signatures = move->signatures;
   if (!publisher_is_trusted(request, &wanted))
     return true;
-  switch (channel_decide(&state, &row->entry, move, if_match, if_none_match)) {
+  switch (channel_decide(&state, &row->entry, move, request_header(request, "If-Match"),
+                         request_header(request, "If-None-Match"))) {
   case CHANNEL_KEEP:
     row_answer(request, row);
     return true;
@@ -151,67 +278,49 @@ static bool channel_put_once(struct worker *worker, struct request *request, con
   }
   if (!after.n)
     return false;
-
   response_memory_forget_channels(worker->server);
   row_answer(request, after.all);
   return true;
 }
 
 void route_channel_put(struct worker *worker, struct request *request) {
-  const char *name = request->segments[0];
   struct error error;
   struct channel_move move;
   if (!request_query_only(request, no_arguments))
     return;
-
-  if (!channel_name_check(name, &error) ||
+  if (!channel_name_check(request->segments[0], &error) ||
       !channel_precondition_check(request_header(request, "If-Match"),
                                   request_header(request, "If-None-Match"), &error) ||
       !channel_move_parse(request->json, &move, &error)) {
     answer_failure(request, &error);
     return;
   }
-  if (!channel_is_publishers(worker, request, name))
+  if (!channel_may_be_moved(worker, request))
     return;
 
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
-    if (channel_put_once(worker, request, name, &move))
+    if (channel_put_once(worker, request, &move))
       return;
-  contended_answer(request, name);
+  contended_answer(request);
 }
 
-static const struct channel_row *row_of_environment(const struct channel_rows *rows,
-                                                    const struct environment *environment) {
-  struct digest wanted = environment_digest(environment);
-  for (size_t i = 0; i < rows->n; i++) {
-    struct digest there = environment_digest(&rows->all[i].entry.environment);
-    if (digest_equal(&there, &wanted))
-      return &rows->all[i];
-  }
-  return NULL;
-}
-
-/* Whether the entry's signature may be added as it stands: a server that knows the publishers
- * verifies it first. */
-static bool signing_is_trusted(struct request *request, const struct channel_row *row,
-                               const struct channel_signing *signing) {
-  struct channel_entry entry = row->entry;
-  entry.signatures = (struct channel_signatures){1, {signing->signature}};
-  return publisher_is_trusted(request, &entry);
-}
-
-/* Reads, decides and adds once. False: somebody else moved it in between. */
-static bool signature_post_once(struct worker *worker, struct request *request, const char *name,
+/* Reads, decides and adds once. False: the channel was changed in between, by this call too. */
+static bool signature_post_once(struct worker *worker, struct request *request,
                                 const struct channel_signing *signing) {
+  const char *name = request->segments[0];
   struct error error;
-  bool is_done;
+  struct digest wanted = environment_digest(&signing->environment);
   cleanup_channel_rows struct channel_rows rows = {0};
-  if (!channel_rows_load(worker->db, name, signing->tag, signing->regime, &rows, &error)) {
+  if (!rows_of_tag(worker->db, name, signing->tag, signing->regime, &rows, &error)) {
     answer_failure(request, &error);
     return true;
   }
-
-  const struct channel_row *row = row_of_environment(&rows, &signing->environment);
+  const struct channel_row *row = NULL;
+  for (size_t i = 0; !row && i < rows.n; i++) {
+    struct digest there = environment_digest(&rows.all[i].entry.environment);
+    if (digest_equal(&there, &wanted))
+      row = &rows.all[i];
+  }
   if (!row) {
     answer_refusal(
         request, ERROR_MISSING, "",
@@ -219,6 +328,7 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
         name);
     return true;
   }
+
   switch (channel_signing_decide(&row->entry, signing)) {
   case SIGNING_KEEP:
     row_answer(request, row);
@@ -235,128 +345,252 @@ static bool signature_post_once(struct worker *worker, struct request *request, 
     break;
   }
 
-  if (!signing_is_trusted(request, row, signing))
+  struct channel_entry entry = row->entry;
+  entry.signatures = (struct channel_signatures){1, {signing->signature}};
+  if (!publisher_is_trusted(request, &entry))
     return true;
-  if (!channel_signature_add(worker->db, row, &signing->signature, request_author(request),
-                             &is_done, &error)) {
+  bool is_done;
+  if (!signature_add(worker->db, row, &signing->signature, request_author(request), &is_done,
+                     &error)) {
     answer_failure(request, &error);
     return true;
   }
   if (is_done)
     response_memory_forget_channels(worker->server);
-  return false; /* read it again: it says now that the signature is there */
+  return false; /* the next attempt answers with the entry that has the signature */
 }
 
 void route_channel_signature_post(struct worker *worker, struct request *request) {
-  const char *name = request->segments[0];
   struct error error;
-  bool is_answered = false;
   cleanup_channel_signing struct channel_signing signing = {0};
   if (!request_query_only(request, no_arguments))
     return;
-
-  if (!channel_name_check(name, &error) ||
+  if (!channel_name_check(request->segments[0], &error) ||
       !channel_signing_parse(request->json, &signing, &error)) {
     answer_failure(request, &error);
     return;
   }
-  if (!channel_is_publishers(worker, request, name))
+  if (!channel_may_be_moved(worker, request))
     return;
 
-  for (int attempt = 0; attempt < CHANNEL_ATTEMPTS && !is_answered; attempt++)
-    is_answered = signature_post_once(worker, request, name, &signing);
-  if (!is_answered)
-    contended_answer(request, name);
+  for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
+    if (signature_post_once(worker, request, &signing))
+      return;
+  contended_answer(request);
 }
 
-#define X(member, hardware) #member,
-static const char *const entry_arguments[] = {ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime",
-                                              NULL};
-static const char *const history_arguments[] = {
-    ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime", "limit", "after", NULL};
-#undef X
+/* Reading */
 
-/* The entry that a move to this release would follow: read for that move, so never from memory. */
-static void entry_of_release_answer(struct worker *worker, struct request *request,
-                                    const char *digest) {
-  static const char *const arguments[] = {"release", NULL};
+/* A query for an entry, and how it was resolved. */
+struct lookup {
+  struct environment asked;
+  struct channel_rows rows;
+  struct compatibilities declared;
+  struct cache_resolved resolved;
+};
+
+static void lookup_release(struct lookup *lookup) {
+  environment_release(&lookup->asked);
+  channel_rows_release(&lookup->rows);
+  compatibilities_release(&lookup->declared);
+}
+#define cleanup_lookup __attribute__((cleanup(lookup_release)))
+
+static const char *query_get(const void *request, const char *name) {
+  return request_query(request, name);
+}
+
+/* Finds the row that the query's tag, regime and environment members mean, by the rules of
+ * server/cache/cache_rules.h up to `widest`. Otherwise answers and returns NULL: 404 names the
+ * nearest environment, 422 lists those that fit. */
+static const struct channel_row *row_look_up(struct worker *worker, struct request *request,
+                                             const char *channel, enum cache_rule widest,
+                                             struct lookup *lookup) {
+  struct error error;
+  const char *tag = request_query(request, "tag"), *regime = request_query(request, "regime");
+  enum regime wanted = REGIME_COLD;
+  tag = tag ? tag : "default";
+  if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
+      !environment_from_texts(query_get, request, &lookup->asked, &error)) {
+    error.pointer[0] = 0; /* the request has no body that it could point into */
+    answer_failure(request, &error);
+    return NULL;
+  }
+  if (!rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, &error) ||
+      (widest == CACHE_RULE_COMPATIBLE &&
+       !compatibilities_load(worker->db, &lookup->declared, &error))) {
+    answer_failure(request, &error);
+    return NULL;
+  }
+
+  size_t n = lookup->rows.n;
+  json_t *extra = NULL;
+  cleanup_free char *sentence = NULL, *asked = environment_format(&lookup->asked);
+  cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
+  for (size_t i = 0; i < n; i++)
+    there[i] = &lookup->rows.all[i].entry.environment;
+  switch (cache_resolve(&lookup->asked, there, n, widest, lookup->declared.all, lookup->declared.n,
+                        &lookup->resolved)) {
+  case CACHE_MATCH_ONE:
+    return &lookup->rows.all[lookup->resolved.index];
+  case CACHE_MATCH_NONE:
+    extra = json_pack("{s:o}", "nearest", cache_nearest(&lookup->asked, there, n, &sentence));
+    if (sentence)
+      error_of(&error, ERROR_MISSING,
+               "channel \"%s\" has no entry for %.150s with tag \"%.50s\" and regime %s; %s",
+               channel, asked, tag, regime_name(wanted), sentence);
+    else
+      error_of(&error, ERROR_MISSING,
+               "channel \"%s\" has no entry with tag \"%.100s\" and regime %s; GET /v1/channels "
+               "lists all",
+               channel, tag, regime_name(wanted));
+    request_add_header(request, "Wavetune-Match", "none");
+    break;
+  case CACHE_MATCH_SEVERAL:
+    extra = json_pack("{s:o}", "environments", cache_fitting(&lookup->asked, there, n));
+    error_set(&error,
+              "channel \"%s\" has entries for %zu environments that fit; state the members in "
+              "which they differ (\"environments\" lists them)",
+              channel, json_array_size(json_object_get(extra, "environments")));
+    break;
+  }
+  answer_failure_extra(request, &error, extra);
+  return NULL;
+}
+
+/* Answers with an entry, remembered until a channel moves or a compatibility is declared. Takes
+ * over `match` (NULL: none). */
+static void remembered_answer(struct request *request, const struct channel_row *row, json_t *match,
+                              const char *header) {
+  char etag[CHANNEL_ETAG_SIZE];
+  struct channel_state state = channel_row_state(row);
+  cleanup_json json_t *entry = channel_entry_to_answer(&row->entry);
+  if (match)
+    ALWAYS(json_object_set_new(entry, "match", match) == 0);
+  char *text = json_dumps(entry, JSON_COMPACT);
+  ALWAYS(text != NULL);
+  request_answer_remembered(request, MEMORY_CHANNELS, "application/json", text, strlen(text),
+                            channel_etag(&state, etag), header);
+}
+
+void route_cache_get(struct worker *worker, struct request *request) {
+  const char *channel = request_query(request, "channel"), *match = request_query(request, "match");
+  enum cache_rule widest = CACHE_RULE_UNSTATED;
+  cleanup_lookup struct lookup lookup = {0};
+  if (!request_query_only(request, cache_arguments))
+    return;
+  if (match && !cache_rule_parse(match, &widest)) {
+    answer_refusal(request, ERROR_INVALID, "", "match=%.32s is unknown: it must be " CACHE_RULES,
+                   match);
+    return;
+  }
+
+  const struct channel_row *row =
+      row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
+  if (!row)
+    return;
+  const struct environment *served = &row->entry.environment;
+  cleanup_free char *header = cache_match_header(&lookup.asked, served, &lookup.resolved);
+  remembered_answer(request, row, cache_match_to_json(&lookup.asked, served, &lookup.resolved),
+                    header);
+}
+
+/* With ?release= the entry that a move to this release would follow: it is read for that move, so
+ * it is never remembered. */
+void route_channel_get(struct worker *worker, struct request *request) {
+  const char *name = request->segments[0], *digest = request_query(request, "release");
   struct error error;
   struct digest release;
-  cleanup_channel_rows struct channel_rows rows = {0};
-  if (!request_query_only(request, arguments))
+  cleanup_lookup struct lookup lookup = {0};
+  if (!request_query_only(request, digest ? release_arguments : entry_arguments))
     return;
-  if (!channel_name_check(request->segments[0], &error) ||
+  if (!digest) {
+    const struct channel_row *row = row_look_up(worker, request, name, CACHE_RULE_EXACT, &lookup);
+    if (row)
+      remembered_answer(request, row, NULL, NULL);
+    return;
+  }
+
+  if (!channel_name_check(name, &error) ||
       (!digest_parse(digest, &release) &&
-       !error_set(&error, "release=%.80s is no digest, sha256:…", digest)))
+       !error_set(&error, "release=%.80s is no digest, sha256:…", digest)) ||
+      !row_of_release(worker->db, name, &release, &lookup.rows, &error))
     answer_failure(request, &error);
-  else if (!channel_row_of_release(worker->db, request->segments[0], &release, &rows, &error))
-    answer_failure(request, &error);
-  else if (!rows.n)
+  else if (!lookup.rows.n)
     answer_refusal(request, ERROR_INVALID, "",
                    "there is no release %s; POST /v1/releases makes one", digest);
-  else if (!rows.all->entry.counter)
+  else if (!lookup.rows.all->entry.counter)
     answer_refusal(request, ERROR_MISSING, "",
                    "channel \"%s\" has no entry yet for that release's environment, tag and regime",
-                   request->segments[0]);
+                   name);
   else
-    row_answer(request, rows.all);
+    row_answer(request, lookup.rows.all);
 }
 
-void route_channel_get(struct worker *worker, struct request *request) {
-  const char *release = request_query(request, "release");
-  if (release)
-    entry_of_release_answer(worker, request, release);
-  else if (request_query_only(request, entry_arguments))
-    channel_entry_answer(worker, request, request->segments[0]);
-}
-
-static void rows_answer(struct request *request, const struct channel_rows *rows, int64_t next) {
+/* Runs the statement of a list and answers with a page of it. */
+static void page_answer(struct worker *worker, struct request *request,
+                        const struct statement *statement, struct db_parameters *parameters,
+                        int64_t limit) {
+  struct error error;
+  int64_t next;
+  cleanup_channel_rows struct channel_rows rows = {0};
+  bind_integer(parameters, "limit", limit);
+  if (!rows_load(worker->db, statement, parameters, limit, &rows, &next, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
   json_t *items = json_array();
-  for (size_t i = 0; i < rows->n; i++)
-    ALWAYS(json_array_append_new(items, channel_entry_to_answer(&rows->all[i].entry)) == 0);
+  for (size_t i = 0; i < rows.n; i++)
+    ALWAYS(json_array_append_new(items, channel_entry_to_answer(&rows.all[i].entry)) == 0);
   request_answer_json(request, 200, page_to_json(items, next));
 }
 
 void route_channel_list(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", "after", NULL};
-  int64_t limit, after, next;
-  struct error error;
-  cleanup_channel_rows struct channel_rows rows = {0};
-  if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
+  int64_t limit, after;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, page_arguments) || !page_by_id(request, 0, &limit, &after))
     return;
-  if (!channel_rows_list(worker->db, after, limit, &rows, &next, &error))
-    answer_failure(request, &error);
-  else
-    rows_answer(request, &rows, next);
+  bind_integer(&parameters, "after", after);
+  page_answer(worker, request, &sql_channels_list, &parameters, limit);
 }
 
 void route_channel_entries(struct worker *worker, struct request *request) {
-  int64_t limit, before, next;
-  struct error error;
-  cleanup_channel_rows struct channel_rows rows = {0}, entries = {0};
+  int64_t limit, before;
+  cleanup_lookup struct lookup lookup = {0};
+  cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, history_arguments) ||
       !page_by_id(request, INT64_MAX, &limit, &before))
     return;
-  const struct channel_row *row = channel_row_find(worker, request, request->segments[0], &rows);
+  const struct channel_row *row =
+      row_look_up(worker, request, request->segments[0], CACHE_RULE_EXACT, &lookup);
   if (!row)
     return;
-  if (!channel_entries_list(worker->db, row, before, limit, &entries, &next, &error))
-    answer_failure(request, &error);
-  else
-    rows_answer(request, &entries, next);
+
+  const struct channel_entry *entry = &row->entry;
+  struct digest environment = environment_digest(&entry->environment);
+  cleanup_json json_t *json = environment_to_json(&entry->environment);
+  bind_text(&parameters, "name", entry->channel);
+  bind_text(&parameters, "tag", entry->tag);
+  bind_text(&parameters, "regime", regime_name(entry->regime));
+  bind_digest(&parameters, "environment_digest", &environment);
+  bind_json(&parameters, "environment", json);
+  bind_integer(&parameters, "before", before);
+  page_answer(worker, request, &sql_channel_entries_list, &parameters, limit);
 }
 
 void channels_housekeep(struct worker *worker) {
   static int64_t known, next_ms;
   struct error error;
-  int64_t state, now = clock_monotonic_ms();
+  cleanup_rows struct db_rows *rows = NULL;
+  int64_t now = clock_monotonic_ms();
   if (now < next_ms)
     return;
   next_ms = now + server_options(worker->server)->poll_ms;
-  if (!lookups_state(worker->db, &state, &error)) {
+  if (!db_run(worker->db, &sql_lookups_state, NULL, &rows, &error)) {
     log_warning("channels: %s", error.message);
     return;
   }
+  int64_t state = db_get_integer(rows, 0, "state");
   if (state != known)
     response_memory_forget_channels(worker->server);
   known = state;

@@ -1,4 +1,4 @@
-/* Decisions about channels, and the requests that they are about. Pure functions, any thread. */
+/* Decisions about channels, and reading the requests for them. Pure functions, any thread. */
 #include "server/channel/channels.h"
 
 #include <inttypes.h>

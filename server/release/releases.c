@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/cache/format.h"
+#include "server/audit/audit.h"
 #include "server/cache/cache_lookup.h"
 #include "server/cache/cache_source.h"
 #include "server/cache/fetches.h"

@@ -1,4 +1,4 @@
--- What containers ask for: compatibilities (compatibilities.h) and fetches (fetches.h).
+-- Compatibilities (compatibilities.c) and fetches (fetches.h).
 
 -- A release that is removed meanwhile is left out.
 -- name: fetches_store

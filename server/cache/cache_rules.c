@@ -1,78 +1,117 @@
-/* Resolving an environment by rules that grow wider. Pure functions. */
+/* Finding the environment that is meant, exactly or by rules that grow wider, and naming the
+ * nearest when there is none. Pure functions. */
 #include "server/cache/cache_rules.h"
 
-#include "server/records.h"
+#include <errno.h>
 
-#define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
-
-static const struct field request_fields[] = {
-    {"asked", FIELD_JSON, offsetof(struct compatibility_text, asked), FIELD_REQUIRED,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"served", FIELD_JSON, offsetof(struct compatibility_text, served), FIELD_REQUIRED,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"reason", FIELD_TEXT, offsetof(struct compatibility_text, reason), FIELD_NOT_NULL,
-     .most = COMPATIBILITY_REASON_MAX},
-};
-const struct record compatibility_request_record =
-    RECORD("CompatibilityRequest", struct compatibility_text, request_fields);
-
-void compatibility_release(struct compatibility *compatibility) {
-  environment_release(&compatibility->asked);
-  environment_release(&compatibility->served);
-  free(compatibility->reason);
-}
-
-/* Both sides state the same members, or serving would drop what was asked for. */
-static bool sides_check(const struct compatibility *it, struct error *error) {
-  bool any = false, differ = false;
+bool environment_from_texts(const char *(*get)(const void *context, const char *name),
+                            const void *context, struct environment *ret, struct error *error) {
+  cleanup_json json_t *members = json_object();
+  const char *text;
 #define X(member, hardware)                                                                        \
-  if ((it->asked.member != NULL) != (it->served.member != NULL))                                   \
-    return error_at(error, "/served", "\"%s\" must stand in both \"asked\" and \"served\"",        \
-                    #member);                                                                      \
-  any = any || it->asked.member != NULL;                                                           \
-  differ = differ || (it->asked.member && strcmp(it->asked.member, it->served.member) != 0);
+  text = get(context, #member);                                                                    \
+  if (text)                                                                                        \
+    ALWAYS(json_object_set_new(members, #member, json_string(text)) == 0);
   ENVIRONMENT_TEXTS(X)
 #undef X
-  const struct environment *const sides[] = {&it->asked, &it->served};
-  for (size_t i = 0; i < ARRAY_LENGTH(sides); i++)
-    if (sides[i]->arch || sides[i]->partition || sides[i]->compute_units)
-      return error_at(error, i ? "/served" : "/asked",
-                      "arch, compute_units and partition cannot be declared compatible: a config "
-                      "of another GPU is "
-                      "never served");
-  if (!any)
-    return error_at(error, "/asked", "state the members that may differ, such as rocm");
-  return differ || error_at(error, "/served",
-                            "the same members with the same values as \"asked\" say nothing");
+
+  text = get(context, "compute_units");
+  if (text) {
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno)
+      return error_set(error, "compute_units=%.32s is not a whole number", text);
+    ALWAYS(json_object_set_new(members, "compute_units", json_integer(number)) == 0);
+  }
+  return environment_parse(members, ret, error);
 }
 
-bool compatibility_check(const struct compatibility_text *text, struct compatibility *ret,
-                         struct error *error) {
-  cleanup_compatibility struct compatibility checked = {
-      .reason = xstrdup(text->reason ? text->reason : "")};
-  if (!environment_parse(text->asked, &checked.asked, error))
-    return error_pointer_prefix(error, "/asked");
-  if (!environment_parse(text->served, &checked.served, error))
-    return error_pointer_prefix(error, "/served");
-  if (!sides_check(&checked, error))
-    return false;
-  *ret = checked;
-  checked = (struct compatibility){0};
-  return true;
+static bool environments_equal(const struct environment *a, const struct environment *b) {
+  return environment_fits(a, b) && environment_fits(b, a);
 }
 
-bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error) {
-  struct compatibility_text text = {0};
-  bool ok = record_read(&compatibility_request_record, json, "", &text, error) &&
-            compatibility_check(&text, ret, error);
-  record_release(&compatibility_request_record, &text);
-  return ok;
+enum cache_match cache_lookup(const struct environment *asked,
+                              const struct environment *const *there, size_t n, size_t *ret_index) {
+  size_t n_fitting = 0, last = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!environment_fits(asked, there[i]))
+      continue;
+    if (environments_equal(asked, there[i])) {
+      *ret_index = i;
+      return CACHE_MATCH_ONE;
+    }
+    n_fitting++;
+    last = i;
+  }
+  if (n_fitting == 1)
+    *ret_index = last;
+  return n_fitting == 1 ? CACHE_MATCH_ONE : n_fitting ? CACHE_MATCH_SEVERAL : CACHE_MATCH_NONE;
+}
+
+json_t *cache_fitting(const struct environment *asked, const struct environment *const *there,
+                      size_t n) {
+  json_t *fitting = json_array();
+  for (size_t i = 0; i < n; i++)
+    if (environment_fits(asked, there[i]))
+      ALWAYS(json_array_append_new(fitting, environment_to_json(there[i])) == 0);
+  return fitting;
+}
+
+static void value_write(FILE *out, const json_t *value) {
+  if (json_is_string(value))
+    fprintf(out, "%s", *json_string_value(value) ? json_string_value(value) : "\"\"");
+  else if (json_is_integer(value))
+    fprintf(out, "%lld", (long long)json_integer_value(value));
+  else
+    fputs("nothing", out);
+}
+
+json_t *cache_nearest(const struct environment *asked, const struct environment *const *there,
+                      size_t n, char **ret_sentence) {
+  size_t nearest = 0, fewest = SIZE_MAX, fewest_hardware = SIZE_MAX;
+  *ret_sentence = NULL;
+  if (n == 0)
+    return json_null();
+  for (size_t i = 0; i < n; i++) {
+    cleanup_json json_t *all = environment_differences(asked, there[i], false);
+    cleanup_json json_t *hardware = environment_differences(asked, there[i], true);
+    size_t n_all = json_object_size(all), n_hardware = json_object_size(hardware);
+    if (n_all < fewest || (n_all == fewest && n_hardware < fewest_hardware)) {
+      nearest = i;
+      fewest = n_all;
+      fewest_hardware = n_hardware;
+    }
+  }
+
+  cleanup_json json_t *differences = environment_differences(asked, there[nearest], false);
+  cleanup_free char *name = environment_format(there[nearest]);
+  json_t *named = json_object(), *pair;
+  const char *member, *separator = ", which differs in ";
+  size_t size;
+  FILE *out = open_memstream(ret_sentence, &size);
+  ALWAYS(out != NULL);
+  fprintf(out, "the nearest is %s", name);
+  json_object_foreach (differences, member, pair) {
+    json_t *wanted = json_object_get(pair, "job"), *found = json_object_get(pair, "agent");
+    fprintf(out, "%s%s (asked ", separator, member);
+    value_write(out, wanted);
+    fputs(", there ", out);
+    value_write(out, found);
+    fputc(')', out);
+    separator = ", ";
+    ALWAYS(json_object_set_new(named, member,
+                               json_pack("{s:O, s:O}", "asked", wanted, "there", found)) == 0);
+  }
+  ALWAYS(fclose(out) == 0);
+  return json_pack("{s:o, s:o}", "environment", environment_to_json(there[nearest]), "differences",
+                   named);
 }
 
 static bool equal_but_rocm(const struct environment *a, const struct environment *b) {
   struct environment one = *a, other = *b;
   one.rocm = other.rocm = NULL;
-  return environment_fits(&one, &other) && environment_fits(&other, &one);
+  return environments_equal(&one, &other);
 }
 
 /* The newest that has just the members which were asked for; else the newest of all that fit, when
@@ -95,34 +134,18 @@ static bool minor_resolve(const struct environment *asked, const struct environm
   return newest_equal < n || (newest < n && is_one);
 }
 
-/* What was asked for with the members that the declaration replaces; borrowed. */
-static struct environment declared_replace(const struct environment *asked,
-                                           const struct compatibility *declared) {
-  struct environment replaced = *asked;
-#define X(member, hardware)                                                                        \
-  if (declared->served.member)                                                                     \
-    replaced.member = declared->served.member;
-  ENVIRONMENT_TEXTS(X)
-#undef X
-  return replaced;
-}
-
-static size_t stated_count(const struct environment *environment) {
-  size_t n = environment->compute_units != 0;
-#define X(member, hardware) n += environment->member != NULL;
-  ENVIRONMENT_TEXTS(X)
-#undef X
-  return n;
-}
-
 /* The one that states most of what was asked for; of two that state as much, neither. */
 static bool unstated_resolve(const struct environment *asked,
                              const struct environment *const *there, size_t n, size_t *ret_index) {
   size_t most = 0;
   bool is_one = false;
   for (size_t i = 0; i < n; i++) {
-    size_t stated =
-        cache_rule_serves(CACHE_RULE_UNSTATED, asked, there[i]) ? stated_count(there[i]) : 0;
+    if (!cache_rule_serves(CACHE_RULE_UNSTATED, asked, there[i]))
+      continue;
+    size_t stated = there[i]->compute_units != 0;
+#define X(member, hardware) stated += there[i]->member != NULL;
+    ENVIRONMENT_TEXTS(X)
+#undef X
     if (!stated || stated < most)
       continue;
     is_one = stated > most;
@@ -140,18 +163,26 @@ enum cache_match cache_resolve(const struct environment *asked,
   enum cache_match exact = cache_lookup(asked, there, n, &ret->index);
   if (exact != CACHE_MATCH_NONE)
     return exact;
+
   ret->rule = CACHE_RULE_MINOR;
   if (widest >= CACHE_RULE_MINOR && minor_resolve(asked, there, n, &ret->index))
     return CACHE_MATCH_ONE;
+
   ret->rule = CACHE_RULE_COMPATIBLE;
   for (size_t i = 0; widest >= CACHE_RULE_COMPATIBLE && i < n_declared; i++) {
     if (!environment_fits(&declared[i].asked, asked))
       continue;
-    struct environment replaced = declared_replace(asked, &declared[i]);
+    struct environment replaced = *asked; /* borrows the members that the declaration replaces */
+#define X(member, hardware)                                                                        \
+  if (declared[i].served.member)                                                                   \
+    replaced.member = declared[i].served.member;
+    ENVIRONMENT_TEXTS(X)
+#undef X
     ret->compatibility = &declared[i];
     if (cache_lookup(&replaced, there, n, &ret->index) == CACHE_MATCH_ONE)
       return CACHE_MATCH_ONE;
   }
+
   ret->rule = CACHE_RULE_UNSTATED;
   ret->compatibility = NULL;
   return widest >= CACHE_RULE_UNSTATED && unstated_resolve(asked, there, n, &ret->index)

@@ -1,4 +1,4 @@
-/* A renderer's source over the database. Memory and threads: as the header says. */
+/* A renderer's source over the database. */
 #include "server/cache/cache_source.h"
 
 #include "server/kernel/kernels.h"
@@ -16,12 +16,20 @@ void cache_store_release(struct cache_store *store) {
   *store = (struct cache_store){0};
 }
 
-/* A renderer skips what it does not get, so a failure is kept for whoever answers. */
-static bool failed(struct cache_store *store, struct error *error) {
+/* A renderer skips what it does not get, so the first failure is kept for the answer. */
+static bool failed(struct cache_store *store, const struct error *error) {
   if (!store->has_failed)
     store->failure = *error;
   store->has_failed = true;
   return false;
+}
+
+static bool damaged(struct cache_store *store, const char *what, const struct digest *digest,
+                    struct error *error) {
+  char text[DIGEST_TEXT_SIZE];
+  error_prefix(error, "the stored %s %s: ", what, digest_format(digest, text));
+  error_become(error, ERROR_DAMAGED);
+  return failed(store, error);
 }
 
 static bool kernel_find(void *context, const struct digest *hash, const struct kernel **ret,
@@ -39,11 +47,8 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
     return failed(store, error);
   if (!manifest)
     return error_of(error, ERROR_MISSING, "there is no kernel %s", digest_format(hash, text));
-  if (!kernel_parse(manifest, &kernel, error)) {
-    error_prefix(error, "the stored kernel %s: ", digest_format(hash, text));
-    error_become(error, ERROR_DAMAGED);
-    return failed(store, error);
-  }
+  if (!kernel_parse(manifest, &kernel, error))
+    return damaged(store, "kernel", hash, error);
   GROW(store->kernels, store->n_kernels, store->kernels_capacity);
   *ret = store->kernels[store->n_kernels++] = kernel;
   return true;
@@ -68,11 +73,8 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
     return error_of(error, ERROR_MISSING, "kernel %.100s has no build %s", kernel->name,
                     digest_format(digest, text));
   if (!json_parse(stored, strlen(stored), &json, error) ||
-      !build_parse(json, kernel, &build, error)) {
-    error_prefix(error, "the stored build %s: ", digest_format(digest, text));
-    error_become(error, ERROR_DAMAGED);
-    return failed(store, error);
-  }
+      !build_parse(json, kernel, &build, error))
+    return damaged(store, "build", digest, error);
   GROW(store->builds, store->n_builds, store->builds_capacity);
   *ret = store->builds[store->n_builds++] = build;
   return true;

@@ -1,6 +1,6 @@
-/* What a renderer asks for, from the database: kernels, builds and files by their digests.
+/* The source of a renderer: kernels, builds and files by their digests, from the database.
  *
- * Memory: the source owns what it gave until cache_store_release. Threads: the db's own. */
+ * Memory: the store owns what it loaded until cache_store_release. Threads: the db's own. */
 #ifndef WAVETUNE_SERVER_CACHE_CACHE_SOURCE_H
 #define WAVETUNE_SERVER_CACHE_CACHE_SOURCE_H
 
@@ -10,7 +10,7 @@
 struct cache_store {
   struct db *db;
   struct blob_cache *blobs;
-  bool has_failed; /* a statement failed: what was rendered lacks what is there */
+  bool has_failed; /* something could not be loaded: the rendered files are incomplete */
   struct error failure;
   size_t n_kernels, kernels_capacity;
   struct kernel **kernels;

@@ -1,38 +1,72 @@
-/* Compatibilities in the database. Memory and threads: as the header says. */
-#include "server/cache/compatibilities.h"
-
+/* /v1/compatibilities: which environments an operator lets serve each other. They are few, and read
+ * when the exact rule of a lookup finds nothing.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/base/log.h"
+#include "server/audit/audit.h"
 #include "server/cache/cache.sql.h"
+#include "server/cache/cache_rules.h"
 #include "server/db/db_record.h"
+#include "server/db/values.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
 #include "server/records.h"
 
-#define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"
+static const char *const no_arguments[] = {NULL};
 
-struct compatibility_item {
-  int64_t id, made_by_id;
-  json_t *asked, *served;
-  char *reason, *made_by, *made_at;
+static const struct field request_fields[] = {
+    {"asked", FIELD_CUSTOM, offsetof(struct compatibility, asked), FIELD_REQUIRED,
+     .custom = &environment_field},
+    {"served", FIELD_CUSTOM, offsetof(struct compatibility, served), FIELD_REQUIRED,
+     .custom = &environment_field},
+    {"reason", FIELD_TEXT, offsetof(struct compatibility, reason), FIELD_NOT_NULL,
+     .most = COMPATIBILITY_REASON_MAX},
 };
-static const struct field item_fields[] = {
-    {"id", FIELD_ID, offsetof(struct compatibility_item, id), FIELD_ANSWER},
-    {"asked", FIELD_JSON, offsetof(struct compatibility_item, asked), FIELD_ANSWER,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"served", FIELD_JSON, offsetof(struct compatibility_item, served), FIELD_ANSWER,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"reason", FIELD_TEXT, offsetof(struct compatibility_item, reason), FIELD_ANSWER},
-    {"made_by", FIELD_TEXT, offsetof(struct compatibility_item, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct compatibility_item, made_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"made_at", FIELD_TIME, offsetof(struct compatibility_item, made_at), FIELD_ANSWER},
-};
-const struct record compatibility_item_record =
-    RECORD("CompatibilityItem", struct compatibility_item, item_fields);
+const struct record compatibility_request_record =
+    RECORD("CompatibilityRequest", struct compatibility, request_fields);
 
-void compatibilities_release(struct compatibilities *compatibilities) {
-  for (size_t i = 0; i < compatibilities->n; i++)
-    compatibility_release(&compatibilities->all[i]);
-  free(compatibilities->all);
-  *compatibilities = (struct compatibilities){0};
+void compatibility_release(struct compatibility *compatibility) {
+  record_release(&compatibility_request_record, compatibility);
+}
+
+/* Both sides state the same members, or serving would drop what was asked for. */
+static bool sides_check(const struct compatibility *it, struct error *error) {
+  bool any = false, differ = false;
+#define X(member, hardware)                                                                        \
+  if ((it->asked.member != NULL) != (it->served.member != NULL))                                   \
+    return error_at(error, "/served", "\"%s\" must stand in both \"asked\" and \"served\"",        \
+                    #member);                                                                      \
+  any = any || it->asked.member != NULL;                                                           \
+  differ = differ || !string_equal(it->asked.member, it->served.member);
+  ENVIRONMENT_TEXTS(X)
+#undef X
+  const struct environment *const sides[] = {&it->asked, &it->served};
+  for (size_t i = 0; i < ARRAY_LENGTH(sides); i++)
+    if (sides[i]->arch || sides[i]->partition || sides[i]->compute_units)
+      return error_at(error, i ? "/served" : "/asked",
+                      "arch, compute_units and partition cannot be declared compatible: a config "
+                      "of another GPU is never served");
+  if (!any)
+    return error_at(error, "/asked", "state the members that may differ, such as rocm");
+  return differ || error_at(error, "/served",
+                            "the same members with the same values as \"asked\" say nothing");
+}
+
+bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error) {
+  cleanup_compatibility struct compatibility read = {.reason = xstrdup("")};
+  if (!record_read(&compatibility_request_record, json, "", &read, error) ||
+      !sides_check(&read, error))
+    return false;
+  *ret = read;
+  read = (struct compatibility){0};
+  return true;
+}
+
+/* A stored one as it was declared; a new reference. */
+static json_t *declaration_read(const struct db_rows *rows, int row) {
+  return json_pack("{s:o, s:o, s:s}", "asked", db_get_json(rows, row, "asked"), "served",
+                   db_get_json(rows, row, "served"), "reason", db_get(rows, row, "reason"));
 }
 
 bool compatibilities_load(struct db *db, struct compatibilities *ret, struct error *error) {
@@ -42,32 +76,27 @@ bool compatibilities_load(struct db *db, struct compatibilities *ret, struct err
 
   *ret = (struct compatibilities){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
   for (int row = 0; row < db_count(rows); row++) {
-    struct compatibility_text text;
+    cleanup_json json_t *json = declaration_read(rows, row);
     struct error bad;
-    db_read(rows, row, &compatibility_request_record, &text);
-    if (compatibility_check(&text, &ret->all[ret->n], &bad))
+    if (compatibility_parse(json, &ret->all[ret->n], &bad))
       ret->all[ret->n++].id = db_get_integer(rows, row, "id");
     else
       log_error("a stored compatibility is not valid any more: %s", bad.message);
-    record_release(&compatibility_request_record, &text);
   }
   return true;
 }
 
-bool compatibilities_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items,
-                          int64_t *ret_next, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_compatibilities_list, &parameters, &rows, error))
-    return false;
-  db_page_to_json(rows, &compatibility_item_record, limit, ret_items, ret_next);
-  return true;
+void compatibilities_release(struct compatibilities *compatibilities) {
+  for (size_t i = 0; i < compatibilities->n; i++)
+    compatibility_release(&compatibilities->all[i]);
+  free(compatibilities->all);
+  *compatibilities = (struct compatibilities){0};
 }
 
-bool compatibility_add(struct db *db, const struct compatibility *compatibility,
-                       const struct author *author, int64_t *ret_id, struct error *error) {
+/* Declares one. The pair of one that is declared already keeps its id, with the newer reason.
+ * *ret_id 0: there are COMPATIBILITIES_MAX of them. */
+static bool compatibility_add(struct db *db, const struct compatibility *compatibility,
+                              const struct author *author, int64_t *ret_id, struct error *error) {
   cleanup_json json_t *asked = environment_to_json(&compatibility->asked),
                       *served = environment_to_json(&compatibility->served);
   cleanup_rows struct db_rows *rows = NULL;
@@ -90,21 +119,94 @@ bool compatibility_add(struct db *db, const struct compatibility *compatibility,
   return db_end(db, ok, error);
 }
 
-bool compatibility_remove(struct db *db, int64_t id, const struct author *author, bool *ret_found,
-                          struct error *error) {
+void route_compatibility_post(struct worker *worker, struct request *request) {
+  cleanup_compatibility struct compatibility compatibility = {0};
+  struct error error;
+  int64_t id;
+  if (!request_query_only(request, no_arguments))
+    return;
+
+  if (!compatibility_parse(request->json, &compatibility, &error) ||
+      !compatibility_add(worker->db, &compatibility, request_author(request), &id, &error)) {
+    answer_failure(request, &error);
+  } else if (!id) {
+    answer_refusal(request, ERROR_CONFLICT, "",
+                   "there are %d compatibilities; remove those that are not needed any more",
+                   COMPATIBILITIES_MAX);
+  } else {
+    cleanup_free char *text = xasprintf("%lld", (long long)id);
+    response_memory_forget_channels(worker->server);
+    request_answer_json(request, 201, json_pack("{s:s}", "id", text));
+  }
+}
+
+struct compatibility_item {
+  int64_t id, made_by_id;
+  json_t *asked, *served;
+  char *reason, *made_by, *made_at;
+};
+static const struct field item_fields[] = {
+    {"id", FIELD_ID, offsetof(struct compatibility_item, id), FIELD_ANSWER},
+    {"asked", FIELD_JSON, offsetof(struct compatibility_item, asked), FIELD_ANSWER,
+     .schema = SCHEMA_ENVIRONMENT},
+    {"served", FIELD_JSON, offsetof(struct compatibility_item, served), FIELD_ANSWER,
+     .schema = SCHEMA_ENVIRONMENT},
+    {"reason", FIELD_TEXT, offsetof(struct compatibility_item, reason), FIELD_ANSWER},
+    {"made_by", FIELD_TEXT, offsetof(struct compatibility_item, made_by), FIELD_ANSWER},
+    {"made_by_id", FIELD_ID, offsetof(struct compatibility_item, made_by_id), FIELD_ANSWER,
+     .schema = SCHEMA_BY_ID},
+    {"made_at", FIELD_TIME, offsetof(struct compatibility_item, made_at), FIELD_ANSWER},
+};
+const struct record compatibility_item_record =
+    RECORD("CompatibilityItem", struct compatibility_item, item_fields);
+
+void route_compatibility_list(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", "after", NULL};
+  struct error error;
+  int64_t limit, after, next;
+  json_t *items;
+  if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
+    return;
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(worker->db, &sql_compatibilities_list, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  db_page_to_json(rows, &compatibility_item_record, limit, &items, &next);
+  request_answer_json(request, 200, page_to_json(items, next));
+}
+
+void route_compatibility_delete(struct worker *worker, struct request *request) {
+  struct error error;
+  int64_t id;
+  if (!request_query_only(request, no_arguments) || !answer_id(request, "compatibility", &id))
+    return;
+
+  struct db *db = worker->db;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", id);
-  if (!db_begin(db, error))
-    return false;
-
-  bool ok = db_run(db, &sql_compatibility_remove, &parameters, &rows, error);
-  *ret_found = ok && db_count(rows) > 0;
-  if (*ret_found) {
-    cleanup_json json_t *removed = db_rows_to_json(rows, &compatibility_request_record);
-    cleanup_free char *object = xasprintf("%lld", (long long)id);
-    ok = audit_note(db, author, AUDIT_WITHDRAW, object, json_incref(json_array_get(removed, 0)),
-                    error);
+  bool ok = db_begin(db, &error);
+  if (ok) {
+    ok = db_run(db, &sql_compatibility_remove, &parameters, &rows, &error);
+    if (ok && db_count(rows))
+      ok = audit_note(db, request_author(request), AUDIT_WITHDRAW, request->segments[0],
+                      declaration_read(rows, 0), &error);
+    ok = db_end(db, ok, &error);
   }
-  return db_end(db, ok, error);
+
+  if (!ok) {
+    answer_failure(request, &error);
+  } else if (!db_count(rows)) {
+    answer_refusal(request, ERROR_MISSING, "",
+                   "there is no compatibility %lld; GET /v1/compatibilities lists all",
+                   (long long)id);
+  } else {
+    response_memory_forget_channels(worker->server);
+    request_answer_empty(request, 204);
+  }
 }

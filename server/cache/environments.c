@@ -1,4 +1,4 @@
-/* Statements of environments. Memory and threads: as the header says. */
+/* Environments in the database, and matching jobs with them. */
 #include "server/cache/environments.h"
 
 #include "server/cache/environments.sql.h"
@@ -6,7 +6,7 @@
 #include "server/db/values.h"
 #include "server/records.h"
 
-/* As it is stored; `identity` is canonical JSON. */
+/* The row of an environment; `identity` is canonical JSON. */
 struct stored_environment {
   struct digest digest, hardware_digest;
   char *identity;
@@ -32,6 +32,16 @@ bool environments_store(struct db *db, const struct environment *const *environm
   bind_records(&parameters, &stored_record, stored, n);
   db_records_free(&stored_record, stored, n);
   return db_run(db, &sql_environments_store, &parameters, NULL, error);
+}
+
+void known_environments_release(struct known_environments *known) {
+  for (size_t i = 0; i < known->n; i++) {
+    environment_release(&known->all[i].environment);
+    free(known->all[i].agent);
+    free(known->all[i].agent_name);
+  }
+  free(known->all);
+  *known = (struct known_environments){0};
 }
 
 static const struct field known_fields[] = {
@@ -96,4 +106,224 @@ bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t li
   *ret_items = db_rows_to_json(rows, &environment_item_record);
   *ret_next = db_count(rows) == limit ? db_get_integer(rows, db_count(rows) - 1, "id") : 0;
   return true;
+}
+
+/* Matching jobs */
+
+/* Different environments that fit a partial one. */
+struct fitting {
+  size_t n, capacity;
+  struct fitting_environment {
+    struct environment environment;
+    struct digest digest;
+  } *all;
+};
+
+static void fitting_release(struct fitting *fitting) {
+  for (size_t i = 0; i < fitting->n; i++)
+    environment_release(&fitting->all[i].environment);
+  free(fitting->all);
+}
+
+/* Adds the environment, which it takes over, if it fits and is not there yet. */
+static void fitting_add(struct fitting *fitting, const struct environment *partial,
+                        struct environment environment) {
+  struct digest digest = environment_digest(&environment);
+  bool is_new = environment_fits(partial, &environment);
+  for (size_t i = 0; is_new && i < fitting->n; i++)
+    is_new = !digest_equal(&fitting->all[i].digest, &digest);
+  if (!is_new) {
+    environment_release(&environment);
+    return;
+  }
+  GROW(fitting->all, fitting->n, fitting->capacity);
+  fitting->all[fitting->n++] = (struct fitting_environment){environment, digest};
+}
+
+/* Adds the hardware with the toolchain of each build for its arch. */
+static void fitting_add_builds(struct fitting *fitting, const struct environment *partial,
+                               const struct environment *hardware,
+                               const struct match_builds *builds) {
+  for (size_t i = 0; i < builds->n; i++) {
+    const struct build *build = builds->builds[i];
+    if (!string_equal(build->arch, hardware->arch))
+      continue;
+    struct environment environment = environment_copy(hardware);
+    free(environment.torch);
+    free(environment.triton);
+    environment.torch = build->torch ? xstrdup(build->torch) : NULL;
+    environment.triton = build->triton ? xstrdup(build->triton) : NULL;
+    fitting_add(fitting, partial, environment);
+  }
+}
+
+static bool refuse_unknown(const struct environment *partial,
+                           const struct known_environments *known, struct error *error) {
+  cleanup_free char *wanted = environment_format(partial);
+  if (known->n == 0)
+    return error_set(
+        error,
+        "no agent has enrolled yet, so \"%.200s\" cannot be completed; state the full environment "
+        "(platform, gpu, arch, compute_units, partition)",
+        wanted);
+
+  size_t fewest = SIZE_MAX, nearest = 0;
+  for (size_t i = 0; i < known->n; i++) {
+    cleanup_json json_t *differences =
+        environment_differences(partial, &known->all[i].environment, false);
+    if (json_object_size(differences) < fewest) {
+      fewest = json_object_size(differences);
+      nearest = i;
+    }
+  }
+  cleanup_free char *name = environment_format(&known->all[nearest].environment);
+  return error_set(error,
+                   "no known environment fits \"%.200s\"; the nearest is \"%.250s\"; GET "
+                   "/v1/environments lists all",
+                   wanted, name);
+}
+
+bool match_environment(const struct environment *partial, const struct known_environments *known,
+                       const struct match_builds *builds, struct environment *ret_environment,
+                       json_t **ret_fitting, struct error *error) {
+  __attribute__((cleanup(fitting_release))) struct fitting fitting = {0};
+  struct error incomplete;
+  bool is_full = environment_is_full(partial, &incomplete);
+  *ret_fitting = NULL;
+  for (size_t i = 0; i < known->n; i++) {
+    const struct environment *device = &known->all[i].environment;
+    if (!builds->required)
+      fitting_add(&fitting, partial, environment_copy(device));
+    fitting_add_builds(&fitting, partial, device, builds);
+  }
+  /* Hardware that no node has yet may be stated in full; the toolchain comes from a build all the
+   * same. */
+  if (fitting.n == 0 && is_full)
+    fitting_add_builds(&fitting, partial, partial, builds);
+
+  struct digest wanted = environment_digest(partial);
+  const struct environment *chosen = fitting.n == 1          ? &fitting.all[0].environment
+                                     : !fitting.n && is_full ? partial
+                                                             : NULL;
+  for (size_t i = 0; i < fitting.n; i++)
+    if (digest_equal(&fitting.all[i].digest, &wanted))
+      chosen = &fitting.all[i].environment;
+  if (chosen) {
+    *ret_environment = environment_copy(chosen);
+    return true;
+  }
+
+  *ret_fitting = json_array();
+  for (size_t i = 0; i < fitting.n; i++)
+    ALWAYS(json_array_append_new(*ret_fitting, environment_to_json(&fitting.all[i].environment)) ==
+           0);
+  if (fitting.n == 0)
+    return refuse_unknown(partial, known, error);
+  return error_set(error,
+                   "%zu known environments fit; state the members in which they differ "
+                   "(\"environments\" lists them)",
+                   fitting.n);
+}
+
+bool match_has_build(const struct key *key, const struct match_builds *builds,
+                     struct error *error) {
+  if (!builds->required || builds->n > 0)
+    return true;
+  cleanup_free char *key_text = key_format_shell(key);
+  return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS,
+                  "ARCH", key_text);
+}
+
+static const char *stated(const char *text) { return text ? text : "not stated"; }
+
+bool match_build(const struct environment *environment, const struct key *key,
+                 const struct match_builds *builds, const struct build **ret_build,
+                 struct error *error) {
+  struct error newest_refusal;
+  bool has_toolchain = false;
+  *ret_build = NULL;
+  if (!builds->required)
+    return true;
+  for (size_t i = 0; i < builds->n; i++) {
+    const struct build *build = builds->builds[i];
+    struct error refusal;
+    size_t variant;
+    if (!string_equal(build->arch, environment->arch) ||
+        !string_equal(build->triton, environment->triton) ||
+        !string_equal(build->torch, environment->torch))
+      continue;
+    if (build_variant(build, key, &variant, &refusal)) {
+      *ret_build = build;
+      return true;
+    }
+    if (!has_toolchain)
+      newest_refusal = refusal;
+    has_toolchain = true;
+  }
+  if (has_toolchain) {
+    *error = newest_refusal;
+    return false;
+  }
+
+  const struct build *newest = builds->builds[0];
+  cleanup_free char *key_text = key_format_shell(key);
+  return error_at(error, "/environment",
+                  "no build of this kernel is for arch %.40s with triton %.40s and torch %.40s "
+                  "(the newest is for %.40s with triton %.40s and torch %.40s); pack one "
+                  "with " BUILD_COMMANDS,
+                  environment->arch, stated(environment->triton), stated(environment->torch),
+                  newest->arch, newest->triton, stated(newest->torch), environment->arch, key_text);
+}
+
+int64_t match_devices(const struct environment *environment,
+                      const struct known_environments *known) {
+  struct digest hardware = environment_hardware_digest(environment);
+  int64_t n = 0;
+  for (size_t i = 0; i < known->n; i++)
+    n += digest_equal(&known->all[i].hardware_digest, &hardware) ? known->all[i].devices : 0;
+  return n;
+}
+
+bool match_wants_signatures(const struct environment *environment,
+                            const struct known_environments *known) {
+  struct digest hardware = environment_hardware_digest(environment);
+  for (size_t i = 0; i < known->n; i++)
+    if (known->all[i].wants_signatures && digest_equal(&known->all[i].hardware_digest, &hardware))
+      return true;
+  return false;
+}
+
+json_t *match_agents(const struct environment *environment, const struct known_environments *known,
+                     int64_t refusing, const char *reason) {
+  struct digest hardware = environment_hardware_digest(environment);
+  int64_t matching = 0;
+  const struct known_environment *nearest = NULL;
+  size_t fewest = SIZE_MAX;
+  for (size_t i = 0; i < known->n; i++) {
+    const struct known_environment *candidate = &known->all[i];
+    if (digest_equal(&candidate->hardware_digest, &hardware)) {
+      matching += candidate->agents;
+      continue;
+    }
+    cleanup_json json_t *differences =
+        environment_differences(environment, &candidate->environment, true);
+    size_t n = json_object_size(differences);
+    bool livelier = nearest && candidate->agents > 0 && nearest->agents == 0;
+    if (n < fewest || (n == fewest && livelier)) {
+      fewest = n;
+      nearest = candidate;
+    }
+  }
+
+  json_t *refusals =
+      refusing ? json_pack("{s:I, s:s}", "agents", (json_int_t)refusing, "reason", reason) : NULL;
+  json_t *difference =
+      matching || !nearest
+          ? json_null()
+          : json_pack("{s:s, s:s, s:o}", "agent", nearest->agent, "name", nearest->agent_name,
+                      "differences",
+                      environment_differences(environment, &nearest->environment, true));
+  return json_pack("{s:I, s:o*, s:o}", "matching",
+                   (json_int_t)(matching > refusing ? matching - refusing : 0), "refusing",
+                   refusals, "nearest", difference);
 }

@@ -1,5 +1,4 @@
-/* A set of digests under a mutex, and the housekeeping that writes it down. Memory and threads: as
- * the header says. */
+/* A set of digests under a mutex, which the housekeeper writes to the database. */
 #include "server/cache/fetches.h"
 
 #include <pthread.h>
@@ -42,10 +41,6 @@ void fetches_add(struct fetches *fetches, const struct digest *release) {
   pthread_mutex_unlock(&fetches->lock);
 }
 
-void fetches_note(struct server *server, const struct digest *release) {
-  fetches_add(server->fetches, release);
-}
-
 void fetches_of_target(void *fetches, enum route_id route, const char *target, size_t target_size) {
   static const char prefix[] = "/v1/releases/";
   enum { PREFIX_SIZE = sizeof prefix - 1, TEXT_SIZE = DIGEST_TEXT_SIZE - 1 };
@@ -67,24 +62,21 @@ size_t fetches_take(struct fetches *fetches, struct digest *ret) {
   return n;
 }
 
-static bool fetches_store(struct db *db, const struct digest *releases, size_t n,
-                          struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "releases", releases, n);
-  return db_run(db, &sql_fetches_store, &parameters, NULL, error);
-}
-
 void fetches_housekeep(struct worker *worker) {
   struct fetches *fetches = worker->server->fetches;
   struct error error;
   int64_t now = clock_monotonic_ms();
   if (now < fetches->next_write_ms)
     return;
-
   fetches->next_write_ms = now + WRITE_EVERY_POLLS * server_options(worker->server)->poll_ms;
+
   cleanup_free struct digest *releases = xcalloc(FETCHES_MAX, sizeof *releases);
+  cleanup_parameters struct db_parameters parameters = {0};
   size_t n = fetches_take(fetches, releases);
-  if (n && !fetches_store(worker->db, releases, n, &error)) {
+  if (n == 0)
+    return;
+  bind_digests(&parameters, "releases", releases, n);
+  if (!db_run(worker->db, &sql_fetches_store, &parameters, NULL, &error)) {
     for (size_t i = 0; i < n; i++)
       fetches_add(fetches, &releases[i]);
     log_warning("fetches: %s", error.message);

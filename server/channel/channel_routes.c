@@ -5,7 +5,7 @@
  * housekeeper. */
 #include "common/base/log.h"
 #include "server/audit/audit.h"
-#include "server/cache/compatibilities.h"
+#include "server/cache/cache_rules.h"
 #include "server/channel/channel.sql.h"
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"

@@ -8,7 +8,6 @@
 #include "common/node/environment.h"
 #include "common/record/record.h"
 #include "common/search/search.h"
-#include "server/cache/match.h"
 
 #define JOBS_PER_REQUEST_MAX 1000
 #define JOB_TEXT_MAX 200

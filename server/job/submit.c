@@ -2,7 +2,6 @@
 #include "server/job/submit.h"
 
 #include "common/base/log.h"
-#include "server/cache/environments.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
 #include "server/job/job_campaign.h"

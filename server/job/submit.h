@@ -7,6 +7,7 @@
 #define WAVETUNE_SERVER_JOB_SUBMIT_H
 
 #include "server/audit/audit.h"
+#include "server/cache/environments.h"
 #include "server/job/job_request.h"
 #include "server/job/job_state.h"
 #include "server/job/winners.h"

@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "common/cache/format.h"
 #include "server/audit/audit.h"
-#include "server/cache/cache_lookup.h"
+#include "server/cache/cache_rules.h"
 #include "server/cache/cache_source.h"
 #include "server/cache/fetches.h"
 #include "server/channel/channels.h"
@@ -402,7 +402,8 @@ void route_release_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
-  fetches_note(worker->server, &release->digest); /* garbage collection spares it as a new one */
+  fetches_add(worker->server->fetches,
+              &release->digest); /* garbage collection spares it as a new one */
   release_answer(request, release, is_new, &plan, &wanted, &state);
 }
 
@@ -440,7 +441,7 @@ void route_release_get(struct worker *worker, struct request *request) {
   char *bytes = release_of_path(worker, request, no_arguments, &digest, &size);
   if (!bytes)
     return;
-  fetches_note(worker->server, &digest);
+  fetches_add(worker->server->fetches, &digest);
   request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size,
                             digest_format(&digest, etag), NULL);
 }
@@ -525,7 +526,7 @@ void route_release_export(struct worker *worker, struct request *request) {
     return;
   }
 
-  fetches_note(worker->server, &digest);
+  fetches_add(worker->server->fetches, &digest);
   const struct render_request wanted = {
       .release = release, .source = &source, .identity = identity};
   bool ok = format->render(&wanted, &files, &error);

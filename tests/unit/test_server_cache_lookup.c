@@ -1,7 +1,7 @@
 /* Which environment some stated members mean. */
 #include <criterion/criterion.h>
 
-#include "server/cache/cache_lookup.h"
+#include "server/cache/cache_rules.h"
 
 #define MI300X                                                                                     \
   "\"gpu\": \"AMD Instinct MI300X\", \"arch\": \"gfx942\", \"compute_units\": 304, "               \

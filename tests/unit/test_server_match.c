@@ -1,7 +1,7 @@
 /* Which environment a job means, which build it runs, which agents match. */
 #include <criterion/criterion.h>
 
-#include "server/cache/match.h"
+#include "server/cache/environments.h"
 
 TestSuite(match);
 

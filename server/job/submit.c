@@ -6,7 +6,7 @@
 #include "server/db/values.h"
 #include "server/job/job_campaign.h"
 #include "server/job/submit.sql.h"
-#include "server/kernel/code_signatures.h"
+#include "server/kernel/kernels.h"
 #include "server/lease/announce.h"
 #include "server/lease/lease_insert.h"
 
@@ -252,13 +252,14 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog,
   struct error reason;
   int64_t refusing = 0;
   submission->row.is_plain = kernel_space_is_plain(kernel, submission->space, &reason);
+  const struct code_of_job code = {&hardware, &kernel->hash, build ? &build->digest : NULL,
+                                   submission->row.is_plain};
   if (submission->row.is_plain)
     error_set(&reason, "no key that they trust signed %s; sign it with `wavetune kernel sign`",
               build ? "the kernel or the build that it runs" : "the kernel");
   if (match_wants_signatures(environment, &catalog->environments) &&
-      !agents_refusing(worker->db, &hardware, &kernel->hash, build ? &build->digest : NULL,
-                       submission->row.is_plain, agent_live_ms(server_options(worker->server)),
-                       &refusing, error))
+      !agents_refusing(worker->db, &code, agent_live_ms(server_options(worker->server)), &refusing,
+                       error))
     return false;
   submission->agents = match_agents(environment, &catalog->environments, refusing, reason.message);
   return true;

@@ -1,4 +1,4 @@
--- Kernels, their builds, and the signatures of both (kernels.h, code_signatures.h).
+-- Kernels, their builds, and the signatures of both (kernels.c).
 
 -- A file of it that is removed meanwhile refuses the whole (kernel_files references blobs).
 -- name: kernel_insert
@@ -30,11 +30,6 @@ WITH made AS (
 )
 SELECT count(*) AS made
 FROM made;
-
--- name: kernel_manifest
-SELECT manifest
-FROM kernels
-WHERE hash = :hash::bytea;
 
 -- One row for each hash, in their order; of a kernel that is not registered the manifest is null.
 -- name: kernels_manifests

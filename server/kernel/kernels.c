@@ -1,10 +1,26 @@
-/* Kernels and builds in the database. Memory and threads: as the header says. */
+/* Kernels, their builds, and the signatures of both: storing, reading and listing them.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/kernel/kernels.h"
 
+#include "common/base/log.h"
+#include "common/base/time.h"
+#include "common/cache/channel_entry.h"
+#include "common/cache/code_signature.h"
+#include "server/audit/audit.h"
+#include "server/blob/blobs.h"
 #include "server/db/db_record.h"
 #include "server/db/values.h"
+#include "server/http/answers.h"
+#include "server/http/page.h"
+#include "server/http/routes.h"
 #include "server/kernel/kernel.sql.h"
 #include "server/records.h"
+
+#define CODE_SIGNATURES_MAX 64 /* of one kernel or build, each by another key */
+
+static const char *const no_arguments[] = {NULL};
+static const char *const page_arguments[] = {"limit", "after", NULL};
 
 #define SCHEMA_SIGNATURES                                                                          \
   "{\"type\": \"array\", \"items\": {\"$ref\": \"#/components/schemas/CodeSignature\"}}"
@@ -60,24 +76,73 @@ static const struct field build_item_fields[] = {
 };
 const struct record build_item_record = RECORD("BuildItem", struct stored_code, build_item_fields);
 
-struct digest *kernel_files(const struct kernel *kernel, size_t *ret_n) {
-  struct digest *digests = xcalloc(kernel->n_sources + 1, sizeof *digests);
-  size_t n = 0;
-  for (size_t i = 0; i <= kernel->n_sources; i++) {
-    const struct source *source =
-        i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference.source;
-    bool is_known = !source->path;
-    for (size_t j = 0; j < n; j++)
-      is_known |= digest_equal(&digests[j], &source->digest);
-    if (!is_known)
-      digests[n++] = source->digest;
-  }
-  *ret_n = n;
-  return digests;
+bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
+                  struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digests(&parameters, "hashes", hashes, n);
+  if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
+    return false;
+  for (size_t i = 0; i < n; i++)
+    ret_manifests[i] =
+        db_is_null(rows, (int)i, "manifest") ? NULL : db_get_json(rows, (int)i, "manifest");
+  return true;
 }
 
-/* Inserts a kernel or a build with its files and notes it, in one transaction; nothing when it is
- * there. */
+bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest,
+                 struct error *error) {
+  return kernels_load(db, hash, 1, ret_manifest, error);
+}
+
+bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest,
+                char **ret_text, struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "kernel", kernel);
+  bind_digest(&parameters, "digest", digest);
+  if (!db_run(db, &sql_build_select, &parameters, &rows, error))
+    return false;
+  *ret_text = NULL;
+  if (db_count(rows) == 0)
+    return true;
+
+  const char *text = db_get(rows, 0, "build");
+  struct digest actual = digest_of(text, strlen(text));
+  if (digest_equal(&actual, digest)) {
+    *ret_text = xstrdup(text);
+  } else { /* Before migration 0005 the text was not the canonical one that the digest covers. */
+    cleanup_json json_t *build = db_get_json(rows, 0, "build");
+    *ret_text = json_canonical(build);
+  }
+  return true;
+}
+
+bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live_ms, int64_t *ret_n,
+                     struct error *error) {
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_digest(&parameters, "hardware", code->hardware);
+  bind_digest(&parameters, "kernel", code->kernel);
+  bind_digest(&parameters, "build", code->build);
+  bind_bool(&parameters, "is_plain", code->is_plain);
+  bind_integer(&parameters, "live_ms", live_ms);
+  if (!db_run(db, &sql_agents_refusing, &parameters, &rows, error))
+    return false;
+  *ret_n = db_get_integer(rows, 0, "n");
+  return true;
+}
+
+static bool digest_of_path(struct request *request, int segment, const char *what,
+                           struct digest *ret_digest) {
+  if (digest_parse(request->segments[segment], ret_digest))
+    return true;
+  answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what,
+                 request->segments[segment]);
+  return false;
+}
+
+/* Stores a kernel or a build with its files and notes it, in one transaction, unless it is stored
+ * already. */
 static bool code_store(struct db *db, const struct statement *insert,
                        const struct db_parameters *parameters, const struct audit_row *note,
                        bool *ret_is_new, struct error *error) {
@@ -92,12 +157,33 @@ static bool code_store(struct db *db, const struct statement *insert,
   return db_end(db, ok, error);
 }
 
-bool kernel_store(struct db *db, const struct kernel *kernel, const struct author *author,
-                  bool *ret_is_new, struct error *error) {
-  size_t n;
-  cleanup_free struct digest *files = kernel_files(kernel, &n);
+void route_kernel_post(struct worker *worker, struct request *request) {
+  cleanup_kernel struct kernel *kernel = NULL;
+  struct error error;
+  bool is_new;
+  if (!kernel_parse(request->json, &kernel, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  /* Its sources and its reference's source, each once; all must be stored. */
+  cleanup_free struct digest *files = xcalloc(kernel->n_sources + 1, sizeof *files);
+  size_t n = 0;
+  for (size_t i = 0; i <= kernel->n_sources; i++) {
+    const struct source *source =
+        i < kernel->n_sources ? &kernel->sources[i] : &kernel->reference.source;
+    bool is_known = !source->path;
+    for (size_t j = 0; j < n; j++)
+      is_known |= digest_equal(&files[j], &source->digest);
+    if (!is_known)
+      files[n++] = source->digest;
+  }
+  if (!answer_missing_files(worker, request, files, n))
+    return;
+
   char *manifest = json_dumps(kernel->json, JSON_COMPACT | JSON_ENSURE_ASCII);
   ALWAYS(manifest != NULL);
+  const struct author *author = request_author(request);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "hash", &kernel->hash);
   bind_text(&parameters, "name", kernel->name);
@@ -110,11 +196,51 @@ bool kernel_store(struct db *db, const struct kernel *kernel, const struct autho
   cleanup_json json_t *detail = json_pack("{s:s}", "name", kernel->name);
   const struct audit_row note = {author, AUDIT_REGISTER, digest_format(&kernel->hash, hash),
                                  detail};
-  return code_store(db, &sql_kernel_insert, &parameters, &note, ret_is_new, error);
+  if (!code_store(worker->db, &sql_kernel_insert, &parameters, &note, &is_new, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_json(request, is_new ? 201 : 200,
+                        json_pack("{s:s, s:s}", "kernel", hash, "name", kernel->name));
 }
 
-bool build_store(struct db *db, const struct build *build, const struct author *author,
-                 bool *ret_is_new, struct error *error) {
+void route_build_put(struct worker *worker, struct request *request) {
+  cleanup_json json_t *manifest = NULL;
+  cleanup_kernel struct kernel *kernel = NULL;
+  cleanup_build struct build *build = NULL;
+  struct digest hash, digest;
+  struct error error;
+  bool is_new;
+  if (!digest_of_path(request, 0, "kernel", &hash) || !digest_of_path(request, 1, "build", &digest))
+    return;
+
+  if (!kernel_load(worker->db, &hash, &manifest, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!manifest) {
+    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
+    return;
+  }
+
+  if (!kernel_parse(manifest, &kernel, &error)) {
+    error_become(&error, ERROR_DAMAGED);
+    answer_failure(request, &error);
+    return;
+  }
+  if (!build_parse(request->json, kernel, &build, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!digest_equal(&build->digest, &digest)) {
+    char text[DIGEST_TEXT_SIZE];
+    answer_refusal(request, ERROR_INVALID, "", "the build's digest is %s, not the path's %s",
+                   digest_format(&build->digest, text), request->segments[1]);
+    return;
+  }
+  if (!answer_missing_files(worker, request, build->objects, build->n_objects))
+    return;
+
+  const struct author *author = request_author(request);
   cleanup_json json_t *head = build_head(build);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "digest", &build->digest);
@@ -129,95 +255,243 @@ bool build_store(struct db *db, const struct build *build, const struct author *
   bind_digests(&parameters, "files", build->objects, build->n_objects);
   bind_author(&parameters, author);
 
-  char digest[DIGEST_TEXT_SIZE];
   cleanup_json json_t *detail =
       json_pack("{s:o, s:s}", "kernel", json_digest_text(&build->kernel), "arch", build->arch);
-  const struct audit_row note = {author, AUDIT_PUT_BUILD, digest_format(&build->digest, digest),
-                                 detail};
-  return code_store(db, &sql_build_insert, &parameters, &note, ret_is_new, error);
+  const struct audit_row note = {author, AUDIT_PUT_BUILD, request->segments[1], detail};
+  if (!code_store(worker->db, &sql_build_insert, &parameters, &note, &is_new, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_json(request, is_new ? 201 : 200,
+                        json_pack("{s:s}", "build", request->segments[1]));
 }
 
-bool kernel_load(struct db *db, const struct digest *hash, json_t **ret_manifest,
-                 struct error *error) {
+void route_kernel_get(struct worker *worker, struct request *request) {
+  struct digest hash;
+  struct error error;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hash", hash);
-  if (!db_run(db, &sql_kernel_manifest, &parameters, &rows, error))
+  if (!digest_of_path(request, 0, "kernel", &hash))
+    return;
+
+  bind_digest(&parameters, "hash", &hash);
+  if (!db_run(worker->db, &sql_kernel_select, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+  } else if (!db_count(rows)) {
+    answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
+  } else {
+    cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
+    request_answer_json(request, 200, json_incref(json_array_get(answers, 0)));
+  }
+}
+
+void route_build_get(struct worker *worker, struct request *request) {
+  struct digest hash, digest;
+  struct error error;
+  char *text;
+  if (!request_query_only(request, no_arguments) || !digest_of_path(request, 0, "kernel", &hash) ||
+      !digest_of_path(request, 1, "build", &digest))
+    return;
+
+  if (!build_load(worker->db, &hash, &digest, &text, &error))
+    answer_failure(request, &error);
+  else if (!text)
+    answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0],
+                   request->segments[1]);
+  else
+    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text),
+                              request->segments[1], NULL);
+}
+
+/* Runs the statement of a list, oldest first, and answers with a page of it. */
+static void page_answer(struct worker *worker, struct request *request,
+                        const struct statement *statement, struct db_parameters *parameters,
+                        const struct record *record) {
+  struct error error;
+  int64_t limit, after, next;
+  json_t *items;
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!page_by_id(request, 0, &limit, &after))
+    return;
+  bind_integer(parameters, "after", after);
+  bind_integer(parameters, "limit", limit);
+  if (!db_run(worker->db, statement, parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  db_page_to_json(rows, record, limit, &items, &next);
+  request_answer_json(request, 200, page_to_json(items, next));
+}
+
+void route_kernel_list(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", "after", "name", NULL};
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!request_query_only(request, arguments))
+    return;
+  bind_text(&parameters, "name", request_query(request, "name"));
+  page_answer(worker, request, &sql_kernels_list, &parameters, &kernel_item_record);
+}
+
+void route_build_list(struct worker *worker, struct request *request) {
+  struct digest hash;
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, page_arguments))
+    return;
+  bind_digest(&parameters, "kernel", &hash);
+  page_answer(worker, request, &sql_builds_list, &parameters, &build_item_record);
+}
+
+/* Signatures. One comes with its public key and is verified, so that nothing is stored under the
+ * name of a key that did not sign it; agents decide which keys they trust. */
+
+struct signature_request {
+  char *public_key, *signature, *expires;
+};
+static const struct field signature_request_fields[] = {
+    {"public_key", FIELD_TEXT, offsetof(struct signature_request, public_key), FIELD_REQUIRED,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{43}=$\"}"},
+    {"signature", FIELD_TEXT, offsetof(struct signature_request, signature), FIELD_REQUIRED,
+     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9+/]{86}==$\"}"},
+    {"expires", FIELD_TEXT, offsetof(struct signature_request, expires), 0,
+     .schema = "{\"type\": \"string\", \"pattern\": "
+               "\"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$\"}"},
+};
+const struct record code_signature_request_record =
+    RECORD("CodeSignatureRequest", struct signature_request, signature_request_fields);
+
+static void signature_request_release(struct signature_request *body) {
+  record_release(&code_signature_request_record, body);
+}
+#define cleanup_signature_request __attribute__((cleanup(signature_request_release)))
+
+/* Reads and verifies the body's signature. */
+static bool signature_read(const json_t *json, const struct signed_code *code,
+                           struct code_signature *ret, struct error *error) {
+  cleanup_signature_request struct signature_request body = {0};
+  cleanup_signing_key struct signing_key key = {0};
+  struct code_signature signature = {0};
+  if (!record_read(&code_signature_request_record, json, "", &body, error) ||
+      !channel_expires_parse(json, &signature.expires_s, error))
     return false;
-  *ret_manifest = db_count(rows) ? db_get_json(rows, 0, "manifest") : NULL;
+  if (!signing_key_of_public_text(body.public_key, &key, error))
+    return error_pointer_prefix(error, "/public_key");
+
+  size_t size;
+  cleanup_free char *bytes = code_signed_bytes(code, signature.expires_s, &size);
+  char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
+  if (!signing_key_verify(&key, bytes, size, body.signature))
+    return error_at(
+        error, "/signature",
+        "this is not the signature of %s%s by key %s; sign the text that docs/signing.md "
+        "describes",
+        signed_code_format(code, what), signature.expires_s ? " with this expiry" : "",
+        digest_format(&key.id, id));
+
+  signature.key = key.id;
+  memcpy(signature.text, body.signature, sizeof signature.text);
+  *ret = signature;
   return true;
 }
 
-bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,
-                  struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digests(&parameters, "hashes", hashes, n);
-  if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
-    return false;
-  for (size_t i = 0; i < n; i++)
-    ret_manifests[i] =
-        db_is_null(rows, (int)i, "manifest") ? NULL : db_get_json(rows, (int)i, "manifest");
-  return true;
-}
+struct code_signatures {
+  struct digest kernel, build;
+  json_t *signatures;
+};
+static const struct field signatures_fields[] = {
+    {"kernel", FIELD_DIGEST, offsetof(struct code_signatures, kernel), FIELD_ANSWER},
+    {"build", FIELD_DIGEST, offsetof(struct code_signatures, build), FIELD_ANSWER | FIELD_OMITTED},
+    {"signatures", FIELD_JSON, offsetof(struct code_signatures, signatures), FIELD_ANSWER,
+     .schema = SCHEMA_SIGNATURES},
+};
+const struct record code_signatures_record =
+    RECORD("CodeSignatures", struct code_signatures, signatures_fields);
 
-bool kernel_read(struct db *db, const struct digest *hash, json_t **ret_answer,
-                 struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "hash", hash);
-  if (!db_run(db, &sql_kernel_select, &parameters, &rows, error))
-    return false;
-
-  cleanup_json json_t *answers = db_rows_to_json(rows, &kernel_record);
-  *ret_answer = json_incref(json_array_get(answers, 0));
-  return true;
-}
-
-/* Before migration 0005 the text was not the canonical one that the digest covers. */
-static char *build_text(const struct db_rows *rows, const struct digest *digest) {
-  const char *text = db_get(rows, 0, "build");
-  struct digest actual = digest_of(text, strlen(text));
-  if (digest_equal(&actual, digest))
-    return xstrdup(text);
-  cleanup_json json_t *build = db_get_json(rows, 0, "build");
-  return json_canonical(build);
-}
-
-bool build_load(struct db *db, const struct digest *kernel, const struct digest *digest,
-                char **ret_text, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", kernel);
+/* Stores a signature that was verified and notes it. Of two by one key the one that expires later
+ * stays: the other could be sent again by anyone who has read it. *ret_answer: all signatures that
+ * the code has now, in the order in which they were made; NULL, and nothing is stored, when
+ * CODE_SIGNATURES_MAX other keys signed it. */
+static bool signature_store(struct db *db, const struct signed_code *code,
+                            const struct code_signature *signature, const struct author *author,
+                            json_t **ret_answer, struct error *error) {
+  const struct digest *digest = code->is_build ? &code->build : &code->kernel;
+  char expires[TIME_TEXT_SIZE];
+  cleanup_rows struct db_rows *stored = NULL, *all = NULL;
+  cleanup_parameters struct db_parameters parameters = {0}, of_all = {0};
   bind_digest(&parameters, "digest", digest);
-  if (!db_run(db, &sql_build_select, &parameters, &rows, error))
+  bind_digest(&parameters, "key", &signature->key);
+  bind_text(&parameters, "signature", signature->text);
+  bind_text(&parameters, "expires_at",
+            signature->expires_s ? time_text_format(signature->expires_s, expires) : NULL);
+  bind_integer(&parameters, "most", CODE_SIGNATURES_MAX);
+  bind_author(&parameters, author);
+  bind_digest(&of_all, "digest", digest);
+
+  if (!db_begin(db, error))
     return false;
-  *ret_text = db_count(rows) ? build_text(rows, digest) : NULL;
+  bool ok = db_run(db, &sql_code_signature_store, &parameters, &stored, error);
+  if (ok && db_get_bool(stored, 0, "is_new"))
+    ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
+                           json_pack("{s:o}", "key", json_digest_text(&signature->key)), error);
+  if (ok && db_get_bool(stored, 0, "has_room"))
+    ok = db_run(db, &sql_code_signatures_load, &of_all, &all, error);
+  if (!db_end(db, ok, error))
+    return false;
+
+  *ret_answer = NULL;
+  if (all) {
+    cleanup_json json_t *signatures = db_get_json(all, 0, "signatures");
+    struct code_signatures answer = {.kernel = code->kernel, .signatures = signatures};
+    if (code->is_build)
+      answer.build = code->build;
+    *ret_answer = record_write(&code_signatures_record, &answer);
+  }
   return true;
 }
 
-bool kernels_list(struct db *db, const char *name, int64_t after, int64_t limit, json_t **ret_items,
-                  int64_t *ret_next, struct error *error) {
+static void signature_post(struct worker *worker, struct request *request,
+                           const struct signed_code *code) {
+  struct code_signature signature;
+  struct error error;
+  char what[SIGNED_CODE_TEXT_SIZE], id[DIGEST_TEXT_SIZE];
+  json_t *answer;
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "name", name);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_kernels_list, &parameters, &rows, error))
-    return false;
-  db_page_to_json(rows, &kernel_item_record, limit, ret_items, ret_next);
-  return true;
+  signed_code_format(code, what);
+  bind_digest(&parameters, "kernel", &code->kernel);
+  bind_digest(&parameters, "build", code->is_build ? &code->build : NULL);
+  if (!db_run(worker->db, &sql_code_is_registered, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!db_get_bool(rows, 0, "is_registered")) {
+    answer_refusal(request, ERROR_MISSING, "", "there is no %s; push it first", what);
+    return;
+  }
+
+  if (!signature_read(request->json, code, &signature, &error) ||
+      !signature_store(worker->db, code, &signature, request_author(request), &answer, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  if (!answer) {
+    answer_refusal(request, ERROR_INVALID, "/signature",
+                   "%s has %d signatures by other keys, and no more fit", what,
+                   CODE_SIGNATURES_MAX);
+    return;
+  }
+  log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id),
+           request->token_name);
+  request_answer_json(request, 200, answer);
 }
 
-bool builds_list(struct db *db, const struct digest *kernel, int64_t after, int64_t limit,
-                 json_t **ret_items, int64_t *ret_next, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_digest(&parameters, "kernel", kernel);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_builds_list, &parameters, &rows, error))
-    return false;
-  db_page_to_json(rows, &build_item_record, limit, ret_items, ret_next);
-  return true;
+void route_kernel_signature_post(struct worker *worker, struct request *request) {
+  struct signed_code code = {.is_build = false};
+  if (digest_of_path(request, 0, "kernel", &code.kernel))
+    signature_post(worker, request, &code);
+}
+
+void route_build_signature_post(struct worker *worker, struct request *request) {
+  struct signed_code code = {.is_build = true};
+  if (digest_of_path(request, 0, "kernel", &code.kernel) &&
+      digest_of_path(request, 1, "build", &code.build))
+    signature_post(worker, request, &code);
 }

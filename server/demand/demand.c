@@ -1,6 +1,12 @@
-/* Keeping reports, and queueing jobs for what is missed most. Memory and threads: as the header
- * says. */
+/* POST /v1/demand, what deployments report; GET /v1/demand, which keys are untuned; POST
+ * /v1/demand/queue and the housekeeper, which queue jobs for them.
+ *
+ * Memory: what a handler makes lives as long as it runs. Threads: database workers;
+ * demand_housekeep: the housekeeper. */
 #include "server/demand/demand.h"
+
+#include <math.h>
+#include <pthread.h>
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
@@ -8,13 +14,163 @@
 #include "server/demand/demand.sql.h"
 #include "server/demand/demand_rate.h"
 #include "server/housekeep.h"
+#include "server/http/answers.h"
+#include "server/http/auth.h"
+#include "server/http/routes.h"
 #include "server/job/submit.h"
 #include "server/records.h"
 #include "server/server_private.h"
 
 #define QUEUE_EVERY_MS 10000
 #define QUEUE_AT_ONCE 16
+#define BUCKETS 1024
 #define SCHEMA(name) "{\"$ref\": \"#/components/schemas/" name "\"}"
+
+static const char *const no_arguments[] = {NULL};
+
+/* Policies */
+
+const char *const demand_policy_names[] = {"off", "suggest", "automatic", NULL};
+
+const char *demand_policy_name(enum demand_policy policy) { return demand_policy_names[policy]; }
+
+bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
+  for (size_t i = 0; demand_policy_names[i]; i++)
+    if (strcmp(name, demand_policy_names[i]) == 0) {
+      *ret_policy = (enum demand_policy)i;
+      return true;
+    }
+  return false;
+}
+
+/* Rates: a table of token buckets under a mutex. The bucket that was used longest ago makes room.
+ */
+
+struct bucket {
+  char name[TOKEN_NAME_SIZE];
+  double left;
+  int64_t at_ms;
+};
+
+struct demand_rate {
+  pthread_mutex_t lock;
+  int64_t next_ms; /* when jobs are queued next */
+  size_t n;
+  struct bucket buckets[BUCKETS];
+};
+
+struct demand_rate *demand_rate_new(void) {
+  struct demand_rate *rate = xcalloc(1, sizeof *rate);
+  pthread_mutex_init(&rate->lock, NULL);
+  return rate;
+}
+
+void demand_rate_free(struct demand_rate *rate) {
+  if (!rate)
+    return;
+  pthread_mutex_destroy(&rate->lock);
+  free(rate);
+}
+
+static struct bucket *bucket_of(struct demand_rate *rate, const char *name, int per_minute,
+                                int64_t now_ms) {
+  struct bucket *oldest = &rate->buckets[0];
+  for (size_t i = 0; i < rate->n; i++) {
+    if (strcmp(rate->buckets[i].name, name) == 0)
+      return &rate->buckets[i];
+    if (rate->buckets[i].at_ms < oldest->at_ms)
+      oldest = &rate->buckets[i];
+  }
+
+  struct bucket *bucket = rate->n < BUCKETS ? &rate->buckets[rate->n++] : oldest;
+  *bucket = (struct bucket){.left = per_minute, .at_ms = now_ms};
+  snprintf(bucket->name, sizeof bucket->name, "%s", name);
+  return bucket;
+}
+
+bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
+                      int64_t now_ms, int64_t *ret_wait_s) {
+  pthread_mutex_lock(&rate->lock);
+  struct bucket *bucket = bucket_of(rate, token_name, per_minute, now_ms);
+  bucket->left += (double)(now_ms - bucket->at_ms) * per_minute / 60000;
+  if (bucket->left > per_minute)
+    bucket->left = per_minute;
+  bucket->at_ms = now_ms;
+  bool is_there = bucket->left >= 1;
+  if (is_there)
+    bucket->left--;
+  *ret_wait_s = is_there ? 0 : 1 + (int64_t)((1 - bucket->left) * 60 / per_minute);
+  pthread_mutex_unlock(&rate->lock);
+  return is_there;
+}
+
+bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_ms) {
+  pthread_mutex_lock(&rate->lock);
+  bool is_due = now_ms >= rate->next_ms;
+  if (is_due)
+    rate->next_ms = now_ms + every_ms;
+  pthread_mutex_unlock(&rate->lock);
+  return is_due;
+}
+
+/* Reports */
+
+static const struct field item_fields[] = {
+    {"kernel", FIELD_TEXT, offsetof(struct demand_item, name), FIELD_REQUIRED,
+     .about = "its hash, or its name"},
+    {"key", FIELD_JSON, offsetof(struct demand_item, key), FIELD_REQUIRED | FIELD_OBJECT,
+     .schema = SCHEMA("Key")},
+    {"hits", FIELD_INTEGER, offsetof(struct demand_item, hits), FIELD_NOT_NULL,
+     .most = DEMAND_COUNT_MAX},
+    {"misses", FIELD_INTEGER, offsetof(struct demand_item, misses), FIELD_NOT_NULL,
+     .most = DEMAND_COUNT_MAX},
+    {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_item, tuning_ms),
+     .most_number = DEMAND_MS_MAX},
+    {"kernel_ms", FIELD_NUMBER, offsetof(struct demand_item, kernel_ms),
+     .most_number = DEMAND_MS_MAX},
+};
+static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
+
+static const struct field report_fields[] = {
+    {"environment", FIELD_JSON, offsetof(struct demand_report, environment_json), FIELD_REQUIRED,
+     .schema = SCHEMA("Environment")},
+    {"image", FIELD_TEXT, offsetof(struct demand_report, image)},
+    {"tag", FIELD_TEXT, offsetof(struct demand_report, tag), FIELD_NOT_NULL, .least = 1,
+     .most = JOB_TEXT_MAX},
+    {"regime", FIELD_ENUM, offsetof(struct demand_report, regime), FIELD_NOT_NULL,
+     .names = regime_names, .schema = SCHEMA("Regime")},
+    {"items", FIELD_RECORDS, offsetof(struct demand_report, items), FIELD_REQUIRED, .least = 1,
+     .most = DEMAND_ITEMS_MAX, .of = &item_record},
+};
+const struct record demand_report_record =
+    RECORD("DemandReport", struct demand_report, report_fields);
+
+void demand_report_release(struct demand_report *report) {
+  environment_release(&report->environment);
+  record_release(&demand_report_record, report);
+}
+
+bool demand_report_parse(const json_t *json, struct demand_report *ret, struct error *error) {
+  cleanup_demand_report struct demand_report report = {.tag = xstrdup("default"),
+                                                       .regime = REGIME_COLD};
+  if (!record_read(&demand_report_record, json, "", &report, error))
+    return false;
+
+  struct demand_item *items = report.items.all;
+  for (size_t i = 0; i < report.items.n; i++) {
+    struct demand_item *item = &items[i];
+    item->hits = item->hits == FIELD_NONE ? 0 : item->hits;
+    item->misses = item->misses == FIELD_NONE ? 0 : item->misses;
+    item->tuning_ms = item->tuning_ms >= DEMAND_MS_MIN ? item->tuning_ms : NAN;
+    item->kernel_ms = item->kernel_ms >= DEMAND_MS_MIN ? item->kernel_ms : NAN;
+    item->has_hash = digest_parse(item->name, &item->kernel);
+  }
+  if (!environment_parse(report.environment_json, &report.environment, error))
+    return error_pointer_prefix(error, "/environment");
+  *ret = report;
+  report = (struct demand_report){0};
+  return true;
+}
 
 /* A key that is counted. */
 struct demand_row {
@@ -34,7 +190,7 @@ static const struct field row_fields[] = {
 };
 static const struct record row_record = RECORD(NULL, struct demand_row, row_fields);
 
-/* A key that is wanted. */
+/* An untuned key that was missed. */
 struct demand_wanted {
   int64_t id;
   struct digest kernel;
@@ -42,7 +198,7 @@ struct demand_wanted {
   json_t *key, *environment;
   int64_t hits, misses;
   double tuning_ms, kernel_ms, gain, saved_ms;
-  json_t *space;     /* of the job that shows it; NULL: there is none */
+  json_t *space;     /* of the kernel's newest job that tuned; NULL: there is none */
   int64_t budget_ms; /* of that job; FIELD_NONE: none */
 };
 static const struct field wanted_fields[] = {
@@ -67,7 +223,7 @@ static const struct field wanted_fields[] = {
 };
 const struct record demand_item_record = RECORD("DemandItem", struct demand_wanted, wanted_fields);
 
-/* What came of one that was to be queued. */
+/* The answer for one that was to be queued. */
 struct demand_queued {
   struct digest kernel;
   const char *name, *refused;
@@ -84,47 +240,8 @@ static const struct field queued_fields[] = {
 const struct record demand_queued_record =
     RECORD("DemandQueued", struct demand_queued, queued_fields);
 
-/* For each i with a name: the hash of the kernel of this name that was registered last.
- * ret_known[i] is set to whether there is one; entries without a name stay as they are. */
-static bool kernels_find(struct db *db, const char *const *names, size_t n,
-                         struct digest *ret_hashes, bool *ret_known, struct error *error) {
-  struct db_array array;
-  db_array_init(&array);
-  for (size_t i = 0; i < n; i++)
-    db_array_text(&array, names[i]);
-
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_array(&parameters, "names", &array);
-  if (!db_run(db, &sql_demand_kernels, &parameters, &rows, error))
-    return false;
-  for (int row = 0; row < db_count(rows); row++) {
-    size_t i = (size_t)db_get_integer(rows, row, "n") - 1;
-    ret_hashes[i] = db_get_digest(rows, row, "hash");
-    ret_known[i] = true;
-  }
-  return true;
-}
-
-static bool rows_add(struct db *db, const struct demand_row *rows, size_t n,
-                     const struct demand_report *report, const struct author *author,
-                     struct error *error) {
-  struct digest digest = environment_digest(&report->environment);
-  cleanup_json json_t *environment = environment_to_json(&report->environment);
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &row_record, rows, n);
-  bind_digest(&parameters, "environment_digest", &digest);
-  bind_taken(&parameters, "environment", json_canonical(environment), false);
-  bind_text(&parameters, "tag", report->tag);
-  bind_text(&parameters, "regime", regime_name(report->regime));
-  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
-  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
-  bind_author(&parameters, author);
-  return db_run(db, &sql_demand_add, &parameters, NULL, error);
-}
-
-/* The item as the kernel's key is written, or false: it says nothing of a kernel that can be
- * tuned. */
+/* Makes the row of an item, with the members of its key in the kernel's order. False: the kernel
+ * cannot be tuned, or the key is not one of its keys. */
 static bool row_make(const struct demand_item *item, const struct kernel *kernel,
                      struct demand_row *ret) {
   cleanup_key struct key key = {0};
@@ -144,33 +261,106 @@ static bool row_make(const struct demand_item *item, const struct kernel *kernel
   return true;
 }
 
-bool demand_keep(struct worker *worker, const struct demand_report *report,
-                 const struct author *author, size_t *ret_accepted, struct error *error) {
+/* Counts a report. *ret_accepted items were stored; the others name no kernel that is registered
+ * and can be tuned, or a key that is not the kernel's. */
+static bool demand_keep(struct worker *worker, const struct demand_report *report,
+                        const struct author *author, size_t *ret_accepted, struct error *error) {
   size_t n_items = report->items.n, n = 0;
   const struct demand_item *items = report->items.all;
   cleanup_free struct digest *hashes = xcalloc(n_items, sizeof *hashes);
   cleanup_free bool *known = xcalloc(n_items, sizeof *known);
-  cleanup_free const char **names = xcalloc(n_items, sizeof *names);
+  struct db_array names;
+  db_array_init(&names);
   for (size_t i = 0; i < n_items; i++) {
     known[i] = items[i].has_hash;
     hashes[i] = items[i].kernel;
-    names[i] = items[i].has_hash ? NULL : items[i].name;
+    db_array_text(&names, items[i].has_hash ? NULL : items[i].name);
   }
 
+  /* A name means the kernel of this name that was registered last. */
+  cleanup_rows struct db_rows *named = NULL;
   cleanup_catalog struct catalog catalog = {0};
-  if (!kernels_find(worker->db, names, n_items, hashes, known, error) ||
-      !catalog_load(worker, hashes, n_items, &catalog, error))
+  cleanup_parameters struct db_parameters of_names = {0}, parameters = {0};
+  bind_array(&of_names, "names", &names);
+  if (!db_run(worker->db, &sql_demand_kernels, &of_names, &named, error))
+    return false;
+  for (int row = 0; row < db_count(named); row++) {
+    size_t i = (size_t)db_get_integer(named, row, "n") - 1;
+    hashes[i] = db_get_digest(named, row, "hash");
+    known[i] = true;
+  }
+  if (!catalog_load(worker, hashes, n_items, &catalog, error))
     return false;
 
   struct demand_row *rows = xcalloc(n_items, sizeof *rows);
   for (size_t i = 0; i < n_items; i++)
     n += known[i] && row_make(&items[i], catalog_find(&catalog, &hashes[i])->kernel, &rows[n]);
-  bool ok = n == 0 || rows_add(worker->db, rows, n, report, author, error);
+  struct digest digest = environment_digest(&report->environment);
+  cleanup_json json_t *environment = environment_to_json(&report->environment);
+  bind_records(&parameters, &row_record, rows, n);
   db_records_free(&row_record, rows, n);
+  bind_digest(&parameters, "environment_digest", &digest);
+  bind_taken(&parameters, "environment", json_canonical(environment), false);
+  bind_text(&parameters, "tag", report->tag);
+  bind_text(&parameters, "regime", regime_name(report->regime));
+  bind_integer(&parameters, "rows_max", DEMAND_ROWS_MAX);
+  bind_integer(&parameters, "total_max", DEMAND_TOTAL_MAX);
+  bind_author(&parameters, author);
   *ret_accepted = n;
-  return ok;
+  return n == 0 || db_run(worker->db, &sql_demand_add, &parameters, NULL, error);
 }
 
+struct demand_answer {
+  int64_t accepted, ignored;
+  enum demand_policy policy;
+};
+static const struct field answer_fields[] = {
+    {"accepted", FIELD_INTEGER, offsetof(struct demand_answer, accepted), FIELD_ANSWER},
+    {"ignored", FIELD_INTEGER, offsetof(struct demand_answer, ignored), FIELD_ANSWER},
+    {"policy", FIELD_ENUM, offsetof(struct demand_answer, policy), FIELD_ANSWER,
+     .names = demand_policy_names},
+};
+const struct record demand_answer_record =
+    RECORD("DemandAnswer", struct demand_answer, answer_fields);
+
+void route_demand_post(struct worker *worker, struct request *request) {
+  enum demand_policy policy = server_options(worker->server)->demand;
+  cleanup_demand_report struct demand_report report = {0};
+  struct error error;
+  int64_t wait_s;
+  size_t accepted = 0;
+  if (!request_query_only(request, no_arguments))
+    return;
+
+  if (!demand_rate_take(worker->server->demand_rate, request->token_name, DEMAND_POSTS_PER_MINUTE,
+                        clock_monotonic_ms(), &wait_s)) {
+    char text[24];
+    snprintf(text, sizeof text, "%lld", (long long)wait_s);
+    request_add_header(request, "Retry-After", text);
+    answer_refusal(request, ERROR_RATE, "",
+                   "the token %s posts more than %d reports a minute; join them, or wait %s s",
+                   request->token_name, DEMAND_POSTS_PER_MINUTE, text);
+    return;
+  }
+  if (!demand_report_parse(request->json, &report, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  if (policy != DEMAND_OFF &&
+      !demand_keep(worker, &report, request_author(request), &accepted, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+  const struct demand_answer answer = {(int64_t)accepted, (int64_t)(report.items.n - accepted),
+                                       policy};
+  request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
+}
+
+/* Queueing */
+
+/* The untuned keys that were missed and about which nothing was decided yet, most GPU time saved
+ * first. */
 static bool wanted_run(struct db *db, int64_t limit, struct db_rows **ret_rows,
                        struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
@@ -179,32 +369,32 @@ static bool wanted_run(struct db *db, int64_t limit, struct db_rows **ret_rows,
   return db_run(db, &sql_demand_wanted, &parameters, ret_rows, error);
 }
 
-bool demand_list(struct db *db, int64_t limit, json_t **ret_items, struct error *error) {
+void route_demand_get(struct worker *worker, struct request *request) {
+  static const char *const arguments[] = {"limit", NULL};
+  struct error error;
   cleanup_rows struct db_rows *rows = NULL;
-  if (!wanted_run(db, limit, &rows, error))
-    return false;
-  *ret_items = db_rows_to_json(rows, &demand_item_record);
-  return true;
+  int64_t limit;
+  const char *after;
+  if (!request_query_only(request, arguments) || !request_page(request, &limit, &after))
+    return;
+
+  if (!wanted_run(worker->db, limit, &rows, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_json(request, 200,
+                        json_pack("{s:o, s:n, s:s}", "items",
+                                  db_rows_to_json(rows, &demand_item_record), "next", "policy",
+                                  demand_policy_name(server_options(worker->server)->demand)));
 }
 
-/* The job that a person would submit for it, from the kernel's newest one. */
-static json_t *job_body(const struct demand_wanted *wanted) {
-  json_t *body =
-      json_pack("{s:o, s:O, s:O, s:O, s:s, s:s, s:i}", "kernel", json_digest_text(&wanted->kernel),
-                "key", wanted->key, "space", wanted->space, "environment", wanted->environment,
-                "tag", wanted->tag, "regime", wanted->regime, "priority", DEMAND_PRIORITY);
-  ALWAYS(body != NULL);
-  if (wanted->budget_ms != FIELD_NONE)
-    json_object_set_new(body, "budget",
-                        json_pack("{s:f}", "device_seconds", (double)wanted->budget_ms / 1000));
-  return body;
-}
-
-/* Queues one; refused, with a sentence that is kept, is an answer too. False: the database. */
+/* Queues the job that a person would submit for the key, from the kernel's newest one. *ret_job 0:
+ * it was refused, for the reason in *refused. False: the database. */
 static bool wanted_queue(struct worker *worker, const struct demand_wanted *wanted,
                          const struct author *author, int64_t *ret_job, struct error *refused,
                          struct error *error) {
-  struct submission submission = {0};
+  cleanup_catalog struct catalog catalog = {0};
+  __attribute__((cleanup(submission_release))) struct submission submission = {0};
+  struct job_row *row = &submission.row;
   *ret_job = 0;
   if (!wanted->space) {
     error_set(
@@ -212,67 +402,48 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
         "no job of this kernel is done yet, so nothing shows which space to tune: submit one");
     return true;
   }
-  cleanup_json json_t *body = job_body(wanted);
+  cleanup_json json_t *extra = NULL;
+  cleanup_json json_t *body = json_pack(
+      "{s:o, s:O, s:O, s:O, s:s, s:s, s:i, s:o*}", "kernel", json_digest_text(&wanted->kernel),
+      "key", wanted->key, "space", wanted->space, "environment", wanted->environment, "tag",
+      wanted->tag, "regime", wanted->regime, "priority", DEMAND_PRIORITY, "budget",
+      wanted->budget_ms == FIELD_NONE
+          ? NULL
+          : json_pack("{s:f}", "device_seconds", (double)wanted->budget_ms / 1000));
+  ALWAYS(body != NULL);
   if (!job_request_parse(body, &submission.request, refused))
     return true;
-  cleanup_catalog struct catalog catalog = {0};
-  struct job_row *row = &submission.row;
-  json_t *extra = NULL;
-  bool ok = catalog_load(worker, &wanted->kernel, 1, &catalog, error);
-  bool is_right = ok && submission_check(worker, &catalog, &submission, &extra, refused);
-  json_decref(extra);
-  if (ok && !is_right && refused->kind != ERROR_INVALID) {
+
+  if (!catalog_load(worker, &wanted->kernel, 1, &catalog, error))
+    return false;
+  if (!submission_check(worker, &catalog, &submission, &extra, refused)) {
+    if (refused->kind == ERROR_INVALID)
+      return true;
     *error = *refused;
-    ok = false;
+    return false;
   }
-  if (is_right && json_integer_value(json_object_get(submission.agents, "matching")) == 0)
+  if (json_integer_value(json_object_get(submission.agents, "matching")) == 0) {
     error_set(refused, "no live agent matches its environment, so a job would only wait");
-  else if (is_right) {
-    submission.stored = row;
-    ok = jobs_find(worker->db, &row, 1, error);
-    bool is_planned =
-        ok && (row->known.id || submission_plan(&submission, JOB_POINTS_MAX, refused));
-    if (is_planned) {
-      ok = row->known.id || submissions_store(worker, &row, 1, author, error);
-      *ret_job = ok ? row->known.id : 0;
-    }
+    return true;
   }
-  submission_release(&submission);
-  return ok;
-}
 
-static bool wanted_decide(struct db *db, const struct demand_wanted *wanted,
-                          const struct demand_queued *queued, struct error *error) {
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "id", wanted->id);
-  bind_record(&parameters, &demand_queued_record, queued);
-  return db_run(db, &sql_demand_decided, &parameters, NULL, error);
-}
-
-/* Queues each and adds what came of it to `answers`. */
-static bool wanted_queue_all(struct worker *worker, const struct demand_wanted *all, size_t n,
-                             const struct author *author, json_t *answers, struct error *error) {
-  for (size_t i = 0; i < n; i++) {
-    const struct demand_wanted *wanted = &all[i];
-    struct error refused = {0};
-    int64_t job;
-    if (!wanted_queue(worker, wanted, author, &job, &refused, error))
+  submission.stored = row;
+  if (!jobs_find(worker->db, &row, 1, error))
+    return false;
+  if (!row->known.id) {
+    if (!submission_plan(&submission, JOB_POINTS_MAX, refused))
+      return true;
+    if (!submissions_store(worker, &row, 1, author, error))
       return false;
-
-    const struct demand_queued queued = {.kernel = wanted->kernel,
-                                         .name = wanted->name,
-                                         .refused = job ? NULL : refused.message,
-                                         .key = wanted->key,
-                                         .job = job ? job : FIELD_NONE};
-    if (!wanted_decide(worker->db, wanted, &queued, error))
-      return false;
-    ALWAYS(json_array_append_new(answers, record_write(&demand_queued_record, &queued)) == 0);
   }
+  *ret_job = row->known.id;
   return true;
 }
 
-bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
-                  json_t **ret_answers, struct error *error) {
+/* Queues jobs for the `top` first untuned keys. One that is refused is tried again after a day.
+ * *ret_answers: [{"kernel", "name", "key", "job" or "refused"}]. */
+static bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
+                         json_t **ret_answers, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!wanted_run(worker->db, top, &rows, error))
     return false;
@@ -280,35 +451,72 @@ bool demand_queue(struct worker *worker, int64_t top, const struct author *autho
   size_t n;
   struct demand_wanted *all = db_read_all(rows, &demand_item_record, &n);
   cleanup_json json_t *answers = json_array();
-  bool ok = wanted_queue_all(worker, all, n, author, answers, error);
+  bool ok = true;
+  for (size_t i = 0; ok && i < n; i++) {
+    const struct demand_wanted *wanted = &all[i];
+    struct error refused = {0};
+    int64_t job;
+    ok = wanted_queue(worker, wanted, author, &job, &refused, error);
+    if (!ok)
+      break;
+
+    const struct demand_queued queued = {.kernel = wanted->kernel,
+                                         .name = wanted->name,
+                                         .refused = job ? NULL : refused.message,
+                                         .key = wanted->key,
+                                         .job = job ? job : FIELD_NONE};
+    ALWAYS(json_array_append_new(answers, record_write(&demand_queued_record, &queued)) == 0);
+    cleanup_parameters struct db_parameters parameters = {0};
+    bind_integer(&parameters, "id", wanted->id);
+    bind_record(&parameters, &demand_queued_record, &queued);
+    ok = db_run(worker->db, &sql_demand_decided, &parameters, NULL, error);
+  }
   db_records_free(&demand_item_record, all, n);
   if (ok)
     *ret_answers = TAKE(answers);
   return ok;
 }
 
-/* Jobs that were queued for demand in the last hour. */
-static bool queued_lately(struct db *db, int64_t *ret_jobs, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  if (!db_run(db, &sql_demand_queued_lately, NULL, &rows, error))
-    return false;
-  *ret_jobs = db_get_integer(rows, 0, "n");
-  return true;
+struct queue_request {
+  int64_t top;
+};
+static const struct field queue_request_fields[] = {
+    {"top", FIELD_INTEGER, offsetof(struct queue_request, top), FIELD_REQUIRED, .least = 1,
+     .most = DEMAND_QUEUE_MAX},
+};
+const struct record demand_queue_request_record =
+    RECORD("DemandQueueRequest", struct queue_request, queue_request_fields);
+
+void route_demand_queue(struct worker *worker, struct request *request) {
+  struct queue_request asked;
+  struct error error;
+  json_t *answers;
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!record_read(&demand_queue_request_record, request->json, "", &asked, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  if (!demand_queue(worker, asked.top, request_author(request), &answers, &error))
+    answer_failure(request, &error);
+  else
+    request_answer_json(request, 200, json_pack("{s:o}", "items", answers));
 }
 
 void demand_housekeep(struct worker *worker) {
   struct error error;
-  int64_t queued;
+  cleanup_rows struct db_rows *rows = NULL;
   const struct server_options *options = server_options(worker->server);
   if (options->demand != DEMAND_AUTOMATIC ||
       !demand_rate_is_due(worker->server->demand_rate, QUEUE_EVERY_MS, clock_monotonic_ms()))
     return;
-
-  if (!queued_lately(worker->db, &queued, &error)) {
+  if (!db_run(worker->db, &sql_demand_queued_lately, NULL, &rows, &error)) {
     log_warning("demand: %s", error.message);
     return;
   }
-  int64_t room = options->demand_per_hour - queued;
+
+  int64_t room = options->demand_per_hour - db_get_integer(rows, 0, "n");
   cleanup_json json_t *answers = NULL;
   if (room > 0 && !demand_queue(worker, room < QUEUE_AT_ONCE ? room : QUEUE_AT_ONCE, &author_server,
                                 &answers, &error))

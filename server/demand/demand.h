@@ -26,15 +26,14 @@
 
 #include "common/node/environment.h"
 #include "common/record/record.h"
-#include "server/audit/audit.h"
 #include "server/server.h"
 
 #define DEMAND_ITEMS_MAX 1000
 #define DEMAND_COUNT_MAX INT64_C(1000000000)
 #define DEMAND_MS_MAX 1e9
-/* less is as good as not known, and its products might leave the range of floats */
+/* shorter times count as not known: their products might leave the range of floats */
 #define DEMAND_MS_MIN 1e-6
-#define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* where counts of a key stop to grow */
+#define DEMAND_TOTAL_MAX INT64_C(1000000000000000) /* where the counts of a key stop growing */
 #define DEMAND_POSTS_PER_MINUTE 60
 #define DEMAND_ROWS_MAX 100000 /* kept; beyond them new keys are dropped */
 #define DEMAND_QUEUE_MAX 1000  /* jobs of one request */
@@ -65,19 +64,5 @@ must_check bool demand_report_parse(const json_t *json, struct demand_report *re
                                     struct error *error);
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
-
-/* Counts a report. *ret_accepted items were kept, the others name no kernel that is registered and
- * can be tuned, or a key that is not the kernel's. */
-must_check bool demand_keep(struct worker *worker, const struct demand_report *report,
-                            const struct author *author, size_t *ret_accepted, struct error *error);
-
-/* Items of GET /v1/demand: the untuned keys that were missed and about which nothing was decided
- * yet, most GPU time saved first. */
-must_check bool demand_list(struct db *db, int64_t limit, json_t **ret_items, struct error *error);
-
-/* Queues jobs for the `top` first of them. A refusal is asked again after a day. *ret_answers:
- * [{"kernel", "name", "key", "job" or "refused"}]. */
-must_check bool demand_queue(struct worker *worker, int64_t top, const struct author *author,
-                             json_t **ret_answers, struct error *error);
 
 #endif

@@ -1,7 +1,7 @@
-/* How often demand is dealt with: how many reports a token may post, a bucket for each, refilled
- * evenly; and when jobs are queued for it next.
+/* How many reports a token may post, by a bucket for each that is refilled evenly, and when jobs
+ * are queued next.
  *
- * Memory: a server owns its own, of a fixed size, keyed by the tokens' names. Threads: any. */
+ * Memory: owned by the server, of a fixed size, keyed by the tokens' names. Threads: any. */
 #ifndef WAVETUNE_SERVER_DEMAND_DEMAND_RATE_H
 #define WAVETUNE_SERVER_DEMAND_DEMAND_RATE_H
 
@@ -11,7 +11,7 @@ struct demand_rate;
 must_check struct demand_rate *demand_rate_new(void);
 void demand_rate_free(struct demand_rate *rate);
 
-/* Takes one of the token's reports. False: it has none left; *ret_wait_s says for how long. */
+/* Takes one of the token's reports. False: none is left for *ret_wait_s seconds. */
 must_check bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
                                  int64_t now_ms, int64_t *ret_wait_s);
 

@@ -145,18 +145,18 @@ struct compatibility_item {
   json_t *asked, *served;
   char *reason, *made_by, *made_at;
 };
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct compatibility_item, member), __VA_ARGS__}
 static const struct field item_fields[] = {
-    {"id", FIELD_ID, offsetof(struct compatibility_item, id), FIELD_ANSWER},
-    {"asked", FIELD_JSON, offsetof(struct compatibility_item, asked), FIELD_ANSWER,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"served", FIELD_JSON, offsetof(struct compatibility_item, served), FIELD_ANSWER,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"reason", FIELD_TEXT, offsetof(struct compatibility_item, reason), FIELD_ANSWER},
-    {"made_by", FIELD_TEXT, offsetof(struct compatibility_item, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct compatibility_item, made_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"made_at", FIELD_TIME, offsetof(struct compatibility_item, made_at), FIELD_ANSWER},
+    FIELD(ID, id, FIELD_ANSWER),
+    FIELD(JSON, asked, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(JSON, served, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, reason, FIELD_ANSWER),
+    FIELD(TEXT, made_by, FIELD_ANSWER),
+    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TIME, made_at, FIELD_ANSWER),
 };
+#undef FIELD
 const struct record compatibility_item_record =
     RECORD("CompatibilityItem", struct compatibility_item, item_fields);
 

@@ -44,15 +44,14 @@ void known_environments_release(struct known_environments *known) {
   *known = (struct known_environments){0};
 }
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct known_environment, member), __VA_ARGS__}
 static const struct field known_fields[] = {
-    {"digest", FIELD_DIGEST, offsetof(struct known_environment, digest)},
-    {"hardware_digest", FIELD_DIGEST, offsetof(struct known_environment, hardware_digest)},
-    {"agents", FIELD_INTEGER, offsetof(struct known_environment, agents)},
-    {"devices", FIELD_INTEGER, offsetof(struct known_environment, devices)},
-    {"wants_signatures", FIELD_BOOL, offsetof(struct known_environment, wants_signatures)},
-    {"agent", FIELD_TEXT, offsetof(struct known_environment, agent)},
-    {"agent_name", FIELD_TEXT, offsetof(struct known_environment, agent_name)},
+    FIELD(DIGEST, digest),   FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents),
+    FIELD(INTEGER, devices), FIELD(BOOL, wants_signatures),  FIELD(TEXT, agent),
+    FIELD(TEXT, agent_name),
 };
+#undef FIELD
 static const struct record known_record = RECORD(NULL, struct known_environment, known_fields);
 
 bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,

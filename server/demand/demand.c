@@ -179,15 +179,14 @@ struct demand_row {
   int64_t hits, misses;
   double tuning_ms, kernel_ms;
 };
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct demand_row, member), __VA_ARGS__}
 static const struct field row_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct demand_row, kernel)},
-    {"key_digest", FIELD_DIGEST, offsetof(struct demand_row, key_digest)},
-    {"key", FIELD_TEXT, offsetof(struct demand_row, key)},
-    {"hits", FIELD_INTEGER, offsetof(struct demand_row, hits)},
-    {"misses", FIELD_INTEGER, offsetof(struct demand_row, misses)},
-    {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_row, tuning_ms)},
-    {"kernel_ms", FIELD_NUMBER, offsetof(struct demand_row, kernel_ms)},
+    FIELD(DIGEST, kernel),    FIELD(DIGEST, key_digest), FIELD(TEXT, key),
+    FIELD(INTEGER, hits),     FIELD(INTEGER, misses),    FIELD(NUMBER, tuning_ms),
+    FIELD(NUMBER, kernel_ms),
 };
+#undef FIELD
 static const struct record row_record = RECORD(NULL, struct demand_row, row_fields);
 
 /* An untuned key that was missed. */
@@ -201,26 +200,27 @@ struct demand_wanted {
   json_t *space;     /* of the kernel's newest job that tuned; NULL: there is none */
   int64_t budget_ms; /* of that job; FIELD_NONE: none */
 };
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct demand_wanted, member), __VA_ARGS__}
 static const struct field wanted_fields[] = {
-    {"id", FIELD_INTEGER, offsetof(struct demand_wanted, id), FIELD_NO_JSON},
-    {"kernel", FIELD_DIGEST, offsetof(struct demand_wanted, kernel), FIELD_ANSWER},
-    {"name", FIELD_TEXT, offsetof(struct demand_wanted, name), FIELD_ANSWER},
-    {"key", FIELD_JSON, offsetof(struct demand_wanted, key), FIELD_ANSWER, .schema = SCHEMA("Key")},
-    {"environment", FIELD_JSON, offsetof(struct demand_wanted, environment), FIELD_ANSWER,
-     .schema = SCHEMA("Environment")},
-    {"tag", FIELD_TEXT, offsetof(struct demand_wanted, tag), FIELD_ANSWER},
-    {"regime", FIELD_TEXT, offsetof(struct demand_wanted, regime), FIELD_ANSWER,
-     .schema = SCHEMA("Regime")},
-    {"hits", FIELD_INTEGER, offsetof(struct demand_wanted, hits), FIELD_ANSWER},
-    {"misses", FIELD_INTEGER, offsetof(struct demand_wanted, misses), FIELD_ANSWER},
-    {"tuning_ms", FIELD_NUMBER, offsetof(struct demand_wanted, tuning_ms), FIELD_ANSWER},
-    {"kernel_ms", FIELD_NUMBER, offsetof(struct demand_wanted, kernel_ms), FIELD_ANSWER},
-    {"gain", FIELD_NUMBER, offsetof(struct demand_wanted, gain), FIELD_ANSWER},
-    {"saved_ms", FIELD_NUMBER, offsetof(struct demand_wanted, saved_ms), FIELD_ANSWER},
-    {"last_at", FIELD_TIME, offsetof(struct demand_wanted, last_at), FIELD_ANSWER},
-    {"space", FIELD_JSON, offsetof(struct demand_wanted, space), FIELD_NO_JSON},
-    {"budget_ms", FIELD_INTEGER, offsetof(struct demand_wanted, budget_ms), FIELD_NO_JSON},
+    FIELD(INTEGER, id, FIELD_NO_JSON),
+    FIELD(DIGEST, kernel, FIELD_ANSWER),
+    FIELD(TEXT, name, FIELD_ANSWER),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = SCHEMA("Key")),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA("Environment")),
+    FIELD(TEXT, tag, FIELD_ANSWER),
+    FIELD(TEXT, regime, FIELD_ANSWER, .schema = SCHEMA("Regime")),
+    FIELD(INTEGER, hits, FIELD_ANSWER),
+    FIELD(INTEGER, misses, FIELD_ANSWER),
+    FIELD(NUMBER, tuning_ms, FIELD_ANSWER),
+    FIELD(NUMBER, kernel_ms, FIELD_ANSWER),
+    FIELD(NUMBER, gain, FIELD_ANSWER),
+    FIELD(NUMBER, saved_ms, FIELD_ANSWER),
+    FIELD(TIME, last_at, FIELD_ANSWER),
+    FIELD(JSON, space, FIELD_NO_JSON),
+    FIELD(INTEGER, budget_ms, FIELD_NO_JSON),
 };
+#undef FIELD
 const struct record demand_item_record = RECORD("DemandItem", struct demand_wanted, wanted_fields);
 
 /* The answer for one that was to be queued. */

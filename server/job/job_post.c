@@ -37,37 +37,37 @@ const struct record job_budget_record = RECORD("Budget", struct job_budget, budg
 const char *const job_purpose_names[] = {
     [PURPOSE_TUNE] = "tune", [PURPOSE_REVALIDATE] = "revalidate", NULL};
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct job_request, member), __VA_ARGS__}
 static const struct field request_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct job_request, kernel), FIELD_REQUIRED},
-    {"key", FIELD_JSON, offsetof(struct job_request, key), FIELD_REQUIRED | FIELD_OBJECT,
-     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
-    {"space", FIELD_JSON, offsetof(struct job_request, space), FIELD_REQUIRED | FIELD_OBJECT,
-     .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
+    FIELD(DIGEST, kernel, FIELD_REQUIRED),
+    FIELD(JSON, key, FIELD_REQUIRED | FIELD_OBJECT,
+          .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    FIELD(JSON, space, FIELD_REQUIRED | FIELD_OBJECT,
+          .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
     {"environment", FIELD_JSON, offsetof(struct job_request, environment_stated), FIELD_REQUIRED,
      .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
     /* Names that people type into URLs and shells. */
-    {"tag", FIELD_TEXT, offsetof(struct job_request, tag), FIELD_NOT_NULL | FIELD_LINE, .least = 1,
-     .most = JOB_TEXT_MAX,
-     .schema =
-         "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 200, \"default\": \"default\"}"},
-    {"run", FIELD_TEXT, offsetof(struct job_request, run), FIELD_NOT_NULL | FIELD_LINE,
-     .most = JOB_TEXT_MAX,
-     .schema = "{\"type\": \"string\", \"maxLength\": 200, \"default\": \"\"}"},
-    {"regime", FIELD_ENUM, offsetof(struct job_request, regime), FIELD_NOT_NULL,
-     .names = regime_names, .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"},
-    {"purpose", FIELD_ENUM, offsetof(struct job_request, purpose), FIELD_NOT_NULL,
-     .names = job_purpose_names,
-     .schema =
-         "{\"type\": \"string\", \"enum\": [\"tune\", \"revalidate\"], \"default\": \"tune\"}"},
-    {"priority", FIELD_INTEGER, offsetof(struct job_request, priority), FIELD_NOT_NULL,
-     .least = -1000, .most = 1000,
-     .schema = "{\"type\": \"integer\", \"minimum\": -1000, \"maximum\": 1000, \"default\": 0}"},
-    {"budget", FIELD_RECORD, offsetof(struct job_request, budget), .of = &job_budget_record},
-    {"runner", FIELD_TEXT, offsetof(struct job_request, runner),
-     .schema = "{\"type\": \"string\", \"enum\": [\"build\"]}"},
-    {"search", FIELD_RECORD, offsetof(struct job_request, search), .of = &job_search_record},
-    {"finals", FIELD_RECORD, offsetof(struct job_request, finals), .of = &job_finals_record},
+    FIELD(TEXT, tag, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = JOB_TEXT_MAX,
+          .schema = "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 200, \"default\": "
+                    "\"default\"}"),
+    FIELD(TEXT, run, FIELD_NOT_NULL | FIELD_LINE, .most = JOB_TEXT_MAX,
+          .schema = "{\"type\": \"string\", \"maxLength\": 200, \"default\": \"\"}"),
+    FIELD(ENUM, regime, FIELD_NOT_NULL, .names = regime_names,
+          .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"),
+    FIELD(
+        ENUM, purpose, FIELD_NOT_NULL, .names = job_purpose_names,
+        .schema =
+            "{\"type\": \"string\", \"enum\": [\"tune\", \"revalidate\"], \"default\": \"tune\"}"),
+    FIELD(INTEGER, priority, FIELD_NOT_NULL, .least = -1000, .most = 1000,
+          .schema =
+              "{\"type\": \"integer\", \"minimum\": -1000, \"maximum\": 1000, \"default\": 0}"),
+    FIELD(RECORD, budget, .of = &job_budget_record),
+    FIELD(TEXT, runner, .schema = "{\"type\": \"string\", \"enum\": [\"build\"]}"),
+    FIELD(RECORD, search, .of = &job_search_record),
+    FIELD(RECORD, finals, .of = &job_finals_record),
 };
+#undef FIELD
 const struct record job_request_record = RECORD("JobRequest", struct job_request, request_fields);
 
 void job_request_release(struct job_request *request) {
@@ -239,20 +239,22 @@ struct job_answer {
   enum baseline_from baseline_from;
   json_t *environment, *agents;
 };
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct job_answer, member), __VA_ARGS__}
 static const struct field answer_fields[] = {
-    {"job", FIELD_ID, offsetof(struct job_answer, job), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"created", FIELD_BOOL, offsetof(struct job_answer, created), FIELD_ANSWER},
-    {"state", FIELD_ENUM, offsetof(struct job_answer, state), FIELD_ANSWER | FIELD_NOT_NULL,
-     .names = job_state_names, .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"},
-    {"configs", FIELD_INTEGER, offsetof(struct job_answer, configs), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_answer, baseline_from),
-     FIELD_ANSWER | FIELD_NOT_NULL, .names = baseline_from_names,
-     .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"},
-    {"environment", FIELD_JSON, offsetof(struct job_answer, environment),
-     FIELD_ANSWER | FIELD_NOT_NULL, .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
-    {"agents", FIELD_JSON, offsetof(struct job_answer, agents), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = "{\"$ref\": \"#/components/schemas/MatchingAgents\"}"},
+    FIELD(ID, job, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(BOOL, created, FIELD_ANSWER),
+    FIELD(ENUM, state, FIELD_ANSWER | FIELD_NOT_NULL, .names = job_state_names,
+          .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"),
+    FIELD(INTEGER, configs, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(ENUM, baseline_from, FIELD_ANSWER | FIELD_NOT_NULL, .names = baseline_from_names,
+          .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"),
+    FIELD(JSON, environment, FIELD_ANSWER | FIELD_NOT_NULL,
+          .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"),
+    FIELD(JSON, agents, FIELD_ANSWER | FIELD_NOT_NULL,
+          .schema = "{\"$ref\": \"#/components/schemas/MatchingAgents\"}"),
 };
+#undef FIELD
 const struct record job_answer_record = RECORD("JobAnswer", struct job_answer, answer_fields);
 
 static void post_answer(struct request *request, struct job_post *post) {

@@ -63,68 +63,66 @@ struct job_summary {
 
 /* clang-format off */
 #define ALWAYS_THERE (FIELD_ANSWER | FIELD_NOT_NULL)
-#define AT(member) offsetof(struct job_summary, member)
+#define FIELD(type, member, ...) \
+  {#member, FIELD_##type, offsetof(struct job_summary, member), __VA_ARGS__}
 #define SUMMARY_FIELDS \
-  {"job", FIELD_ID, AT(id), ALWAYS_THERE}, \
-  {"state", FIELD_ENUM, AT(state), ALWAYS_THERE, .names = job_state_names, \
-   .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"}, \
-  {"stage", FIELD_ENUM, AT(stage), ALWAYS_THERE, .names = stage_names, \
-   .schema = "{\"$ref\": \"#/components/schemas/Stage\"}"}, \
-  {"round", FIELD_INTEGER, AT(round), ALWAYS_THERE}, \
-  {"kernel", FIELD_DIGEST, AT(kernel), ALWAYS_THERE}, \
-  {"name", FIELD_TEXT, AT(name), ALWAYS_THERE}, \
-  {"key", FIELD_JSON, AT(key), ALWAYS_THERE, \
-   .schema = "{\"$ref\": \"#/components/schemas/Key\"}"}, \
-  {"space_digest", FIELD_DIGEST, AT(space_digest), ALWAYS_THERE}, \
-  {"environment", FIELD_JSON, AT(environment), ALWAYS_THERE, \
-   .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"}, \
-  {"tag", FIELD_TEXT, AT(tag), ALWAYS_THERE}, \
-  {"run", FIELD_TEXT, AT(run), ALWAYS_THERE}, \
-  {"regime", FIELD_ENUM, AT(regime), ALWAYS_THERE, .names = regime_names, \
-   .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"}, \
-  {"purpose", FIELD_ENUM, AT(purpose), ALWAYS_THERE, .names = job_purpose_names}, \
-  {"priority", FIELD_INTEGER, AT(priority), ALWAYS_THERE}, \
-  {"budget", FIELD_RECORD, AT(budget), FIELD_ANSWER, .of = &job_budget_record}, \
-  {"runner", FIELD_TEXT, AT(runner), ALWAYS_THERE}, \
-  {"build", FIELD_DIGEST, AT(build), FIELD_ANSWER}, \
-  {"baseline", FIELD_INTEGER, AT(baseline), ALWAYS_THERE}, \
-  {"baseline_from", FIELD_ENUM, AT(baseline_from), ALWAYS_THERE, .names = baseline_from_names, \
-   .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"}, \
-  {"seed", FIELD_INTEGER, AT(seed), ALWAYS_THERE}, \
-  {"search", FIELD_RECORD, AT(search), FIELD_ANSWER, .of = &job_search_record}, \
-  {"finals", FIELD_RECORD, AT(finals), ALWAYS_THERE, .of = &job_finals_record}, \
-  {"configs", FIELD_INTEGER, AT(configs), ALWAYS_THERE}, \
-  {"measured", FIELD_INTEGER, AT(measured), ALWAYS_THERE}, \
-  {"outcomes", FIELD_JSON, AT(outcomes), ALWAYS_THERE, \
-   .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"}, \
-  {"spent_device_seconds", FIELD_NUMBER, AT(spent_device_seconds), ALWAYS_THERE}, \
-  {"opening_device_seconds", FIELD_NUMBER, AT(opening_device_seconds), ALWAYS_THERE, \
-   .about = "of spent_device_seconds: opening the kernel"}, \
-  {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER}, \
-  {"created_at", FIELD_TIME, AT(created_at), ALWAYS_THERE}, \
-  {"finished_at", FIELD_TIME, AT(finished_at), FIELD_ANSWER}, \
-  {"submitted_by", FIELD_TEXT, AT(submitted_by), FIELD_ANSWER, .schema = SCHEMA_BY}, \
-  {"submitted_by_id", FIELD_ID, AT(submitted_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID}, \
-  {"cancelled_by", FIELD_TEXT, AT(cancelled_by), FIELD_ANSWER, .schema = SCHEMA_BY}, \
-  {"cancelled_by_id", FIELD_ID, AT(cancelled_by_id), FIELD_ANSWER, .schema = SCHEMA_BY_ID}
+  {"job", FIELD_ID, offsetof(struct job_summary, id), ALWAYS_THERE}, \
+  FIELD(ENUM, state, ALWAYS_THERE, .names = job_state_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/JobState\"}"), \
+  FIELD(ENUM, stage, ALWAYS_THERE, .names = stage_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/Stage\"}"), \
+  FIELD(INTEGER, round, ALWAYS_THERE), \
+  FIELD(DIGEST, kernel, ALWAYS_THERE), \
+  FIELD(TEXT, name, ALWAYS_THERE), \
+  FIELD(JSON, key, ALWAYS_THERE, \
+   .schema = "{\"$ref\": \"#/components/schemas/Key\"}"), \
+  FIELD(DIGEST, space_digest, ALWAYS_THERE), \
+  FIELD(JSON, environment, ALWAYS_THERE, \
+   .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"), \
+  FIELD(TEXT, tag, ALWAYS_THERE), \
+  FIELD(TEXT, run, ALWAYS_THERE), \
+  FIELD(ENUM, regime, ALWAYS_THERE, .names = regime_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/Regime\"}"), \
+  FIELD(ENUM, purpose, ALWAYS_THERE, .names = job_purpose_names), \
+  FIELD(INTEGER, priority, ALWAYS_THERE), \
+  FIELD(RECORD, budget, FIELD_ANSWER, .of = &job_budget_record), \
+  FIELD(TEXT, runner, ALWAYS_THERE), \
+  FIELD(DIGEST, build, FIELD_ANSWER), \
+  FIELD(INTEGER, baseline, ALWAYS_THERE), \
+  FIELD(ENUM, baseline_from, ALWAYS_THERE, .names = baseline_from_names, \
+   .schema = "{\"$ref\": \"#/components/schemas/BaselineFrom\"}"), \
+  FIELD(INTEGER, seed, ALWAYS_THERE), \
+  FIELD(RECORD, search, FIELD_ANSWER, .of = &job_search_record), \
+  FIELD(RECORD, finals, ALWAYS_THERE, .of = &job_finals_record), \
+  FIELD(INTEGER, configs, ALWAYS_THERE), \
+  FIELD(INTEGER, measured, ALWAYS_THERE), \
+  FIELD(JSON, outcomes, ALWAYS_THERE, \
+   .schema = "{\"type\": \"object\", \"additionalProperties\": {\"type\": \"integer\"}}"), \
+  FIELD(NUMBER, spent_device_seconds, ALWAYS_THERE), \
+  FIELD(NUMBER, opening_device_seconds, ALWAYS_THERE, \
+   .about = "of spent_device_seconds: opening the kernel"), \
+  FIELD(TEXT, reason, FIELD_ANSWER), \
+  FIELD(TIME, created_at, ALWAYS_THERE), \
+  FIELD(TIME, finished_at, FIELD_ANSWER), \
+  FIELD(TEXT, submitted_by, FIELD_ANSWER, .schema = SCHEMA_BY), \
+  FIELD(ID, submitted_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID), \
+  FIELD(TEXT, cancelled_by, FIELD_ANSWER, .schema = SCHEMA_BY), \
+  FIELD(ID, cancelled_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID)
 /* clang-format on */
 
 static const struct field item_fields[] = {
     SUMMARY_FIELDS,
-    {"winner", FIELD_RECORD, AT(winner), FIELD_ANSWER, .of = &job_winner_item_record},
+    FIELD(RECORD, winner, FIELD_ANSWER, .of = &job_winner_item_record),
 };
 const struct record job_item_record = RECORD("JobItem", struct job_summary, item_fields);
 
 static const struct field job_fields[] = {
     SUMMARY_FIELDS,
-    {"winner", FIELD_RECORD, AT(winner), FIELD_ANSWER, .of = &job_winner_record},
-    {"waiting", FIELD_TEXT, AT(waiting), FIELD_ANSWER,
-     .about = "why nothing of it is measured that could be"},
-    {"space", FIELD_JSON, AT(space), ALWAYS_THERE,
-     .schema = "{\"$ref\": \"#/components/schemas/Space\"}"},
-    {"flagged", FIELD_JSON, AT(flagged), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"},
-    {"quarantined", FIELD_TEXT, AT(quarantined), FIELD_ANSWER},
+    FIELD(RECORD, winner, FIELD_ANSWER, .of = &job_winner_record),
+    FIELD(TEXT, waiting, FIELD_ANSWER, .about = "why nothing of it is measured that could be"),
+    FIELD(JSON, space, ALWAYS_THERE, .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
+    FIELD(JSON, flagged, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Flagged\"}"),
+    FIELD(TEXT, quarantined, FIELD_ANSWER),
 };
 const struct record job_record = RECORD("Job", struct job_summary, job_fields);
 

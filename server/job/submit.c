@@ -350,15 +350,17 @@ static const struct field row_fields[] = {
 #undef FIELD
 static const struct record row_record = RECORD(NULL, struct job_row, row_fields);
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct job_known, member), __VA_ARGS__}
 static const struct field known_fields[] = {
-    {"id", FIELD_INTEGER, offsetof(struct job_known, id)},
-    {"priority", FIELD_INTEGER, offsetof(struct job_known, priority)},
-    {"configs", FIELD_INTEGER, offsetof(struct job_known, configs)},
-    {"state", FIELD_ENUM, offsetof(struct job_known, state), .names = job_state_names},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_known, baseline_from),
-     .names = baseline_from_names},
-    {"created", FIELD_BOOL, offsetof(struct job_known, created)},
+    FIELD(INTEGER, id),
+    FIELD(INTEGER, priority),
+    FIELD(INTEGER, configs),
+    FIELD(ENUM, state, .names = job_state_names),
+    FIELD(ENUM, baseline_from, .names = baseline_from_names),
+    FIELD(BOOL, created),
 };
+#undef FIELD
 static const struct record known_record = RECORD(NULL, struct job_known, known_fields);
 
 static const struct field space_fields[] = {

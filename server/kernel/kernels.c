@@ -34,46 +34,37 @@ struct stored_code {
   json_t *manifest, *toolchain, *signatures;
 };
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct stored_code, member), FIELD_ANSWER, __VA_ARGS__}
+#define DIGEST_FIELD(name, column)                                                                 \
+  {name, FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, column}
+#define MADE_FIELDS                                                                                \
+  FIELD(TIME, created_at), FIELD(TEXT, made_by), FIELD(ID, made_by_id, .schema = SCHEMA_BY_ID),    \
+      FIELD(JSON, signatures, .schema = SCHEMA_SIGNATURES)
 static const struct field kernel_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "hash"},
-    {"manifest", FIELD_JSON, offsetof(struct stored_code, manifest), FIELD_ANSWER,
-     .schema = SCHEMA_MANIFEST},
-    {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
-    {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER,
-     .schema = SCHEMA_SIGNATURES},
+    DIGEST_FIELD("kernel", "hash"),
+    FIELD(JSON, manifest, .schema = SCHEMA_MANIFEST),
+    MADE_FIELDS,
 };
 const struct record kernel_record = RECORD("Kernel", struct stored_code, kernel_fields);
 
 static const struct field kernel_item_fields[] = {
-    {"kernel", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "hash"},
-    {"name", FIELD_TEXT, offsetof(struct stored_code, name), FIELD_ANSWER},
-    {"language", FIELD_TEXT, offsetof(struct stored_code, language), FIELD_ANSWER},
-    {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
-    {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER,
-     .schema = SCHEMA_SIGNATURES},
+    DIGEST_FIELD("kernel", "hash"),
+    FIELD(TEXT, name),
+    FIELD(TEXT, language),
+    MADE_FIELDS,
 };
 const struct record kernel_item_record =
     RECORD("KernelItem", struct stored_code, kernel_item_fields);
 
 static const struct field build_item_fields[] = {
-    {"build", FIELD_DIGEST, offsetof(struct stored_code, digest), FIELD_ANSWER, .column = "digest"},
-    {"toolchain", FIELD_JSON, offsetof(struct stored_code, toolchain), FIELD_ANSWER,
-     .schema = "{\"type\": \"object\"}"},
-    {"arch", FIELD_TEXT, offsetof(struct stored_code, arch), FIELD_ANSWER},
-    {"variants", FIELD_INTEGER, offsetof(struct stored_code, variants), FIELD_ANSWER},
-    {"created_at", FIELD_TIME, offsetof(struct stored_code, created_at), FIELD_ANSWER},
-    {"made_by", FIELD_TEXT, offsetof(struct stored_code, made_by), FIELD_ANSWER},
-    {"made_by_id", FIELD_ID, offsetof(struct stored_code, made_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"signatures", FIELD_JSON, offsetof(struct stored_code, signatures), FIELD_ANSWER,
-     .schema = SCHEMA_SIGNATURES},
+    DIGEST_FIELD("build", "digest"),
+    FIELD(JSON, toolchain, .schema = "{\"type\": \"object\"}"),
+    FIELD(TEXT, arch),
+    FIELD(INTEGER, variants),
+    MADE_FIELDS,
 };
+#undef FIELD
 const struct record build_item_record = RECORD("BuildItem", struct stored_code, build_item_fields);
 
 bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t **ret_manifests,

@@ -271,15 +271,18 @@ static bool device_drain(struct worker *worker, const char *agent, const char *d
   return true;
 }
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct drift_note, member), __VA_ARGS__}
 static const struct field note_fields[] = {
     {"lease_id", FIELD_ID, offsetof(struct drift_note, lease)},
-    {"agent", FIELD_TEXT, offsetof(struct drift_note, agent)},
-    {"device", FIELD_TEXT, offsetof(struct drift_note, device)},
-    {"drain_reason", FIELD_TEXT, offsetof(struct drift_note, drain_reason)},
-    {"suspect_since_us", FIELD_INTEGER, offsetof(struct drift_note, suspect_since_us)},
-    {"medians_us", FIELD_NUMBERS, offsetof(struct drift_note, medians_us)},
-    {"ats_us", FIELD_NUMBERS, offsetof(struct drift_note, ats_us)},
+    FIELD(TEXT, agent),
+    FIELD(TEXT, device),
+    FIELD(TEXT, drain_reason),
+    FIELD(INTEGER, suspect_since_us),
+    FIELD(NUMBERS, medians_us),
+    FIELD(NUMBERS, ats_us),
 };
+#undef FIELD
 static const struct record note_record = RECORD(NULL, struct drift_note, note_fields);
 
 void drift_note_release(struct drift_note *note) {

@@ -30,24 +30,24 @@ static const struct field replaces_fields[] = {
 };
 static const struct record replaces_record = RECORD(NULL, struct release_replaces, replaces_fields);
 
-#define AT(member) offsetof(struct release_request, member)
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct release_request, member), __VA_ARGS__}
 static const struct field request_fields[] = {
-    {"environment", FIELD_CUSTOM, AT(environment), FIELD_REQUIRED, .custom = &environment_field},
-    {"tag", FIELD_TEXT, AT(tag), FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX,
-     .about = "default: \"default\""},
-    {"regime", FIELD_ENUM, AT(regime), FIELD_NOT_NULL, .names = regime_names,
-     .about = "default: cold"},
-    {"kernels", FIELD_TEXTS, AT(kernel_texts), FIELD_NOT_NULL, .least = 1,
-     .most = RELEASE_KERNELS_MAX,
+    FIELD(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
+    FIELD(TEXT, tag, FIELD_NOT_NULL, .least = 1, .most = RELEASE_TAG_MAX,
+          .about = "default: \"default\""),
+    FIELD(ENUM, regime, FIELD_NOT_NULL, .names = regime_names, .about = "default: cold"),
+    {"kernels", FIELD_TEXTS, offsetof(struct release_request, kernel_texts), FIELD_NOT_NULL,
+     .least = 1, .most = RELEASE_KERNELS_MAX,
      .schema = "{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000,"
                " \"items\": {\"$ref\": \"#/components/schemas/Digest\"}}"},
-    {"as_of", FIELD_TIME, AT(as_of), FIELD_NOT_NULL},
-    {"pins", FIELD_RECORDS, AT(pins), FIELD_NOT_NULL, .most = RELEASE_PINS_MAX, .of = &pin_record},
-    {"replaces", FIELD_RECORD, AT(replaces), .of = &replaces_record},
-    {"refuse_self_timed", FIELD_BOOL, AT(refuse_self_timed), FIELD_NOT_NULL,
-     .about = "leaves out winners of kernels in c, whose own code could state its time"},
+    FIELD(TIME, as_of, FIELD_NOT_NULL),
+    FIELD(RECORDS, pins, FIELD_NOT_NULL, .most = RELEASE_PINS_MAX, .of = &pin_record),
+    FIELD(RECORD, replaces, .of = &replaces_record),
+    FIELD(BOOL, refuse_self_timed, FIELD_NOT_NULL,
+          .about = "leaves out winners of kernels in c, whose own code could state its time"),
 };
-#undef AT
+#undef FIELD
 const struct record release_request_record =
     RECORD("ReleaseRequest", struct release_request, request_fields);
 
@@ -149,32 +149,33 @@ void release_request_release(struct release_request *request) {
   *request = (struct release_request){0};
 }
 
-#define AT(member) offsetof(struct release_candidate, member)
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct release_candidate, member), __VA_ARGS__}
 static const struct field candidate_fields[] = {
-    {"job", FIELD_INTEGER, AT(job)},
-    {"name", FIELD_TEXT, AT(name)},
-    {"kernel", FIELD_DIGEST, AT(place.kernel)},
-    {"is_external", FIELD_BOOL, AT(is_external)},
-    {"is_self_timed", FIELD_BOOL, AT(is_self_timed)},
-    {"kernel_order", FIELD_INTEGER, AT(kernel_order)},
-    {"key_names", FIELD_JSON, AT(key_names)},
-    {"key", FIELD_JSON, AT(key)},
-    {"key_text", FIELD_TEXT, AT(place.key_text), FIELD_NO_COLUMN},
-    {"space", FIELD_DIGEST, AT(space)},
-    {"state", FIELD_TEXT, AT(state)},
-    {"reason", FIELD_TEXT, AT(reason)},
-    {"finished_us", FIELD_INTEGER, AT(finished_us)},
-    {"has_winner", FIELD_BOOL, AT(has_winner)},
-    {"ordinal", FIELD_INTEGER, AT(ordinal)},
-    {"baseline", FIELD_INTEGER, AT(baseline)},
-    {"config", FIELD_JSON, AT(config)},
-    {"provenance", FIELD_JSON, AT(provenance)},
-    {"verdict", FIELD_JSON, AT(verdict)},
-    {"flagged_by", FIELD_INTEGER, AT(flagged_by)},
-    {"flagged_ratio", FIELD_NUMBER, AT(flagged_ratio)},
-    {"quarantined", FIELD_TEXT, AT(quarantined)},
+    FIELD(INTEGER, job),
+    FIELD(TEXT, name),
+    {"kernel", FIELD_DIGEST, offsetof(struct release_candidate, place.kernel)},
+    FIELD(BOOL, is_external),
+    FIELD(BOOL, is_self_timed),
+    FIELD(INTEGER, kernel_order),
+    FIELD(JSON, key_names),
+    FIELD(JSON, key),
+    {"key_text", FIELD_TEXT, offsetof(struct release_candidate, place.key_text), FIELD_NO_COLUMN},
+    FIELD(DIGEST, space),
+    FIELD(TEXT, state),
+    FIELD(TEXT, reason),
+    FIELD(INTEGER, finished_us),
+    FIELD(BOOL, has_winner),
+    FIELD(INTEGER, ordinal),
+    FIELD(INTEGER, baseline),
+    FIELD(JSON, config),
+    FIELD(JSON, provenance),
+    FIELD(JSON, verdict),
+    FIELD(INTEGER, flagged_by),
+    FIELD(NUMBER, flagged_ratio),
+    FIELD(TEXT, quarantined),
 };
-#undef AT
+#undef FIELD
 const struct record release_candidate_record =
     RECORD(NULL, struct release_candidate, candidate_fields);
 

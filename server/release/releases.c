@@ -31,20 +31,19 @@ struct release_item {
   int64_t job; /* of a kept config: the job whose winner did not replace it */
   const char *origin, *reason;
 };
-#define AT(member) offsetof(struct release_item, member)
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct release_item, member), __VA_ARGS__}
 static const struct field item_fields[] = {
-    {"name", FIELD_TEXT, AT(name), FIELD_ANSWER},
-    {"kernel", FIELD_DIGEST, AT(kernel), FIELD_ANSWER | FIELD_REQUIRED},
-    {"key", FIELD_JSON, AT(key), FIELD_ANSWER,
-     .schema = "{\"$ref\": \"#/components/schemas/Key\"}"},
-    {"job", FIELD_ID, AT(job), FIELD_ANSWER},
-    {"origin", FIELD_TEXT, AT(origin), FIELD_ANSWER | FIELD_OMITTED,
-     .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
-     .about = "of what is included"},
-    {"reason", FIELD_TEXT, AT(reason), FIELD_ANSWER | FIELD_OMITTED,
-     .about = "of what is kept or skipped"},
+    FIELD(TEXT, name, FIELD_ANSWER),
+    FIELD(DIGEST, kernel, FIELD_ANSWER | FIELD_REQUIRED),
+    FIELD(JSON, key, FIELD_ANSWER, .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
+    FIELD(ID, job, FIELD_ANSWER),
+    FIELD(TEXT, origin, FIELD_ANSWER | FIELD_OMITTED,
+          .schema = "{\"type\": \"string\", \"enum\": [\"tuned\", \"pinned\", \"imported\"]}",
+          .about = "of what is included"),
+    FIELD(TEXT, reason, FIELD_ANSWER | FIELD_OMITTED, .about = "of what is kept or skipped"),
 };
-#undef AT
+#undef FIELD
 const struct record release_item_record = RECORD("ReleaseItem", struct release_item, item_fields);
 
 /* The channel whose release is replaced, with the entity tag that it had: a move with If-Match
@@ -70,19 +69,18 @@ struct release_answer {
   struct records included, kept, skipped; /* of struct release_item */
   struct release_replaced replaces;
 };
-#define AT(member) offsetof(struct release_answer, member)
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct release_answer, member), __VA_ARGS__}
 static const struct field answer_fields[] = {
-    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"bytes", FIELD_TEXT, AT(bytes), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"included", FIELD_RECORDS, AT(included), FIELD_ANSWER | FIELD_NOT_NULL,
-     .of = &release_item_record},
-    {"kept", FIELD_RECORDS, AT(kept), FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record},
-    {"skipped", FIELD_RECORDS, AT(skipped), FIELD_ANSWER | FIELD_NOT_NULL,
-     .of = &release_item_record},
-    {"replaces", FIELD_RECORD, AT(replaces), FIELD_ANSWER, .of = &replaced_record},
+    FIELD(DIGEST, release, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TEXT, bytes, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(INTEGER, winners, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(RECORDS, included, FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record),
+    FIELD(RECORDS, kept, FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record),
+    FIELD(RECORDS, skipped, FIELD_ANSWER | FIELD_NOT_NULL, .of = &release_item_record),
+    FIELD(RECORD, replaces, FIELD_ANSWER, .of = &replaced_record),
 };
-#undef AT
+#undef FIELD
 const struct record release_answer_record =
     RECORD("ReleaseAnswer", struct release_answer, answer_fields);
 
@@ -549,19 +547,19 @@ struct listed_release {
   char *created_at, *made_by;
   int64_t made_by_id;
 };
-#define AT(member) offsetof(struct listed_release, member)
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct listed_release, member), __VA_ARGS__}
 static const struct field listed_fields[] = {
-    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_NOT_NULL, "digest"},
-    {"environment", FIELD_JSON, AT(environment), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"tag", FIELD_TEXT, AT(tag), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"regime", FIELD_ENUM, AT(regime), FIELD_ANSWER | FIELD_NOT_NULL, .names = regime_names},
-    {"winners", FIELD_INTEGER, AT(winners), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"created_at", FIELD_TIME, AT(created_at), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"made_by", FIELD_TEXT, AT(made_by), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY},
-    {"made_by_id", FIELD_ID, AT(made_by_id), FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY_ID},
+    FIELD(DIGEST, release, FIELD_ANSWER | FIELD_NOT_NULL, "digest"),
+    FIELD(JSON, environment, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, tag, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(ENUM, regime, FIELD_ANSWER | FIELD_NOT_NULL, .names = regime_names),
+    FIELD(INTEGER, winners, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TIME, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TEXT, made_by, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY),
+    FIELD(ID, made_by_id, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_BY_ID),
 };
-#undef AT
+#undef FIELD
 const struct record listed_release_record =
     RECORD("ListedRelease", struct listed_release, listed_fields);
 

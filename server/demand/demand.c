@@ -132,8 +132,8 @@ static const struct field item_fields[] = {
 static const struct record item_record = RECORD(NULL, struct demand_item, item_fields);
 
 static const struct field report_fields[] = {
-    {"environment", FIELD_JSON, offsetof(struct demand_report, environment_json), FIELD_REQUIRED,
-     .schema = SCHEMA("Environment")},
+    {"environment", FIELD_CUSTOM, offsetof(struct demand_report, environment), FIELD_REQUIRED,
+     .custom = &environment_field},
     {"image", FIELD_TEXT, offsetof(struct demand_report, image)},
     {"tag", FIELD_TEXT, offsetof(struct demand_report, tag), FIELD_NOT_NULL, .least = 1,
      .most = JOB_TEXT_MAX},
@@ -146,7 +146,6 @@ const struct record demand_report_record =
     RECORD("DemandReport", struct demand_report, report_fields);
 
 void demand_report_release(struct demand_report *report) {
-  environment_release(&report->environment);
   record_release(&demand_report_record, report);
 }
 
@@ -165,8 +164,6 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
     item->kernel_ms = item->kernel_ms >= DEMAND_MS_MIN ? item->kernel_ms : NAN;
     item->has_hash = digest_parse(item->name, &item->kernel);
   }
-  if (!environment_parse(report.environment_json, &report.environment, error))
-    return error_pointer_prefix(error, "/environment");
   *ret = report;
   report = (struct demand_report){0};
   return true;
@@ -394,7 +391,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
                          struct error *error) {
   cleanup_catalog struct catalog catalog = {0};
   __attribute__((cleanup(submission_release))) struct submission submission = {0};
-  struct job_row *row = &submission.row;
+  struct submission *job = &submission;
   *ret_job = 0;
   if (!wanted->space) {
     error_set(
@@ -427,16 +424,15 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     return true;
   }
 
-  submission.stored = row;
-  if (!jobs_find(worker->db, &row, 1, error))
+  if (!jobs_find(worker->db, &job, 1, error))
     return false;
-  if (!row->known.id) {
-    if (!submission_plan(&submission, JOB_POINTS_MAX, refused))
+  if (!job->known.id) {
+    if (!submission_plan(job, JOB_POINTS_MAX, refused))
       return true;
-    if (!submissions_store(worker, &row, 1, author, error))
+    if (!submissions_store(worker, &job, 1, author, error))
       return false;
   }
-  *ret_job = row->known.id;
+  *ret_job = job->known.id;
   return true;
 }
 

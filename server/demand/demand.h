@@ -53,7 +53,6 @@ struct demand_item {
   struct digest kernel;        /* this one */
 };
 struct demand_report {
-  json_t *environment_json;
   char *image, *tag;
   enum regime regime;
   struct records items; /* of struct demand_item */

@@ -45,8 +45,7 @@ static const struct field request_fields[] = {
           .schema = "{\"$ref\": \"#/components/schemas/Key\"}"),
     FIELD(JSON, space, FIELD_REQUIRED | FIELD_OBJECT,
           .schema = "{\"$ref\": \"#/components/schemas/Space\"}"),
-    {"environment", FIELD_JSON, offsetof(struct job_request, environment_stated), FIELD_REQUIRED,
-     .schema = "{\"$ref\": \"#/components/schemas/Environment\"}"},
+    FIELD(CUSTOM, environment, FIELD_REQUIRED, .custom = &environment_field),
     /* Names that people type into URLs and shells. */
     FIELD(TEXT, tag, FIELD_NOT_NULL | FIELD_LINE, .least = 1, .most = JOB_TEXT_MAX,
           .schema = "{\"type\": \"string\", \"minLength\": 1, \"maxLength\": 200, \"default\": "
@@ -71,7 +70,6 @@ static const struct field request_fields[] = {
 const struct record job_request_record = RECORD("JobRequest", struct job_request, request_fields);
 
 void job_request_release(struct job_request *request) {
-  environment_release(&request->environment);
   record_release(&job_request_record, request);
 }
 
@@ -90,8 +88,6 @@ static bool request_read(const json_t *json, struct job_request *request, struct
                     "\"runner\" is \"%.40s\", which no agent has; agents run compiled code: leave "
                     "it out, and pack Triton kernels with `python3 -m wavetune pack`",
                     request->runner);
-  if (!environment_parse(request->environment_stated, &request->environment, error))
-    return error_pointer_prefix(error, "/environment");
 
   request->search.wanted = request->search.trials != FIELD_NONE;
   request->budget_ms =
@@ -115,7 +111,7 @@ struct job_post {
   size_t n;
   struct submission *submissions;
   size_t n_rows;
-  struct job_row **rows; /* of equal submissions only the first one's, which represents them all */
+  struct submission **rows; /* of equal submissions only the one that represents them */
 };
 
 static void job_post_release(struct job_post *post) {
@@ -146,7 +142,7 @@ static bool post_parse(const json_t *json, struct job_post *post, struct error *
     return error_at(error, "/jobs", "%zu jobs; a request takes 1 to %d", n, JOBS_PER_REQUEST_MAX);
 
   post->submissions = xcalloc(n, sizeof *post->submissions);
-  post->rows = xcalloc(n, sizeof(struct job_row *));
+  post->rows = xcalloc(n, sizeof(struct submission *));
   for (size_t i = 0; i < n; i++) {
     const json_t *job = jobs ? json_array_get(jobs, i) : json;
     if (!job_request_parse(job, &post->submissions[i].request, error))
@@ -176,7 +172,7 @@ static int by_identity(const void *a, const void *b) {
   return memcmp(&x->identity, &y->identity, sizeof x->identity);
 }
 
-/* Joins equal jobs: the first one's row represents them all, with the highest priority. */
+/* Of equal jobs one represents them all, with the highest priority. */
 static void post_join(struct job_post *post) {
   cleanup_free struct submission **all = xcalloc(post->n, sizeof *all);
   for (size_t i = 0; i < post->n; i++)
@@ -184,15 +180,13 @@ static void post_join(struct job_post *post) {
   qsort(all, post->n, sizeof *all, by_identity);
 
   for (size_t i = 0; i < post->n; i++) {
-    struct job_row *row = &all[i]->row;
-    if (i == 0 || by_identity(&all[i - 1], &all[i]) != 0) {
-      all[i]->stored = row;
-      post->rows[post->n_rows++] = row;
-      continue;
-    }
-    all[i]->stored = all[i - 1]->stored;
-    if (all[i]->stored->priority < row->priority)
-      all[i]->stored->priority = row->priority;
+    bool is_first = i == 0 || by_identity(&all[i - 1], &all[i]) != 0;
+    struct submission *stored = is_first ? all[i] : all[i - 1]->stored;
+    all[i]->stored = stored;
+    if (is_first)
+      post->rows[post->n_rows++] = stored;
+    if (stored->request.priority < all[i]->request.priority)
+      stored->request.priority = all[i]->request.priority;
   }
 }
 
@@ -200,14 +194,13 @@ static void post_join(struct job_post *post) {
 static bool post_plan(struct job_post *post, struct error *error) {
   uint64_t points_left = BATCH_POINTS_MAX;
   for (size_t i = 0; i < post->n; i++) {
-    struct submission *submission = &post->submissions[i];
-    struct job_row *row = submission->stored;
-    if (row->known.id || row->plan.n)
+    struct submission *job = post->submissions[i].stored;
+    if (job->known.id || job->plan.n)
       continue;
     uint64_t most = points_left < JOB_POINTS_MAX ? points_left : JOB_POINTS_MAX;
-    if (!submission_pays(submission, error) || !submission_plan(submission, most, error))
+    if (!submission_pays(job, error) || !submission_plan(job, most, error))
       return refuse(post, i, error);
-    points_left -= row->search.wanted ? 0 : row->plan.configs;
+    points_left -= job->request.search.wanted ? 0 : job->plan.configs;
   }
   return true;
 }
@@ -215,14 +208,15 @@ static bool post_plan(struct job_post *post, struct error *error) {
 /* Stores the jobs that are new or have a higher priority now. */
 static bool post_store(struct worker *worker, struct job_post *post, const struct author *author,
                        struct error *error) {
-  cleanup_free struct job_row **changed = xcalloc(post->n_rows, sizeof *changed);
+  cleanup_free struct submission **changed = xcalloc(post->n_rows, sizeof *changed);
   cleanup_free int64_t *raised = xcalloc(post->n_rows, sizeof *raised);
   size_t n_changed = 0, n_raised = 0;
   for (size_t i = 0; i < post->n_rows; i++) {
-    struct job_row *row = post->rows[i];
-    if (!row->known.id || row->priority > row->known.priority)
+    struct submission *row = post->rows[i];
+    int64_t priority = row->request.priority;
+    if (!row->known.id || priority > row->known.priority)
       changed[n_changed++] = row;
-    else if (row->priority == row->known.priority && !job_state_is_final(row->known.state))
+    else if (priority == row->known.priority && !job_state_is_final(row->known.state))
       raised[n_raised++] = row->known.id;
   }
 

@@ -39,8 +39,7 @@ extern const struct record job_budget_record;
 struct job_request {
   struct digest kernel;
   json_t *key, *space;
-  json_t *environment_stated;
-  struct environment environment; /* parsed from it; may be partial */
+  struct environment environment; /* may be partial */
   char *tag, *run;
   char *runner; /* NULL: build */
   enum regime regime;

@@ -189,58 +189,42 @@ void submission_release(struct submission *submission) {
   environment_release(&submission->environment);
   free(submission->key_text);
   free(submission->space_text);
-  for (size_t i = 0; i < submission->row.n_incumbents; i++)
-    json_decref(submission->row.incumbents[i].config);
-  lease_plan_release(&submission->row.plan);
+  for (size_t i = 0; i < submission->n_incumbents; i++)
+    json_decref(submission->incumbents[i].config);
+  lease_plan_release(&submission->plan);
   json_decref(submission->agents);
 }
 
 /* Checking */
 
-/* Sets the row, with the identity and the seed that follows from it. */
-static void row_fill(struct submission *submission, const struct kernel *kernel,
-                     const struct build *build) {
+/* Sets the columns of the row, with the identity and the seed that follows from it. */
+static void columns_set(struct submission *submission, const struct build *build) {
   const struct job_request *request = &submission->request;
+  const struct space *space = submission->space;
   submission->key_text = key_to_text(&submission->key);
-  submission->space_text = json_dumps(submission->space->json, JSON_COMPACT);
+  submission->space_text = json_dumps(space->json, JSON_COMPACT);
   ALWAYS(submission->space_text != NULL);
-  struct job_row *row = &submission->row;
-  *row = (struct job_row){.kernel = kernel->hash,
-                          .key_digest = key_digest(&submission->key),
-                          .space_digest = submission->space->digest,
-                          .environment_digest = environment_digest(&submission->environment),
-                          .tag = request->tag,
-                          .run = request->run,
-                          .regime = request->regime,
-                          .purpose = request->purpose,
-                          .key = submission->key_text,
-                          .space = submission->space_text,
-                          .environment = &submission->environment,
-                          .priority = request->priority,
-                          .budget_ms = request->budget_ms,
-                          .search = request->search,
-                          .final_devices = request->finals.devices,
-                          .has_default = submission->space->has_default,
-                          .default_config = submission->space->has_default
-                                                ? submission->space->default_ordinal
-                                                : (uint64_t)FIELD_NONE,
-                          .device_class = environment_hardware_digest(&submission->environment)};
+  submission->key_digest = key_digest(&submission->key);
+  submission->space_digest = space->digest;
+  submission->environment_digest = environment_digest(&submission->environment);
+  submission->device_class = environment_hardware_digest(&submission->environment);
+  submission->default_config = space->has_default ? space->default_ordinal : (uint64_t)FIELD_NONE;
   if (build)
-    row->build = build->digest;
+    submission->build = build->digest;
 
-  const char *regime = regime_name(row->regime);
+  const char *regime = regime_name(request->regime);
   struct digest_stream *stream = digest_stream_new();
-  digest_stream_add(stream, &row->kernel, sizeof row->kernel);
-  digest_stream_add(stream, &row->key_digest, sizeof row->key_digest);
-  digest_stream_add(stream, &row->space_digest, sizeof row->space_digest);
-  digest_stream_add(stream, &row->environment_digest, sizeof row->environment_digest);
-  digest_stream_add(stream, row->tag, strlen(row->tag) + 1);
-  digest_stream_add(stream, row->run, strlen(row->run) + 1);
-  if (row->regime != REGIME_COLD) /* cold jobs keep the seeds that they had before regimes */
+  digest_stream_add(stream, &request->kernel, sizeof request->kernel);
+  digest_stream_add(stream, &submission->key_digest, sizeof submission->key_digest);
+  digest_stream_add(stream, &submission->space_digest, sizeof submission->space_digest);
+  digest_stream_add(stream, &submission->environment_digest, sizeof submission->environment_digest);
+  digest_stream_add(stream, request->tag, strlen(request->tag) + 1);
+  digest_stream_add(stream, request->run, strlen(request->run) + 1);
+  if (request->regime != REGIME_COLD) /* cold jobs keep the seeds that they had before regimes */
     digest_stream_add(stream, regime, strlen(regime) + 1);
   submission->identity = digest_stream_finish(stream);
   for (size_t i = 0; i < SEED_BYTES; i++)
-    row->seed = row->seed << 8 | submission->identity.bytes[i];
+    submission->seed = submission->seed << 8 | submission->identity.bytes[i];
 }
 
 /* Sets the answer's agents: those that can run the job. */
@@ -248,13 +232,12 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog,
                         const struct kernel *kernel, const struct build *build,
                         struct submission *submission, struct error *error) {
   const struct environment *environment = &submission->environment;
-  struct digest hardware = environment_hardware_digest(environment);
   struct error reason;
   int64_t refusing = 0;
-  submission->row.is_plain = kernel_space_is_plain(kernel, submission->space, &reason);
-  const struct code_of_job code = {&hardware, &kernel->hash, build ? &build->digest : NULL,
-                                   submission->row.is_plain};
-  if (submission->row.is_plain)
+  submission->is_plain = kernel_space_is_plain(kernel, submission->space, &reason);
+  const struct code_of_job code = {&submission->device_class, &kernel->hash,
+                                   build ? &build->digest : NULL, submission->is_plain};
+  if (submission->is_plain)
     error_set(&reason, "no key that they trust signed %s; sign it with `wavetune kernel sign`",
               build ? "the kernel or the build that it runs" : "the kernel");
   if (match_wants_signatures(environment, &catalog->environments) &&
@@ -301,9 +284,8 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
   if (!match_build(&submission->environment, &submission->key, builds, &build, error))
     return false;
 
-  row_fill(submission, kernel, build);
-  struct job_row *row = &submission->row;
-  row->sizing = (struct lease_sizing){
+  columns_set(submission, build);
+  submission->sizing = (struct lease_sizing){
       entry->config_us, server_options(worker->server)->lease_target_ms * 1000,
       match_devices(&submission->environment, &catalog->environments)};
 
@@ -312,8 +294,9 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
       return false;
     entry->has_winners = true;
-    row->n_likely = job_warm_starts(submission->space, &submission->key, &row->environment_digest,
-                                    &entry->winners, row->likely);
+    submission->n_likely =
+        job_warm_starts(submission->space, &submission->key, &submission->environment_digest,
+                        &entry->winners, submission->likely);
   }
   return agents_find(worker, catalog, kernel, build, submission, error);
 }
@@ -321,34 +304,37 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
 /* Rows */
 
 #define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct job_row, member), __VA_ARGS__}
+  {#member, FIELD_##type, offsetof(struct submission, member), __VA_ARGS__}
+#define REQUESTED(type, member, ...)                                                               \
+  {#member, FIELD_##type, offsetof(struct submission, request.member), __VA_ARGS__}
 static const struct field row_fields[] = {
-    FIELD(DIGEST, kernel),
+    REQUESTED(DIGEST, kernel),
     FIELD(DIGEST, key_digest),
     FIELD(DIGEST, space_digest),
-    {"environment", FIELD_DIGEST, offsetof(struct job_row, environment_digest)},
-    FIELD(TEXT, tag),
-    FIELD(TEXT, run),
-    FIELD(ENUM, regime, .names = regime_names),
-    FIELD(ENUM, purpose, .names = job_purpose_names),
+    {"environment", FIELD_DIGEST, offsetof(struct submission, environment_digest)},
+    REQUESTED(TEXT, tag),
+    REQUESTED(TEXT, run),
+    REQUESTED(ENUM, regime, .names = regime_names),
+    REQUESTED(ENUM, purpose, .names = job_purpose_names),
     FIELD(BOOL, is_plain),
-    FIELD(TEXT, key),
-    FIELD(INTEGER, priority),
-    FIELD(INTEGER, budget_ms),
+    {"key", FIELD_TEXT, offsetof(struct submission, key_text)},
+    REQUESTED(INTEGER, priority),
+    REQUESTED(INTEGER, budget_ms),
     FIELD(DIGEST, build),
     FIELD(DIGEST, device_class),
     FIELD(INTEGER, seed),
-    {"baseline", FIELD_INTEGER, offsetof(struct job_row, plan.baseline)},
-    {"baseline_from", FIELD_ENUM, offsetof(struct job_row, known.baseline_from),
+    {"baseline", FIELD_INTEGER, offsetof(struct submission, plan.baseline)},
+    {"baseline_from", FIELD_ENUM, offsetof(struct submission, known.baseline_from),
      .names = baseline_from_names},
     FIELD(INTEGER, default_config),
-    {"configs", FIELD_INTEGER, offsetof(struct job_row, known.configs)},
-    {"config_us", FIELD_INTEGER, offsetof(struct job_row, sizing.config_us)},
-    FIELD(RECORD, search, .of = &job_search_record),
-    FIELD(INTEGER, final_devices),
+    {"configs", FIELD_INTEGER, offsetof(struct submission, known.configs)},
+    {"config_us", FIELD_INTEGER, offsetof(struct submission, sizing.config_us)},
+    REQUESTED(RECORD, search, .of = &job_search_record),
+    REQUESTED(RECORD, finals, .of = &job_finals_record),
 };
 #undef FIELD
-static const struct record row_record = RECORD(NULL, struct job_row, row_fields);
+#undef REQUESTED
+static const struct record row_record = RECORD(NULL, struct submission, row_fields);
 
 #define FIELD(type, member, ...)                                                                   \
   {#member, FIELD_##type, offsetof(struct job_known, member), __VA_ARGS__}
@@ -364,10 +350,10 @@ static const struct field known_fields[] = {
 static const struct record known_record = RECORD(NULL, struct job_known, known_fields);
 
 static const struct field space_fields[] = {
-    {"digest", FIELD_DIGEST, offsetof(struct job_row, space_digest)},
-    {"space", FIELD_TEXT, offsetof(struct job_row, space)},
+    {"digest", FIELD_DIGEST, offsetof(struct submission, space_digest)},
+    {"space", FIELD_TEXT, offsetof(struct submission, space_text)},
 };
-static const struct record space_record = RECORD(NULL, struct job_row, space_fields);
+static const struct record space_record = RECORD(NULL, struct submission, space_fields);
 
 static const struct field incumbent_fields[] = {
     {"config", FIELD_JSON, offsetof(struct job_incumbent, config)},
@@ -377,14 +363,14 @@ static const struct field incumbent_fields[] = {
 static const struct record incumbent_record = RECORD(NULL, struct job_incumbent, incumbent_fields);
 
 /* Binds the columns of `n` rows as arrays, except `likely`. */
-static void bind_jobs(struct db_parameters *parameters, struct job_row *const *jobs, size_t n) {
-  cleanup_free struct job_row *rows = xcalloc(n + 1, sizeof *rows);
+static void bind_jobs(struct db_parameters *parameters, struct submission *const *jobs, size_t n) {
+  cleanup_free struct submission *rows = xcalloc(n + 1, sizeof *rows);
   for (size_t i = 0; i < n; i++)
     rows[i] = *jobs[i];
   bind_records(parameters, &row_record, rows, n);
 }
 
-static void known_read(const struct db_rows *rows, struct job_row *const *jobs) {
+static void known_read(const struct db_rows *rows, struct submission *const *jobs) {
   for (int row = 0; row < db_count(rows); row++)
     db_read(rows, row, &known_record, &jobs[db_get_integer(rows, row, "n") - 1]->known);
 }
@@ -393,14 +379,14 @@ static void known_read(const struct db_rows *rows, struct job_row *const *jobs) 
  * key, environment, tag and regime, and those that were imported for them, the newer first: imports
  * have no regime. An import's environment may state less than the job's; an equal one goes before
  * one that only fits. */
-static bool incumbents_find(struct db *db, struct job_row *const *jobs, size_t n,
+static bool incumbents_find(struct db *db, struct submission *const *jobs, size_t n,
                             struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   struct db_array identities;
   db_array_init(&identities);
   for (size_t i = 0; i < n; i++) {
-    cleanup_json json_t *environment = environment_to_json(jobs[i]->environment);
+    cleanup_json json_t *environment = environment_to_json(&jobs[i]->environment);
     cleanup_free char *identity = json_canonical(environment);
     db_array_text(&identities, identity);
   }
@@ -410,14 +396,14 @@ static bool incumbents_find(struct db *db, struct job_row *const *jobs, size_t n
     return false;
 
   for (int row = 0; row < db_count(rows); row++) {
-    struct job_row *job = jobs[db_get_integer(rows, row, "n") - 1];
+    struct submission *job = jobs[db_get_integer(rows, row, "n") - 1];
     ALWAYS(job->n_incumbents < JOB_INCUMBENTS_MAX);
     db_read(rows, row, &incumbent_record, &job->incumbents[job->n_incumbents++]);
   }
   return true;
 }
 
-bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct error *error) {
+bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL, *quickest = NULL;
   cleanup_parameters struct db_parameters parameters = {0}, limited = {0};
   bind_jobs(&parameters, jobs, n);
@@ -425,13 +411,13 @@ bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct erro
     return false;
   known_read(rows, jobs);
 
-  cleanup_free struct job_row **added = xcalloc(n + 1, sizeof *added);
-  cleanup_free struct job_row **budgeted = xcalloc(n + 1, sizeof *budgeted);
+  cleanup_free struct submission **added = xcalloc(n + 1, sizeof *added);
+  cleanup_free struct submission **budgeted = xcalloc(n + 1, sizeof *budgeted);
   size_t n_added = 0, n_budgeted = 0;
   for (size_t i = 0; i < n; i++)
     if (!jobs[i]->known.id) {
       added[n_added++] = jobs[i];
-      if (jobs[i]->budget_ms > 0)
+      if (jobs[i]->request.budget_ms > 0)
         budgeted[n_budgeted++] = jobs[i];
     }
   if (n_added && !incumbents_find(db, added, n_added, error))
@@ -451,106 +437,108 @@ bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n, struct erro
 /* Planning */
 
 /* Makes the newest incumbent that is a valid config of the space the baseline. */
-static bool incumbent_apply(const struct submission *submission, const struct space_facts *facts,
-                            struct job_row *row, struct error *error) {
+static bool incumbent_apply(struct submission *submission, const struct space_facts *facts,
+                            struct error *error) {
   bool holds = false;
-  for (size_t i = 0; i < row->n_incumbents && !holds; i++) {
+  for (size_t i = 0; i < submission->n_incumbents && !holds; i++) {
+    const struct job_incumbent *incumbent = &submission->incumbents[i];
     struct error no_config;
     uint64_t ordinal;
-    if (!space_config_from_json(submission->space, row->incumbents[i].config, &ordinal, &no_config))
+    if (!space_config_from_json(submission->space, incumbent->config, &ordinal, &no_config))
       continue;
     if (!space_holds(submission->space, facts, ordinal, &holds, error))
       return false;
     if (holds) {
-      row->plan.baseline = ordinal;
-      row->plan.baseline_from = row->incumbents[i].from;
+      submission->plan.baseline = ordinal;
+      submission->plan.baseline_from = incumbent->from;
     }
   }
   return true;
 }
 
 /* Finds the baseline, and cuts the first batch of a search. */
-static bool search_plan(const struct submission *submission, const struct space_facts *facts,
-                        struct job_row *row, struct error *error) {
-  if (!lease_plan_baseline(submission->space, facts, &row->plan, error) ||
-      !incumbent_apply(submission, facts, row, error))
+static bool search_plan(struct submission *submission, const struct space_facts *facts,
+                        struct error *error) {
+  struct lease_plan *plan = &submission->plan;
+  if (!lease_plan_baseline(submission->space, facts, plan, error) ||
+      !incumbent_apply(submission, facts, error))
     return false;
 
   uint64_t batch[SEARCH_BATCH_MAX];
   size_t n;
   const struct job_brief brief = {.round = -1,
-                                  .baseline = row->plan.baseline,
-                                  .seed = row->seed,
-                                  .has_default = row->has_default,
-                                  .default_config = row->default_config,
-                                  .search = row->search};
+                                  .baseline = plan->baseline,
+                                  .seed = submission->seed,
+                                  .has_default = submission->space->has_default,
+                                  .default_config = submission->default_config,
+                                  .search = submission->request.search};
   const struct job_search_input input = {.space = submission->space,
                                          .facts = *facts,
-                                         .n_warm_starts = row->n_likely,
-                                         .warm_starts = row->likely};
+                                         .n_warm_starts = submission->n_likely,
+                                         .warm_starts = submission->likely};
   if (!job_search_round(&brief, &input, batch, &n, error))
     return false;
-  row->plan.configs = (uint64_t)row->search.trials;
-  lease_plan_cut(batch, n, row->plan.configs, &row->sizing, &row->plan);
+  plan->configs = (uint64_t)brief.search.trials;
+  lease_plan_cut(batch, n, plan->configs, &submission->sizing, plan);
   return true;
 }
 
 bool submission_pays(const struct submission *submission, struct error *error) {
-  const struct job_row *row = submission->stored;
-  int64_t processes = final_processes(row->final_devices);
-  int64_t least_ms = (BUDGET_FINALISTS_MIN * processes * row->quickest_us + 999) / 1000;
-  if (row->budget_ms == 0 || row->budget_ms >= least_ms)
+  const struct job_request *request = &submission->request;
+  int64_t processes = final_processes(request->finals.devices);
+  int64_t least_ms = (BUDGET_FINALISTS_MIN * processes * submission->quickest_us + 999) / 1000;
+  if (request->budget_ms == 0 || request->budget_ms >= least_ms)
     return true;
   return error_at(error, "/budget/device_seconds",
                   "\"device_seconds\" is %g, and no final of this job can keep to it: its quickest "
-                  "config took %g when "
-                  "it was measured before, and a final measures %d configs in %lld processes; "
-                  "state at least %g",
-                  (double)row->budget_ms * 1e-3, (double)row->quickest_us * 1e-6,
+                  "config took %g when it was measured before, and a final measures %d configs in "
+                  "%lld processes; state at least %g",
+                  (double)request->budget_ms * 1e-3, (double)submission->quickest_us * 1e-6,
                   BUDGET_FINALISTS_MIN, (long long)processes, (double)least_ms * 1e-3);
 }
 
 bool submission_plan(struct submission *submission, uint64_t points_max, struct error *error) {
-  struct job_row *row = submission->stored;
+  struct lease_plan *plan = &submission->plan;
   struct space_facts facts = {&submission->key, submission->environment.gpu,
                               submission->environment.arch};
-  bool ok = row->search.wanted ? search_plan(submission, &facts, row, error)
-                               : lease_plan_make(submission->space, &facts, points_max,
-                                                 &row->sizing, &row->plan, error) &&
-                                     incumbent_apply(submission, &facts, row, error);
-  if (ok) {
-    row->known.configs = (int64_t)row->plan.configs;
-    row->known.baseline_from = row->plan.baseline_from;
-    return true;
+  bool ok = submission->request.search.wanted
+                ? search_plan(submission, &facts, error)
+                : lease_plan_make(submission->space, &facts, points_max, &submission->sizing, plan,
+                                  error) &&
+                      incumbent_apply(submission, &facts, error);
+  if (!ok) {
+    lease_plan_release(plan);
+    return error_pointer_prefix(error, "/space");
   }
-  lease_plan_release(&row->plan);
-  return error_pointer_prefix(error, "/space");
+  submission->known.configs = (int64_t)plan->configs;
+  submission->known.baseline_from = plan->baseline_from;
+  return true;
 }
 
 /* Storing */
 
 /* Notes new jobs and raised priorities. A job that another transaction stored meanwhile was not
  * written. */
-static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n,
+static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
                       const struct author *author, struct error *error) {
   cleanup_free struct audit_row *notes = xcalloc(n + 1, sizeof *notes);
   cleanup_json json_t *kept = json_array();
   cleanup_free char *ids = xcalloc(n + 1, JOB_ID_SIZE);
   size_t n_notes = 0;
   for (size_t i = 0; i < n; i++) {
-    const struct job_row *job = jobs[i];
+    const struct submission *job = jobs[i];
     if (!job->known.created && job->plan.n)
       continue;
 
     char *id = &ids[n_notes * JOB_ID_SIZE];
     snprintf(id, JOB_ID_SIZE, "%lld", (long long)job->known.id);
-    json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->priority);
+    json_t *detail = json_pack("{s:I}", "priority", (json_int_t)job->request.priority);
     ALWAYS(json_array_append_new(kept, detail) == 0);
     enum audit_action action = AUDIT_RAISE;
     if (job->known.created) {
-      action = job->purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE : AUDIT_SUBMIT;
-      json_object_set_new(detail, "kernel", json_digest_text(&job->kernel));
-      json_object_set_new(detail, "tag", json_string(job->tag));
+      action = job->request.purpose == PURPOSE_REVALIDATE ? AUDIT_REVALIDATE : AUDIT_SUBMIT;
+      json_object_set_new(detail, "kernel", json_digest_text(&job->request.kernel));
+      json_object_set_new(detail, "tag", json_string(job->request.tag));
     }
     notes[n_notes++] = (struct audit_row){author, action, id, detail};
   }
@@ -559,16 +547,16 @@ static bool jobs_note(struct db *db, struct job_row *const *jobs, size_t n,
 
 /* Stores spaces, environments, jobs, their first leases and the notes, in the caller's
  * transaction. */
-static bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n,
+static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
                         const struct author *author, struct error *error) {
   cleanup_free const struct environment **environments =
       xcalloc(n + 1, sizeof(struct environment *));
-  cleanup_free struct job_row *spaces = xcalloc(n + 1, sizeof *spaces);
+  cleanup_free struct submission *spaces = xcalloc(n + 1, sizeof *spaces);
   size_t n_spaces = 0, n_leases = 0;
   struct db_array likely;
   db_array_init(&likely);
   for (size_t i = 0; i < n; i++) {
-    environments[i] = jobs[i]->environment;
+    environments[i] = &jobs[i]->environment;
     if (i == 0 || !digest_equal(&jobs[i - 1]->space_digest, &jobs[i]->space_digest))
       spaces[n_spaces++] = *jobs[i]; /* the jobs of a campaign mostly share one */
     cleanup_free char *ordinals = ordinals_format(jobs[i]->likely, jobs[i]->n_likely);
@@ -600,12 +588,12 @@ static bool jobs_insert(struct db *db, struct job_row *const *jobs, size_t n,
   return leases_insert_first(db, leases, n_leases, error) && jobs_note(db, jobs, n, author, error);
 }
 
-bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
+bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,
                        const struct author *author, struct error *error) {
   bool ok = n == 0;
   for (int attempt = 0; !ok; attempt++) {
     ok = db_begin(worker->db, error) &&
-         db_end(worker->db, jobs_insert(worker->db, rows, n, author, error), error);
+         db_end(worker->db, jobs_insert(worker->db, jobs, n, author, error), error);
     if (!ok && (error->kind != ERROR_CONTENTION || attempt + 1 == STORE_ATTEMPTS))
       return false;
   }
@@ -613,15 +601,14 @@ bool submissions_store(struct worker *worker, struct job_row *const *rows, size_
   cleanup_free int64_t *raised = xcalloc(n + 1, sizeof *raised);
   size_t n_raised = 0;
   for (size_t i = 0; i < n; i++) {
-    const struct job_row *row = rows[i];
-    if (!row->known.created) {
-      raised[n_raised++] = row->known.id;
+    const struct submission *job = jobs[i];
+    if (!job->known.created) {
+      raised[n_raised++] = job->known.id;
       continue;
     }
-    struct digest hardware = environment_hardware_digest(row->environment);
-    leases_announce(worker, &hardware, row->plan.n);
-    log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)row->known.id,
-             (long long)row->known.configs, row->plan.n);
+    leases_announce(worker, &job->device_class, job->plan.n);
+    log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)job->known.id,
+             (long long)job->known.configs, job->plan.n);
   }
   return jobs_raise_leases(worker->db, raised, n_raised, error);
 }

@@ -21,44 +21,6 @@ struct job_incumbent {
 };
 #define JOB_INCUMBENTS_MAX 2 /* one that a job found, and one that was imported */
 
-/* A job to store, and what it is stored as. */
-struct job_row {
-  struct digest kernel, key_digest, space_digest,
-      environment_digest; /* with tag, run and regime: the identity */
-  const char *tag, *run;
-  enum regime regime;
-  enum job_purpose purpose;
-  bool is_plain;           /* kernel_space_is_plain */
-  const char *key, *space; /* JSON texts */
-  const struct environment *environment;
-  int64_t priority, budget_ms;
-  int64_t quickest_us; /* device time of the quickest correct config when the same was measured
-                          before; 0: not known */
-  struct digest build; /* all zeros: none */
-  struct digest device_class;
-  uint64_t seed;
-  struct job_search search;
-  int64_t final_devices;
-  struct lease_sizing sizing;
-  bool has_default;
-  uint64_t default_config; /* FIELD_NONE without one */
-  size_t n_likely; /* warm-start configs of a search, which depends on them; other jobs get theirs
-                      when they start */
-  uint64_t likely[WARM_STARTS_MAX];
-  size_t n_incumbents; /* of a job that is new; the newest first */
-  struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
-  struct lease_plan plan; /* of a job that is new: owned */
-
-  /* The stored job, or the one that is to be stored. */
-  struct job_known {
-    int64_t id; /* 0: it is not stored */
-    int64_t priority, configs;
-    enum job_state state;
-    enum baseline_from baseline_from;
-    bool created; /* by submissions_store */
-  } known;
-};
-
 /* The kernels and environments that the jobs of one post refer to, each read once. */
 struct catalog_kernel {
   struct digest hash;
@@ -81,16 +43,43 @@ void catalog_release(struct catalog *catalog);
 struct catalog_kernel *catalog_find(struct catalog *catalog, const struct digest *hash);
 #define cleanup_catalog __attribute__((cleanup(catalog_release)))
 
+/* A job that is submitted, and its row. */
 struct submission {
   struct job_request request;
   struct key key;
   struct space *space;
   struct environment environment;
-  char *key_text, *space_text;
-  struct digest identity; /* of everything by which a job is the same as another */
-  struct job_row row;
-  struct job_row *stored; /* its own row, or that of an equal job of the same post */
-  json_t *agents;         /* match_agents */
+  json_t *agents;            /* match_agents */
+  struct submission *stored; /* in a post: itself, or an equal one that represents it */
+
+  char *key_text, *space_text; /* JSON */
+  struct digest key_digest, space_digest, environment_digest;
+  struct digest identity; /* of the three, with kernel, tag, run and regime */
+  struct digest build;    /* all zeros: none */
+  struct digest device_class;
+  bool is_plain; /* kernel_space_is_plain */
+  uint64_t seed;
+  uint64_t default_config; /* FIELD_NONE without one */
+  struct lease_sizing sizing;
+  size_t n_likely; /* warm-start configs of a search, which depends on them; other jobs get theirs
+                      when they start */
+  uint64_t likely[WARM_STARTS_MAX];
+
+  /* Of a job that is new. */
+  int64_t quickest_us; /* device time of the quickest correct config when the same was measured
+                          before; 0: not known */
+  size_t n_incumbents; /* the newest first */
+  struct job_incumbent incumbents[JOB_INCUMBENTS_MAX];
+  struct lease_plan plan;
+
+  /* The stored job, or the one that is to be stored. */
+  struct job_known {
+    int64_t id; /* 0: it is not stored */
+    int64_t priority, configs;
+    enum job_state state;
+    enum baseline_from baseline_from;
+    bool created; /* by submissions_store */
+  } known;
 };
 void submission_release(struct submission *submission);
 
@@ -103,22 +92,22 @@ must_check bool submission_check(struct worker *worker, struct catalog *catalog,
 
 /* Fills `known` of the jobs that are stored; of the others the incumbents and, where they have a
  * budget, quickest_us. */
-must_check bool jobs_find(struct db *db, struct job_row *const *jobs, size_t n,
+must_check bool jobs_find(struct db *db, struct submission *const *jobs, size_t n,
                           struct error *error);
 
 /* Refuses a budget that no final can keep to, because the same was measured before and took
  * longer. */
 must_check bool submission_pays(const struct submission *submission, struct error *error);
 
-/* Cuts a job that is new into leases; the row that represents it in the post gets the plan. A space
- * that is searched is not enumerated, others have at most `points_max` points. */
+/* Cuts a job that is new into leases. A space that is searched is not enumerated, others have at
+ * most `points_max` points. */
 must_check bool submission_plan(struct submission *submission, uint64_t points_max,
                                 struct error *error);
 
 /* Stores all: the new ones with their leases, and raised priorities, in one transaction that is
  * repeated when another one was in its way. No two may have the same identity. Then wakes the
  * requests that wait for their leases. */
-must_check bool submissions_store(struct worker *worker, struct job_row *const *rows, size_t n,
+must_check bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,
                                   const struct author *author, struct error *error);
 
 #endif

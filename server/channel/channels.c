@@ -11,55 +11,37 @@ char *channel_etag(const struct channel_state *state, char text[CHANNEL_ETAG_SIZ
   return text;
 }
 
-/* Reads the next tag of a list; false at its end or where it is malformed, then *list is not at the
- * end. */
-static bool tag_next(const char **list, bool *ret_weak, const char **ret_tag, size_t *ret_size) {
-  const char *at = *list + strspn(*list, " \t,");
-  *list = at;
-  if (!*at)
-    return false;
-  *ret_weak = string_starts(at, "W/");
-  const char *opening = *ret_weak ? at + 2 : at;
-  const char *closing = *opening == '"' ? strchr(opening + 1, '"') : NULL;
-  if (!closing)
-    return false;
-  const char *next = closing + 1 + strspn(closing + 1, " \t");
-  if (*next && *next != ',')
-    return false;
-  *ret_tag = opening + 1;
-  *ret_size = (size_t)(closing - opening - 1);
-  *list = next;
-  return true;
-}
+/* Whether a list of entity tags is well formed; *ret_has: whether `etag` is one of them. The
+ * comparison is strong: a weak tag matches nothing. */
+static bool tags_scan(const char *list, const char *etag, bool *ret_has) {
+  size_t n = 0;
+  *ret_has = false;
+  for (const char *at = list + strspn(list, " \t,"); *at; n++) {
+    bool is_weak = string_starts(at, "W/");
+    const char *tag = at + (is_weak ? 3 : 1);
+    const char *end = tag[-1] == '"' ? strchr(tag, '"') : NULL;
+    if (!end)
+      return false;
+    size_t size = (size_t)(end - tag);
+    *ret_has |= !is_weak && size == strlen(etag) && memcmp(tag, etag, size) == 0;
 
-static bool list_is_well_formed(const char *list) {
-  bool weak;
-  const char *tag;
-  size_t size, n = 0;
-  while (tag_next(&list, &weak, &tag, &size))
-    n++;
-  return n > 0 && !*list;
-}
-
-/* Strong comparison: a weak tag matches nothing. */
-static bool list_has(const char *list, const char *etag) {
-  bool weak;
-  const char *tag;
-  size_t size;
-  while (tag_next(&list, &weak, &tag, &size))
-    if (!weak && size == strlen(etag) && memcmp(tag, etag, size) == 0)
-      return true;
-  return false;
+    at = end + 1 + strspn(end + 1, " \t");
+    if (*at && *at != ',')
+      return false;
+    at += strspn(at, " \t,");
+  }
+  return n > 0;
 }
 
 bool channel_precondition_check(const char *if_match, const char *if_none_match,
                                 struct error *error) {
+  bool has;
   if (if_match && if_none_match)
     return error_set(error, "If-Match and If-None-Match together cannot hold; send one of them");
   if (if_none_match && strcmp(if_none_match, "*") != 0)
     return error_set(error,
                      "If-None-Match takes only * here: move the channel when it has no entry yet");
-  if (if_match && strcmp(if_match, "*") != 0 && !list_is_well_formed(if_match))
+  if (if_match && strcmp(if_match, "*") != 0 && !tags_scan(if_match, "", &has))
     return error_set(error, "If-Match takes * or the quoted ETag of the entry, not %.100s",
                      if_match);
   return true;
@@ -146,13 +128,13 @@ enum channel_decision channel_decide(const struct channel_state *state,
                                      const struct channel_move *wanted, const char *if_match,
                                      const char *if_none_match) {
   char etag[CHANNEL_ETAG_SIZE];
-  bool exists = state->counter > 0;
+  bool exists = state->counter > 0, has;
   if (exists && move_is_done(entry, wanted))
     return CHANNEL_KEEP;
   if (if_none_match && exists)
     return CHANNEL_REFUSE;
-  if (if_match &&
-      !(exists && (strcmp(if_match, "*") == 0 || list_has(if_match, channel_etag(state, etag)))))
+  if (if_match && !(exists && (strcmp(if_match, "*") == 0 ||
+                               (tags_scan(if_match, channel_etag(state, etag), &has) && has))))
     return CHANNEL_REFUSE;
   if (wanted->counter && wanted->counter - 1 != state->counter)
     return CHANNEL_REFUSE;

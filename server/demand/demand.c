@@ -32,15 +32,12 @@ static const char *const no_arguments[] = {NULL};
 
 const char *const demand_policy_names[] = {"off", "suggest", "automatic", NULL};
 
-const char *demand_policy_name(enum demand_policy policy) { return demand_policy_names[policy]; }
-
 bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
-  for (size_t i = 0; demand_policy_names[i]; i++)
-    if (strcmp(name, demand_policy_names[i]) == 0) {
-      *ret_policy = (enum demand_policy)i;
-      return true;
-    }
-  return false;
+  size_t i;
+  if (!name_find(demand_policy_names, ARRAY_LENGTH(demand_policy_names) - 1, name, &i))
+    return false;
+  *ret_policy = (enum demand_policy)i;
+  return true;
 }
 
 /* Rates: a table of token buckets under a mutex. The bucket that was used longest ago makes room.
@@ -381,7 +378,7 @@ void route_demand_get(struct worker *worker, struct request *request) {
     request_answer_json(request, 200,
                         json_pack("{s:o, s:n, s:s}", "items",
                                   db_rows_to_json(rows, &demand_item_record), "next", "policy",
-                                  demand_policy_name(server_options(worker->server)->demand)));
+                                  demand_policy_names[server_options(worker->server)->demand]));
 }
 
 /* Queues the job that a person would submit for the key, from the kernel's newest one. *ret_job 0:

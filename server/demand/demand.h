@@ -41,7 +41,6 @@
 #define DEMAND_PRIORITY (-100)
 
 extern const char *const demand_policy_names[]; /* by value, ended by NULL */
-const char *demand_policy_name(enum demand_policy policy);
 must_check bool demand_policy_parse(const char *name, enum demand_policy *ret_policy);
 
 struct demand_item {

@@ -73,36 +73,28 @@ void job_request_release(struct job_request *request) {
   record_release(&job_request_record, request);
 }
 
-static bool request_read(const json_t *json, struct job_request *request, struct error *error) {
-  request->tag = xstrdup("default");
-  request->run = xstrdup("");
-  request->regime = REGIME_COLD;
-  request->purpose = PURPOSE_TUNE;
-  request->priority = 0;
-  request->finals.devices = 1;
-  if (!record_read(&job_request_record, json, "", request, error))
+bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error) {
+  __attribute__((cleanup(job_request_release))) struct job_request request;
+  record_init(&job_request_record, &request);
+  request.tag = xstrdup("default");
+  request.run = xstrdup("");
+  request.regime = REGIME_COLD;
+  request.purpose = PURPOSE_TUNE;
+  request.priority = 0;
+  request.finals.devices = 1;
+  if (!record_read(&job_request_record, json, "", &request, error))
     return false;
 
-  if (request->runner && strcmp(request->runner, "build") != 0)
+  if (request.runner && strcmp(request.runner, "build") != 0)
     return error_at(error, "/runner",
                     "\"runner\" is \"%.40s\", which no agent has; agents run compiled code: leave "
                     "it out, and pack Triton kernels with `python3 -m wavetune pack`",
-                    request->runner);
-
-  request->search.wanted = request->search.trials != FIELD_NONE;
-  request->budget_ms =
-      isnan(request->budget.device_seconds) ? 0 : llround(request->budget.device_seconds * 1000);
-  return true;
-}
-
-bool job_request_parse(const json_t *json, struct job_request *ret, struct error *error) {
-  struct job_request request;
-  record_init(&job_request_record, &request);
-  if (!request_read(json, &request, error)) {
-    job_request_release(&request);
-    return false;
-  }
+                    request.runner);
+  request.search.wanted = request.search.trials != FIELD_NONE;
+  request.budget_ms =
+      isnan(request.budget.device_seconds) ? 0 : llround(request.budget.device_seconds * 1000);
   *ret = request;
+  record_init(&job_request_record, &request);
   return true;
 }
 
@@ -149,21 +141,6 @@ static bool post_parse(const json_t *json, struct job_post *post, struct error *
       return refuse(post, i, error);
     post->n++;
   }
-  return true;
-}
-
-/* Checks all jobs against the kernels and environments that there are. */
-static bool post_check(struct worker *worker, struct catalog *catalog, struct job_post *post,
-                       json_t **ret_extra, struct error *error) {
-  cleanup_free struct digest *kernels = xcalloc(post->n, sizeof *kernels);
-  for (size_t i = 0; i < post->n; i++)
-    kernels[i] = post->submissions[i].request.kernel;
-  if (!catalog_load(worker, kernels, post->n, catalog, error))
-    return false;
-
-  for (size_t i = 0; i < post->n; i++)
-    if (!submission_check(worker, catalog, &post->submissions[i], ret_extra, error))
-      return refuse(post, i, error);
   return true;
 }
 
@@ -278,12 +255,19 @@ static void post_answer(struct request *request, struct job_post *post) {
 }
 
 void route_job_post(struct worker *worker, struct request *request) {
-  __attribute__((cleanup(job_post_release))) struct job_post post = {0};
   cleanup_catalog struct catalog catalog = {0};
+  __attribute__((cleanup(job_post_release))) struct job_post post = {0};
   json_t *extra = NULL;
   struct error error;
-  if (!post_parse(request->json, &post, &error) ||
-      !post_check(worker, &catalog, &post, &extra, &error)) {
+  bool ok = post_parse(request->json, &post, &error);
+  cleanup_free struct digest *kernels = xcalloc(post.n + 1, sizeof *kernels);
+  for (size_t i = 0; i < post.n; i++)
+    kernels[i] = post.submissions[i].request.kernel;
+  ok = ok && catalog_load(worker, kernels, post.n, &catalog, &error);
+  for (size_t i = 0; ok && i < post.n; i++)
+    ok = submission_check(worker, &catalog, &post.submissions[i], &extra, &error) ||
+         refuse(&post, i, &error);
+  if (!ok) {
     answer_failure_extra(request, &error, extra);
     return;
   }

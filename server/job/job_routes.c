@@ -211,7 +211,7 @@ void route_job_delete(struct worker *worker, struct request *request) {
     return;
 
   const char *state = json_string_value(json_object_get(summary, "state"));
-  if (!ended && strcmp(state, job_state_name(JOB_CANCELLED)) != 0)
+  if (!ended && strcmp(state, job_state_names[JOB_CANCELLED]) != 0)
     answer_refusal(request, ERROR_CONFLICT, "", "job %lld is %s already; nothing is left to cancel",
                    (long long)job, state);
   else

@@ -1,7 +1,6 @@
-/* The states a job goes through, and which changes of state there are.
+/* The states of a job, and which changes of state there are. job_change_state (jobs.h) is the one
+ * function that makes them.
  *
- * job_state_may_change is the whole transition table; job_change_state (job_store.h) is the one
- * function that applies it.
  * Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_JOB_JOB_STATE_H
 #define WAVETUNE_SERVER_JOB_JOB_STATE_H
@@ -17,7 +16,6 @@ enum job_state { JOB_STATES(X) JOB_STATE_COUNT };
 #undef X
 
 extern const char *const job_state_names[]; /* by value, ended by NULL */
-const char *job_state_name(enum job_state state);
 must_check bool job_state_parse(const char *name, enum job_state *ret);
 
 bool job_state_may_change(enum job_state from, enum job_state to);

@@ -27,8 +27,6 @@ static const bool transitions[JOB_STATE_COUNT][JOB_STATE_COUNT] = {
                      [JOB_CANCELLED] = true},
 };
 
-const char *job_state_name(enum job_state state) { return job_state_names[state]; }
-
 bool job_state_parse(const char *name, enum job_state *ret) {
   size_t i;
   if (!name_find(job_state_names, JOB_STATE_COUNT, name, &i))
@@ -52,10 +50,10 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integers(&parameters, "jobs", change->jobs, change->n);
-  bind_text(&parameters, "from_state", job_state_name(change->from));
+  bind_text(&parameters, "from_state", job_state_names[change->from]);
   bind_text(&parameters, "from_stage", change->at ? stage_name(change->at->stage) : NULL);
   bind_integer(&parameters, "from_round", change->at ? change->at->round : 0);
-  bind_text(&parameters, "to_state", job_state_name(change->to));
+  bind_text(&parameters, "to_state", job_state_names[change->to]);
   bind_text(&parameters, "to_stage", is_stage ? stage_name(change->to_stage) : NULL);
   if (is_stage)
     bind_integer(&parameters, "to_round", change->to_round);
@@ -83,7 +81,7 @@ static bool end_settle(struct worker *worker, const struct job_change *change, b
   if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
     return false;
   if (is_changed) {
-    log_info("job: %s job=%lld reason=%s", job_state_name(change->to), (long long)*change->jobs,
+    log_info("job: %s job=%lld reason=%s", job_state_names[change->to], (long long)*change->jobs,
              change->reason);
     job_announce(worker, *change->jobs);
   }
@@ -206,18 +204,6 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
   return true;
 }
 
-/* The space of a job, parsed. */
-static bool job_space(struct db *db, int64_t job, struct space **ret_space, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  if (!db_run(db, &sql_job_space, &parameters, &rows, error))
-    return false;
-  ALWAYS(db_count(rows) == 1);
-  cleanup_json json_t *json = db_get_json(rows, 0, "space");
-  return space_parse(json, ret_space, error);
-}
-
 /* Flags */
 
 /* `ratio` and its interval: the default's time over the config's. */
@@ -317,9 +303,16 @@ static bool winners_flag(struct worker *worker, const struct job_brief *job,
 
 static bool job_finish(struct worker *worker, const struct job_brief *job,
                        const struct verdict *verdict, struct error *error) {
-  cleanup_space struct space *space = NULL;
-  if (!job_space(worker->db, job->id, &space, error))
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters of_space = {0};
+  bind_integer(&of_space, "job", job->id);
+  if (!db_run(worker->db, &sql_job_space, &of_space, &rows, error))
     return false;
+  cleanup_space struct space *space = NULL;
+  cleanup_json json_t *space_json = db_get_json(rows, 0, "space");
+  if (!space_parse(space_json, &space, error))
+    return false;
+
   cleanup_json json_t *values = space_config_to_json(space, verdict->winner);
   cleanup_json json_t *json = verdict_to_json(verdict);
   cleanup_json json_t *detail = json_pack("{s:I}", "winner", (json_int_t)verdict->winner);

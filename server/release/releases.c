@@ -86,36 +86,38 @@ const struct record release_answer_record =
 
 static int64_t job_or_none(int64_t job) { return job ? job : FIELD_NONE; }
 
-/* The winners that are kept for a reason, or the others; borrows of the plan. */
-static struct records included_items(const struct release_plan *plan, bool is_kept) {
-  struct release_item *items = xcalloc(plan->n_included + 1, sizeof *items);
-  size_t n = 0;
+/* The answer with the plan's items: the winners that are kept for a reason, the other included
+ * ones, and what is skipped. */
+static json_t *answer_write(struct release_answer *answer, const struct release_plan *plan) {
+  size_t size = sizeof(struct release_item), n_included = 0, n_kept = 0;
+  cleanup_free struct release_item *included = xcalloc(plan->n_included + 1, size);
+  cleanup_free struct release_item *kept = xcalloc(plan->n_included + 1, size);
+  cleanup_free struct release_item *skipped = xcalloc(plan->n_skipped + 1, size);
   for (size_t i = 0; i < plan->n_included; i++) {
-    const struct release_included *included = &plan->included[i];
-    const struct release_candidate *candidate = included->candidate;
-    if ((included->kept_reason != NULL) == is_kept)
-      items[n++] =
-          (struct release_item){.name = candidate->name,
-                                .kernel = candidate->place.kernel,
-                                .key = candidate->key,
-                                .job = included->pin ? FIELD_NONE : job_or_none(candidate->job),
-                                .origin = is_kept ? NULL : release_origin(included),
-                                .reason = included->kept_reason};
+    const struct release_included *one = &plan->included[i];
+    const struct release_candidate *candidate = one->candidate;
+    bool is_kept = one->kept_reason != NULL;
+    struct release_item *item = is_kept ? &kept[n_kept++] : &included[n_included++];
+    *item = (struct release_item){.name = candidate->name,
+                                  .kernel = candidate->place.kernel,
+                                  .key = candidate->key,
+                                  .job = one->pin ? FIELD_NONE : job_or_none(candidate->job),
+                                  .origin = is_kept ? NULL : release_origin(one),
+                                  .reason = one->kept_reason};
   }
-  return (struct records){n, items};
-}
-
-static struct records skipped_items(const struct release_plan *plan) {
-  struct release_item *items = xcalloc(plan->n_skipped + 1, sizeof *items);
   for (size_t i = 0; i < plan->n_skipped; i++) {
-    const struct release_skipped *skipped = &plan->skipped[i];
-    items[i] = (struct release_item){.name = skipped->name,
-                                     .kernel = skipped->kernel,
-                                     .key = skipped->key,
-                                     .job = job_or_none(skipped->job),
-                                     .reason = skipped->reason};
+    const struct release_skipped *one = &plan->skipped[i];
+    skipped[i] = (struct release_item){.name = one->name,
+                                       .kernel = one->kernel,
+                                       .key = one->key,
+                                       .job = job_or_none(one->job),
+                                       .reason = one->reason};
   }
-  return (struct records){plan->n_skipped, items};
+
+  answer->included = (struct records){n_included, included};
+  answer->kept = (struct records){n_kept, kept};
+  answer->skipped = (struct records){plan->n_skipped, skipped};
+  return record_write(&release_answer_record, answer);
 }
 
 /* Finds the environment that the request means, among those that jobs or imports of its tag have;
@@ -332,31 +334,6 @@ static bool release_store(struct db *db, const struct release *release, const st
   return db_end(db, ok, error);
 }
 
-/* `state`: of the channel whose release was replaced. */
-static void release_answer(struct request *request, const struct release *release, bool is_new,
-                           const struct release_plan *plan, const struct release_request *wanted,
-                           const struct channel_state *state) {
-  char etag[CHANNEL_ETAG_SIZE];
-  cleanup_free char *quoted =
-      state->counter ? xasprintf("\"%s\"", channel_etag(state, etag)) : NULL;
-  const char *channel = wanted->replaces.channel;
-  struct release_answer answer = {
-      .release = release->digest,
-      .bytes = release->bytes,
-      .winners = (int64_t)release->n_winners,
-      .included = included_items(plan, false),
-      .kept = included_items(plan, true),
-      .skipped = skipped_items(plan),
-      .replaces = {.channel = channel,
-                   .min_gain = channel ? wanted->replaces.min_gain : NAN,
-                   .etag = quoted}};
-
-  request_answer_json(request, is_new ? 201 : 200, record_write(&release_answer_record, &answer));
-  free(answer.included.all);
-  free(answer.kept.all);
-  free(answer.skipped.all);
-}
-
 void route_release_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_release_request struct release_request wanted = {0};
@@ -383,9 +360,8 @@ void route_release_post(struct worker *worker, struct request *request) {
   cleanup_release_plan struct release_plan plan = {0};
   release_plan(&wanted, &environment, &served, &candidates, &plan);
   if (!plan.n_included) {
-    struct release_answer answer = {.skipped = skipped_items(&plan)};
-    cleanup_json json_t *json = record_write(&release_answer_record, &answer);
-    free(answer.skipped.all);
+    struct release_answer nothing = {0};
+    cleanup_json json_t *json = answer_write(&nothing, &plan);
     error_set(&error,
               "nothing can be released for this environment, tag and regime; \"skipped\" says why");
     answer_failure_extra(request, &error,
@@ -402,7 +378,17 @@ void route_release_post(struct worker *worker, struct request *request) {
   }
   fetches_add(worker->server->fetches,
               &release->digest); /* garbage collection spares it as a new one */
-  release_answer(request, release, is_new, &plan, &wanted, &state);
+
+  char etag[CHANNEL_ETAG_SIZE];
+  cleanup_free char *quoted =
+      state.counter ? xasprintf("\"%s\"", channel_etag(&state, etag)) : NULL;
+  const char *channel = wanted.replaces.channel;
+  struct release_answer answer = {
+      .release = release->digest,
+      .bytes = release->bytes,
+      .winners = (int64_t)release->n_winners,
+      .replaces = {channel, channel ? wanted.replaces.min_gain : NAN, quoted}};
+  request_answer_json(request, is_new ? 201 : 200, answer_write(&answer, &plan));
 }
 
 /* The canonical bytes of the release that the path names, NUL-terminated; answers and returns NULL

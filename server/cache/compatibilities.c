@@ -93,50 +93,48 @@ void compatibilities_release(struct compatibilities *compatibilities) {
   *compatibilities = (struct compatibilities){0};
 }
 
-/* Declares one. The pair of one that is declared already keeps its id, with the newer reason.
- * *ret_id 0: there are COMPATIBILITIES_MAX of them. */
-static bool compatibility_add(struct db *db, const struct compatibility *compatibility,
-                              const struct author *author, int64_t *ret_id, struct error *error) {
-  cleanup_json json_t *asked = environment_to_json(&compatibility->asked),
-                      *served = environment_to_json(&compatibility->served);
+/* The pair of a compatibility that is declared already keeps its id, with the newer reason. */
+void route_compatibility_post(struct worker *worker, struct request *request) {
+  cleanup_compatibility struct compatibility declared = {0};
+  struct error error;
+  if (!request_query_only(request, no_arguments))
+    return;
+  if (!compatibility_parse(request->json, &declared, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  struct db *db = worker->db;
+  const struct author *author = request_author(request);
+  cleanup_json json_t *asked = environment_to_json(&declared.asked),
+                      *served = environment_to_json(&declared.served);
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_taken(&parameters, "asked", json_canonical(asked), false);
   bind_taken(&parameters, "served", json_canonical(served), false);
-  bind_text(&parameters, "reason", compatibility->reason);
+  bind_text(&parameters, "reason", declared.reason);
   bind_integer(&parameters, "most", COMPATIBILITIES_MAX);
   bind_author(&parameters, author);
-  if (!db_begin(db, error))
-    return false;
+  bool ok = db_begin(db, &error);
+  if (ok) {
+    ok = db_run(db, &sql_compatibility_add, &parameters, &rows, &error);
+    if (ok && db_count(rows))
+      ok = audit_note(
+          db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),
+          json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason", declared.reason),
+          &error);
+    ok = db_end(db, ok, &error);
+  }
 
-  bool ok = db_run(db, &sql_compatibility_add, &parameters, &rows, error);
-  *ret_id = ok && db_count(rows) ? db_get_integer(rows, 0, "id") : 0;
-  if (*ret_id)
-    ok = audit_note(db, author, AUDIT_DECLARE, db_get(rows, 0, "id"),
-                    json_pack("{s:O, s:O, s:s}", "asked", asked, "served", served, "reason",
-                              compatibility->reason),
-                    error);
-  return db_end(db, ok, error);
-}
-
-void route_compatibility_post(struct worker *worker, struct request *request) {
-  cleanup_compatibility struct compatibility compatibility = {0};
-  struct error error;
-  int64_t id;
-  if (!request_query_only(request, no_arguments))
-    return;
-
-  if (!compatibility_parse(request->json, &compatibility, &error) ||
-      !compatibility_add(worker->db, &compatibility, request_author(request), &id, &error)) {
+  if (!ok) {
     answer_failure(request, &error);
-  } else if (!id) {
+  } else if (!db_count(rows)) {
     answer_refusal(request, ERROR_CONFLICT, "",
                    "there are %d compatibilities; remove those that are not needed any more",
                    COMPATIBILITIES_MAX);
   } else {
-    cleanup_free char *text = xasprintf("%lld", (long long)id);
     response_memory_forget_channels(worker->server);
-    request_answer_json(request, 201, json_pack("{s:s}", "id", text));
+    request_answer_json(request, 201, json_pack("{s:s}", "id", db_get(rows, 0, "id")));
   }
 }
 

@@ -13,7 +13,7 @@
 /* An environment that enrolled devices have. Owns its members. */
 struct known_environment {
   struct environment environment;
-  struct digest digest, hardware_digest;
+  struct digest hardware_digest;
   int64_t agents;           /* live ones that are not draining, with such a device */
   int64_t devices;          /* such devices of theirs */
   bool wants_signatures;    /* some of them take only kernels that their trusted keys signed */

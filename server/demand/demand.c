@@ -69,29 +69,24 @@ void demand_rate_free(struct demand_rate *rate) {
   free(rate);
 }
 
-static struct bucket *bucket_of(struct demand_rate *rate, const char *name, int per_minute,
-                                int64_t now_ms) {
-  struct bucket *oldest = &rate->buckets[0];
-  for (size_t i = 0; i < rate->n; i++) {
-    if (strcmp(rate->buckets[i].name, name) == 0)
-      return &rate->buckets[i];
-    if (rate->buckets[i].at_ms < oldest->at_ms)
-      oldest = &rate->buckets[i];
-  }
-
-  struct bucket *bucket = rate->n < BUCKETS ? &rate->buckets[rate->n++] : oldest;
-  *bucket = (struct bucket){.left = per_minute, .at_ms = now_ms};
-  snprintf(bucket->name, sizeof bucket->name, "%s", name);
-  return bucket;
-}
-
 bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
                       int64_t now_ms, int64_t *ret_wait_s) {
   pthread_mutex_lock(&rate->lock);
-  struct bucket *bucket = bucket_of(rate, token_name, per_minute, now_ms);
-  bucket->left += (double)(now_ms - bucket->at_ms) * per_minute / 60000;
-  if (bucket->left > per_minute)
-    bucket->left = per_minute;
+  struct bucket *bucket = NULL, *oldest = &rate->buckets[0];
+  for (size_t i = 0; !bucket && i < rate->n; i++) {
+    if (strcmp(rate->buckets[i].name, token_name) == 0)
+      bucket = &rate->buckets[i];
+    if (rate->buckets[i].at_ms < oldest->at_ms)
+      oldest = &rate->buckets[i];
+  }
+  if (!bucket) {
+    bucket = rate->n < BUCKETS ? &rate->buckets[rate->n++] : oldest;
+    *bucket = (struct bucket){.left = per_minute, .at_ms = now_ms};
+    snprintf(bucket->name, sizeof bucket->name, "%s", token_name);
+  }
+
+  bucket->left =
+      fmin(per_minute, bucket->left + (double)(now_ms - bucket->at_ms) * per_minute / 60000);
   bucket->at_ms = now_ms;
   bool is_there = bucket->left >= 1;
   if (is_there)
@@ -234,27 +229,6 @@ static const struct field queued_fields[] = {
 const struct record demand_queued_record =
     RECORD("DemandQueued", struct demand_queued, queued_fields);
 
-/* Makes the row of an item, with the members of its key in the kernel's order. False: the kernel
- * cannot be tuned, or the key is not one of its keys. */
-static bool row_make(const struct demand_item *item, const struct kernel *kernel,
-                     struct demand_row *ret) {
-  cleanup_key struct key key = {0};
-  struct error why;
-  if (!kernel || kernel->language == LANGUAGE_EXTERNAL ||
-      !key_parse(item->key, (const char *const *)kernel->key_names, kernel->n_key_names, &key,
-                 &why))
-    return false;
-  cleanup_json json_t *ordered = key_to_json(&key);
-  *ret = (struct demand_row){.kernel = kernel->hash,
-                             .key_digest = key_digest(&key),
-                             .key = json_dumps(ordered, JSON_COMPACT),
-                             .hits = item->hits,
-                             .misses = item->misses,
-                             .tuning_ms = item->tuning_ms,
-                             .kernel_ms = item->kernel_ms};
-  return true;
-}
-
 /* Counts a report. *ret_accepted items were stored; the others name no kernel that is registered
  * and can be tuned, or a key that is not the kernel's. */
 static bool demand_keep(struct worker *worker, const struct demand_report *report,
@@ -287,8 +261,23 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
     return false;
 
   struct demand_row *rows = xcalloc(n_items, sizeof *rows);
-  for (size_t i = 0; i < n_items; i++)
-    n += known[i] && row_make(&items[i], catalog_find(&catalog, &hashes[i])->kernel, &rows[n]);
+  for (size_t i = 0; i < n_items; i++) {
+    const struct kernel *kernel = known[i] ? catalog_find(&catalog, &hashes[i])->kernel : NULL;
+    cleanup_key struct key key = {0};
+    struct error why;
+    if (!kernel || kernel->language == LANGUAGE_EXTERNAL ||
+        !key_parse(items[i].key, (const char *const *)kernel->key_names, kernel->n_key_names, &key,
+                   &why))
+      continue;
+    cleanup_json json_t *ordered = key_to_json(&key);
+    rows[n++] = (struct demand_row){.kernel = kernel->hash,
+                                    .key_digest = key_digest(&key),
+                                    .key = json_dumps(ordered, JSON_COMPACT),
+                                    .hits = items[i].hits,
+                                    .misses = items[i].misses,
+                                    .tuning_ms = items[i].tuning_ms,
+                                    .kernel_ms = items[i].kernel_ms};
+  }
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   bind_records(&parameters, &row_record, rows, n);

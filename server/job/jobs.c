@@ -127,16 +127,6 @@ static struct job_change change_of(const struct job_brief *job, enum job_state t
       .jobs = &job->id, .n = 1, .from = JOB_RUNNING, .to = to, .detail = detail, .at = job};
 }
 
-static bool job_fail(struct worker *worker, const struct job_brief *job, const char *reason,
-                     struct error *error) {
-  cleanup_json json_t *detail = json_pack("{s:s}", "reason", reason);
-  struct job_change change = change_of(job, JOB_FAILED, detail);
-  change.reason = reason;
-  size_t changed;
-  return job_change_state(worker->db, &change, &changed, error) &&
-         end_settle(worker, &change, changed > 0, error);
-}
-
 /* The next stage or round of a job, with its leases. */
 struct next_round {
   enum stage stage;
@@ -374,27 +364,6 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
   }
 }
 
-/* Reads what the stage measured and asks the campaign what follows. */
-static bool step_choose(struct worker *worker, const struct job_brief *job,
-                        struct campaign_step *ret_step, struct error *error) {
-  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->has_default ? job->default_config
-                                                                             : job->baseline};
-  __attribute__((cleanup(screen_summary_release))) struct screen_summary screen = {0},
-                                                                         halving = {0};
-  __attribute__((cleanup(final_summary_release))) struct final_summary final = {0};
-  bool ok = job->stage == STAGE_FINAL
-                ? measurements_final(worker->db, job->id, &final, error)
-                : measurements_screen(worker->db, job->id, STAGE_SCREEN, always, &screen, error);
-  if (!ok || (job->stage == STAGE_HALVING &&
-              !measurements_screen(worker->db, job->id, STAGE_HALVING, always, &halving, error)))
-    return false;
-
-  struct campaign_facts facts;
-  job_facts(job, &screen, &halving, &final, &facts);
-  campaign_next(&facts, ret_step);
-  return true;
-}
-
 bool job_search_round(const struct job_brief *job, const struct job_search_input *input,
                       uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n, struct error *error) {
   uint64_t first[SEARCH_FIRST_MAX];
@@ -461,6 +430,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   return true;
 }
 
+/* Moves a job on that has nothing left to measure in its stage. */
 static bool job_advance(struct worker *worker, const struct job_brief *job, struct error *error) {
   cleanup_campaign_step struct campaign_step step = {0};
   if (job->state == JOB_QUEUED) {
@@ -481,11 +451,31 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
       return true;
   }
 
-  if (!step_choose(worker, job, &step, error))
+  const uint64_t always[FINALISTS_ALWAYS] = {job->baseline, job->has_default ? job->default_config
+                                                                             : job->baseline};
+  __attribute__((cleanup(screen_summary_release))) struct screen_summary screen = {0},
+                                                                         halving = {0};
+  __attribute__((cleanup(final_summary_release))) struct final_summary final = {0};
+  bool ok = job->stage == STAGE_FINAL
+                ? measurements_final(worker->db, job->id, &final, error)
+                : measurements_screen(worker->db, job->id, STAGE_SCREEN, always, &screen, error);
+  if (!ok || (job->stage == STAGE_HALVING &&
+              !measurements_screen(worker->db, job->id, STAGE_HALVING, always, &halving, error)))
     return false;
-  return step.kind == CAMPAIGN_FAILED ? job_fail(worker, job, step.reason.message, error)
-         : step.kind == CAMPAIGN_DONE ? job_finish(worker, job, &step.verdict, error)
-                                      : race_begin(worker, job, &step, error);
+  struct campaign_facts facts;
+  job_facts(job, &screen, &halving, &final, &facts);
+  campaign_next(&facts, &step);
+  if (step.kind == CAMPAIGN_DONE)
+    return job_finish(worker, job, &step.verdict, error);
+  if (step.kind != CAMPAIGN_FAILED)
+    return race_begin(worker, job, &step, error);
+
+  cleanup_json json_t *detail = json_pack("{s:s}", "reason", step.reason.message);
+  struct job_change failure = change_of(job, JOB_FAILED, detail);
+  failure.reason = step.reason.message;
+  size_t changed;
+  return job_change_state(worker->db, &failure, &changed, error) &&
+         end_settle(worker, &failure, changed > 0, error);
 }
 
 #define FIELD(type, member, ...)                                                                   \
@@ -508,45 +498,36 @@ static const struct field brief_fields[] = {
 #undef FIELD
 static const struct record brief_record = RECORD(NULL, struct job_brief, brief_fields);
 
-/* Reads those of `jobs` (NULL: of all) that are queued or running and have no open and no held
- * lease. */
-static bool jobs_ready(struct worker *worker, const int64_t *jobs, size_t n,
-                       struct job_brief **ret_ready, size_t *ret_n, struct error *error) {
+void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
+  struct error error;
   cleanup_rows struct db_rows *found = NULL, *rows = NULL;
   cleanup_parameters struct db_parameters all = {0}, parameters = {0};
+  bool ok = true;
   if (jobs) {
     bind_integers(&parameters, "jobs", jobs, n);
   } else {
     bind_integer(&all, "limit", ADVANCE_MAX);
-    if (!db_run(worker->db, &sql_jobs_ready_all, &all, &found, error))
-      return false;
-    bind_text(&parameters, "jobs", db_get(found, 0, "jobs"));
+    ok = db_run(worker->db, &sql_jobs_ready_all, &all, &found, &error);
+    bind_text(&parameters, "jobs", ok ? db_get(found, 0, "jobs") : NULL);
   }
   bind_integer(&parameters, "limit", ADVANCE_MAX);
   bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  if (!db_run(worker->db, &sql_jobs_ready, &parameters, &rows, error))
-    return false;
+  if (!ok || !db_run(worker->db, &sql_jobs_ready, &parameters, &rows, &error)) {
+    log_warning("jobs: %s", error.message);
+    return;
+  }
 
-  *ret_ready = db_read_all(rows, &brief_record, ret_n);
-  for (size_t i = 0; i < *ret_n; i++) {
-    struct job_brief *brief = &(*ret_ready)[i];
+  size_t n_ready;
+  cleanup_free struct job_brief *ready = db_read_all(rows, &brief_record, &n_ready);
+  for (size_t i = 0; i < n_ready; i++) {
+    struct job_brief *brief = &ready[i];
     brief->has_default = (int64_t)brief->default_config != FIELD_NONE;
     brief->search.wanted = brief->search.trials != FIELD_NONE;
     brief->budget = db_get_budget(rows, (int)i);
     brief->is_spent =
         brief->is_cut ||
         budget_screen_left_us(&brief->budget, final_processes(brief->final_devices)) == 0;
+    if (!job_advance(worker, brief, &error))
+      log_warning("job: cannot move on job=%lld: %s", (long long)brief->id, error.message);
   }
-  return true;
-}
-
-void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
-  struct error error;
-  cleanup_free struct job_brief *ready = NULL;
-  size_t n_ready = 0;
-  if (!jobs_ready(worker, jobs, n, &ready, &n_ready, &error))
-    log_warning("jobs: %s", error.message);
-  for (size_t i = 0; i < n_ready; i++)
-    if (!job_advance(worker, &ready[i], &error))
-      log_warning("job: cannot move on job=%lld: %s", (long long)ready[i].id, error.message);
 }

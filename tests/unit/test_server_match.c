@@ -24,7 +24,6 @@ static void known_add(struct known_environments *known, const char *text, int64_
   known->all = xreallocarray(known->all, known->n + 1, sizeof *known->all);
   struct known_environment *added = &known->all[known->n++];
   *added = (struct known_environment){.environment = environment_of(text), .agents = agents};
-  added->digest = environment_digest(&added->environment);
   added->hardware_digest = environment_hardware_digest(&added->environment);
   added->agent = xasprintf("agent%zu", known->n);
   added->agent_name = xasprintf("node%zu", known->n);

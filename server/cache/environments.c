@@ -47,9 +47,8 @@ void known_environments_release(struct known_environments *known) {
 #define FIELD(type, member, ...)                                                                   \
   {#member, FIELD_##type, offsetof(struct known_environment, member), __VA_ARGS__}
 static const struct field known_fields[] = {
-    FIELD(DIGEST, digest),   FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents),
-    FIELD(INTEGER, devices), FIELD(BOOL, wants_signatures),  FIELD(TEXT, agent),
-    FIELD(TEXT, agent_name),
+    FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents), FIELD(INTEGER, devices),
+    FIELD(BOOL, wants_signatures),  FIELD(TEXT, agent),     FIELD(TEXT, agent_name),
 };
 #undef FIELD
 static const struct record known_record = RECORD(NULL, struct known_environment, known_fields);

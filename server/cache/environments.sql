@@ -18,7 +18,7 @@ WITH candidate AS (
     FROM devices d
     JOIN agents a ON a.id = d.agent
 )
-SELECT e.digest, e.hardware_digest, e.identity,
+SELECT e.hardware_digest, e.identity,
        count(DISTINCT c.id) FILTER (WHERE works) AS agents,
        count(*) FILTER (WHERE works) AS devices,
        bool_or(works AND wants_signatures) AS wants_signatures,

@@ -1,6 +1,6 @@
 -- Compatibilities (compatibilities.c) and fetches (fetches.h).
 
--- A release that is removed meanwhile is left out.
+-- Releases that were removed meanwhile are left out.
 -- name: fetches_store
 INSERT INTO release_fetches (release, fetched_at)
 SELECT r.digest, now()
@@ -22,8 +22,8 @@ WHERE id > :after::bigint
 ORDER BY id
 LIMIT :limit::bigint + 1;
 
--- The pair of one that is there already is known, its reason the newer one. No row: there are as
--- many as there may be.
+-- The pair of one that is declared already keeps its id, with the newer reason. No row: there are
+-- :most of them already.
 -- name: compatibility_add
 INSERT INTO compatibilities (asked, served, reason, made_by, made_by_id)
 SELECT :asked::text::json, :served::text::json, :reason, :author, :author_id::bigint

@@ -24,6 +24,7 @@ bool environment_from_texts(const char *(*get)(const void *context, const char *
       return error_set(error, "compute_units=%.32s is not a whole number", text);
     ALWAYS(json_object_set_new(members, "compute_units", json_integer(number)) == 0);
   }
+
   return environment_parse(members, ret, error);
 }
 
@@ -44,6 +45,7 @@ enum cache_match cache_lookup(const struct environment *asked,
     n_fitting++;
     last = i;
   }
+
   if (n_fitting == 1)
     *ret_index = last;
   return n_fitting == 1 ? CACHE_MATCH_ONE : n_fitting ? CACHE_MATCH_SEVERAL : CACHE_MATCH_NONE;
@@ -73,6 +75,7 @@ json_t *cache_nearest(const struct environment *asked, const struct environment 
   *ret_sentence = NULL;
   if (n == 0)
     return json_null();
+
   for (size_t i = 0; i < n; i++) {
     cleanup_json json_t *all = environment_differences(asked, there[i], false);
     cleanup_json json_t *hardware = environment_differences(asked, there[i], true);
@@ -103,6 +106,7 @@ json_t *cache_nearest(const struct environment *asked, const struct environment 
     ALWAYS(json_object_set_new(named, member,
                                json_pack("{s:O, s:O}", "asked", wanted, "there", found)) == 0);
   }
+
   ALWAYS(fclose(out) == 0);
   return json_pack("{s:o, s:o}", "environment", environment_to_json(there[nearest]), "differences",
                    named);
@@ -114,8 +118,8 @@ static bool equal_but_rocm(const struct environment *a, const struct environment
   return environments_equal(&one, &other);
 }
 
-/* The newest that has just the members which were asked for; else the newest of all that fit, when
- * they differ in nothing but ROCm: which of others is meant would be a guess. */
+/* Finds the newest that has exactly the requested members; otherwise the newest of all that fit, if
+ * they differ in nothing but ROCm: to choose among others would be a guess. */
 static bool minor_resolve(const struct environment *asked, const struct environment *const *there,
                           size_t n, size_t *ret_index) {
   size_t newest = n, newest_equal = n;
@@ -130,11 +134,12 @@ static bool minor_resolve(const struct environment *asked, const struct environm
     if (newest == n || strverscmp(there[i]->rocm, there[newest]->rocm) > 0)
       newest = i;
   }
+
   *ret_index = newest_equal < n ? newest_equal : newest;
   return newest_equal < n || (newest < n && is_one);
 }
 
-/* The one that states most of what was asked for; of two that state as much, neither. */
+/* Finds the one that states most of the requested members; of two that state as many, neither. */
 static bool unstated_resolve(const struct environment *asked,
                              const struct environment *const *there, size_t n, size_t *ret_index) {
   size_t most = 0;
@@ -152,6 +157,7 @@ static bool unstated_resolve(const struct environment *asked,
     most = stated;
     *ret_index = i;
   }
+
   return is_one;
 }
 
@@ -243,6 +249,7 @@ char *cache_match_header(const struct environment *asked, const struct environme
     fprintf(out, text ? "%s%s=%s" : "%s%s", separator, member, text);
     separator = ", ";
   }
+
   ALWAYS(fclose(out) == 0);
   return header;
 }

@@ -49,6 +49,7 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
     return error_of(error, ERROR_MISSING, "there is no kernel %s", digest_format(hash, text));
   if (!kernel_parse(manifest, &kernel, error))
     return damaged(store, "kernel", hash, error);
+
   GROW(store->kernels, store->n_kernels, store->kernels_capacity);
   *ret = store->kernels[store->n_kernels++] = kernel;
   return true;
@@ -75,6 +76,7 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
   if (!json_parse(stored, strlen(stored), &json, error) ||
       !build_parse(json, kernel, &build, error))
     return damaged(store, "build", digest, error);
+
   GROW(store->builds, store->n_builds, store->builds_capacity);
   *ret = store->builds[store->n_builds++] = build;
   return true;
@@ -89,6 +91,7 @@ static bool file_find(void *context, const struct digest *digest, const char **r
     return failed(store, error);
   if (!blob)
     return error_of(error, ERROR_MISSING, "there is no file %s", digest_format(digest, text));
+
   GROW(store->files, store->n_files, store->files_capacity);
   store->files[store->n_files++] = blob;
   *ret_bytes = (const char *)blob->bytes;

@@ -30,7 +30,7 @@ void compatibility_release(struct compatibility *compatibility) {
   record_release(&compatibility_request_record, compatibility);
 }
 
-/* Both sides state the same members, or serving would drop what was asked for. */
+/* Both sides must state the same members, or serving would ignore requested ones. */
 static bool sides_check(const struct compatibility *it, struct error *error) {
   bool any = false, differ = false;
 #define X(member, hardware)                                                                        \
@@ -58,6 +58,7 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
   if (!record_read(&compatibility_request_record, json, "", &read, error) ||
       !sides_check(&read, error))
     return false;
+
   *ret = read;
   read = (struct compatibility){0};
   return true;
@@ -83,6 +84,7 @@ bool compatibilities_load(struct db *db, struct compatibilities *ret, struct err
     else
       log_error("a stored compatibility is not valid any more: %s", bad.message);
   }
+
   return true;
 }
 
@@ -174,6 +176,7 @@ void route_compatibility_list(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   db_page_to_json(rows, &compatibility_item_record, limit, &items, &next);
   request_answer_json(request, 200, page_to_json(items, next));
 }

@@ -40,6 +40,7 @@ void known_environments_release(struct known_environments *known) {
     free(known->all[i].agent);
     free(known->all[i].agent_name);
   }
+
   free(known->all);
   *known = (struct known_environments){0};
 }
@@ -69,6 +70,7 @@ bool environments_known(struct db *db, int64_t live_ms, struct known_environment
     ALWAYS(environment_parse(identity, &known.all[i].environment,
                              &bad)); /* it was when it was stored */
   }
+
   *ret = known;
   return true;
 }
@@ -134,6 +136,7 @@ static void fitting_add(struct fitting *fitting, const struct environment *parti
     environment_release(&environment);
     return;
   }
+
   GROW(fitting->all, fitting->n, fitting->capacity);
   fitting->all[fitting->n++] = (struct fitting_environment){environment, digest};
 }
@@ -174,6 +177,7 @@ static bool refuse_unknown(const struct environment *partial,
       nearest = i;
     }
   }
+
   cleanup_free char *name = environment_format(&known->all[nearest].environment);
   return error_set(error,
                    "no known environment fits \"%.200s\"; the nearest is \"%.250s\"; GET "
@@ -194,6 +198,7 @@ bool match_environment(const struct environment *partial, const struct known_env
       fitting_add(&fitting, partial, environment_copy(device));
     fitting_add_builds(&fitting, partial, device, builds);
   }
+
   /* Hardware that no node has yet may be stated in full; the toolchain comes from a build all the
    * same. */
   if (fitting.n == 0 && is_full)
@@ -227,6 +232,7 @@ bool match_has_build(const struct key *key, const struct match_builds *builds,
                      struct error *error) {
   if (!builds->required || builds->n > 0)
     return true;
+
   cleanup_free char *key_text = key_format_shell(key);
   return error_at(error, "/kernel", "this kernel has no build; pack one with " BUILD_COMMANDS,
                   "ARCH", key_text);
@@ -242,6 +248,7 @@ bool match_build(const struct environment *environment, const struct key *key,
   *ret_build = NULL;
   if (!builds->required)
     return true;
+
   for (size_t i = 0; i < builds->n; i++) {
     const struct build *build = builds->builds[i];
     struct error refusal;
@@ -258,6 +265,7 @@ bool match_build(const struct environment *environment, const struct key *key,
       newest_refusal = refusal;
     has_toolchain = true;
   }
+
   if (has_toolchain) {
     *error = newest_refusal;
     return false;

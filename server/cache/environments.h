@@ -65,7 +65,7 @@ bool match_wants_signatures(const struct environment *environment,
 
 /* {"matching": n, "nearest": null or {"agent", "name", "differences"}}: the answer's "agents"; a
  * new reference. `refusing` of those that match want signed kernels and would not be given the job:
- * they do not count, and "refusing": {"agents": n, "reason": text} says so where there are any. */
+ * they are not counted as matching, but as "refusing": {"agents": n, "reason": text}. */
 must_check json_t *match_agents(const struct environment *environment,
                                 const struct known_environments *known, int64_t refusing,
                                 const char *reason);

@@ -9,7 +9,8 @@ WHERE NOT EXISTS (SELECT FROM environments known WHERE known.digest = e.digest)
 ORDER BY digest
 ON CONFLICT (digest) DO NOTHING;
 
--- `works`: what could take work. The agent that is named is one of those where there is any.
+-- `works`: the device could take work. The agent that is named has such a device where there is
+-- one.
 -- name: environments_known
 WITH candidate AS (
     SELECT d.environment_id, a.id, a.name, a.trusted_keys IS NOT NULL AS wants_signatures,

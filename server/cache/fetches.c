@@ -27,6 +27,7 @@ struct fetches *fetches_new(void) {
 void fetches_free(struct fetches *fetches) {
   if (!fetches)
     return;
+
   pthread_mutex_destroy(&fetches->lock);
   free(fetches);
 }
@@ -48,6 +49,7 @@ void fetches_of_target(void *fetches, enum route_id route, const char *target, s
   if ((route != ROUTE_release_get && route != ROUTE_release_export) ||
       target_size < PREFIX_SIZE + TEXT_SIZE)
     return;
+
   cleanup_free char *text = xstrndup(target + PREFIX_SIZE, TEXT_SIZE);
   if (digest_parse(text, &release))
     fetches_add(fetches, &release);
@@ -68,6 +70,7 @@ void fetches_housekeep(struct worker *worker) {
   int64_t now = clock_monotonic_ms();
   if (now < fetches->next_write_ms)
     return;
+
   fetches->next_write_ms = now + WRITE_EVERY_POLLS * server_options(worker->server)->poll_ms;
 
   cleanup_free struct digest *releases = xcalloc(FETCHES_MAX, sizeof *releases);
@@ -75,6 +78,7 @@ void fetches_housekeep(struct worker *worker) {
   size_t n = fetches_take(fetches, releases);
   if (n == 0)
     return;
+
   bind_digests(&parameters, "releases", releases, n);
   if (!db_run(worker->db, &sql_fetches_store, &parameters, NULL, &error)) {
     for (size_t i = 0; i < n; i++)

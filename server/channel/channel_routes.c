@@ -40,10 +40,15 @@ struct channel_rows {
   size_t n;
   struct channel_row *all;
 };
+static const struct field row_fields[] = {
+    {"id", FIELD_INTEGER, offsetof(struct channel_row, id)},
+    {"entry", FIELD_RECORD, offsetof(struct channel_row, entry), .of = &channel_entry_record},
+    {"signings", FIELD_INTEGER, offsetof(struct channel_row, signings)},
+};
+static const struct record row_record = RECORD(NULL, struct channel_row, row_fields);
+
 static void channel_rows_release(struct channel_rows *rows) {
-  for (size_t i = 0; i < rows->n; i++)
-    channel_entry_release(&rows->all[i].entry);
-  free(rows->all);
+  db_records_free(&row_record, rows->all, rows->n);
   *rows = (struct channel_rows){0};
 }
 #define cleanup_channel_rows __attribute__((cleanup(channel_rows_release)))
@@ -61,15 +66,11 @@ static bool rows_load(struct db *db, const struct statement *statement,
   if (!db_run(db, statement, parameters, &rows, error))
     return false;
 
-  *ret = (struct channel_rows){.all = xcalloc((size_t)db_count(rows) + 1, sizeof *ret->all)};
-  for (int row = 0; row < db_count(rows) && row < limit; row++) {
-    struct channel_row *channel = &ret->all[ret->n++];
-    db_read(rows, row, &channel_entry_record, &channel->entry);
-    channel->id = db_get_integer(rows, row, "id");
-    channel->signings = db_get_integer(rows, row, "signings");
-  }
+  ret->all = db_read_all(rows, &row_record, &ret->n);
   if (ret_next)
-    *ret_next = db_count(rows) > limit ? ret->all[limit - 1].id : 0;
+    *ret_next = ret->n > (uint64_t)limit ? ret->all[limit - 1].id : 0;
+  while (ret->n > (uint64_t)limit)
+    record_release(&row_record, &ret->all[--ret->n]);
   return true;
 }
 
@@ -108,6 +109,7 @@ static bool channel_move(struct db *db, const char *name, const struct channel_s
 
   if (!db_begin(db, error))
     return false;
+
   bool ok = rows_load(db, &sql_channel_move, &parameters, 1, ret, NULL, error);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
@@ -117,6 +119,7 @@ static bool channel_move(struct db *db, const char *name, const struct channel_s
         "environment", environment_to_json(&entry->environment));
     ok = audit_note(db, author, AUDIT_MOVE, name, detail, error);
   }
+
   return db_end(db, ok, error);
 }
 
@@ -137,6 +140,7 @@ static bool signature_add(struct db *db, const struct channel_row *row,
 
   if (!db_begin(db, error))
     return false;
+
   bool ok = db_run(db, &sql_channel_signature_add, &parameters, &rows, error);
   *ret_done = ok && db_count(rows) > 0;
   if (*ret_done)
@@ -242,6 +246,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return true;
   }
+
   if (!before.n) {
     answer_refusal(request, ERROR_INVALID, "/release",
                    "there is no release %s; POST /v1/releases makes one",
@@ -258,6 +263,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
   wanted.signatures = move->signatures;
   if (!publisher_is_trusted(request, &wanted))
     return true;
+
   switch (channel_decide(&state, &row->entry, move, request_header(request, "If-Match"),
                          request_header(request, "If-None-Match"))) {
   case CHANNEL_KEEP:
@@ -276,8 +282,10 @@ static bool channel_put_once(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return true;
   }
+
   if (!after.n)
     return false;
+
   response_memory_forget_channels(worker->server);
   row_answer(request, after.all);
   return true;
@@ -295,6 +303,7 @@ void route_channel_put(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   if (!channel_may_be_moved(worker, request))
     return;
 
@@ -315,12 +324,14 @@ static bool signature_post_once(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return true;
   }
+
   const struct channel_row *row = NULL;
   for (size_t i = 0; !row && i < rows.n; i++) {
     struct digest there = environment_digest(&rows.all[i].entry.environment);
     if (digest_equal(&there, &wanted))
       row = &rows.all[i];
   }
+
   if (!row) {
     answer_refusal(
         request, ERROR_MISSING, "",
@@ -349,12 +360,14 @@ static bool signature_post_once(struct worker *worker, struct request *request,
   entry.signatures = (struct channel_signatures){1, {signing->signature}};
   if (!publisher_is_trusted(request, &entry))
     return true;
+
   bool is_done;
   if (!signature_add(worker->db, row, &signing->signature, request_author(request), &is_done,
                      &error)) {
     answer_failure(request, &error);
     return true;
   }
+
   if (is_done)
     response_memory_forget_channels(worker->server);
   return false; /* the next attempt answers with the entry that has the signature */
@@ -370,6 +383,7 @@ void route_channel_signature_post(struct worker *worker, struct request *request
     answer_failure(request, &error);
     return;
   }
+
   if (!channel_may_be_moved(worker, request))
     return;
 
@@ -416,6 +430,7 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
     answer_failure(request, &error);
     return NULL;
   }
+
   if (!rows_of_tag(worker->db, channel, tag, wanted, &lookup->rows, &error) ||
       (widest == CACHE_RULE_COMPATIBLE &&
        !compatibilities_load(worker->db, &lookup->declared, &error))) {
@@ -454,6 +469,7 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
               channel, json_array_size(json_object_get(extra, "environments")));
     break;
   }
+
   answer_failure_extra(request, &error, extra);
   return NULL;
 }
@@ -489,6 +505,7 @@ void route_cache_get(struct worker *worker, struct request *request) {
       row_look_up(worker, request, channel ? channel : "stable", widest, &lookup);
   if (!row)
     return;
+
   const struct environment *served = &row->entry.environment;
   cleanup_free char *header = cache_match_header(&lookup.asked, served, &lookup.resolved);
   remembered_answer(request, row, cache_match_to_json(&lookup.asked, served, &lookup.resolved),
@@ -539,6 +556,7 @@ static void page_answer(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return;
   }
+
   json_t *items = json_array();
   for (size_t i = 0; i < rows.n; i++)
     ALWAYS(json_array_append_new(items, channel_entry_to_answer(&rows.all[i].entry)) == 0);
@@ -550,6 +568,7 @@ void route_channel_list(struct worker *worker, struct request *request) {
   cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, page_arguments) || !page_by_id(request, 0, &limit, &after))
     return;
+
   bind_integer(&parameters, "after", after);
   page_answer(worker, request, &sql_channels_list, &parameters, limit);
 }
@@ -561,6 +580,7 @@ void route_channel_entries(struct worker *worker, struct request *request) {
   if (!request_query_only(request, history_arguments) ||
       !page_by_id(request, INT64_MAX, &limit, &before))
     return;
+
   const struct channel_row *row =
       row_look_up(worker, request, request->segments[0], CACHE_RULE_EXACT, &lookup);
   if (!row)
@@ -585,11 +605,13 @@ void channels_housekeep(struct worker *worker) {
   int64_t now = clock_monotonic_ms();
   if (now < next_ms)
     return;
+
   next_ms = now + server_options(worker->server)->poll_ms;
   if (!db_run(worker->db, &sql_lookups_state, NULL, &rows, &error)) {
     log_warning("channels: %s", error.message);
     return;
   }
+
   int64_t state = db_get_integer(rows, 0, "state");
   if (state != known)
     response_memory_forget_channels(worker->server);

@@ -30,6 +30,7 @@ static bool tags_scan(const char *list, const char *etag, bool *ret_has) {
       return false;
     at += strspn(at, " \t,");
   }
+
   return n > 0;
 }
 
@@ -65,6 +66,7 @@ bool channel_move_parse(const json_t *json, struct channel_move *ret, struct err
   if (move.signatures.n && !move.counter)
     return error_at(error, "/counter",
                     "state the counter too: it is a part of what the signatures are over");
+
   *ret = move;
   return true;
 }
@@ -89,6 +91,7 @@ bool channel_signing_parse(const json_t *json, struct channel_signing *ret, stru
                                                             .regime = REGIME_COLD};
   if (!record_read(&channel_signing_record, json, "", &signing, error))
     return false;
+
   *ret = signing;
   signing = (struct channel_signing){0};
   return true;
@@ -117,6 +120,7 @@ static bool move_is_done(const struct channel_entry *entry, const struct channel
   if (!digest_equal(&entry->release, &wanted->release) || entry->expires_s != wanted->expires_s ||
       (wanted->counter && entry->counter != wanted->counter))
     return false;
+
   for (size_t i = 0; i < wanted->signatures.n; i++)
     if (!signature_is_there(entry, &wanted->signatures.all[i]))
       return false;

@@ -36,6 +36,7 @@ bool demand_policy_parse(const char *name, enum demand_policy *ret_policy) {
   size_t i;
   if (!name_find(demand_policy_names, ARRAY_LENGTH(demand_policy_names) - 1, name, &i))
     return false;
+
   *ret_policy = (enum demand_policy)i;
   return true;
 }
@@ -65,6 +66,7 @@ struct demand_rate *demand_rate_new(void) {
 void demand_rate_free(struct demand_rate *rate) {
   if (!rate)
     return;
+
   pthread_mutex_destroy(&rate->lock);
   free(rate);
 }
@@ -79,6 +81,7 @@ bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_
     if (rate->buckets[i].at_ms < oldest->at_ms)
       oldest = &rate->buckets[i];
   }
+
   if (!bucket) {
     bucket = rate->n < BUCKETS ? &rate->buckets[rate->n++] : oldest;
     *bucket = (struct bucket){.left = per_minute, .at_ms = now_ms};
@@ -156,6 +159,7 @@ bool demand_report_parse(const json_t *json, struct demand_report *ret, struct e
     item->kernel_ms = item->kernel_ms >= DEMAND_MS_MIN ? item->kernel_ms : NAN;
     item->has_hash = digest_parse(item->name, &item->kernel);
   }
+
   *ret = report;
   report = (struct demand_report){0};
   return true;
@@ -252,11 +256,13 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
   bind_array(&of_names, "names", &names);
   if (!db_run(worker->db, &sql_demand_kernels, &of_names, &named, error))
     return false;
+
   for (int row = 0; row < db_count(named); row++) {
     size_t i = (size_t)db_get_integer(named, row, "n") - 1;
     hashes[i] = db_get_digest(named, row, "hash");
     known[i] = true;
   }
+
   if (!catalog_load(worker, hashes, n_items, &catalog, error))
     return false;
 
@@ -278,6 +284,7 @@ static bool demand_keep(struct worker *worker, const struct demand_report *repor
                                     .tuning_ms = items[i].tuning_ms,
                                     .kernel_ms = items[i].kernel_ms};
   }
+
   struct digest digest = environment_digest(&report->environment);
   cleanup_json json_t *environment = environment_to_json(&report->environment);
   bind_records(&parameters, &row_record, rows, n);
@@ -325,6 +332,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
                    request->token_name, DEMAND_POSTS_PER_MINUTE, text);
     return;
   }
+
   if (!demand_report_parse(request->json, &report, &error)) {
     answer_failure(request, &error);
     return;
@@ -335,6 +343,7 @@ void route_demand_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   const struct demand_answer answer = {(int64_t)accepted, (int64_t)(report.items.n - accepted),
                                        policy};
   request_answer_json(request, 202, record_write(&demand_answer_record, &answer));
@@ -385,6 +394,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
         "no job of this kernel is done yet, so nothing shows which space to tune: submit one");
     return true;
   }
+
   cleanup_json json_t *extra = NULL;
   cleanup_json json_t *body = json_pack(
       "{s:o, s:O, s:O, s:O, s:s, s:s, s:i, s:o*}", "kernel", json_digest_text(&wanted->kernel),
@@ -405,6 +415,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     *error = *refused;
     return false;
   }
+
   if (json_integer_value(json_object_get(submission.agents, "matching")) == 0) {
     error_set(refused, "no live agent matches its environment, so a job would only wait");
     return true;
@@ -418,6 +429,7 @@ static bool wanted_queue(struct worker *worker, const struct demand_wanted *want
     if (!submissions_store(worker, &job, 1, author, error))
       return false;
   }
+
   *ret_job = job->known.id;
   return true;
 }
@@ -453,6 +465,7 @@ static bool demand_queue(struct worker *worker, int64_t top, const struct author
     bind_record(&parameters, &demand_queued_record, &queued);
     ok = db_run(worker->db, &sql_demand_decided, &parameters, NULL, error);
   }
+
   db_records_free(&demand_item_record, all, n);
   if (ok)
     *ret_answers = TAKE(answers);

@@ -1,13 +1,13 @@
 /* Demand: what deployments report of the keys they use, and which of the untuned ones become jobs.
  *
- * A report is counted, never believed to be more than a hint: it names kernels that are
- * registered, its tokens can do nothing else (role demand), each may post
- * DEMAND_POSTS_PER_MINUTE reports, and jobs are queued only under the operator's policy:
+ * Reports are hints that are not trusted: they count only for registered kernels, their tokens can
+ * do nothing else (role demand), each token may post DEMAND_POSTS_PER_MINUTE reports, and jobs are
+ * queued only under the operator's policy:
  *
  *   off        reports are answered and dropped
- *   suggest    they are kept; GET /v1/demand ranks what is untuned, and a submitter queues of it
- *              what he wants
- *   automatic  the best of them are queued, at most --demand-per-hour of them
+ *   suggest    they are stored; GET /v1/demand ranks the untuned keys, and a submitter queues those
+ *              that it chooses
+ *   automatic  the best of them are queued too, at most --demand-per-hour of them
  *
  * Rank: the GPU time that tuning would have saved so far,
  *
@@ -15,9 +15,9 @@
  *
  * where gain is the mean share of time that the kernel's winners save against the default of
  * their space (in a space without one, against the baseline), DEMAND_GAIN where it has none yet.
- * What a winner saves against an incumbent says nothing here. A job for demand takes the space and
- * budget of the kernel's newest done job, with a priority below what people submit. Jobs that
- * revalidated a few configs are left out of both.
+ * Savings against an incumbent do not count. A job for demand takes the space and budget of the
+ * kernel's newest done job, with a priority below that of submitted jobs. Jobs that revalidated a
+ * few configs are left out of both.
  *
  * Memory: a report owns what it holds; JSON that is returned is the caller's. Threads: reading is
  * pure; the rest belongs to a worker. */

@@ -12,8 +12,8 @@ CROSS JOIN LATERAL (
     ORDER BY id DESC
     LIMIT 1) k;
 
--- Adds to the counts; the same key may be there twice. New keys beyond :rows_max are dropped.
--- In the order of (kernel, key_digest), in which everything locks rows of demand.
+-- Adds to the counts; the input may have a key twice. New keys beyond :rows_max are dropped. Rows
+-- are locked in the order of (kernel, key_digest), as everywhere.
 -- name: demand_add
 INSERT INTO demand AS d (kernel, key_digest, key, environment_digest, environment, tag, regime,
                          hits, misses, tuning_ms, kernel_ms, last_by, last_by_id)
@@ -39,10 +39,10 @@ SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
     last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id;
 
 -- Untuned keys that were missed and about which nothing was decided yet, with the space and the
--- budget of the kernel's newest done job that tuned. Tuned is what a done job has a winner for
--- in an environment that is the deployment's, or agrees with what it states. That is asked
--- last, key by key in the order of the ranking until there are enough, and by the index of
--- jobs: to join all jobs takes seconds where there are many.
+-- budget of the kernel's newest done job that tuned. A key is tuned when a done job has a winner for
+-- it in the deployment's environment, or in one that agrees with the members that it states. That is
+-- checked last, key by key in the order of the ranking until there are enough, by the index of jobs:
+-- joining all jobs takes seconds where there are many.
 -- name: demand_wanted
 WITH open AS (
     SELECT *

@@ -7,8 +7,8 @@
 #include "server/job/jobs.h"
 #include "server/measurement/measurements.h"
 
-/* Of a job whose stage has nothing left to measure. `screen` is read after a screen and a halving,
- * `halving` after a halving, `final` after a final. */
+/* The facts of a job whose stage has nothing left to measure. `screen` is read after a screen and a
+ * halving, `halving` after a halving, `final` after a final. */
 void job_facts(const struct job_brief *job, const struct screen_summary *screen,
                const struct screen_summary *halving, const struct final_summary *final,
                struct campaign_facts *ret_facts);

@@ -90,6 +90,7 @@ bool job_request_parse(const json_t *json, struct job_request *ret, struct error
                     "\"runner\" is \"%.40s\", which no agent has; agents run compiled code: leave "
                     "it out, and pack Triton kernels with `python3 -m wavetune pack`",
                     request.runner);
+
   request.search.wanted = request.search.trials != FIELD_NONE;
   request.budget_ms =
       isnan(request.budget.device_seconds) ? 0 : llround(request.budget.device_seconds * 1000);
@@ -129,6 +130,7 @@ static bool post_parse(const json_t *json, struct job_post *post, struct error *
     return false;
   if (jobs && !json_is_array(jobs))
     return error_at(error, "/jobs", "\"jobs\" must be an array");
+
   size_t n = jobs ? json_array_size(jobs) : 1;
   if (n == 0 || n > JOBS_PER_REQUEST_MAX)
     return error_at(error, "/jobs", "%zu jobs; a request takes 1 to %d", n, JOBS_PER_REQUEST_MAX);
@@ -141,6 +143,7 @@ static bool post_parse(const json_t *json, struct job_post *post, struct error *
       return refuse(post, i, error);
     post->n++;
   }
+
   return true;
 }
 
@@ -179,6 +182,7 @@ static bool post_plan(struct job_post *post, struct error *error) {
       return refuse(post, i, error);
     points_left -= job->request.search.wanted ? 0 : job->plan.configs;
   }
+
   return true;
 }
 

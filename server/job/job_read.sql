@@ -21,7 +21,7 @@ WHERE j.id < :before
 ORDER BY j.id DESC
 LIMIT :limit;
 
--- `waiting`: why nothing of the job is measured that could be. `resources`: what the finalists
+-- `waiting`: why the job has open leases and none is measured. `resources`: what the finalists
 -- took, each from the last process that it was measured in.
 -- name: job_get
 SELECT j.id AS job, j.state, j.stage, j.round, j.kernel, k.name, j.key, j.space_digest,
@@ -80,7 +80,7 @@ CROSS JOIN LATERAL (
 ) d
 WHERE j.id = :job;
 
--- No row: there is no such job. One without an event: none is newer.
+-- No row: there is no such job. One row without an event: there is no newer event.
 -- name: job_events_list
 SELECT x.event, x.kind, rfc3339(x.at) AS at, x.detail
 FROM jobs j

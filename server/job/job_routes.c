@@ -140,6 +140,7 @@ void route_job_list(struct worker *worker, struct request *request) {
                    "state=\"%.40s\" is none of queued, running, done, failed and cancelled", state);
     return;
   }
+
   if (hash && !digest_parse(hash, &kernel)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "kernel=\"%.80s\" is no kernel hash (\"sha256:\" and 64 digits)", hash);
@@ -157,6 +158,7 @@ void route_job_list(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   int n = db_count(rows);
   request_answer_json(request, 200,
                       page_to_json(db_rows_to_json(rows, &job_item_record),
@@ -178,10 +180,12 @@ static json_t *summary_load(struct worker *worker, struct request *request, int6
     answer_failure(request, &error);
     return NULL;
   }
+
   if (!db_count(rows)) {
     absent_answer(request, job);
     return NULL;
   }
+
   cleanup_json json_t *summaries = db_rows_to_json(rows, &job_record);
   return json_incref(json_array_get(summaries, 0));
 }
@@ -191,6 +195,7 @@ void route_job_get(struct worker *worker, struct request *request) {
   int64_t job;
   if (!request_query_only(request, names) || !answer_id(request, "job", &job))
     return;
+
   json_t *summary = summary_load(worker, request, job);
   if (summary)
     request_answer_json(request, 200, summary);
@@ -206,6 +211,7 @@ void route_job_delete(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   cleanup_json json_t *summary = summary_load(worker, request, job);
   if (!summary)
     return;
@@ -259,12 +265,14 @@ void route_job_events(struct worker *worker, struct request *request) {
   int64_t job, limit, after;
   if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after))
     return;
+
   double seconds = wait && *wait ? strtod(wait, &end) : 0;
   if (wait && (!*wait || *end || !(seconds >= 0 && seconds <= WAIT_SECONDS_MAX))) {
     answer_refusal(request, ERROR_INVALID, "", "wait=\"%.40s\" must be 0 to %d seconds", wait,
                    WAIT_SECONDS_MAX);
     return;
   }
+
   if (!answer_id(request, "job", &job))
     return;
 
@@ -277,6 +285,7 @@ void route_job_events(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   int n = db_count(rows);
   if (n == 0) {
     absent_answer(request, job);
@@ -290,6 +299,7 @@ void route_job_events(struct worker *worker, struct request *request) {
     request_park(worker, request, job_park_key(job, key), deadline_ms);
     return;
   }
+
   cleanup_free char *next =
       xasprintf("%lld", (long long)(has_events ? db_get_integer(rows, n - 1, "event") : after));
   json_t *items = has_events ? db_rows_to_json(rows, &job_event_record) : json_array();

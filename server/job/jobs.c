@@ -31,6 +31,7 @@ bool job_state_parse(const char *name, enum job_state *ret) {
   size_t i;
   if (!name_find(job_state_names, JOB_STATE_COUNT, name, &i))
     return false;
+
   *ret = (enum job_state)i;
   return true;
 }
@@ -85,6 +86,7 @@ static bool end_settle(struct worker *worker, const struct job_change *change, b
              change->reason);
     job_announce(worker, *change->jobs);
   }
+
   return true;
 }
 
@@ -108,13 +110,16 @@ bool job_end(struct worker *worker, int64_t job, enum job_state to, const char *
     change.from = JOB_RUNNING;
     ok = job_change_state(worker->db, &change, &changed, error);
   }
+
   if (ok && changed && author) {
     char id[24];
     snprintf(id, sizeof id, "%lld", (long long)job);
     ok = audit_note(worker->db, author, AUDIT_CANCEL, id, NULL, error);
   }
+
   if (!db_end(worker->db, ok, error))
     return false;
+
   *ret_ended = changed > 0;
   return end_settle(worker, &change, *ret_ended, error);
 }
@@ -148,6 +153,7 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
   size_t changed = 0;
   if (!db_begin(worker->db, error))
     return false;
+
   bool ok = job_change_state(worker->db, &change, &changed, error) &&
             (!changed || leases_insert(worker->db, job->id, next->stage, next->round, next->leases,
                                        next->n, error));
@@ -159,6 +165,7 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
     leases_announce(worker, &job->hardware_digest, next->n);
     job_announce(worker, job->id);
   }
+
   return true;
 }
 
@@ -174,6 +181,7 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
     config_ranges_add(&ranges, step->configs[i]);
     ALWAYS(json_array_append_new(configs, json_integer((json_int_t)step->configs[i])) == 0);
   }
+
   cleanup_json json_t *detail =
       json_pack("{s:o, s:I}", "configs", configs, "processes", (json_int_t)n);
 
@@ -183,6 +191,7 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
     bool is_apart = is_final && job->final_devices > 1 && process < job->final_devices;
     leases[i] = (struct lease_row){process, &ranges, is_apart};
   }
+
   struct next_round next = {is_final ? STAGE_FINAL : STAGE_HALVING, 0, detail, n, leases};
   if (job->stage == next.stage)
     next.round = job->round + 1;
@@ -220,6 +229,7 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
 
   size_t n_flags = flag_add(ret_flags, 0, baseline, verdict.baseline_ratio, verdict.baseline_lower,
                             verdict.baseline_upper);
+
   /* By ordinal, which is their first member. */
   qsort(verdict.finalists, verdict.n_finalists, sizeof *verdict.finalists, compare_ordinals);
   for (size_t i = 0; i < verdict.n_finalists && n_flags < FLAGS_MAX; i++) {
@@ -228,6 +238,7 @@ size_t flags_judge(const struct final_measurement *measurements, size_t n, uint6
       n_flags = flag_add(ret_flags, n_flags, finalist->config, finalist->winner_ratio,
                          finalist->winner_lower, finalist->winner_upper);
   }
+
   return n_flags;
 }
 
@@ -266,6 +277,7 @@ static bool winners_flag(struct worker *worker, const struct job_brief *job,
 
   if (!measurements_final(worker->db, job->id, &summary, error))
     return false;
+
   size_t n = flags_judge(summary.measurements, summary.n, job->baseline, job->default_config,
                          job->seed, flags);
   final_summary_release(&summary);
@@ -277,10 +289,12 @@ static bool winners_flag(struct worker *worker, const struct job_brief *job,
     cleanup_json json_t *config = space_config_to_json(space, flags[i].config);
     rows[i] = (struct flag_row){json_canonical(config), flags[i]};
   }
+
   bind_records(&parameters, &flag_record, rows, n);
   db_records_free(&flag_record, rows, n);
   if (!db_run(worker->db, &sql_flags_store, &parameters, &flagged, error))
     return false;
+
   counter_add(COUNTER_winners_flagged, (uint64_t)db_affected(flagged));
   if (db_affected(flagged))
     log_warning(
@@ -298,6 +312,7 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   bind_integer(&of_space, "job", job->id);
   if (!db_run(worker->db, &sql_job_space, &of_space, &rows, error))
     return false;
+
   cleanup_space struct space *space = NULL;
   cleanup_json json_t *space_json = db_get_json(rows, 0, "space");
   if (!space_parse(space_json, &space, error))
@@ -316,6 +331,7 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
   size_t changed = 0;
   if (!db_begin(worker->db, error))
     return false;
+
   bool ok = job_change_state(worker->db, &change, &changed, error) &&
             (!changed || (db_run(worker->db, &sql_job_store_winner, &parameters, NULL, error) &&
                           winners_flag(worker, job, space, error)));
@@ -326,6 +342,7 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
              (unsigned long long)verdict->winner, verdict_outcome_name(verdict->outcome));
     job_announce(worker, job->id);
   }
+
   return true;
 }
 
@@ -398,6 +415,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   if (!space_parse(space_json, &space, error) || !key_parse(key_json, NULL, 0, &key, error) ||
       !environment_parse(environment_json, &environment, error))
     return false;
+
   struct job_search_input input = {
       .space = space,
       .facts = {&key, environment.gpu, environment.arch},
@@ -407,6 +425,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
       .told = told};
   if (!job_search_round(job, &input, batch, &n, error))
     return false;
+
   *ret_over = n == 0;
   if (*ret_over)
     return true;
@@ -462,6 +481,7 @@ static bool job_advance(struct worker *worker, const struct job_brief *job, stru
   if (!ok || (job->stage == STAGE_HALVING &&
               !measurements_screen(worker->db, job->id, STAGE_HALVING, always, &halving, error)))
     return false;
+
   struct campaign_facts facts;
   job_facts(job, &screen, &halving, &final, &facts);
   campaign_next(&facts, &step);
@@ -510,6 +530,7 @@ void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n) {
     ok = db_run(worker->db, &sql_jobs_ready_all, &all, &found, &error);
     bind_text(&parameters, "jobs", ok ? db_get(found, 0, "jobs") : NULL);
   }
+
   bind_integer(&parameters, "limit", ADVANCE_MAX);
   bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
   if (!ok || !db_run(worker->db, &sql_jobs_ready, &parameters, &rows, &error)) {

@@ -4,12 +4,12 @@
  * Every step is one transaction with a compare-and-set on (state, stage, round), so that any number
  * of servers may try it.
  *
- * Never worse: a winner that a later job measures slower than the default is flagged, and no
- * release takes it any more. A later job of the same kernel, key, environment and tag has the
- * newest such winner as its baseline, those that are still near the best among its finalists, and
- * always the default: all are measured in several fresh processes, in pairs. A winner is flagged
- * when the interval of the default's time over its own, simultaneous over all finalists as the
- * interval of the job's winner is, lies below 1.
+ * Flags: a winner that a later job measures slower than the default is flagged, and no release takes
+ * it any more. A later job of the same kernel, key, environment and tag has the newest such winner
+ * as its baseline, those that are still near the best among its finalists, and always the default:
+ * all are measured in several fresh processes, in pairs. A winner is flagged when the interval of
+ * the default's time over its own is below 1. The interval is simultaneous over all finalists, as
+ * that of the job's winner is.
  *
  * Memory: nothing is kept. Threads: flags_judge is pure; the rest is a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOBS_H
@@ -37,7 +37,7 @@ struct job_brief {
   struct budget budget;
   bool is_cut;                   /* leases of it were cancelled for its budget */
   bool is_spent;                 /* the part of its budget that is for the screen is spent */
-  struct digest hardware_digest; /* whose parked requests its leases wake */
+  struct digest hardware_digest; /* devices that wait for it are woken when it gets leases */
 };
 
 struct job_change {

@@ -1,7 +1,7 @@
 -- Moving jobs on, and flagging winners (server/job/jobs.c).
 
--- Compare and set: the jobs that are in the state, and where it is stated in the stage and round.
--- With an event, whose kind is the new state or, where that is the old one, "stage".
+-- Compare and set: of the jobs those that are in the state and, where they are stated, in the stage
+-- and round. Adds an event, whose kind is the new state, or "stage" where the state stays.
 -- name: job_change_state
 WITH due AS MATERIALIZED (
     SELECT id
@@ -35,12 +35,12 @@ WITH due AS MATERIALIZED (
 SELECT id
 FROM changed;
 
--- Jobs of which nothing is left to measure in their stage. Where it may be any of all jobs,
--- jobs_ready_all says which: one plan does not serve a few known jobs and all of them. Open and held
--- leases are looked for at once, by the job: for each of them alone there is an index that the
--- planner may read as a whole (see is_open). They are counted to one, because NOT EXISTS may become
--- a join that reads the leases of all jobs. The LIMIT keeps the jobs apart from their budgets, which
--- are summed over all leases of those that are ready alone.
+-- Jobs that have nothing left to measure in their stage. Where it may be any job, jobs_ready_all
+-- finds them first: one plan does not suit both a few known jobs and all of them. Open and held
+-- leases are looked up together, by the job: for each state alone there is an index that the planner
+-- may scan completely (see is_open). They are counted up to one, because NOT EXISTS may become a
+-- join that reads the leases of all jobs. Because of the LIMIT budgets are summed only for jobs that
+-- are ready.
 -- name: jobs_ready
 SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy,
     j.search_trials, j.final_devices, j.config_us, e.hardware_digest,
@@ -98,7 +98,7 @@ FROM jobs j
 JOIN spaces s ON s.digest = j.space_digest
 WHERE j.id = :job;
 
--- What a search of the job's space reads.
+-- The input of a search of the job's space.
 -- name: job_search_input
 SELECT s.space::json AS space, j.key, e.identity AS environment, j.likely
 FROM jobs j

@@ -46,6 +46,7 @@ bool winners_past(struct db *db, const struct digest *kernels, size_t n,
       winners->all = xcalloc(PAST_WINNERS_MAX, sizeof *winners->all);
     db_read(rows, row, &past_record, &winners->all[winners->n++]);
   }
+
   return true;
 }
 
@@ -101,6 +102,7 @@ void catalog_release(struct catalog *catalog) {
     free(catalog->kernels[i].builds.builds);
     past_winners_release(&catalog->kernels[i].winners);
   }
+
   free(catalog->kernels);
   known_environments_release(&catalog->environments);
   *catalog = (struct catalog){0};
@@ -131,6 +133,7 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
   bind_digests(&parameters, "kernel", hashes, catalog.n);
   if (!db_run(worker->db, &sql_job_kernels_load, &parameters, &manifests, error))
     return false;
+
   bind_integer(&parameters, "limit", PACE_JOBS);
   if (!db_run(worker->db, &sql_kernels_pace, &parameters, &paces, error) ||
       !environments_known(worker->db, agent_live_ms(server_options(worker->server)),
@@ -144,6 +147,7 @@ bool catalog_load(struct worker *worker, const struct digest *kernels, size_t n,
                       &bad))
       log_error("kernel: a stored manifest is not valid any more: %s", bad.message);
   }
+
   for (int row = 0; row < db_count(paces); row++)
     if (db_get_integer(paces, row, "config_us") > 0)
       catalog.kernels[db_get_integer(paces, row, "n") - 1].config_us =
@@ -159,6 +163,7 @@ static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *en
                                 struct error *error) {
   if (entry->has_builds)
     return true;
+
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_digest(&parameters, "kernel", &entry->hash);
@@ -178,6 +183,7 @@ static bool catalog_load_builds(struct worker *worker, struct catalog_kernel *en
     else
       log_error("kernel: a stored build is not valid any more: %s", bad.message);
   }
+
   return true;
 }
 
@@ -244,6 +250,7 @@ static bool agents_find(struct worker *worker, const struct catalog *catalog,
       !agents_refusing(worker->db, &code, agent_live_ms(server_options(worker->server)), &refusing,
                        error))
     return false;
+
   submission->agents = match_agents(environment, &catalog->environments, refusing, reason.message);
   return true;
 }
@@ -262,6 +269,7 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     return error_at(error, "/kernel", "kernel %s is not registered; POST /v1/kernels first",
                     digest_format(&request->kernel, text));
   }
+
   bool runs_builds = kernel->language == LANGUAGE_TRITON;
   if (runs_builds && !catalog_load_builds(worker, entry, error))
     return false;
@@ -281,6 +289,7 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     *ret_extra = json_pack("{s:o}", "environments", fitting);
     return error_pointer_prefix(error, "/environment");
   }
+
   if (!match_build(&submission->environment, &submission->key, builds, &build, error))
     return false;
 
@@ -298,6 +307,7 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
         job_warm_starts(submission->space, &submission->key, &submission->environment_digest,
                         &entry->winners, submission->likely);
   }
+
   return agents_find(worker, catalog, kernel, build, submission, error);
 }
 
@@ -390,6 +400,7 @@ static bool incumbents_find(struct db *db, struct submission *const *jobs, size_
     cleanup_free char *identity = json_canonical(environment);
     db_array_text(&identities, identity);
   }
+
   bind_jobs(&parameters, jobs, n);
   bind_array(&parameters, "identity", &identities);
   if (!db_run(db, &sql_jobs_incumbents, &parameters, &rows, error))
@@ -400,6 +411,7 @@ static bool incumbents_find(struct db *db, struct submission *const *jobs, size_
     ALWAYS(job->n_incumbents < JOB_INCUMBENTS_MAX);
     db_read(rows, row, &incumbent_record, &job->incumbents[job->n_incumbents++]);
   }
+
   return true;
 }
 
@@ -409,6 +421,7 @@ bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct e
   bind_jobs(&parameters, jobs, n);
   if (!db_run(db, &sql_jobs_find, &parameters, &rows, error))
     return false;
+
   known_read(rows, jobs);
 
   cleanup_free struct submission **added = xcalloc(n + 1, sizeof *added);
@@ -428,6 +441,7 @@ bool jobs_find(struct db *db, struct submission *const *jobs, size_t n, struct e
   bind_jobs(&limited, budgeted, n_budgeted);
   if (!db_run(db, &sql_jobs_quickest, &limited, &quickest, error))
     return false;
+
   for (int row = 0; row < db_count(quickest); row++)
     budgeted[db_get_integer(quickest, row, "n") - 1]->quickest_us =
         db_get_integer(quickest, row, "us");
@@ -453,6 +467,7 @@ static bool incumbent_apply(struct submission *submission, const struct space_fa
       submission->plan.baseline_from = incumbent->from;
     }
   }
+
   return true;
 }
 
@@ -478,6 +493,7 @@ static bool search_plan(struct submission *submission, const struct space_facts 
                                          .warm_starts = submission->likely};
   if (!job_search_round(&brief, &input, batch, &n, error))
     return false;
+
   plan->configs = (uint64_t)brief.search.trials;
   lease_plan_cut(batch, n, plan->configs, &submission->sizing, plan);
   return true;
@@ -510,6 +526,7 @@ bool submission_plan(struct submission *submission, uint64_t points_max, struct 
     lease_plan_release(plan);
     return error_pointer_prefix(error, "/space");
   }
+
   submission->known.configs = (int64_t)plan->configs;
   submission->known.baseline_from = plan->baseline_from;
   return true;
@@ -542,6 +559,7 @@ static bool jobs_note(struct db *db, struct submission *const *jobs, size_t n,
     }
     notes[n_notes++] = (struct audit_row){author, action, id, detail};
   }
+
   return audit_add(db, notes, n_notes, error);
 }
 
@@ -574,6 +592,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
       !environments_store(db, environments, n, error) ||
       !db_run(db, &sql_jobs_insert, &parameters, &rows, error))
     return false;
+
   ALWAYS((size_t)db_count(rows) == n);
   known_read(rows, jobs);
 
@@ -610,5 +629,6 @@ bool submissions_store(struct worker *worker, struct submission *const *jobs, si
     log_info("job: queued job=%lld configs=%lld leases=%zu", (long long)job->known.id,
              (long long)job->known.configs, job->plan.n);
   }
+
   return jobs_raise_leases(worker->db, raised, n_raised, error);
 }

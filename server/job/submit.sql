@@ -14,7 +14,7 @@ WHERE kernel = :kernel
 ORDER BY id DESC
 LIMIT 256;
 
--- Those of the jobs that are stored.
+-- The jobs that are stored already.
 -- name: jobs_find
 SELECT r.n, j.id, j.state, j.configs, j.priority, j.baseline_from, false AS created
 FROM unnest(:kernel::bytea[], :key_digest::bytea[], :space_digest::bytea[], :environment::bytea[],

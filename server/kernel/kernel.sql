@@ -1,6 +1,6 @@
 -- Kernels, their builds, and the signatures of both (kernels.c).
 
--- A file of it that is removed meanwhile refuses the whole (kernel_files references blobs).
+-- Fails when one of its files was removed meanwhile (kernel_files references blobs).
 -- name: kernel_insert
 WITH made AS (
     INSERT INTO kernels (hash, name, language, manifest, made_by, made_by_id)
@@ -74,8 +74,8 @@ SELECT CASE WHEN :build::bytea IS NULL
             ELSE EXISTS (SELECT FROM builds WHERE kernel = :kernel AND digest = :build)
        END AS is_registered;
 
--- Of two signatures by one key the one that lasts longer stays. One by another key is not stored
--- where there are as many as there may be: has_room says so.
+-- Of two signatures by one key the one that expires later stays. A signature by another key is not
+-- stored when the code has :most of them already: then has_room is false.
 -- name: code_signature_store
 WITH stored AS (
     INSERT INTO code_signatures AS c (digest, key, signature, expires_at, added_by, added_by_id)

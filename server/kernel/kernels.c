@@ -74,6 +74,7 @@ bool kernels_load(struct db *db, const struct digest *hashes, size_t n, json_t *
   bind_digests(&parameters, "hashes", hashes, n);
   if (!db_run(db, &sql_kernels_manifests, &parameters, &rows, error))
     return false;
+
   for (size_t i = 0; i < n; i++)
     ret_manifests[i] =
         db_is_null(rows, (int)i, "manifest") ? NULL : db_get_json(rows, (int)i, "manifest");
@@ -93,6 +94,7 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
   bind_digest(&parameters, "digest", digest);
   if (!db_run(db, &sql_build_select, &parameters, &rows, error))
     return false;
+
   *ret_text = NULL;
   if (db_count(rows) == 0)
     return true;
@@ -105,6 +107,7 @@ bool build_load(struct db *db, const struct digest *kernel, const struct digest 
     cleanup_json json_t *build = db_get_json(rows, 0, "build");
     *ret_text = json_canonical(build);
   }
+
   return true;
 }
 
@@ -119,6 +122,7 @@ bool agents_refusing(struct db *db, const struct code_of_job *code, int64_t live
   bind_integer(&parameters, "live_ms", live_ms);
   if (!db_run(db, &sql_agents_refusing, &parameters, &rows, error))
     return false;
+
   *ret_n = db_get_integer(rows, 0, "n");
   return true;
 }
@@ -127,6 +131,7 @@ static bool digest_of_path(struct request *request, int segment, const char *wha
                            struct digest *ret_digest) {
   if (digest_parse(request->segments[segment], ret_digest))
     return true;
+
   answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.80s\"", what,
                  request->segments[segment]);
   return false;
@@ -169,6 +174,7 @@ void route_kernel_post(struct worker *worker, struct request *request) {
     if (!is_known)
       files[n++] = source->digest;
   }
+
   if (!answer_missing_files(worker, request, files, n))
     return;
 
@@ -208,6 +214,7 @@ void route_build_put(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   if (!manifest) {
     answer_refusal(request, ERROR_MISSING, "", "there is no kernel %s", request->segments[0]);
     return;
@@ -218,16 +225,19 @@ void route_build_put(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   if (!build_parse(request->json, kernel, &build, &error)) {
     answer_failure(request, &error);
     return;
   }
+
   if (!digest_equal(&build->digest, &digest)) {
     char text[DIGEST_TEXT_SIZE];
     answer_refusal(request, ERROR_INVALID, "", "the build's digest is %s, not the path's %s",
                    digest_format(&build->digest, text), request->segments[1]);
     return;
   }
+
   if (!answer_missing_files(worker, request, build->objects, build->n_objects))
     return;
 
@@ -303,12 +313,14 @@ static void page_answer(struct worker *worker, struct request *request,
   cleanup_rows struct db_rows *rows = NULL;
   if (!page_by_id(request, 0, &limit, &after))
     return;
+
   bind_integer(parameters, "after", after);
   bind_integer(parameters, "limit", limit);
   if (!db_run(worker->db, statement, parameters, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
+
   db_page_to_json(rows, record, limit, &items, &next);
   request_answer_json(request, 200, page_to_json(items, next));
 }
@@ -318,6 +330,7 @@ void route_kernel_list(struct worker *worker, struct request *request) {
   cleanup_parameters struct db_parameters parameters = {0};
   if (!request_query_only(request, arguments))
     return;
+
   bind_text(&parameters, "name", request_query(request, "name"));
   page_answer(worker, request, &sql_kernels_list, &parameters, &kernel_item_record);
 }
@@ -327,6 +340,7 @@ void route_build_list(struct worker *worker, struct request *request) {
   cleanup_parameters struct db_parameters parameters = {0};
   if (!digest_of_path(request, 0, "kernel", &hash) || !request_query_only(request, page_arguments))
     return;
+
   bind_digest(&parameters, "kernel", &hash);
   page_answer(worker, request, &sql_builds_list, &parameters, &build_item_record);
 }
@@ -397,7 +411,7 @@ const struct record code_signatures_record =
     RECORD("CodeSignatures", struct code_signatures, signatures_fields);
 
 /* Stores a signature that was verified and notes it. Of two by one key the one that expires later
- * stays: the other could be sent again by anyone who has read it. *ret_answer: all signatures that
+ * stays: any client that has read the other could send it again. *ret_answer: all signatures that
  * the code has now, in the order in which they were made; NULL, and nothing is stored, when
  * CODE_SIGNATURES_MAX other keys signed it. */
 static bool signature_store(struct db *db, const struct signed_code *code,
@@ -418,6 +432,7 @@ static bool signature_store(struct db *db, const struct signed_code *code,
 
   if (!db_begin(db, error))
     return false;
+
   bool ok = db_run(db, &sql_code_signature_store, &parameters, &stored, error);
   if (ok && db_get_bool(stored, 0, "is_new"))
     ok = audit_note_digest(db, author, AUDIT_SIGN_CODE, digest,
@@ -435,6 +450,7 @@ static bool signature_store(struct db *db, const struct signed_code *code,
       answer.build = code->build;
     *ret_answer = record_write(&code_signatures_record, &answer);
   }
+
   return true;
 }
 
@@ -453,6 +469,7 @@ static void signature_post(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return;
   }
+
   if (!db_get_bool(rows, 0, "is_registered")) {
     answer_refusal(request, ERROR_MISSING, "", "there is no %s; push it first", what);
     return;
@@ -463,12 +480,14 @@ static void signature_post(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return;
   }
+
   if (!answer) {
     answer_refusal(request, ERROR_INVALID, "/signature",
                    "%s has %d signatures by other keys, and no more fit", what,
                    CODE_SIGNATURES_MAX);
     return;
   }
+
   log_info("kernel: signed %s key=%s token=%s", what, digest_format(&signature.key, id),
            request->token_name);
   request_answer_json(request, 200, answer);

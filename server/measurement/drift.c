@@ -43,6 +43,7 @@ struct drift drift_judge(const struct drift_lease *leases, size_t n) {
     n_slower += newest[i].median_us - drift.history_us > most;
     n_faster += drift.history_us - newest[i].median_us > most;
   }
+
   drift.is_drifting = newest[-1].at_us - history->at_us >= DRIFT_HISTORY_SPAN_US &&
                       (n_slower == DRIFT_LEASES || n_faster == DRIFT_LEASES);
   return drift;
@@ -132,6 +133,7 @@ static bool device_suspect(struct db *db, struct drain *drain, struct error *err
   bind_author(&parameters, &author_server);
   if (!db_run(db, &sql_drift_suspect, &parameters, &rows, error))
     return false;
+
   drain->is_new = db_affected(rows) > 0;
   return !drain->is_new ||
          audit_note(db, &author_server, AUDIT_DRAIN, drain->agent,
@@ -147,6 +149,7 @@ static bool samples_take(struct db *db, struct drain *drain, struct error *error
   bind_integer(&parameters, "since_us", drain->since_us);
   if (!db_run(db, &sql_drift_lock, &parameters, &locked, error))
     return false;
+
   drain->locked = db_read_all(locked, &locked_record, &drain->n_locked);
 
   struct db_array ids;
@@ -156,6 +159,7 @@ static bool samples_take(struct db *db, struct drain *drain, struct error *error
   bind_array(&parameters, "locked", &ids);
   if (!db_run(db, &sql_drift_quarantine, &parameters, &taken, error))
     return false;
+
   drain->taken = db_read_all(taken, &taken_record, &drain->n_taken);
   return true;
 }
@@ -205,6 +209,7 @@ static bool leases_open(struct db *db, struct drain *drain, struct error *error)
     }
     job_of(drain, lease->job)->opened += opens;
   }
+
   return lease_change_state(db, changes, n, error);
 }
 
@@ -226,10 +231,12 @@ static bool jobs_note(struct db *db, struct drain *drain, struct error *error) {
     if (job->is_final)
       db_array_integer(&finals, job->id);
   }
+
   bind_text(&winners, "reason", drain->reason);
   bind_array(&winners, "jobs", &finals);
   if (!db_run(db, &sql_drift_winners, &winners, &marked, error))
     return false;
+
   drain->winners = db_affected(marked);
   return true;
 }
@@ -262,6 +269,7 @@ static bool device_drain(struct worker *worker, const char *agent, const char *d
       leases_announce(worker, &job->hardware_digest, (size_t)job->opened);
     job_announce(worker, job->id);
   }
+
   log_warning(
       "device: drained agent=%s device=%s measurements=%lld jobs=%zu winners=%lld reason=%s", agent,
       device, (long long)measurements, drain.n_jobs, (long long)drain.winners, reason);
@@ -326,6 +334,7 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
   bind_integer(&parameters, "lease", note->lease);
   if (!db_run(worker->db, &sql_drift_subject, &parameters, &rows, error))
     return false;
+
   cleanup_free char *reason =
       xasprintf("drift: %s took %.4g us in its last %d leases on this device, %.3g %% %s than the "
                 "%.4g us (sigma %.2g) of the %zu before",

@@ -53,6 +53,7 @@ bool results_parse(const json_t *json, struct results *ret, struct error *error)
     return error_at(error, "/measurements",
                     "there are no measurements; post 1 to %d, or none with \"done\"",
                     RESULTS_MEASUREMENTS_MAX);
+
   cleanup_free uint64_t *seqs = xcalloc(n + 1, sizeof *seqs);
   results.posted = xcalloc(n + 1, sizeof *results.posted);
   for (size_t i = 0; i < n; i++) {
@@ -100,6 +101,7 @@ const char *results_baseline_failure(const struct results *results, int64_t base
     if (results->posted[i].baseline_failure != BASELINE_WORKED && measurement->config == baseline)
       return measurement->detail;
   }
+
   return NULL;
 }
 
@@ -151,6 +153,7 @@ static bool is_refused(const struct results *results, const struct posted_lease 
       return true;
     }
   }
+
   for (size_t i = 0; i < n; i++)
     if (!is_leased(RESULTS_MEASUREMENT(results, i), results->posted[i].baseline_failure, lease,
                    json_pointer_index(at, sizeof at, "/measurements", i), &judgement->refusal)) {
@@ -203,10 +206,12 @@ struct judgement results_judge(const struct results *results, int64_t id,
     error_of(&judgement.refusal, ERROR_MISSING, "there is no lease %lld", (long long)id);
     return judgement;
   }
+
   if (results->epoch > lease->epoch) {
     judgement.verdict = POST_NEVER;
     return judgement;
   }
+
   if (is_refused(results, lease, known, n_known, &judgement))
     return judgement;
 
@@ -231,6 +236,7 @@ struct judgement results_judge(const struct results *results, int64_t id,
     change->to = lease_state_after(&lease->remaining, &change->less,
                                    results->done ? LEASE_OPEN : LEASE_HELD);
   }
+
   judgement.is_change =
       judgement.n_fresh > 0 || (is_taken && (results->done || change->opening_us > 0));
   return judgement;
@@ -279,6 +285,7 @@ bool posted_lease_lock(struct db *db, int64_t id, struct posted_lease *ret, bool
   bind_integer(&parameters, "lease", id);
   if (!db_run(db, &sql_results_lock, &parameters, &rows, error))
     return false;
+
   *ret_known = db_count(rows) == 1;
   if (*ret_known)
     db_read(rows, 0, &lease_record, ret);
@@ -307,6 +314,7 @@ bool results_known(struct db *db, int64_t lease, const struct results *results,
   bind_integer(&parameters, "epoch", results->epoch);
   if (!db_run(db, &sql_results_known, &parameters, &rows, error))
     return false;
+
   *ret = db_read_all(rows, &known_record, ret_n);
   return true;
 }
@@ -370,6 +378,7 @@ static bool measurements_insert(struct db *db, const struct posted_lease *lease,
   cleanup_rows struct db_rows *inserted = NULL;
   if (!db_run(db, &insert_statement, &parameters, &inserted, error))
     return false;
+
   cleanup_parameters struct db_parameters timed = {0};
   struct db_array ids, objects;
   db_array_init(&ids);
@@ -403,6 +412,7 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
     bind_number(&parameters, "ratio", judgement->best_ratio);
     return db_send(db, &sql_results_best, &parameters, DB_ANY_ROWS, error);
   }
+
   if (judgement->verdict == POST_LATE && judgement->n_fresh) {
     bind_integer(&parameters, "job", lease->job);
     bind_integer(&parameters, "lease", judgement->change.lease);
@@ -411,6 +421,7 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
     bind_integer(&parameters, "measurements", (int64_t)judgement->n_fresh);
     return db_send(db, &sql_results_late, &parameters, 1, error);
   }
+
   return true;
 }
 
@@ -456,6 +467,7 @@ bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t li
     *ret_items = json_array();
     return true;
   }
+
   int64_t n_page = db_get_integer(rows, 0, "n"); /* before it was cut */
   if (n_page == limit || n_page > db_count(rows))
     *ret_next = db_get_integer(rows, db_count(rows) - 1, "id");
@@ -482,6 +494,7 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage,
   bind_text(&parameters, "stage", stage_name(stage));
   if (!db_run(db, &sql_measurements_screen_outcomes, &parameters, &outcomes, error))
     return false;
+
   bind_integer(&parameters, "most", HALVING_MAX);
   bind_integer(&parameters, "always_0", (int64_t)always[0]);
   bind_integer(&parameters, "always_1", (int64_t)always[1]);
@@ -498,6 +511,7 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage,
     if (!ret->example && !db_is_null(outcomes, row, "example"))
       ret->example = xstrdup(db_get(outcomes, row, "example"));
   }
+
   return true;
 }
 
@@ -510,6 +524,7 @@ bool measurements_search(struct db *db, int64_t job, struct search_told **ret_to
   bind_integer(&parameters, "job", job);
   if (!db_run(db, &sql_measurements_search, &parameters, &rows, error))
     return false;
+
   *ret_n = (size_t)db_count(rows);
   *ret_told = xcalloc(*ret_n + 1, sizeof **ret_told);
   for (int row = 0; row < db_count(rows); row++)
@@ -556,6 +571,7 @@ bool measurements_final(struct db *db, int64_t job, struct final_summary *ret,
     sample->samples_us = all[i].samples_us.all;
     sample->baseline_us = all[i].baseline_us.all;
   }
+
   return true;
 }
 
@@ -564,6 +580,7 @@ void final_summary_release(struct final_summary *summary) {
     free((double *)summary->measurements[i].sample.samples_us);
     free((double *)summary->measurements[i].sample.baseline_us);
   }
+
   free(summary->measurements);
   *summary = (struct final_summary){0};
 }

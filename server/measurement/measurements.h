@@ -24,7 +24,8 @@ enum baseline_failure { BASELINE_WORKED, BASELINE_FAILED, BASELINE_FAILED_BY_DET
 struct posted {
   double ratio; /* median of paired ratios; NaN without samples */
   enum baseline_failure baseline_failure;
-  struct digest body; /* of the measurement as posted: tells a repetition from a contradiction */
+  struct digest
+      body; /* of the posted measurement: distinguishes a repetition from a contradiction */
 };
 
 struct results {
@@ -76,13 +77,13 @@ enum post_verdict {
 struct judgement {
   enum post_verdict verdict;
   struct error refusal; /* of POST_UNKNOWN, POST_CONFLICT and POST_OUTSIDE: nothing is stored */
-  size_t n_fresh;       /* measurements that are not stored yet, unless it is refused */
-  size_t *fresh;        /* n_fresh: which */
-  bool *is_late;        /* n_fresh: whether it moves nothing */
-  size_t n_late;        /* how many of them */
+  size_t n_fresh;       /* measurements that are not stored yet; 0 of a post that is refused */
+  size_t *fresh;        /* their indices in the post */
+  bool *is_late;        /* for each whether it is stored as evidence only */
+  size_t n_late;        /* how many of them are */
   double best_ratio;    /* the least of those that count and did not leave their race early; NaN:
                            none */
-  bool is_change;       /* the lease is written: as `change` says */
+  bool is_change;       /* whether `change` is written */
   struct lease_change change; /* its ranges are the judgement's */
 };
 

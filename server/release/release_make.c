@@ -122,6 +122,7 @@ bool release_request_parse(const json_t *json, struct release_request *ret, stru
       return error_at(error, json_pointer_index(at, sizeof at, "/kernels", i),
                       "a kernel is named by \"sha256:\" and 64 lower-case hexadecimal digits");
   }
+
   if (!pins_finish(&request, error))
     return false;
 
@@ -184,6 +185,7 @@ void release_candidates_release(struct release_candidates *candidates) {
     free(candidates->all[i].equivalents);
     record_release(&release_candidate_record, &candidates->all[i]);
   }
+
   free(candidates->all);
   for (size_t i = 0; i < candidates->n_spaces; i++)
     space_free(candidates->spaces[i]);
@@ -200,6 +202,7 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, struct 
       !json_get_array(verdict, "", "equivalence_set", JSON_REQUIRED, &set, error) ||
       !json_get_number(verdict, "", "winner_us", JSON_OPTIONAL, &winner_us, error))
     return false;
+
   candidate->outcome = VERDICT_FASTER;
   while (strcmp(verdict_outcome_name(candidate->outcome), outcome) != 0)
     if (candidate->outcome++ == VERDICT_AMBIGUOUS)
@@ -217,6 +220,7 @@ bool release_candidate_read_verdict(struct release_candidate *candidate, struct 
     candidate->n_ms = 1;
     candidate->ms[0] = strtod(text, NULL);
   }
+
   return true;
 }
 
@@ -368,6 +372,7 @@ static char *unusable_reason(const struct release_request *request,
 static bool jobs_agree(const struct release_candidate *one, const struct release_candidate *other) {
   if (!digest_equal(&one->space, &other->space))
     return true;
+
   for (size_t i = 0; i < one->n_equivalents; i++)
     for (size_t j = 0; j < other->n_equivalents; j++)
       if (one->equivalents[i] == other->equivalents[j])
@@ -387,6 +392,7 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
     error_set(ret_reason, "no job has a winner to replace it");
     return RELEASE_SERVED;
   }
+
   /* Equal configs may be of different spaces: they make one release all the same. */
   if (json_equal((job ? job : import)->config, served->config->values))
     return job && was_imported ? RELEASE_JOB : RELEASE_SAME;
@@ -400,6 +406,7 @@ enum release_choice release_choose(const struct release_rivals *rivals, double m
               (long long)job->job);
     return RELEASE_SERVED;
   }
+
   return verdict_json_replaces(job->verdict, job->baseline, ordinal, min_gain, ret_reason)
              ? RELEASE_JOB
              : RELEASE_SERVED;
@@ -412,6 +419,7 @@ static bool served_is_unusable(const struct release_request *request,
                                const struct release_candidate *group, size_t n) {
   if (request->refuse_self_timed && group->is_self_timed)
     return true;
+
   for (size_t i = 0; i < n; i++)
     if (group[i].has_winner && json_equal(group[i].config, served->config->values))
       return group[i].flagged_by || group[i].quarantined;
@@ -560,6 +568,7 @@ static void kernels_supersede(const struct release_request *request, struct rele
                                     digest_format(&newest->place.kernel, text))});
     }
   }
+
   plan->n_included = kept;
 }
 
@@ -590,6 +599,7 @@ void release_plan(const struct release_request *request, const struct environmen
       group_plan(request, winner, group, end - first, ret_plan);
     }
   }
+
   kernels_supersede(request, ret_plan);
 
   for (size_t i = 0; i < request->pins.n; i++)
@@ -617,6 +627,7 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
   if (n > KEY_MEMBERS_MAX)
     return error_set(error, "the key of kernel %.100s has %zu names; at most %d are possible",
                      candidate->name, n, KEY_MEMBERS_MAX);
+
   for (size_t i = 0; i < n; i++)
     key_names[i] = json_string_value(json_array_get(candidate->key_names, i));
 
@@ -649,6 +660,7 @@ static bool winner_add(struct release_builder *builder, const struct release_inc
     entry.n_ms = candidate->n_ms;
     entry.job = candidate->job;
   }
+
   return release_builder_add(builder, &entry, error);
 }
 
@@ -660,6 +672,7 @@ bool release_from_plan(const struct release_plan *plan, const struct environment
   bool ok = true;
   for (size_t i = 0; ok && i < plan->n_included; i++)
     ok = winner_add(builder, &plan->included[i], error);
+
   /* Whatever is wrong with winners is wrong with what is stored. */
   return (ok && release_builder_finish(builder, ret_release, error)) ||
          error_become(error, ERROR_DAMAGED);

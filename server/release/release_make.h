@@ -1,29 +1,30 @@
 /* What a release includes: for each (kernel, key) the pin, else the newest done job whose verdict
  * is usable; what is left out is listed with the reason.
  *
- * A job is usable when it is done and its winner is faster than its baseline or the same; an
- * ambiguous one is skipped, and an older usable one stands in, so that an undecided re-tune never
- * takes a key out of a release. One whose winner was later measured slower than the default
- * (flagged), or was decided from samples of a device that drifted (quarantined), is not usable. The
- * two newest usable jobs conflict when they measured the same space and no config is among the best
- * of both: then neither is included until a third campaign or a pin decides. Of several kernels
- * with one name (one was edited) the one that was registered last is taken; the others only when
- * the request names them in "kernels".
+ * A job is usable when it is done and its winner is faster than its baseline or the same. An
+ * ambiguous job is skipped and an older usable one taken, so that an undecided re-tune never takes
+ * a key out of a release. A job whose winner was later measured slower than the default (flagged),
+ * or was decided from samples of a device that drifted (quarantined), is not usable. The two newest
+ * usable jobs conflict when they measured the same space and no config is among the best of both:
+ * then neither is included until a third campaign or a pin decides. Of several kernels with one
+ * name (one was edited) the last registered one is taken; the others only when the request names
+ * them in "kernels".
  *
- * A release that is to replace what a channel serves changes a (kernel, key) only for a reason: the
- * new winner's job measured the served config beside it, and verdict_json_replaces says that it
- * wins by enough. Else the served config is kept, as it is when no job has a usable winner at all.
- * One whose own job is flagged or quarantined is not kept, and a pin needs no reason. A config that
- * stays what it was keeps all that the served winner says of it (times, job, provenance), so that a
- * re-tune that changed nothing makes the same release; only what was imported and is now confirmed
- * by a job becomes that job's.
+ * A release that replaces what a channel serves changes a (kernel, key) only for a reason: the new
+ * winner's job measured the served config too, and verdict_json_replaces finds that the winner
+ * saves enough. Otherwise the served config is kept, also when no job has a usable winner. It is
+ * not kept when its own job is flagged or quarantined. A pin needs no reason. A config that stays
+ * the same keeps the served winner's times, job and provenance, so that a re-tune that changed
+ * nothing makes the same release; only an imported config that a job now confirms becomes that
+ * job's.
  *
- * A request may refuse what is self-timed: winners of kernels in c, whose host code runs in the
- * process that times them. What is served of such a kernel is not kept then; a pin needs no reason.
+ * A request may refuse self-timed winners: those of kernels in c, whose host code runs in the
+ * process that times them. The served winner of such a kernel is not kept then; a pin needs no
+ * reason.
  *
- * An imported incumbent is a candidate without a job. It stands in where no job is usable and
- * nothing but an import is served. It has no space: a pin may name any config for a key that only
- * imports know.
+ * An imported incumbent is a candidate without a job. It is taken where no job is usable and
+ * nothing but an import is served. It has no space: for a key that only imports have, a pin may
+ * name any config.
  *
  * Memory: a request and its plan own what they hold, but plans borrow candidates, pins and what is
  * served, which must outlive them. Threads: pure functions, any thread. */

@@ -105,6 +105,7 @@ static json_t *answer_write(struct release_answer *answer, const struct release_
                                   .origin = is_kept ? NULL : release_origin(one),
                                   .reason = one->kept_reason};
   }
+
   for (size_t i = 0; i < plan->n_skipped; i++) {
     const struct release_skipped *one = &plan->skipped[i];
     skipped[i] = (struct release_item){.name = one->name,
@@ -166,6 +167,7 @@ static bool environment_choose(struct worker *worker, struct request *request,
              wanted->tag);
     break;
   }
+
   if (match != CACHE_MATCH_ONE)
     answer_failure_extra(request, &error, extra);
   for (size_t i = 0; i < n; i++)
@@ -237,6 +239,7 @@ static bool spaces_load(struct db *db, const struct release_request *request,
       if (digest_equal(&candidates->all[i].space, &digest))
         candidates->all[i].points = candidates->spaces[row];
   }
+
   return true;
 }
 
@@ -283,6 +286,7 @@ static bool candidates_load(struct db *db, const struct release_request *request
       return error_become(error, ERROR_DAMAGED);
     }
   }
+
   while (candidates.n < n) {
     int row = (int)(candidates.n - n_jobs);
     struct release_candidate *import = &candidates.all[candidates.n++];
@@ -300,6 +304,7 @@ static bool candidates_load(struct db *db, const struct release_request *request
 
   if (!spaces_load(db, request, served, &candidates, error))
     return false;
+
   *ret = candidates;
   candidates = (struct release_candidates){0};
   return true;
@@ -323,6 +328,7 @@ static bool release_store(struct db *db, const struct release *release, const st
 
   if (!db_begin(db, error))
     return false;
+
   bool ok = db_run(db, &sql_release_store, &parameters, &rows, error);
   *ret_is_new = ok && db_affected(rows) == 1;
   if (*ret_is_new)
@@ -344,6 +350,7 @@ void route_release_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   if (!environment_choose(worker, request, &wanted, &environment))
     return;
 
@@ -376,6 +383,7 @@ void route_release_post(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   fetches_add(worker->server->fetches,
               &release->digest); /* garbage collection spares it as a new one */
 
@@ -413,6 +421,7 @@ static char *release_of_path(struct worker *worker, struct request *request,
       return xstrndup((const char *)bytes, *ret_size);
     }
   }
+
   answer_refusal(request, ERROR_MISSING, "",
                  "there is no release %.100s; GET /v1/releases lists all", request->segments[0]);
   return NULL;
@@ -425,6 +434,7 @@ void route_release_get(struct worker *worker, struct request *request) {
   char *bytes = release_of_path(worker, request, no_arguments, &digest, &size);
   if (!bytes)
     return;
+
   fetches_add(worker->server->fetches, &digest);
   request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size,
                             digest_format(&digest, etag), NULL);
@@ -456,6 +466,7 @@ static bool identity_of_query(struct worker *worker, struct request *request,
       error_become(&error, ERROR_DAMAGED);
     }
   }
+
   answer_failure(request, &error);
   return false;
 }
@@ -477,6 +488,7 @@ static void files_answer(struct request *request, struct cache_files *files) {
     request_answer_remembered(request, MEMORY_IMMUTABLE, type, bytes, size, etag, NULL);
     return;
   }
+
   snprintf(skipped, sizeof skipped, "%zu", files->n_skipped);
   request_add_header(request, "Wavetune-Skipped", skipped);
   request_answer_entity(request, type, bytes, size, etag, false);
@@ -501,6 +513,7 @@ void route_release_export(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   if (!identity_of_query(worker, request, &identity))
     return;
   if (!release_take(&bytes, size, &digest, &release, &error)) {
@@ -565,6 +578,7 @@ void route_release_list(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   db_page_to_json(rows, &listed_release_record, limit, &items, &next);
   request_answer_json(request, 200, page_to_json(items, next));
 }

@@ -145,7 +145,7 @@ Test(cache_nearest, of_equally_many_differences_prefers_the_same_hardware) {
   cr_assert(json_object_get(json_object_get(same_hardware, "differences"), "triton"), "%s", second);
 }
 
-Test(cache_nearest, says_what_the_row_does_not_state_and_quotes_an_empty_text) {
+Test(cache_nearest, names_members_that_the_row_does_not_state_and_quotes_an_empty_text) {
   cleanup_free char *sentence = NULL;
   cleanup_there struct there there = {0};
   there_add(&there, "{\"cpu\": \"gcc 12.2.0\", \"partition\": \"\"}");

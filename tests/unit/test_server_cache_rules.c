@@ -1,4 +1,4 @@
-/* Which environment's cache is served when none is there for exactly the one that asks. */
+/* Which environment's cache is served when there is none for exactly the requested one. */
 #include <criterion/criterion.h>
 
 #include "server/cache/cache_rules.h"
@@ -64,7 +64,7 @@ Test(cache_rules, the_exact_environment_comes_before_every_wider_rule) {
   cr_assert_eq(resolved.index, 1);
 }
 
-Test(cache_rules, another_patch_level_is_served_only_when_asked_for) {
+Test(cache_rules, another_patch_level_is_served_only_on_request) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.4.0", "3.3.1"));
@@ -99,7 +99,7 @@ Test(cache_rules, of_patch_levels_that_differ_in_more_none_is_guessed) {
   cr_assert_eq(resolved.index, 3, "the newest of those without a Triton, as it was asked");
 }
 
-Test(cache_rules, what_an_operator_declared_is_served_only_when_asked_for) {
+Test(cache_rules, what_an_operator_declared_is_served_only_on_request) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.3.1", "3.3.0"));
@@ -197,7 +197,7 @@ static void refused(const char *text, const char *pointer, const char *part) {
   cr_expect(strstr(error.message, part), "%s: %s", text, error.message);
 }
 
-Test(cache_rules, a_compatibility_that_says_nothing_or_too_much_is_refused) {
+Test(cache_rules, a_compatibility_without_a_difference_or_of_another_gpu_is_refused) {
   refused("{\"asked\": {\"rocm\": \"6\"}}", "/served", "served");
   refused("{\"asked\": {}, \"served\": {}}", "/asked", "state the members");
   refused("{\"asked\": {\"rocm\": \"6\"}, \"served\": {\"torch\": \"2\"}}", "/served", "both");

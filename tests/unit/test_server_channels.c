@@ -157,7 +157,7 @@ Test(move, reads_a_counter_an_expiry_and_signatures) {
   cr_expect_str_eq(move.signatures.all[0].text, ZEROES);
 }
 
-Test(move, of_what_is_not_asked_for_nothing_is_read) {
+Test(move, reads_nothing_that_was_not_requested) {
   struct channel_move move = move_of("{\"release\":\"" RELEASE "\"}");
   cr_expect(move.counter == 0 && move.expires_s == 0 && move.signatures.n == 0);
 }

@@ -134,7 +134,7 @@ Test(fetches, a_release_is_noted_once_until_it_was_taken) {
   fetches_free(fetches);
 }
 
-Test(fetches, an_answer_from_memory_says_which_release_it_was) {
+Test(fetches, an_answer_from_memory_notes_its_release) {
   static struct digest taken[FETCHES_MAX];
   struct fetches *fetches = fetches_new();
   struct digest digest = digest_of("a", 1);

@@ -5,7 +5,7 @@
 
 #define MINUTE_US (INT64_C(60) * 1000000)
 
-/* Leases that took these times, one after another at this distance. */
+/* Judges leases with these medians, each at this distance from the one before. */
 static struct drift judge(const double *medians_us, size_t n, int64_t apart_us) {
   cleanup_free struct drift_lease *leases = xcalloc(n, sizeof *leases);
   for (size_t i = 0; i < n; i++)
@@ -28,12 +28,12 @@ Test(drift, of_two_leases_in_a_row_that_are_faster) {
   cr_assert(LEASES(100, 101, 99, 100, 100, 85, 84).is_drifting);
 }
 
-Test(drift, is_not_told_by_one_lease) {
+Test(drift, needs_more_than_one_lease) {
   cr_expect_not(LEASES(100, 101, 99, 100, 100, 100, 150).is_drifting);
   cr_expect_not(LEASES(100, 101, 99, 100, 100, 150, 100).is_drifting);
 }
 
-Test(drift, is_not_told_by_one_slower_and_one_faster_lease) {
+Test(drift, is_not_one_slower_and_one_faster_lease) {
   cr_assert_not(LEASES(100, 101, 99, 100, 100, 150, 50).is_drifting);
 }
 
@@ -58,7 +58,7 @@ Test(drift, needs_a_history_that_is_longer_than_a_moment) {
   cr_expect(JUDGE(5 * MINUTE_US / 2, 100, 100, 100, 100, 100, 150, 150).is_drifting);
 }
 
-Test(drift, is_held_against_the_newest_leases_only) {
+Test(drift, is_compared_with_the_newest_leases_only) {
   double medians_us[1 + DRIFT_HISTORY_MAX + DRIFT_LEASES];
   for (size_t i = 0; i < ARRAY_LENGTH(medians_us); i++)
     medians_us[i] = i == 0 ? 1000 : 100;

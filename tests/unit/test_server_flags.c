@@ -48,7 +48,7 @@ Test(flags, are_for_a_baseline_and_finalists_that_are_slower_than_the_default) {
   cr_expect_float_eq(flags[1].ratio, 0.95 / 0.9, 0.01);
 }
 
-Test(flags, do_not_ask_whether_the_default_won) {
+Test(flags, do_not_depend_on_whether_the_default_won) {
   struct final final = {0};
   struct flag flags[FLAGS_MAX];
   cr_assert_eq(judge(&final, (const double[]){0.9, 0.5, 0.8}, flags), 1);

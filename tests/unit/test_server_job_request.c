@@ -65,7 +65,7 @@ Test(job_request, everything_can_be_stated) {
   job_request_release(&request);
 }
 
-Test(job_request, wrong_members_are_refused_where_they_stand) {
+Test(job_request, wrong_members_are_refused_with_a_pointer) {
   refuses("[]", "");
   refuses("{" KERNEL ", \"space\": {}, \"environment\": {}}", "/key");
   refuses("{" KERNEL ", \"key\": {}, \"environment\": {}}", "/space");

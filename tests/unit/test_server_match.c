@@ -87,7 +87,7 @@ Test(match, a_full_environment_is_taken_before_any_agent_has_it) {
   cr_expect_str_eq(text, "cpu gcc 12, gpu X, arch x86_64, 2 compute units");
 }
 
-Test(match, a_partial_environment_that_nobody_has_names_the_nearest) {
+Test(match, a_partial_environment_that_no_node_has_names_the_nearest) {
   cleanup_known_environments struct known_environments known = {0};
   size_t fitting;
   known_add(&known, CPU_A, 1);
@@ -96,7 +96,7 @@ Test(match, a_partial_environment_that_nobody_has_names_the_nearest) {
   cr_expect_eq(fitting, 0);
 }
 
-Test(match, without_agents_a_partial_environment_asks_for_a_full_one) {
+Test(match, without_agents_a_full_environment_is_required) {
   cleanup_known_environments struct known_environments known = {0};
   size_t fitting;
   cleanup_free char *text = meaning("{\"cpu\": \"gcc 12\"}", &known, &no_builds, &fitting);
@@ -133,7 +133,7 @@ Test(match, several_builds_that_fit_are_listed_with_their_toolchains) {
   cr_expect_neq(strstr(stated, "triton 3.5.0"), NULL, "%s", stated);
 }
 
-Test(match, hardware_that_nobody_has_yet_gets_its_toolchain_from_the_build) {
+Test(match, hardware_that_no_node_has_yet_gets_its_toolchain_from_the_build) {
   cleanup_known_environments struct known_environments known = {0};
   size_t fitting;
   char triton[] = "3.6.0", arch[] = "gfx942";
@@ -250,7 +250,7 @@ Test(match, agents_that_refuse_what_is_not_signed_do_not_match) {
   cr_expect_str_eq(json_string_value(json_object_get(refusing, "reason")), "because");
 }
 
-Test(match, where_none_matches_the_nearest_says_what_differs) {
+Test(match, where_none_matches_the_nearest_has_its_differences) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, "{" MI300X "}", 1);
   known_add(&known, CPU_B, 1);

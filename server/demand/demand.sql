@@ -39,10 +39,10 @@ SET hits = least(d.hits, :total_max::bigint) + excluded.hits,
     last_at = now(), last_by = excluded.last_by, last_by_id = excluded.last_by_id;
 
 -- Untuned keys that were missed and about which nothing was decided yet, with the space and the
--- budget of the kernel's newest done job that tuned. A key is tuned when a done job has a winner for
--- it in the deployment's environment, or in one that agrees with the members that it states. That is
--- checked last, key by key in the order of the ranking until there are enough, by the index of jobs:
--- joining all jobs takes seconds where there are many.
+-- budget of the kernel's newest done job that tuned. A key is tuned when a done job has a winner
+-- for it in the deployment's environment, or in one that agrees with the members that it states.
+-- That is checked last, key by key in the order of the ranking until there are enough, by the index
+-- of jobs: joining all jobs takes seconds where there are many.
 -- name: demand_wanted
 WITH open AS (
     SELECT *

@@ -4,12 +4,12 @@
  * Every step is one transaction with a compare-and-set on (state, stage, round), so that any number
  * of servers may try it.
  *
- * Flags: a winner that a later job measures slower than the default is flagged, and no release takes
- * it any more. A later job of the same kernel, key, environment and tag has the newest such winner
- * as its baseline, those that are still near the best among its finalists, and always the default:
- * all are measured in several fresh processes, in pairs. A winner is flagged when the interval of
- * the default's time over its own is below 1. The interval is simultaneous over all finalists, as
- * that of the job's winner is.
+ * Flags: a winner that a later job measures slower than the default is flagged, and no release
+ * takes it any more. A later job of the same kernel, key, environment and tag has the newest such
+ * winner as its baseline, those that are still near the best among its finalists, and always the
+ * default: all are measured in several fresh processes, in pairs. A winner is flagged when the
+ * interval of the default's time over its own is below 1. The interval is simultaneous over all
+ * finalists, as that of the job's winner is.
  *
  * Memory: nothing is kept. Threads: flags_judge is pure; the rest is a worker's own. */
 #ifndef WAVETUNE_SERVER_JOB_JOBS_H

@@ -37,10 +37,10 @@ FROM changed;
 
 -- Jobs that have nothing left to measure in their stage. Where it may be any job, jobs_ready_all
 -- finds them first: one plan does not suit both a few known jobs and all of them. Open and held
--- leases are looked up together, by the job: for each state alone there is an index that the planner
--- may scan completely (see is_open). They are counted up to one, because NOT EXISTS may become a
--- join that reads the leases of all jobs. Because of the LIMIT budgets are summed only for jobs that
--- are ready.
+-- leases are looked up together, by the job: for each state alone there is an index that the
+-- planner may scan completely (see is_open). They are counted up to one, because NOT EXISTS may
+-- become a join that reads the leases of all jobs. Because of the LIMIT budgets are summed only for
+-- jobs that are ready.
 -- name: jobs_ready
 SELECT j.id, j.state, j.stage, j.round, j.baseline, j.seed, j.default_config, j.search_strategy,
     j.search_trials, j.final_devices, j.config_us, e.hardware_digest,

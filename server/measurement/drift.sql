@@ -87,8 +87,8 @@ WHERE (l.state = 'held' AND l.agent = :agent AND l.device = :device)
 ORDER BY l.id
 FOR UPDATE;
 
--- Samples that the device gave since then, of jobs that have not ended or ended since. A sample that
--- the job's stage still needs makes room for another measurement (`late` takes it out of
+-- Samples that the device gave since then, of jobs that have not ended or ended since. A sample
+-- that the job's stage still needs makes room for another measurement (`late` takes it out of
 -- measurements_once); the others keep their place, as evidence of what was decided then. A needed
 -- sample of a lease that was not locked was stored in between: the device's next lease finds it.
 -- name: drift_quarantine

@@ -163,8 +163,8 @@ static bool unstated_resolve(const struct environment *asked,
 
 enum cache_match cache_resolve(const struct environment *asked,
                                const struct environment *const *there, size_t n,
-                               enum cache_rule widest, const struct compatibility *declared,
-                               size_t n_declared, struct cache_resolved *ret) {
+                               enum cache_rule widest, const struct compatibilities *declared,
+                               struct cache_resolved *ret) {
   *ret = (struct cache_resolved){.rule = CACHE_RULE_EXACT};
   enum cache_match exact = cache_lookup(asked, there, n, &ret->index);
   if (exact != CACHE_MATCH_NONE)
@@ -175,16 +175,17 @@ enum cache_match cache_resolve(const struct environment *asked,
     return CACHE_MATCH_ONE;
 
   ret->rule = CACHE_RULE_COMPATIBLE;
-  for (size_t i = 0; widest >= CACHE_RULE_COMPATIBLE && i < n_declared; i++) {
-    if (!environment_fits(&declared[i].asked, asked))
+  for (size_t i = 0; widest >= CACHE_RULE_COMPATIBLE && i < declared->n; i++) {
+    const struct compatibility *compatibility = &declared->all[i];
+    if (!environment_fits(&compatibility->asked, asked))
       continue;
     struct environment replaced = *asked; /* borrows the members that the declaration replaces */
 #define X(member, hardware)                                                                        \
-  if (declared[i].served.member)                                                                   \
-    replaced.member = declared[i].served.member;
+  if (compatibility->served.member)                                                                \
+    replaced.member = compatibility->served.member;
     ENVIRONMENT_TEXTS(X)
 #undef X
-    ret->compatibility = &declared[i];
+    ret->compatibility = compatibility;
     if (cache_lookup(&replaced, there, n, &ret->index) == CACHE_MATCH_ONE)
       return CACHE_MATCH_ONE;
   }

@@ -82,7 +82,7 @@ struct cache_resolved {
 must_check enum cache_match cache_resolve(const struct environment *asked,
                                           const struct environment *const *there, size_t n,
                                           enum cache_rule widest,
-                                          const struct compatibility *declared, size_t n_declared,
+                                          const struct compatibilities *declared,
                                           struct cache_resolved *ret);
 
 /* {"rule": "minor", "differs": {"rocm": {"asked": "6.4.1", "served": "6.4.0"}}}; new. */

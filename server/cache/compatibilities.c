@@ -188,6 +188,7 @@ void route_compatibility_delete(struct worker *worker, struct request *request) 
     return;
 
   struct db *db = worker->db;
+  cleanup_free char *object = xasprintf("%lld", (long long)id);
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "id", id);
@@ -195,7 +196,7 @@ void route_compatibility_delete(struct worker *worker, struct request *request) 
   if (ok) {
     ok = db_run(db, &sql_compatibility_remove, &parameters, &rows, &error);
     if (ok && db_count(rows))
-      ok = audit_note(db, request_author(request), AUDIT_WITHDRAW, request->segments[0],
+      ok = audit_note(db, request_author(request), AUDIT_WITHDRAW, object,
                       declaration_read(rows, 0), &error);
     ok = db_end(db, ok, &error);
   }

@@ -39,6 +39,7 @@ struct channel_row {
 struct channel_rows {
   size_t n;
   struct channel_row *all;
+  int64_t next; /* the id of the last one when there are more; else 0 */
 };
 static const struct field row_fields[] = {
     {"id", FIELD_INTEGER, offsetof(struct channel_row, id)},
@@ -57,18 +58,16 @@ static struct channel_state channel_row_state(const struct channel_row *row) {
   return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
 }
 
-/* Runs a statement and reads at most `limit` rows. *ret_next (which may be NULL) is the id of the
- * last one when there are more, else 0. */
+/* Runs a statement and reads at most `limit` rows. */
 static bool rows_load(struct db *db, const struct statement *statement,
                       const struct db_parameters *parameters, int64_t limit,
-                      struct channel_rows *ret, int64_t *ret_next, struct error *error) {
+                      struct channel_rows *ret, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, statement, parameters, &rows, error))
     return false;
 
   ret->all = db_read_all(rows, &row_record, &ret->n);
-  if (ret_next)
-    *ret_next = ret->n > (uint64_t)limit ? ret->all[limit - 1].id : 0;
+  ret->next = ret->n > (uint64_t)limit ? ret->all[limit - 1].id : 0;
   while (ret->n > (uint64_t)limit)
     record_release(&row_record, &ret->all[--ret->n]);
   return true;
@@ -81,7 +80,7 @@ static bool rows_of_tag(struct db *db, const char *name, const char *tag, enum r
   bind_text(&parameters, "name", name);
   bind_text(&parameters, "tag", tag);
   bind_text(&parameters, "regime", regime_name(regime));
-  return rows_load(db, &sql_channel_rows, &parameters, INT64_MAX, ret, NULL, error);
+  return rows_load(db, &sql_channel_rows, &parameters, INT64_MAX, ret, error);
 }
 
 /* The row of a channel for a release's environment, tag and regime; its counter is 0 where there is
@@ -91,15 +90,17 @@ static bool row_of_release(struct db *db, const char *name, const struct digest 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
   bind_digest(&parameters, "release", release);
-  return rows_load(db, &sql_channel_of_release, &parameters, 1, ret, NULL, error);
+  return rows_load(db, &sql_channel_of_release, &parameters, 1, ret, error);
 }
 
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
  * and writes the history with expiry and signatures. No row in *ret: its state was another by then.
  */
-static bool channel_move(struct db *db, const char *name, const struct channel_state *from,
-                         const struct channel_move *move, const struct author *author,
-                         struct channel_rows *ret, struct error *error) {
+static bool channel_move(struct db *db, struct request *request, const struct channel_state *from,
+                         const struct channel_move *move, struct channel_rows *ret,
+                         struct error *error) {
+  const char *name = request->segments[0];
+  const struct author *author = request_author(request);
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
   bind_record(&parameters, &channel_move_record, move);
@@ -110,7 +111,7 @@ static bool channel_move(struct db *db, const char *name, const struct channel_s
   if (!db_begin(db, error))
     return false;
 
-  bool ok = rows_load(db, &sql_channel_move, &parameters, 1, ret, NULL, error);
+  bool ok = rows_load(db, &sql_channel_move, &parameters, 1, ret, error);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(
@@ -276,7 +277,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
     break;
   }
 
-  if (!channel_move(worker->db, name, &state, move, request_author(request), &after, &error)) {
+  if (!channel_move(worker->db, request, &state, move, &after, &error)) {
     if (error.kind == ERROR_REFERENCE) /* the release was collected in between */
       return false;
     answer_failure(request, &error);
@@ -444,8 +445,7 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
   cleanup_free const struct environment **there = xcalloc(n + 1, sizeof(struct environment *));
   for (size_t i = 0; i < n; i++)
     there[i] = &lookup->rows.all[i].entry.environment;
-  switch (cache_resolve(&lookup->asked, there, n, widest, lookup->declared.all, lookup->declared.n,
-                        &lookup->resolved)) {
+  switch (cache_resolve(&lookup->asked, there, n, widest, &lookup->declared, &lookup->resolved)) {
   case CACHE_MATCH_ONE:
     return &lookup->rows.all[lookup->resolved.index];
   case CACHE_MATCH_NONE:
@@ -549,10 +549,9 @@ static void page_answer(struct worker *worker, struct request *request,
                         const struct statement *statement, struct db_parameters *parameters,
                         int64_t limit) {
   struct error error;
-  int64_t next;
   cleanup_channel_rows struct channel_rows rows = {0};
   bind_integer(parameters, "limit", limit);
-  if (!rows_load(worker->db, statement, parameters, limit, &rows, &next, &error)) {
+  if (!rows_load(worker->db, statement, parameters, limit, &rows, &error)) {
     answer_failure(request, &error);
     return;
   }
@@ -560,7 +559,7 @@ static void page_answer(struct worker *worker, struct request *request,
   json_t *items = json_array();
   for (size_t i = 0; i < rows.n; i++)
     ALWAYS(json_array_append_new(items, channel_entry_to_answer(&rows.all[i].entry)) == 0);
-  request_answer_json(request, 200, page_to_json(items, next));
+  request_answer_json(request, 200, page_to_json(items, rows.next));
 }
 
 void route_channel_list(struct worker *worker, struct request *request) {

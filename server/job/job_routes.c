@@ -9,7 +9,7 @@
 #include "server/job/jobs.h"
 #include "server/lease/announce.h"
 #include "server/lease/lease_plan.h"
-#include "server/measurement/measurements.h"
+#include "server/measurement/measurement.sql.h"
 #include "server/records.h"
 
 #define WAIT_SECONDS_MAX 60
@@ -227,20 +227,32 @@ void route_job_delete(struct worker *worker, struct request *request) {
 void route_job_measurements(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", NULL};
   struct error error;
-  int64_t job, limit, after, next;
-  json_t *items;
-  bool is_known;
+  int64_t job, limit, after;
   if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after) ||
       !answer_id(request, "job", &job))
     return;
-  if (!job_measurements_list(worker->db, job, after, limit, &items, &next, &is_known, &error)) {
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "job", job);
+  bind_integer(&parameters, "after", after);
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(worker->db, &sql_job_measurements_list, &parameters, &rows, &error)) {
     answer_failure(request, &error);
-  } else if (!is_known) {
-    json_decref(items);
-    absent_answer(request, job);
-  } else {
-    request_answer_json(request, 200, page_to_json(items, next));
+    return;
   }
+  int n = db_count(rows);
+  if (n == 0) {
+    absent_answer(request, job);
+    return;
+  }
+
+  bool has_any = !db_is_null(rows, 0, "id");     /* a job without measurements is one row */
+  int64_t n_page = db_get_integer(rows, 0, "n"); /* before it was cut */
+  bool is_more = has_any && (n_page == limit || n_page > n);
+  json_t *items = has_any ? db_rows_to_json(rows, &stored_measurement_record) : json_array();
+  request_answer_json(request, 200,
+                      page_to_json(items, is_more ? db_get_integer(rows, n - 1, "id") : 0));
 }
 
 struct job_event {

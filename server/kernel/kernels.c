@@ -220,13 +220,8 @@ void route_build_put(struct worker *worker, struct request *request) {
     return;
   }
 
-  if (!kernel_parse(manifest, &kernel, &error)) {
-    error_become(&error, ERROR_DAMAGED);
-    answer_failure(request, &error);
-    return;
-  }
-
-  if (!build_parse(request->json, kernel, &build, &error)) {
+  if (!(kernel_parse(manifest, &kernel, &error) || error_become(&error, ERROR_DAMAGED)) ||
+      !build_parse(request->json, kernel, &build, &error)) {
     answer_failure(request, &error);
     return;
   }

@@ -425,7 +425,7 @@ bool results_store(struct db *db, const struct posted_lease *lease, const struct
   return true;
 }
 
-/* A stored measurement. */
+/* A stored measurement, an item of GET /v1/jobs/{id}/measurements. */
 struct stored_measurement {
   int64_t id, lease, epoch;
   char *agent, *device, *at;
@@ -449,31 +449,6 @@ static const struct field stored_fields[] = {
 };
 const struct record stored_measurement_record =
     RECORD("Measurement", struct stored_measurement, stored_fields);
-
-bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit,
-                           json_t **ret_items, int64_t *ret_next, bool *ret_known,
-                           struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_job_measurements_list, &parameters, &rows, error))
-    return false;
-
-  *ret_known = db_count(rows) > 0;
-  *ret_next = 0;
-  if (!*ret_known || db_is_null(rows, 0, "id")) { /* a job without measurements is one row */
-    *ret_items = json_array();
-    return true;
-  }
-
-  int64_t n_page = db_get_integer(rows, 0, "n"); /* before it was cut */
-  if (n_page == limit || n_page > db_count(rows))
-    *ret_next = db_get_integer(rows, db_count(rows) - 1, "id");
-  *ret_items = db_rows_to_json(rows, &stored_measurement_record);
-  return true;
-}
 
 static const struct field candidate_fields[] = {
     {"config", FIELD_INTEGER, offsetof(struct campaign_candidate, config)},

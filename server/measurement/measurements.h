@@ -113,12 +113,6 @@ must_check bool results_store(struct db *db, const struct posted_lease *lease,
                               const struct results *results, const struct judgement *judgement,
                               struct drift_note *note, struct error *error);
 
-/* A page of a job's measurements by rising id; *ret_next 0: there are no more. *ret_known: whether
- * the job exists. */
-must_check bool job_measurements_list(struct db *db, int64_t job, int64_t after, int64_t limit,
-                                      json_t **ret_items, int64_t *ret_next, bool *ret_known,
-                                      struct error *error);
-
 /* What a screen or a halving measured: the candidates that decisions need
  * (common/campaign/campaign.h), and all outcomes. */
 #define SCREEN_CANDIDATES_MAX (2 * HALVING_MAX + FINALISTS_ALWAYS)

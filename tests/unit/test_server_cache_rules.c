@@ -41,8 +41,8 @@ static void declare(struct trial *trial, const char *text) {
 static enum cache_match resolve(struct trial *trial, const char *asked, enum cache_rule widest,
                                 struct cache_resolved *ret) {
   cleanup_environment struct environment environment = environment_of(asked);
-  return cache_resolve(&environment, trial->there, trial->n, widest, trial->declared,
-                       trial->n_declared, ret);
+  const struct compatibilities declared = {trial->n_declared, trial->declared};
+  return cache_resolve(&environment, trial->there, trial->n, widest, &declared, ret);
 }
 
 static void trial_release(struct trial *trial) {

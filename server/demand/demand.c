@@ -15,7 +15,7 @@
 #include "server/demand/demand_rate.h"
 #include "server/housekeep.h"
 #include "server/http/answers.h"
-#include "server/http/auth.h"
+#include "server/http/tokens.h"
 #include "server/http/routes.h"
 #include "server/job/submit.h"
 #include "server/records.h"

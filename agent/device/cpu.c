@@ -1,17 +1,21 @@
-/* The CPU back end: buffers between canaries and guard pages, shared objects, a monotonic clock
- * around calls.
+/* The CPU back end: what the kernel's files say of the CPUs, buffers between canaries and guard
+ * pages, shared objects, a monotonic clock around calls.
  *
  * Memory: see device.h. Threads: one thread to a device; a launch runs on the caller's. */
 #include "agent/device/cpu.h"
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <time.h>
 
 #include "agent/compile/compile.h"
+#include "common/base/numbers.h"
 #include "common/node/environment.h"
 
+#define LLC_BYTES_GUESS ((size_t)32 << 20)
 #define CANARY 0xC5
 #define CACHE_LINE 64
 #define DISPLACE_BYTES_MAX ((size_t)1 << 30)
@@ -21,8 +25,8 @@
 struct cpu_device {
   struct device base;
   size_t page;
-  struct device_buffer *displacement; /* made when it is first needed */
-  int64_t empty_ns;                   /* of two readings of the clock; -1: not measured yet */
+  struct device_buffer *displacement; /* allocated when first needed */
+  double empty_ns;                    /* of two readings of the clock; -1: not measured yet */
 };
 
 /* mapping: guard page | canary page | the buffer, then canary bytes to the page's end and a page
@@ -37,6 +41,121 @@ struct device_module {
   void *object;
   void (*launch)(void **arguments);
 };
+
+/* The first "NAME : VALUE" of /proc/cpuinfo, of processor `cpu` or a later one; NULL when there is
+ * none. */
+static char *cpuinfo_value(const char *name, int cpu) {
+  cleanup_file FILE *file = fopen("/proc/cpuinfo", "re");
+  char line[4096];
+  int processor = 0;
+  while (file && fgets(line, sizeof line, file)) {
+    char *value = line, *found = strsep(&value, ":");
+    if (!value)
+      continue;
+    for (char *end = found + strlen(found); end > found && strchr(" \t", end[-1]);)
+      *--end = '\0';
+    value += strspn(value, " ");
+    value[strcspn(value, "\n")] = '\0';
+    if (string_equal(found, "processor"))
+      processor = atoi(value);
+    if (processor >= cpu && string_equal(found, name) && *value)
+      return xstrndup(value, 200);
+  }
+  return NULL;
+}
+
+/* What follows `name` in the first line that begins with it, of a file under /sys or /proc. */
+static bool line_read(const char *path, const char *name, char *line, int size) {
+  cleanup_file FILE *file = fopen(path, "re");
+  while (file && fgets(line, size, file)) {
+    if (!string_starts(line, name))
+      continue;
+    line[strcspn(line, "\n")] = '\0';
+    memmove(line, line + strlen(name), strlen(line + strlen(name)) + 1);
+    return true;
+  }
+  return false;
+}
+
+/* sysfs has the cache that one core reaches; on a CPU with several last-level caches sysconf has
+ * their sum. */
+static void caches_read(struct cpu_facts *facts) {
+  static const char *const members[] = {"type", "level", "size"};
+  int level_max = 0;
+  for (int index = 0; index < 16; index++) {
+    char path[96], texts[3][32];
+    size_t n_known = 0;
+    for (; n_known < ARRAY_LENGTH(members); n_known++) {
+      snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index,
+               members[n_known]);
+      if (!line_read(path, "", texts[n_known], sizeof texts[n_known]))
+        break;
+    }
+    if (n_known < ARRAY_LENGTH(members) || string_equal(texts[0], "Instruction"))
+      continue;
+
+    char *unit;
+    unsigned long long count = strtoull(texts[2], &unit, 10);
+    size_t bytes = (size_t)count << (*unit == 'K' ? 10 : *unit == 'M' ? 20 : *unit == 'G' ? 30 : 0);
+    int level = atoi(texts[1]);
+    if (level == 2)
+      facts->l2_bytes = bytes;
+    if (level > level_max && bytes) {
+      level_max = level;
+      facts->llc_bytes = bytes;
+    }
+  }
+  if (facts->llc_bytes == 0) {
+    long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+    facts->llc_bytes = l3 > 0 ? (size_t)l3 : l2 > 0 ? (size_t)l2 : LLC_BYTES_GUESS;
+  }
+}
+
+void cpu_facts_read(struct cpu_facts *ret_facts) {
+  struct utsname name;
+  ALWAYS(uname(&name) == 0);
+  char *model = cpuinfo_value("model name", 0);
+  if (!model)
+    model = cpuinfo_value("Model", 0);
+  long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES),
+       page = sysconf(_SC_PAGESIZE);
+  *ret_facts = (struct cpu_facts){
+      .model = model ? model : xstrdup(name.machine),
+      .machine = xstrdup(name.machine),
+      .cpus = cpus > 0 ? cpus : 1,
+      .memory_bytes = pages > 0 ? (int64_t)pages * page : 0,
+  };
+  caches_read(ret_facts);
+}
+
+void cpu_facts_release(struct cpu_facts *facts) {
+  free(facts->model);
+  free(facts->machine);
+}
+
+size_t cpu_memory_free(void) {
+  char line[4096];
+  size_t free_bytes = 0, limit = 0; /* 0: not known; a limit of "max" is read as 0 */
+  if (line_read("/proc/meminfo", "MemAvailable:", line, sizeof line))
+    free_bytes = (size_t)strtoull(line, NULL, 10) << 10;
+  if (line_read("/proc/self/cgroup", "0::", line, sizeof line)) {
+    cleanup_free char *path = xasprintf("/sys/fs/cgroup%s/memory.max", line);
+    if (line_read(path, "", line, sizeof line))
+      limit = (size_t)strtoull(line, NULL, 10);
+  }
+  return limit && (!free_bytes || limit <= free_bytes) ? limit : free_bytes;
+}
+
+double cpu_clock_mhz(void) {
+  int cpu = sched_getcpu();
+  char path[96], text[32];
+  snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq",
+           cpu < 0 ? 0 : cpu);
+  if (line_read(path, "", text, sizeof text) && atof(text) > 0)
+    return atof(text) / 1000;
+  cleanup_free char *mhz = cpuinfo_value("cpu MHz", cpu < 0 ? 0 : cpu);
+  return mhz && atof(mhz) > 0 ? atof(mhz) : 0;
+}
 
 static bool cpu_probe(json_t **ret_devices, struct error *error) {
   cleanup_cpu_facts struct cpu_facts facts = {0};
@@ -95,7 +214,7 @@ static void cpu_close(struct device *base) {
   free(device);
 }
 
-/* The bytes before and after a buffer that nobody may write. */
+/* The bytes before and after a buffer that no kernel may write. */
 static void canaries(const struct cpu_device *device, struct cpu_buffer *buffer,
                      unsigned char *ret_starts[2], size_t ret_sizes[2]) {
   unsigned char *end = (unsigned char *)buffer->base.address + buffer->base.size;
@@ -109,6 +228,7 @@ static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffe
                            struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
   size_t page = device->page, padded, mapping_size;
+
   if (__builtin_add_overflow(size, page - 1, &padded) ||
       __builtin_add_overflow(padded / page * page, 4 * page, &mapping_size))
     return error_set(error, "a buffer of %zu bytes is too large", size);
@@ -121,6 +241,7 @@ static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffe
       munmap(mapping, mapping_size);
     return error_set(error, "cannot allocate %zu bytes on the device: %s", size, strerror(reason));
   }
+
   struct cpu_buffer *buffer = xmalloc(sizeof *buffer);
   *buffer = (struct cpu_buffer){{mapping + 2 * page, size}, mapping, mapping_size};
   unsigned char *starts[2];
@@ -213,13 +334,8 @@ static bool cpu_launch(struct device *device, const struct device_launch *launch
   return true;
 }
 
-static bool cpu_synchronize(struct device *device, struct error *error) {
-  (void)device, (void)error;
-  return true;
-}
-
-/* The processor that this runs on has passed it by running this. */
-static bool cpu_sentinel(struct device *device, struct error *error) {
+/* To synchronize, nothing is to be done; a processor that executes this passes its sentinel. */
+static bool cpu_succeed(struct device *device, struct error *error) {
   (void)device, (void)error;
   return true;
 }
@@ -229,7 +345,6 @@ static bool cpu_displace(struct device *base, struct error *error) {
   if (!device->displacement &&
       !cpu_buffer_new(base, base->displacement_bytes, &device->displacement, error))
     return false;
-  ALWAYS(device->displacement != NULL);
   volatile unsigned char *bytes = device->displacement->address;
   for (size_t i = 0; i < device->displacement->size; i += CACHE_LINE)
     bytes[i]++;
@@ -242,35 +357,10 @@ static inline int64_t clock_raw_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Restores what the call changed. It happens after the call, so that by the copy's next turn it has
- * left the caches. */
-static void rotation_restore(const struct device_rotation *rotation) {
-  for (size_t i = 0; i < rotation->n_operands; i++)
-    if (rotation->operands[i].pristine)
-      memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
-             rotation->operands[i].size);
-}
-
-static int by_value(const void *a, const void *b) {
-  int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
-  return (left > right) - (left < right);
-}
-
-/* What an interval without a call lasts: the median of some. */
-static void empty_calibrate(struct cpu_device *device) {
-  int64_t ns[CALIBRATION_INTERVALS];
-  for (size_t i = 0; i < ARRAY_LENGTH(ns); i++) {
-    int64_t start = clock_raw_ns();
-    ns[i] = clock_raw_ns() - start;
-  }
-  qsort(ns, ARRAY_LENGTH(ns), sizeof *ns, by_value);
-  device->empty_ns = ns[ARRAY_LENGTH(ns) / 2];
-}
-
-/* A clock that did not move still is a duration above zero. */
+/* A clock that did not advance still is a duration above zero. */
 static double interval_us(const struct cpu_device *device, int64_t start) {
   int64_t ns = clock_raw_ns() - start;
-  double left = (double)(ns > 0 ? ns : 1), empty = (double)device->empty_ns;
+  double left = (double)(ns > 0 ? ns : 1), empty = device->empty_ns;
   return (left - (empty < EMPTY_SHARE_MAX * left ? empty : EMPTY_SHARE_MAX * left)) / 1000;
 }
 
@@ -286,10 +376,14 @@ static void sample_take(const struct cpu_device *device, struct device_timing *t
     if (restores)
       start = clock_raw_ns();
     call(arguments);
-    if (restores) {
-      us += interval_us(device, start);
-      rotation_restore(rotation);
-    }
+    if (!restores)
+      continue;
+    us += interval_us(device, start);
+    /* Restored after the call: by the copy's next turn it has left the caches. */
+    for (size_t i = 0; i < rotation->n_operands; i++)
+      if (rotation->operands[i].pristine)
+        memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
+               rotation->operands[i].size);
   }
   timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
 }
@@ -297,8 +391,14 @@ static void sample_take(const struct cpu_device *device, struct device_timing *t
 static bool cpu_time(struct device *base, struct device_timing *timings, size_t n,
                      struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
-  if (device->empty_ns < 0)
-    empty_calibrate(device);
+  if (device->empty_ns < 0) {
+    double ns[CALIBRATION_INTERVALS];
+    for (size_t i = 0; i < ARRAY_LENGTH(ns); i++) {
+      int64_t start = clock_raw_ns();
+      ns[i] = (double)(clock_raw_ns() - start);
+    }
+    device->empty_ns = median_of(ns, ARRAY_LENGTH(ns));
+  }
   for (size_t t = 0; t < n; t++) {
     if (timings[t].rotation->displace && !cpu_displace(base, error))
       return false;
@@ -313,13 +413,13 @@ static double cpu_device_clock_mhz(struct device *device) {
 }
 
 static json_t *cpu_conditions(struct device *device) {
-  double mhz = cpu_device_clock_mhz(device);
-  int64_t empty_ns = ((struct cpu_device *)device)->empty_ns;
+  double mhz = cpu_clock_mhz();
+  double empty_ns = ((struct cpu_device *)device)->empty_ns;
   json_t *conditions = json_object();
   if (mhz > 0)
     ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(mhz)) == 0);
   if (empty_ns > 0)
-    ALWAYS(json_object_set_new(conditions, "overhead_us", json_real((double)empty_ns / 1000)) == 0);
+    ALWAYS(json_object_set_new(conditions, "overhead_us", json_real(empty_ns / 1000)) == 0);
   return conditions;
 }
 
@@ -341,8 +441,8 @@ const struct device_ops cpu_ops = {
     .module_load = cpu_module_load,
     .module_unload = cpu_module_unload,
     .launch = cpu_launch,
-    .synchronize = cpu_synchronize,
-    .sentinel = cpu_sentinel,
+    .synchronize = cpu_succeed,
+    .sentinel = cpu_succeed,
     .time = cpu_time,
     .displace = cpu_displace,
     .is_host = true,

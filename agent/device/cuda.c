@@ -1,10 +1,15 @@
-/* The CUDA back end: the calls of CUDA's driver as gpu.c wants them.
+/* The CUDA back end: the calls of CUDA's driver that gpu.h does not have in common with HIP, what
+ * the driver reports of a GPU, and its state as NVIDIA's management library reports it.
  *
- * Memory: see device.h. Threads: see gpu.h. */
-#include "agent/device/cuda.h"
+ * Prototypes, constants and version suffixes are those of cuda.h of CUDA 12.8 and 13.0, which agree
+ * in all that is used here, and of nvml.h of CUDA 12.9. CUresult, CUdevice and nvmlReturn_t are
+ * int, CUdeviceptr is a 64-bit integer, handles are pointers. The management library comes with the
+ * driver but not into every container: without it the state is not known, which is no error.
+ *
+ * Memory: static; libraries stay open. Threads: see gpu.h. */
+#include "agent/device/gpu.h"
 
-#define CU_STREAM_NON_BLOCKING 1
-#define CU_EVENT_DEFAULT 0
+#define CUDA_ERROR_NOT_SUPPORTED 801
 #define CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES 8
 #define CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED 14
 #define CU_FUNC_CACHE_PREFER_SHARED 1
@@ -14,6 +19,26 @@
 #define CU_CLUSTER_SCHEDULING_POLICY_SPREAD 1
 #define CLUSTER_PORTABLE_MAX 8
 #define SHARED_LARGE_BYTES (48u << 10)
+
+#define NVML_CLOCK_SM 1
+#define NVML_CLOCK_MEM 2
+#define NVML_TEMPERATURE_GPU 0
+#define NVML_ERROR_INSUFFICIENT_SIZE 7
+#define PROCESSES_MAX 256
+
+_Static_assert(sizeof(void *) == sizeof(uint64_t), "a CUdeviceptr is passed as a pointer");
+
+/* CUdevice_attribute of cuda.h */
+enum {
+  CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
+  CU_DEVICE_ATTRIBUTE_CLOCK_RATE = 13,
+  CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
+  CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE = 36,
+  CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
+  CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+};
 
 /* CUlaunchAttribute and CUlaunchConfig of cuda.h */
 struct cuda_launch_attribute {
@@ -36,48 +61,72 @@ struct cuda_launch_config {
   unsigned n_attributes;
 };
 
-struct cuda_calls cuda;
+static struct {
+  int (*error_name)(int code, const char **name);
+  int (*error_string)(int code, const char **text);
+  int (*context_retain)(void **context, int device);
+  int (*context_release)(int device);
+  int (*context_set)(void *context);
+  int (*function_attribute_set)(void *function, int attribute, int value);
+  int (*function_cache_set)(void *function, int config);
+  int (*launch_ex)(const struct cuda_launch_config *config, void *function, void **arguments,
+                   void **extra);
+} cuda;
+
+struct nvml_process { /* nvmlProcessInfo_t of the _v3 call */
+  unsigned pid;
+  unsigned long long memory_bytes;
+  unsigned gpu_instance, compute_instance;
+};
+
+static struct {
+  int (*init)(void);
+  int (*driver_version)(char *version, unsigned size);
+  int (*find)(const char *pci, void **device);
+  int (*clock)(void *device, int type, unsigned *mhz);
+  int (*power)(void *device, unsigned *milliwatts);
+  int (*temperature)(void *device, int sensor, unsigned *celsius);
+  int (*throttle)(void *device, unsigned long long *reasons);
+  int (*processes)(void *device, unsigned *count, struct nvml_process *processes);
+} nvml;
 
 static void cuda_error_words(int code, const char **ret_name, const char **ret_words) {
-  *ret_name = *ret_words = NULL;
-  if (cuda.error_name(code, ret_name) != 0 || !*ret_name)
-    *ret_name = "CUresult";
-  if (cuda.error_string(code, ret_words) != 0 || !*ret_words)
-    *ret_words = "an error that this driver does not name";
+  if (cuda.error_name(code, ret_name) != 0)
+    *ret_name = NULL;
+  if (cuda.error_string(code, ret_words) != 0)
+    *ret_words = NULL;
 }
 
 static bool cuda_load(struct error *error) {
   static const char *const names[] = {"libcuda.so.1", NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, symbol, is_optional, parameters)                                                 \
-  {symbol, offsetof(struct cuda_calls, member), is_optional},
-      CUDA_CALLS(X)
+#define X(member, hip_symbol, cuda_symbol, parameters) {cuda_symbol, &cuda_api.member, false},
+      GPU_CALLS(X)
 #undef X
+          {"cuGetErrorName", &cuda.error_name, false},
+      {"cuGetErrorString", &cuda.error_string, false},
+      {"cuDevicePrimaryCtxRetain", &cuda.context_retain, false},
+      {"cuDevicePrimaryCtxRelease_v2", &cuda.context_release, false},
+      {"cuCtxSetCurrent", &cuda.context_set, false},
+      {"cuFuncSetAttribute", &cuda.function_attribute_set, false},
+      {"cuFuncSetCacheConfig", &cuda.function_cache_set, false},
+      {"cuLaunchKernelEx", &cuda.launch_ex, true}, /* since CUDA 11.8 */
   };
   static bool is_loaded;
-  const char *name, *words;
-  struct cuda_calls calls;
   if (is_loaded)
     return true;
+
   /* ~/.nv/ComputeCache, which a confined process cannot write. */
   setenv("CUDA_CACHE_DISABLE", "1", 0);
-  if (!gpu_library_load("CUDA driver", names, symbols, ARRAY_LENGTH(symbols), &calls, error))
+  if (!gpu_library_load("CUDA driver", names, symbols, ARRAY_LENGTH(symbols), error))
     return false;
-  cuda = calls;
-  int code = cuda.init(0);
-  if (code != 0) {
-    cuda_error_words(code, &name, &words);
-    return error_set(error, "the CUDA driver does not start: %s (%s, %d)", words, name, code);
-  }
-  is_loaded = true;
-  return true;
+  is_loaded = gpu_check(&cuda_api, cuda_api.init(0), error, "starting it");
+  return is_loaded || error_prefix(error, "the CUDA driver does not start: ");
 }
-
-static int cuda_device_count(int *ret_n) { return cuda.device_count(ret_n); }
 
 /* The primary context is the one that libraries in this process share; a worker has no other. */
 static int cuda_device_enter(int ordinal) {
-  int device, code = cuda.device_get(&device, ordinal);
+  int device, code = cuda_api.device_get(&device, ordinal);
   void *context;
   if (code != 0 || (code = cuda.context_retain(&context, device)) != 0)
     return code;
@@ -89,71 +138,13 @@ static int cuda_device_enter(int ordinal) {
 
 static void cuda_device_leave(int ordinal) {
   int device;
-  if (cuda.device_get(&device, ordinal) != 0)
+  if (cuda_api.device_get(&device, ordinal) != 0)
     return;
   cuda.context_set(NULL);
   cuda.context_release(device);
 }
 
-static int cuda_memory_info(size_t *ret_free, size_t *ret_total) {
-  return cuda.memory_info(ret_free, ret_total);
-}
-
-static int cuda_memory_new(void **ret_address, size_t size) {
-  uint64_t address = 0;
-  int code = cuda.memory_new(&address, size);
-  *ret_address = (void *)(uintptr_t)address;
-  return code;
-}
-
-static int cuda_memory_free(void *address) { return cuda.memory_free((uintptr_t)address); }
-
-static int cuda_host_memory_new(void **ret_address, size_t size) {
-  return cuda.host_memory_new(ret_address, size, 0);
-}
-static int cuda_host_memory_free(void *address) { return cuda.host_memory_free(address); }
-
-static int cuda_upload(void *to, const void *from, size_t size, void *stream) {
-  return cuda.upload((uintptr_t)to, from, size, stream);
-}
-
-static int cuda_download(void *to, const void *from, size_t size, void *stream) {
-  return cuda.download(to, (uintptr_t)from, size, stream);
-}
-
-static int cuda_copy(void *to, const void *from, size_t size, void *stream) {
-  return cuda.copy((uintptr_t)to, (uintptr_t)from, size, stream);
-}
-
-static int cuda_fill_bytes(void *to, uint8_t value, size_t count, void *stream) {
-  return cuda.fill_bytes((uintptr_t)to, value, count, stream);
-}
-
-static int cuda_fill_words(void *to, uint32_t value, size_t count, void *stream) {
-  return cuda.fill_words((uintptr_t)to, value, count, stream);
-}
-
-static int cuda_stream_new(void **ret_stream) {
-  return cuda.stream_new(ret_stream, CU_STREAM_NON_BLOCKING);
-}
-static int cuda_stream_free(void *stream) { return cuda.stream_free(stream); }
-static int cuda_stream_wait(void *stream) { return cuda.stream_wait(stream); }
-static int cuda_event_new(void **ret_event) { return cuda.event_new(ret_event, CU_EVENT_DEFAULT); }
-static int cuda_event_free(void *event) { return cuda.event_free(event); }
-static int cuda_event_record(void *event, void *stream) { return cuda.event_record(event, stream); }
-static int cuda_event_elapsed(float *ret_ms, void *start, void *end) {
-  return cuda.event_elapsed(ret_ms, start, end);
-}
-static int cuda_module_new(void **ret_module, const void *image) {
-  return cuda.module_new(ret_module, image);
-}
-static int cuda_module_free(void *module) { return cuda.module_free(module); }
-
-static int cuda_function_find(void **ret_function, void *module, const char *name) {
-  return cuda.function_find(ret_function, module, name);
-}
-
-/* As Triton does, much of it is preferred to L1. */
+/* As Triton does, a function with much shared memory gets the larger share of L1 for it. */
 static int cuda_shared_allow(void *function, uint32_t bytes) {
   int code = bytes > SHARED_LARGE_BYTES
                  ? cuda.function_cache_set(function, CU_FUNC_CACHE_PREFER_SHARED)
@@ -163,20 +154,20 @@ static int cuda_shared_allow(void *function, uint32_t bytes) {
                     function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
 }
 
-/* A cooperative launch or one in clusters. As Triton launches them, clusters are spread over the
- * multiprocessors. */
-static int cuda_launch_ex(void *function, const struct device_geometry *geometry, void *stream,
-                          void **arguments) {
+/* Clusters are spread over the multiprocessors, as Triton launches them. */
+static int cuda_launch_special(void *function, const struct device_geometry *geometry, void *stream,
+                               void **arguments) {
+  const uint32_t *grid = geometry->grid, *block = geometry->block;
   struct cuda_launch_attribute attributes[3] = {0};
-  struct cuda_launch_config config = {
-      .grid = {geometry->grid[0], geometry->grid[1], geometry->grid[2]},
-      .block = {geometry->block[0], geometry->block[1], geometry->block[2]},
-      .shared_bytes = geometry->shared_bytes,
-      .stream = stream,
-      .attributes = attributes,
-  };
+  struct cuda_launch_config config = {{grid[0], grid[1], grid[2]},
+                                      {block[0], block[1], block[2]},
+                                      geometry->shared_bytes,
+                                      stream,
+                                      attributes,
+                                      0};
   if (!cuda.launch_ex)
     return CUDA_ERROR_NOT_SUPPORTED;
+
   if (geometry->cooperative) {
     struct cuda_launch_attribute *attribute = &attributes[config.n_attributes++];
     attribute->id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE;
@@ -200,16 +191,144 @@ static int cuda_launch_ex(void *function, const struct device_geometry *geometry
   return cuda.launch_ex(&config, function, arguments, NULL);
 }
 
-static int cuda_launch(void *function, const struct device_geometry *geometry, void *stream,
-                       void **arguments) {
-  if (geometry->cooperative || geometry->cluster > 1)
-    return cuda_launch_ex(function, geometry, stream, arguments);
-  return cuda.launch(function, geometry->grid[0], geometry->grid[1], geometry->grid[2],
-                     geometry->block[0], geometry->block[1], geometry->block[2],
-                     geometry->shared_bytes, stream, arguments, NULL);
+static bool nvml_load(void) {
+  static const char *const names[] = {"libnvidia-ml.so.1", NULL};
+  static const struct gpu_symbol symbols[] = {
+      {"nvmlInit_v2", &nvml.init, false},
+      {"nvmlSystemGetDriverVersion", &nvml.driver_version, false},
+      {"nvmlDeviceGetHandleByPciBusId_v2", &nvml.find, false},
+      {"nvmlDeviceGetClockInfo", &nvml.clock, false},
+      {"nvmlDeviceGetPowerUsage", &nvml.power, false},
+      {"nvmlDeviceGetTemperature", &nvml.temperature, false},
+      {"nvmlDeviceGetCurrentClocksThrottleReasons", &nvml.throttle, true},
+      {"nvmlDeviceGetComputeRunningProcesses_v3", &nvml.processes, true},
+  };
+  static bool is_tried, is_loaded;
+  struct error ignored;
+  if (!is_tried)
+    is_loaded = gpu_library_load("NVIDIA management library", names, symbols, ARRAY_LENGTH(symbols),
+                                 &ignored) &&
+                nvml.init() == 0;
+  is_tried = true;
+  return is_loaded;
 }
 
-/* 64 steps of i * 1664525 + 1013904223, by the driver's own compiler. */
+/* NULL where the library does not have the GPU. The last handle is kept: a process measures on one
+ * GPU and reads its clock once a round. */
+static void *nvml_device(const char *pci) {
+  static char *last_pci;
+  static void *last;
+  if (string_equal(pci, last_pci))
+    return last;
+  if (!nvml_load() || nvml.find(pci, &last) != 0)
+    last = NULL;
+  free(last_pci);
+  last_pci = xstrdup(pci);
+  return last;
+}
+
+static double cuda_clock_mhz(const struct gpu_facts *facts) {
+  void *device = nvml_device(facts->pci);
+  unsigned mhz;
+  return device && nvml.clock(device, NVML_CLOCK_SM, &mhz) == 0 ? mhz : 0;
+}
+
+static json_t *cuda_conditions(const struct gpu_facts *facts) {
+  /* nvmlClocksThrottleReason… of nvml.h. An idle clock and one that an administrator set are no
+   * throttling. */
+  static const struct {
+    unsigned long long bit;
+    const char *name;
+  } throttles[] = {{0x04, "power cap"},
+                   {0x08, "hardware slowdown"},
+                   {0x20, "thermal"},
+                   {0x40, "hardware thermal"},
+                   {0x80, "power brake"}};
+  json_t *conditions = json_object();
+  void *device = nvml_device(facts->pci);
+  unsigned value;
+  unsigned long long reasons;
+  if (!device)
+    return conditions;
+
+  if (nvml.clock(device, NVML_CLOCK_SM, &value) == 0)
+    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_integer(value)) == 0);
+  if (nvml.clock(device, NVML_CLOCK_MEM, &value) == 0)
+    ALWAYS(json_object_set_new(conditions, "memory_clock_mhz", json_integer(value)) == 0);
+  if (nvml.power(device, &value) == 0)
+    ALWAYS(json_object_set_new(conditions, "power_w", json_real((double)value / 1000)) == 0);
+  if (nvml.temperature(device, NVML_TEMPERATURE_GPU, &value) == 0)
+    ALWAYS(json_object_set_new(conditions, "temperature_c", json_integer(value)) == 0);
+  if (nvml.throttle && nvml.throttle(device, &reasons) == 0) {
+    json_t *names = json_array();
+    for (size_t i = 0; i < ARRAY_LENGTH(throttles); i++)
+      if (reasons & throttles[i].bit)
+        ALWAYS(json_array_append_new(names, json_string(throttles[i].name)) == 0);
+    ALWAYS(json_object_set_new(conditions, "throttle", names) == 0);
+  }
+
+  struct nvml_process processes[PROCESSES_MAX];
+  unsigned n = PROCESSES_MAX;
+  int code = nvml.processes ? nvml.processes(device, &n, processes) : -1;
+  if (code == 0 || code == NVML_ERROR_INSUFFICIENT_SIZE) {
+    size_t n_own = 0;
+    for (unsigned i = 0; code == 0 && i < n; i++)
+      n_own += gpu_process_is_own(processes[i].pid);
+    gpu_processes_set(conditions, n, n_own);
+  }
+  return conditions;
+}
+
+/* 0 when the driver does not report it. */
+static int attribute(int device, int name) {
+  int value = 0;
+  return cuda_api.device_attribute(&value, name, device) == 0 ? value : 0;
+}
+
+static bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *error) {
+  char name[256] = "", pci[64] = "", driver[96] = "";
+  int device, version = 0;
+  size_t memory_bytes = 0;
+  if (cuda_api.device_get(&device, ordinal) != 0 ||
+      cuda_api.device_name(name, sizeof name, device) != 0 ||
+      cuda_api.device_pci(pci, sizeof pci, device) != 0 ||
+      cuda_api.device_memory(&memory_bytes, device) != 0 || cuda_api.version(&version) != 0)
+    return error_set(error, "the CUDA driver does not describe the GPU; `nvidia-smi` may tell why");
+
+  int l2_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  int shared_bytes = attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  json_t *facts = json_object();
+  gpu_fact_set(facts, "memory_bytes", (int64_t)memory_bytes);
+  gpu_fact_set(facts, "l2_bytes", l2_bytes);
+  gpu_fact_set(facts, "shared_bytes", shared_bytes);
+  gpu_fact_set(facts, "clock_max_mhz", attribute(device, CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1000);
+  gpu_fact_set(facts, "memory_clock_max_mhz",
+               attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE) / 1000);
+  ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
+  if (nvml_load() && nvml.driver_version(driver, sizeof driver) == 0 && driver[0])
+    ALWAYS(json_object_set_new(facts, "driver", json_string(driver)) == 0);
+
+  /* Only the name of a part of a GPU shows what it is: "NVIDIA H200 MIG 1g.18gb". */
+  const char *mig = strstr(name, "MIG ");
+  *ret_facts = (struct gpu_facts){
+      .environment = {.cuda = xasprintf("%d.%d", version / 1000, version % 1000 / 10),
+                      .gpu = xstrdup(name),
+                      .arch = xasprintf(
+                          "sm_%d%d",
+                          attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                          attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)),
+                      .partition = xstrdup(mig ? mig : ""),
+                      .compute_units = attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)},
+      .warp_size = attribute(device, CU_DEVICE_ATTRIBUTE_WARP_SIZE),
+      .cache_bytes = (size_t)l2_bytes,
+      .shared_bytes = (uint32_t)shared_bytes,
+      .pci = xstrdup(pci),
+      .facts = facts,
+  };
+  return true;
+}
+
+/* 64 steps of i * 1664525 + 1013904223, compiled by the driver. */
 static const char sentinel_ptx[] = ".version 7.0\n"
                                    ".target sm_70\n"
                                    ".address_size 64\n"
@@ -238,52 +357,20 @@ static const char sentinel_ptx[] = ".version 7.0\n"
                                    "}\n";
 _Static_assert(SENTINEL_STEPS == 64, "the PTX above says 64 too");
 
-static const char *const cuda_visible_variables[] = {"CUDA_VISIBLE_DEVICES", NULL};
+static const char *const visible_variables[] = {"CUDA_VISIBLE_DEVICES", NULL};
 
-static const struct gpu_api cuda_api = {
+struct gpu_api cuda_api = {
     .ops = &cuda_ops,
     .library = "CUDA driver",
-    .visible_variables = cuda_visible_variables,
+    .visible_variables = visible_variables,
     .load = cuda_load,
     .error_words = cuda_error_words,
-    .device_count = cuda_device_count,
     .facts_read = cuda_facts_read,
     .device_enter = cuda_device_enter,
     .device_leave = cuda_device_leave,
-    .memory_info = cuda_memory_info,
-    .memory_new = cuda_memory_new,
-    .memory_free = cuda_memory_free,
-    .host_memory_new = cuda_host_memory_new,
-    .host_memory_free = cuda_host_memory_free,
-    .upload = cuda_upload,
-    .download = cuda_download,
-    .copy = cuda_copy,
-    .fill_bytes = cuda_fill_bytes,
-    .fill_words = cuda_fill_words,
-    .stream_new = cuda_stream_new,
-    .stream_free = cuda_stream_free,
-    .stream_wait = cuda_stream_wait,
-    .event_new = cuda_event_new,
-    .event_free = cuda_event_free,
-    .event_record = cuda_event_record,
-    .event_elapsed = cuda_event_elapsed,
-    .module_new = cuda_module_new,
-    .module_free = cuda_module_free,
-    .function_find = cuda_function_find,
     .shared_allow = cuda_shared_allow,
-    .launch = cuda_launch,
+    .launch_special = cuda_launch_special,
     .sentinel_image = sentinel_ptx,
     .clock_mhz = cuda_clock_mhz,
     .conditions = cuda_conditions,
 };
-
-static bool cuda_probe(json_t **ret_devices, struct error *error) {
-  return gpu_probe(&cuda_api, ret_devices, error);
-}
-
-static bool cuda_open(const char *name, struct device **ret_device, struct error *error) {
-  return gpu_open(&cuda_api, name, ret_device, error);
-}
-
-const struct device_ops cuda_ops = {
-    .backend = "cuda", .timer = "cuda_event", .probe = cuda_probe, .open = cuda_open, GPU_OPS};

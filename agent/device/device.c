@@ -8,7 +8,7 @@
 
 #define LARGE_PAGE ((size_t)2 << 20)
 
-/* GPUs first: the first device is what a command takes when none is named. */
+/* GPUs first: a command takes the first device where none is named. */
 static const struct device_ops *const back_ends[] = {&hip_ops, &cuda_ops, &cpu_ops};
 
 bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error) {
@@ -22,6 +22,7 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
       ALWAYS(json_array_append_new(absent, json_pack("{s:s, s:s}", "backend", back_ends[i]->backend,
                                                      "reason", reason.message)) == 0);
   }
+
   if (!json_array_size(all)) {
     const json_t *last = json_array_get(absent, json_array_size(absent) - 1);
     return error_set(error, "%s", json_string_value(json_object_get(last, "reason")));
@@ -31,19 +32,23 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
   return true;
 }
 
-bool device_open(const char *name, struct device **ret_device, struct error *error) {
+/* NULL: the name is no device's. */
+static const struct device_ops *back_end_of(const char *name) {
   for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
     if (string_starts(name, back_ends[i]->backend))
-      return back_ends[i]->open(name, ret_device, error);
-  return error_set(
-      error, "no device %s on this machine; `wavetune-agent probe` lists those there are", name);
+      return back_ends[i];
+  return NULL;
+}
+
+bool device_open(const char *name, struct device **ret_device, struct error *error) {
+  const struct device_ops *ops = back_end_of(name);
+  return ops ? ops->open(name, ret_device, error)
+             : error_set(error, "no device %s; `wavetune-agent probe` lists this machine's", name);
 }
 
 bool device_is_host(const char *name) {
-  for (size_t i = 0; i < ARRAY_LENGTH(back_ends); i++)
-    if (string_starts(name, back_ends[i]->backend))
-      return back_ends[i]->is_host;
-  return true;
+  const struct device_ops *ops = back_end_of(name);
+  return !ops || ops->is_host;
 }
 
 size_t device_displacement(size_t bytes) {
@@ -60,6 +65,6 @@ void *host_memory_new(size_t size) {
   void *memory = aligned_alloc(LARGE_PAGE, rounded);
   if (!memory)
     die("out of memory (%zu bytes)", rounded);
-  madvise(memory, rounded, MADV_HUGEPAGE); /* a kernel without them uses small ones */
+  madvise(memory, rounded, MADV_HUGEPAGE); /* fails harmlessly where the kernel has none */
   return memory;
 }

@@ -1,16 +1,15 @@
-/* The seam between measuring and a device's runtime: one table of functions a back end, and nothing
- * else.
+/* The seam between measuring and a device's runtime: one table of functions for each back end.
  *
- * A back end opens devices, allocates buffers on them, loads compiled objects and launches and
- * times them. Callers use the table through device->ops and never ask which back end it is. The CPU
- * back end (cpu.c) loads shared objects; a GPU back end loads code objects through its runtime,
- * which it opens with dlopen.
+ * A back end opens devices, allocates buffers on them, loads compiled objects, launches and times
+ * them. Callers use the table through device->ops and do not depend on which back end it is. The
+ * CPU back end (cpu.c) loads shared objects; the GPU back ends (gpu.h) load code objects through a
+ * vendor's runtime.
  *
- * Work is given in order, as on a GPU's stream: launches and copies may still run when the call
- * returns, and what went wrong with them may be told by a later call; synchronize() ends both.
- * time() waits for what it timed.
+ * Work is done in order, as on a GPU's stream: launches and copies may still run when the call
+ * returns, and a later call may report their failure; synchronize() waits for them. time() waits
+ * for what it timed.
  *
- * Memory: buffers and modules belong to the caller, who frees them before the device is closed.
+ * Memory: buffers and modules belong to the caller, which frees them before it closes the device.
  * Threads: one thread to a device. */
 #ifndef WAVETUNE_AGENT_DEVICE_DEVICE_H
 #define WAVETUNE_AGENT_DEVICE_DEVICE_H
@@ -20,23 +19,22 @@
 
 struct device_ops;
 
-/* What every back end's device begins with. */
+/* The first member of each back end's device. */
 struct device {
   const struct device_ops *ops;
   char *gpu_name, *arch; /* as the environment states them */
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
   size_t cache_bytes;    /* last-level data cache that one launch can use */
-  /* What has to be touched until nothing of before is in a data cache: of the target's row in
+  /* After so many bytes are written no data cache holds earlier data: of the target's row in
    * common/code/gpu_target.h (512 MiB on gfx942), else twice cache_bytes. */
   size_t displacement_bytes;
   size_t memory_bytes;  /* free for buffers when it was opened; 0: not known */
   bool has_fingerprint; /* fingerprint() may be called */
 };
 
-/* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned.
- * Before it and after it lie canary bytes, and where the device can, pages that fault when
- * touched. */
+/* Device memory of `size` bytes at `address` (as a kernel sees it), at least 4,096-byte aligned,
+ * between canary bytes and, on the CPU, pages that fault. */
 struct device_buffer {
   void *address;
   size_t size;
@@ -83,8 +81,7 @@ struct device_rotation {
                               was called */
 };
 
-/* Whether something is done before each sample that only the sample's first call sees: then it has
- * one call. */
+/* Whether each sample is prepared, which only its first call sees: then it has one call. */
 static inline bool rotation_prepares(const struct device_rotation *rotation) {
   return rotation->displace || rotation->flush_instructions;
 }
@@ -106,21 +103,21 @@ static inline void rotation_step(struct device_rotation *rotation) {
   rotation->next = copy + 1 < rotation->n_copies ? copy + 1 : 0;
 }
 
-/* One sample: `calls` calls one directly after the other. `us` is T - t: what the interval of an
- * empty sample with the same preparations (displacing, flushing, head start) lasts is taken off. */
+/* One sample: `calls` calls one directly after the other. `us` is T - t: the interval of an empty
+ * sample with the same preparations (displacing, flushing, head start) is subtracted. */
 struct device_timing {
   struct device_launch launch;
   struct device_rotation *rotation;
   unsigned calls;
-  double us; /* written: the mean time of a call */
+  double us; /* result: the mean time of a call */
 };
 
 struct device_ops {
   const char *backend; /* "cpu" */
   const char *timer;   /* what time() reads: stored with every sample */
 
-  /* The devices there are: an array of {"backend", "device", "name", "environment", "facts"} (a new
-   * reference). False: there are none, and the error is the sentence that says why. */
+  /* The devices: an array of {"backend", "device", "name", "environment", "facts"} (a new
+   * reference). False: there are none; the error says why. */
   must_check bool (*probe)(json_t **ret_devices, struct error *error);
   must_check bool (*open)(const char *name, struct device **ret_device, struct error *error);
   void (*close)(struct device *device);
@@ -144,8 +141,8 @@ struct device_ops {
   must_check bool (*fill)(struct device *device, void *to, uint32_t word, size_t size,
                           struct error *error);
   /* Lets fingerprint() run the object of agent/compile/helper_kernels.h, once it has passed a
-   * trial; a second call is free, and does not try again what failed. NULL: memory is the host's
-   * own, which can look at it. */
+   * trial; later calls do nothing, also after a failure. NULL: the host reads the device's memory
+   * itself. */
   must_check bool (*fingerprint_set)(struct device *device, const char *object,
                                      struct error *error);
   /* Of `size` bytes at `address`, which is 8-byte aligned; waits for it. */
@@ -156,8 +153,8 @@ struct device_ops {
   must_check void *(*host_buffer_new)(struct device *device, size_t size);
   void (*host_buffer_free)(struct device *device, void *buffer);
 
-  /* Runs work whose result is known and looks at it: what a device has to pass before it is
-   * trusted, and trusted again after a fault. */
+  /* Runs work whose result is known and checks it. A device must pass before it is trusted, and
+   * again after a fault. */
   must_check bool (*sentinel)(struct device *device, struct error *error);
 
   /* Loads a compiled object and finds `entry` in it. */
@@ -169,31 +166,31 @@ struct device_ops {
                             struct error *error);
   must_check bool (*synchronize)(struct device *device, struct error *error);
 
-  /* Takes the samples in order, back to back, and waits once, for the last: the more are given at
-   * once, the less each costs. Of a rotation that restores, each call is timed on its own and the
-   * sample is the mean; of any other, one interval around all calls is divided. */
+  /* Takes the samples in order, back to back, and waits once, for the last: a larger batch costs
+   * less a sample. With a rotation that restores, each call is timed by itself and the sample is
+   * the mean; with any other, one interval around all calls is divided. */
   must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n,
                           struct error *error);
   /* Puts other data into all data caches. */
   must_check bool (*displace)(struct device *device, struct error *error);
   /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction
-   * caches; a second call is free. NULL: the device cannot (only AMD's can). */
+   * caches; later calls do nothing. NULL: the device cannot (only AMD's can). */
   must_check bool (*instruction_flush_set)(struct device *device, const char *object,
                                            struct error *error);
   bool is_host;        /* kernels run in this process: they could hold its clock */
-  bool is_synchronous; /* what launch() gives is over when it returns: who crashes or hangs is known
-                          at once */
+  bool is_synchronous; /* a call is over when launch() returns: the config that crashes or hangs is
+                          known at once */
   /* The core clock now, in MHz; 0 when it is not known. Cheap enough for one a round. */
   double (*clock_mhz)(struct device *device);
-  /* The state in which it measures, as provenance: {"clock_mhz", "memory_clock_mhz", "power_w",
-   * "temperature_c", "processes": those of others that use it, "throttle", "overhead_us": what was
-   * taken off the last intervals}, known members only (a new reference). */
+  /* The device's state as provenance (a new reference), known members only: {"clock_mhz",
+   * "memory_clock_mhz", "power_w", "temperature_c", "processes": how many that are not this agent's
+   * use it, "throttle": why the clock is held down, "overhead_us": subtracted from the last
+   * intervals}. */
   must_check json_t *(*conditions)(struct device *device);
 };
 
-/* Every device of every back end of this machine, GPUs first. A back end without runtime or GPU has
- * none, which is no error; *ret_absent (a new reference) is an array of {"backend", "reason"} that
- * says why. */
+/* Every device of every back end of this machine, GPUs first. A back end without a runtime or a GPU
+ * has none, which is no error; *ret_absent (a new reference) says why: [{"backend", "reason"}]. */
 must_check bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *error);
 
 /* Opens a device by the name that probe gave it ("cpu0"). A process that opens a GPU and has not
@@ -205,12 +202,12 @@ static inline void device_close(struct device *device) { device->ops->close(devi
 DEFINE_CLEANUP(struct device *, cleanup_device_close, device_close)
 #define cleanup_device __attribute__((cleanup(cleanup_device_close)))
 
-/* For back ends: $WAVETUNE_DISPLACEMENT_BYTES where it is set, else `bytes`. Whether a size
- * displaces the caches shows when a larger one changes nothing. */
+/* For back ends: $WAVETUNE_DISPLACEMENT_BYTES where it is set, else `bytes`. The variable is for
+ * checking that a larger size makes no difference. */
 size_t device_displacement(size_t bytes);
 
-/* For back ends: memory of the host, in large pages where it is large: touching it first costs
- * less, and so does walking it in strides. Freed by free(). Never NULL. */
+/* Memory of the host, in large pages where it is large: page faults and strided access cost less.
+ * Freed by free(). Never NULL. */
 must_check void *host_memory_new(size_t size);
 
 #endif

@@ -1,22 +1,24 @@
-/* GPUs through a vendor's runtime. HIP's calls and those of CUDA's driver are near twins, so one
- * implementation of struct device_ops (gpu.c) works over a table of calls that hip.c and cuda.c
- * fill.
+/* GPUs through a vendor's runtime, opened with dlopen: no header or library of a vendor is needed
+ * to build.
  *
- * Runtimes are opened with dlopen and never linked; no header of theirs is included. An error code
- * is the runtime's own, 0 is success. All work goes in order to one stream of the device's own.
+ * gpu.c (memory, modules, launches, fingerprints) and gpu_timing.c (samples) implement struct
+ * device_ops over the calls that HIP and CUDA's driver have in common (GPU_CALLS); hip.c and cuda.c
+ * add what differs. gpu_runtime.c loads and starts a runtime. An error code is the runtime's own; 0
+ * is success. All work of a device is in order, on one stream.
  *
- * Memory: see device.h. Threads: one thread to a device; a runtime is loaded by one thread. */
+ * Memory: a device owns what its members point to. Threads: one thread to a device; a runtime is
+ * loaded by one thread. */
 #ifndef WAVETUNE_AGENT_DEVICE_GPU_H
 #define WAVETUNE_AGENT_DEVICE_GPU_H
 
 #include "agent/device/device.h"
 #include "common/node/environment.h"
 
-/* What there is to know of one GPU without opening it. */
+/* What is known of a GPU without opening it. */
 struct gpu_facts {
   struct environment environment;
   int64_t warp_size;
-  size_t cache_bytes;    /* L2 and what lies behind it: all that one launch can use */
+  size_t cache_bytes;    /* L2 and the levels behind it: all that one launch can use */
   uint32_t shared_bytes; /* of a workgroup, after opting in; 0: not known */
   char *pci;             /* "0000:05:00.0" */
   json_t *facts;         /* the rest, as provenance */
@@ -24,142 +26,220 @@ struct gpu_facts {
 void gpu_facts_release(struct gpu_facts *facts);
 #define cleanup_gpu_facts __attribute__((cleanup(gpu_facts_release)))
 
+/* The calls that have the same parameters in both runtimes: X(member, HIP's symbol, CUDA's symbol,
+ * parameters).
+ *
+ * The prototypes are those of hip_runtime_api.h of HIP 5.2, 6.2 and 7.1 (7.1 takes the source of
+ * hipMemcpyHtoDAsync as const); cuda.h of CUDA 12.8 and 13.0 differs in types that are passed the
+ * same way: CUdeviceptr is a 64-bit integer, CUdevice and CUresult are int, the value of
+ * cuMemsetD32Async is unsigned. (13.0 gives cuEventElapsedTime a second symbol with the same
+ * parameters.) */
+#define GPU_CALLS(X)                                                                               \
+  X(init, "hipInit", "cuInit", (unsigned flags))                                                   \
+  X(version, "hipRuntimeGetVersion", "cuDriverGetVersion", (int *version))                         \
+  X(device_count, "hipGetDeviceCount", "cuDeviceGetCount", (int *count))                           \
+  X(device_get, "hipDeviceGet", "cuDeviceGet", (int *device, int ordinal))                         \
+  X(device_name, "hipDeviceGetName", "cuDeviceGetName", (char *name, int size, int device))        \
+  X(device_memory, "hipDeviceTotalMem", "cuDeviceTotalMem_v2", (size_t *bytes, int device))        \
+  X(device_attribute, "hipDeviceGetAttribute", "cuDeviceGetAttribute",                             \
+    (int *value, int attribute, int device))                                                       \
+  X(device_pci, "hipDeviceGetPCIBusId", "cuDeviceGetPCIBusId", (char *id, int size, int device))   \
+  X(memory_info, "hipMemGetInfo", "cuMemGetInfo_v2", (size_t *free_bytes, size_t *total_bytes))    \
+  X(memory_new, "hipMalloc", "cuMemAlloc_v2", (void **address, size_t size))                       \
+  X(memory_free, "hipFree", "cuMemFree_v2", (void *address))                                       \
+  X(host_memory_new, "hipHostMalloc", "cuMemHostAlloc",                                            \
+    (void **address, size_t size, unsigned flags))                                                 \
+  X(host_memory_free, "hipHostFree", "cuMemFreeHost", (void *address))                             \
+  X(upload, "hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2",                                          \
+    (void *to, const void *from, size_t size, void *stream))                                       \
+  X(download, "hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync_v2",                                        \
+    (void *to, void *from, size_t size, void *stream))                                             \
+  X(copy, "hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync_v2",                                            \
+    (void *to, void *from, size_t size, void *stream))                                             \
+  X(fill_bytes, "hipMemsetD8Async", "cuMemsetD8Async",                                             \
+    (void *to, unsigned char value, size_t count, void *stream))                                   \
+  X(fill_words, "hipMemsetD32Async", "cuMemsetD32Async",                                           \
+    (void *to, int value, size_t count, void *stream))                                             \
+  X(stream_new, "hipStreamCreateWithFlags", "cuStreamCreate", (void **stream, unsigned flags))     \
+  X(stream_free, "hipStreamDestroy", "cuStreamDestroy_v2", (void *stream))                         \
+  X(stream_wait, "hipStreamSynchronize", "cuStreamSynchronize", (void *stream))                    \
+  X(event_new, "hipEventCreateWithFlags", "cuEventCreate", (void **event, unsigned flags))         \
+  X(event_free, "hipEventDestroy", "cuEventDestroy_v2", (void *event))                             \
+  X(event_record, "hipEventRecord", "cuEventRecord", (void *event, void *stream))                  \
+  X(event_elapsed, "hipEventElapsedTime", "cuEventElapsedTime",                                    \
+    (float *ms, void *start, void *end))                                                           \
+  X(module_new, "hipModuleLoadData", "cuModuleLoadData", (void **module, const void *image))       \
+  X(module_free, "hipModuleUnload", "cuModuleUnload", (void *module))                              \
+  X(function_find, "hipModuleGetFunction", "cuModuleGetFunction",                                  \
+    (void **function, void *module, const char *name))                                             \
+  X(launch, "hipModuleLaunchKernel", "cuLaunchKernel",                                             \
+    (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, void *stream, void **arguments,    \
+     void **extra))
+
 struct gpu_api {
   const struct device_ops *ops;
   const char *library; /* in sentences: "HIP runtime" */
-  /* Which GPUs it sees, by numbers or ids in a list: of these the first that is set. Ends with
-   * NULL. */
+  /* Environment variables that list the visible GPUs, by numbers or ids; the first that is set
+   * counts. Ends with NULL. */
   const char *const *visible_variables;
 
-  /* Opens the runtime and starts it; the second call of a process is free. */
+  /* Opens the library, which fills the calls, and starts the runtime; later calls in a process
+   * return at once. */
   must_check bool (*load)(struct error *error);
-  void (*error_words)(int code, const char **ret_name, const char **ret_words); /* never NULL */
-  int (*device_count)(int *ret_n);
+#define X(member, hip, cuda, parameters) int(*member) parameters;
+  GPU_CALLS(X)
+#undef X
+
+  void (*error_words)(int code, const char **ret_name,
+                      const char **ret_words); /* NULL: it does not name the code */
   must_check bool (*facts_read)(int ordinal, struct gpu_facts *ret_facts, struct error *error);
-
-  int (*device_enter)(int ordinal); /* makes it the calling thread's device */
-  void (*device_leave)(int ordinal);
-  int (*memory_info)(size_t *ret_free, size_t *ret_total);
-  int (*memory_new)(void **ret_address, size_t size);
-  int (*memory_free)(void *address);
-  int (*host_memory_new)(void **ret_address,
-                         size_t size); /* pinned: copies to it do not hold the host up */
-  int (*host_memory_free)(void *address);
-  int (*upload)(void *to, const void *from, size_t size, void *stream);
-  int (*download)(void *to, const void *from, size_t size, void *stream);
-  int (*copy)(void *to, const void *from, size_t size, void *stream);
-  int (*fill_bytes)(void *to, uint8_t value, size_t count, void *stream);
-  int (*fill_words)(void *to, uint32_t value, size_t count, void *stream);
-
-  int (*stream_new)(void **ret_stream);
-  int (*stream_free)(void *stream);
-  int (*stream_wait)(void *stream);
-  int (*event_new)(void **ret_event);
-  int (*event_free)(void *event);
-  int (*event_record)(void *event, void *stream);
-  int (*event_elapsed)(float *ret_ms, void *start, void *end);
-
-  int (*module_new)(void **ret_module, const void *image);
-  int (*module_free)(void *module);
-  int (*function_find)(void **ret_function, void *module, const char *name);
-  /* Lets a function have so much dynamic shared memory; NULL: nothing has to be asked for. What it
-   * may have without depends on how much it has of its own. */
+  int (*device_enter)(int ordinal);  /* makes it the calling thread's device */
+  void (*device_leave)(int ordinal); /* NULL: nothing is to be done */
+  /* Lets a function have that much dynamic shared memory; NULL: no runtime call is needed. How much
+   * a function may have without it depends on its static shared memory. */
   int (*shared_allow)(void *function, uint32_t bytes);
-  int (*launch)(void *function, const struct device_geometry *geometry, void *stream,
-                void **arguments);
+  /* Launches that are cooperative or in clusters. */
+  int (*launch_special)(void *function, const struct device_geometry *geometry, void *stream,
+                        void **arguments);
   const char *no_clusters; /* why clusters cannot be launched; NULL: they can */
-
   /* A kernel for the sentinel, in a form that the runtime loads for any GPU:
-   * SENTINEL_ENTRY(uint32_t *out) leaves sentinel_value(i) in out[i], for SENTINEL_VALUES threads
+   * SENTINEL_ENTRY(uint32_t *out) stores sentinel_value(i) in out[i], for SENTINEL_VALUES threads
    * in workgroups of SENTINEL_BLOCK. NULL: there is none. */
   const char *sentinel_image;
 
-  double (*clock_mhz)(const struct gpu_facts *facts);
-  json_t *(*conditions)(const struct gpu_facts *facts);
+  double (*clock_mhz)(const struct gpu_facts *facts);   /* as device_ops.clock_mhz */
+  json_t *(*conditions)(const struct gpu_facts *facts); /* as device_ops.conditions */
 };
+
+extern struct gpu_api hip_api, cuda_api;
+extern const struct device_ops hip_ops, cuda_ops;
 
 #define SENTINEL_ENTRY "wavetune_sentinel"
 #define SENTINEL_VALUES 65536
 #define SENTINEL_BLOCK 256
 #define SENTINEL_STEPS 64
 
-/* Steps of a linear congruential generator from `i`: what a sentinel kernel computes. */
-uint32_t sentinel_value(uint32_t i);
+/* What is done before a sample, as bits. */
+enum { PREPARE_DISPLACE = 1, PREPARE_FLUSH = 2, PREPARE_KINDS = 4 };
 
-extern const struct device_ops hip_ops, cuda_ops;
+struct host_buffer {
+  void *address;
+  size_t size;
+  bool is_used;
+};
 
-/* The functions of a back end's struct device_ops that need its table; all others are in
- * GPU_OPS. */
-must_check bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct error *error);
-must_check bool gpu_open(const struct gpu_api *api, const char *name, struct device **ret_device,
-                         struct error *error);
+struct gpu_device {
+  struct device base;
+  const struct gpu_api *api;
+  int ordinal;
+  struct gpu_facts facts;
+  void *stream;
+  /* Pinned memory, kept for the next problem: allocating it takes a quarter of a millisecond a MiB.
+   */
+  struct host_buffer *host_buffers;
+  size_t n_host_buffers, host_buffers_capacity, host_buffers_bytes;
+  unsigned char *canaries_host; /* allocated when first needed */
 
-void gpu_close(struct device *device);
-must_check bool gpu_buffer_new(struct device *device, size_t size,
-                               struct device_buffer **ret_buffer, struct error *error);
-void gpu_buffer_free(struct device *device, struct device_buffer *buffer);
-must_check bool gpu_buffer_intact(struct device *device, struct device_buffer *buffer,
-                                  struct error *error);
-must_check bool gpu_upload(struct device *device, void *to, const void *bytes, size_t size,
-                           struct error *error);
-must_check bool gpu_download(struct device *device, void *bytes, const void *from, size_t size,
-                             struct error *error);
+  /* Fingerprints. */
+  bool is_fingerprint_tried;
+  struct device_module *fingerprint;
+  void *parts; /* one fingerprint of each workgroup */
+  struct fingerprint *parts_host;
+
+  /* Of gpu_timing.c; made when first needed. */
+  void *(*events)[2];
+  struct interval *intervals; /* one for each pair of events */
+  size_t n_event_pairs;
+  void *head_start,
+      *head_start_host; /* source and target of the copies that keep the device busy */
+  double head_start_us; /* the least time that one copy takes */
+  void *displacement;
+  uint32_t displacement_value;
+  struct device_module *instruction_flush;
+  struct {
+    bool is_calibrated;
+    double empty_us;       /* the interval of a sample without calls */
+    double preparation_us; /* the least time of the preparation */
+  } kinds[PREPARE_KINDS];
+  double overhead_us;    /* of the last sample; 0: none was taken */
+  int64_t busy_until_ns; /* of clock_monotonic_ns: the device has work until then at least */
+};
+
+struct device_module {
+  void *module, *function;
+  char *image; /* HIP keeps referring to the bytes that it loaded from */
+  char *entry;
+  uint32_t shared_allowed; /* dynamic shared memory that shared_allow was called for */
+  double least_us;         /* of the fastest call that was measured; 0: none was */
+};
+
+/* gpu_runtime.c */
+
+/* A function of a library and the function pointer that gets it. */
+struct gpu_symbol {
+  const char *name; /* as the library exports it, version suffix included */
+  void *function;   /* address of the pointer */
+  bool is_optional; /* NULL where the library does not have it */
+};
+
+/* Opens the first of `names` (NULL-terminated) that is there. It stays open: runtimes have threads.
+ * On failure the error says what was tried. */
+must_check bool gpu_library_load(const char *what, const char *const *names,
+                                 const struct gpu_symbol *symbols, size_t n_symbols,
+                                 struct error *error);
+
+/* Starts the runtime for all GPUs that it sees. */
+must_check bool gpu_start(const struct gpu_api *api, struct error *error);
+/* Starts the runtime for one GPU, named as a process names it that sees all; *ret_ordinal is its
+ * number in this process. A process that has started a runtime for all GPUs, or for this one, goes
+ * on with it; another GPU is an error. */
+must_check bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal,
+                              struct error *error);
+
+/* Whether a process is this one or another worker of this agent: a child of the same parent with
+ * the same name. */
+bool gpu_process_is_own(int64_t pid);
+size_t gpu_process_siblings(void); /* how many other workers of this agent there are */
+
+/* How many of the `n` processes that use a GPU are not this agent's, when `n_own` of them are by
+ * their ids. None being so means that they are named as another pid namespace (the host's) knows
+ * them: one of them still is this process, and as many as this agent has workers beside it may be
+ * those. */
+size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings);
+/* Sets the member "processes" of conditions to that. */
+void gpu_processes_set(json_t *conditions, size_t n, size_t n_own);
+/* Sets a member of facts, unless the value is not known (0 or less). */
+void gpu_fact_set(json_t *facts, const char *name, int64_t value);
+
+/* hip.c: "6.4.1", from a ROCm installation's .info/version, else "6.4" of the runtime's own version
+ * number. */
+must_check char *hip_rocm_version(const char *rocm_folder, int runtime_version);
+
+/* gpu.c */
+
+/* Whether a call succeeded; else the error says which failed and why, in the runtime's words. */
+bool gpu_check(const struct gpu_api *api, int code, struct error *error, const char *what);
+must_check bool gpu_fill_words(struct gpu_device *device, void *to, uint32_t value, size_t count,
+                               struct error *error);
+must_check bool gpu_memory_new(struct gpu_device *device, size_t size, void **ret_memory,
+                               struct error *error);
+/* Members of struct device_ops. */
 must_check bool gpu_copy(struct device *device, void *to, const void *from, size_t size,
                          struct error *error);
-must_check bool gpu_fill(struct device *device, void *to, uint32_t word, size_t size,
-                         struct error *error);
-must_check void *gpu_host_buffer_new(struct device *device, size_t size);
-void gpu_host_buffer_free(struct device *device, void *buffer);
-must_check bool gpu_fingerprint_set(struct device *device, const char *object, struct error *error);
-must_check bool gpu_fingerprint(struct device *device, const void *address, size_t size,
-                                struct fingerprint *ret_fingerprint, struct error *error);
-must_check bool gpu_sentinel(struct device *device, struct error *error);
 must_check bool gpu_module_load(struct device *device, const char *object, const char *entry,
                                 struct device_module **ret_module, struct error *error);
 void gpu_module_unload(struct device *device, struct device_module *module);
 must_check bool gpu_launch(struct device *device, const struct device_launch *launch,
                            struct error *error);
 must_check bool gpu_synchronize(struct device *device, struct error *error);
+
+/* gpu_timing.c */
 must_check bool gpu_time(struct device *device, struct device_timing *timings, size_t n,
                          struct error *error);
+must_check bool gpu_displace(struct device *device, struct error *error);
 must_check bool gpu_instruction_flush_set(struct device *device, const char *object,
                                           struct error *error);
-must_check bool gpu_displace(struct device *device, struct error *error);
-double gpu_clock_mhz(struct device *device);
-must_check json_t *gpu_conditions(struct device *device);
-
-#define GPU_OPS                                                                                    \
-  .close = gpu_close, .buffer_new = gpu_buffer_new, .buffer_free = gpu_buffer_free,                \
-  .buffer_intact = gpu_buffer_intact, .upload = gpu_upload, .download = gpu_download,              \
-  .copy = gpu_copy, .fill = gpu_fill, .fingerprint_set = gpu_fingerprint_set,                      \
-  .fingerprint = gpu_fingerprint, .host_buffer_new = gpu_host_buffer_new,                          \
-  .host_buffer_free = gpu_host_buffer_free, .sentinel = gpu_sentinel,                              \
-  .module_load = gpu_module_load, .module_unload = gpu_module_unload, .launch = gpu_launch,        \
-  .synchronize = gpu_synchronize, .time = gpu_time, .displace = gpu_displace,                      \
-  .clock_mhz = gpu_clock_mhz, .conditions = gpu_conditions
-
-/* How many of the `n` processes that use a GPU are others, when `n_own` of them are this agent's by
- * their ids. None being so means that they are named as another pid namespace (the host's) knows
- * them; one of them still is this one, and as many as this agent has workers beside it may be
- * those. */
-size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings);
-
-/* Whether a process is this one or another worker of this agent: a child of the same parent under
- * the same name. */
-bool gpu_process_is_own(int64_t pid);
-size_t gpu_process_siblings(void); /* how many there are of the latter */
-
-/* A runtime as a shared library: its functions go into a struct of function pointers. */
-struct gpu_symbol {
-  const char *name; /* as the library exports it, version suffix included */
-  size_t offset;    /* of the pointer in the struct */
-  bool is_optional; /* NULL where the library does not have it */
-};
-
-/* Opens the first of `names` (NULL-terminated) that there is. It stays open for good: runtimes have
- * threads. On failure the error says in one sentence what was tried. */
-must_check bool gpu_library_load(const char *what, const char *const *names,
-                                 const struct gpu_symbol *symbols, size_t n_symbols,
-                                 void *ret_functions, struct error *error);
+void gpu_timing_release(struct gpu_device *device);
 
 #endif

@@ -1,44 +1,62 @@
-/* Starting a GPU runtime: for all GPUs, to look at them, or for the one that this process opens.
+/* Loading a GPU runtime, and starting it for all GPUs, to look at them, or for the one that this
+ * process opens.
  *
  * A runtime starts every GPU that it sees, and a worker needs one of them. With the others hidden
  * by the runtime's own variable it starts sooner (in 0.18 s instead of 0.98 on a host of four
  * H200s, docs/measurements.md) and cannot reach them. The variables: CUDA's programming guide,
  * "CUDA environment variables"; ROCm's documentation, "GPU isolation techniques".
  *
- * Memory: how it was started is known until the process ends. Threads: one. */
-#include "agent/device/gpu_device.h"
+ * Memory: how a runtime was started is known until the process ends. Threads: one. */
+#include <dirent.h>
+#include <dlfcn.h>
+
+#include "agent/device/gpu.h"
 
 #define NUMBER_NONE (-1)
+#define STAT_MAX 512
+#define NAME_MAX_LENGTH 64
 
-static bool sees_all; /* a runtime of this process does */
+bool gpu_library_load(const char *what, const char *const *names, const struct gpu_symbol *symbols,
+                      size_t n_symbols, struct error *error) {
+  cleanup_free char *reason = NULL;
+  void *library = NULL;
+  size_t i;
+  for (i = 0; names[i] && !(library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL)); i++) {
+    const char *words = dlerror();
+    if (!reason)
+      reason = xstrdup(words);
+  }
+  if (!library)
+    return error_set(error, "the %s is not installed or cannot be loaded: %s", what, reason);
 
-/* The runtime that sees one GPU alone, and that GPU's number for a process that sees all; NULL:
- * there is none. */
+  for (size_t k = 0; k < n_symbols; k++) {
+    void *symbol = dlsym(library, symbols[k].name);
+    if (!symbol && !symbols[k].is_optional)
+      return error_set(error,
+                       "%s has no %s: it is too old or no GPU runtime; install another version",
+                       names[i], symbols[k].name);
+    memcpy(symbols[k].function, &symbol, sizeof symbol);
+  }
+  return true;
+}
+
+static bool sees_all; /* a runtime of this process was started for all GPUs */
+
+/* The runtime that was started for one GPU, and that GPU's number in a process that sees all; NULL:
+ * none was. */
 static const struct gpu_api *hiding;
 static int number_seen;
 
-/* The number in "hip3", NUMBER_NONE where there is none. */
-static int number_read(const struct gpu_api *api, const char *name) {
-  const char *digits = name + strlen(api->ops->backend);
-  size_t length = strspn(digits, "0123456789");
-  return length < 1 || length > 4 || digits[length] ? NUMBER_NONE : atoi(digits);
-}
-
-static bool item_is_number(const char *item) {
-  size_t length = strlen(item);
-  return length && strspn(item, "0123456789") == length && (item[0] != '0' || length == 1);
-}
-
-/* Item `number` of a list. NULL where it ends before, and where it is not sure that runtimes count
- * the same: GPUs that are named twice, spaces, ids among numbers. */
+/* Item `number` of a list. NULL where the list is shorter, and where runtimes may count
+ * differently: GPUs that are named twice, spaces, ids among numbers. */
 static char *item_find(const char *list, int number) {
   cleanup_free char *items = xstrdup(list), *all = xasprintf(",%s,", list);
   bool are_numbers = strspn(list, "0123456789,") == strlen(list);
   char *rest = items, *item;
   while ((item = strsep(&rest, ","))) {
     cleanup_free char *between = xasprintf(",%s,", item);
-    bool is_clear =
-        are_numbers ? item_is_number(item) : string_starts(item, "GPU-") && !strchr(item, ' ');
+    bool is_clear = are_numbers ? *item && (item[0] != '0' || !item[1])
+                                : string_starts(item, "GPU-") && !strchr(item, ' ');
     bool is_first = strstr(all, between) == all + (item - items);
     if (!is_clear || !is_first)
       return NULL;
@@ -48,7 +66,7 @@ static char *item_find(const char *list, int number) {
   return NULL;
 }
 
-/* False where what is set does not surely show that GPU: it stays as it is. */
+/* False where the variable that is set does not surely include that GPU: it is left as it is. */
 static bool others_hide(const struct gpu_api *api, int number) {
   const char *list = NULL;
   for (size_t i = 0; !list && api->visible_variables[i]; i++)
@@ -69,7 +87,10 @@ bool gpu_start(const struct gpu_api *api, struct error *error) {
 
 bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal,
                    struct error *error) {
-  int n = 0, number = number_read(api, name);
+  const char *digits = name + strlen(api->ops->backend);
+  size_t length = strspn(digits, "0123456789");
+  int n = 0, number = length < 1 || length > 4 || digits[length] ? NUMBER_NONE : atoi(digits);
+
   if (!sees_all && !hiding && number != NUMBER_NONE && others_hide(api, number)) {
     hiding = api;
     number_seen = number;
@@ -80,7 +101,9 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   if (!api->load(error) || !gpu_check(api, api->device_count(&n), error, "counting the GPUs"))
     return error_prefix(error, "no device %s: ", name);
   sees_all = !hiding;
-  /* A runtime that hides none is asked by the number, as one that sees all. */
+
+  /* Where the variable has no effect all GPUs are visible, and the number is that of a process that
+   * sees all. */
   if (hiding && n == 1)
     number = 0;
   else if (number == NUMBER_NONE || number >= n)
@@ -88,4 +111,57 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
                      api->library, n, n == 1 ? "" : "s");
   *ret_ordinal = number;
   return true;
+}
+
+/* Name and parent of a process; false when there is none. The name is in brackets and may contain
+ * brackets. */
+static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_parent) {
+  char path[64], line[STAT_MAX];
+  snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
+  cleanup_file FILE *file = fopen(path, "re");
+  if (!file || !fgets(line, sizeof line, file))
+    return false;
+  char *begin = strchr(line, '('), *end = strrchr(line, ')');
+  if (!begin || !end || end - begin >= NAME_MAX_LENGTH ||
+      sscanf(end + 1, " %*c %d", ret_parent) != 1)
+    return false;
+  *end = '\0';
+  snprintf(name, NAME_MAX_LENGTH, "%s", begin + 1);
+  return true;
+}
+
+bool gpu_process_is_own(int64_t pid) {
+  char name[NAME_MAX_LENGTH], own_name[NAME_MAX_LENGTH];
+  int parent, own_parent;
+  return pid == getpid() ||
+         (process_read(pid, name, &parent) && process_read(getpid(), own_name, &own_parent) &&
+          parent == own_parent && string_equal(name, own_name));
+}
+
+size_t gpu_process_siblings(void) {
+  DIR *entries = opendir("/proc");
+  struct dirent *entry;
+  size_t n = 0;
+  while (entries && (entry = readdir(entries))) {
+    int64_t pid = atoll(entry->d_name); /* 0 for other names */
+    n += pid > 0 && pid != getpid() && gpu_process_is_own(pid);
+  }
+  if (entries)
+    closedir(entries);
+  return n;
+}
+
+size_t gpu_processes_others(size_t n, size_t n_own, size_t n_siblings) {
+  size_t ours = n_own ? n_own : 1 + n_siblings;
+  return n > ours ? n - ours : 0;
+}
+
+void gpu_processes_set(json_t *conditions, size_t n, size_t n_own) {
+  size_t others = gpu_processes_others(n, n_own, n_own ? 0 : gpu_process_siblings());
+  ALWAYS(json_object_set_new(conditions, "processes", json_integer((json_int_t)others)) == 0);
+}
+
+void gpu_fact_set(json_t *facts, const char *name, int64_t value) {
+  if (value > 0)
+    ALWAYS(json_object_set_new(facts, name, json_integer(value)) == 0);
 }

@@ -1,36 +1,26 @@
-/* The HIP back end: the calls of the HIP runtime as gpu.c wants them. It goes through hip* calls
- * alone, so that a library that implements those over another runtime shows the same path.
+/* The HIP back end: the calls of the HIP runtime that gpu.h does not have in common with CUDA, and
+ * what the runtime, the KFD's topology and a ROCm installation report of a GPU. It uses hip* calls
+ * alone, so that a library that implements those over another runtime tests the same code.
  *
- * Memory: see device.h. Threads: see gpu.h. */
-#include "agent/device/hip.h"
+ * hipError_t, hipDevice_t and attributes are int, handles are pointers. hipDeviceProp_t is not
+ * used: its layout changed with HIP 6. Memory and threads: see gpu.h. */
+#include "agent/device/gpu.h"
+#include "common/node/kfd.h"
+#include "common/node/node.h"
 
-#define hipStreamNonBlocking 1
-#define hipEventDefault 0
-#define hipErrorNotSupported 801
+#define HIP_ERROR_NOT_SUPPORTED 801
 
-struct hip_calls hip;
+static struct {
+  const char *(*error_name)(int code);
+  const char *(*error_string)(int code);
+  int (*launch_cooperative)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                            unsigned block_x, unsigned block_y, unsigned block_z,
+                            unsigned shared_bytes, void *stream, void **arguments);
+} hip;
 
 static void hip_error_words(int code, const char **ret_name, const char **ret_words) {
   *ret_name = hip.error_name(code);
   *ret_words = hip.error_string(code);
-  if (!*ret_name)
-    *ret_name = "hipError_t";
-  if (!*ret_words)
-    *ret_words = "an error that this runtime does not name";
-}
-
-static bool hip_start(struct error *error) {
-  const char *name, *words;
-  int n = 0, code = hip.init(0);
-  /* Without a GPU hipInit says "invalid device" and hipGetDeviceCount the clearer "no ROCm-capable
-   * device". */
-  if (code != 0)
-    code = hip.device_count(&n);
-  if (code == 0)
-    return true;
-  hip_error_words(code, &name, &words);
-  return error_set(error, "the HIP runtime finds no GPU to work with: %s (%s, %d)", words, name,
-                   code);
 }
 
 static bool hip_load(struct error *error) {
@@ -42,158 +32,172 @@ static bool hip_load(struct error *error) {
                                       "/opt/rocm/lib/libamdhip64.so.5",
                                       NULL};
   static const struct gpu_symbol symbols[] = {
-#define X(member, symbol, is_optional, type, parameters)                                           \
-  {symbol, offsetof(struct hip_calls, member), is_optional},
-      HIP_CALLS(X)
+#define X(member, hip_symbol, cuda_symbol, parameters) {hip_symbol, &hip_api.member, false},
+      GPU_CALLS(X)
 #undef X
+          {"hipGetErrorName", &hip.error_name, false},
+      {"hipGetErrorString", &hip.error_string, false},
+      {"hipSetDevice", &hip_api.device_enter, false},
+      {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, true}, /* not in HIP 5.2 */
   };
   static bool is_loaded;
-  struct hip_calls calls;
   if (is_loaded)
     return true;
-  /* Kernel arguments in device memory: 2 to 3 us less a launch, says AMD. Read when the runtime is
-   * loaded. */
+
+  /* Kernel arguments in device memory: 2 to 3 us less a launch, according to AMD. Read when the
+   * runtime is loaded. */
   setenv("HIP_FORCE_DEV_KERNARG", "1", 0);
-  /* It is in the home folder, which a confined process cannot write. */
+  /* Its cache is in the home folder, which a confined process cannot write. */
   setenv("AMD_COMGR_CACHE", "0", 0);
   const char *named = getenv("WAVETUNE_HIP_LIBRARY");
   const char *const one[] = {named, NULL};
   if (!gpu_library_load("HIP runtime", named && *named ? one : names, symbols,
-                        ARRAY_LENGTH(symbols), &calls, error))
+                        ARRAY_LENGTH(symbols), error))
     return false;
-  hip = calls;
-  is_loaded = hip_start(error);
-  return is_loaded;
+
+  /* Without a GPU hipInit fails with "invalid device" and hipGetDeviceCount with the clearer "no
+   * ROCm-capable device". */
+  int n = 0, code = hip_api.init(0);
+  if (code != 0)
+    code = hip_api.device_count(&n);
+  is_loaded = gpu_check(&hip_api, code, error, "starting it");
+  return is_loaded || error_prefix(error, "the HIP runtime finds no GPU to work with: ");
 }
 
-static int hip_device_count(int *ret_n) { return hip.device_count(ret_n); }
-
-static int hip_device_enter(int ordinal) { return hip.device_set(ordinal); }
-
-/* A HIP device has one context, which lives as long as the process. */
-static void hip_device_leave(int ordinal) { (void)ordinal; }
-
-static int hip_memory_info(size_t *ret_free, size_t *ret_total) {
-  return hip.memory_info(ret_free, ret_total);
-}
-static int hip_memory_new(void **ret_address, size_t size) {
-  return hip.memory_new(ret_address, size);
-}
-static int hip_memory_free(void *address) { return hip.memory_free(address); }
-
-static int hip_host_memory_new(void **ret_address, size_t size) {
-  return hip.host_memory_new(ret_address, size, 0);
-}
-static int hip_host_memory_free(void *address) { return hip.host_memory_free(address); }
-
-static int hip_upload(void *to, const void *from, size_t size, void *stream) {
-  return hip.upload(to, from, size, stream);
-}
-
-static int hip_download(void *to, const void *from, size_t size, void *stream) {
-  return hip.download(to, (void *)(uintptr_t)from, size, stream);
-}
-
-static int hip_copy(void *to, const void *from, size_t size, void *stream) {
-  return hip.copy(to, (void *)(uintptr_t)from, size, stream);
-}
-
-static int hip_fill_bytes(void *to, uint8_t value, size_t count, void *stream) {
-  return hip.fill_bytes(to, value, count, stream);
-}
-
-static int hip_fill_words(void *to, uint32_t value, size_t count, void *stream) {
-  return hip.fill_words(to, (int)value, count, stream);
-}
-
-static int hip_stream_new(void **ret_stream) {
-  return hip.stream_new(ret_stream, hipStreamNonBlocking);
-}
-static int hip_stream_free(void *stream) { return hip.stream_free(stream); }
-static int hip_stream_wait(void *stream) { return hip.stream_wait(stream); }
-static int hip_event_new(void **ret_event) { return hip.event_new(ret_event, hipEventDefault); }
-static int hip_event_free(void *event) { return hip.event_free(event); }
-static int hip_event_record(void *event, void *stream) { return hip.event_record(event, stream); }
-static int hip_event_elapsed(float *ret_ms, void *start, void *end) {
-  return hip.event_elapsed(ret_ms, start, end);
-}
-static int hip_module_new(void **ret_module, const void *image) {
-  return hip.module_new(ret_module, image);
-}
-static int hip_module_free(void *module) { return hip.module_free(module); }
-
-static int hip_function_find(void **ret_function, void *module, const char *name) {
-  return hip.function_find(ret_function, module, name);
-}
-
-static int hip_launch(void *function, const struct device_geometry *geometry, void *stream,
-                      void **arguments) {
+static int hip_launch_cooperative(void *function, const struct device_geometry *geometry,
+                                  void *stream, void **arguments) {
   const uint32_t *grid = geometry->grid, *block = geometry->block;
-  if (!geometry->cooperative)
-    return hip.launch(function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
-                      geometry->shared_bytes, stream, arguments, NULL);
   if (!hip.launch_cooperative)
-    return hipErrorNotSupported;
+    return HIP_ERROR_NOT_SUPPORTED;
   return hip.launch_cooperative(function, grid[0], grid[1], grid[2], block[0], block[1], block[2],
                                 geometry->shared_bytes, stream, arguments);
 }
 
-static const char *const hip_visible_variables[] = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
-                                                    NULL};
+/* 0 when the runtime does not report it. */
+static int64_t attribute(int device, int name) {
+  int value = 0;
+  return hip_api.device_attribute(&value, name, device) == 0 && value > 0 ? value : 0;
+}
 
-static const struct gpu_api hip_api = {
+char *hip_rocm_version(const char *rocm_folder, int runtime_version) {
+  char *installed = rocm_version_read(rocm_folder);
+  return installed ? installed
+                   : xasprintf("%d.%d", runtime_version / 10000000, runtime_version / 100000 % 100);
+}
+
+static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct error *error) {
+  char name[256] = "", pci[64] = "";
+  int device, version = 0;
+  size_t memory_bytes = 0;
+  struct kfd_node node = {0};
+  struct error no_node;
+  const char *arch = getenv("WAVETUNE_ARCH");
+  if (hip_api.device_get(&device, ordinal) != 0 ||
+      hip_api.device_name(name, sizeof name, device) != 0 || !name[0] ||
+      hip_api.device_pci(pci, sizeof pci, device) != 0 || hip_api.version(&version) != 0)
+    return error_set(error, "the HIP runtime does not describe the GPU; `rocminfo` may tell why");
+  if (!kfd_node_find(kfd_topology_folder(), pci, &node, &no_node) && !(arch && *arch))
+    return error_set(error,
+                     "what kind of GPU the %s is is not known: %s; show the container /sys, or "
+                     "name the gfx target in "
+                     "WAVETUNE_ARCH",
+                     name, no_node.message);
+
+  /* What the topology lacks, attributes may have. hipDeviceAttribute_t was renumbered before HIP 5;
+   * in 5, 6 and 7 those used here are the same (headers of 5.2.3, 6.2 and 7.1). No other version is
+   * asked for them. */
+  int major = version / 10000000;
+  bool has_attributes = major >= 5 && major <= 7;
+  int64_t memory_clock_mhz = 0, threads_max = 0;
+  if (has_attributes) {
+    const struct {
+      int64_t *value;
+      int attribute, unit;
+    } missing[] = {{&node.compute_units, 63, 1},   {&node.wavefront_size, 87, 1},
+                   {&node.lds_bytes, 74, 1},       {&node.l2_bytes, 19, 1},
+                   {&node.clock_max_mhz, 5, 1000}, {&memory_clock_mhz, 60, 1000},
+                   {&threads_max, 56, 1}};
+    for (size_t i = 0; i < ARRAY_LENGTH(missing); i++)
+      if (!*missing[i].value)
+        *missing[i].value = attribute(device, missing[i].attribute) / missing[i].unit;
+  }
+  if (node.compute_units < 1)
+    return error_set(
+        error, "how many compute units the GPU (%s) has is not known; show the container /sys",
+        name);
+
+  json_t *facts = json_object();
+  bool has_memory = hip_api.device_memory(&memory_bytes, device) == 0;
+  gpu_fact_set(facts, "memory_bytes", has_memory ? (int64_t)memory_bytes : node.memory_bytes);
+  gpu_fact_set(facts, "hip_version", version);
+  gpu_fact_set(facts, "l2_bytes", node.l2_bytes);
+  gpu_fact_set(facts, "llc_bytes", node.llc_bytes);
+  gpu_fact_set(facts, "simds_per_cu", node.simds_per_cu);
+  gpu_fact_set(facts, "waves_per_simd", node.waves_per_simd);
+  gpu_fact_set(facts, "lds_bytes", node.lds_bytes);
+  gpu_fact_set(facts, "xccs", node.xccs);
+  gpu_fact_set(facts, "gpu_id", node.gpu_id);
+  gpu_fact_set(facts, "clock_max_mhz", node.clock_max_mhz);
+  gpu_fact_set(facts, "memory_clock_max_mhz", memory_clock_mhz);
+  gpu_fact_set(facts, "threads_max", threads_max);
+  ALWAYS(json_object_set_new(facts, "pci", json_string(pci)) == 0);
+  *ret_facts = (struct gpu_facts){
+      .environment = {.rocm = hip_rocm_version(rocm_folder(), version),
+                      .gpu = xstrdup(name),
+                      .arch = xstrdup(arch && *arch ? arch : node.arch),
+                      .partition = kfd_partition(PCI_DEVICES, pci),
+                      .compute_units = node.compute_units},
+      .warp_size = node.wavefront_size,
+      .cache_bytes = (size_t)(node.l2_bytes + node.llc_bytes),
+      .pci = xstrdup(pci),
+      .facts = facts,
+  };
+  return true;
+}
+
+/* Read once a round: the file of the GPU that this process measures on stays open. */
+static double hip_clock_mhz(const struct gpu_facts *facts) {
+  static char *pci;
+  static int fd = -1;
+  if (!string_equal(pci, facts->pci)) {
+    if (fd >= 0)
+      close(fd);
+    free(pci);
+    pci = xstrdup(facts->pci);
+    fd = kfd_clock_open(PCI_DEVICES, pci);
+  }
+  return kfd_clock_mhz(fd);
+}
+
+static json_t *hip_conditions(const struct gpu_facts *facts) {
+  json_t *conditions = kfd_conditions(PCI_DEVICES, facts->pci);
+  int64_t gpu_id = json_integer_value(json_object_get(facts->facts, "gpu_id"));
+  size_t n, n_own;
+  if (gpu_id && kfd_processes(KFD_PROCESSES, gpu_id, gpu_process_is_own, &n, &n_own))
+    gpu_processes_set(conditions, n, n_own);
+  return conditions;
+}
+
+static const char *const visible_variables[] = {"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES",
+                                                NULL};
+
+struct gpu_api hip_api = {
     .ops = &hip_ops,
     .library = "HIP runtime",
-    .visible_variables = hip_visible_variables,
+    .visible_variables = visible_variables,
     .load = hip_load,
     .error_words = hip_error_words,
-    .device_count = hip_device_count,
     .facts_read = hip_facts_read,
-    .device_enter = hip_device_enter,
-    .device_leave = hip_device_leave,
-    .memory_info = hip_memory_info,
-    .memory_new = hip_memory_new,
-    .memory_free = hip_memory_free,
-    .host_memory_new = hip_host_memory_new,
-    .host_memory_free = hip_host_memory_free,
-    .upload = hip_upload,
-    .download = hip_download,
-    .copy = hip_copy,
-    .fill_bytes = hip_fill_bytes,
-    .fill_words = hip_fill_words,
-    .stream_new = hip_stream_new,
-    .stream_free = hip_stream_free,
-    .stream_wait = hip_stream_wait,
-    .event_new = hip_event_new,
-    .event_free = hip_event_free,
-    .event_record = hip_event_record,
-    .event_elapsed = hip_event_elapsed,
-    .module_new = hip_module_new,
-    .module_free = hip_module_free,
-    .function_find = hip_function_find,
-    /* shared_allow is NULL: all 64 KiB of LDS (160 KiB on gfx950) are there without asking.
+    /* device_enter is hipSetDevice. device_leave is NULL: a HIP device has one context, which lives
+     * as long as the process. */
+    /* shared_allow is NULL: all 64 KiB of LDS (160 KiB on gfx950) can be used without a call.
      * hipFuncSetAttribute is for functions that were linked into the program, not for those of
      * modules. */
-    .launch = hip_launch,
+    .launch_special = hip_launch_cooperative,
     .no_clusters = "HIP on AMD GPUs has none",
-    /* sentinel_image is NULL: the runtime loads no code that fits every gfx target. The runtime's
-     * own fill and copy kernels are one half; the baseline, checked against the kernel's reference
-     * when a lease opens, is the other. */
+    /* sentinel_image is NULL: the runtime loads no code that fits every gfx target. The sentinel
+     * runs the runtime's own fill and copy kernels; the baseline, checked against the kernel's
+     * reference when a lease opens, covers launches. */
     .clock_mhz = hip_clock_mhz,
     .conditions = hip_conditions,
 };
-
-static bool hip_probe(json_t **ret_devices, struct error *error) {
-  return gpu_probe(&hip_api, ret_devices, error);
-}
-
-static bool hip_open(const char *name, struct device **ret_device, struct error *error) {
-  return gpu_open(&hip_api, name, ret_device, error);
-}
-
-const struct device_ops hip_ops = {.backend = "hip",
-                                   .timer = "hip_event",
-                                   .probe = hip_probe,
-                                   .open = hip_open,
-                                   .instruction_flush_set = gpu_instruction_flush_set,
-                                   GPU_OPS};

@@ -5,7 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
-#include "agent/device/hip.h"
+#include "agent/device/gpu.h"
 #include "common/base/file.h"
 #include "common/node/kfd.h"
 

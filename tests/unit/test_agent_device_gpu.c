@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "agent/device/gpu_device.h"
+#include "agent/device/gpu.h"
 #include "common/base/file.h"
 #include "tests/unit/gpu_kernels.h"
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <sys/wait.h>
 
-#include "agent/device/gpu_device.h"
+#include "agent/device/gpu.h"
 
 static void four_gpus(void) {
   setenv("WAVETUNE_HIP_LIBRARY", FAKE_HIP, 1);

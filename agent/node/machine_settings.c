@@ -1,10 +1,10 @@
 /* One table of settings; each is a pattern of files under /proc or /sys with the value that they
- * should hold. The clock limit of an AMD GPU is set by amd-smi or rocm-smi and only read from a
- * file; HIP_FORCE_DEV_KERNARG is a variable of the process.
+ * should have. The clock limit of an AMD GPU ("performance determinism") is set by amd-smi or
+ * rocm-smi and only read from a file; HIP_FORCE_DEV_KERNARG is a variable of the process.
  *
- * That a GPU has no clock limit is known once `set` has asked it: reading tells nothing, and lists
- * of models would be wrong with the next firmware. What was answered is kept in /run until the next
- * start of the machine, as the settings are.
+ * Not every AMD GPU has a clock limit: it depends on the firmware ("AMD SMI documentation:
+ * performance determinism"), and only trying to set it shows that. `set` stores which GPUs have
+ * none in /run, for `check`, until the next start of the machine, like the settings themselves.
  *
  * Memory and threads: see the header. */
 #include "agent/node/machine_settings.h"
@@ -12,40 +12,52 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <strings.h>
 
-#include "agent/node/smi.h"
 #include "common/base/file.h"
+#include "common/program/command.h"
 
 #define VALUE_MAX 256
 #define SAVED_MAX ((size_t)4 << 20)
 /* AMD's MI300X tuning guide: steady under load, below what the power limit forces */
-#define CLOCK_MHZ 1900
-#define CLOCK_TEXT "1900"
+#define CLOCK_MHZ "1900"
 /* {"/sys/…": "0x74a2", …}: files, PCI device ids */
 #define UNSUPPORTED "/run/wavetune-agent/unsupported-settings.json"
+#define SMI_MS 30000
+#define SMI_OUTPUT_MAX ((size_t)64 << 10)
+#define SMI_LINE_MAX 300
+
+enum setting_kind {
+  SETTING_FILE,
+  SETTING_CLOCK_LIMIT, /* of AMD GPUs; set by a tool and not by writing the file */
+  SETTING_VARIABLE,    /* of this process, named like the setting, where there are AMD GPUs */
+};
 
 struct setting {
   const char *name, *should, *why;
-  const char *pattern; /* of its files; NULL: the variable of the same name in the environment */
-  const char *value;   /* what they should hold */
-  bool is_clock_limit; /* of cards whose vendor is AMD; set by a tool, not by writing the file */
+  enum setting_kind kind;
+  const char *pattern; /* of the files; of a variable: of those that show whether there are GPUs */
+  const char *value;   /* what they, or the variable, should have */
 };
 
 static const struct setting settings[] = {
     {
         .name = "HIP_FORCE_DEV_KERNARG",
+        .kind = SETTING_VARIABLE,
         .should = "1",
-        .why = "kernel arguments lie in device memory, which starts a kernel 2 to 3 us sooner; "
+        .why = "kernel arguments are in device memory, which starts a kernel 2 to 3 us sooner; "
                "workers set it themselves",
+        .pattern = "/sys/class/drm/card*/device/vendor",
+        .value = "1",
     },
     {
         .name = "perf_determinism",
-        .should = "perf_determinism at " CLOCK_TEXT " MHz",
+        .kind = SETTING_CLOCK_LIMIT,
+        .should = "perf_determinism at " CLOCK_MHZ " MHz",
         .why =
-            "the core clock keeps below what the power limit forces, so that runs are comparable",
+            "the core clock stays below what the power limit forces, so that runs are comparable",
         .pattern = "/sys/class/drm/card*/device/power_dpm_force_performance_level",
         .value = "perf_determinism",
-        .is_clock_limit = true,
     },
     {
         .name = "numa_balancing",
@@ -88,61 +100,52 @@ static bool value_write(const char *path, const char *value, struct error *error
                    errno == EACCES || errno == EPERM ? "; run it as root" : "");
 }
 
-/* Reads the file `name` beside the one at `path`. */
+/* Reads the file `name` in the folder of `path`. */
 static bool value_read_beside(const char *path, const char *name, char value[VALUE_MAX]) {
   cleanup_free char *other = xasprintf("%.*s%s", (int)(strrchr(path, '/') + 1 - path), path, name);
   return value_read(other, value);
 }
 
-static bool card_is_amd(const char *path) {
-  char vendor[VALUE_MAX];
-  return value_read_beside(path, "vendor", vendor) && string_equal(vendor, "0x1002");
-}
-
-/* The PCI address of the card whose file this is: the name of the folder that
- * /sys/class/drm/card1/device leads to. */
-static char *card_address(const char *path) {
-  cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-  cleanup_free char *real = realpath(folder, NULL);
-  return xstrdup(real ? strrchr(real, '/') + 1 : "unknown");
-}
+struct file {
+  char *path;
+  char value[VALUE_MAX]; /* when it was found */
+};
 
 struct files {
   size_t n, capacity;
-  char **paths;
+  struct file *all;
 };
 
 static void files_release(struct files *files) {
   for (size_t i = 0; i < files->n; i++)
-    free(files->paths[i]);
-  free(files->paths);
+    free(files->all[i].path);
+  free(files->all);
 }
 #define cleanup_files __attribute__((cleanup(files_release)))
 
-/* The files that a pattern names and that can be read. */
-static struct files files_find(const char *root, const char *pattern, bool is_of_amd_gpu) {
-  cleanup_free char *whole = xasprintf("%s%s", root, pattern);
-  char value[VALUE_MAX];
+/* The files of a setting that can be read. */
+static struct files files_find(const char *root, const struct setting *setting) {
+  cleanup_free char *pattern = xasprintf("%s%s", root, setting->pattern);
+  char vendor[VALUE_MAX];
   struct files files = {0};
   glob_t found = {0};
-  size_t n = glob(whole, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+  size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
   for (size_t i = 0; i < n; i++) {
-    const char *path = found.gl_pathv[i];
-    if (!value_read(path, value) || (is_of_amd_gpu && !card_is_amd(path)))
+    struct file file = {.path = found.gl_pathv[i]};
+    bool is_meant =
+        setting->kind == SETTING_FILE || (value_read_beside(file.path, "vendor", vendor) &&
+                                          string_equal(vendor, "0x1002")); /* AMD */
+    if (!is_meant || !value_read(file.path, file.value))
       continue;
-    GROW(files.paths, files.n, files.capacity);
-    files.paths[files.n++] = xstrdup(path);
+    file.path = xstrdup(file.path);
+    GROW(files.all, files.n, files.capacity);
+    files.all[files.n++] = file;
   }
   globfree(&found);
   return files;
 }
 
-static struct files files_of(const char *root, const struct setting *setting) {
-  return files_find(root, setting->pattern, setting->is_clock_limit);
-}
-
-/* Of which GPUs `set` learned that they have no clock limit; {} when none did or when it was never
- * run. */
+/* The GPUs that `set` found to have no clock limit; {} when there are none or it was never run. */
 static json_t *unsupported_read(const char *root) {
   cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root), *text = NULL;
   struct error ignored;
@@ -152,32 +155,36 @@ static json_t *unsupported_read(const char *root) {
   return known ? known : json_object();
 }
 
-/* Another GPU in its place is not meant. */
-static bool file_is_unsupported(const char *root, const json_t *unsupported, const char *path) {
-  const char *device = json_string_value(json_object_get(unsupported, path + strlen(root)));
-  char value[VALUE_MAX];
-  return device && value_read_beside(path, "device", value) && string_equal(device, value);
-}
-
-static struct setting_finding files_check(const char *root, const struct setting *setting) {
-  struct setting_finding finding = {.state = SETTING_GOOD};
-  char value[VALUE_MAX], other[VALUE_MAX] = "";
+static struct setting_finding setting_check(const char *root, const struct setting *setting) {
+  struct setting_finding finding = {setting->name, setting->should, setting->why, NULL,
+                                    SETTING_GOOD};
+  cleanup_files struct files files = files_find(root, setting);
+  cleanup_json json_t *unsupported = unsupported_read(root);
+  const char *variable = getenv(setting->name), *other = NULL;
   size_t n_other = 0, n_unsupported = 0;
-  cleanup_files struct files files = files_of(root, setting);
-  cleanup_json json_t *unsupported = setting->is_clock_limit ? unsupported_read(root) : NULL;
+
   for (size_t i = 0; i < files.n; i++) {
-    if (!value_read(files.paths[i], value) || string_equal(value, setting->value))
+    const struct file *file = &files.all[i];
+    if (string_equal(file->value, setting->value))
       continue;
-    if (unsupported && file_is_unsupported(root, unsupported, files.paths[i])) {
+    /* By its device id: another GPU in the same place may have a limit. */
+    const char *id = json_string_value(json_object_get(unsupported, file->path + strlen(root)));
+    char value[VALUE_MAX];
+    if (id && value_read_beside(file->path, "device", value) && string_equal(id, value)) {
       n_unsupported++;
       continue;
     }
-    memcpy(other, value, sizeof other);
+    other = file->value;
     n_other++;
   }
+
   if (!files.n) {
     finding.state = SETTING_ABSENT;
-    finding.is = xasprintf("no %s", setting->is_clock_limit ? "AMD GPU here" : setting->pattern);
+    finding.is =
+        xasprintf("no %s", setting->kind == SETTING_FILE ? setting->pattern : "AMD GPU here");
+  } else if (setting->kind == SETTING_VARIABLE) {
+    finding.state = string_equal(variable, setting->value) ? SETTING_GOOD : SETTING_DIFFERS;
+    finding.is = xstrdup(variable ? variable : "not set");
   } else if (n_other) {
     finding.state = SETTING_DIFFERS;
     finding.is =
@@ -194,27 +201,11 @@ static struct setting_finding files_check(const char *root, const struct setting
   return finding;
 }
 
-static struct setting_finding variable_check(const char *root, const struct setting *setting) {
-  const char *value = getenv(setting->name);
-  cleanup_files struct files gpus = files_find(root, "/sys/class/drm/card*/device/vendor", true);
-  if (!gpus.n)
-    return (struct setting_finding){.state = SETTING_ABSENT, .is = xstrdup("no AMD GPU here")};
-  bool is_good = value && string_equal(value, setting->should);
-  return (struct setting_finding){.state = is_good ? SETTING_GOOD : SETTING_DIFFERS,
-                                  .is = xstrdup(value ? value : "not set")};
-}
-
 void machine_settings_check(const char *root, struct settings_findings *ret_findings) {
-  struct settings_findings findings = {
-      .n = ARRAY_LENGTH(settings), .all = xcalloc(ARRAY_LENGTH(settings), sizeof *findings.all)};
-  for (size_t i = 0; i < findings.n; i++) {
-    const struct setting *setting = &settings[i];
-    findings.all[i] = setting->pattern ? files_check(root, setting) : variable_check(root, setting);
-    findings.all[i].name = setting->name;
-    findings.all[i].should = setting->should;
-    findings.all[i].why = setting->why;
-  }
-  *ret_findings = findings;
+  *ret_findings = (struct settings_findings){
+      ARRAY_LENGTH(settings), xcalloc(ARRAY_LENGTH(settings), sizeof *ret_findings->all)};
+  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
+    ret_findings->all[i] = setting_check(root, &settings[i]);
 }
 
 void settings_findings_release(struct settings_findings *findings) {
@@ -226,28 +217,10 @@ void settings_findings_release(struct settings_findings *findings) {
 
 json_t *settings_findings_differing(const struct settings_findings *findings) {
   json_t *names = json_array();
-  for (size_t i = 0; i < findings->n; i++) {
+  for (size_t i = 0; i < findings->n; i++)
     if (findings->all[i].state == SETTING_DIFFERS)
       ALWAYS(json_array_append_new(names, json_string(findings->all[i].name)) == 0);
-  }
   return names;
-}
-
-/* {"/sys/…": "powersave", …}: the files that differ, as they are now. */
-static json_t *differing_read(const char *root) {
-  json_t *files_json = json_object();
-  char value[VALUE_MAX];
-  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++) {
-    if (!settings[i].pattern)
-      continue;
-    cleanup_files struct files files = files_of(root, &settings[i]);
-    for (size_t k = 0; k < files.n; k++) {
-      if (value_read(files.paths[k], value) && !string_equal(value, settings[i].value))
-        ALWAYS(json_object_set_new(files_json, files.paths[k] + strlen(root), json_string(value)) ==
-               0);
-    }
-  }
-  return files_json;
 }
 
 void settings_changes_release(struct settings_changes *changes) {
@@ -258,112 +231,173 @@ void settings_changes_release(struct settings_changes *changes) {
 }
 
 bool settings_changes_failed(const struct settings_changes *changes) {
-  for (size_t i = 0; i < changes->n; i++) {
+  for (size_t i = 0; i < changes->n; i++)
     if (changes->all[i].result == CHANGE_REFUSED)
       return true;
-  }
   return false;
 }
 
-/* What is counted of the files of one setting while they are changed. */
+/* What became of the files of one setting. */
 struct tally {
   size_t n, n_changed, n_refused, n_unsupported;
-  struct error first; /* why the first was refused */
-  struct error unsupported;
+  struct error refused, unsupported; /* why, of the first and of the last one */
 };
 
-static void tally_refuse(struct tally *tally, const struct error *error) {
-  if (!tally->n_refused++)
-    tally->first = *error;
+static void tally_add(struct tally *tally, bool is_changed, const struct error *error) {
+  if (is_changed)
+    tally->n_changed++;
+  else if (!tally->n_refused++)
+    tally->refused = *error;
 }
 
 static struct setting_change tally_result(const struct tally *tally, const char *name) {
-  struct setting_change change = {.name = name, .result = CHANGE_ALREADY, .why = xstrdup("")};
+  struct setting_change change = {name, CHANGE_ALREADY, NULL};
   if (tally->n_refused) {
-    free(change.why);
     change.result = CHANGE_REFUSED;
     change.why = tally->n_refused > 1
-                     ? xasprintf("%s (and %zu more)", tally->first.message, tally->n_refused - 1)
-                     : xstrdup(tally->first.message);
+                     ? xasprintf("%s (and %zu more)", tally->refused.message, tally->n_refused - 1)
+                     : xstrdup(tally->refused.message);
   } else if (tally->n_changed) {
     change.result = CHANGE_DONE;
-    if (tally->n_unsupported) {
-      free(change.why);
+    if (tally->n_unsupported)
       change.why = xasprintf("%zu of %zu GPUs do not support it", tally->n_unsupported, tally->n);
-    }
   } else if (tally->n_unsupported) {
-    free(change.why);
     change.result = CHANGE_UNSUPPORTED;
     change.why = xstrdup(tally->unsupported.message);
   }
+  if (!change.why)
+    change.why = xstrdup("");
   return change;
 }
 
-static void files_set(const struct setting *setting, const struct files *files,
-                      struct tally *tally) {
-  char value[VALUE_MAX];
-  struct error error;
-  for (size_t i = 0; i < files->n; i++) {
-    if (value_read(files->paths[i], value) && string_equal(value, setting->value))
-      continue;
-    if (value_write(files->paths[i], setting->value, &error))
-      tally->n_changed++;
-    else
-      tally_refuse(tally, &error);
+/* amd-smi, or else rocm-smi, which ROCm had before it. Both need root. */
+struct smi {
+  char *path;       /* NULL: neither is installed */
+  bool is_for_each; /* amd-smi: one call for each GPU, by its PCI address. rocm-smi numbers GPUs in
+                       an order of its own: one call for all */
+};
+
+static void smi_release(struct smi *smi) { free(smi->path); }
+#define cleanup_smi __attribute__((cleanup(smi_release)))
+
+static struct smi smi_find(void) {
+  static const struct smi known[] = {{(char *)"amd-smi", true},
+                                     {(char *)"rocm-smi", false},
+                                     {(char *)"/opt/rocm/bin/amd-smi", true},
+                                     {(char *)"/opt/rocm/bin/rocm-smi", false}};
+  struct error ignored;
+  for (size_t i = 0; i < ARRAY_LENGTH(known); i++) {
+    struct smi smi = known[i];
+    if (smi.path[0] != '/' && program_find(known[i].path, &smi.path, &ignored))
+      return smi;
+    if (smi.path[0] == '/' && access(smi.path, X_OK) == 0)
+      return (struct smi){xstrdup(smi.path), smi.is_for_each};
   }
+  return (struct smi){0};
 }
 
-/* Limits the clock of every GPU that has no such limit yet. `unsupported` gets those that cannot
+enum smi_answer {
+  SMI_DONE,        /* it exited with 0; whether it changed something is for the caller to check */
+  SMI_UNSUPPORTED, /* the GPU, its firmware or its driver has no such limit */
+  SMI_FAILED,
+};
+
+/* Limits the core clock of the card whose file this is, or lifts the limit. `error` is set unless
+ * SMI_DONE. The exit status alone is not to be trusted: rocm-smi exits with 0 where it was refused,
+ * amd-smi does so in some versions. */
+static enum smi_answer smi_limit(const struct smi *smi, const char *file, bool lifts,
+                                 struct error *error) {
+  /* The address is the name of the folder that /sys/class/drm/card1/device leads to. */
+  cleanup_free char *folder = xstrndup(file, (size_t)(strrchr(file, '/') - file));
+  cleanup_free char *real = realpath(folder, NULL);
+  char *address = real ? strrchr(real, '/') + 1 : (char *)"unknown";
+  char *clock = lifts ? NULL : (char *)CLOCK_MHZ;
+  char *const for_each[] = {smi->path, (char *)(lifts ? "reset" : "set"), (char *)"--gpu",
+                            address,   (char *)"--perf-determinism",      clock,
+                            NULL};
+  char *const for_all[] = {
+      smi->path, (char *)(lifts ? "--resetperfdeterminism" : "--setperfdeterminism"), clock, NULL};
+  char *const environment[] = {
+      (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+      (char *)"LC_ALL=C", NULL};
+  struct command command = {.arguments = smi->is_for_each ? for_each : for_all,
+                            .environment = environment,
+                            .timeout_ms = SMI_MS,
+                            .cpu_seconds_max = 60,
+                            .memory_bytes_max = (uint64_t)4 << 30,
+                            .file_bytes_max = (uint64_t)1 << 20,
+                            .output_max = SMI_OUTPUT_MAX,
+                            .stop_fd = -1};
+  struct command_result result;
+  if (!command_run(&command, &result, error))
+    return SMI_FAILED;
+
+  /* amd-smi: AMDSMI_STATUS_NOT_SUPPORTED; rocm-smi: "…, Not supported on the given system". */
+  cleanup_free char *output = result.output;
+  bool is_unsupported =
+      strcasestr(output, "NOT_SUPPORTED") || strcasestr(output, "not supported on the");
+  if (result.succeeded && !is_unsupported)
+    return SMI_DONE;
+
+  /* What it printed as one line, without empty lines and frames of "=". */
+  char words[SMI_LINE_MAX + 1] = "";
+  size_t length = 0;
+  for (char *rest = output, *line; length < SMI_LINE_MAX && (line = strsep(&rest, "\r\n"));) {
+    line += strspn(line, " \t");
+    if (*line && *line != '=')
+      length +=
+          (size_t)snprintf(words + length, sizeof words - length, "%s%s", length ? "; " : "", line);
+  }
+  error_set(error, "`%s %s` %s: %s", smi->path, command.arguments[1],
+            result.timed_out ? "did not end within 30 s"
+            : is_unsupported ? "says"
+                             : "failed",
+            words[0] ? words : "it printed nothing");
+  return is_unsupported ? SMI_UNSUPPORTED : SMI_FAILED;
+}
+
+/* Limits the clock of each GPU that has no such limit yet. `unsupported` gets those that cannot
  * have one. */
 static void limits_set(const char *root, const struct setting *setting, const struct files *files,
                        json_t *unsupported, struct tally *tally) {
   cleanup_smi struct smi smi = smi_find();
-  cleanup_json json_t *differing = json_object();
   enum smi_answer answer = SMI_FAILED;
-  struct error error;
-  bool was_asked = false;
-  char value[VALUE_MAX], device[VALUE_MAX];
-  const char *path;
-  json_t *before;
-
+  struct error error, ignored;
+  bool was_run = false;
+  char value[VALUE_MAX] = "", device[VALUE_MAX];
   for (size_t i = 0; i < files->n; i++) {
-    if (value_read(files->paths[i], value) && !string_equal(value, setting->value))
-      ALWAYS(json_object_set_new(differing, files->paths[i], json_string(value)) == 0);
-  }
-
-  json_object_foreach (differing, path, before) {
-    cleanup_free char *address = card_address(path);
-    if (smi.path && (smi.is_for_each || !was_asked))
-      answer = smi_limit_set(&smi, address, CLOCK_MHZ, &error);
-    else if (!smi.path)
+    const struct file *file = &files->all[i];
+    if (string_equal(file->value, setting->value))
+      continue;
+    if (!smi.path)
       error_set(&error,
                 "the GPU's clock limit is set by amd-smi or rocm-smi, and neither is in $PATH or "
                 "/opt/rocm/bin; install amd-smi-lib");
-    was_asked = true;
+    else if (smi.is_for_each || !was_run)
+      answer = smi_limit(&smi, file->path, false, &error);
+    was_run = true;
 
-    /* The tools end with 0 also where they were refused, so what came of it is looked at. */
-    bool holds = value_read(path, value) && string_equal(value, setting->value);
+    bool is_set = value_read(file->path, value) && string_equal(value, setting->value);
     if (answer == SMI_UNSUPPORTED) {
       /* A driver that took the mode though the firmware refused the limit would look as if there
        * were one. */
-      struct error ignored;
-      if (holds)
-        (void)!value_write(path, json_string_value(before), &ignored);
-      if (value_read_beside(path, "device", device))
-        ALWAYS(json_object_set_new(unsupported, path + strlen(root), json_string(device)) == 0);
+      if (is_set)
+        (void)!value_write(file->path, file->value, &ignored);
+      if (value_read_beside(file->path, "device", device))
+        ALWAYS(json_object_set_new(unsupported, file->path + strlen(root), json_string(device)) ==
+               0);
       tally->unsupported = error;
       tally->n_unsupported++;
-    } else if (holds) {
-      tally->n_changed++;
     } else {
-      if (answer == SMI_DONE)
-        error_set(&error, "`%s` changed nothing: %s is %s; run it as root", smi.path, path, value);
-      tally_refuse(tally, &error);
+      if (!is_set && answer == SMI_DONE)
+        error_set(&error, "`%s` changed nothing: %s is %s; run it as root", smi.path, file->path,
+                  value);
+      tally_add(tally, is_set, &error);
     }
   }
 }
 
-/* Keeps which GPUs have no clock limit for `check`; nothing else needs it, so that it may fail. */
+/* Stores which GPUs have no clock limit, for `check`. */
 static bool unsupported_write(const char *root, const json_t *unsupported, struct error *error) {
   cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root);
   cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
@@ -376,68 +410,108 @@ static bool unsupported_write(const char *root, const json_t *unsupported, struc
 }
 
 static struct setting_change setting_set(const char *root, const struct setting *setting) {
-  cleanup_files struct files files = files_of(root, setting);
+  cleanup_files struct files files = files_find(root, setting);
+  cleanup_json json_t *unsupported = json_object();
   struct tally tally = {.n = files.n};
+  struct error error;
   if (!files.n)
     return (struct setting_change){setting->name, CHANGE_ABSENT, xstrdup("")};
-  if (!setting->is_clock_limit) {
-    files_set(setting, &files, &tally);
-    return tally_result(&tally, setting->name);
+
+  switch (setting->kind) {
+  case SETTING_VARIABLE: {
+    bool is_good = string_equal(getenv(setting->name), setting->value);
+    return (struct setting_change){
+        setting->name, is_good ? CHANGE_ALREADY : CHANGE_DONE,
+        xstrdup(is_good ? "" : "by the shell that evaluates what is printed")};
   }
-  cleanup_json json_t *unsupported = json_object();
-  struct error error;
+  case SETTING_FILE:
+    for (size_t i = 0; i < files.n; i++)
+      if (!string_equal(files.all[i].value, setting->value))
+        tally_add(&tally, value_write(files.all[i].path, setting->value, &error), &error);
+    return tally_result(&tally, setting->name);
+  case SETTING_CLOCK_LIMIT:
+    break;
+  }
+
   limits_set(root, setting, &files, unsupported, &tally);
   struct setting_change change = tally_result(&tally, setting->name);
   if (!unsupported_write(root, unsupported, &error)) {
-    char *why = xasprintf("%s; `env check` will not know that: %s", change.why, error.message);
-    free(change.why);
-    change.why = why;
+    cleanup_free char *why = change.why;
+    change.why = xasprintf("%s; `env check` will not know that: %s", why, error.message);
   }
   return change;
 }
 
-static struct setting_change variable_set(const char *root, const struct setting *setting) {
-  struct setting_finding finding = variable_check(root, setting);
-  enum setting_state state = finding.state;
-  free(finding.is);
-  if (state == SETTING_DIFFERS)
-    return (struct setting_change){setting->name, CHANGE_DONE,
-                                   xstrdup("by the shell that evaluates what is printed")};
-  return (struct setting_change){
-      setting->name, state == SETTING_GOOD ? CHANGE_ALREADY : CHANGE_ABSENT, xstrdup("")};
-}
-
 bool machine_settings_set(const char *root, const char *saved, struct settings_changes *ret_changes,
                           struct error *error) {
-  cleanup_json json_t *differing = differing_read(root);
   if (access(saved, F_OK) != 0) {
-    cleanup_free char *text = json_canonical(differing);
+    cleanup_json json_t *before = json_object(); /* {"/sys/…": "powersave", …} */
+    for (size_t i = 0; i < ARRAY_LENGTH(settings); i++) {
+      cleanup_files struct files files = files_find(root, &settings[i]);
+      for (size_t k = 0; settings[i].kind != SETTING_VARIABLE && k < files.n; k++)
+        if (!string_equal(files.all[k].value, settings[i].value))
+          ALWAYS(json_object_set_new(before, files.all[k].path + strlen(root),
+                                     json_string(files.all[k].value)) == 0);
+    }
+    cleanup_free char *text = json_canonical(before);
     if (!file_write_atomically(saved, text, strlen(text), 0600, error))
       return false;
   }
-  struct settings_changes changes = {.n = ARRAY_LENGTH(settings),
-                                     .all = xcalloc(ARRAY_LENGTH(settings), sizeof *changes.all)};
-  for (size_t i = 0; i < changes.n; i++)
-    changes.all[i] =
-        settings[i].pattern ? setting_set(root, &settings[i]) : variable_set(root, &settings[i]);
-  *ret_changes = changes;
+
+  *ret_changes = (struct settings_changes){
+      ARRAY_LENGTH(settings), xcalloc(ARRAY_LENGTH(settings), sizeof *ret_changes->all)};
+  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
+    ret_changes->all[i] = setting_set(root, &settings[i]);
   return true;
 }
 
+/* The setting whose files have the name of this one; NULL: none. */
 static const struct setting *setting_of(const char *path) {
-  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++) {
-    const char *pattern = settings[i].pattern;
-    if (pattern && string_equal(strrchr(pattern, '/'), strrchr(path, '/')))
+  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
+    if (settings[i].kind != SETTING_VARIABLE &&
+        string_equal(strrchr(settings[i].pattern, '/'), strrchr(path, '/')))
       return &settings[i];
-  }
   return NULL;
 }
 
-static bool saved_read(const char *saved, json_t **ret_files, struct error *error) {
+/* Restores one setting from the values of `files`. The tool lifts a limit first; where it cannot,
+ * the driver does when the file is written. */
+static struct setting_change setting_reset(const char *root, const struct setting *setting,
+                                           json_t *files) {
+  cleanup_smi struct smi smi = setting->kind == SETTING_CLOCK_LIMIT ? smi_find() : (struct smi){0};
+  struct tally tally = {0};
+  const char *path;
+  json_t *item;
+  json_object_foreach (files, path, item) {
+    cleanup_free char *file = xasprintf("%s%s", root, path);
+    const char *before = json_string_value(item);
+    char value[VALUE_MAX];
+    struct error error;
+    if (setting_of(path) != setting)
+      continue;
+    tally.n++;
+    if (!value_read(file, value) || string_equal(value, before))
+      continue;
+    bool is_lifted = smi.path && string_equal(value, setting->value) &&
+                     smi_limit(&smi, file, true, &error) == SMI_DONE && value_read(file, value) &&
+                     string_equal(value, before);
+    tally_add(&tally, is_lifted || value_write(file, before, &error), &error);
+  }
+  return tally_result(&tally, setting->name);
+}
+
+bool machine_settings_reset(const char *root, const char *saved,
+                            struct settings_changes *ret_changes, struct error *error) {
+  struct settings_changes changes = {0};
   cleanup_free char *text = NULL;
   size_t size;
   const char *path;
   json_t *value;
+  if (access(saved, F_OK) != 0) {
+    *ret_changes = changes;
+    return true;
+  }
+
   if (!file_read(saved, SAVED_MAX, &text, &size, error))
     return false;
   cleanup_json json_t *files = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
@@ -448,62 +522,11 @@ static bool saved_read(const char *saved, json_t **ret_files, struct error *erro
   if (!is_whole)
     return error_set(
         error, "%s does not hold settings that `env set` saved; look at it and remove it", saved);
-  *ret_files = TAKE(files);
-  return true;
-}
 
-/* Puts `before` back into one file. The tool lifts a limit first; where it cannot, the driver does
- * when the file is written. */
-static void file_reset(const struct setting *setting, const struct smi *smi, const char *file,
-                       const char *before, struct tally *tally) {
-  char value[VALUE_MAX];
-  struct error error, ignored;
-  if (!value_read(file, value) || string_equal(value, before))
-    return;
-  if (setting->is_clock_limit && smi->path && string_equal(value, setting->value)) {
-    cleanup_free char *address = card_address(file);
-    if (smi_limit_lift(smi, address, &ignored) == SMI_DONE && value_read(file, value) &&
-        string_equal(value, before)) {
-      tally->n_changed++;
-      return;
-    }
-  }
-  if (value_write(file, before, &error))
-    tally->n_changed++;
-  else
-    tally_refuse(tally, &error);
-}
-
-static struct setting_change setting_reset(const char *root, const struct setting *setting,
-                                           json_t *files) {
-  cleanup_smi struct smi smi = setting->is_clock_limit ? smi_find() : (struct smi){0};
-  struct tally tally = {0};
-  const char *path;
-  json_t *value;
-  json_object_foreach (files, path, value) {
-    cleanup_free char *file = xasprintf("%s%s", root, path);
-    if (setting_of(path) != setting)
-      continue;
-    tally.n++;
-    file_reset(setting, &smi, file, json_string_value(value), &tally);
-  }
-  return tally_result(&tally, setting->name);
-}
-
-bool machine_settings_reset(const char *root, const char *saved,
-                            struct settings_changes *ret_changes, struct error *error) {
-  cleanup_json json_t *files = NULL;
-  if (access(saved, F_OK) != 0) {
-    *ret_changes = (struct settings_changes){0};
-    return true;
-  }
-  if (!saved_read(saved, &files, error))
-    return false;
-  struct settings_changes changes = {.all = xcalloc(ARRAY_LENGTH(settings), sizeof *changes.all)};
-  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++) {
-    if (settings[i].pattern)
+  changes.all = xcalloc(ARRAY_LENGTH(settings), sizeof *changes.all);
+  for (size_t i = 0; i < ARRAY_LENGTH(settings); i++)
+    if (settings[i].kind != SETTING_VARIABLE)
       changes.all[changes.n++] = setting_reset(root, &settings[i], files);
-  }
   if (!settings_changes_failed(&changes) && unlink(saved) < 0) {
     settings_changes_release(&changes);
     return error_set(error, "cannot remove %s: %s", saved, strerror(errno));

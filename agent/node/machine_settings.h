@@ -1,10 +1,9 @@
-/* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh looks
- * at them: what each is, what it should be and why; setting them with what was there kept, and
- * putting that back.
+/* Settings of a node that make kernels slower or their times noisier, as AMD's env_check.sh checks
+ * them: what each is, what it should be and why; setting them and restoring the earlier values.
  *
- * Checking only reads. Setting writes what was there to a file first and never writes over such a
- * file, so that what is put back is what was there before the first set. A root folder other than
- * "" stands in for / (tests). Memory: findings own their texts. Threads: one at a time. */
+ * Checking only reads. Setting first writes the present values to a file and never overwrites such
+ * a file, so that reset restores the values before the first set. A root folder other than "" takes
+ * the place of / (tests). Memory: findings and changes own their texts. Threads: one at a time. */
 #ifndef WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 #define WAVETUNE_AGENT_NODE_MACHINE_SETTINGS_H
 
@@ -14,14 +13,14 @@ enum setting_state {
   SETTING_GOOD,
   SETTING_DIFFERS,
   SETTING_ABSENT, /* this machine does not have it: no AMD GPU, a guest without frequency control */
-  SETTING_UNSUPPORTED, /* `set` was told that this GPU does not have it (MI308X, MI350X: no clock
+  SETTING_UNSUPPORTED, /* `set` found that this GPU does not have it (MI308X, MI350X: no clock
                           limit) */
 };
 
 struct setting_finding {
   const char *name; /* "cpu_governor" */
   const char *should, *why;
-  char *is; /* "powersave (64 of 64 CPUs)"; why it is not known where it is absent */
+  char *is; /* "powersave (64 of 64)"; of an absent one why it is absent */
   enum setting_state state;
 };
 
@@ -34,14 +33,14 @@ void machine_settings_check(const char *root, struct settings_findings *ret_find
 void settings_findings_release(struct settings_findings *findings);
 #define cleanup_settings_findings __attribute__((cleanup(settings_findings_release)))
 
-/* The names of those that differ, as provenance of measurements: ["cpu_governor"] (a new
+/* The names of the settings that differ, as provenance of measurements: ["cpu_governor"] (a new
  * reference). */
 must_check json_t *settings_findings_differing(const struct settings_findings *findings);
 
 enum change_result {
   CHANGE_DONE,
   CHANGE_ALREADY,     /* it was right */
-  CHANGE_REFUSED,     /* it could not be changed, in whole or in part */
+  CHANGE_REFUSED,     /* some or all of its files could not be changed */
   CHANGE_UNSUPPORTED, /* this GPU does not have it: no failure */
   CHANGE_ABSENT,      /* this machine does not have it */
 };
@@ -49,7 +48,7 @@ enum change_result {
 struct setting_change {
   const char *name;
   enum change_result result;
-  char *why; /* of CHANGE_REFUSED and CHANGE_UNSUPPORTED a sentence; else "" or a remark */
+  char *why; /* of CHANGE_REFUSED and CHANGE_UNSUPPORTED the reason; else "" or a remark */
 };
 
 struct settings_changes {
@@ -61,14 +60,14 @@ bool settings_changes_failed(const struct settings_changes *changes); /* whether
 void settings_changes_release(struct settings_changes *changes);
 #define cleanup_settings_changes __attribute__((cleanup(settings_changes_release)))
 
-/* Sets what differs, each setting whatever became of the others, keeping what was there in the file
- * `saved`; reset puts it back. False only when that file cannot be written: then nothing was
- * set. */
+/* Stores the values in the file `saved` and sets what differs, each setting independently of the
+ * others. False only when that file cannot be written: then nothing was set. */
 must_check bool machine_settings_set(const char *root, const char *saved,
                                      struct settings_changes *ret_changes, struct error *error);
 
-/* Puts back what `saved` holds, and removes it unless something was refused: then reset can be run
- * again. No changes (n == 0): there is no such file. False when it cannot be read or removed. */
+/* Restores the values in `saved` and removes the file, unless something was refused: then reset can
+ * be run again. Without such a file there are no changes (n == 0). False when it cannot be read or
+ * removed. */
 must_check bool machine_settings_reset(const char *root, const char *saved,
                                        struct settings_changes *ret_changes, struct error *error);
 

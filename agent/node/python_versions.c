@@ -1,5 +1,4 @@
-/* Asks an interpreter in a process of its own, for a bounded time. Memory: see the header. Threads:
- * any. */
+/* Runs a script by the interpreter, for a bounded time. Memory and threads: see the header. */
 #include "agent/node/python_versions.h"
 
 #include "common/base/json.h"
@@ -8,9 +7,8 @@
 #define PYTHON_MS 20000
 #define VERSION_MAX 200
 
-/* Looks where `import` would look, but for the current folder: what lies there by chance is not
- * what is installed. */
-static const char question[] =
+/* Looks where `import` would look, except in the current folder, whose files are not installed. */
+static const char script[] =
     "import importlib.util as u, json, os, re, sys\n"
     "sys.path = [p for p in sys.path if p]\n"
     "def text(package, name):\n"
@@ -28,24 +26,9 @@ static const char question[] =
     "print(json.dumps({'torch': value(torch, '__version__'), 'hip': value(torch, 'hip'),\n"
     "                  'triton': value(triton, '__version__')}))\n";
 
-static bool answer_read(const char *interpreter, const char *output, struct python_versions *ret,
-                        struct error *error) {
-  static const char *const members[] = {"torch", "hip", "triton", NULL};
-  cleanup_json json_t *answer = json_loads(output, 0, NULL);
-  struct error ignored;
-  if (!answer || !json_is_object(answer) || !json_only_members(answer, "", members, &ignored))
-    return error_set(error, "%s did not say which torch and triton it has: %.120s", interpreter,
-                     output);
-  char **texts[] = {&ret->torch, &ret->torch_hip, &ret->triton};
-  for (size_t i = 0; members[i]; i++) {
-    const char *text = json_string_value(json_object_get(answer, members[i]));
-    *texts[i] = text ? xstrndup(text, VERSION_MAX) : NULL;
-  }
-  return true;
-}
-
 bool python_versions_ask(const char *interpreter, struct python_versions *ret_versions,
                          struct error *error) {
+  static const char *const members[] = {"torch", "hip", "triton", NULL};
   cleanup_free char *path = NULL;
   struct error ignored;
   if (strchr(interpreter, '/'))
@@ -54,7 +37,8 @@ bool python_versions_ask(const char *interpreter, struct python_versions *ret_ve
     return error_set(error,
                      "there is no `%.100s` in $PATH; give the path of the Python interpreter",
                      interpreter);
-  char *const arguments[] = {path, (char[]){"-c"}, (char *)(uintptr_t)question, NULL};
+
+  char *const arguments[] = {path, (char *)"-c", (char *)(uintptr_t)script, NULL};
   struct command command = {.arguments = arguments,
                             .environment = environ,
                             .timeout_ms = PYTHON_MS,
@@ -71,7 +55,17 @@ bool python_versions_ask(const char *interpreter, struct python_versions *ret_ve
   if (!result.succeeded)
     return error_set(error, "%s cannot be asked for torch and triton: %.200s", path,
                      result.timed_out ? "it did not end in time" : output);
-  return answer_read(path, output, ret_versions, error);
+
+  cleanup_json json_t *answer = json_loads(output, 0, NULL);
+  if (!json_is_object(answer) || !json_only_members(answer, "", members, &ignored))
+    return error_set(error, "%s did not say which torch and triton it has: %.120s", interpreter,
+                     output);
+  char **texts[] = {&ret_versions->torch, &ret_versions->torch_hip, &ret_versions->triton};
+  for (size_t i = 0; members[i]; i++) {
+    const char *text = json_string_value(json_object_get(answer, members[i]));
+    *texts[i] = text ? xstrndup(text, VERSION_MAX) : NULL;
+  }
+  return true;
 }
 
 void python_versions_release(struct python_versions *versions) {

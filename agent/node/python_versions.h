@@ -8,9 +8,8 @@
 #include "common/base/error.h"
 
 struct python_versions {
-  char *torch,
-      *triton;     /* as torch.__version__ and triton.__version__ say; NULL: not installed there */
-  char *torch_hip; /* torch.version.hip; NULL: none */
+  char *torch, *triton; /* torch.__version__ and triton.__version__; NULL: not installed */
+  char *torch_hip;      /* torch.version.hip; NULL: none */
 };
 
 /* `interpreter` is a path or a name in $PATH. */

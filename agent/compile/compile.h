@@ -1,19 +1,21 @@
 /* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in
  * bounded processes.
  *
- * Which compiler: a kernel in c, and every reference, by the system's; a kernel in hip by its arch:
- * gfx… with what $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a clang or of hiprtc's
- * library), else hiprtc of ROCm 6 or later where that is installed, else clang 19 to 22, else
- * ROCm's clang; sm_… with NVRTC. The runtime compilers are libraries that one process a compile
- * loads (`wavetune-agent rtc`), so that they are confined and killed like any other. A source in
- * hip comes after the prelude (prelude.hip says which words it may use) and before a declaration of
- * its entry with the types of the manifest's arguments: one that disagrees does not compile. An
- * object is cached under what it was made of: digest of sources, defines, flags, compiler and its
- * version. Beside it lies the digest of its own bytes; one that has other bytes is compiled anew.
- * Compilers run as child processes with limits on time, memory and output, in a scratch folder of
- * their own, in a sandbox in which they see the kernel's sources and the toolchain, no network and
- * nothing else of the machine. A compile that fails is an outcome, not an error: its log's first
- * lines say why.
+ * Which compiler: a kernel in c, and every reference, by the system's C compiler. A kernel in hip
+ * by its arch: gfx… with what $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a clang or of
+ * hiprtc's library), else hiprtc of ROCm 6 or later where that is installed, else clang 19 to 22,
+ * else ROCm's clang; sm_… with NVRTC. The runtime compilers are libraries; a process for each
+ * compile loads one (`wavetune-agent rtc`), so that they are confined and killed like any other
+ * compiler. A source in hip is compiled after the prelude (prelude.hip documents what it may use)
+ * and before a declaration of its entry with the types of the manifest's arguments: one that
+ * disagrees does not compile.
+ *
+ * An object is cached under the digest of what it was made of: sources, defines, flags, compiler
+ * and its version. Beside it is the digest of its own bytes; if they differ, it is compiled anew.
+ * Compilers are child processes with limits on time, memory and output, in a scratch folder of
+ * their own and a sandbox: they see the kernel's sources and the toolchain, and neither the network
+ * nor other files. A compile that fails is an outcome and no error: the first line of its log that
+ * reports an error says why.
  *
  * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and
  * wait from any. */
@@ -26,11 +28,11 @@
 
 struct compile_pool;
 
-/* `cache` is a private folder for objects, which is pruned first and as it grows (objects.h);
- * `processes` compilers run at most at once (0: CPUs online). */
+/* `cache` is a private folder for objects, which is pruned now and as it grows (objects.h);
+ * `processes` compilers run at most at once (0: one for each CPU). */
 must_check bool compile_pool_new(const char *cache, unsigned processes,
                                  struct compile_pool **ret_pool, struct error *error);
-/* Before the first compile: what compilers run as, and in. Borrowed. */
+/* Before the first compile: the user and cgroup that compilers run in. Borrowed. */
 void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody);
 void compile_pool_free(struct compile_pool *pool); /* ends running compilers */
 void compile_pool_set_timeout(struct compile_pool *pool,
@@ -54,22 +56,21 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
 
 struct compile_result {
   bool ok;
-  /* !ok only: ERROR_INVALID with what the compiler says first; ERROR_DEADLINE: the compiler did not
-   * end in time; ERROR_UNAVAILABLE: not what was compiled is to blame (no compiler, no room on the
+  /* !ok only: ERROR_INVALID with the compiler's first error; ERROR_DEADLINE: the compiler did not
+   * end in time; ERROR_UNAVAILABLE: the failure is not the source's (no compiler, no room on the
    * disk, the agent ends). */
   struct error error;
-  char *object;         /* path of the object, ok only */
-  struct digest digest; /* of its bytes when it was compiled, ok only: whoever loads it checks
-                           them */
-  int64_t compile_ms;   /* 0 when it was cached */
+  char *object; /* path of the object, ok only */
+  struct digest
+      digest;         /* of its bytes when it was compiled, ok only; checked before it is loaded */
+  int64_t compile_ms; /* 0 when it was cached */
   struct code_resources resources; /* of the kernel's entry, GPU objects only; unknown else */
 };
 
 /* Whether a ticket's compile has ended; waits at most timeout_ms for it. */
 bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t timeout_ms);
 
-/* Gives a ticket back. A compile that nobody has a ticket of any more, and that has not begun, does
- * not begin. */
+/* Gives a ticket back. A compile without tickets that has not begun does not begin. */
 void compile_pool_drop(struct compile_pool *pool, uint64_t ticket);
 
 /* Waits for a ticket; each ticket is taken or dropped once. */

@@ -1,62 +1,112 @@
-/* What compilers have in common before anything is compiled. Memory and threads: see compiler.h. */
+/* Finding the compilers of this machine and making their command lines. Memory and threads: see the
+ * header. */
 #include "agent/compile/compiler.h"
 
 #include <glob.h>
 #include <limits.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
 #include "common/program/command.h"
 
-#define ASK_OUTPUT_MAX ((size_t)256 << 10)
-#define ASK_TIMEOUT_MS 20000
+#define QUERY_OUTPUT_MAX ((size_t)256 << 10)
+#define QUERY_TIMEOUT_MS 20000
+#define PATH_VARIABLE "PATH=/usr/local/bin:/usr/bin:/bin"
+#define CLANG_MAJOR_MIN 19
+/* the first that knows gfx942; ROCm numbers its own clang ahead of its release */
+#define ROCM_CLANG_MAJOR_MIN 17
+#define ROCM_CLANG "/opt/rocm/llvm/bin/clang"
+#define RTC_PROGRAM "/proc/self/exe"
 
-static const char *const system_places[] = {
-    "/usr",  "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/urandom",
-#ifdef WAVETUNE_SANITIZED
-    "/proc", /* where the sanitizers of a runtime compiler's process look up its memory */
-#endif
+/* -fopenmp-simd makes `#pragma omp simd reduction(…)` count and needs no runtime. With the flags
+ * after -shared the object depends on nothing but its content, and unresolved names are errors. */
+static const struct compiler_kind cc_kind = {
+    .text_name = "wavetune.launch.c",
+    .object_name = "object.so",
+    .flags = (const char *const[]){"-std=gnu11", "-O3", "-march=native", "-fPIC", "-fopenmp-simd",
+                                   "-w", "-shared", "-s", "-frandom-seed=wavetune",
+                                   "-Wl,--build-id=none", "-Wl,-z,defs", NULL},
 };
-static const char *const toolchain_places[] = {"/opt/rocm*", "/usr/local/cuda*"};
 
-static void readable_add(struct compiler *compiler, const char *folder, const char *below) {
-  settings_add(&compiler->readable, xasprintf("%s%s", folder, below));
-}
+/* No headers and no device library: the prelude replaces both. Without -fuse-cuid=none the object
+ * has a name that depends on the command line, and without --no-gpu-bundle-output it is wrapped by
+ * a program of another package. */
+static const struct compiler_kind clang_kind = {
+    .text_name = "wavetune.launch.hip",
+    .object_name = "object.co",
+    .arch_option = "--offload-arch",
+    .arch_refusal = "invalid target ID",
+    .flags = (const char *const[]){"-x", "hip", "-std=c++17", "--cuda-device-only", "-nogpulib",
+                                   "-nogpuinc", "--no-gpu-bundle-output", "-fuse-cuid=none",
+                                   "-mcode-object-version=5", "-O3", "-w", NULL},
+};
 
-/* The folder of a program or library; of a program in …/bin what it needs of its installation
- * too. */
-static void readable_add_of(struct compiler *compiler, const char *path) {
-  static const char *const parts[] = {"/lib", "/lib64", "/libexec"};
-  const char *end = strrchr(path, '/');
-  if (!end || end == path)
-    return;
-  cleanup_free char *folder = xstrndup(path, (size_t)(end - path));
-  readable_add(compiler, folder, "");
-  char *last = strrchr(folder, '/');
-  if (!last || last == folder || !string_equal(last, "/bin"))
-    return;
-  *last = '\0';
-  for (size_t i = 0; i < ARRAY_LENGTH(parts); i++)
-    readable_add(compiler, folder, parts[i]);
-}
+static const struct compiler_kind hiprtc_kind = {
+    .text_name = "wavetune.launch.hip",
+    .object_name = "object.co",
+    .rtc_symbols = "hiprtc",
+    .arch_option = "--offload-arch",
+    .arch_refusal = "invalid target ID",
+    .flags = (const char *const[]){"-std=c++17", "-O3", "-w", "-fuse-cuid=none", NULL},
+};
 
-/* /opt/rocm is a link to /opt/rocm-6.4.1: the pattern finds both, and a rule is about what a link
- * leads to. */
-static void readable_add_matching(struct compiler *compiler, const char *pattern) {
-  glob_t found;
-  if (glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; i++)
-      readable_add(compiler, found.gl_pathv[i], "");
+static const struct compiler_kind nvrtc_kind = {
+    .text_name = "wavetune.launch.hip",
+    .object_name = "object.co",
+    .rtc_symbols = "nvrtc",
+    .arch_option = "--gpu-architecture",
+    .arch_refusal = "invalid value for --gpu-architecture",
+    .flags = (const char *const[]){"--std=c++17", "--disable-warnings", NULL},
+};
+
+/* Runs a command that only queries a compiler, without a sandbox; false too when it fails. */
+static bool query(char *const *arguments, char *const *environment, char **ret_output,
+                  struct error *error) {
+  struct command command = {
+      .arguments = arguments,
+      .environment = environment,
+      .timeout_ms = QUERY_TIMEOUT_MS,
+      .cpu_seconds_max = QUERY_TIMEOUT_MS / 1000,
+      .memory_bytes_max = COMPILE_MEMORY_MAX,
+      .file_bytes_max = COMPILE_OBJECT_MAX,
+      .output_max = QUERY_OUTPUT_MAX,
+      .stop_fd = -1,
+  };
+  struct command_result result;
+  if (!command_run(&command, &result, error))
+    return false;
+  cleanup_free char *output = result.output;
+  if (!result.succeeded) {
+    output[strcspn(output, "\n")] = '\0';
+    return error_set(error, "%.300s", output[0] ? output : "it failed and printed nothing");
   }
+  *ret_output = TAKE(output);
+  return true;
+}
+
+/* The files that match a pattern. */
+static void matches_add(struct settings *paths, const char *pattern) {
+  glob_t found;
+  if (glob(pattern, 0, NULL, &found) == 0)
+    for (size_t i = 0; i < found.gl_pathc; i++)
+      settings_add(paths, xstrdup(found.gl_pathv[i]));
   globfree(&found);
 }
 
-void compiler_depends_on(struct compiler *compiler, const char *text) {
-  char *fingerprint = xasprintf("%s%s\n", compiler->fingerprint, text);
-  free(compiler->fingerprint);
-  compiler->fingerprint = fingerprint;
+/* The absolute folders of a colon-separated list, which may be NULL. */
+static void folders_add(struct settings *paths, const char *list) {
+  cleanup_free char *copy = xstrdup(list ? list : "");
+  for (char *rest = copy, *folder; (folder = strsep(&rest, ":"));)
+    if (*folder == '/')
+      settings_add(paths, xstrdup(folder));
 }
 
-static void file_depends_on(struct compiler *compiler, const char *path) {
+static void depends_on(struct compiler *compiler, const char *text) {
+  cleanup_free char *before = compiler->fingerprint;
+  compiler->fingerprint = xasprintf("%s%s\n", before, text);
+}
+
+static void depends_on_file(struct compiler *compiler, const char *path) {
   cleanup_free char *real = realpath(path, NULL);
   struct stat status = {0};
   if (real && stat(real, &status) < 0)
@@ -64,64 +114,72 @@ static void file_depends_on(struct compiler *compiler, const char *path) {
   cleanup_free char *text =
       xasprintf("%s %lld %lld.%09ld", real ? real : path, (long long)status.st_size,
                 (long long)status.st_mtim.tv_sec, status.st_mtim.tv_nsec);
-  compiler_depends_on(compiler, text);
+  depends_on(compiler, text);
 }
 
-void compiler_depends_on_files(struct compiler *compiler, const char *pattern) {
-  glob_t found;
-  if (glob(pattern, 0, NULL, &found) == 0) {
-    for (size_t i = 0; i < found.gl_pathc; i++)
-      file_depends_on(compiler, found.gl_pathv[i]);
-  }
-  globfree(&found);
-}
-
-void compiler_depends_on_program(struct compiler *compiler, const char *path) {
-  /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; one
-   * without loader runs. */
-  char *const environment[] = {(char[]){"LD_TRACE_LOADED_OBJECTS=1"}, NULL};
-  char *const arguments[] = {(char *)(uintptr_t)path, (char[]){"--version"}, NULL};
+/* A program and the libraries that it loads: a compiler's program may be a small one that does all
+ * in a library. */
+static void depends_on_program(struct compiler *compiler, const char *path) {
+  /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; a
+   * static program runs. */
+  char *const environment[] = {(char *)"LD_TRACE_LOADED_OBJECTS=1", NULL};
+  char *const arguments[] = {(char *)(uintptr_t)path, (char *)"--version", NULL};
   cleanup_free char *list = NULL;
   struct error ignored;
-  file_depends_on(compiler, path);
-  if (!compiler_ask(arguments, environment, &list, &ignored))
+  depends_on_file(compiler, path);
+  if (!query(arguments, environment, &list, &ignored))
     return;
-  char *rest = list;
-  for (char *line; (line = strsep(&rest, "\n"));) {
+  for (char *rest = list, *line; (line = strsep(&rest, "\n"));) {
     char *library = strstr(line, " => /");
     if (!library)
       continue;
     library += strlen(" => ");
     library[strcspn(library, " ")] = '\0';
-    file_depends_on(compiler, library);
+    depends_on_file(compiler, library);
   }
 }
 
-struct compiler *compiler_new(const struct compiler_kind *kind, const char *path) {
+/* With what every compiler may read: the system's programs and libraries, ROCm and CUDA where they
+ * are usually installed, $WAVETUNE_TOOLCHAIN, and the compiler's own folders. */
+static struct compiler *compiler_new(const struct compiler_kind *kind, const char *path) {
+  static const char *const system_places[] = {
+      "/usr",  "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/urandom",
+#ifdef WAVETUNE_SANITIZED
+      "/proc", /* where the sanitizers of a runtime compiler's process look up its memory */
+#endif
+      NULL};
   struct compiler *compiler = xcalloc(1, sizeof *compiler);
+  struct settings *readable = &compiler->readable;
   compiler->kind = kind;
   compiler->path = xstrdup(path);
-  cleanup_free char *real = realpath(path, NULL);
   compiler->fingerprint = xstrdup("");
-  file_depends_on(compiler, path);
-  for (size_t i = 0; i < ARRAY_LENGTH(system_places); i++)
-    readable_add(compiler, system_places[i], "");
-  for (size_t i = 0; i < ARRAY_LENGTH(toolchain_places); i++)
-    readable_add_matching(compiler, toolchain_places[i]);
-  readable_add_of(compiler, path);
-  if (real)
-    readable_add_of(compiler, real);
-  compiler_read_folders(compiler, getenv("WAVETUNE_TOOLCHAIN"));
-  return compiler;
-}
+  depends_on_file(compiler, path);
 
-void compiler_read_folders(struct compiler *compiler, const char *folders) {
-  cleanup_free char *copy = xstrdup(folders ? folders : "");
-  char *rest = copy;
-  for (char *folder; (folder = strsep(&rest, ":"));) {
-    if (*folder == '/')
-      readable_add(compiler, folder, "");
+  settings_copy(readable, system_places);
+  /* /opt/rocm is a link to /opt/rocm-6.4.1: the pattern finds both, and a rule applies to what a
+   * link leads to. */
+  matches_add(readable, "/opt/rocm*");
+  matches_add(readable, "/usr/local/cuda*");
+  folders_add(readable, getenv("WAVETUNE_TOOLCHAIN"));
+
+  /* The folder of the program or library; of a program in …/bin also its installation. */
+  cleanup_free char *real = realpath(path, NULL);
+  const char *const files[] = {path, real ? real : path};
+  for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
+    const char *end = strrchr(files[i], '/');
+    if (!end || end == files[i])
+      continue;
+    cleanup_free char *folder = xstrndup(files[i], (size_t)(end - files[i]));
+    char *last = strrchr(folder, '/');
+    settings_add(readable, xstrdup(folder));
+    if (last == folder || !string_equal(last, "/bin"))
+      continue;
+    *last = '\0';
+    settings_add(readable, xasprintf("%s/lib", folder));
+    settings_add(readable, xasprintf("%s/lib64", folder));
+    settings_add(readable, xasprintf("%s/libexec", folder));
   }
+  return compiler;
 }
 
 void compiler_free(struct compiler *compiler) {
@@ -132,36 +190,95 @@ void compiler_free(struct compiler *compiler) {
   free(compiler);
 }
 
-bool compiler_ask(char *const *arguments, char *const *environment, char **ret_output,
-                  struct error *error) {
-  struct command command = {
-      .arguments = arguments,
-      .environment = environment,
-      .timeout_ms = ASK_TIMEOUT_MS,
-      .cpu_seconds_max = ASK_TIMEOUT_MS / 1000,
-      .memory_bytes_max = COMPILE_MEMORY_MAX,
-      .file_bytes_max = COMPILE_OBJECT_MAX,
-      .output_max = ASK_OUTPUT_MAX,
-      .stop_fd = -1,
-  };
-  struct command_result result;
-  if (!command_run(&command, &result, error))
-    return false;
-  cleanup_free char *output = result.output;
-  if (!result.succeeded) {
-    output[strcspn(output, "\n")] = '\0';
-    return error_set(error, "%.300s", output[0] ? output : "it failed and said nothing");
+void compiler_command(const struct compiler *compiler, const struct compile_job *job,
+                      const char *sources, struct settings *arguments,
+                      struct settings *environment) {
+  const struct compiler_kind *kind = compiler->kind;
+  if (kind->rtc_symbols) {
+    const char *const first[] = {RTC_PROGRAM,
+                                 "rtc",
+                                 "compile",
+                                 kind->rtc_symbols,
+                                 compiler->path,
+                                 sources,
+                                 kind->text_name,
+                                 kind->object_name,
+                                 NULL};
+    settings_copy(arguments, first);
+    for (size_t i = 0; i < job->files.n; i++)
+      settings_add(arguments, xstrdup(job->files.texts[i]));
+    settings_add(arguments, xstrdup("--"));
+    settings_add(arguments, xasprintf("%s=%s", kind->arch_option, job->arch));
+    settings_copy(arguments, kind->flags);
+
+    /* The library below hiprtc has a cache in the user's home; the pool's is enough. */
+    settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
+    /* It loads libraries that are beside it; those of this program may be only where the variable
+     * says. */
+    const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
+    settings_add(environment,
+                 xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0,
+                           compiler->path, more ? ":" : "", more ? more : ""));
+    return;
   }
-  *ret_output = TAKE(output);
+
+  settings_add(arguments, xstrdup(compiler->path));
+  settings_copy(arguments, kind->flags);
+  if (kind->arch_option)
+    settings_add(arguments, xasprintf("%s=%s", kind->arch_option, job->arch));
+  settings_add(arguments, xasprintf("-ffile-prefix-map=%s=.", sources));
+  const char *const last[] = {"-iquote", sources, "-o", kind->object_name, kind->text_name, NULL};
+  settings_copy(arguments, last);
+  if (!kind->arch_option) { /* a device's text has its definitions in it */
+    for (size_t i = 0; i < job->defines.n; i++)
+      settings_add(arguments, xasprintf("-D%s", job->defines.texts[i]));
+    settings_add(arguments, xstrdup("-lm"));
+  }
+}
+
+/* The macros that a C compiler predefines, and from them "clang 19.1.7": what `--version` prints
+ * has no fixed form. NULL in *ret_identity when it is neither gcc nor clang. */
+static bool macros_query(const char *path, const char *flag, char **ret_macros, char **ret_identity,
+                         int *ret_major, struct error *error) {
+  static const char *const names[][4] = {
+      {"clang", "#define __clang_major__ ", "#define __clang_minor__ ",
+       "#define __clang_patchlevel__ "},
+      {"gcc", "#define __GNUC__ ", "#define __GNUC_MINOR__ ", "#define __GNUC_PATCHLEVEL__ "},
+  };
+  char *const arguments[] = {(char *)(uintptr_t)path,
+                             (char *)(uintptr_t)flag,
+                             (char *)"-dM",
+                             (char *)"-E",
+                             (char *)"-x",
+                             (char *)"c",
+                             (char *)"/dev/null",
+                             NULL};
+  char *const environment[] = {(char *)PATH_VARIABLE, (char *)"LC_ALL=C", NULL};
+  if (!query(arguments, environment, ret_macros, error))
+    return error_prefix(error, "%s: ", path);
+
+  *ret_identity = NULL;
+  for (size_t i = 0; i < ARRAY_LENGTH(names) && !*ret_identity; i++) {
+    int version[3], found = 0;
+    for (int k = 0; k < 3; k++) {
+      const char *line = strstr(*ret_macros, names[i][k + 1]);
+      found += line && sscanf(line + strlen(names[i][k + 1]), "%d", &version[k]) == 1;
+    }
+    if (found < 3)
+      continue;
+    *ret_major = version[0];
+    *ret_identity = xasprintf("%s %d.%d.%d", names[i][0], version[0], version[1], version[2]);
+  }
   return true;
 }
 
-bool compiler_program(const char *path, const char *program, char **ret_program,
-                      struct error *error) {
-  cleanup_free char *question = xasprintf("--print-prog-name=%s", program), *answer = NULL;
-  char *const arguments[] = {(char *)(uintptr_t)path, question, NULL};
-  char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, NULL};
-  if (!compiler_ask(arguments, environment, &answer, error))
+/* Where a compiler has a program that it runs ("cc1", "lld"). */
+static bool program_query(const char *path, const char *program, char **ret_program,
+                          struct error *error) {
+  cleanup_free char *option = xasprintf("--print-prog-name=%s", program), *answer = NULL;
+  char *const arguments[] = {(char *)(uintptr_t)path, option, NULL};
+  char *const environment[] = {(char *)PATH_VARIABLE, NULL};
+  if (!query(arguments, environment, &answer, error))
     return false;
   answer[strcspn(answer, "\n")] = '\0';
   if (answer[0] != '/')
@@ -170,33 +287,247 @@ bool compiler_program(const char *path, const char *program, char **ret_program,
   return true;
 }
 
-bool compiler_macros(const char *path, const char *flag, char **ret_text, struct error *error) {
-  char *const arguments[] = {
-      (char *)(uintptr_t)path, (char *)(uintptr_t)flag, (char[]){"-dM"},       (char[]){"-E"},
-      (char[]){"-x"},          (char[]){"c"},           (char[]){"/dev/null"}, NULL};
-  char *const environment[] = {(char[]){"PATH=/usr/local/bin:/usr/bin:/bin"}, (char[]){"LC_ALL=C"},
-                               NULL};
-  return compiler_ask(arguments, environment, ret_text, error) || error_prefix(error, "%s: ", path);
+bool cc_open(struct compiler **ret_compiler, struct error *error) {
+  /* Programs that gcc runs; clang runs "ld" alone. */
+  static const char *const programs[] = {"cc1", "as", "ld"};
+  cleanup_free char *path = NULL, *macros = NULL, *identity = NULL;
+  char text[DIGEST_TEXT_SIZE];
+  struct error ignored;
+  int major;
+  if (!program_find("cc", &path, error) ||
+      !macros_query(path, "-march=native", &macros, &identity, &major, error))
+    return false;
+  if (!identity)
+    return error_set(error, "%s does not say that it is gcc or clang; make `cc` one of them", path);
+
+  struct compiler *compiler = compiler_new(&cc_kind, path);
+  compiler->identity = TAKE(identity);
+  /* -march=native means this CPU, which the macros describe; machines with different CPUs may share
+   * a cache. */
+  struct digest digest = digest_of(macros, strlen(macros));
+  depends_on(compiler, digest_format(&digest, text));
+  depends_on_program(compiler, path);
+  for (size_t i = 0; i < ARRAY_LENGTH(programs); i++) {
+    cleanup_free char *program = NULL;
+    if (program_query(path, programs[i], &program, &ignored) ||
+        program_find(programs[i], &program, &ignored))
+      depends_on_program(compiler, program);
+  }
+  *ret_compiler = compiler;
+  return true;
 }
 
-/* What `--version` prints has no fixed form, so the macros that name a compiler are asked. */
-char *compiler_name_of(const char *macros, int *ret_major) {
-  static const char *const compilers[][4] = {
-      {"clang", "#define __clang_major__ ", "#define __clang_minor__ ",
-       "#define __clang_patchlevel__ "},
-      {"gcc", "#define __GNUC__ ", "#define __GNUC_MINOR__ ", "#define __GNUC_PATCHLEVEL__ "},
-  };
-  for (size_t i = 0; i < ARRAY_LENGTH(compilers); i++) {
-    int version[3], found = 0;
-    for (int k = 0; k < 3; k++) {
-      const char *line = strstr(macros, compilers[i][k + 1]);
-      if (line && sscanf(line + strlen(compilers[i][k + 1]), "%d", &version[k]) == 1)
-        found++;
-    }
-    if (found == 3) {
-      *ret_major = version[0];
-      return xasprintf("%s %d.%d.%d", compilers[i][0], version[0], version[1], version[2]);
-    }
+bool compiler_identity(char **ret_identity, struct error *error) {
+  cleanup_compiler struct compiler *cc = NULL;
+  if (!cc_open(&cc, error))
+    return false;
+  *ret_identity = TAKE(cc->identity);
+  return true;
+}
+
+static bool clang_try(const char *path, int major_min, struct compiler **ret_compiler,
+                      struct error *error) {
+  cleanup_free char *macros = NULL, *identity = NULL, *linker = NULL;
+  int major = 0;
+  if (!macros_query(path, "-w", &macros, &identity, &major, error))
+    return false;
+  if (!identity || !string_starts(identity, "clang ") || major < major_min)
+    return error_set(error, "%s is %s, not clang %d or later", path,
+                     identity ? identity : "no compiler that is known", major_min);
+  if (!program_query(path, "lld", &linker, error))
+    return error_set(error,
+                     "%s finds no lld, which links its objects; install the lld of its version "
+                     "(Debian: apt install lld-19)",
+                     path);
+
+  struct compiler *compiler = compiler_new(&clang_kind, path);
+  compiler->identity = TAKE(identity);
+  depends_on_program(compiler, path);
+  depends_on_program(compiler, linker);
+  *ret_compiler = compiler;
+  return true;
+}
+
+bool clang_open(const char *path, struct compiler **ret_compiler, struct error *error) {
+  static const char *const names[] = {"clang-19", "clang-20", "clang-21", "clang-22"};
+  bool is_found = false;
+  struct error ignored;
+  if (path)
+    return clang_try(path, ROCM_CLANG_MAJOR_MIN, ret_compiler, error);
+
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+    cleanup_free char *found = NULL;
+    if (!program_find(names[i], &found, &ignored))
+      continue;
+    if (clang_try(found, CLANG_MAJOR_MIN, ret_compiler, error))
+      return true;
+    is_found = true;
   }
-  return NULL;
+  if (access(ROCM_CLANG, X_OK) == 0)
+    return clang_try(ROCM_CLANG, ROCM_CLANG_MAJOR_MIN, ret_compiler, error);
+  return is_found ? false
+                  : error_set(error, "there is no clang-19 or later in $PATH; install one (Debian: "
+                                     "apt install clang-19 lld-19)");
+}
+
+/* Opens the first of `libraries` that loads. A process of this program loads it and prints its path
+ * and identity (rtc.h). */
+static bool rtc_open(const struct compiler_kind *kind, const struct settings *libraries,
+                     struct compiler **ret_compiler, struct error *error) {
+  /* Loaded later, for a compile: all of clang, and the language's own headers. */
+  static const char *const neighbours[] = {"libamd_comgr.so*", "lib*rtc-builtins*.so*"};
+  const char *const first[] = {RTC_PROGRAM, "rtc", "find", kind->rtc_symbols, NULL};
+  const char *library_path = getenv("LD_LIBRARY_PATH");
+  cleanup_free char *variable = xasprintf("LD_LIBRARY_PATH=%s", library_path ? library_path : ""),
+                    *answer = NULL;
+  cleanup_settings struct settings arguments = {0};
+  settings_copy(&arguments, first);
+  for (size_t i = 0; i < libraries->n; i++)
+    settings_add(&arguments, xstrdup(libraries->texts[i]));
+  settings_add(&arguments, NULL);
+  if (!query(arguments.texts, (char *[]){library_path ? variable : NULL, NULL}, &answer, error))
+    return false;
+
+  char *rest = answer, *path = strsep(&rest, "\n"), *identity = strsep(&rest, "\n");
+  if (!identity)
+    return error_set(error, "%s was not understood: %.100s", kind->rtc_symbols, path);
+  struct compiler *compiler = compiler_new(kind, path);
+  compiler->identity = xstrdup(identity);
+  const char *end = strrchr(path, '/');
+  cleanup_settings struct settings files = {0};
+  for (size_t i = 0; i < ARRAY_LENGTH(neighbours) && end; i++) {
+    cleanup_free char *pattern = xasprintf("%.*s/%s", (int)(end - path), path, neighbours[i]);
+    matches_add(&files, pattern);
+  }
+  for (size_t i = 0; i < files.n; i++)
+    depends_on_file(compiler, files.texts[i]);
+  depends_on(compiler, library_path ? library_path : "");
+  settings_add(&compiler->readable, xstrdup(RTC_PROGRAM));
+  folders_add(&compiler->readable, library_path);
+  *ret_compiler = compiler;
+  return true;
+}
+
+bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error *error) {
+  static const char *const libraries[] = {"libhiprtc.so.7",
+                                          "libhiprtc.so.6",
+                                          "/opt/rocm/lib/libhiprtc.so.7",
+                                          "/opt/rocm/lib/libhiprtc.so.6",
+                                          "libamdhip64.so.7",
+                                          "libamdhip64.so.6",
+                                          "/opt/rocm/lib/libamdhip64.so.7",
+                                          "/opt/rocm/lib/libamdhip64.so.6",
+                                          NULL};
+  cleanup_settings struct settings list = {0};
+  settings_copy(&list, path ? (const char *const[]){path, NULL} : libraries);
+  return rtc_open(&hiprtc_kind, &list, ret_compiler, error) ||
+         (path ? false
+               : error_set(error, "there is no hiprtc of ROCm 6 or later (libhiprtc.so.6)"));
+}
+
+bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *error) {
+  const char *const folders[] = {"", getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+  cleanup_settings struct settings list = {0};
+  if (path)
+    settings_add(&list, xstrdup(path));
+  for (size_t i = 0; !path && i < ARRAY_LENGTH(folders); i++) {
+    if (i > 0 && (!folders[i] || folders[i][0] != '/'))
+      continue;
+    const char *below = i > 0 ? "/lib64/" : "";
+    settings_add(&list, xasprintf("%s%slibnvrtc.so.13", folders[i], below));
+    settings_add(&list, xasprintf("%s%slibnvrtc.so.12", folders[i], below));
+  }
+  return rtc_open(&nvrtc_kind, &list, ret_compiler, error) ||
+         (path ? false
+               : error_set(error, "there is no NVRTC (libnvrtc.so.13 or .12); install CUDA 12 or "
+                                  "later, or name the library in $WAVETUNE_NVRTC"));
+}
+
+/* A compiler that was looked for at most once. */
+struct found {
+  bool is_tried;
+  struct compiler *compiler; /* NULL: there is none, and `error` says why */
+  struct error error;
+};
+
+struct compilers {
+  struct compiler *cc;
+  pthread_mutex_t mutex; /* guards what follows */
+  struct found amd, nvidia;
+};
+
+bool compilers_new(struct compilers **ret_compilers, struct error *error) {
+  struct compiler *cc;
+  if (!cc_open(&cc, error))
+    return false;
+  struct compilers *compilers = xcalloc(1, sizeof *compilers);
+  compilers->cc = cc;
+  pthread_mutex_init(&compilers->mutex, NULL);
+  *ret_compilers = compilers;
+  return true;
+}
+
+void compilers_free(struct compilers *compilers) {
+  compiler_free(compilers->cc);
+  cleanup_compiler_free(&compilers->amd.compiler);
+  cleanup_compiler_free(&compilers->nvidia.compiler);
+  pthread_mutex_destroy(&compilers->mutex);
+  free(compilers);
+}
+
+static bool amd_open(struct compiler **ret_compiler, struct error *error) {
+  const char *wanted = getenv("WAVETUNE_HIP_COMPILER");
+  struct error hiprtc_error, clang_error;
+  if (wanted && *wanted) {
+    bool opened = string_equal(wanted, "hiprtc") ? hiprtc_open(NULL, ret_compiler, error)
+                  : strstr(wanted, ".so")        ? hiprtc_open(wanted, ret_compiler, error)
+                                                 : clang_open(wanted, ret_compiler, error);
+    return opened || error_prefix(error, "$WAVETUNE_HIP_COMPILER is %.200s: ", wanted);
+  }
+  if (hiprtc_open(NULL, ret_compiler, &hiprtc_error) ||
+      clang_open(NULL, ret_compiler, &clang_error))
+    return true;
+  return error_set(error, "this machine cannot compile HIP for AMD: %.200s; and %.200s",
+                   hiprtc_error.message, clang_error.message);
+}
+
+static bool nvidia_open(struct compiler **ret_compiler, struct error *error) {
+  const char *wanted = getenv("WAVETUNE_NVRTC");
+  if (wanted && *wanted)
+    return nvrtc_open(wanted, ret_compiler, error) ||
+           error_prefix(error, "$WAVETUNE_NVRTC is %.200s: ", wanted);
+  return nvrtc_open(NULL, ret_compiler, error) ||
+         error_prefix(error, "this machine cannot compile HIP for NVIDIA: ");
+}
+
+bool compilers_find(struct compilers *compilers, const struct compile_request *request,
+                    const struct compiler **ret_compiler, struct error *error) {
+  enum language language = request->kernel->language;
+  const char *arch = request->arch ? request->arch : "";
+  bool is_amd = string_starts(arch, "gfx");
+  if (request->is_reference || language == LANGUAGE_C) {
+    *ret_compiler = compilers->cc;
+    return true;
+  }
+  if (language != LANGUAGE_HIP)
+    return error_set(error,
+                     "this agent does not compile %s; such kernels come as builds (wavetune kernel "
+                     "push --build)",
+                     language_name(language));
+  if (!is_amd && !string_starts(arch, "sm_"))
+    return error_set(error,
+                     "a kernel in hip is compiled for gfx… or sm_…, not for \"%.40s\"; lease it to "
+                     "an agent with such a GPU",
+                     arch);
+
+  struct found *found = is_amd ? &compilers->amd : &compilers->nvidia;
+  pthread_mutex_lock(&compilers->mutex);
+  if (!found->is_tried && !(is_amd ? amd_open : nvidia_open)(&found->compiler, &found->error))
+    found->compiler = NULL;
+  found->is_tried = true;
+  pthread_mutex_unlock(&compilers->mutex);
+  *ret_compiler = found->compiler;
+  if (!found->compiler)
+    *error = found->error;
+  return found->compiler;
 }

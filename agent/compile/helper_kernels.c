@@ -1,11 +1,12 @@
-/* The agent's own kernels, compiled like any other by the pool. Memory and threads: see
- * helper_kernels.h. */
+/* Helper kernels, compiled by the pool. Memory and threads: see the header. */
 #include "agent/compile/helper_kernels.h"
 
 #include "common/base/file.h"
 #include "common/base/log.h"
 
-/* The s_nops are the waves' own: none may fetch again before the invalidation has come to its
+#define SOURCE_NAME "helper.hip"
+
+/* Each wave executes the s_nops: none may fetch again before the invalidation has reached its
  * cache. */
 static const char instruction_flush_source[] =
     "extern \"C\" __global__ __launch_bounds__(64) void " INSTRUCTION_FLUSH_ENTRY "() {\n"
@@ -16,7 +17,7 @@ static const char instruction_flush_source[] =
     "               \"s_nop 0\\ns_nop 0\\ns_nop 0\\ns_nop 0\" ::: \"memory\");\n"
     "}\n";
 
-/* Four words of a thread at once: what it waits for is memory. */
+/* Four words of a thread at once, because memory latency limits it. */
 const char fingerprint_kernel[] =
     "static __device__ __forceinline__ void word_add(uint64_t word, uint64_t index, uint64_t &sum, "
     "uint64_t &product) "
@@ -66,7 +67,7 @@ const char fingerprint_kernel[] =
     "    parts[2 * blockIdx.x + 1] = products[0];\n"
     "  }\n"
     "}\n";
-_Static_assert(FINGERPRINT_THREADS == 256, "the source says so too");
+_Static_assert(FINGERPRINT_THREADS == 256, "as in the source above");
 
 static const struct argument fingerprint_arguments[] = {
     {.name = (char *)"bytes", .dtype = DTYPE_UINT8, .is_buffer = true, .access = ACCESS_READ},
@@ -79,7 +80,7 @@ static const struct {
   size_t n_arguments;
   const struct argument *arguments;
   const char *targets; /* what their names begin with */
-  const char *without; /* what it means when there is none */
+  const char *without; /* the consequence when there is none */
 } helpers[HELPER_COUNT] = {
     [HELPER_INSTRUCTION_FLUSH] = {"instruction_flush", INSTRUCTION_FLUSH_ENTRY,
                                   instruction_flush_source, 0, NULL, "gfx",
@@ -89,11 +90,11 @@ static const struct {
                             "outputs are copied to the host to be compared"},
 };
 
-static struct compile_result compile_in(struct compile_pool *pool, enum helper_kernel helper,
-                                        const char *folder, const char *file_name, const char *arch,
-                                        const struct space *space) {
+static struct compile_result compile(struct compile_pool *pool, enum helper_kernel helper,
+                                     const char *folder, const char *arch,
+                                     const struct space *space) {
   const char *text = helpers[helper].source;
-  struct source file = {.path = (char *)file_name, .digest = digest_of(text, strlen(text))};
+  struct source file = {.path = (char *)SOURCE_NAME, .digest = digest_of(text, strlen(text))};
   struct kernel kernel = {
       .name = (char *)helpers[helper].name,
       .language = LANGUAGE_HIP,
@@ -113,48 +114,34 @@ static struct compile_result compile_in(struct compile_pool *pool, enum helper_k
   return compile_pool_wait(pool, compile_pool_submit(pool, &request));
 }
 
-static bool compile_with_source(struct compile_pool *pool, enum helper_kernel helper,
-                                const char *folder, const char *arch,
-                                struct compile_result *ret_result, struct error *error) {
-  const char *text = helpers[helper].source;
-  cleanup_free char *name = xasprintf("%s.hip", helpers[helper].name);
-  cleanup_free char *path = xasprintf("%s/%s", folder, name);
-  cleanup_json json_t *one_config = json_pack("{s:{s:[i]}}", "parameters", "NONE", 0);
-  struct space *space;
-  if (!file_write_atomically(path, text, strlen(text), 0600, error) ||
-      !space_parse(one_config, &space, error))
-    return false;
-  *ret_result = compile_in(pool, helper, folder, name, arch, space);
-  space_free(space);
-  return true;
-}
-
-/* In a folder of its own for the source, which the compiler reads. */
-static bool compile_helper(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
-                           struct compile_result *ret_result, struct error *error) {
-  cleanup_free char *folder = NULL;
-  struct error ignored;
-  if (!folder_make_temporary(&folder, error))
-    return false;
-  bool asked = compile_with_source(pool, helper, folder, arch, ret_result, error);
-  if (!folder_remove(folder, &ignored))
-    log_warning("compile: %s is left behind: %s", folder, ignored.message);
-  return asked;
-}
-
 bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, const char *arch,
                           struct helper_object *ret_object, struct error *error) {
+  const char *text = helpers[helper].source;
   struct compile_result result = {0};
-  if (!string_starts(arch, helpers[helper].targets)) {
-    *ret_object = (struct helper_object){0};
+  struct error ignored;
+  cleanup_free char *folder = NULL;
+  *ret_object = (struct helper_object){0};
+  if (!string_starts(arch, helpers[helper].targets))
     return true;
+  if (!folder_make_temporary(&folder, error))
+    return error_prefix(error, "on %s %s: ", arch, helpers[helper].without);
+
+  cleanup_free char *path = xasprintf("%s/" SOURCE_NAME, folder);
+  cleanup_json json_t *one_config = json_pack("{s:{s:[i]}}", "parameters", "NONE", 0);
+  struct space *space;
+  if (file_write_atomically(path, text, strlen(text), 0600, error) &&
+      space_parse(one_config, &space, error)) {
+    result = compile(pool, helper, folder, arch, space);
+    space_free(space);
+    if (!result.ok)
+      *error = result.error;
   }
-  bool was_asked = compile_helper(pool, helper, arch, &result, error),
-       is_there = was_asked && result.ok;
-  if (was_asked && !is_there)
-    *error = result.error;
-  if (is_there)
+  if (!folder_remove(folder, &ignored))
+    log_warning("compile: %s is left behind: %s", folder, ignored.message);
+
+  bool ok = result.ok;
+  if (ok)
     *ret_object = (struct helper_object){TAKE(result.object), result.digest};
   compile_result_release(&result);
-  return is_there || error_prefix(error, "on %s %s: ", arch, helpers[helper].without);
+  return ok || error_prefix(error, "on %s %s: ", arch, helpers[helper].without);
 }

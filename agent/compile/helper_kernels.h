@@ -1,6 +1,6 @@
-/* The agent's own kernels, which it runs beside those that it tunes. They are compiled on the node,
- * like any kernel, because their code is the target's own; a device does without one that does not
- * compile there.
+/* The agent's own kernels, which it runs beside those that it tunes. They are compiled on the node
+ * like any kernel, because their code depends on the target; where one does not compile, the device
+ * does without it.
  *
  * Instruction flush (AMD): empties the instruction caches, so that a cold measurement fetches its
  * code too. As in ROCm/triton's do_bench every wave executes s_icache_inv and waits 16 s_nop for
@@ -11,7 +11,7 @@
  * FINGERPRINT_THREADS threads:
  *   FINGERPRINT_ENTRY(const unsigned char *bytes, uint64_t size, uint64_t *parts)
  * Workgroup k leaves the sum of its words in parts[2 k] and their product in parts[2 k + 1]
- * (agent/device/gpu_fingerprint.c).
+ * (agent/device/gpu.c).
  *
  * Memory: a helper_object's path is its owner's. Threads: any. */
 #ifndef WAVETUNE_AGENT_COMPILE_HELPER_KERNELS_H
@@ -33,10 +33,10 @@ struct helper_object {
 
 enum helper_kernel { HELPER_INSTRUCTION_FLUSH, HELPER_FINGERPRINT, HELPER_COUNT };
 
-/* The helper's object for `arch` in the pool's folder, compiled when it is not there yet: then it
- * waits for the compiler, a second at most by experience. The path is NULL where the target has no
- * use for it. False: there is none; the error says what is done without it, and why. The pool's
- * folder is pruned: ask again for each lease. */
+/* The helper's object for `arch` in the pool's folder. Waits for the compiler where it is not there
+ * yet, usually less than a second. The path is NULL where the target has no use for it. False: it
+ * did not compile; the error says why, and the consequence. The pool's folder is pruned: get it
+ * again for each lease. */
 must_check bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper,
                                      const char *arch, struct helper_object *ret_object,
                                      struct error *error);

@@ -2,28 +2,23 @@
 #include "agent/compile/launch_source.h"
 
 #include <ctype.h>
+#include <fnmatch.h>
 
 static void type_write(FILE *out, const struct argument *argument) {
   fprintf(out, "%s%s%s", argument->is_buffer && argument->access == ACCESS_READ ? "const " : "",
           dtype_c_type(argument->dtype), argument->is_buffer ? " *" : "");
 }
 
-/* `first` opens the list: "" or "int64_t". */
-static void parameter_types_write(FILE *out, const struct kernel *kernel, const char *first) {
-  fputs(first, out);
+/* A list of parameters, or with `are_values` of what they get from `arguments`. `first` opens the
+ * list: "" or "int64_t". */
+static void parameters_write(FILE *out, const struct kernel *kernel, const char *first,
+                             bool are_values) {
+  fputs(kernel->n_arguments == 0 && !*first && !are_values ? "void" : first, out);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
-    fputs(i || *first ? ", " : "", out);
+    fprintf(out, "%s%s", i || *first ? ", " : "", are_values ? "*(" : "");
     type_write(out, &kernel->arguments[i]);
-  }
-  fputs(kernel->n_arguments == 0 && !*first ? "void" : "", out);
-}
-
-static void values_write(FILE *out, const struct kernel *kernel, const char *first) {
-  fputs(first, out);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    fprintf(out, "%s*(", i || *first ? ", " : "");
-    type_write(out, &kernel->arguments[i]);
-    fprintf(out, " *)arguments[%zu]", i);
+    if (are_values)
+      fprintf(out, " *)arguments[%zu]", i);
   }
 }
 
@@ -34,43 +29,43 @@ char *launch_source(const struct kernel *kernel) {
   ALWAYS(out != NULL);
   fprintf(out, "#include \"%s\"\n#include <stdint.h>\nvoid %s(", kernel->sources[0].path,
           kernel->entry);
-  parameter_types_write(out, kernel, "");
+  parameters_write(out, kernel, "", false);
   fprintf(out,
           ");\nvoid wavetune_launch(void **arguments);\nvoid wavetune_launch(void **arguments) {\n "
           " %s(",
           kernel->entry);
-  values_write(out, kernel, "");
+  parameters_write(out, kernel, "", true);
   fputs(");\n  (void)arguments;\n}\n", out);
   ALWAYS(fclose(out) == 0);
   return text;
 }
 
 char *reference_source(const struct kernel *kernel) {
-  char *text = NULL;
-  size_t size = 0;
-  FILE *out = open_memstream(&text, &size);
-  ALWAYS(out != NULL);
+  char *text = NULL, *cases = NULL;
+  size_t size = 0, cases_size = 0;
+  FILE *out = open_memstream(&text, &size), *switched = open_memstream(&cases, &cases_size);
+  ALWAYS(out && switched);
   fprintf(out, "#include \"%s\"\n#include <stdint.h>\n", kernel->reference.source.path);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
-    if (!kernel->arguments[i].reference_entry)
+    const char *entry = kernel->arguments[i].reference_entry;
+    if (!entry)
       continue;
-    fprintf(out, "double %s(", kernel->arguments[i].reference_entry);
-    parameter_types_write(out, kernel, "int64_t");
+    fprintf(out, "double %s(", entry);
+    parameters_write(out, kernel, "int64_t", false);
     fputs(");\n", out);
+    fprintf(switched, "  case %zu:\n    return %s(", i, entry);
+    parameters_write(switched, kernel, "index", true);
+    fputs(");\n", switched);
   }
-  fputs("double wavetune_reference(int argument, int64_t index, void **arguments);\n"
-        "double wavetune_reference(int argument, int64_t index, void **arguments) {\n  switch "
-        "(argument) {\n",
-        out);
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
-    if (!kernel->arguments[i].reference_entry)
-      continue;
-    fprintf(out, "  case %zu:\n    return %s(", i, kernel->arguments[i].reference_entry);
-    values_write(out, kernel, "index");
-    fputs(");\n", out);
-  }
-  fputs("  }\n  (void)index, (void)arguments;\n  return __builtin_nan(\"\");\n}\n", out);
+  ALWAYS(fclose(switched) == 0);
+  fprintf(out,
+          "double wavetune_reference(int argument, int64_t index, void **arguments);\n"
+          "double wavetune_reference(int argument, int64_t index, void **arguments) {\n"
+          "  switch (argument) {\n%s  }\n"
+          "  (void)index, (void)arguments;\n  return __builtin_nan(\"\");\n}\n",
+          cases);
   ALWAYS(fclose(out) == 0);
+  free(cases);
   return text;
 }
 
@@ -86,27 +81,34 @@ char *device_source(const struct kernel *kernel, const struct settings *defines)
   }
   fprintf(out, "#include \"%s\"\nextern \"C\" __global__ void %s(", kernel->sources[0].path,
           kernel->entry);
-  parameter_types_write(out, kernel, "");
+  parameters_write(out, kernel, "", false);
   fputs(");\n", out);
   ALWAYS(fclose(out) == 0);
   return text;
 }
 
-static bool is_identifier(const char *text) {
-  if (!isalpha((unsigned char)*text) && *text != '_')
-    return false;
-  while (isalnum((unsigned char)*text) || *text == '_')
-    text++;
-  return *text == '\0';
-}
+char *define_format(const char *name, struct value value) {
+  if (value.type == VALUE_NONE)
+    return NULL;
+  if (value.type == VALUE_BOOL)
+    return xasprintf("%s=%d", name, value.boolean);
+  if (value.type != VALUE_STRING) {
+    cleanup_free char *number = value_format(value, false);
+    return xasprintf("%s=%s", name, number);
+  }
 
-static char *string_define(const char *name, const char *string) {
+  bool is_identifier = isalpha((unsigned char)value.string[0]) || value.string[0] == '_';
+  for (const char *c = value.string; *c; c++)
+    is_identifier &= isalnum((unsigned char)*c) || *c == '_';
+  if (is_identifier)
+    return xasprintf("%s=%s", name, value.string);
+
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
   fprintf(out, "%s=\"", name);
-  for (const unsigned char *c = (const unsigned char *)string; *c; c++) {
+  for (const unsigned char *c = (const unsigned char *)value.string; *c; c++) {
     if (*c == '"' || *c == '\\')
       fprintf(out, "\\%c", *c);
     else if (*c < 0x20 || *c == 0x7f || *c == '?')
@@ -119,20 +121,14 @@ static char *string_define(const char *name, const char *string) {
   return text;
 }
 
-char *define_format(const char *name, struct value value) {
-  if (value.type == VALUE_NONE)
-    return NULL;
-  if (value.type == VALUE_BOOL)
-    return xasprintf("%s=%d", name, value.boolean);
-  if (value.type == VALUE_STRING && !is_identifier(value.string))
-    return string_define(name, value.string);
-  cleanup_free char *text = value_format(value, false);
-  return xasprintf("%s=%s", name, text);
-}
-
 void settings_add(struct settings *settings, char *text) {
   GROW(settings->texts, settings->n, settings->capacity);
   settings->texts[settings->n++] = text;
+}
+
+void settings_copy(struct settings *settings, const char *const *texts) {
+  for (; *texts; texts++)
+    settings_add(settings, xstrdup(*texts));
 }
 
 void settings_release(struct settings *settings) {
@@ -142,27 +138,20 @@ void settings_release(struct settings *settings) {
   *settings = (struct settings){0};
 }
 
-static bool manifest_defines_add(const struct kernel *kernel, const struct scope *scope,
-                                 struct settings *defines, struct error *error) {
-  for (size_t i = 0; i < kernel->n_defines; i++) {
-    cleanup_expr struct expr *expr = NULL;
-    struct value value;
-    if (!expr_parse(kernel->defines[i].value, &expr, error) ||
-        !expr_bind(expr, scope->names, scope->n, error) ||
-        !expr_eval(expr, scope->values, &value, error))
-      return error_prefix(error, "the define %s: ", kernel->defines[i].name);
-    char *text = define_format(kernel->defines[i].name, value);
-    if (text)
-      settings_add(defines, text);
-  }
-  return true;
-}
-
-/* Which programs and libraries run, and where they look for files, is not a config's to say. */
-static bool variable_is_allowed(const char *name) {
-  static const char *const prefixes[] = {"LD_",  "COLLECT_", "DYLD_", "BASH_",   "CCC_",
-                                         "GCC_", "CLANG_",   "HSA_",  "MALLOC_", "WAVETUNE_"};
-  static const char *const names[] = {
+/* Variables that decide which programs and libraries run, and where they look for files: a config
+ * may not set them. */
+static bool variable_is_reserved(const char *name) {
+  static const char *const patterns[] = {
+      "LD_*",
+      "COLLECT_*",
+      "DYLD_*",
+      "BASH_*",
+      "CCC_*",
+      "GCC_*",
+      "CLANG_*",
+      "HSA_*",
+      "MALLOC_*",
+      "WAVETUNE_*",
       "PATH",
       "TMPDIR",
       "TMP",
@@ -177,7 +166,7 @@ static bool variable_is_allowed(const char *name) {
       "CPLUS_INCLUDE_PATH",
       "OBJC_INCLUDE_PATH",
       "LC_ALL",
-      "GCONV_PATH", /* the C library loads what lies there */
+      "GCONV_PATH", /* the C library loads modules from there */
       "GLIBC_TUNABLES",
       "LOCPATH",
       "NLSPATH",
@@ -194,59 +183,48 @@ static bool variable_is_allowed(const char *name) {
       "HIP_DEVICE_LIB_PATH",
       "LLVM_PATH",
   };
-  for (size_t i = 0; i < ARRAY_LENGTH(prefixes); i++) {
-    if (string_starts(name, prefixes[i]))
-      return false;
-  }
-  for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
-    if (string_equal(name, names[i]))
-      return false;
-  }
-  return true;
+  for (size_t i = 0; i < ARRAY_LENGTH(patterns); i++)
+    if (fnmatch(patterns[i], name, 0) == 0)
+      return true;
+  return false;
 }
 
-static bool variable_add(const char *name, struct value value, struct settings *environment,
-                         struct error *error) {
-  if (!variable_is_allowed(name))
-    return error_set(
-        error,
-        "the parameter %s of role env would change which compiler runs or what it reads; leave it "
-        "out of the space",
-        name);
-  if (value.type == VALUE_NONE)
-    return true;
-  cleanup_free char *text =
-      value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0") : value_format(value, false);
-  settings_add(environment, xasprintf("%s=%s", name, text));
-  return true;
-}
-
-/* An option of other languages is a definition in capitals: waves_per_eu is WAVES_PER_EU. */
-static char *option_format(const char *name, struct value value) {
-  cleanup_free char *capitals = xstrdup(name);
-  for (char *c = capitals; *c; c++)
-    *c = (char)toupper((unsigned char)*c);
-  return define_format(capitals, value);
-}
-
-/* Compilers take the last of two definitions of one name, or none: neither is what the space
- * says. */
-static bool defines_differ(const struct settings *defines, struct error *error) {
-  for (size_t i = 0; i < defines->n; i++) {
-    size_t length = strcspn(defines->texts[i], "=") + 1;
-    for (size_t k = 0; k < i; k++) {
-      if (strncmp(defines->texts[i], defines->texts[k], length) == 0)
-        return error_set(
-            error,
-            "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
-            (int)length - 1, defines->texts[i]);
+/* The setting that a parameter makes. */
+static bool parameter_add(const struct parameter *parameter, struct value value,
+                          struct settings *defines, struct settings *environment,
+                          struct error *error) {
+  cleanup_free char *name = xstrdup(parameter->name);
+  char *text = NULL;
+  switch (parameter->role) {
+  case ROLE_ENV:
+    if (variable_is_reserved(name))
+      return error_set(error,
+                       "the parameter %s of role env would change which compiler runs or what it "
+                       "reads; leave it out of the space",
+                       name);
+    if (value.type != VALUE_NONE) {
+      text = value.type == VALUE_BOOL ? xstrdup(value.boolean ? "1" : "0")
+                                      : value_format(value, false);
+      settings_add(environment, xasprintf("%s=%s", name, text));
+      free(text);
     }
+    return true;
+  case ROLE_OPTION: /* of other languages: waves_per_eu is WAVES_PER_EU */
+    for (char *c = name; *c; c++)
+      *c = (char)toupper((unsigned char)*c);
+    break;
+  case ROLE_CONSTEXPR:
+    break;
   }
+  text = define_format(name, value);
+  if (text)
+    settings_add(defines, text);
   return true;
 }
 
 bool settings_of_config(const struct compile_request *request, struct settings *defines,
                         struct settings *environment, struct error *error) {
+  const struct kernel *kernel = request->kernel;
   const struct space *space = request->space;
   struct scope scope = {0};
   struct value values[SPACE_PARAMETERS_MAX];
@@ -259,19 +237,32 @@ bool settings_of_config(const struct compile_request *request, struct settings *
                  error) ||
       !scope_add(&scope, "arch", value_string(request->arch ? request->arch : ""), error))
     return false;
-  for (size_t i = 0; i < space->n_parameters; i++) {
-    const struct parameter *parameter = &space->parameters[i];
-    cleanup_free char *text = NULL;
-    if (parameter->role == ROLE_ENV &&
-        !variable_add(parameter->name, values[i], environment, error))
+
+  for (size_t i = 0; i < space->n_parameters; i++)
+    if (!parameter_add(&space->parameters[i], values[i], defines, environment, error))
       return false;
-    if (parameter->role == ROLE_CONSTEXPR)
-      text = define_format(parameter->name, values[i]);
-    else if (parameter->role == ROLE_OPTION)
-      text = option_format(parameter->name, values[i]);
+  for (size_t i = 0; i < kernel->n_defines; i++) {
+    const char *name = kernel->defines[i].name;
+    cleanup_expr struct expr *expr = NULL;
+    struct value value;
+    if (!expr_parse(kernel->defines[i].value, &expr, error) ||
+        !expr_bind(expr, scope.names, scope.n, error) ||
+        !expr_eval(expr, scope.values, &value, error))
+      return error_prefix(error, "the define %s: ", name);
+    char *text = define_format(name, value);
     if (text)
-      settings_add(defines, TAKE(text));
+      settings_add(defines, text);
   }
-  return manifest_defines_add(request->kernel, &scope, defines, error) &&
-         defines_differ(defines, error);
+
+  /* Of two definitions of one name compilers take the last, or none: neither is the space's. */
+  for (size_t i = 0; i < defines->n; i++) {
+    size_t length = strcspn(defines->texts[i], "=") + 1;
+    for (size_t k = 0; k < i; k++)
+      if (strncmp(defines->texts[i], defines->texts[k], length) == 0)
+        return error_set(
+            error,
+            "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
+            (int)length - 1, defines->texts[i]);
+  }
+  return true;
 }

@@ -1,4 +1,4 @@
-/* What the compiler is given beside a kernel's own source: definitions, and C text that joins the
+/* What a compiler gets beside a kernel's own source: definitions, and C text that connects the
  * kernel to the worker.
  *
  * A kernel's text includes its first source, declares the prototype that follows from the
@@ -23,26 +23,26 @@ must_check char *reference_source(const struct kernel *kernel);
  * caller. */
 must_check char *define_format(const char *name, struct value value);
 
-/* A definition or an environment variable of a compile: "NAME=VALUE" strings, each owned by the
- * list. */
+/* Definitions or environment variables ("NAME=VALUE"), arguments or paths. The list owns them. */
 struct settings {
   size_t n, capacity;
   char **texts;
 };
-void settings_add(struct settings *settings, char *text); /* takes it */
+void settings_add(struct settings *settings, char *text);                /* takes the text */
+void settings_copy(struct settings *settings, const char *const *texts); /* NULL-terminated */
 void settings_release(struct settings *settings);
 #define cleanup_settings __attribute__((cleanup(settings_release)))
 
 /* A kernel's text in hip: the prelude (prelude.hip: what such a source may use), the definitions,
- * the first source and the prototype. In the text and not on the command line, because what the
- * prelude and a runtime compiler's own headers call their parameters would be replaced too. */
+ * the first source and the prototype. Definitions on the command line would also replace names of
+ * parameters in the prelude and in a runtime compiler's own headers. */
 must_check char *device_source(const struct kernel *kernel, const struct settings *defines);
 extern const char compile_prelude[]; /* prelude.hip, which the build turns into C */
 
 /* The definitions (parameters of role constexpr under their names, those of role option under their
  * names in capitals, so that waves_per_eu is WAVES_PER_EU; then the manifest's `defines`, evaluated
  * over key, config, gpu_name and arch) and the environment variables (parameters of role env) of
- * the request's config. A variable that would change which compiler runs, or with what, is
+ * the request's config. Variables that would change which compiler runs, or what it reads, are
  * refused. */
 must_check bool settings_of_config(const struct compile_request *request, struct settings *defines,
                                    struct settings *environment, struct error *error);

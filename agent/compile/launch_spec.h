@@ -1,6 +1,5 @@
-/* How a compiled object is launched, as far as the object and not the manifest says it: what the
- * supervisor learns from a build or a compile and tells the worker, and what the worker makes of it
- * together with the manifest.
+/* How a compiled object is launched, as far as this depends on the object and not on the manifest.
+ * The supervisor learns it from a build or a compile and sends it to the worker.
  *
  * JSON, all members optional:
  *   {"entry": "matmul_kernel",           the symbol; absent: the manifest's entry
@@ -18,13 +17,13 @@
 #define WAVETUNE_AGENT_COMPILE_LAUNCH_SPEC_H
 
 #include "common/code/code_object.h"
+#include "common/record/record.h"
 
 #define LAUNCH_SCRATCH_MAX 4
 
 struct launch_spec {
-  char *entry; /* NULL: the manifest's */
-  size_t n_arguments;
-  char **arguments; /* NULL: all */
+  char *entry;                                  /* NULL: the manifest's */
+  RECORD_ARRAY(char *, n_arguments, arguments); /* NULL: all */
   int64_t n_scratch;
   int64_t threads, shared_bytes; /* 0: the manifest's */
   bool cooperative;

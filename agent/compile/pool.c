@@ -1,18 +1,20 @@
-/* The compile pool: threads that each run one compiler at a time, a queue, and jobs shared by equal
- * content.
+/* The compile pool: threads that each run one compiler at a time, a queue, and jobs shared by
+ * requests of equal content; and the folder of compiled objects.
  *
  * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the
- * pool, so that the same failure is not compiled again; one that succeeded lies on disk and is
- * forgotten with its last ticket, and so is one that is not wanted any more. Threads: submit and
- * wait from any; everything below `mutex` is guarded by it. */
+ * pool, so that the same failure is not compiled again. The object of one that succeeded is on
+ * disk: the job is freed with its last ticket, and so is one that is not wanted any more. Threads:
+ * submit and wait from any; `mutex` guards what follows it. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <time.h>
 
-#include "agent/compile/compilers.h"
+#include "agent/compile/compiler.h"
 #include "agent/compile/objects.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
@@ -20,7 +22,7 @@
 
 #define BUCKETS 1024
 #define PROCESSES_MAX 256
-#define PRUNES_OF_A_CACHE 8 /* prunes while as much is compiled as the folder may hold */
+#define PRUNES_OF_A_CACHE 8 /* how often the folder is pruned while its size is compiled once */
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
@@ -46,14 +48,12 @@ struct compile_pool {
   char *cache; /* absolute */
   unsigned n_threads;
   pthread_t *threads;
-  int stop_fd;
-  const struct custody *custody; /* NULL: as this program */
+  struct compile_bounds bounds;
   pthread_mutex_t mutex;
   pthread_cond_t queued, done;
   bool stopping;
-  int64_t timeout_ms;
-  uint64_t cache_bytes_max,
-      unpruned_bytes; /* the latter: of objects compiled since the folder was pruned */
+  uint64_t cache_bytes_max;
+  uint64_t unpruned_bytes; /* of objects compiled since the folder was pruned */
   uint64_t next_ticket;
   struct job *queue_first, *queue_last;
   struct job *jobs[BUCKETS];
@@ -69,6 +69,65 @@ static size_t bucket_of(const struct digest *digest) {
   return (digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS;
 }
 
+void object_touch(const char *object) {
+  struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+  (void)utimensat(AT_FDCWD, object, times, 0);
+}
+
+struct object {
+  char *path;
+  uint64_t size;
+  int64_t used_s;
+};
+
+static int by_use(const void *a, const void *b) {
+  const struct object *left = a, *right = b;
+  return (left->used_s > right->used_s) - (left->used_s < right->used_s);
+}
+
+/* An object's access time is set when it is used, because a file system may not do so; its
+ * modification time stays that of the compile. */
+void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
+  struct object *objects = NULL;
+  size_t n = 0, capacity = 0, n_removed = 0;
+  uint64_t bytes = 0;
+  int64_t before_s = (int64_t)time(NULL) - recent_s;
+  DIR *entries = opendir(folder);
+  for (struct dirent *entry; entries && (entry = readdir(entries));) {
+    const char *suffix = strrchr(entry->d_name, '.');
+    cleanup_free char *path = xasprintf("%s/%s", folder, entry->d_name);
+    struct stat status;
+    if (!suffix || suffix == entry->d_name || lstat(path, &status) < 0)
+      continue;
+    int64_t used_s = status.st_atime > status.st_mtime ? status.st_atime : status.st_mtime;
+    struct error error;
+    if (S_ISDIR(status.st_mode) && string_equal(suffix, ".scratch") && used_s < before_s &&
+        !folder_remove(path, &error))
+      log_warning("compile: %s", error.message);
+    if (!S_ISREG(status.st_mode) || (!string_equal(suffix, ".so") && !string_equal(suffix, ".co")))
+      continue;
+    bytes += (uint64_t)status.st_size;
+    GROW(objects, n, capacity);
+    objects[n++] = (struct object){TAKE(path), (uint64_t)status.st_size, used_s};
+  }
+  if (entries)
+    closedir(entries);
+
+  if (n)
+    qsort(objects, n, sizeof *objects, by_use);
+  for (size_t i = 0; i < n; i++) {
+    cleanup_free char *path = objects[i].path, *digest = xasprintf("%s" OBJECT_DIGEST_SUFFIX, path);
+    if (bytes <= bytes_max || objects[i].used_s >= before_s || unlink(path) < 0)
+      continue;
+    (void)unlink(digest);
+    bytes -= objects[i].size;
+    n_removed++;
+  }
+  free(objects);
+  if (n_removed)
+    log_info("compile: removed the %zu compiled objects that were used least recently", n_removed);
+}
+
 static void job_free(struct job *job) {
   compile_job_release(&job->compile);
   compile_result_release(&job->result);
@@ -76,12 +135,13 @@ static void job_free(struct job *job) {
   free(job);
 }
 
-/* Keeps what a finished job is found by. Failures stay, and a year of them must not hold all their
- * sources. */
-static void job_lighten(struct job *job) {
+/* Frees what a finished job does not need to be found: failures are kept, and their sources are
+ * not. */
+static void job_finish(struct job *job) {
   struct digest digest = job->compile.digest;
   compile_job_release(&job->compile);
   job->compile.digest = digest;
+  job->state = JOB_DONE;
 }
 
 static void job_forget(struct compile_pool *pool, struct job *job) {
@@ -94,7 +154,7 @@ static void job_forget(struct compile_pool *pool, struct job *job) {
   job_free(job);
 }
 
-/* A queued one is forgotten when its turn comes. */
+/* A queued job is forgotten by the thread that takes it from the queue. */
 static void job_forget_unwanted(struct compile_pool *pool, struct job *job) {
   const struct compile_result *result = &job->result;
   bool is_kept = job->is_shared && !result->ok && result->error.kind == ERROR_INVALID;
@@ -102,65 +162,56 @@ static void job_forget_unwanted(struct compile_pool *pool, struct job *job) {
     job_forget(pool, job);
 }
 
-static struct job *queue_take(struct compile_pool *pool) {
-  struct job *job = pool->queue_first;
-  pool->queue_first = job->next_queued;
-  if (!pool->queue_first)
-    pool->queue_last = NULL;
-  return job;
-}
-
-static bool is_prune_due(struct compile_pool *pool, const char *object) {
+/* Prunes the folder when enough was added. The mutex is held, so that no request finds an object
+ * that is about to be removed; objects of outstanding tickets are in use. */
+static void object_added(struct compile_pool *pool, const char *object) {
   struct stat status;
   if (stat(object, &status) == 0)
     pool->unpruned_bytes += (uint64_t)status.st_size;
-  return pool->unpruned_bytes > pool->cache_bytes_max / PRUNES_OF_A_CACHE;
-}
-
-/* With the mutex, so that nobody finds an object that is about to go. What somebody has a ticket of
- * is in use. */
-static void pool_prune(struct compile_pool *pool) {
+  if (pool->unpruned_bytes <= pool->cache_bytes_max / PRUNES_OF_A_CACHE)
+    return;
   pool->unpruned_bytes = 0;
-  for (size_t i = 0; i < BUCKETS; i++) {
-    for (struct job *job = pool->jobs[i]; job; job = job->next_in_bucket) {
+  for (size_t i = 0; i < BUCKETS; i++)
+    for (struct job *job = pool->jobs[i]; job; job = job->next_in_bucket)
       if (job->tickets && job->state == JOB_DONE && job->result.ok)
         object_touch(job->result.object);
-    }
-  }
   objects_prune(pool->cache, pool->cache_bytes_max, OBJECTS_RECENT_S);
 }
 
 static void *compile_thread(void *context) {
   struct compile_pool *pool = context;
-  /* Signals are for the thread that knows what to do with them. */
+  /* The main thread handles signals. */
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, NULL);
+
   pthread_mutex_lock(&pool->mutex);
   while (true) {
     while (!pool->stopping && !pool->queue_first)
       pthread_cond_wait(&pool->queued, &pool->mutex);
     if (pool->stopping)
       break;
-    struct job *job = queue_take(pool);
+    struct job *job = pool->queue_first;
+    pool->queue_first = job->next_queued;
+    if (!pool->queue_first)
+      pool->queue_last = NULL;
     if (job->tickets == 0) {
       job_forget(pool, job);
       continue;
     }
+
     job->state = JOB_RUNNING;
-    int64_t timeout_ms = pool->timeout_ms;
+    struct compile_bounds bounds = pool->bounds;
     pthread_mutex_unlock(&pool->mutex);
-    struct compile_result result =
-        compile_job_run(&job->compile, job->object, pool->custody, timeout_ms, pool->stop_fd);
+    struct compile_result result = compile_job_run(&job->compile, job->object, &bounds);
     pthread_mutex_lock(&pool->mutex);
+
     job->result = result;
-    job->state = JOB_DONE;
-    job_lighten(job);
-    bool is_full = result.ok && is_prune_due(pool, result.object);
-    job_forget_unwanted(pool, job);
+    job_finish(job);
     pthread_cond_broadcast(&pool->done);
-    if (is_full)
-      pool_prune(pool);
+    if (result.ok)
+      object_added(pool, result.object);
+    job_forget_unwanted(pool, job);
   }
   pthread_mutex_unlock(&pool->mutex);
   return NULL;
@@ -172,15 +223,18 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   if (!folder_make(cache, 0700, error) || !compilers_new(&compilers, error))
     return false;
   if (!sandbox_confines_files())
-    log_warning("compile: Landlock is not there; compilers and kernels run with rlimits and %s, "
-                "but could read this "
-                "machine's files (--require-sandbox=landlock refuses that)",
+    log_warning("compile: this kernel has no Landlock; compilers and kernels run with rlimits and "
+                "%s, but could read this machine's files (--require-sandbox=landlock refuses that)",
                 sandbox_kind());
+
   long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  unsigned n_threads = processes ? processes : cpus > 0 ? (unsigned)cpus : 1;
+  unsigned wanted = processes  ? processes
+                    : cpus > 0 ? (unsigned)cpus
+                               : 1,
+           n_threads = wanted < PROCESSES_MAX ? wanted : PROCESSES_MAX;
   struct compile_pool *pool = xcalloc(1, sizeof *pool);
   pool->compilers = compilers;
-  pool->timeout_ms = COMPILE_TIMEOUT_MS_DEFAULT;
+  pool->bounds.timeout_ms = COMPILE_TIMEOUT_MS_DEFAULT;
   pool->cache_bytes_max = OBJECTS_BYTES_MAX;
   pool->next_ticket = 1;
   pthread_mutex_init(&pool->mutex, NULL);
@@ -191,14 +245,13 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   pthread_cond_init(&pool->done, &monotonic);
   pthread_condattr_destroy(&monotonic);
   pool->cache = realpath(cache, NULL);
-  pool->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (!pool->cache || pool->stop_fd < 0) {
+  pool->bounds.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (!pool->cache || pool->bounds.stop_fd < 0) {
     error_set(error, "cannot use %s for compiled objects: %s", cache, strerror(errno));
     compile_pool_free(pool);
     return false;
   }
   objects_prune(pool->cache, OBJECTS_BYTES_MAX, OBJECTS_RECENT_S);
-  n_threads = n_threads < PROCESSES_MAX ? n_threads : PROCESSES_MAX;
   pool->threads = xcalloc(n_threads, sizeof *pool->threads);
   for (; pool->n_threads < n_threads; pool->n_threads++) {
     int reason = pthread_create(&pool->threads[pool->n_threads], NULL, compile_thread, pool);
@@ -219,8 +272,8 @@ void compile_pool_free(struct compile_pool *pool) {
   pool->stopping = true;
   pthread_cond_broadcast(&pool->queued);
   pthread_mutex_unlock(&pool->mutex);
-  if (pool->stop_fd >= 0)
-    ALWAYS(fd_write_all(pool->stop_fd, &(uint64_t){1}, sizeof(uint64_t)));
+  if (pool->bounds.stop_fd >= 0)
+    ALWAYS(fd_write_all(pool->bounds.stop_fd, &(uint64_t){1}, sizeof(uint64_t)));
   for (unsigned i = 0; i < pool->n_threads; i++)
     pthread_join(pool->threads[i], NULL);
   for (size_t i = 0; i < BUCKETS; i++) {
@@ -235,8 +288,8 @@ void compile_pool_free(struct compile_pool *pool) {
       job_free(job);
     }
   }
-  if (pool->stop_fd >= 0)
-    close(pool->stop_fd);
+  if (pool->bounds.stop_fd >= 0)
+    close(pool->bounds.stop_fd);
   pthread_cond_destroy(&pool->queued);
   pthread_cond_destroy(&pool->done);
   pthread_mutex_destroy(&pool->mutex);
@@ -247,12 +300,12 @@ void compile_pool_free(struct compile_pool *pool) {
 }
 
 void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody) {
-  pool->custody = custody;
+  pool->bounds.custody = custody;
 }
 
 void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms) {
   pthread_mutex_lock(&pool->mutex);
-  pool->timeout_ms = timeout_ms;
+  pool->bounds.timeout_ms = timeout_ms;
   pthread_mutex_unlock(&pool->mutex);
 }
 
@@ -262,31 +315,30 @@ void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max)
   pthread_mutex_unlock(&pool->mutex);
 }
 
-/* The job of a request's content: one that is there already, or a new one, queued unless its object
- * is in the cache. */
+/* The job of a request's content: an existing one, or a new one, which is queued unless its object
+ * is in the cache. Takes `compile`. */
 static struct job *job_for(struct compile_pool *pool, struct compile_job *compile) {
-  size_t bucket = bucket_of(&compile->digest);
-  for (struct job *job = pool->jobs[bucket]; job; job = job->next_in_bucket) {
+  struct job **bucket = &pool->jobs[bucket_of(&compile->digest)];
+  for (struct job *job = *bucket; job; job = job->next_in_bucket) {
     if (digest_equal(&job->compile.digest, &compile->digest)) {
       compile_job_release(compile);
       return job;
     }
   }
-  char text[DIGEST_TEXT_SIZE];
+
   struct job *job = xcalloc(1, sizeof *job);
-  job->object =
-      xasprintf("%s/%s%s", pool->cache, digest_format(&compile->digest, text) + strlen("sha256:"),
-                compile->compiler->kind->suffix);
+  cleanup_free char *name = compile_job_object_name(compile);
+  job->object = xasprintf("%s/%s", pool->cache, name);
   job->compile = *compile;
   job->is_shared = true;
-  job->next_in_bucket = pool->jobs[bucket];
-  pool->jobs[bucket] = job;
+  job->next_in_bucket = *bucket;
+  *bucket = job;
   if (compile_job_find(&job->compile, job->object, &job->result)) {
     object_touch(job->object);
-    job->state = JOB_DONE;
-    job_lighten(job);
+    job_finish(job);
     return job;
   }
+
   if (pool->queue_last)
     pool->queue_last->next_queued = job;
   else
@@ -304,6 +356,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
                    error_become(&error, ERROR_UNAVAILABLE)) &&
                   compile_job_prepare(compiler, request, &compile, &error);
   struct ticket *ticket = xcalloc(1, sizeof *ticket);
+
   pthread_mutex_lock(&pool->mutex);
   if (prepared) {
     ticket->job = job_for(pool, &compile);
@@ -368,7 +421,7 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
     pthread_cond_wait(&pool->done, &pool->mutex);
   struct compile_result result = job->result;
   result.object = result.object ? xstrdup(result.object) : NULL;
-  /* The time was spent once: whoever takes it first reports it. */
+  /* Reported once, to the first ticket that is taken. */
   job->result.compile_ms = 0;
   job->tickets--;
   job_forget_unwanted(pool, job);

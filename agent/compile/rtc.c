@@ -1,143 +1,175 @@
-/* HIP by a runtime compiler: hiprtc of ROCm for AMD, NVRTC of CUDA for NVIDIA. The library is
- * found, asked and used by processes of this same program (rtc.h). Memory and threads: see
- * compiler.h. */
+/* The process that runs a runtime compiler. Memory and threads: see the header. */
 #include "agent/compile/rtc.h"
 
-#include "agent/compile/compiler.h"
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
 
-#define PROGRAM "/proc/self/exe"
+#include "agent/compile/job.h"
+#include "common/base/file.h"
 
-static const char *const hiprtc_flags[] = {"-std=c++17", "-O3", "-w", "-fuse-cuid=none", NULL};
-static const char *const nvrtc_flags[] = {"--std=c++17", "--disable-warnings", NULL};
+#define SOURCE_MAX ((size_t)4 << 20)
+#define LOG_MAX ((size_t)1 << 20)
+#define HIP_VERSION_MAJOR(version) ((version) / 10000000)
+#define ROCM_MAJOR_MIN 6
 
-static void rtc_command_make(const struct compiler *compiler, const struct compile_job *job,
-                             const char *symbols, const char *arch_option,
-                             struct settings *arguments, struct settings *environment) {
-  const char *const first[] = {PROGRAM,
-                               "rtc",
-                               "compile",
-                               symbols,
-                               compiler->path,
-                               job->sources,
-                               compiler->kind->text_name,
-                               compiler->kind->object_name};
-  for (size_t i = 0; i < ARRAY_LENGTH(first); i++)
-    settings_add(arguments, xstrdup(first[i]));
-  for (size_t i = 0; i < job->files.n; i++)
-    settings_add(arguments, xstrdup(job->files.texts[i]));
-  settings_add(arguments, xstrdup("--"));
-  settings_add(arguments, xasprintf("%s=%s", arch_option, job->arch));
-  for (size_t i = 0; compiler->kind->flags[i]; i++)
-    settings_add(arguments, xstrdup(compiler->kind->flags[i]));
-  /* It loads more libraries, which lie beside it; this program's own may lie where only the
-   * variable says. */
-  const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
-  settings_add(environment,
-               xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0,
-                         compiler->path, more ? ":" : "", more ? more : ""));
-}
+typedef struct rtc_program *rtc_program;
 
-static void hiprtc_command_make(const struct compiler *compiler, const struct compile_job *job,
-                                struct settings *arguments, struct settings *environment) {
-  /* The library below hiprtc keeps what it compiled in the user's home; the pool's cache is
-   * enough. */
-  settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
-  rtc_command_make(compiler, job, "hiprtc", "--offload-arch", arguments, environment);
-}
+/* hiprtc's and NVRTC's functions have the same types, and the same names but for their beginnings
+ * and those of the last two. */
+struct rtc_library {
+  void *handle;
+  int (*version)(int *major, int *minor);
+  int (*create)(rtc_program *ret, const char *source, const char *name, int n,
+                const char *const *headers, const char *const *names);
+  int (*compile)(rtc_program program, int n, const char *const *options);
+  int (*log_size)(rtc_program program, size_t *ret);
+  int (*log)(rtc_program program, char *text);
+  const char *(*reason)(int result);
+  int (*code_size)(rtc_program program, size_t *ret);
+  int (*code)(rtc_program program, char *bytes);
+};
 
-static void nvrtc_command_make(const struct compiler *compiler, const struct compile_job *job,
-                               struct settings *arguments, struct settings *environment) {
-  rtc_command_make(compiler, job, "nvrtc", "--gpu-architecture", arguments, environment);
-}
-
-static const struct compiler_kind hiprtc_kind = {".co",        "wavetune.launch.hip",
-                                                 "object.co",  "invalid target ID",
-                                                 hiprtc_flags, hiprtc_command_make};
-static const struct compiler_kind nvrtc_kind = {".co",       "wavetune.launch.hip",
-                                                "object.co", "invalid value for --gpu-architecture",
-                                                nvrtc_flags, nvrtc_command_make};
-
-/* Opens the first of `libraries` that loads; it answers with two lines. */
-static bool rtc_open(const struct compiler_kind *kind, const char *symbols,
-                     const struct settings *libraries, struct compiler **ret_compiler,
-                     struct error *error) {
-  /* What is loaded once there is something to compile: all of clang, and the language's own
-   * words. */
-  static const char *const neighbours[] = {"libamd_comgr.so*", "lib*rtc-builtins*.so*"};
-  cleanup_settings struct settings arguments = {0}, environment = {0};
-  cleanup_free char *answer = NULL;
-  const char *library_path = getenv("LD_LIBRARY_PATH");
-  const char *const first[] = {PROGRAM, "rtc", "find", symbols};
-  for (size_t i = 0; i < ARRAY_LENGTH(first); i++)
-    settings_add(&arguments, xstrdup(first[i]));
-  for (size_t i = 0; i < libraries->n; i++)
-    settings_add(&arguments, xstrdup(libraries->texts[i]));
-  settings_add(&arguments, NULL);
-  if (library_path)
-    settings_add(&environment, xasprintf("LD_LIBRARY_PATH=%s", library_path));
-  settings_add(&environment, NULL);
-  if (!compiler_ask(arguments.texts, environment.texts, &answer, error))
-    return false;
-  char *rest = answer, *path = strsep(&rest, "\n"), *identity = strsep(&rest, "\n");
-  if (!identity)
-    return error_set(error, "%s was not understood: %.100s", symbols, path);
-  cleanup_compiler struct compiler *compiler = compiler_new(kind, path);
-  compiler->identity = xstrdup(identity);
-  const char *end = strrchr(path, '/');
-  for (size_t i = 0; i < ARRAY_LENGTH(neighbours) && end; i++) {
-    cleanup_free char *pattern = xasprintf("%.*s/%s", (int)(end - path), path, neighbours[i]);
-    compiler_depends_on_files(compiler, pattern);
+static bool library_load(const char *symbols, const char *path, struct rtc_library *ret,
+                         struct error *error) {
+  bool is_cuda = string_equal(symbols, "nvrtc");
+  const struct {
+    const char *name;
+    void *function;
+  } functions[] = {
+      {"Version", &ret->version},
+      {"CreateProgram", &ret->create},
+      {"CompileProgram", &ret->compile},
+      {"GetProgramLogSize", &ret->log_size},
+      {"GetProgramLog", &ret->log},
+      {"GetErrorString", &ret->reason},
+      {is_cuda ? "GetCUBINSize" : "GetCodeSize", &ret->code_size},
+      {is_cuda ? "GetCUBIN" : "GetCode", &ret->code},
+  };
+  ret->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!ret->handle)
+    return error_set(error, "%s", dlerror());
+  for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
+    cleanup_free char *name = xasprintf("%s%s", symbols, functions[i].name);
+    void *symbol = dlsym(ret->handle, name);
+    if (!symbol)
+      return error_set(error, "%s is not a library of %s", path, symbols);
+    memcpy(functions[i].function, &symbol, sizeof symbol);
   }
-  compiler_depends_on(compiler, library_path ? library_path : "");
-  settings_add(&compiler->readable, xstrdup(PROGRAM));
-  compiler_read_folders(compiler, library_path);
-  *ret_compiler = TAKE(compiler);
   return true;
 }
 
-static void libraries_add(struct settings *libraries, const char *folder,
-                          const char *const *names) {
-  for (size_t i = 0; names[i]; i++)
-    settings_add(libraries, xasprintf("%s%s", folder, names[i]));
+/* Prints the library's path and "hiprtc 6.4.43484", by the HIP runtime's version where the library
+ * has it, else "nvrtc 13.0". */
+static bool identity_print(const char *symbols, const struct rtc_library *library,
+                           struct error *error) {
+  int major = 0, minor = 0, hip = 0;
+  int (*hip_version)(int *);
+  struct link_map *map;
+  if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0)
+    return error_set(error, "%s", dlerror());
+  *(void **)&hip_version = dlsym(library->handle, "hipRuntimeGetVersion");
+  if (hip_version && hip_version(&hip) == 0 && HIP_VERSION_MAJOR(hip) < ROCM_MAJOR_MIN)
+    return error_set(error,
+                     "%s is of ROCm %d, whose hiprtc does not know gfx942; install ROCm 6 or later",
+                     map->l_name, HIP_VERSION_MAJOR(hip));
+  int result = library->version(&major, &minor);
+  if (result != 0)
+    return error_set(error, "%s does not say its version: %s", map->l_name,
+                     library->reason(result));
+
+  char *path = realpath(map->l_name, NULL);
+  printf("%s\n", path ? path : map->l_name);
+  if (hip)
+    printf("%s %d.%d.%d\n", symbols, HIP_VERSION_MAJOR(hip), hip / 100000 % 100, hip % 100000);
+  else
+    printf("%s %d.%d\n", symbols, major, minor);
+  return true;
 }
 
-bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error *error) {
-  static const char *const names[] = {"libhiprtc.so.7", "libhiprtc.so.6", NULL};
-  static const char *const runtime_names[] = {"libamdhip64.so.7", "libamdhip64.so.6", NULL};
-  cleanup_settings struct settings libraries = {0};
-  if (path) {
-    settings_add(&libraries, xstrdup(path));
-  } else {
-    libraries_add(&libraries, "", names);
-    libraries_add(&libraries, "/opt/rocm/lib/", names);
-    libraries_add(&libraries, "", runtime_names);
-    libraries_add(&libraries, "/opt/rocm/lib/", runtime_names);
-  }
-  if (rtc_open(&hiprtc_kind, "hiprtc", &libraries, ret_compiler, error))
-    return true;
-  return path ? false : error_set(error, "there is no hiprtc of ROCm 6 or later (libhiprtc.so.6)");
+static int machine_failed(const struct error *error) {
+  fprintf(stderr, "error: %s\n", error->message);
+  return RTC_EXIT_MACHINE;
 }
 
-bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *error) {
-  static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", NULL};
-  static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
-  cleanup_settings struct settings libraries = {0};
-  if (path) {
-    settings_add(&libraries, xstrdup(path));
-  } else {
-    libraries_add(&libraries, "", names);
-    for (size_t i = 0; i < ARRAY_LENGTH(variables); i++) {
-      const char *cuda = getenv(variables[i]);
-      cleanup_free char *folder = xasprintf("%s/lib64/", cuda ? cuda : "");
-      if (cuda && *cuda == '/')
-        libraries_add(&libraries, folder, names);
-    }
-    libraries_add(&libraries, "/usr/local/cuda/lib64/", names);
+/* argv[3] on: SYMBOLS LIBRARY SOURCES TEXT OBJECT; `files` and `options` end with NULL. */
+static int compile(char **argv, char **files, char **options) {
+  const char *path = argv[4], *sources = argv[5], *text_path = argv[6], *object = argv[7];
+  struct rtc_library library;
+  struct error error;
+  rtc_program program;
+  char *text;
+  size_t size, n_files = 0, n_options = 0;
+  for (; files[n_files]; n_files++)
+    continue;
+  for (; options[n_options]; n_options++)
+    continue;
+
+  char **contents = xcalloc(n_files + 1, sizeof *contents);
+  if (!library_load(argv[3], path, &library, &error) ||
+      !file_read(text_path, SOURCE_MAX, &text, &size, &error))
+    return machine_failed(&error);
+  for (size_t i = 0; i < n_files; i++) {
+    cleanup_free char *file = xasprintf("%s/%s", sources, files[i]);
+    if (!file_read(file, SOURCE_MAX, &contents[i], &size, &error))
+      return machine_failed(&error);
   }
-  if (rtc_open(&nvrtc_kind, "nvrtc", &libraries, ret_compiler, error))
-    return true;
-  return path ? false
-              : error_set(error, "there is no NVRTC (libnvrtc.so.13 or .12); install CUDA 12 or "
-                                 "later, or name the "
-                                 "library in $WAVETUNE_NVRTC");
+
+  int result = library.create(&program, text, text_path, (int)n_files,
+                              (const char *const *)contents, (const char *const *)files);
+  if (result != 0) {
+    error_set(&error, "%s takes no program: %s", path, library.reason(result));
+    return machine_failed(&error);
+  }
+  result = library.compile(program, (int)n_options, (const char *const *)options);
+  if (result != 0) {
+    char *log = xcalloc(LOG_MAX + 1, 1);
+    if (library.log_size(program, &size) != 0 || size <= 1 || size > LOG_MAX)
+      fprintf(stderr, "error: %s\n", library.reason(result));
+    else if (library.log(program, log) == 0)
+      fprintf(stderr, "%s\n", log);
+    return 1;
+  }
+
+  if ((result = library.code_size(program, &size)) != 0 || size > COMPILE_OBJECT_MAX) {
+    fprintf(stderr, "error: there is no code: %s\n", library.reason(result));
+    return 1;
+  }
+  char *bytes = xmalloc(size);
+  int fd = open(object, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if ((result = library.code(program, bytes)) == 0 && fd >= 0 && fd_write_all(fd, bytes, size))
+    return 0;
+  error_set(&error, "cannot write the code: %s", result ? library.reason(result) : strerror(errno));
+  return machine_failed(&error);
+}
+
+static int run(int argc, char **argv) {
+  struct rtc_library library;
+  struct error error = {0};
+  if (argc >= 5 && string_equal(argv[2], "find")) {
+    for (char **path = argv + 4; *path; path++)
+      if (library_load(argv[3], *path, &library, &error) &&
+          identity_print(argv[3], &library, &error))
+        return 0;
+    return machine_failed(&error);
+  }
+
+  int separator = 8;
+  while (separator < argc && !string_equal(argv[separator], "--"))
+    separator++;
+  if (separator >= argc || !string_equal(argv[2], "compile")) {
+    fputs("error: `rtc` is for the agent's own use\n", stderr);
+    return RTC_EXIT_MACHINE;
+  }
+  argv[separator] = NULL; /* ends the files */
+  return compile(argv, argv + 8, argv + separator + 1);
+}
+
+void rtc_main(int argc, char **argv) {
+  int code = run(argc, argv);
+  fflush(NULL);
+  /* Not exit(): the libraries' clean-up at a program's end has crashed after all was done. */
+  _exit(code);
 }

@@ -14,8 +14,8 @@ struct source_reader {
   void *context;
 };
 
-/* Makes sure that the files are there, reads what is missing or damaged, and returns their
- * folder. */
+/* Returns the folder of the files. Unless all of them are there and undamaged, it is made anew from
+ * what the reader returns. */
 must_check bool sources_prepare(const char *root, const struct kernel *kernel,
                                 const struct source_reader *reader, char **ret_folder,
                                 struct error *error);

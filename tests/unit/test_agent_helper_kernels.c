@@ -1,7 +1,7 @@
 /* The agent's own kernels: for which targets they are compiled, and what is in them. */
 #include <dlfcn.h>
 
-#include "agent/compile/compilers.h"
+#include "agent/compile/compiler.h"
 #include "agent/compile/helper_kernels.h"
 #include "agent/device/fingerprint.h"
 #include "common/base/file.h"

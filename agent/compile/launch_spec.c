@@ -47,3 +47,12 @@ void launch_spec_release(struct launch_spec *spec) {
   record_release(&launch_spec_record, spec);
   *spec = launch_spec_default();
 }
+
+static bool spec_read(const json_t *value, void *to, struct error *error) {
+  return launch_spec_from_json(value, to, error);
+}
+static json_t *spec_write(const void *at) { return launch_spec_to_json(at); }
+static void spec_release(void *at) { launch_spec_release(at); }
+
+const struct field_custom launch_spec_custom = {
+    .read = spec_read, .write = spec_write, .release = spec_release};

@@ -31,6 +31,8 @@ struct launch_spec {
   struct code_resources resources;
 };
 
+extern const struct field_custom launch_spec_custom; /* a member of another record */
+
 struct launch_spec launch_spec_default(void);
 must_check json_t *launch_spec_to_json(const struct launch_spec *spec);
 must_check bool launch_spec_from_json(const json_t *json, struct launch_spec *ret,

@@ -1,28 +1,12 @@
-/* Asking a worker for the devices. */
+/* Probing devices by a worker. Memory and threads: see the header. */
 #include "agent/worker/devices.h"
 
 #include "agent/worker/worker_client.h"
 
 #define PROBE_MS 60000 /* a GPU driver may have to wake every device first */
 
-static bool device_read(json_t *json, struct device_seen *ret, struct error *error) {
-  struct device_seen seen = {.json = json};
-  json_t *environment = NULL;
-  if (!json_get_string(json, "", "device", JSON_REQUIRED, &seen.name, error) ||
-      !json_get_string(json, "", "backend", JSON_REQUIRED, &seen.backend, error) ||
-      !json_get_object(json, "", "environment", JSON_REQUIRED, &environment, error) ||
-      !environment_parse(environment, &seen.environment, error))
-    return false;
-  if (!environment_is_full(&seen.environment, error)) {
-    environment_release(&seen.environment);
-    return error_prefix(error, "device %s: ", seen.name);
-  }
-  json_incref(json);
-  *ret = seen;
-  return true;
-}
-
-static bool devices_read(const json_t *answer, struct devices *ret, struct error *error) {
+/* Takes over what the worker reported. */
+static bool devices_read(const json_t *answer, struct devices *devices, struct error *error) {
   json_t *array = NULL, *item;
   size_t i;
   const char *reason = json_string_value(json_object_get(answer, "error"));
@@ -30,15 +14,22 @@ static bool devices_read(const json_t *answer, struct devices *ret, struct error
     return error_set(error, "the devices cannot be probed: %s", reason);
   if (!json_get_array(answer, "", "devices", JSON_REQUIRED, &array, error))
     return false;
-  struct devices devices = {.seen = xcalloc(json_array_size(array), sizeof *devices.seen)};
+
+  devices->absent = json_incref(json_object_get(answer, "absent"));
+  devices->seen = xcalloc(json_array_size(array), sizeof *devices->seen);
   json_array_foreach (array, i, item) {
-    if (!device_read(item, &devices.seen[devices.n], error)) {
-      devices_release(&devices);
+    struct device_seen *seen = &devices->seen[i];
+    json_t *environment = NULL;
+    if (!json_get_string(item, "", "device", JSON_REQUIRED, &seen->name, error) ||
+        !json_get_string(item, "", "backend", JSON_REQUIRED, &seen->backend, error) ||
+        !json_get_object(item, "", "environment", JSON_REQUIRED, &environment, error) ||
+        !environment_parse(environment, &seen->environment, error))
       return false;
-    }
-    devices.n++;
+    seen->json = json_incref(item);
+    devices->n++;
+    if (!environment_is_full(&seen->environment, error))
+      return error_prefix(error, "device %s: ", seen->name);
   }
-  *ret = devices;
   return true;
 }
 
@@ -89,10 +80,13 @@ bool devices_ask(struct spawner *spawner, const char *python, struct devices *re
   worker_free(worker);
   if (event != WORKER_ANSWER)
     return error_set(error, "the devices cannot be probed: %s", end.detail);
-  if (!devices_read(answer, ret_devices, error))
+
+  cleanup_devices struct devices devices = {0};
+  if (!devices_read(answer, &devices, error))
     return false;
-  ret_devices->absent = json_incref(json_object_get(answer, "absent"));
-  devices_state_python(ret_devices, &versions);
+  devices_state_python(&devices, &versions);
+  *ret_devices = devices;
+  devices = (struct devices){0};
   return true;
 }
 

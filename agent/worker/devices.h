@@ -1,20 +1,19 @@
-/* The devices of this machine, as a worker sees them: the supervisor itself never loads a GPU
- * runtime.
+/* The devices of this machine, as a worker reports them: the supervisor never loads a GPU runtime.
  *
  * Memory: devices own their texts and JSON. Threads: any but the main one
- * (agent/worker/spawner.h). */
+ * (agent/worker/supervise.h). */
 #ifndef WAVETUNE_AGENT_WORKER_DEVICES_H
 #define WAVETUNE_AGENT_WORKER_DEVICES_H
 
 #include "agent/node/python_versions.h"
-#include "agent/worker/spawner.h"
+#include "agent/worker/supervise.h"
 #include "common/node/environment.h"
 
 struct device_seen {
   const char *name;    /* "cpu0"; borrowed from json */
   const char *backend; /* "cpu" */
   struct environment environment;
-  json_t *json; /* as the worker told it */
+  json_t *json; /* as the worker reported it, with the Python versions */
 };
 
 struct devices {
@@ -23,12 +22,12 @@ struct devices {
   json_t *absent; /* back ends without a device: [{"backend", "reason"}]; may be NULL */
 };
 
-/* Asks a worker. Environments that are not full are refused. `python` (NULL: none) is the
- * interpreter that kernels are served from here: the environments of GPUs state its torch and
+/* Has a worker probe. Environments that are not full are refused. `python` (NULL: none) is the
+ * interpreter that serves kernels on this machine: the environments of GPUs state its torch and
  * triton. */
 must_check bool devices_ask(struct spawner *spawner, const char *python,
                             struct devices *ret_devices, struct error *error);
-/* The option that all commands with this need have. */
+/* The option of all commands that probe devices. */
 #define OPTION_PYTHON                                                                              \
   {"python",                                                                                       \
    OPTION_TEXT,                                                                                    \
@@ -43,12 +42,12 @@ void devices_state_python(struct devices *devices, const struct python_versions 
 void devices_release(struct devices *devices);
 #define cleanup_devices __attribute__((cleanup(devices_release)))
 
-/* "no hip: the HIP runtime is not installed; no cuda: …": the first thing to know when a GPU is
- * missed. "" when every back end has a device. Owned by the caller. */
+/* Why back ends have no device: "no hip: the HIP runtime is not installed; no cuda: …"; "" when all
+ * have one. Owned by the caller. */
 must_check char *devices_absent(const struct devices *devices);
 
-/* The device with this name, the first one when it is NULL; an unknown name is an error that lists
- * those there are. */
+/* The device with this name, or the first where it is NULL; the error for an unknown name lists the
+ * known ones. */
 must_check bool devices_find(const struct devices *devices, const char *name,
                              const struct device_seen **ret_device, struct error *error);
 

@@ -1,14 +1,27 @@
-/* The frame of every command that uses workers: the main thread starts workers and hears signals,
- * another one works.
+/* The frame of every command that uses workers: the main thread starts workers and receives
+ * signals, another thread does the work.
+ *
+ * Workers are started from the main thread only, because PR_SET_PDEATHSIG follows the parent
+ * thread: a worker that a device thread had forked would die with that thread. A worker is this
+ * program again (/proc/self/exe worker) in a process group of its own, with the two file
+ * descriptors of agent/worker/worker.h and nothing else open but a pipe to print to, without new
+ * privileges, and first in line when memory runs out. The token is not in its environment:
+ * supervise() removes it from this process's.
  *
  * The first SIGTERM or SIGINT asks the work to end (supervisor_stopped), a second one ends the
- * program at once: workers die with it. Threads: supervise is called from the main one. */
+ * program at once, and workers die with it.
+ *
+ * Memory: spawned is a plain value; its owner closes the socket and the pipe, unmaps the page and
+ * frees the cgroup. Threads: see each. */
 #ifndef WAVETUNE_AGENT_WORKER_SUPERVISE_H
 #define WAVETUNE_AGENT_WORKER_SUPERVISE_H
 
 #include <stdatomic.h>
+#include <sys/types.h>
 
-#include "agent/worker/spawner.h"
+#include "agent/worker/worker.h"
+#include "common/base/error.h"
+#include "common/program/custody.h"
 
 struct supervisor {
   struct spawner *spawner;
@@ -19,9 +32,30 @@ struct supervisor {
   int code;
 };
 
-/* Runs the work to its end and returns its exit code. */
+/* Main thread: runs the work to its end and returns its exit code. */
 int supervise(struct supervisor *supervisor);
 
 bool supervisor_stopped(const struct supervisor *supervisor);
+
+/* What starts workers; made by supervise(). */
+struct spawner;
+
+/* Before anything is started: the user and cgroups that workers run in. It is copied; what it
+ * borrows must outlive the spawner. */
+void spawner_set_custody(struct spawner *spawner, const struct custody *custody);
+const struct custody *spawner_custody(const struct spawner *spawner);
+
+struct spawned {
+  pid_t pid;
+  int socket;
+  int output; /* what it prints; does not block */
+  struct worker_status *status;
+  struct cgroup *cgroup; /* NULL: none */
+};
+
+/* Any thread but the main one: waits until the main one has started a worker. `environment` (NULL:
+ * none) are "NAME=VALUE" strings that come before this process's own, NULL-terminated. */
+must_check bool spawner_spawn(struct spawner *spawner, char *const *environment,
+                              struct spawned *ret_spawned, struct error *error);
 
 #endif

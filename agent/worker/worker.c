@@ -1,5 +1,4 @@
-/* The worker: reads requests, one JSON object a line, and has them answered. What it says is
- * specified in agent/worker/worker.h.
+/* The worker's loop: reads requests, one JSON object a line, and answers them.
  *
  * Memory: see worker_process.h. Threads: one. */
 #include "agent/worker/worker.h"
@@ -51,19 +50,37 @@ no_return void worker_leave(struct worker *worker) {
 }
 
 static bool answer_probe(struct worker *worker, const json_t *request) {
-  static const char *const members[] = {"do", NULL};
   struct error error;
   json_t *devices = NULL, *absent = NULL;
-  (void)worker;
-  if (!json_only_members(request, "", members, &error) || !devices_probe(&devices, &absent, &error))
+  (void)worker, (void)request;
+  if (!devices_probe(&devices, &absent, &error))
     return worker_answer_error(&error);
   return worker_answer(json_pack("{s:o, s:o}", "devices", devices, "absent", absent));
 }
 
-static void fds_close(struct worker *worker) {
-  for (size_t i = 0; i < worker->n_fds; i++)
-    close(worker->fds[i]);
-  worker->n_fds = 0;
+#define AT(member) offsetof(struct requested_config, member)
+static const struct field requested_config_fields[] = {
+    {"config", FIELD_INTEGER, AT(config), FIELD_REQUIRED, .least = 0, .most = INT64_MAX},
+    {"object", FIELD_TEXT, AT(object), FIELD_REQUIRED},
+    {"launch", FIELD_CUSTOM, AT(launch), FIELD_OBJECT, .custom = &launch_spec_custom},
+};
+const struct record requested_config_record =
+    RECORD(NULL, struct requested_config, requested_config_fields);
+
+bool worker_object_place(struct worker *worker, struct bundle_places *places, char **object,
+                         struct error *error) {
+  cleanup_free char *path = TAKE(*object);
+  int bundle_fd = worker->n_fds ? worker->fds[0] : -1;
+  return !path || bundle_place(places, worker->bundle, bundle_fd, path, object, error);
+}
+
+bool worker_config_prepare(struct worker *worker, struct bundle_places *places, const char *pointer,
+                           struct requested_config *config, struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  if (!config->launch.cluster) /* absent: one that is read has at least 1 */
+    config->launch = launch_spec_default();
+  return worker_object_place(worker, places, &config->object, error) ||
+         error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "object"));
 }
 
 /* False when the supervisor is gone. */
@@ -71,28 +88,39 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   static const struct {
     const char *name;
     bool (*function)(struct worker *worker, const json_t *request);
-  } requests[] = {{"probe", answer_probe},
-                  {"sentinel", worker_answer_sentinel},
-                  {"reference", worker_answer_reference},
-                  {"open", worker_answer_open},
-                  {"measure", worker_answer_measure},
-                  {"close", worker_answer_close}};
-  cleanup_json json_t *request = NULL;
-  const char *name = NULL;
+    bool has_members;
+  } requests[] = {{"probe", answer_probe, false},
+                  {"sentinel", worker_answer_sentinel, true},
+                  {"reference", worker_answer_reference, true},
+                  {"open", worker_answer_open, true},
+                  {"measure", worker_answer_measure, true},
+                  {"close", worker_answer_close, false}};
+  static const char *const no_members[] = {NULL};
+  cleanup_json json_t *request = NULL, *bundle = NULL;
+  cleanup_free char *name = NULL;
+  const char *verb = NULL;
   struct error error;
   if (!json_parse(text, size, &request, &error) ||
-      !json_get_string(request, "", "do", JSON_REQUIRED, &name, &error))
+      !json_get_string(request, "", "do", JSON_REQUIRED, &verb, &error))
     return worker_answer_error(&error);
+
+  /* The members that every request may have; what is left is the function's. */
+  name = xstrdup(verb);
+  worker->bundle = bundle = json_incref(json_object_get(request, "bundle"));
+  json_object_del(request, "do");
+  json_object_del(request, "bundle");
   for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
     if (!string_equal(name, requests[i].name))
       continue;
-    bool answered = requests[i].function(worker, request);
-    fds_close(worker);
+    bool is_valid = requests[i].has_members || json_only_members(request, "", no_members, &error);
+    bool answered = is_valid ? requests[i].function(worker, request) : worker_answer_error(&error);
+    for (; worker->n_fds; worker->n_fds--)
+      close(worker->fds[worker->n_fds - 1]);
     worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
     return answered;
   }
   error_at(&error, "/do",
-           "\"%.40s\" is nothing that a worker does; it can probe, sentinel, reference, open, "
+           "\"%.40s\" is no request of a worker; there are probe, sentinel, reference, open, "
            "measure and close",
            name);
   return worker_answer_error(&error);
@@ -127,26 +155,21 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
   }
 }
 
-/* Not between fork and exec: this process was hidden then, as its parent is, and its files in /proc
- * were root's. */
-static void oom_score_raise(void) {
-  cleanup_fd int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-  if (score >= 0)
-    (void)!write(score, OOM_SCORE, sizeof OOM_SCORE - 1);
-}
-
-/* Each loaded object takes one. */
-static void descriptors_allow(void) {
+int worker_main(void) {
+  struct worker worker = {0};
   struct rlimit limit;
+  signal(SIGPIPE, SIG_IGN);
+  /* Not between fork and exec: the process was hidden then, as its parent is, and its files in
+   * /proc were root's. */
+  int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (score >= 0) {
+    (void)!write(score, OOM_SCORE, sizeof OOM_SCORE - 1);
+    close(score);
+  }
+  /* Each loaded object takes a file descriptor. */
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max, limit.rlim_max});
-}
 
-int worker_main(void) {
-  signal(SIGPIPE, SIG_IGN);
-  oom_score_raise();
-  descriptors_allow();
-  struct worker worker = {0};
   worker.status =
       mmap(NULL, sizeof *worker.status, PROT_READ | PROT_WRITE, MAP_SHARED, WORKER_STATUS_FD, 0);
   if (worker.status == MAP_FAILED) {

@@ -1,5 +1,4 @@
-/* Bundles of objects in sealed memory, and file descriptors over sockets. Memory and threads: see
- * the header. */
+/* Bundles of objects, and file descriptors over sockets. Memory and threads: see the header. */
 #include "agent/worker/worker_bundle.h"
 
 #include <dlfcn.h>
@@ -16,40 +15,25 @@
 #define SEALS (F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL)
 #define DESCRIPTORS_AT_ONCE 4
 
-/* Appends the bytes of a file to the memory; *size is how much lies there. */
-static bool object_pack(int fd, const char *path, json_int_t *size, json_t *bundle,
-                        struct error *error) {
-  cleanup_free char *bytes = NULL;
-  size_t n;
-  if (!file_read(path, OBJECT_BYTES_MAX, &bytes, &n, error))
-    return false;
-  if (!fd_write_all(fd, bytes, n))
-    return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
-  ALWAYS(json_object_set_new(bundle, path, json_pack("[I, I]", *size, (json_int_t)n)) == 0);
-  *size += (json_int_t)n;
-  return true;
-}
-
-/* Looks at the sealed bytes themselves: whatever changed a file, or this memory before, shows
- * here. */
+/* Whether the sealed memory has the objects that were compiled: any change of a file, or of the
+ * memory before it was sealed, shows here. */
 static bool objects_check(int fd, size_t size, const json_t *bundle, json_t *objects,
                           struct error *error) {
-  char *bytes =
-      size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* shared: from Linux 6.7 on */
+  /* Not shared: such a mapping of sealed memory is possible from Linux 6.7 on. */
+  char *bytes = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
   bool is_right = true;
   const char *path;
-  json_t *digest_text;
+  json_t *expected;
   if (bytes == MAP_FAILED)
     return error_set(error, "cannot check objects for a worker: %s", strerror(errno));
 
-  json_object_foreach (objects, path, digest_text) {
+  json_object_foreach (objects, path, expected) {
     const json_t *entry = json_object_get(bundle, path);
-    size_t at = (size_t)json_integer_value(json_array_get(entry, 0));
-    struct digest digest =
-                      digest_of(bytes + at, (size_t)json_integer_value(json_array_get(entry, 1))),
-                  compiled;
+    size_t at = (size_t)json_integer_value(json_array_get(entry, 0)),
+           n = (size_t)json_integer_value(json_array_get(entry, 1));
+    struct digest digest = digest_of(bytes + at, n), compiled;
     is_right =
-        digest_parse(json_string_value(digest_text), &compiled) && digest_equal(&digest, &compiled);
+        digest_parse(json_string_value(expected), &compiled) && digest_equal(&digest, &compiled);
     if (!is_right) {
       error_set(error,
                 "%s is not loaded: its bytes are not those that were compiled; it is compiled anew "
@@ -78,8 +62,14 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
   if (fd < 0)
     return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
   json_object_foreach (objects, path, digest) {
-    if (!object_pack(fd, path, &size, bundle, error))
+    cleanup_free char *bytes = NULL;
+    size_t n;
+    if (!file_read(path, OBJECT_BYTES_MAX, &bytes, &n, error))
       return false;
+    if (!fd_write_all(fd, bytes, n))
+      return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
+    ALWAYS(json_object_set_new(bundle, path, json_pack("[I, I]", size, (json_int_t)n)) == 0);
+    size += (json_int_t)n;
   }
   if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
     return error_set(error, "cannot seal objects for a worker: %s", strerror(errno));
@@ -94,9 +84,9 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
 
 static char *place_path(int fd) { return xasprintf("/proc/self/fd/%d", fd); }
 
-bool bundle_place(struct bundle_places *places, const json_t *request, int bundle_fd,
+bool bundle_place(struct bundle_places *places, const json_t *bundle, int bundle_fd,
                   const char *path, char **ret_path, struct error *error) {
-  const json_t *entry = json_object_get(json_object_get(request, "bundle"), path);
+  const json_t *entry = json_object_get(bundle, path);
   off_t at = json_integer_value(json_array_get(entry, 0)),
         end = at + json_integer_value(json_array_get(entry, 1));
   if (!entry)
@@ -112,19 +102,15 @@ bool bundle_place(struct bundle_places *places, const json_t *request, int bundl
   return true;
 }
 
-/* An object that cannot be unloaded (it may say so itself) keeps its name: the next one of that
- * name would be taken for it. */
-static bool is_loaded(const char *path) {
-  void *object = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  if (object)
-    dlclose(object);
-  return object != NULL;
-}
-
 void bundle_places_release(struct bundle_places *places) {
   for (size_t i = 0; i < places->n; i++) {
     cleanup_free char *path = place_path(places->fds[i]);
-    if (!is_loaded(path))
+    void *loaded = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    /* An object that is still loaded, because it cannot be unloaded, keeps its name: the loader
+     * would take the next object of that name for it. */
+    if (loaded)
+      dlclose(loaded);
+    else
       close(places->fds[i]);
   }
   free(places->fds);

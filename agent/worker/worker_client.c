@@ -1,16 +1,16 @@
-/* The parent's side of a worker. One thread at a time; owns the child until it is reaped. */
+/* The parent's side of a worker. Memory and threads: see the header. */
 #include "agent/worker/worker_client.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "agent/worker/worker_answers.h"
 #include "agent/worker/worker_bundle.h"
 #include "common/base/log.h"
 
@@ -18,32 +18,32 @@
 #define LEAVE_MS 2000 /* a GPU runtime unloads in well under a second */
 #define KILL_MS 10000 /* a process that a driver holds does not die at all */
 #define EPITAPH_MS 1000
-#define PUSH_MS 10000 /* it has nothing else to do than to read */
+#define PUSH_MS 10000 /* a worker that serves a reference only reads */
 #define READ_SIZE 65536
 #define UNASKED_READS 256
-/* of a config that has a limit each: loading, checking, warming up, a last look */
+/* Phases of a config, each with its own limit: loading, checking, warming up, a last check. */
 #define PHASES_ONCE 4
 #define PRINTED_MAX ((size_t)64 << 10)
-#define PRINTED_LINE 16 /* what a line counts for beside its text */
+#define PRINTED_LINE 16 /* bytes that each line counts beside its text */
 
 struct worker_client {
   struct spawned process;
   bool is_reaped;
   struct worker_limits limits;
   size_t printed; /* bytes of its output */
-  bool is_mute;   /* it has closed that */
-  char *out;      /* a request and its newline, not sent from `sent` on */
+  bool is_mute;   /* its output is closed */
+  char *out;      /* a request and its newline */
   size_t out_size, sent;
-  int out_fds[WORKER_REQUEST_FDS]; /* they go with the first byte */
+  int out_fds[WORKER_REQUEST_FDS]; /* sent with the first byte */
   size_t n_out_fds;
   struct worker_answers answers;
-  /* What the page said last, and since when by our own clock: a kernel may scribble over the
-   * page's. */
+  /* The page as it was read last, and since when by this process's clock: a kernel may write to the
+   * page. */
   uint64_t seen_config;
   int seen_phase;
   int64_t seen_since_ns, changed_ms;
-  int64_t asked_ms,
-      whole_ms; /* when it was asked, and what a request may take in all, whatever the page says */
+  int64_t asked_ms; /* when the request was made */
+  int64_t whole_ms; /* what it may take in all, whatever the page says */
 };
 
 bool worker_start(struct spawner *spawner, struct worker_limits limits,
@@ -69,57 +69,37 @@ static void sleep_ms(int64_t ms) {
   nanosleep(&time, NULL);
 }
 
-/* Reaps the child within timeout_ms. */
-static bool worker_reap(struct worker_client *worker, int64_t timeout_ms, int *ret_status) {
-  int64_t until_ms = clock_monotonic_ms() + timeout_ms;
-  for (;;) {
-    pid_t pid = waitpid(worker->process.pid, ret_status, WNOHANG);
-    if (pid == worker->process.pid) {
-      worker->is_reaped = true;
-      return true;
-    }
-    if (pid < 0 && errno != EINTR)
-      die("waitpid: %s", strerror(errno));
-    if (clock_monotonic_ms() >= until_ms)
-      return false;
-    sleep_ms(2);
-  }
-}
-
-/* The group dies as a whole: a kernel may have started something. It is killed before the leader is
- * reaped, while its number cannot be another's. */
-static bool worker_kill(struct worker_client *worker, int *ret_status) {
-  kill(-worker->process.pid, SIGKILL);
-  kill(worker->process.pid, SIGKILL);
-  if (worker->process.cgroup)
-    cgroup_kill(worker->process.cgroup);
-  if (worker_reap(worker, KILL_MS, ret_status))
-    return true;
-  log_error(
-      "worker: process %d cannot be killed: its device driver holds it; the device needs a reset",
-      (int)worker->process.pid);
-  return false;
-}
-
-/* Whether the child has ended, without reaping it. */
+/* Whether the child has ended, or does so within timeout_ms. It is not reaped. */
 static bool worker_has_ended(const struct worker_client *worker, int64_t timeout_ms) {
-  int64_t until_ms = clock_monotonic_ms() + timeout_ms;
-  for (;;) {
+  for (int64_t until_ms = clock_monotonic_ms() + timeout_ms;; sleep_ms(2)) {
     siginfo_t info = {0};
     if (waitid(P_PID, (id_t)worker->process.pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
         info.si_pid)
       return true;
     if (clock_monotonic_ms() >= until_ms)
       return false;
-    sleep_ms(2);
   }
 }
 
-static int fd_duplicate(int fd) {
-  int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (duplicate < 0)
-    die("cannot duplicate a file descriptor: %s", strerror(errno));
-  return duplicate;
+/* Kills the whole group, because a kernel may have started processes, before the leader is reaped:
+ * until then no other process can have its id. */
+static bool worker_kill(struct worker_client *worker, int *ret_status) {
+  pid_t pid = worker->process.pid;
+  kill(-pid, SIGKILL);
+  kill(pid, SIGKILL);
+  if (worker->process.cgroup)
+    cgroup_kill(worker->process.cgroup);
+  if (!worker_has_ended(worker, KILL_MS)) {
+    log_error("worker: process %d cannot be killed: its device driver holds it; the device needs a "
+              "reset",
+              (int)pid);
+    return false;
+  }
+  while (waitpid(pid, ret_status, 0) < 0)
+    if (errno != EINTR)
+      die("waitpid: %s", strerror(errno));
+  worker->is_reaped = true;
+  return true;
 }
 
 static void out_fds_close(struct worker_client *worker) {
@@ -132,14 +112,13 @@ void worker_dismiss(struct worker_client *worker) {
   (void)shutdown(worker->process.socket, SHUT_RDWR);
 }
 
-/* Passes on what the worker printed, each line with where it comes from, as far as it is not more
- * than anyone wants to read. The rest is dropped. */
+/* Logs what the worker printed, each line with its process, up to PRINTED_MAX bytes. */
 static void output_pass_on(struct worker_client *worker) {
   char bytes[1536]; /* a line of the log has room for them */
   for (ssize_t n; (n = read(worker->process.output, bytes, sizeof bytes - 1)) > 0;) {
     bytes[n] = '\0';
     for (char *nul = bytes; (nul = memchr(nul, '\0', (size_t)(bytes + n - nul)));)
-      *nul = ' '; /* or what comes behind it would be lost */
+      *nul = ' '; /* else the text behind it would be lost */
     char *rest = bytes;
     for (char *text; worker->printed < PRINTED_MAX && (text = strsep(&rest, "\n"));) {
       worker->printed += strlen(text) + PRINTED_LINE;
@@ -201,14 +180,6 @@ void worker_ask(struct worker_client *worker, const json_t *request) {
   ALWAYS(!json_object_get(request, "objects") && worker_ask_with(worker, request, -1, &error));
 }
 
-/* Opening, and the phases of each config and of the baseline, which has a turn beside each. A
- * kernel that writes to the page all the time would have no deadline otherwise. */
-static int64_t request_limit_ms(const struct worker_limits *limits, const json_t *request) {
-  int64_t n_configs = (int64_t)json_array_size(json_object_get(request, "configs"));
-  int64_t rounds = json_integer_value(json_object_get(request, "rounds_max"));
-  return limits->open_ms + (n_configs + 1) * (PHASES_ONCE + 2 * rounds) * limits->config_ms;
-}
-
 bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd,
                      struct error *error) {
   cleanup_json json_t *whole = json_copy((json_t *)request);
@@ -216,41 +187,46 @@ bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd
   ALWAYS(worker->sent == worker->out_size);
   if (!bundle_pack(whole, &bundle_fd, error))
     return false;
+
   free(worker->out);
   out_fds_close(worker);
   if (bundle_fd >= 0)
     worker->out_fds[worker->n_out_fds++] = bundle_fd;
-  if (fd >= 0)
-    worker->out_fds[worker->n_out_fds++] = fd_duplicate(fd);
+  if (fd >= 0) {
+    int duplicate = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (duplicate < 0)
+      die("cannot duplicate a file descriptor: %s", strerror(errno));
+    worker->out_fds[worker->n_out_fds++] = duplicate;
+  }
   /* Not canonical: the order of a space's parameters has a meaning. */
   cleanup_free char *text = json_dumps(whole, JSON_COMPACT);
   ALWAYS(text != NULL);
   worker->out = xasprintf("%s\n", text);
   worker->out_size = strlen(worker->out);
   worker->sent = 0;
-  /* A line to each config, and one more. What it said unasked is no answer to this. */
+
+  /* In all: opening, and the phases of each config and of the baseline, which has a turn beside
+   * each. A kernel that writes to the page all the time would have no deadline otherwise. */
+  size_t n_configs = json_array_size(json_object_get(request, "configs"));
+  int64_t rounds = json_integer_value(json_object_get(request, "rounds_max"));
   worker->asked_ms = clock_monotonic_ms();
-  worker->whole_ms = request_limit_ms(&worker->limits, request);
+  worker->whole_ms = worker->limits.open_ms + ((int64_t)n_configs + 1) *
+                                                  (PHASES_ONCE + 2 * rounds) *
+                                                  worker->limits.config_ms;
+
+  /* What it sent before is no answer to this request, which has a line for each config and one
+   * more. */
   for (int i = 0; i < UNASKED_READS && worker_receive(worker) && worker->answers.size; i++)
     worker->answers.size = 0;
-  worker_answers_expect(&worker->answers, json_array_size(json_object_get(request, "configs")) + 1);
+  worker_answers_expect(&worker->answers, n_configs + 1);
   page_read(worker, true);
   return true;
 }
 
-static const char *phase_verb(int phase) {
-  switch (phase) {
-  case WORKER_OPENING:
-    return "opening";
-  case WORKER_LOADING:
-    return "loading";
-  case WORKER_CHECKING:
-    return "checking";
-  case WORKER_TIMING:
-    return "timing";
-  default:
-    return "idle";
-  }
+static const char *phase_verb(const struct worker_client *worker) {
+  static const char *const verbs[] = {"idle", "opening", "loading", "checking", "timing"};
+  size_t phase = (size_t)worker->seen_phase;
+  return verbs[phase < ARRAY_LENGTH(verbs) ? phase : 0];
 }
 
 static int64_t phase_limit_ms(const struct worker_client *worker) {
@@ -258,84 +234,38 @@ static int64_t phase_limit_ms(const struct worker_client *worker) {
   return is_config ? worker->limits.config_ms : worker->limits.open_ms;
 }
 
-/* Who the page names, and for how long it did. */
-static struct worker_end end_of_turn(const struct worker_client *worker) {
-  return (struct worker_end){.config = worker->seen_config,
-                             .turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000};
-}
-
-/* One that may start no more threads, say, waits for them for ever. */
-static void append_overstepped(const struct worker_client *worker, struct worker_end *ret_end) {
-  const char *why = worker->process.cgroup ? cgroup_overstepped(worker->process.cgroup) : NULL;
+/* Fills in which config the page names, for how long it has, and why the worker ended: the reason,
+ * and the limit of its cgroup that it exceeded (a process that may start no more threads may wait
+ * for them for ever). */
+static void printf_like(3, 4) end_describe(const struct worker_client *worker,
+                                           struct worker_end *ret_end, const char *format, ...) {
+  const char *exceeded = worker->process.cgroup ? cgroup_overstepped(worker->process.cgroup) : NULL;
+  va_list arguments;
+  *ret_end = (struct worker_end){.config = worker->seen_config,
+                                 .turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000};
+  va_start(arguments, format);
+  vsnprintf(ret_end->detail, sizeof ret_end->detail, format, arguments);
+  va_end(arguments);
   size_t length = strlen(ret_end->detail);
-  if (why)
-    snprintf(ret_end->detail + length, sizeof ret_end->detail - length, ": %s", why);
-}
-
-static void end_describe(const struct worker_client *worker, int status,
-                         struct worker_end *ret_end) {
-  const char *verb = phase_verb(worker->seen_phase);
-  if (WIFSIGNALED(status))
-    snprintf(ret_end->detail, sizeof ret_end->detail, "killed by signal %d (%s) while %s",
-             WTERMSIG(status), strsignal(WTERMSIG(status)), verb);
-  else
-    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker exited with code %d while %s",
-             WEXITSTATUS(status), verb);
-  append_overstepped(worker, ret_end);
+  if (exceeded)
+    snprintf(ret_end->detail + length, sizeof ret_end->detail - length, ": %s", exceeded);
 }
 
 /* The socket has closed: the child has ended or is about to. */
 static enum worker_event worker_crashed(struct worker_client *worker, struct worker_end *ret_end) {
   int status = 0;
   page_read(worker, false);
-  *ret_end = end_of_turn(worker);
-  bool has_ended = worker_has_ended(worker, LEAVE_MS);
-  bool is_dead = worker_kill(worker, &status);
-  if (has_ended && is_dead)
-    end_describe(worker, status, ret_end);
+  int64_t turn_us = (clock_monotonic_ms() - worker->changed_ms) * 1000;
+  bool has_ended = worker_has_ended(worker, LEAVE_MS), is_dead = worker_kill(worker, &status);
+  if (!has_ended || !is_dead)
+    end_describe(worker, ret_end, "the worker closed its socket and went on");
+  else if (WIFSIGNALED(status))
+    end_describe(worker, ret_end, "killed by signal %d (%s) while %s", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)), phase_verb(worker));
   else
-    snprintf(ret_end->detail, sizeof ret_end->detail, "the worker closed its socket and went on");
-  return WORKER_CRASHED;
-}
-
-static enum worker_event worker_hung(struct worker_client *worker, struct worker_end *ret_end) {
-  int status;
-  *ret_end = end_of_turn(worker);
-  /* Opening fills the inputs and computes the reference: of a large key that takes long and is
-   * nobody's fault. */
-  snprintf(ret_end->detail, sizeof ret_end->detail, "killed after %.3g s of %s%s",
-           (double)phase_limit_ms(worker) / 1000, phase_verb(worker->seen_phase),
-           worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
-  append_overstepped(worker, ret_end);
-  (void)worker_kill(worker, &status);
-  return WORKER_HUNG;
-}
-
-static enum worker_event worker_endless(struct worker_client *worker, struct worker_end *ret_end) {
-  int status;
-  *ret_end = end_of_turn(worker);
-  snprintf(ret_end->detail, sizeof ret_end->detail,
-           "killed after %.3g s in all, which is more than all its turns may take",
-           (double)worker->whole_ms / 1000);
-  append_overstepped(worker, ret_end);
-  (void)worker_kill(worker, &status);
-  return WORKER_HUNG;
-}
-
-static enum worker_event worker_stop(struct worker_client *worker, struct worker_end *ret_end) {
-  int status;
-  *ret_end = end_of_turn(worker);
-  snprintf(ret_end->detail, sizeof ret_end->detail, "stopped");
-  (void)worker_kill(worker, &status);
-  return WORKER_STOPPED;
-}
-
-static enum worker_event worker_babbled(struct worker_client *worker, const char *what,
-                                        struct worker_end *ret_end) {
-  int status;
-  *ret_end = end_of_turn(worker);
-  snprintf(ret_end->detail, sizeof ret_end->detail, "the worker's answer is none: %.200s", what);
-  (void)worker_kill(worker, &status);
+    end_describe(worker, ret_end, "the worker exited with code %d while %s", WEXITSTATUS(status),
+                 phase_verb(worker));
+  ret_end->turn_us = turn_us;
   return WORKER_CRASHED;
 }
 
@@ -347,34 +277,54 @@ static void worker_send(struct worker_client *worker) {
     out_fds_close(worker);
   }
   if (n < 0 && errno != EAGAIN && errno != EINTR)
-    worker->sent = worker->out_size; /* nobody reads it; receiving will say why */
+    worker->sent = worker->out_size; /* the worker does not read; receiving shows why */
 }
 
 enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context),
                               void *context, _Atomic uint64_t *current, json_t **ret_answer,
                               struct worker_end *ret_end) {
+  enum worker_event event = WORKER_CRASHED;
+  int status;
   for (;;) {
     struct error error;
     enum worker_line line = worker_answers_next(&worker->answers, ret_answer, &error);
     if (line != WORKER_LINE_MISSING)
       page_read(worker, true);
-    if (line == WORKER_LINE_WRONG)
-      return worker_babbled(worker, error.message, ret_end);
-    if (line == WORKER_LINE_WHOLE && worker->sent < worker->out_size) {
-      json_decref(TAKE(*ret_answer));
-      return worker_babbled(worker, "it answered a request that it had not read", ret_end);
-    }
-    if (line == WORKER_LINE_WHOLE)
+    if (line == WORKER_LINE_WHOLE && worker->sent == worker->out_size)
       return WORKER_ANSWER;
-    if (stopped && stopped(context))
-      return worker_stop(worker, ret_end);
+    if (line == WORKER_LINE_WHOLE) {
+      json_decref(TAKE(*ret_answer));
+      error_set(&error, "it answered a request that it had not read");
+    }
+    if (line != WORKER_LINE_MISSING) {
+      end_describe(worker, ret_end, "the worker's answer is invalid: %.200s", error.message);
+      break;
+    }
+    if (stopped && stopped(context)) {
+      end_describe(worker, ret_end, "stopped");
+      event = WORKER_STOPPED;
+      break;
+    }
+
     page_read(worker, false);
     if (current)
       atomic_store(current, worker->seen_config);
-    if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker))
-      return worker_hung(worker, ret_end);
-    if (clock_monotonic_ms() - worker->asked_ms >= worker->whole_ms)
-      return worker_endless(worker, ret_end);
+    event = WORKER_HUNG;
+    if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker)) {
+      /* Opening fills the inputs and computes the reference: of a large key that takes long. */
+      end_describe(worker, ret_end, "killed after %.3g s of %s%s",
+                   (double)phase_limit_ms(worker) / 1000, phase_verb(worker),
+                   worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
+      break;
+    }
+    if (clock_monotonic_ms() - worker->asked_ms >= worker->whole_ms) {
+      end_describe(worker, ret_end,
+                   "killed after %.3g s in all, which is more than all its turns may take",
+                   (double)worker->whole_ms / 1000);
+      break;
+    }
+    event = WORKER_CRASHED;
+
     bool is_sending = worker->sent < worker->out_size;
     struct pollfd fds[] = {
         {worker->process.socket, (short)(POLLIN | (is_sending ? POLLOUT : 0)), 0},
@@ -389,6 +339,8 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) && !worker_receive(worker))
       return worker_crashed(worker, ret_end);
   }
+  (void)worker_kill(worker, &status);
+  return event;
 }
 
 void worker_push(struct worker_client *worker) {
@@ -413,4 +365,52 @@ char *worker_epitaph(struct worker_client *worker, bool *ret_has_said) {
   const char *reason = json_string_value(json_object_get(answer, "error"));
   *ret_has_said = event == WORKER_ANSWER && reason;
   return xstrdup(event == WORKER_CRASHED ? end.detail : reason ? reason : "it closed its socket");
+}
+
+void worker_answers_release(struct worker_answers *answers) { free(answers->bytes); }
+
+void worker_answers_expect(struct worker_answers *answers, size_t lines) {
+  answers->size = answers->scanned = 0;
+  answers->left = lines;
+}
+
+char *worker_answers_room(struct worker_answers *answers, size_t size) {
+  if (answers->capacity - answers->size < size) {
+    answers->capacity = answers->capacity * 2 + size;
+    answers->bytes = xreallocarray(answers->bytes, answers->capacity, 1);
+  }
+  return answers->bytes + answers->size;
+}
+
+enum worker_line worker_answers_next(struct worker_answers *answers, json_t **ret_answer,
+                                     struct error *error) {
+  const char *newline =
+      answers->size > answers->scanned
+          ? memchr(answers->bytes + answers->scanned, '\n', answers->size - answers->scanned)
+          : NULL;
+  answers->scanned = newline ? 0 : answers->size;
+  if (!newline && answers->size <= WORKER_LINE_MAX)
+    return WORKER_LINE_MISSING;
+  if (!newline) {
+    error_set(error, "a line without an end");
+    return WORKER_LINE_WRONG;
+  }
+
+  size_t length = (size_t)(newline - answers->bytes);
+  cleanup_json json_t *answer = NULL;
+  if (answers->left == 0) {
+    error_set(error, "more lines than it was asked for");
+    return WORKER_LINE_WRONG;
+  }
+  if (!json_parse(answers->bytes, length, &answer, error))
+    return WORKER_LINE_WRONG;
+  if (!json_is_object(answer)) {
+    error_set(error, "not an object");
+    return WORKER_LINE_WRONG;
+  }
+  answers->left--;
+  answers->size -= length + 1;
+  memmove(answers->bytes, newline + 1, answers->size);
+  *ret_answer = TAKE(answer);
+  return WORKER_LINE_WHOLE;
 }

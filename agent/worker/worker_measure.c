@@ -1,24 +1,47 @@
-/* Measuring: loads and checks the configs of a request, races them, and says what came of each as
- * soon as it is known. Memory: see worker_process.h. Threads: one. */
+/* Measuring: loads and checks the configs of a request, races them, and reports each result as soon
+ * as it is known. Memory: see worker_process.h. Threads: one. */
 #include <math.h>
 
 #include "agent/measure/problem.h"
 #include "agent/worker/worker_process.h"
 #include "common/measurement/measurement.h"
 
-/* a device's state is asked for once in so long: it costs time */
+#define CONFIGS_MAX 4096 /* of one request */
+#define ROUNDS_MAX 10000
+/* How long the device's state is cached: reading it takes time. */
 #define CONDITIONS_NS ((int64_t)1000000000)
 
-_Static_assert(RACE_NOBODY == WORKER_CONFIG_NONE, "the page says of a race who has the turn");
+_Static_assert(RACE_NOBODY == WORKER_CONFIG_NONE, "the page shows a race's turns");
+
+struct measure_request {
+  struct race_limits limits;
+  int64_t rounds_min, rounds_max;
+  RECORD_ARRAY(struct requested_config, n, configs);
+};
+
+#define AT(member) offsetof(struct measure_request, member)
+static const struct field measure_fields[] = {
+    {"configs", FIELD_RECORDS, AT(n), FIELD_REQUIRED, .most = CONFIGS_MAX,
+     .of = &requested_config_record},
+    {"rounds_min", FIELD_INTEGER, AT(rounds_min), FIELD_REQUIRED, .least = 1, .most = ROUNDS_MAX},
+    {"rounds_max", FIELD_INTEGER, AT(rounds_max), FIELD_REQUIRED, .least = 1, .most = ROUNDS_MAX},
+    {"margin", FIELD_NUMBER, AT(limits.margin), .most_number = HUGE_VAL},
+    {"precision", FIELD_NUMBER, AT(limits.precision), FIELD_REQUIRED, .most_number = HUGE_VAL},
+    {"best_ratio", FIELD_NUMBER, AT(limits.best_ratio), .most_number = HUGE_VAL},
+    {"device_us", FIELD_INTEGER, AT(limits.device_us), .least = 1, .most = INT64_MAX},
+    {"serial", FIELD_BOOL, AT(limits.is_serial)},
+    {"whole", FIELD_BOOL, AT(limits.is_whole)},
+};
+static const struct record measure_record = RECORD(NULL, struct measure_request, measure_fields);
 
 /* A request while it is worked on. */
 struct measuring {
   struct worker *worker;
-  size_t n; /* loaded, and right as far as that is known */
+  size_t n; /* configs that are loaded and not known to be wrong */
   struct timed *timed;
   struct race race;
-  json_t *conditions;    /* of the device and the machine; NULL: not asked yet */
-  int64_t conditions_ns; /* when they were */
+  json_t *conditions;    /* of the device and the machine; NULL: not read yet */
+  int64_t conditions_ns; /* when they were read */
   int64_t load_ns, check_ns;
   bool is_over_budget;
 };
@@ -34,31 +57,29 @@ static bool answer_failed(uint64_t config, enum outcome outcome, const char *det
   return worker_answer(record_write(&measurement_record, &measurement));
 }
 
-static void conditions_look(struct measuring *measuring) {
-  const struct worker *worker = measuring->worker;
-  const struct device_rotation *rotation = &worker->problem->rotation;
-  if (measuring->conditions && clock_monotonic_ns() - measuring->conditions_ns < CONDITIONS_NS)
-    return;
-  json_decref(measuring->conditions);
-  json_t *conditions = measuring->conditions = worker->device->ops->conditions(worker->device);
-  measuring->conditions_ns = clock_monotonic_ns();
-  ALWAYS(json_object_set_new(conditions, "sandbox",
-                             json_string(sandbox_level_name(sandbox_level()))) == 0);
-  if (worker->device->ops->is_host)
-    ALWAYS(json_object_set_new(conditions, "self_timed", json_true()) == 0);
-  if (json_array_size(worker->settings))
-    ALWAYS(json_object_set(conditions, "settings", worker->settings) == 0);
-  if (rotation->displace || rotation->n_copies > 1)
-    ALWAYS(json_object_set_new(conditions, "displacement_bytes",
-                               json_integer((json_int_t)worker->device->displacement_bytes)) == 0);
-  if (rotation->flush_instructions)
-    ALWAYS(json_object_set_new(conditions, "instruction_flush", json_true()) == 0);
-}
-
-/* Those of the race so far (a new reference). */
+/* Of the device, the machine, and the race so far (a new reference). */
 static json_t *conditions_now(struct measuring *measuring) {
+  const struct worker *worker = measuring->worker;
+  const struct device *device = worker->device;
+  const struct device_rotation *rotation = &worker->problem->rotation;
   const struct race *race = &measuring->race;
-  conditions_look(measuring);
+  if (!measuring->conditions || clock_monotonic_ns() - measuring->conditions_ns >= CONDITIONS_NS) {
+    json_decref(measuring->conditions);
+    json_t *read = measuring->conditions = device->ops->conditions(worker->device);
+    measuring->conditions_ns = clock_monotonic_ns();
+    ALWAYS(json_object_set_new(read, "sandbox", json_string(sandbox_level_name(sandbox_level()))) ==
+           0);
+    if (device->ops->is_host)
+      ALWAYS(json_object_set_new(read, "self_timed", json_true()) == 0);
+    if (json_array_size(worker->settings))
+      ALWAYS(json_object_set(read, "settings", worker->settings) == 0);
+    if (rotation->displace || rotation->n_copies > 1)
+      ALWAYS(json_object_set_new(read, "displacement_bytes",
+                                 json_integer((json_int_t)device->displacement_bytes)) == 0);
+    if (rotation->flush_instructions)
+      ALWAYS(json_object_set_new(read, "instruction_flush", json_true()) == 0);
+  }
+
   json_t *conditions = json_copy(measuring->conditions);
   ALWAYS(conditions &&
          json_object_set_new(conditions, "rounds", json_integer((json_int_t)race->n_rounds)) == 0 &&
@@ -105,8 +126,8 @@ static int64_t spent_us(const struct measuring *measuring) {
   return (measuring->load_ns + measuring->check_ns) / 1000;
 }
 
-/* Loads and checks one config: one that is right stays, another is answered, unless it finds the
- * device lost. */
+/* Loads and checks one config. A correct one is kept; the result of another is reported, unless it
+ * finds the device lost. */
 static bool config_try(struct measuring *measuring, const struct requested_config *config) {
   struct worker *worker = measuring->worker;
   struct timed *timed = &measuring->timed[measuring->n];
@@ -122,6 +143,7 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
     measuring->n++;
     return true;
   }
+
   if (problem_reference_is_lost(worker->problem))
     worker->problem->is_spoiled = worker->problem->is_lost =
         true; /* no reference is left to compare with */
@@ -130,25 +152,11 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
     return true;
   if (timed->candidate && !worker->problem->is_spoiled)
     candidate_free(worker->problem, TAKE(timed->candidate));
-  return answer_failed(config->config, outcome, error.message, timed);
+  return answer_failed((uint64_t)config->config, outcome, error.message, timed);
 }
 
-/* Tries the configs until the problem is spoiled, or half of what may be spent is, unless all are
- * to be measured whatever it takes: what is loaded is timed with the rest. */
-static bool configs_load(struct measuring *measuring, const struct measure_request *request) {
-  int64_t device_us = request->limits.device_us;
-  bool answered = true;
-  for (size_t i = 0; i < request->n && answered && !measuring->worker->problem->is_spoiled; i++) {
-    measuring->is_over_budget =
-        device_us && !request->limits.is_whole && spent_us(measuring) >= device_us - device_us / 2;
-    if (measuring->is_over_budget)
-      break;
-    answered = config_try(measuring, &request->configs[i]);
-  }
-  return answered;
-}
-
-/* Answers those that a last look at the inputs found wrong, and keeps the others in front. */
+/* Reports the configs that a last check of the inputs found wrong, and moves the others to the
+ * front. */
 static bool configs_settle(struct measuring *measuring) {
   struct problem *problem = measuring->worker->problem;
   int64_t start = clock_monotonic_ns();
@@ -157,8 +165,7 @@ static bool configs_settle(struct measuring *measuring) {
   bool answered = true;
   worker_status_set(measuring->worker, WORKER_CHECKING, WORKER_CONFIG_NONE);
   if (!problem_inputs_check(problem, &error)) {
-    problem->is_spoiled = problem->is_lost =
-        true; /* none of the configs is known to have done it */
+    problem->is_spoiled = problem->is_lost = true; /* no config is known to be the cause */
     return true;
   }
   measuring->check_ns += clock_monotonic_ns() - start;
@@ -182,68 +189,100 @@ static void turn_take(void *context, uint64_t config) {
   worker_turn_take(measuring->worker, config);
 }
 
-static void configs_race(struct measuring *measuring, const struct measure_request *request) {
-  struct worker *worker = measuring->worker;
-  struct race_limits limits = request->limits;
-  /* Another process of the campaign has another seed; within this one every request has an order of
-   * its own. */
-  uint64_t seed = worker->seed ^ (request->configs[0].config * 0x9e3779b97f4a7c15u);
-  if (limits.device_us) {
-    int64_t left_us = limits.device_us - spent_us(measuring);
-    limits.device_us = left_us > 0 ? left_us : 1;
-  }
-  race_run(&(struct race_setup){.problem = worker->problem,
-                                .baseline = &worker->baseline,
-                                .configs = measuring->timed,
-                                .n = measuring->n,
-                                .limits = &limits,
-                                .seed = seed,
-                                .listener = {measuring, turn_take, answer_timed}},
-           &measuring->race);
-  measuring->is_over_budget |= measuring->race.is_over_budget;
-}
-
-static bool answer_done(const struct measuring *measuring) {
-  const struct race *race = &measuring->race;
-  return worker_answer(json_pack(
-      "{s:b, s:b, s:{s:I, s:I, s:I, s:I}}", "done", 1, "over_budget", measuring->is_over_budget,
-      "spent", "load_us", (json_int_t)(measuring->load_ns / 1000), "check_us",
-      (json_int_t)(measuring->check_ns / 1000), "warm_up_us", (json_int_t)(race->warm_up_ns / 1000),
-      "timing_us", (json_int_t)((race->device_ns - race->warm_up_ns) / 1000)));
-}
-
 static bool configs_measure(struct measuring *measuring, const struct measure_request *request) {
-  struct problem *problem = measuring->worker->problem;
-  bool answered = configs_load(measuring, request);
+  struct worker *worker = measuring->worker;
+  struct problem *problem = worker->problem;
+  struct race *race = &measuring->race;
+  struct race_limits limits = request->limits;
+  bool answered = true;
+
+  /* Until the problem is spoiled, or half of the budget is spent, unless all configs are to be
+   * measured in any case: those that are loaded are timed with the rest. */
+  for (size_t i = 0; i < request->n && answered && !problem->is_spoiled; i++) {
+    measuring->is_over_budget = limits.device_us && !limits.is_whole &&
+                                spent_us(measuring) >= limits.device_us - limits.device_us / 2;
+    if (measuring->is_over_budget)
+      break;
+    answered = config_try(measuring, &request->configs[i]);
+  }
   if (answered && measuring->n && !problem->is_spoiled)
     answered = configs_settle(measuring);
   if (answered && !problem->is_spoiled && *problem->baseline_wrong.message)
     return worker_answer(json_pack("{s:s}", "baseline_wrong", problem->baseline_wrong.message));
-  if (answered && measuring->n && !problem->is_spoiled)
-    configs_race(measuring, request);
+
+  if (answered && measuring->n && !problem->is_spoiled) {
+    /* Another process of the campaign has another seed; within this one every request has an order
+     * of its own. */
+    uint64_t seed = worker->seed ^ ((uint64_t)request->configs[0].config * 0x9e3779b97f4a7c15u);
+    if (limits.device_us) {
+      int64_t left_us = limits.device_us - spent_us(measuring);
+      limits.device_us = left_us > 0 ? left_us : 1;
+    }
+    race_run(&(struct race_setup){.problem = problem,
+                                  .baseline = &worker->baseline,
+                                  .configs = measuring->timed,
+                                  .n = measuring->n,
+                                  .limits = &limits,
+                                  .seed = seed,
+                                  .listener = {measuring, turn_take, answer_timed}},
+             race);
+    measuring->is_over_budget |= race->is_over_budget;
+  }
   if (problem->is_spoiled)
-    worker_leave(measuring->worker);
-  return answered && answer_done(measuring);
+    worker_leave(worker);
+  return answered &&
+         worker_answer(json_pack("{s:b, s:b, s:{s:I, s:I, s:I, s:I}}", "done", 1, "over_budget",
+                                 measuring->is_over_budget, "spent", "load_us",
+                                 (json_int_t)(measuring->load_ns / 1000), "check_us",
+                                 (json_int_t)(measuring->check_ns / 1000), "warm_up_us",
+                                 (json_int_t)(race->warm_up_ns / 1000), "timing_us",
+                                 (json_int_t)((race->device_ns - race->warm_up_ns) / 1000)));
+}
+
+static bool request_read(struct worker *worker, const json_t *json, struct measure_request *request,
+                         struct error *error) {
+  if (!worker->problem)
+    return error_set(error, "nothing is open; send \"open\" first");
+  if (!record_read(&measure_record, json, "", request, error))
+    return false;
+  if (request->rounds_max < request->rounds_min)
+    return error_at(error, "/rounds_max", "\"rounds_max\" must not be below \"rounds_min\"");
+  request->limits.rounds_min = (size_t)request->rounds_min;
+  request->limits.rounds_max = (size_t)request->rounds_max;
+
+  for (size_t i = 0; i < request->n; i++) {
+    struct requested_config *config = &request->configs[i];
+    char at[JSON_POINTER_SIZE];
+    json_pointer_index(at, sizeof at, "/configs", i);
+    if ((uint64_t)config->config >= worker->space->raw_count)
+      return error_at(error, at, "config %lld is outside of the space", (long long)config->config);
+    if (!worker_config_prepare(worker, &worker->measured, at, config, error))
+      return false;
+  }
+  return true;
 }
 
 bool worker_answer_measure(struct worker *worker, const json_t *json) {
-  struct measure_request request = {0};
+  struct measure_request request;
+  struct measuring measuring = {.worker = worker};
   struct error error = {0};
-  if (!measure_request_read(worker, json, &request, &error)) {
-    measure_request_release(&request);
-    bundle_places_release(&worker->measured);
-    return worker_answer_error(&error);
+  record_init(&measure_record, &request);
+  request.limits = (struct race_limits){.margin = INFINITY};
+  bool answered;
+  if (request_read(worker, json, &request, &error)) {
+    measuring.timed = xcalloc(request.n + 1, sizeof *measuring.timed);
+    answered = configs_measure(&measuring, &request);
+  } else {
+    answered = worker_answer_error(&error);
   }
-  struct measuring measuring = {.worker = worker,
-                                .timed = xcalloc(request.n + 1, sizeof *measuring.timed)};
-  bool answered = configs_measure(&measuring, &request);
+
   for (size_t i = 0; i < measuring.n; i++) {
     candidate_free(worker->problem, measuring.timed[i].candidate);
     timed_release(&measuring.timed[i]);
   }
   free(measuring.timed);
   json_decref(measuring.conditions);
-  measure_request_release(&request);
+  record_release(&measure_record, &request);
   bundle_places_release(&worker->measured);
   return answered;
 }

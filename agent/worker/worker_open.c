@@ -1,14 +1,54 @@
-/* Opening: the device that a worker trusts, and the problem on it.
+/* Opening: the device that a worker trusts, the problem on it, and the process of a reference.
  *
  * The device stays open between problems: a context costs more than the measurements of a key.
- * Memory: see worker_process.h. Threads: one. */
+ * Memory: see worker_process.h. Threads: one; of a reference a team computes many elements. */
 #include "agent/measure/problem.h"
 #include "agent/node/machine_settings.h"
 #include "agent/worker/worker_process.h"
-#include "agent/worker/worker_sandbox.h"
 
-/* nobody changes the machine's settings more often */
-#define SETTINGS_NS ((int64_t)60 * 1000000000)
+#define SETTINGS_NS ((int64_t)60 * 1000000000) /* how long the machine's settings are cached */
+
+/* "open" and "reference". */
+struct open_request {
+  json_t *kernel, *key, *space;
+  int64_t seed;
+  /* Of "open". */
+  char *device;
+  enum { REGIME_COLD, REGIME_WARM } regime;
+  bool has_reference; /* its socket is the last of the worker's descriptors */
+  struct requested_config baseline;
+  char *instruction_flush, *fingerprint; /* objects; NULL: none */
+  /* Of "reference". */
+  char *gpu_name, *arch, *object;
+  int64_t config;
+};
+
+#define AT(member) offsetof(struct open_request, member)
+#define PROBLEM_FIELDS                                                                             \
+  {"kernel", FIELD_JSON, AT(kernel), FIELD_REQUIRED | FIELD_OBJECT},                               \
+      {"key", FIELD_JSON, AT(key), FIELD_REQUIRED | FIELD_OBJECT},                                 \
+      {"space", FIELD_JSON, AT(space), FIELD_REQUIRED | FIELD_OBJECT}, {                           \
+    "seed", FIELD_INTEGER, AT(seed), FIELD_REQUIRED, .least = INT64_MIN, .most = INT64_MAX         \
+  }
+static const char *const regimes[] = {"cold", "warm", NULL};
+static const struct field open_fields[] = {
+    PROBLEM_FIELDS,
+    {"device", FIELD_TEXT, AT(device), FIELD_REQUIRED},
+    {"regime", FIELD_ENUM, AT(regime), FIELD_REQUIRED, .names = regimes},
+    {"reference", FIELD_BOOL, AT(has_reference)},
+    {"baseline", FIELD_RECORD, AT(baseline), FIELD_REQUIRED, .of = &requested_config_record},
+    {"instruction_flush", FIELD_TEXT, AT(instruction_flush)},
+    {"fingerprint", FIELD_TEXT, AT(fingerprint)},
+};
+static const struct field reference_fields[] = {
+    PROBLEM_FIELDS,
+    {"gpu_name", FIELD_TEXT, AT(gpu_name), FIELD_REQUIRED},
+    {"arch", FIELD_TEXT, AT(arch), FIELD_REQUIRED},
+    {"config", FIELD_INTEGER, AT(config), FIELD_REQUIRED, .least = 0, .most = INT64_MAX},
+    {"reference_object", FIELD_TEXT, AT(object), FIELD_REQUIRED},
+};
+static const struct record open_record = RECORD(NULL, struct open_request, open_fields);
+static const struct record reference_record = RECORD(NULL, struct open_request, reference_fields);
 
 /* What opening took. */
 struct open_spent {
@@ -19,7 +59,7 @@ static bool answer_unfit(const struct error *error) {
   return worker_answer(json_pack("{s:b, s:s}", "passed", 0, "error", error->message));
 }
 
-/* Ends what "open" made, and keeps the device. */
+/* Frees what "open" made, and keeps the device. */
 static void problem_close(struct worker *worker) {
   if (worker->baseline.candidate)
     candidate_free(worker->problem, worker->baseline.candidate);
@@ -51,34 +91,19 @@ void worker_release(struct worker *worker) {
   json_decref(TAKE(worker->settings));
 }
 
-/* Names the machine's settings that disturb measurements, for the conditions of all that is
- * measured from here on. */
-static void settings_look(struct worker *worker) {
-  if (worker->settings && clock_monotonic_ns() - worker->settings_ns < SETTINGS_NS)
-    return;
-  cleanup_settings_findings struct settings_findings findings = {0};
-  machine_settings_check("", &findings);
-  json_decref(TAKE(worker->settings));
-  worker->settings = settings_findings_differing(&findings);
-  worker->settings_ns = clock_monotonic_ns();
-}
-
-static bool device_start(struct worker *worker, const char *name, struct error *error) {
-  device_drop(worker);
-  if (!worker->is_confined && !worker_confine_files(device_is_host(name), &worker->sandbox, error))
-    return false;
-  worker->is_confined = true;
-  if (!device_open(name, &worker->device, error))
-    return false;
-  worker->device_name = xstrdup(name);
-  return true;
-}
-
-/* Opens the device unless it is, and lets it pass its sentinel unless it is trusted. Then the
- * worker is confined, and may load what others wrote. */
+/* Opens the device unless it is open, and runs its sentinel unless it is trusted. Then the worker
+ * is confined, and may load what others wrote. */
 static bool device_trust(struct worker *worker, const char *name, struct error *error) {
-  if (!string_equal(worker->device_name, name) && !device_start(worker, name, error))
-    return false;
+  if (!string_equal(worker->device_name, name)) {
+    device_drop(worker);
+    if (!worker->is_confined &&
+        !worker_confine_files(device_is_host(name), &worker->sandbox, error))
+      return false;
+    worker->is_confined = true;
+    if (!device_open(name, &worker->device, error))
+      return false;
+    worker->device_name = xstrdup(name);
+  }
   if ((!worker->is_trusted && !worker->device->ops->sentinel(worker->device, error)) ||
       (worker->sandbox && !worker_confine_calls(TAKE(worker->sandbox), error))) {
     device_drop(worker);
@@ -89,7 +114,7 @@ static bool device_trust(struct worker *worker, const char *name, struct error *
 }
 
 bool worker_answer_sentinel(struct worker *worker, const json_t *json) {
-  static const char *const members[] = {"do", "device", NULL};
+  static const char *const members[] = {"device", NULL};
   struct error error;
   const char *device = NULL;
   problem_close(worker);
@@ -103,58 +128,62 @@ bool worker_answer_sentinel(struct worker *worker, const json_t *json) {
 }
 
 bool worker_answer_close(struct worker *worker, const json_t *json) {
-  static const char *const members[] = {"do", NULL};
-  struct error error;
-  if (!json_only_members(json, "", members, &error))
-    return worker_answer_error(&error);
+  (void)json;
   problem_close(worker);
   return worker_answer(json_pack("{s:b}", "closed", 1));
 }
 
-/* Everything from the trusted device up to the baseline's object: what fails here fails for every
+/* Parses what the problem is made of, with a config that must be in the space. */
+static bool problem_parse(struct worker *worker, const struct open_request *request, int64_t config,
+                          const char *config_pointer, struct error *error) {
+  if (!kernel_parse(request->kernel, &worker->kernel, error) ||
+      !key_parse(request->key, (const char *const *)worker->kernel->key_names,
+                 worker->kernel->n_key_names, &worker->key, error) ||
+      !space_parse(request->space, &worker->space, error) ||
+      !kernel_accepts(worker->kernel, &worker->key, worker->space, error))
+    return false;
+  worker->seed = (uint64_t)request->seed;
+  return (uint64_t)config < worker->space->raw_count ||
+         error_at(error, config_pointer,
+                  "config %lld is outside of the space, which has %llu points", (long long)config,
+                  (unsigned long long)worker->space->raw_count);
+}
+
+/* All from the trusted device up to the baseline's object: a failure here is one for every
  * config. */
 static bool problem_open(struct worker *worker, const struct open_request *open,
                          struct open_spent *spent, struct error *error) {
-  struct reference *reference = NULL;
-  if (!kernel_parse(open->kernel, &worker->kernel, error) ||
-      !key_parse(open->key, (const char *const *)worker->kernel->key_names,
-                 worker->kernel->n_key_names, &worker->key, error) ||
-      !space_parse(open->space, &worker->space, error) ||
-      !kernel_accepts(worker->kernel, &worker->key, worker->space, error))
+  if (!problem_parse(worker, open, open->baseline.config, "/baseline/config", error))
     return false;
-  if (open->baseline.config >= worker->space->raw_count)
-    return error_at(
-        error, "/baseline/config", "config %llu is outside of the space, which has %llu points",
-        (unsigned long long)open->baseline.config, (unsigned long long)worker->space->raw_count);
   if (open->has_reference && worker->n_fds == 0)
     return error_at(error, "/reference", "there is no socket to a reference");
-  if (open->has_reference)
-    reference = reference_connect(worker->fds[--worker->n_fds]);
+
+  struct reference *reference =
+      open->has_reference ? reference_connect(worker->fds[--worker->n_fds]) : NULL;
   struct problem_options options = {
-      .baseline = open->baseline.config,
-      .seed = (uint64_t)open->seed,
-      .is_cold = string_equal(open->regime, "cold"),
+      .baseline = (uint64_t)open->baseline.config,
+      .seed = worker->seed,
+      .is_cold = open->regime == REGIME_COLD,
       .rotation_bytes_max = ROTATION_BYTES_MAX,
       .instruction_flush = open->instruction_flush,
       .fingerprint = open->fingerprint,
   };
-  worker->seed = options.seed;
   int64_t start = clock_monotonic_ns();
-  bool ok = problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference,
-                        &options, &worker->problem, error);
-  if (ok) {
-    spent->reference_ns = worker->problem->reference_ns;
-    spent->inputs_ns = clock_monotonic_ns() - start - spent->reference_ns;
-  }
-  return ok;
+  if (!problem_new(worker->device, worker->kernel, &worker->key, worker->space, reference, &options,
+                   &worker->problem, error))
+    return false;
+  spent->reference_ns = worker->problem->reference_ns;
+  spent->inputs_ns = clock_monotonic_ns() - start - spent->reference_ns;
+  return true;
 }
 
 enum outcome worker_load(struct worker *worker, const struct requested_config *config,
                          struct timed *timed, struct error *error) {
+  uint64_t ordinal = (uint64_t)config->config;
   int64_t start = clock_monotonic_ns();
-  worker_status_set(worker, WORKER_LOADING, config->config);
-  enum outcome outcome = candidate_load(worker->problem, config->config, config->object,
-                                        &config->launch, &timed->candidate, error);
+  worker_status_set(worker, WORKER_LOADING, ordinal);
+  enum outcome outcome = candidate_load(worker->problem, ordinal, config->object, &config->launch,
+                                        &timed->candidate, error);
   timed->device_ns += clock_monotonic_ns() - start;
   return outcome;
 }
@@ -167,59 +196,59 @@ enum outcome worker_check(struct worker *worker, struct timed *timed, struct err
   return outcome;
 }
 
-static enum outcome baseline_open(struct worker *worker, const struct open_request *open,
-                                  struct open_spent *spent, struct error *error) {
-  int64_t start = clock_monotonic_ns();
-  enum outcome outcome = worker_load(worker, &open->baseline, &worker->baseline, error);
+static enum outcome baseline_open(struct worker *worker, const struct requested_config *baseline,
+                                  struct error *error) {
+  enum outcome outcome = worker_load(worker, baseline, &worker->baseline, error);
   if (outcome == OUTCOME_CORRECT)
     outcome = worker_check(worker, &worker->baseline, error);
-  if (outcome == OUTCOME_CORRECT) {
-    worker_turn_take(worker, open->baseline.config);
-    if (!timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, 0, error)) {
-      problem_ask_device(worker->problem, true);
-      outcome = OUTCOME_RUNTIME;
-    }
-  }
-  spent->baseline_ns = clock_monotonic_ns() - start;
-  return outcome;
+  if (outcome != OUTCOME_CORRECT)
+    return outcome;
+  worker_turn_take(worker, (uint64_t)baseline->config);
+  if (timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, 0, error))
+    return OUTCOME_CORRECT;
+  problem_ask_device(worker->problem, true);
+  return OUTCOME_RUNTIME;
 }
 
-static bool answer_opened(const struct open_spent *spent) {
-  return worker_answer(json_pack("{s:b, s:{s:I, s:I, s:I, s:I}}", "opened", 1, "spent", "device_us",
-                                 (json_int_t)(spent->device_ns / 1000), "inputs_us",
-                                 (json_int_t)(spent->inputs_ns / 1000), "reference_us",
-                                 (json_int_t)(spent->reference_ns / 1000), "baseline_us",
-                                 (json_int_t)(spent->baseline_ns / 1000)));
-}
-
-/* What failed may have been the device's doing: it has to pass its sentinel before it is opened
- * again. */
+/* A failure may be the device's: it must pass its sentinel before it is opened again. */
 static bool open_and_answer(struct worker *worker, const struct open_request *open) {
   struct error error = {0};
   struct open_spent spent = {0};
   int64_t start = clock_monotonic_ns();
   if (!device_trust(worker, open->device, &error))
     return answer_unfit(&error);
-  settings_look(worker);
+  /* The settings that disturb measurements, for the conditions of all that is measured. */
+  if (!worker->settings || clock_monotonic_ns() - worker->settings_ns >= SETTINGS_NS) {
+    cleanup_settings_findings struct settings_findings findings = {0};
+    machine_settings_check("", &findings);
+    json_decref(worker->settings);
+    worker->settings = settings_findings_differing(&findings);
+    worker->settings_ns = clock_monotonic_ns();
+  }
   spent.device_ns = clock_monotonic_ns() - start;
   if (!problem_open(worker, open, &spent, &error)) {
     worker->is_trusted = false;
     problem_close(worker);
     return worker_answer_error(&error);
   }
-  enum outcome outcome = baseline_open(worker, open, &spent, &error);
-  if (problem_reference_is_lost(worker->problem)) {
-    worker->is_trusted = false;
-    problem_close(worker);
-    return worker_answer(json_pack("{s:s}", "reference", "lost"));
-  }
-  if (outcome == OUTCOME_CORRECT)
-    return answer_opened(&spent);
-  if (worker->problem->is_lost)
+
+  start = clock_monotonic_ns();
+  enum outcome outcome = baseline_open(worker, &open->baseline, &error);
+  spent.baseline_ns = clock_monotonic_ns() - start;
+  bool is_reference_lost = problem_reference_is_lost(worker->problem);
+  if (outcome == OUTCOME_CORRECT && !is_reference_lost)
+    return worker_answer(json_pack("{s:b, s:{s:I, s:I, s:I, s:I}}", "opened", 1, "spent",
+                                   "device_us", (json_int_t)(spent.device_ns / 1000), "inputs_us",
+                                   (json_int_t)(spent.inputs_ns / 1000), "reference_us",
+                                   (json_int_t)(spent.reference_ns / 1000), "baseline_us",
+                                   (json_int_t)(spent.baseline_ns / 1000)));
+  if (!is_reference_lost && worker->problem->is_lost)
     worker_leave(worker);
-  bool answered = worker_answer(
-      json_pack("{s:s, s:s}", "outcome", outcome_name(outcome), "detail", error.message));
-  if (worker->problem->is_spoiled)
+  bool answered =
+      worker_answer(is_reference_lost ? json_pack("{s:s}", "reference", "lost")
+                                      : json_pack("{s:s, s:s}", "outcome", outcome_name(outcome),
+                                                  "detail", error.message));
+  if (!is_reference_lost && worker->problem->is_spoiled)
     worker_leave(worker);
   worker->is_trusted = false;
   problem_close(worker);
@@ -230,9 +259,43 @@ bool worker_answer_open(struct worker *worker, const json_t *json) {
   struct open_request open;
   struct error error = {0};
   problem_close(worker);
-  bool is_read = open_request_read(worker, json, &open, &error);
+  record_init(&open_record, &open);
+  bool is_read =
+      record_read(&open_record, json, "", &open, &error) &&
+      worker_object_place(worker, &worker->opened, &open.instruction_flush, &error) &&
+      worker_object_place(worker, &worker->opened, &open.fingerprint, &error) &&
+      worker_config_prepare(worker, &worker->opened, "/baseline", &open.baseline, &error);
   worker_status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
   bool answered = is_read ? open_and_answer(worker, &open) : worker_answer_error(&error);
-  open_request_release(&open);
+  record_release(&open_record, &open);
   return answered;
+}
+
+/* The request lives as long as the process. */
+bool worker_answer_reference(struct worker *worker, const json_t *json) {
+  struct open_request request;
+  struct reference_host *host;
+  struct reference *reference;
+  struct sandbox *sandbox;
+  struct error error;
+  worker_status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
+  record_init(&reference_record, &request);
+  if (worker->n_fds < 2)
+    return worker_answer_error(
+        (error_set(&error, "a reference is given its object and a socket"), &error));
+  if (!record_read(&reference_record, json, "", &request, &error) ||
+      !problem_parse(worker, &request, request.config, "/config", &error) ||
+      !reference_host_new(&(struct reference_setup){.kernel = worker->kernel,
+                                                    .space = worker->space,
+                                                    .facts = {&worker->key, request.gpu_name,
+                                                              request.arch},
+                                                    .config = (uint64_t)request.config,
+                                                    .seed = worker->seed},
+                          &host, &error) ||
+      !worker_confine_files(true, &sandbox, &error) || !worker_confine_calls(sandbox, &error) ||
+      !worker_object_place(worker, &worker->opened, &request.object, &error) ||
+      !reference_load(request.object, &reference, &error))
+    return worker_answer_error(&error);
+  reference_serve(reference, host, worker->fds[1]);
+  return false;
 }

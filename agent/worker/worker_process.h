@@ -1,4 +1,4 @@
-/* What the files of a worker share; what it says is specified in agent/worker/worker.h.
+/* What the files of a worker share; agent/worker/worker.h specifies its requests and answers.
  *
  * Memory: a worker owns its device from the first request that names one, and what "open" made
  * until the next "open" or "close". Threads: one. */
@@ -9,21 +9,23 @@
 #include "agent/worker/worker.h"
 #include "agent/worker/worker_bundle.h"
 #include "common/program/sandbox.h"
+#include "common/record/record.h"
 
 struct worker {
   struct worker_status *status;
-  char *line; /* WORKER_LINE_MAX bytes, the next of which are unread */
+  char *line; /* of WORKER_LINE_MAX bytes; `line_used` are filled, `line_end` of them are read */
   size_t line_used, line_end;
   int fds[WORKER_REQUEST_FDS]; /* that came with the request */
   size_t n_fds;
-  bool is_confined; /* files, and with the first device that passes its sentinel, system calls */
-  struct sandbox *sandbox; /* entered half; NULL: not at all or whole */
-  struct device *device;   /* NULL: none was named yet */
+  json_t *bundle;   /* of the request, borrowed; NULL: none */
+  bool is_confined; /* its files, and after the first device passed its sentinel, system calls */
+  struct sandbox *sandbox; /* whose files part was entered; NULL: none of it or all was */
+  struct device *device;   /* NULL: no request named one yet */
   char *device_name;
-  bool is_trusted;         /* it passed its sentinel, and nothing failed on it since */
-  json_t *settings;        /* names of the machine's that differ from what they should be */
-  int64_t settings_ns;     /* when they were looked at */
-  struct problem *problem; /* NULL: nothing is open; with it all of these */
+  bool is_trusted;     /* it passed its sentinel, and nothing has failed on it since */
+  json_t *settings;    /* names of the machine's settings that differ from what they should be */
+  int64_t settings_ns; /* when they were checked */
+  struct problem *problem; /* NULL: nothing is open; else all of these are set */
   struct kernel *kernel;
   struct key key;
   struct space *space;
@@ -34,57 +36,63 @@ struct worker {
 
 /* worker.c */
 void worker_status_set(struct worker *worker, enum worker_phase phase, uint64_t config);
-/* Each turn has a time limit of its own, so it shows also when the same config has the next. */
+/* Begins a turn of timing. Each has a time limit of its own, also where the same config has the
+ * next one. */
 void worker_turn_take(struct worker *worker, uint64_t config);
-/* Writes a line and takes its object over; false when nobody reads any more. */
+/* Writes a line, and takes its object over; false when the supervisor is gone. */
 bool worker_answer(json_t *message);
 bool worker_answer_error(const struct error *error);
-/* Ends the process of a device that is out of order, at once: its runtime may hang when it is
- * closed. The page names who ran last, but not who only found the device lost. */
+/* Ends a process whose device is out of order, at once: its runtime may hang when it is closed. The
+ * page names the config that ran last, unless that only found the device lost. */
 no_return void worker_leave(struct worker *worker);
 
-/* worker_requests.c */
+/* A config of a request. */
 struct requested_config {
-  uint64_t config;
-  char *object; /* where it can be read */
+  int64_t config; /* ordinal */
+  char *object;   /* the path where the supervisor has it */
   struct launch_spec launch;
 };
+extern const struct record requested_config_record;
 
-struct open_request {
-  const char *device, *regime;
-  char *instruction_flush, *fingerprint; /* where objects can be read; NULL where there is none */
-  bool has_reference;                    /* its socket is the last of the worker's descriptors */
-  json_t *kernel, *key, *space;
-  int64_t seed;
-  struct requested_config baseline;
-};
-must_check bool open_request_read(struct worker *worker, const json_t *json,
-                                  struct open_request *request, struct error *error);
-void open_request_release(struct open_request *request);
+/* Replaces the path of an object, unless it is NULL, by one where this process can read it. */
+must_check bool worker_object_place(struct worker *worker, struct bundle_places *places,
+                                    char **object, struct error *error);
+/* The same for the config that was read at `pointer`, with defaults for an absent launch. */
+must_check bool worker_config_prepare(struct worker *worker, struct bundle_places *places,
+                                      const char *pointer, struct requested_config *config,
+                                      struct error *error);
 
-struct measure_request {
-  struct race_limits limits;
-  size_t n;
-  struct requested_config *configs;
-};
-must_check bool measure_request_read(struct worker *worker, const json_t *json,
-                                     struct measure_request *request, struct error *error);
-void measure_request_release(struct measure_request *request);
+/* The functions that answer requests: false when the supervisor is gone. */
 
-/* worker_open.c. The answers: false when nobody reads any more. */
+/* worker_open.c */
 bool worker_answer_sentinel(struct worker *worker, const json_t *json);
 bool worker_answer_open(struct worker *worker, const json_t *json);
 bool worker_answer_close(struct worker *worker, const json_t *json);
+/* Does not return before the reference's socket is closed. */
+bool worker_answer_reference(struct worker *worker, const json_t *json);
 void worker_release(struct worker *worker);
 /* Loads and checks a config; what is loaded is timed->candidate, also when it is wrong. */
 enum outcome worker_load(struct worker *worker, const struct requested_config *config,
                          struct timed *timed, struct error *error);
 enum outcome worker_check(struct worker *worker, struct timed *timed, struct error *error);
 
-/* worker_reference.c: does not return before nobody asks the reference any more. */
-bool worker_answer_reference(struct worker *worker, const json_t *json);
-
 /* worker_measure.c */
 bool worker_answer_measure(struct worker *worker, const json_t *json);
+
+/* worker_sandbox.c: a worker is confined before it loads the first byte that a stranger wrote.
+ *
+ * On the CPU a stranger's code runs in this process: it is confined before its device is opened,
+ * and sees the system's libraries and what describes the machine (/sys, parts of /proc), nothing
+ * else. On a GPU the driver reads a stranger's object: the files of the runtime and the device
+ * nodes stay open, because it loads parts of itself late; system calls are confined when the device
+ * has been opened and has passed its sentinel, for every thread of the runtime. In both cases: no
+ * sockets, no other programs, no processes, no signals to others, no session of its own. The folder
+ * that $WAVETUNE_WORKER_WRITES names stays writable, for profilers and debug agents. */
+#define WORKER_WRITES "WAVETUNE_WORKER_WRITES"
+/* Before a device is opened; `is_host`: kernels for it run in this process. */
+must_check bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox,
+                                     struct error *error);
+/* After it passed its sentinel. Takes the sandbox. */
+must_check bool worker_confine_calls(struct sandbox *sandbox, struct error *error);
 
 #endif

@@ -1,25 +1,25 @@
-/* A worker's rules. Memory and threads: see the header. */
-#include "agent/worker/worker_sandbox.h"
-
+/* A worker's rules. Memory: none is kept between the two steps but the sandbox. Threads: the
+ * worker's first one. */
 #include <glob.h>
 #include <libgen.h>
 #include <signal.h>
 #include <sys/resource.h>
+
+#include "agent/worker/worker_process.h"
 
 #define FILE_BYTES_MAX ((uint64_t)4 << 30)  /* an object in memory is a file too */
 #define ADDRESSES_SPARE ((uint64_t)1 << 30) /* beyond the machine's memory */
 
 static const char *const host_places[] = {
     "/usr", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/dev/urandom",
-    /* How the machine is: for conditions. */
+    /* The machine's state, for conditions. */
     "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/cgroup",
     "/proc/sys/kernel/numa_balancing",
 #ifdef WAVETUNE_SANITIZED
     "/proc", /* where the sanitizers look up this process's memory */
 #endif
 };
-/* /proc: drivers' versions and this process. What others have in it that is secret, Landlock keeps
- * closed. */
+/* /proc: drivers' versions and this process. Landlock denies what is secret of other processes. */
 static const char *const gpu_places[] = {
     "/proc",       "/bin",           "/etc/nvidia",        "/etc/localtime",
     "/opt/rocm*",  "/opt/amdgpu*",   "/usr/local/cuda*",   "/etc/amd",
@@ -72,40 +72,16 @@ static void places_add_variable(struct places *places, const char *variable, boo
   }
 }
 
-static void gpu_places_add(struct places *readable, struct places *writable,
-                           struct places *devices) {
-  places_add(readable, gpu_places, ARRAY_LENGTH(gpu_places));
-  for (size_t i = 0; i < ARRAY_LENGTH(gpu_folder_variables); i++)
-    places_add_variable(readable, gpu_folder_variables[i], false);
-  for (size_t i = 0; i < ARRAY_LENGTH(gpu_file_variables); i++)
-    places_add_variable(readable, gpu_file_variables[i], true);
-  places_add(writable, gpu_writable, ARRAY_LENGTH(gpu_writable));
-  places_add(devices, gpu_devices, ARRAY_LENGTH(gpu_devices));
-}
-
 static void limit_set(int resource, uint64_t value) {
   struct rlimit limit;
   if (getrlimit(resource, &limit) == 0 && limit.rlim_max > value)
     setrlimit(resource, &(struct rlimit){value, value});
 }
 
-/* GPU runtimes reserve more addresses than any machine has memory, and sanitizers do. */
-static void limits_set(bool is_host) {
-  uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-  signal(SIGXFSZ, SIG_IGN);
-  limit_set(RLIMIT_CORE, 0);
-  limit_set(RLIMIT_FSIZE, FILE_BYTES_MAX);
-#ifndef WAVETUNE_SANITIZED
-  if (is_host)
-    limit_set(RLIMIT_AS, memory + ADDRESSES_SPARE);
-#endif
-  (void)is_host, (void)memory;
-}
-
 #ifdef WAVETUNE_SANITIZED
 static bool is_confined;
 
-/* The leak checker asks at exit: it would start a process that traces this one. */
+/* The leak checker calls this at exit: it would start a process that traces this one. */
 int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return is_confined; }
 #endif
@@ -118,8 +94,15 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
   cleanup_places struct places readable = {0}, devices = {0}, writable = {0};
   cleanup_sandbox struct sandbox *sandbox = NULL;
   places_add(&readable, host_places, ARRAY_LENGTH(host_places));
-  if (!is_host)
-    gpu_places_add(&readable, &writable, &devices);
+  if (!is_host) {
+    places_add(&readable, gpu_places, ARRAY_LENGTH(gpu_places));
+    for (size_t i = 0; i < ARRAY_LENGTH(gpu_folder_variables); i++)
+      places_add_variable(&readable, gpu_folder_variables[i], false);
+    for (size_t i = 0; i < ARRAY_LENGTH(gpu_file_variables); i++)
+      places_add_variable(&readable, gpu_file_variables[i], true);
+    places_add(&writable, gpu_writable, ARRAY_LENGTH(gpu_writable));
+    places_add(&devices, gpu_devices, ARRAY_LENGTH(gpu_devices));
+  }
   places_add_variable(&writable, WORKER_WRITES, false);
   struct sandbox_rules rules = {.readable = (const char *const *)readable.paths,
                                 .writable = (const char *const *)writable.paths,
@@ -127,8 +110,17 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
                                 .is_alone = true};
   if (!sandbox_new(&rules, &sandbox, error))
     return false;
+
   capabilities_drop();
-  limits_set(is_host);
+  signal(SIGXFSZ, SIG_IGN);
+  limit_set(RLIMIT_CORE, 0);
+  limit_set(RLIMIT_FSIZE, FILE_BYTES_MAX);
+#ifndef WAVETUNE_SANITIZED
+  /* GPU runtimes, and sanitizers, reserve more addresses than any machine has memory. */
+  if (is_host)
+    limit_set(RLIMIT_AS, (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) +
+                             ADDRESSES_SPARE);
+#endif
   if (!entered(sandbox_enter_files(sandbox), error))
     return false;
   *ret_sandbox = TAKE(sandbox);

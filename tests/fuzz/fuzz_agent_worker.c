@@ -4,7 +4,7 @@
  * on. */
 #include "agent/lease/lease_execution.h"
 #include "agent/run/server_client.h"
-#include "agent/worker/worker_answers.h"
+#include "agent/worker/worker_client.h"
 #include "tests/fuzz/results_taken.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);

@@ -227,15 +227,13 @@ static void send_measure_of_text(struct child *child, const char *launch) {
                                 "config", 0, "object", path, "launch", fixture_json(launch)));
 }
 
-static void expect_member(struct child *child, const char *member, const char *beginning) {
+static void expect_member(struct child *child, const char *member, const char *part) {
   json_t *answer = receive(child);
   cr_assert_not_null(answer, "the worker is gone");
   const json_t *value = json_object_get(answer, member);
   char *text = json_dumps(answer, 0);
   cr_expect(value, "%s", text);
-  cr_expect(!beginning ||
-                (json_is_string(value) && string_starts(json_string_value(value), beginning)),
-            "%s", text);
+  cr_expect(!part || (json_is_string(value) && strstr(json_string_value(value), part)), "%s", text);
   free(text);
   json_decref(answer);
 }
@@ -644,14 +642,14 @@ Test(worker, what_it_does_not_understand_is_an_error_and_not_the_end) {
     const char *request, *error;
   } cases[] = {
       {"{", ""},
-      {"{\"do\": \"dance\"}", "\"dance\" is nothing that a worker does"},
+      {"{\"do\": \"dance\"}", "dance"},
       {"{\"do\": \"probe\", \"now\": true}", ""},
       {"{\"do\": \"open\"}", ""},
       {"{\"do\": \"measure\", " ROUNDS(3) ", \"configs\": []}", "nothing is open"},
       {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,"
        "\"regime\":\"tepid\","
        "\"baseline\":{\"config\":0,\"object\":\"\"}}",
-       "the regime must be \"cold\" or \"warm\""},
+       "tepid"},
       {"{\"do\":\"open\",\"device\":\"cpu0\",\"kernel\":{},\"key\":{},\"space\":{},\"seed\":1,"
        "\"regime\":\"warm\","
        "\"baseline\":{\"config\":0,\"object\":\"\",\"launch\":{\"scratch\":9}}}",

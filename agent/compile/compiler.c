@@ -150,12 +150,14 @@ static struct compiler *compiler_new(const struct compiler_kind *kind, const cha
       NULL};
   struct compiler *compiler = xcalloc(1, sizeof *compiler);
   struct settings *readable = &compiler->readable;
+
   compiler->kind = kind;
   compiler->path = xstrdup(path);
   compiler->fingerprint = xstrdup("");
   depends_on_file(compiler, path);
 
   settings_copy(readable, system_places);
+
   /* /opt/rocm is a link to /opt/rocm-6.4.1: the pattern finds both, and a rule applies to what a
    * link leads to. */
   matches_add(readable, "/opt/rocm*");
@@ -302,6 +304,7 @@ bool cc_open(struct compiler **ret_compiler, struct error *error) {
 
   struct compiler *compiler = compiler_new(&cc_kind, path);
   compiler->identity = TAKE(identity);
+
   /* -march=native means this CPU, which the macros describe; machines with different CPUs may share
    * a cache. */
   struct digest digest = digest_of(macros, strlen(macros));
@@ -313,6 +316,7 @@ bool cc_open(struct compiler **ret_compiler, struct error *error) {
         program_find(programs[i], &program, &ignored))
       depends_on_program(compiler, program);
   }
+
   *ret_compiler = compiler;
   return true;
 }
@@ -352,6 +356,7 @@ bool clang_open(const char *path, struct compiler **ret_compiler, struct error *
   static const char *const names[] = {"clang-19", "clang-20", "clang-21", "clang-22"};
   bool is_found = false;
   struct error ignored;
+
   if (path)
     return clang_try(path, ROCM_CLANG_MAJOR_MIN, ret_compiler, error);
 
@@ -363,6 +368,7 @@ bool clang_open(const char *path, struct compiler **ret_compiler, struct error *
       return true;
     is_found = true;
   }
+
   if (access(ROCM_CLANG, X_OK) == 0)
     return clang_try(ROCM_CLANG, ROCM_CLANG_MAJOR_MIN, ret_compiler, error);
   return is_found ? false
@@ -419,6 +425,7 @@ bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error 
                                           "/opt/rocm/lib/libamdhip64.so.6",
                                           NULL};
   cleanup_settings struct settings list = {0};
+
   settings_copy(&list, path ? (const char *const[]){path, NULL} : libraries);
   return rtc_open(&hiprtc_kind, &list, ret_compiler, error) ||
          (path ? false
@@ -428,6 +435,7 @@ bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error 
 bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *error) {
   const char *const folders[] = {"", getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
   cleanup_settings struct settings list = {0};
+
   if (path)
     settings_add(&list, xstrdup(path));
   for (size_t i = 0; !path && i < ARRAY_LENGTH(folders); i++) {
@@ -460,6 +468,7 @@ bool compilers_new(struct compilers **ret_compilers, struct error *error) {
   struct compiler *cc;
   if (!cc_open(&cc, error))
     return false;
+
   struct compilers *compilers = xcalloc(1, sizeof *compilers);
   compilers->cc = cc;
   pthread_mutex_init(&compilers->mutex, NULL);
@@ -478,12 +487,14 @@ void compilers_free(struct compilers *compilers) {
 static bool amd_open(struct compiler **ret_compiler, struct error *error) {
   const char *wanted = getenv("WAVETUNE_HIP_COMPILER");
   struct error hiprtc_error, clang_error;
+
   if (wanted && *wanted) {
     bool opened = string_equal(wanted, "hiprtc") ? hiprtc_open(NULL, ret_compiler, error)
                   : strstr(wanted, ".so")        ? hiprtc_open(wanted, ret_compiler, error)
                                                  : clang_open(wanted, ret_compiler, error);
     return opened || error_prefix(error, "$WAVETUNE_HIP_COMPILER is %.200s: ", wanted);
   }
+
   if (hiprtc_open(NULL, ret_compiler, &hiprtc_error) ||
       clang_open(NULL, ret_compiler, &clang_error))
     return true;

@@ -174,6 +174,7 @@ static char *detail_of(const char *output, const char *sources) {
       break;
     }
   }
+
   if (!best)
     return NULL;
 

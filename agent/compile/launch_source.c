@@ -26,6 +26,7 @@ char *launch_source(const struct kernel *kernel) {
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
+
   ALWAYS(out != NULL);
   fprintf(out, "#include \"%s\"\n#include <stdint.h>\nvoid %s(", kernel->sources[0].path,
           kernel->entry);
@@ -44,6 +45,7 @@ char *reference_source(const struct kernel *kernel) {
   char *text = NULL, *cases = NULL;
   size_t size = 0, cases_size = 0;
   FILE *out = open_memstream(&text, &size), *switched = open_memstream(&cases, &cases_size);
+
   ALWAYS(out && switched);
   fprintf(out, "#include \"%s\"\n#include <stdint.h>\n", kernel->reference.source.path);
   for (size_t i = 0; i < kernel->n_arguments; i++) {
@@ -57,6 +59,7 @@ char *reference_source(const struct kernel *kernel) {
     parameters_write(switched, kernel, "index", true);
     fputs(");\n", switched);
   }
+
   ALWAYS(fclose(switched) == 0);
   fprintf(out,
           "double wavetune_reference(int argument, int64_t index, void **arguments);\n"
@@ -73,12 +76,14 @@ char *device_source(const struct kernel *kernel, const struct settings *defines)
   char *text = NULL;
   size_t size = 0;
   FILE *out = open_memstream(&text, &size);
+
   ALWAYS(out != NULL);
   fputs(compile_prelude, out);
   for (size_t i = 0; i < defines->n; i++) {
     int length = (int)strcspn(defines->texts[i], "=");
     fprintf(out, "#define %.*s %s\n", length, defines->texts[i], defines->texts[i] + length + 1);
   }
+
   fprintf(out, "#include \"%s\"\nextern \"C\" __global__ void %s(", kernel->sources[0].path,
           kernel->entry);
   parameters_write(out, kernel, "", false);
@@ -116,6 +121,7 @@ char *define_format(const char *name, struct value value) {
     else
       fputc(*c, out);
   }
+
   fputc('"', out);
   ALWAYS(fclose(out) == 0);
   return text;

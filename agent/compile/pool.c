@@ -93,6 +93,7 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
   uint64_t bytes = 0;
   int64_t before_s = (int64_t)time(NULL) - recent_s;
   DIR *entries = opendir(folder);
+
   for (struct dirent *entry; entries && (entry = readdir(entries));) {
     const char *suffix = strrchr(entry->d_name, '.');
     cleanup_free char *path = xasprintf("%s/%s", folder, entry->d_name);
@@ -110,6 +111,7 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
     GROW(objects, n, capacity);
     objects[n++] = (struct object){TAKE(path), (uint64_t)status.st_size, used_s};
   }
+
   if (entries)
     closedir(entries);
 
@@ -123,6 +125,7 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s) {
     bytes -= objects[i].size;
     n_removed++;
   }
+
   free(objects);
   if (n_removed)
     log_info("compile: removed the %zu compiled objects that were used least recently", n_removed);
@@ -180,6 +183,7 @@ static void object_added(struct compile_pool *pool, const char *object) {
 
 static void *compile_thread(void *context) {
   struct compile_pool *pool = context;
+
   /* The main thread handles signals. */
   sigset_t all;
   sigfillset(&all);
@@ -213,6 +217,7 @@ static void *compile_thread(void *context) {
       object_added(pool, result.object);
     job_forget_unwanted(pool, job);
   }
+
   pthread_mutex_unlock(&pool->mutex);
   return NULL;
 }
@@ -288,6 +293,7 @@ void compile_pool_free(struct compile_pool *pool) {
       job_free(job);
     }
   }
+
   if (pool->bounds.stop_fd >= 0)
     close(pool->bounds.stop_fd);
   pthread_cond_destroy(&pool->queued);
@@ -366,6 +372,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
     ticket->job->result =
         (struct compile_result){.error = error, .resources = code_resources_unknown};
   }
+
   ticket->job->tickets++;
   uint64_t id = ticket->id = pool->next_ticket++;
   ticket->next = pool->tickets[id % BUCKETS];
@@ -421,6 +428,7 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
     pthread_cond_wait(&pool->done, &pool->mutex);
   struct compile_result result = job->result;
   result.object = result.object ? xstrdup(result.object) : NULL;
+
   /* Reported once, to the first ticket that is taken. */
   job->result.compile_ms = 0;
   job->tickets--;

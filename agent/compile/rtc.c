@@ -102,6 +102,7 @@ static int compile(char **argv, char **files, char **options) {
   rtc_program program;
   char *text;
   size_t size, n_files = 0, n_options = 0;
+
   for (; files[n_files]; n_files++)
     continue;
   for (; options[n_options]; n_options++)
@@ -123,6 +124,7 @@ static int compile(char **argv, char **files, char **options) {
     error_set(&error, "%s takes no program: %s", path, library.reason(result));
     return machine_failed(&error);
   }
+
   result = library.compile(program, (int)n_options, (const char *const *)options);
   if (result != 0) {
     char *log = xcalloc(LOG_MAX + 1, 1);
@@ -137,6 +139,7 @@ static int compile(char **argv, char **files, char **options) {
     fprintf(stderr, "error: there is no code: %s\n", library.reason(result));
     return 1;
   }
+
   char *bytes = xmalloc(size);
   int fd = open(object, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if ((result = library.code(program, bytes)) == 0 && fd >= 0 && fd_write_all(fd, bytes, size))
@@ -148,6 +151,7 @@ static int compile(char **argv, char **files, char **options) {
 static int run(int argc, char **argv) {
   struct rtc_library library;
   struct error error = {0};
+
   if (argc >= 5 && string_equal(argv[2], "find")) {
     for (char **path = argv + 4; *path; path++)
       if (library_load(argv[3], *path, &library, &error) &&
@@ -163,6 +167,7 @@ static int run(int argc, char **argv) {
     fputs("error: `rtc` is for the agent's own use\n", stderr);
     return RTC_EXIT_MACHINE;
   }
+
   argv[separator] = NULL; /* ends the files */
   return compile(argv, argv + 8, argv + separator + 1);
 }

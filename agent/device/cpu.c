@@ -82,6 +82,7 @@ static bool line_read(const char *path, const char *name, char *line, int size) 
 static void caches_read(struct cpu_facts *facts) {
   static const char *const members[] = {"type", "level", "size"};
   int level_max = 0;
+
   for (int index = 0; index < 16; index++) {
     char path[96], texts[3][32];
     size_t n_known = 0;
@@ -105,6 +106,7 @@ static void caches_read(struct cpu_facts *facts) {
       facts->llc_bytes = bytes;
     }
   }
+
   if (facts->llc_bytes == 0) {
     long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE), l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
     facts->llc_bytes = l3 > 0 ? (size_t)l3 : l2 > 0 ? (size_t)l2 : LLC_BYTES_GUESS;
@@ -136,6 +138,7 @@ void cpu_facts_release(struct cpu_facts *facts) {
 size_t cpu_memory_free(void) {
   char line[4096];
   size_t free_bytes = 0, limit = 0; /* 0: not known; a limit of "max" is read as 0 */
+
   if (line_read("/proc/meminfo", "MemAvailable:", line, sizeof line))
     free_bytes = (size_t)strtoull(line, NULL, 10) << 10;
   if (line_read("/proc/self/cgroup", "0::", line, sizeof line)) {
@@ -160,6 +163,7 @@ double cpu_clock_mhz(void) {
 static bool cpu_probe(json_t **ret_devices, struct error *error) {
   cleanup_cpu_facts struct cpu_facts facts = {0};
   cleanup_environment struct environment environment = {0};
+
   cpu_facts_read(&facts);
   if (!compiler_identity(&environment.cpu, error))
     return false;
@@ -180,6 +184,7 @@ static bool cpu_probe(json_t **ret_devices, struct error *error) {
 static bool cpu_open(const char *name, struct device **ret_device, struct error *error) {
   if (!string_equal(name, "cpu0"))
     return error_set(error, "no device %s: the CPU back end has one device, cpu0", name);
+
   cleanup_cpu_facts struct cpu_facts facts = {0};
   cpu_facts_read(&facts);
   struct cpu_device *device = xcalloc(1, sizeof *device);
@@ -385,6 +390,7 @@ static void sample_take(const struct cpu_device *device, struct device_timing *t
         memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
                rotation->operands[i].size);
   }
+
   timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
 }
 

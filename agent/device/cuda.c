@@ -113,6 +113,7 @@ static bool cuda_load(struct error *error) {
       {"cuLaunchKernelEx", &cuda.launch_ex, true}, /* since CUDA 11.8 */
   };
   static bool is_loaded;
+
   if (is_loaded)
     return true;
 
@@ -205,6 +206,7 @@ static bool nvml_load(void) {
   };
   static bool is_tried, is_loaded;
   struct error ignored;
+
   if (!is_tried)
     is_loaded = gpu_library_load("NVIDIA management library", names, symbols, ARRAY_LENGTH(symbols),
                                  &ignored) &&
@@ -218,6 +220,7 @@ static bool nvml_load(void) {
 static void *nvml_device(const char *pci) {
   static char *last_pci;
   static void *last;
+
   if (string_equal(pci, last_pci))
     return last;
   if (!nvml_load() || nvml.find(pci, &last) != 0)
@@ -289,6 +292,7 @@ static bool cuda_facts_read(int ordinal, struct gpu_facts *ret_facts, struct err
   char name[256] = "", pci[64] = "", driver[96] = "";
   int device, version = 0;
   size_t memory_bytes = 0;
+
   if (cuda_api.device_get(&device, ordinal) != 0 ||
       cuda_api.device_name(name, sizeof name, device) != 0 ||
       cuda_api.device_pci(pci, sizeof pci, device) != 0 ||

@@ -27,6 +27,7 @@ bool devices_probe(json_t **ret_devices, json_t **ret_absent, struct error *erro
     const json_t *last = json_array_get(absent, json_array_size(absent) - 1);
     return error_set(error, "%s", json_string_value(json_object_get(last, "reason")));
   }
+
   *ret_devices = TAKE(all);
   *ret_absent = TAKE(absent);
   return true;

@@ -13,10 +13,12 @@ static void word_add(struct fingerprint *part, uint64_t word, uint64_t index) {
 struct fingerprint fingerprint_part(const void *bytes, size_t size, uint64_t first) {
   struct fingerprint part = {0};
   uint64_t word, n = size / sizeof word;
+
   for (uint64_t i = 0; i < n; i++) {
     memcpy(&word, (const char *)bytes + i * sizeof word, sizeof word);
     word_add(&part, word, first + i);
   }
+
   word = 0;
   memcpy(&word, (const char *)bytes + n * sizeof word, size % sizeof word);
   if (size % sizeof word)

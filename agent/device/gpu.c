@@ -76,6 +76,7 @@ static bool gpu_probe(const struct gpu_api *api, json_t **ret_devices, struct er
       error_prefix(error, "%s: ", name);
     }
   }
+
   if (!json_array_size(devices))
     return false;
   *ret_devices = TAKE(devices);
@@ -181,6 +182,7 @@ static bool fill(struct device *base, void *to, uint32_t word, size_t size, stru
   struct gpu_device *device = (struct gpu_device *)base;
   size_t count = size / sizeof word;
   unsigned char bytes[sizeof word];
+
   memcpy(bytes, &word, sizeof word);
   if (count && !gpu_fill_words(device, to, word, count, error))
     return false;
@@ -203,6 +205,7 @@ static void *host_buffer_new(struct device *base, size_t size) {
   size_t rounded = HOST_BUFFER_UNIT;
   struct host_buffer *best = NULL;
   void *address;
+
   if (size > HOST_BUFFER_BYTES_MAX)
     return host_memory_new(size);
 
@@ -217,6 +220,7 @@ static void *host_buffer_new(struct device *base, size_t size) {
         (!best || buffer->size < best->size))
       best = buffer;
   }
+
   if (best) {
     best->is_used = true;
     return best->address;
@@ -236,6 +240,7 @@ static void *host_buffer_new(struct device *base, size_t size) {
     }
     device->n_host_buffers = n;
   }
+
   if (device->host_buffers_bytes + rounded > HOST_BUFFERS_BYTES_MAX ||
       device->api->host_memory_new(&address, rounded, 0) != 0)
     return host_memory_new(rounded);
@@ -296,6 +301,7 @@ static bool buffer_intact(struct device *base, struct device_buffer *buffer, str
   struct gpu_device *device = (struct gpu_device *)base;
   char *sides[2];
   bool intact = true;
+
   canaries_of(buffer, sides);
 
   /* Both sides with one wait. */
@@ -357,11 +363,13 @@ bool gpu_module_load(struct device *base, const char *object, const char *entry,
 
 void gpu_module_unload(struct device *base, struct device_module *module) {
   const struct gpu_device *device = (const struct gpu_device *)base;
+
   /* A launch may still run, and not every runtime waits for it. After a fault both calls fail. */
   if (module->module) {
     device->api->stream_wait(device->stream);
     device->api->module_free(module->module);
   }
+
   free(module->image);
   free(module->entry);
   free(module);
@@ -374,6 +382,7 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
   const uint32_t *grid = geometry->grid, *block = geometry->block,
                  shared_bytes = geometry->shared_bytes;
   struct device_module *module = launch->module;
+
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0)
     return true;
   if (geometry->cluster > 1 && api->no_clusters)
@@ -444,6 +453,7 @@ static bool sentinel(struct device *base, struct error *error) {
   cleanup_free uint32_t *found = xmalloc(SENTINEL_BYTES);
   struct device_module *module = NULL;
   void *memory;
+
   if (!gpu_memory_new(device, SENTINEL_BYTES, &memory, error))
     return error_prefix(error, "the GPU did not pass the sentinel: ");
 
@@ -493,6 +503,7 @@ static bool fingerprint_trial(struct gpu_device *device, struct error *error) {
   struct rng rng = rng_seeded(FINGERPRINT_TRIAL_BYTES);
   struct fingerprint found;
   void *memory;
+
   for (size_t i = 0; i <= FINGERPRINT_TRIAL_BYTES / sizeof *words; i++)
     words[i] = rng_next(&rng);
   if (!gpu_memory_new(device, FINGERPRINT_TRIAL_BYTES, &memory, error))
@@ -524,6 +535,7 @@ static bool fingerprint_set(struct device *base, const char *object, struct erro
 static void gpu_close(struct device *base) {
   struct gpu_device *device = (struct gpu_device *)base;
   const struct gpu_api *api = device->api;
+
   gpu_timing_release(device);
   host_buffer_free(base, device->canaries_host);
   host_buffer_free(base, device->parts_host);

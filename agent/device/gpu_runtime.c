@@ -53,6 +53,7 @@ static char *item_find(const char *list, int number) {
   cleanup_free char *items = xstrdup(list), *all = xasprintf(",%s,", list);
   bool are_numbers = strspn(list, "0123456789,") == strlen(list);
   char *rest = items, *item;
+
   while ((item = strsep(&rest, ","))) {
     cleanup_free char *between = xasprintf(",%s,", item);
     bool is_clear = are_numbers ? *item && (item[0] != '0' || !item[1])
@@ -121,6 +122,7 @@ static bool process_read(int64_t pid, char name[NAME_MAX_LENGTH], int *ret_paren
   cleanup_file FILE *file = fopen(path, "re");
   if (!file || !fgets(line, sizeof line, file))
     return false;
+
   char *begin = strchr(line, '('), *end = strrchr(line, ')');
   if (!begin || !end || end - begin >= NAME_MAX_LENGTH ||
       sscanf(end + 1, " %*c %d", ret_parent) != 1)
@@ -142,10 +144,12 @@ size_t gpu_process_siblings(void) {
   DIR *entries = opendir("/proc");
   struct dirent *entry;
   size_t n = 0;
+
   while (entries && (entry = readdir(entries))) {
     int64_t pid = atoll(entry->d_name); /* 0 for other names */
     n += pid > 0 && pid != getpid() && gpu_process_is_own(pid);
   }
+
   if (entries)
     closedir(entries);
   return n;

@@ -68,11 +68,13 @@ static bool head_start_give(struct gpu_device *device, double us, struct error *
   double bytes_per_us = (double)HEAD_START_BYTES / device->head_start_us;
   size_t left = ((size_t)(us * bytes_per_us) / HEAD_START_UNIT + 1) * HEAD_START_UNIT;
   int64_t given_ns = clock_monotonic_ns();
+
   for (size_t i = 0, bytes; left && i < HEAD_START_COPIES_MAX; i++, left -= bytes) {
     bytes = left < HEAD_START_BYTES ? left : HEAD_START_BYTES;
     if (!head_start_copy(device, bytes, error))
       return false;
   }
+
   busy_add(device, given_ns, us);
   return gpu_fill_words(device, device->head_start, 0, 1, error);
 }
@@ -112,6 +114,7 @@ static bool prepare(struct gpu_device *device, int kind, struct error *error) {
     if (!gpu_launch(&device->base, &launch, error))
       return false;
   }
+
   busy_add(device, given_ns, device->kinds[kind].preparation_us);
   return true;
 }
@@ -136,6 +139,7 @@ static bool event_pairs_reserve(struct gpu_device *device, size_t needed, struct
     device->events = xcalloc(EVENT_PAIRS_MAX, sizeof *device->events);
     device->intervals = xcalloc(EVENT_PAIRS_MAX, sizeof *device->intervals);
   }
+
   needed = (needed + EVENT_PAIRS_STEP - 1) / EVENT_PAIRS_STEP * EVENT_PAIRS_STEP;
   needed = needed < EVENT_PAIRS_MAX ? needed : EVENT_PAIRS_MAX;
   for (; device->n_event_pairs < needed; device->n_event_pairs++) {
@@ -166,6 +170,7 @@ static bool intervals_sort(struct gpu_device *device, size_t n, double *ret_us,
 static bool kind_calibrate(struct gpu_device *device, int kind, struct error *error) {
   const struct gpu_api *api = device->api;
   double us[CALIBRATION_SAMPLES];
+
   if (device->kinds[kind].is_calibrated)
     return true;
   if ((!device->head_start &&
@@ -326,6 +331,7 @@ bool gpu_time(struct device *base, struct device_timing *timings, size_t n, stru
     if (!sample_enqueue(device, &timings[t], n - t, &in_flight, error))
       return false;
   }
+
   if (!intervals_collect(device, in_flight, error))
     return false;
 
@@ -347,6 +353,7 @@ void gpu_timing_release(struct gpu_device *device) {
     api->event_free(device->events[i][0]);
     api->event_free(device->events[i][1]);
   }
+
   free(device->events);
   free(device->intervals);
   if (device->displacement)

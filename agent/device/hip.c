@@ -41,12 +41,14 @@ static bool hip_load(struct error *error) {
       {"hipModuleLaunchCooperativeKernel", &hip.launch_cooperative, true}, /* not in HIP 5.2 */
   };
   static bool is_loaded;
+
   if (is_loaded)
     return true;
 
   /* Kernel arguments in device memory: 2 to 3 us less a launch, according to AMD. Read when the
    * runtime is loaded. */
   setenv("HIP_FORCE_DEV_KERNARG", "1", 0);
+
   /* Its cache is in the home folder, which a confined process cannot write. */
   setenv("AMD_COMGR_CACHE", "0", 0);
   const char *named = getenv("WAVETUNE_HIP_LIBRARY");
@@ -92,6 +94,7 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
   struct kfd_node node = {0};
   struct error no_node;
   const char *arch = getenv("WAVETUNE_ARCH");
+
   if (hip_api.device_get(&device, ordinal) != 0 ||
       hip_api.device_name(name, sizeof name, device) != 0 || !name[0] ||
       hip_api.device_pci(pci, sizeof pci, device) != 0 || hip_api.version(&version) != 0)
@@ -121,6 +124,7 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
       if (!*missing[i].value)
         *missing[i].value = attribute(device, missing[i].attribute) / missing[i].unit;
   }
+
   if (node.compute_units < 1)
     return error_set(
         error, "how many compute units the GPU (%s) has is not known; show the container /sys",
@@ -159,6 +163,7 @@ static bool hip_facts_read(int ordinal, struct gpu_facts *ret_facts, struct erro
 static double hip_clock_mhz(const struct gpu_facts *facts) {
   static char *pci;
   static int fd = -1;
+
   if (!string_equal(pci, facts->pci)) {
     if (fd >= 0)
       close(fd);

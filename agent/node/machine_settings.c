@@ -130,6 +130,7 @@ static struct files files_find(const char *root, const struct setting *setting) 
   struct files files = {0};
   glob_t found = {0};
   size_t n = glob(pattern, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+
   for (size_t i = 0; i < n; i++) {
     struct file file = {.path = found.gl_pathv[i]};
     bool is_meant =
@@ -141,6 +142,7 @@ static struct files files_find(const char *root, const struct setting *setting) 
     GROW(files.all, files.n, files.capacity);
     files.all[files.n++] = file;
   }
+
   globfree(&found);
   return files;
 }
@@ -265,6 +267,7 @@ static struct setting_change tally_result(const struct tally *tally, const char 
     change.result = CHANGE_UNSUPPORTED;
     change.why = xstrdup(tally->unsupported.message);
   }
+
   if (!change.why)
     change.why = xstrdup("");
   return change;
@@ -348,6 +351,7 @@ static enum smi_answer smi_limit(const struct smi *smi, const char *file, bool l
       length +=
           (size_t)snprintf(words + length, sizeof words - length, "%s%s", length ? "; " : "", line);
   }
+
   error_set(error, "`%s %s` %s: %s", smi->path, command.arguments[1],
             result.timed_out ? "did not end within 30 s"
             : is_unsupported ? "says"
@@ -414,6 +418,7 @@ static struct setting_change setting_set(const char *root, const struct setting 
   cleanup_json json_t *unsupported = json_object();
   struct tally tally = {.n = files.n};
   struct error error;
+
   if (!files.n)
     return (struct setting_change){setting->name, CHANGE_ABSENT, xstrdup("")};
 
@@ -424,6 +429,7 @@ static struct setting_change setting_set(const char *root, const struct setting 
         setting->name, is_good ? CHANGE_ALREADY : CHANGE_DONE,
         xstrdup(is_good ? "" : "by the shell that evaluates what is printed")};
   }
+
   case SETTING_FILE:
     for (size_t i = 0; i < files.n; i++)
       if (!string_equal(files.all[i].value, setting->value))

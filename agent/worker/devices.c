@@ -10,6 +10,7 @@ static bool devices_read(const json_t *answer, struct devices *devices, struct e
   json_t *array = NULL, *item;
   size_t i;
   const char *reason = json_string_value(json_object_get(answer, "error"));
+
   if (reason)
     return error_set(error, "the devices cannot be probed: %s", reason);
   if (!json_get_array(answer, "", "devices", JSON_REQUIRED, &array, error))
@@ -37,6 +38,7 @@ char *devices_absent(const struct devices *devices) {
   json_t *absent;
   size_t i;
   char *text = xstrdup("");
+
   json_array_foreach (devices->absent, i, absent) {
     cleanup_free char *shorter = text;
     text = xasprintf("%s%sno %s: %s", shorter, i ? "; " : "",

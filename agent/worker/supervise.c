@@ -54,12 +54,14 @@ static char **environment_make(char *const *added) {
   char *const *const parts[] = {added, environ};
   char **environment = NULL;
   size_t n = 0, capacity = 0;
+
   for (size_t i = 0; i < ARRAY_LENGTH(parts); i++) {
     for (char *const *string = parts[i]; string && *string; string++) {
       GROW(environment, n, capacity);
       environment[n++] = *string;
     }
   }
+
   GROW(environment, n, capacity);
   environment[n] = NULL;
   return environment;
@@ -177,6 +179,7 @@ bool spawner_spawn(struct spawner *spawner, char *const *environment, struct spa
 static void *work_run(void *context) {
   struct supervisor *supervisor = context;
   struct spawner *spawner = supervisor->spawner;
+
   supervisor->code = supervisor->work(supervisor, supervisor->context);
   pthread_mutex_lock(&spawner->mutex);
   spawner->ended = true;
@@ -192,6 +195,7 @@ static void serve(struct supervisor *supervisor, int signal_fd) {
   struct pollfd fds[] = {{.fd = spawner->wake_fd, .events = POLLIN},
                          {.fd = signal_fd, .events = POLLIN}};
   bool ended = false;
+
   while (!ended) {
     if (poll(fds, ARRAY_LENGTH(fds), -1) < 0 && errno != EINTR)
       die("poll: %s", strerror(errno));
@@ -222,7 +226,9 @@ int supervise(struct supervisor *supervisor) {
   struct spawner spawner = {.wake_fd = -1};
   pthread_t thread;
   sigset_t signals;
+
   signal(SIGPIPE, SIG_IGN);
+
   /* Workers run a stranger's code as the same user. A command that needs the token has read it. */
   free(environment_take("WAVETUNE_TOKEN"));
   process_hide();
@@ -238,6 +244,7 @@ int supervise(struct supervisor *supervisor) {
     log_error("cannot listen for signals: %s", strerror(errno));
     return EXIT_INTERNAL;
   }
+
   spawner.wake_fd = wake_fd;
   pthread_mutex_init(&spawner.mutex, NULL);
   pthread_cond_init(&spawner.changed, NULL);

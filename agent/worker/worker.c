@@ -119,6 +119,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
     worker_status_set(worker, WORKER_IDLE, WORKER_CONFIG_NONE);
     return answered;
   }
+
   error_at(&error, "/do",
            "\"%.40s\" is no request of a worker; there are probe, sentinel, reference, open, "
            "measure and close",
@@ -158,7 +159,9 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
 int worker_main(void) {
   struct worker worker = {0};
   struct rlimit limit;
+
   signal(SIGPIPE, SIG_IGN);
+
   /* Not between fork and exec: the process was hidden then, as its parent is, and its files in
    * /proc were root's. */
   int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -166,6 +169,7 @@ int worker_main(void) {
     (void)!write(score, OOM_SCORE, sizeof OOM_SCORE - 1);
     close(score);
   }
+
   /* Each loaded object takes a file descriptor. */
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){limit.rlim_max, limit.rlim_max});
@@ -178,6 +182,7 @@ int worker_main(void) {
               WORKER_STATUS_FD, strerror(errno));
     return 2;
   }
+
   worker.line = xmalloc(WORKER_LINE_MAX);
   worker_status_set(&worker, WORKER_IDLE, WORKER_CONFIG_NONE);
   char *line;

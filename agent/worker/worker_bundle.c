@@ -52,6 +52,7 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
                       *bundle = json_object();
   const char *path;
   json_t *digest;
+
   json_int_t size = 0;
   json_object_del(request, "objects");
   *ret_fd = -1;
@@ -71,6 +72,7 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
     ALWAYS(json_object_set_new(bundle, path, json_pack("[I, I]", size, (json_int_t)n)) == 0);
     size += (json_int_t)n;
   }
+
   if (fcntl(fd, F_ADD_SEALS, SEALS) < 0)
     return error_set(error, "cannot seal objects for a worker: %s", strerror(errno));
   if (!objects_check(fd, (size_t)size, bundle, objects, error))
@@ -113,6 +115,7 @@ void bundle_places_release(struct bundle_places *places) {
     else
       close(places->fds[i]);
   }
+
   free(places->fds);
   *places = (struct bundle_places){0};
 }

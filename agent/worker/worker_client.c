@@ -37,6 +37,7 @@ struct worker_client {
   int out_fds[WORKER_REQUEST_FDS]; /* sent with the first byte */
   size_t n_out_fds;
   struct worker_answers answers;
+
   /* The page as it was read last, and since when by this process's clock: a kernel may write to the
    * page. */
   uint64_t seen_config;
@@ -95,6 +96,7 @@ static bool worker_kill(struct worker_client *worker, int *ret_status) {
               (int)pid);
     return false;
   }
+
   while (waitpid(pid, ret_status, 0) < 0)
     if (errno != EINTR)
       die("waitpid: %s", strerror(errno));
@@ -138,6 +140,7 @@ static void worker_release_within(struct worker_client *worker, int64_t leave_ms
     (void)worker_has_ended(worker, leave_ms);
     (void)worker_kill(worker, &status);
   }
+
   output_pass_on(worker);
   close(worker->process.output);
   munmap(worker->process.status, sizeof *worker->process.status);
@@ -157,6 +160,7 @@ static void page_read(struct worker_client *worker, bool is_new) {
   uint64_t config = atomic_load(&status->config);
   int phase = atomic_load(&status->phase);
   int64_t since_ns = atomic_load(&status->since_ns);
+
   if (!is_new && config == worker->seen_config && phase == worker->seen_phase &&
       since_ns == worker->seen_since_ns)
     return;

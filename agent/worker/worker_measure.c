@@ -16,6 +16,7 @@ _Static_assert(RACE_NOBODY == WORKER_CONFIG_NONE, "the page shows a race's turns
 struct measure_request {
   struct race_limits limits;
   int64_t rounds_min, rounds_max;
+
   RECORD_ARRAY(struct requested_config, n, configs);
 };
 
@@ -63,6 +64,7 @@ static json_t *conditions_now(struct measuring *measuring) {
   const struct device *device = worker->device;
   const struct device_rotation *rotation = &worker->problem->rotation;
   const struct race *race = &measuring->race;
+
   if (!measuring->conditions || clock_monotonic_ns() - measuring->conditions_ns >= CONDITIONS_NS) {
     json_decref(measuring->conditions);
     json_t *read = measuring->conditions = device->ops->conditions(worker->device);
@@ -94,10 +96,12 @@ static json_t *conditions_now(struct measuring *measuring) {
 static bool answer_timed(void *context, struct timed *timed) {
   struct measuring *measuring = context;
   const struct launch_plan *plan = &timed->candidate->plan;
+
   if (timed->end == RACE_END_FAILED) {
     measuring->worker->is_trusted = false;
     return answer_failed(timed->candidate->config, OUTCOME_RUNTIME, timed->error.message, timed);
   }
+
   if (!timed->n)
     return true;
 
@@ -132,6 +136,7 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
   struct worker *worker = measuring->worker;
   struct timed *timed = &measuring->timed[measuring->n];
   struct error error = {0};
+
   *timed = (struct timed){0};
   enum outcome outcome = worker_load(worker, config, timed, &error);
   int64_t loaded_ns = timed->device_ns;
@@ -163,11 +168,13 @@ static bool configs_settle(struct measuring *measuring) {
   struct error error;
   size_t kept = 0;
   bool answered = true;
+
   worker_status_set(measuring->worker, WORKER_CHECKING, WORKER_CONFIG_NONE);
   if (!problem_inputs_check(problem, &error)) {
     problem->is_spoiled = problem->is_lost = true; /* no config is known to be the cause */
     return true;
   }
+
   measuring->check_ns += clock_monotonic_ns() - start;
   for (size_t i = 0; i < measuring->n; i++) {
     struct timed *timed = &measuring->timed[i];
@@ -180,6 +187,7 @@ static bool configs_settle(struct measuring *measuring) {
                                          candidate->error.message, timed);
     candidate_free(problem, candidate);
   }
+
   measuring->n = kept;
   return answered;
 }
@@ -205,6 +213,7 @@ static bool configs_measure(struct measuring *measuring, const struct measure_re
       break;
     answered = config_try(measuring, &request->configs[i]);
   }
+
   if (answered && measuring->n && !problem->is_spoiled)
     answered = configs_settle(measuring);
   if (answered && !problem->is_spoiled && *problem->baseline_wrong.message)
@@ -228,6 +237,7 @@ static bool configs_measure(struct measuring *measuring, const struct measure_re
              race);
     measuring->is_over_budget |= race->is_over_budget;
   }
+
   if (problem->is_spoiled)
     worker_leave(worker);
   return answered &&
@@ -266,6 +276,7 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
   struct measure_request request;
   struct measuring measuring = {.worker = worker};
   struct error error = {0};
+
   record_init(&measure_record, &request);
   request.limits = (struct race_limits){.margin = INFINITY};
   bool answered;
@@ -280,6 +291,7 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
     candidate_free(worker->problem, measuring.timed[i].candidate);
     timed_release(&measuring.timed[i]);
   }
+
   free(measuring.timed);
   json_decref(measuring.conditions);
   record_release(&measure_record, &request);

@@ -12,12 +12,14 @@
 struct open_request {
   json_t *kernel, *key, *space;
   int64_t seed;
+
   /* Of "open". */
   char *device;
   enum { REGIME_COLD, REGIME_WARM } regime;
   bool has_reference; /* its socket is the last of the worker's descriptors */
   struct requested_config baseline;
   char *instruction_flush, *fingerprint; /* objects; NULL: none */
+
   /* Of "reference". */
   char *gpu_name, *arch, *object;
   int64_t config;
@@ -30,6 +32,7 @@ struct open_request {
       {"space", FIELD_JSON, AT(space), FIELD_REQUIRED | FIELD_OBJECT}, {                           \
     "seed", FIELD_INTEGER, AT(seed), FIELD_REQUIRED, .least = INT64_MIN, .most = INT64_MAX         \
   }
+
 static const char *const regimes[] = {"cold", "warm", NULL};
 static const struct field open_fields[] = {
     PROBLEM_FIELDS,
@@ -104,11 +107,13 @@ static bool device_trust(struct worker *worker, const char *name, struct error *
       return false;
     worker->device_name = xstrdup(name);
   }
+
   if ((!worker->is_trusted && !worker->device->ops->sentinel(worker->device, error)) ||
       (worker->sandbox && !worker_confine_calls(TAKE(worker->sandbox), error))) {
     device_drop(worker);
     return false;
   }
+
   worker->is_trusted = true;
   return true;
 }
@@ -117,6 +122,7 @@ bool worker_answer_sentinel(struct worker *worker, const json_t *json) {
   static const char *const members[] = {"device", NULL};
   struct error error;
   const char *device = NULL;
+
   problem_close(worker);
   if (!json_only_members(json, "", members, &error) ||
       !json_get_string(json, "", "device", JSON_REQUIRED, &device, &error))
@@ -215,8 +221,10 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
   struct error error = {0};
   struct open_spent spent = {0};
   int64_t start = clock_monotonic_ns();
+
   if (!device_trust(worker, open->device, &error))
     return answer_unfit(&error);
+
   /* The settings that disturb measurements, for the conditions of all that is measured. */
   if (!worker->settings || clock_monotonic_ns() - worker->settings_ns >= SETTINGS_NS) {
     cleanup_settings_findings struct settings_findings findings = {0};
@@ -225,6 +233,7 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
     worker->settings = settings_findings_differing(&findings);
     worker->settings_ns = clock_monotonic_ns();
   }
+
   spent.device_ns = clock_monotonic_ns() - start;
   if (!problem_open(worker, open, &spent, &error)) {
     worker->is_trusted = false;
@@ -258,6 +267,7 @@ static bool open_and_answer(struct worker *worker, const struct open_request *op
 bool worker_answer_open(struct worker *worker, const json_t *json) {
   struct open_request open;
   struct error error = {0};
+
   problem_close(worker);
   record_init(&open_record, &open);
   bool is_read =
@@ -278,6 +288,7 @@ bool worker_answer_reference(struct worker *worker, const json_t *json) {
   struct reference *reference;
   struct sandbox *sandbox;
   struct error error;
+
   worker_status_set(worker, WORKER_OPENING, WORKER_CONFIG_NONE);
   record_init(&reference_record, &request);
   if (worker->n_fds < 2)

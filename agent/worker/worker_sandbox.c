@@ -93,6 +93,7 @@ static bool entered(int reason, struct error *error) {
 bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct error *error) {
   cleanup_places struct places readable = {0}, devices = {0}, writable = {0};
   cleanup_sandbox struct sandbox *sandbox = NULL;
+
   places_add(&readable, host_places, ARRAY_LENGTH(host_places));
   if (!is_host) {
     places_add(&readable, gpu_places, ARRAY_LENGTH(gpu_places));
@@ -103,6 +104,7 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
     places_add(&writable, gpu_writable, ARRAY_LENGTH(gpu_writable));
     places_add(&devices, gpu_devices, ARRAY_LENGTH(gpu_devices));
   }
+
   places_add_variable(&writable, WORKER_WRITES, false);
   struct sandbox_rules rules = {.readable = (const char *const *)readable.paths,
                                 .writable = (const char *const *)writable.paths,
@@ -116,6 +118,7 @@ bool worker_confine_files(bool is_host, struct sandbox **ret_sandbox, struct err
   limit_set(RLIMIT_CORE, 0);
   limit_set(RLIMIT_FSIZE, FILE_BYTES_MAX);
 #ifndef WAVETUNE_SANITIZED
+
   /* GPU runtimes, and sanitizers, reserve more addresses than any machine has memory. */
   if (is_host)
     limit_set(RLIMIT_AS, (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) +

@@ -215,8 +215,8 @@ void compiler_command(const struct compiler *compiler, const struct compile_job 
 
     /* The library below hiprtc has a cache in the user's home; the pool's is enough. */
     settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
-    /* It loads libraries that are beside it; those of this program may be only where the variable
-     * says. */
+    /* The library loads others from its own folder; this program's may be found only through the
+     * variable. */
     const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
     settings_add(environment,
                  xasprintf("LD_LIBRARY_PATH=%.*s%s%s", end ? (int)(end - compiler->path) : 0,

@@ -10,11 +10,11 @@
 #include "agent/compile/job.h"
 
 struct compiler_kind {
-  const char *text_name;   /* of the job's text in the scratch folder, where the compiler runs */
-  const char *object_name; /* of what it writes there */
-  const char *rtc_symbols; /* it is a library whose functions begin with that (rtc.h); NULL: it is a
-                              program */
-  const char *arch_option; /* NULL: it compiles for this machine */
+  const char *text_name;    /* of the job's text in the scratch folder, where the compiler runs */
+  const char *object_name;  /* of what it writes there */
+  const char *rtc_symbols;  /* of a library: how the names of its functions begin (rtc.h); NULL: it
+                               is a program */
+  const char *arch_option;  /* NULL: it compiles for this machine */
   const char *arch_refusal; /* what its log has when it does not know the arch */
   const char *const *flags; /* of every compile; NULL-terminated; part of the digest */
 };

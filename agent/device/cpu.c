@@ -193,7 +193,6 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.arch = TAKE(facts.machine);
   device->base.compute_units = facts.cpus;
   device->base.warp_size = 1;
-  device->base.cache_bytes = facts.llc_bytes;
   device->base.displacement_bytes = device_displacement(
       facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX);
   device->empty_ns = -1;
@@ -450,7 +449,6 @@ const struct device_ops cpu_ops = {
     .synchronize = cpu_succeed,
     .sentinel = cpu_succeed,
     .time = cpu_time,
-    .displace = cpu_displace,
     .is_host = true,
     .is_synchronous = true,
     .clock_mhz = cpu_device_clock_mhz,

@@ -25,9 +25,8 @@ struct device {
   char *gpu_name, *arch; /* as the environment states them */
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
-  size_t cache_bytes;    /* last-level data cache that one launch can use */
   /* After so many bytes are written no data cache holds earlier data: of the target's row in
-   * common/code/gpu_target.h (512 MiB on gfx942), else twice cache_bytes. */
+   * common/code/gpu_target.h (512 MiB on gfx942), else twice the last-level cache. */
   size_t displacement_bytes;
   size_t memory_bytes;  /* free for buffers when it was opened; 0: not known */
   bool has_fingerprint; /* fingerprint() may be called */
@@ -125,8 +124,8 @@ struct device_ops {
   must_check bool (*buffer_new)(struct device *device, size_t size,
                                 struct device_buffer **ret_buffer, struct error *error);
   void (*buffer_free)(struct device *device, struct device_buffer *buffer);
-  /* Whether the canary bytes around a buffer are as they were; the error says where not. Restores
-   * them. */
+  /* Whether the canary bytes around a buffer are unchanged; the error says where they are not.
+   * Restores them. */
   must_check bool (*buffer_intact)(struct device *device, struct device_buffer *buffer,
                                    struct error *error);
   /* Host to device, device to host, device to device. */
@@ -171,8 +170,6 @@ struct device_ops {
    * the mean; with any other, one interval around all calls is divided. */
   must_check bool (*time)(struct device *device, struct device_timing *timings, size_t n,
                           struct error *error);
-  /* Puts other data into all data caches. */
-  must_check bool (*displace)(struct device *device, struct error *error);
   /* Loads the object of agent/compile/helper_kernels.h, for rotations that flush instruction
    * caches; later calls do nothing. NULL: the device cannot (only AMD's can). */
   must_check bool (*instruction_flush_set)(struct device *device, const char *object,

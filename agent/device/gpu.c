@@ -116,7 +116,6 @@ static bool gpu_open(const struct gpu_api *api, const char *name, struct device 
                .arch = xstrdup(facts.environment.arch),
                .compute_units = facts.environment.compute_units,
                .warp_size = facts.warp_size,
-               .cache_bytes = facts.cache_bytes,
                .displacement_bytes = device_displacement(displacement_bytes),
                .memory_bytes = free_bytes},
       .api = api,
@@ -587,7 +586,7 @@ static bool cuda_open(const char *name, struct device **ret_device, struct error
   .fill = fill, .fingerprint_set = fingerprint_set, .fingerprint = fingerprint,                    \
   .host_buffer_new = host_buffer_new, .host_buffer_free = host_buffer_free, .sentinel = sentinel,  \
   .module_load = gpu_module_load, .module_unload = gpu_module_unload, .launch = gpu_launch,        \
-  .synchronize = gpu_synchronize, .time = gpu_time, .displace = gpu_displace,                      \
+  .synchronize = gpu_synchronize, .time = gpu_time,                      \
   .clock_mhz = clock_mhz, .conditions = conditions
 
 const struct device_ops hip_ops = {.backend = "hip",

@@ -237,7 +237,6 @@ must_check bool gpu_synchronize(struct device *device, struct error *error);
 /* gpu_timing.c */
 must_check bool gpu_time(struct device *device, struct device_timing *timings, size_t n,
                          struct error *error);
-must_check bool gpu_displace(struct device *device, struct error *error);
 must_check bool gpu_instruction_flush_set(struct device *device, const char *object,
                                           struct error *error);
 void gpu_timing_release(struct gpu_device *device);

@@ -1,5 +1,4 @@
-/* Samples on a GPU: intervals between events, given to the stream one after the other and read
- * once.
+/* Samples on a GPU: intervals between events, enqueued one after the other and read once.
  *
  * An event is stamped when the device reaches it. A device that is faster than its host waits for
  * the host between the first event of an interval and the kernel, and that wait would be measured.
@@ -79,15 +78,6 @@ static bool head_start_give(struct gpu_device *device, double us, struct error *
   return gpu_fill_words(device, device->head_start, 0, 1, error);
 }
 
-bool gpu_displace(struct device *base, struct error *error) {
-  struct gpu_device *device = (struct gpu_device *)base;
-  if (!device->displacement &&
-      !gpu_memory_new(device, base->displacement_bytes, &device->displacement, error))
-    return false;
-  return gpu_fill_words(device, device->displacement, ++device->displacement_value,
-                        base->displacement_bytes / sizeof(uint32_t), error);
-}
-
 bool gpu_instruction_flush_set(struct device *base, const char *object, struct error *error) {
   struct gpu_device *device = (struct gpu_device *)base;
   return device->instruction_flush ||
@@ -101,8 +91,13 @@ static int kind_of(const struct device_rotation *rotation) {
 
 static bool prepare(struct gpu_device *device, int kind, struct error *error) {
   int64_t given_ns = clock_monotonic_ns();
-  if ((kind & PREPARE_DISPLACE) && !gpu_displace(&device->base, error))
-    return false;
+  if (kind & PREPARE_DISPLACE) {
+    size_t bytes = device->base.displacement_bytes;
+    if ((!device->displacement && !gpu_memory_new(device, bytes, &device->displacement, error)) ||
+        !gpu_fill_words(device, device->displacement, ++device->displacement_value,
+                        bytes / sizeof(uint32_t), error))
+      return false;
+  }
   if (kind & PREPARE_FLUSH) {
     if (!device->instruction_flush)
       return error_set(error, "instruction caches are to be flushed, and the device was not given "

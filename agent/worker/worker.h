@@ -10,16 +10,16 @@
  *     -> {"devices": [{"backend": "cpu", "device": "cpu0", "name": "…", "environment": {…},
  *                      "facts": {…}}],
  *         "absent": [{"backend": "hip", "reason": "…"}]}
- *   {"do": "sentinel", "device": "cuda0"}     opens the device and runs work on it whose result is
- *                                             known; it stays open
+ *   {"do": "sentinel", "device": "cuda0"}
+ *     opens the device, which stays open, runs work on it whose result is known, and checks that
  *     -> {"passed": true} or {"passed": false, "error": "…"}
  *   {"do": "open", "device": "cpu0", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7,
  *    "regime": "cold", "reference": true,
  *    "baseline": {"config": 0, "object": "/path/baseline.so",
  *                 "launch": {agent/compile/launch_spec.h}}}
- *     "reference" says that a socket comes with it, to the process of the reference.
- *     opens the device unless this process has it open already, runs the sentinel, allocates and
- *     fills the buffers, loads the baseline and checks its outputs against the reference
+ *     With "reference", a socket to the process of the reference comes with the request.
+ *     Opens the device unless this process has it open already, runs the sentinel, allocates and
+ *     fills the buffers, loads the baseline and checks its outputs against the reference.
  *     -> {"opened": true,
  *         "spent": {"device_us": …, "inputs_us": …, "reference_us": …, "baseline_us": …}}
  *        or {"outcome": "runtime" | "correctness" | "constraints", "detail": "…"} (the baseline's)
@@ -28,39 +28,40 @@
  *        or {"reference": "lost"} (its process has ended)
  *   {"do": "reference", "kernel": {manifest}, "key": {…}, "space": {…}, "seed": 7,
  *    "gpu_name": "…", "arch": "…", "config": 0, "reference_object": "/path/reference.so"}
- *     with a socket: serves elements of the kernel's reference there (agent/measure/reference.h)
- *     until that is closed, and exits. It answers only {"error": "…"}.
+ *     A socket comes with it; the process serves elements of the kernel's reference there
+ *     (agent/measure/reference.h) until it is closed, and exits. It answers only {"error": "…"}.
  *   {"do": "measure", "configs": [{"config": 17, "object": "/path/17.so", "launch": {…}}, …],
  *    "rounds_min": 2, "rounds_max": 16, "margin": 0.03 or null, "precision": 0.015,
  *    "device_us": null, "best_ratio": null, "serial": false, "whole": false}
- *     loads and checks each in this order, then races them (agent/measure/race.h; null margin: none
- *     leaves). Not serial, a device that runs asynchronously is given a block of configs at once,
- *     and it is nobody's turn meanwhile; serial, one. Whole: device_us leaves out no config, and
- *     ends nothing before rounds_min rounds.
- *     -> one line a config, as soon as its sampling has ended:
+ *     Loads and checks the configs in this order, then races them (agent/measure/race.h; with a
+ *     null margin none leaves early). On a device that runs asynchronously a block of configs is
+ *     enqueued at once, and the page names no config meanwhile, unless "serial". With "whole",
+ *     device_us leaves out no config and ends nothing before rounds_min rounds.
+ *     -> one line for each config, as soon as its sampling has ended:
  *        {"config": 17, "outcome": "correct", "timer": "clock_monotonic_raw", "samples_us": […],
  *         "baseline_us": […], "end": "behind", "clock_mhz": 3600 or null, "device_us": 41234,
  *         "occupancy": 2 or null, "lds_bytes": 8192 or null, "conditions": {…}}
  *        or {"config": 17, "outcome": "correctness", "detail": "…", "device_us": …}
- *        A config that the budget left without a sample has no line.
+ *        A config without a sample because of the budget has no line.
  *     -> {"done": true, "over_budget": false,
  *         "spent": {"load_us": …, "check_us": …, "warm_up_us": …, "timing_us": …}}
  *     -> or, in place of "done", {"baseline_wrong": "…"}: an element of the baseline's output that
- *        its check did not look at is wrong, which showed when another config's was held against it
- *        (agent/measure/problem.h)
+ *        its check had not compared is wrong, which a comparison with another config's output
+ *        showed (agent/measure/problem.h)
  *   {"do": "close"}    frees what "open" allocated and keeps the device
  *     -> {"closed": true}
- *     A config that leaves the device out of order as this process sees it (a fault that does not
- *     end the process; a write outside of the buffers) is answered for, and then the worker exits:
- *     the others have no answer. Where the device was out of order before the config was launched
- *     (it was reset), the worker exits without an answer for it, and the page names nobody.
  *
- * A request that names objects has one more member, "bundle", and with it comes a file descriptor:
- * the objects themselves, whose digests were checked (agent/worker/worker_bundle.h). Nothing is
- * loaded from where a path leads.
+ * When a config leaves the device out of order as this process sees it (a fault that does not end
+ * the process; a write outside of the buffers), its result is reported and the worker exits: the
+ * others have no answer. When the device was out of order before the config was launched (it was
+ * reset), the worker exits without an answer for it, and the page names no config.
  *
- * The shared page says what the worker is doing, so that the supervisor knows the culprit when it
- * crashes or hangs, and names it when it renews the lease.
+ * A request that names objects has one more member, "bundle", and a file descriptor with the
+ * objects themselves, whose digests were checked (agent/worker/worker_bundle.h). Nothing is loaded
+ * from a path of the request.
+ *
+ * The shared page shows what the worker is doing: which config was running when it crashed or hung,
+ * and what the supervisor reports when it renews the lease.
  *
  * Threads: the worker is single-threaded but for what a device runtime starts. */
 #ifndef WAVETUNE_AGENT_WORKER_WORKER_H
@@ -73,17 +74,17 @@
 #define WORKER_SOCKET_FD 3
 #define WORKER_STATUS_FD 4
 #define WORKER_LINE_MAX (16 << 20)
-#define WORKER_REQUEST_FDS 2 /* the bundle's, and what the request says */
+#define WORKER_REQUEST_FDS 2 /* the bundle and a socket */
 #define WORKER_CONFIG_NONE UINT64_MAX
 
 enum worker_phase { WORKER_IDLE, WORKER_OPENING, WORKER_LOADING, WORKER_CHECKING, WORKER_TIMING };
 
 /* Written by the worker, read by the supervisor at any time. */
 struct worker_status {
-  _Atomic uint64_t config;  /* WORKER_CONFIG_NONE when it is none's turn */
+  _Atomic uint64_t config;  /* that runs; WORKER_CONFIG_NONE: none */
   _Atomic int phase;        /* enum worker_phase */
-  _Atomic int64_t since_ns; /* clock_monotonic_ns when config or phase changed last, or a turn of
-                               timing began */
+  _Atomic int64_t since_ns; /* clock_monotonic_ns when config or phase changed last, or the last
+                               turn of timing began */
 };
 
 /* Runs the child: serves requests on WORKER_SOCKET_FD until it closes. Returns the exit code. */

@@ -44,7 +44,7 @@ struct worker_client {
   int seen_phase;
   int64_t seen_since_ns, changed_ms;
   int64_t asked_ms; /* when the request was made */
-  int64_t whole_ms; /* what it may take in all, whatever the page says */
+  int64_t whole_ms; /* what it may take in all, independently of the page */
 };
 
 bool worker_start(struct spawner *spawner, struct worker_limits limits,

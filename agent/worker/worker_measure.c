@@ -69,26 +69,22 @@ static json_t *conditions_now(struct measuring *measuring) {
     json_decref(measuring->conditions);
     json_t *read = measuring->conditions = device->ops->conditions(worker->device);
     measuring->conditions_ns = clock_monotonic_ns();
-    ALWAYS(json_object_set_new(read, "sandbox", json_string(sandbox_level_name(sandbox_level()))) ==
-           0);
-    if (device->ops->is_host)
-      ALWAYS(json_object_set_new(read, "self_timed", json_true()) == 0);
-    if (json_array_size(worker->settings))
-      ALWAYS(json_object_set(read, "settings", worker->settings) == 0);
-    if (rotation->displace || rotation->n_copies > 1)
-      ALWAYS(json_object_set_new(read, "displacement_bytes",
-                                 json_integer((json_int_t)device->displacement_bytes)) == 0);
-    if (rotation->flush_instructions)
-      ALWAYS(json_object_set_new(read, "instruction_flush", json_true()) == 0);
+    json_t *more = json_pack(
+        "{s:s, s:o*, s:O*, s:o*, s:o*}", "sandbox", sandbox_level_name(sandbox_level()),
+        "self_timed", device->ops->is_host ? json_true() : NULL, "settings",
+        json_array_size(worker->settings) ? worker->settings : NULL, "displacement_bytes",
+        rotation->displace || rotation->n_copies > 1
+            ? json_integer((json_int_t)device->displacement_bytes)
+            : NULL,
+        "instruction_flush", rotation->flush_instructions ? json_true() : NULL);
+    ALWAYS(more && json_object_update_new(read, more) == 0);
   }
 
   json_t *conditions = json_copy(measuring->conditions);
-  ALWAYS(conditions &&
-         json_object_set_new(conditions, "rounds", json_integer((json_int_t)race->n_rounds)) == 0 &&
-         json_object_set_new(conditions, "rounds_rejected",
-                             json_integer((json_int_t)race->n_rejected)) == 0);
-  if (race->clock_mhz > 0)
-    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_real(race->clock_mhz)) == 0);
+  json_t *rounds = json_pack("{s:I, s:I, s:o*}", "rounds", (json_int_t)race->n_rounds,
+                             "rounds_rejected", (json_int_t)race->n_rejected, "clock_mhz",
+                             race->clock_mhz > 0 ? json_real(race->clock_mhz) : NULL);
+  ALWAYS(rounds && json_object_update_new(conditions, rounds) == 0);
   return conditions;
 }
 

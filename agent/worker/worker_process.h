@@ -19,8 +19,9 @@ struct worker {
   size_t n_fds;
   json_t *bundle;   /* of the request, borrowed; NULL: none */
   bool is_confined; /* its files, and after the first device passed its sentinel, system calls */
-  struct sandbox *sandbox; /* whose files part was entered; NULL: none of it or all was */
-  struct device *device;   /* NULL: no request named one yet */
+  struct sandbox
+      *sandbox;          /* system calls are still to be confined; NULL: not confined, or wholly */
+  struct device *device; /* NULL: no request named one yet */
   char *device_name;
   bool is_trusted;     /* it passed its sentinel, and nothing has failed on it since */
   json_t *settings;    /* names of the machine's settings that differ from what they should be */

@@ -344,17 +344,6 @@ static bool cpu_succeed(struct device *device, struct error *error) {
   return true;
 }
 
-static bool cpu_displace(struct device *base, struct error *error) {
-  struct cpu_device *device = (struct cpu_device *)base;
-  if (!device->displacement &&
-      !cpu_buffer_new(base, base->displacement_bytes, &device->displacement, error))
-    return false;
-  volatile unsigned char *bytes = device->displacement->address;
-  for (size_t i = 0; i < device->displacement->size; i += CACHE_LINE)
-    bytes[i]++;
-  return true;
-}
-
 static inline int64_t clock_raw_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC_RAW, &now);
@@ -368,31 +357,6 @@ static double interval_us(const struct cpu_device *device, int64_t start) {
   return (left - (empty < EMPTY_SHARE_MAX * left ? empty : EMPTY_SHARE_MAX * left)) / 1000;
 }
 
-static void sample_take(const struct cpu_device *device, struct device_timing *timing) {
-  struct device_rotation *rotation = timing->rotation;
-  void (*call)(void **) = timing->launch.module->launch;
-  void **arguments = timing->launch.arguments;
-  bool restores = rotation_restores(rotation);
-  double us = 0;
-  int64_t start = clock_raw_ns();
-  for (unsigned k = 0; k < timing->calls; k++) {
-    rotation_step(rotation);
-    if (restores)
-      start = clock_raw_ns();
-    call(arguments);
-    if (!restores)
-      continue;
-    us += interval_us(device, start);
-    /* Restored after the call: by the copy's next turn it has left the caches. */
-    for (size_t i = 0; i < rotation->n_operands; i++)
-      if (rotation->operands[i].pristine)
-        memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
-               rotation->operands[i].size);
-  }
-
-  timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
-}
-
 static bool cpu_time(struct device *base, struct device_timing *timings, size_t n,
                      struct error *error) {
   struct cpu_device *device = (struct cpu_device *)base;
@@ -404,10 +368,39 @@ static bool cpu_time(struct device *base, struct device_timing *timings, size_t 
     }
     device->empty_ns = median_of(ns, ARRAY_LENGTH(ns));
   }
+
   for (size_t t = 0; t < n; t++) {
-    if (timings[t].rotation->displace && !cpu_displace(base, error))
-      return false;
-    sample_take(device, &timings[t]);
+    struct device_timing *timing = &timings[t];
+    struct device_rotation *rotation = timing->rotation;
+    if (rotation->displace) {
+      if (!device->displacement &&
+          !cpu_buffer_new(base, base->displacement_bytes, &device->displacement, error))
+        return false;
+      volatile unsigned char *bytes = device->displacement->address;
+      for (size_t i = 0; i < device->displacement->size; i += CACHE_LINE)
+        bytes[i]++;
+    }
+
+    void (*call)(void **) = timing->launch.module->launch;
+    void **arguments = timing->launch.arguments;
+    bool restores = rotation_restores(rotation);
+    double us = 0;
+    int64_t start = clock_raw_ns();
+    for (unsigned k = 0; k < timing->calls; k++) {
+      rotation_step(rotation);
+      if (restores)
+        start = clock_raw_ns();
+      call(arguments);
+      if (!restores)
+        continue;
+      us += interval_us(device, start);
+      /* Restored after the call: by the copy's next turn it has left the caches. */
+      for (size_t i = 0; i < rotation->n_operands; i++)
+        if (rotation->operands[i].pristine)
+          memcpy(*rotation->operands[i].pointer, rotation->operands[i].pristine,
+                 rotation->operands[i].size);
+    }
+    timing->us = (restores ? us : interval_us(device, start)) / timing->calls;
   }
   return true;
 }

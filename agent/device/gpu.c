@@ -586,8 +586,8 @@ static bool cuda_open(const char *name, struct device **ret_device, struct error
   .fill = fill, .fingerprint_set = fingerprint_set, .fingerprint = fingerprint,                    \
   .host_buffer_new = host_buffer_new, .host_buffer_free = host_buffer_free, .sentinel = sentinel,  \
   .module_load = gpu_module_load, .module_unload = gpu_module_unload, .launch = gpu_launch,        \
-  .synchronize = gpu_synchronize, .time = gpu_time,                      \
-  .clock_mhz = clock_mhz, .conditions = conditions
+  .synchronize = gpu_synchronize, .time = gpu_time, .clock_mhz = clock_mhz,                        \
+  .conditions = conditions
 
 const struct device_ops hip_ops = {.backend = "hip",
                                    .timer = "hip_event",

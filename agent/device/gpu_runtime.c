@@ -67,15 +67,6 @@ static char *item_find(const char *list, int number) {
   return NULL;
 }
 
-/* False where the variable that is set does not surely include that GPU: it is left as it is. */
-static bool others_hide(const struct gpu_api *api, int number) {
-  const char *list = NULL;
-  for (size_t i = 0; !list && api->visible_variables[i]; i++)
-    list = getenv(api->visible_variables[i]);
-  cleanup_free char *item = list ? item_find(list, number) : xasprintf("%d", number);
-  return item && setenv(api->visible_variables[0], item, 1) == 0;
-}
-
 bool gpu_start(const struct gpu_api *api, struct error *error) {
   if (hiding)
     return error_set(error, "this process is %s%d's and hides all other GPUs", hiding->ops->backend,
@@ -92,9 +83,16 @@ bool gpu_start_for(const struct gpu_api *api, const char *name, int *ret_ordinal
   size_t length = strspn(digits, "0123456789");
   int n = 0, number = length < 1 || length > 4 || digits[length] ? NUMBER_NONE : atoi(digits);
 
-  if (!sees_all && !hiding && number != NUMBER_NONE && others_hide(api, number)) {
-    hiding = api;
-    number_seen = number;
+  /* A variable that is set and does not surely include that GPU is left as it is. */
+  if (!sees_all && !hiding && number != NUMBER_NONE) {
+    const char *list = NULL;
+    for (size_t i = 0; !list && api->visible_variables[i]; i++)
+      list = getenv(api->visible_variables[i]);
+    cleanup_free char *item = list ? item_find(list, number) : xasprintf("%d", number);
+    if (item && setenv(api->visible_variables[0], item, 1) == 0) {
+      hiding = api;
+      number_seen = number;
+    }
   }
   if (hiding && (hiding != api || number != number_seen))
     return error_set(error, "no device %s: this process is %s%d's and hides all other GPUs", name,

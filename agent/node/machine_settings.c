@@ -147,21 +147,17 @@ static struct files files_find(const char *root, const struct setting *setting) 
   return files;
 }
 
-/* The GPUs that `set` found to have no clock limit; {} when there are none or it was never run. */
-static json_t *unsupported_read(const char *root) {
-  cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root), *text = NULL;
-  struct error ignored;
-  size_t size;
-  json_t *known =
-      file_read(path, SAVED_MAX, &text, &size, &ignored) ? json_loadb(text, size, 0, NULL) : NULL;
-  return known ? known : json_object();
-}
-
 static struct setting_finding setting_check(const char *root, const struct setting *setting) {
   struct setting_finding finding = {setting->name, setting->should, setting->why, NULL,
                                     SETTING_GOOD};
   cleanup_files struct files files = files_find(root, setting);
-  cleanup_json json_t *unsupported = unsupported_read(root);
+  /* The GPUs that `set` found to have no clock limit, by their device ids: another GPU in the same
+   * place may have one. */
+  cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root), *text = NULL;
+  struct error ignored;
+  size_t size;
+  bool is_stored = file_read(path, SAVED_MAX, &text, &size, &ignored);
+  cleanup_json json_t *unsupported = is_stored ? json_loadb(text, size, 0, NULL) : NULL;
   const char *variable = getenv(setting->name), *other = NULL;
   size_t n_other = 0, n_unsupported = 0;
 
@@ -169,7 +165,6 @@ static struct setting_finding setting_check(const char *root, const struct setti
     const struct file *file = &files.all[i];
     if (string_equal(file->value, setting->value))
       continue;
-    /* By its device id: another GPU in the same place may have a limit. */
     const char *id = json_string_value(json_object_get(unsupported, file->path + strlen(root)));
     char value[VALUE_MAX];
     if (id && value_read_beside(file->path, "device", value) && string_equal(id, value)) {
@@ -401,18 +396,6 @@ static void limits_set(const char *root, const struct setting *setting, const st
   }
 }
 
-/* Stores which GPUs have no clock limit, for `check`. */
-static bool unsupported_write(const char *root, const json_t *unsupported, struct error *error) {
-  cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root);
-  cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
-  cleanup_free char *text = json_canonical(unsupported);
-  if (!json_object_size(unsupported))
-    return unlink(path) == 0 || errno == ENOENT ||
-           error_set(error, "cannot remove %s: %s", path, strerror(errno));
-  return folder_make(folder, 0755, error) &&
-         file_write_atomically(path, text, strlen(text), 0644, error);
-}
-
 static struct setting_change setting_set(const char *root, const struct setting *setting) {
   cleanup_files struct files files = files_find(root, setting);
   cleanup_json json_t *unsupported = json_object();
@@ -441,7 +424,17 @@ static struct setting_change setting_set(const char *root, const struct setting 
 
   limits_set(root, setting, &files, unsupported, &tally);
   struct setting_change change = tally_result(&tally, setting->name);
-  if (!unsupported_write(root, unsupported, &error)) {
+
+  /* Stored for `check`. */
+  cleanup_free char *path = xasprintf("%s" UNSUPPORTED, root);
+  cleanup_free char *folder = xstrndup(path, (size_t)(strrchr(path, '/') - path));
+  cleanup_free char *text = json_canonical(unsupported);
+  bool is_stored = json_object_size(unsupported)
+                       ? folder_make(folder, 0755, &error) &&
+                             file_write_atomically(path, text, strlen(text), 0644, &error)
+                       : unlink(path) == 0 || errno == ENOENT ||
+                             error_set(&error, "cannot remove %s: %s", path, strerror(errno));
+  if (!is_stored) {
     cleanup_free char *why = change.why;
     change.why = xasprintf("%s; `env check` will not know that: %s", why, error.message);
   }

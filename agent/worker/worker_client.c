@@ -287,7 +287,7 @@ static void worker_send(struct worker_client *worker) {
 enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void *context),
                               void *context, _Atomic uint64_t *current, json_t **ret_answer,
                               struct worker_end *ret_end) {
-  enum worker_event event = WORKER_CRASHED;
+  enum worker_event event;
   int status;
   for (;;) {
     struct error error;
@@ -302,6 +302,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     }
     if (line != WORKER_LINE_MISSING) {
       end_describe(worker, ret_end, "the worker's answer is invalid: %.200s", error.message);
+      event = WORKER_CRASHED;
       break;
     }
     if (stopped && stopped(context)) {
@@ -313,21 +314,21 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
     page_read(worker, false);
     if (current)
       atomic_store(current, worker->seen_config);
-    event = WORKER_HUNG;
     if (clock_monotonic_ms() - worker->changed_ms >= phase_limit_ms(worker)) {
       /* Opening fills the inputs and computes the reference: of a large key that takes long. */
       end_describe(worker, ret_end, "killed after %.3g s of %s%s",
                    (double)phase_limit_ms(worker) / 1000, phase_verb(worker),
                    worker->seen_phase == WORKER_OPENING ? " (--open-timeout)" : "");
+      event = WORKER_HUNG;
       break;
     }
     if (clock_monotonic_ms() - worker->asked_ms >= worker->whole_ms) {
       end_describe(worker, ret_end,
                    "killed after %.3g s in all, which is more than all its turns may take",
                    (double)worker->whole_ms / 1000);
+      event = WORKER_HUNG;
       break;
     }
-    event = WORKER_CRASHED;
 
     bool is_sending = worker->sent < worker->out_size;
     struct pollfd fds[] = {

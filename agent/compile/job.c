@@ -1,5 +1,4 @@
-/* One compile, reproducibly: equal content gives equal bytes. Memory and threads: see the header.
- */
+/* One compile: equal content gives equal bytes. Memory and threads: see the header. */
 #include "agent/compile/job.h"
 
 #include <ctype.h>
@@ -124,8 +123,7 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
     settings_add(&job.files, xstrdup(kernel->reference.source.path));
 
   if (is_device) {
-    /* Without the features after a colon ("gfx942:sramecc+:xnack-"): such an object runs with any.
-     */
+    /* Without the features of "gfx942:sramecc+:xnack-": such an object runs with any. */
     size_t length = strcspn(request->arch, ":");
     for (const char *c = request->arch; c < request->arch + length; c++)
       if (!isalnum((unsigned char)*c) && *c != '_' && *c != '-')

@@ -103,9 +103,9 @@ struct gpu_api {
   int (*launch_special)(void *function, const struct device_geometry *geometry, void *stream,
                         void **arguments);
   const char *no_clusters; /* why clusters cannot be launched; NULL: they can */
-  /* A kernel for the sentinel, in a form that the runtime loads for any GPU:
-   * SENTINEL_ENTRY(uint32_t *out) stores sentinel_value(i) in out[i], for SENTINEL_VALUES threads
-   * in workgroups of SENTINEL_BLOCK. NULL: there is none. */
+  /* A kernel for the sentinel, in a form that the runtime loads for any GPU; NULL: there is none.
+   * SENTINEL_ENTRY(uint32_t *out) stores in out[i] what SENTINEL_STEPS steps of x * 1664525 +
+   * 1013904223 make of i, for SENTINEL_VALUES threads in workgroups of SENTINEL_BLOCK. */
   const char *sentinel_image;
 
   double (*clock_mhz)(const struct gpu_facts *facts);   /* as device_ops.clock_mhz */
@@ -135,8 +135,7 @@ struct gpu_device {
   int ordinal;
   struct gpu_facts facts;
   void *stream;
-  /* Pinned memory, kept for the next problem: allocating it takes a quarter of a millisecond a MiB.
-   */
+  /* Pinned memory, kept for the next problem: allocating a MiB takes a quarter of a millisecond. */
   struct host_buffer *host_buffers;
   size_t n_host_buffers, host_buffers_capacity, host_buffers_bytes;
   unsigned char *canaries_host; /* allocated when first needed */
@@ -151,9 +150,8 @@ struct gpu_device {
   void *(*events)[2];
   struct interval *intervals; /* one for each pair of events */
   size_t n_event_pairs;
-  void *head_start,
-      *head_start_host; /* source and target of the copies that keep the device busy */
-  double head_start_us; /* the least time that one copy takes */
+  void *head_start, *head_start_host; /* source and target of copies that keep the device busy */
+  double head_start_us;               /* the least time that one copy takes */
   void *displacement;
   uint32_t displacement_value;
   struct device_module *instruction_flush;

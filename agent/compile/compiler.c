@@ -60,11 +60,11 @@ static const struct compiler_kind nvrtc_kind = {
 };
 
 /* Runs a command that only queries a compiler, without a sandbox; false too when it fails. */
-static bool query(char *const *arguments, char *const *environment, char **ret_output,
+static bool query(const char *const *arguments, const char *const *environment, char **ret_output,
                   struct error *error) {
   struct command command = {
-      .arguments = arguments,
-      .environment = environment,
+      .arguments = (char *const *)(uintptr_t)arguments,
+      .environment = (char *const *)(uintptr_t)environment,
       .timeout_ms = QUERY_TIMEOUT_MS,
       .cpu_seconds_max = QUERY_TIMEOUT_MS / 1000,
       .memory_bytes_max = COMPILE_MEMORY_MAX,
@@ -122,13 +122,14 @@ static void depends_on_file(struct compiler *compiler, const char *path) {
 static void depends_on_program(struct compiler *compiler, const char *path) {
   /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; a
    * static program runs. */
-  char *const environment[] = {(char *)"LD_TRACE_LOADED_OBJECTS=1", NULL};
-  char *const arguments[] = {(char *)(uintptr_t)path, (char *)"--version", NULL};
+  const char *const environment[] = {"LD_TRACE_LOADED_OBJECTS=1", NULL};
+  const char *const arguments[] = {path, "--version", NULL};
   cleanup_free char *list = NULL;
   struct error ignored;
   depends_on_file(compiler, path);
   if (!query(arguments, environment, &list, &ignored))
     return;
+
   for (char *rest = list, *line; (line = strsep(&rest, "\n"));) {
     char *library = strstr(line, " => /");
     if (!library)
@@ -167,6 +168,7 @@ static struct compiler *compiler_new(const struct compiler_kind *kind, const cha
   /* The folder of the program or library; of a program in …/bin also its installation. */
   cleanup_free char *real = realpath(path, NULL);
   const char *const files[] = {path, real ? real : path};
+
   for (size_t i = 0; i < ARRAY_LENGTH(files); i++) {
     const char *end = strrchr(files[i], '/');
     if (!end || end == files[i])
@@ -247,15 +249,8 @@ static bool macros_query(const char *path, const char *flag, char **ret_macros, 
        "#define __clang_patchlevel__ "},
       {"gcc", "#define __GNUC__ ", "#define __GNUC_MINOR__ ", "#define __GNUC_PATCHLEVEL__ "},
   };
-  char *const arguments[] = {(char *)(uintptr_t)path,
-                             (char *)(uintptr_t)flag,
-                             (char *)"-dM",
-                             (char *)"-E",
-                             (char *)"-x",
-                             (char *)"c",
-                             (char *)"/dev/null",
-                             NULL};
-  char *const environment[] = {(char *)PATH_VARIABLE, (char *)"LC_ALL=C", NULL};
+  const char *const arguments[] = {path, flag, "-dM", "-E", "-x", "c", "/dev/null", NULL};
+  const char *const environment[] = {PATH_VARIABLE, "LC_ALL=C", NULL};
   if (!query(arguments, environment, ret_macros, error))
     return error_prefix(error, "%s: ", path);
 
@@ -278,8 +273,8 @@ static bool macros_query(const char *path, const char *flag, char **ret_macros, 
 static bool program_query(const char *path, const char *program, char **ret_program,
                           struct error *error) {
   cleanup_free char *option = xasprintf("--print-prog-name=%s", program), *answer = NULL;
-  char *const arguments[] = {(char *)(uintptr_t)path, option, NULL};
-  char *const environment[] = {(char *)PATH_VARIABLE, NULL};
+  const char *const arguments[] = {path, option, NULL};
+  const char *const environment[] = {PATH_VARIABLE, NULL};
   if (!query(arguments, environment, &answer, error))
     return false;
   answer[strcspn(answer, "\n")] = '\0';
@@ -310,6 +305,7 @@ bool cc_open(struct compiler **ret_compiler, struct error *error) {
   struct digest digest = digest_of(macros, strlen(macros));
   depends_on(compiler, digest_format(&digest, text));
   depends_on_program(compiler, path);
+
   for (size_t i = 0; i < ARRAY_LENGTH(programs); i++) {
     cleanup_free char *program = NULL;
     if (program_query(path, programs[i], &program, &ignored) ||
@@ -391,7 +387,8 @@ static bool rtc_open(const struct compiler_kind *kind, const struct settings *li
   for (size_t i = 0; i < libraries->n; i++)
     settings_add(&arguments, xstrdup(libraries->texts[i]));
   settings_add(&arguments, NULL);
-  if (!query(arguments.texts, (char *[]){library_path ? variable : NULL, NULL}, &answer, error))
+  const char *const environment[] = {library_path ? variable : NULL, NULL};
+  if (!query((const char *const *)arguments.texts, environment, &answer, error))
     return false;
 
   char *rest = answer, *path = strsep(&rest, "\n"), *identity = strsep(&rest, "\n");

@@ -181,6 +181,7 @@ static char *detail_of(const char *output, const char *sources) {
     best += prefix + 1;
   size_t length = strcspn(best, "\n");
   char *detail = xstrndup(best, length < DETAIL_MAX ? length : DETAIL_MAX);
+
   for (char *c = detail; *c; c++)
     if (*c < 0x20 || *c > 0x7e)
       *c = ' ';

@@ -113,6 +113,7 @@ char *define_format(const char *name, struct value value) {
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
   fprintf(out, "%s=\"", name);
+
   for (const unsigned char *c = (const unsigned char *)value.string; *c; c++) {
     if (*c == '"' || *c == '\\')
       fprintf(out, "\\%c", *c);
@@ -189,6 +190,7 @@ static bool variable_is_reserved(const char *name) {
       "HIP_DEVICE_LIB_PATH",
       "LLVM_PATH",
   };
+
   for (size_t i = 0; i < ARRAY_LENGTH(patterns); i++)
     if (fnmatch(patterns[i], name, 0) == 0)
       return true;

@@ -279,6 +279,7 @@ void compile_pool_free(struct compile_pool *pool) {
   pthread_mutex_unlock(&pool->mutex);
   if (pool->bounds.stop_fd >= 0)
     ALWAYS(fd_write_all(pool->bounds.stop_fd, &(uint64_t){1}, sizeof(uint64_t)));
+
   for (unsigned i = 0; i < pool->n_threads; i++)
     pthread_join(pool->threads[i], NULL);
   for (size_t i = 0; i < BUCKETS; i++) {

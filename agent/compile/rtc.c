@@ -112,6 +112,7 @@ static int compile(char **argv, char **files, char **options) {
   if (!library_load(argv[3], path, &library, &error) ||
       !file_read(text_path, SOURCE_MAX, &text, &size, &error))
     return machine_failed(&error);
+
   for (size_t i = 0; i < n_files; i++) {
     cleanup_free char *file = xasprintf("%s/%s", sources, files[i]);
     if (!file_read(file, SOURCE_MAX, &contents[i], &size, &error))

@@ -48,6 +48,7 @@ static char *cpuinfo_value(const char *name, int cpu) {
   cleanup_file FILE *file = fopen("/proc/cpuinfo", "re");
   char line[4096];
   int processor = 0;
+
   while (file && fgets(line, sizeof line, file)) {
     char *value = line, *found = strsep(&value, ":");
     if (!value)

@@ -306,6 +306,7 @@ static bool buffer_intact(struct device *base, struct device_buffer *buffer, str
   /* Both sides with one wait. */
   if (!device->canaries_host)
     device->canaries_host = host_buffer_new(base, 2 * CANARY_BYTES);
+
   for (size_t i = 0; i < 2; i++)
     if (!download_enqueue(device, device->canaries_host + i * CANARY_BYTES, sides[i], CANARY_BYTES,
                           error))
@@ -459,6 +460,7 @@ static bool sentinel(struct device *base, struct error *error) {
   bool passed = sentinel_fill(device, memory, 0x5A5AA5A5, found, error) &&
                 sentinel_fill(device, memory, 0xA5A55A5A, found, error) &&
                 (!image || module_new(device, xstrdup(image), SENTINEL_ENTRY, &module, error));
+
   for (int i = 0; module && passed && i < SENTINEL_LAUNCHES; i++)
     passed = sentinel_launch(device, module, memory, found, error);
   if (module)
@@ -542,6 +544,7 @@ static void gpu_close(struct device *base) {
     api->memory_free(device->parts);
   if (device->fingerprint)
     gpu_module_unload(base, device->fingerprint);
+
   for (size_t i = 0; i < device->n_host_buffers; i++)
     api->host_memory_free(device->host_buffers[i].address);
   free(device->host_buffers);

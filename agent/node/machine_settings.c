@@ -279,17 +279,23 @@ static void smi_release(struct smi *smi) { free(smi->path); }
 #define cleanup_smi __attribute__((cleanup(smi_release)))
 
 static struct smi smi_find(void) {
-  static const struct smi known[] = {{(char *)"amd-smi", true},
-                                     {(char *)"rocm-smi", false},
-                                     {(char *)"/opt/rocm/bin/amd-smi", true},
-                                     {(char *)"/opt/rocm/bin/rocm-smi", false}};
+  static const struct {
+    const char *program;
+    bool is_for_each;
+  } known[] = {{"amd-smi", true},
+               {"rocm-smi", false},
+               {"/opt/rocm/bin/amd-smi", true},
+               {"/opt/rocm/bin/rocm-smi", false}};
   struct error ignored;
+
   for (size_t i = 0; i < ARRAY_LENGTH(known); i++) {
-    struct smi smi = known[i];
-    if (smi.path[0] != '/' && program_find(known[i].path, &smi.path, &ignored))
+    const char *program = known[i].program;
+    struct smi smi = {NULL, known[i].is_for_each};
+    if (program[0] == '/' ? access(program, X_OK) == 0
+                          : program_find(program, &smi.path, &ignored)) {
+      smi.path = smi.path ? smi.path : xstrdup(program);
       return smi;
-    if (smi.path[0] == '/' && access(smi.path, X_OK) == 0)
-      return (struct smi){xstrdup(smi.path), smi.is_for_each};
+    }
   }
   return (struct smi){0};
 }
@@ -308,18 +314,17 @@ static enum smi_answer smi_limit(const struct smi *smi, const char *file, bool l
   /* The address is the name of the folder that /sys/class/drm/card1/device leads to. */
   cleanup_free char *folder = xstrndup(file, (size_t)(strrchr(file, '/') - file));
   cleanup_free char *real = realpath(folder, NULL);
-  char *address = real ? strrchr(real, '/') + 1 : (char *)"unknown";
-  char *clock = lifts ? NULL : (char *)CLOCK_MHZ;
-  char *const for_each[] = {smi->path, (char *)(lifts ? "reset" : "set"), (char *)"--gpu",
-                            address,   (char *)"--perf-determinism",      clock,
-                            NULL};
-  char *const for_all[] = {
-      smi->path, (char *)(lifts ? "--resetperfdeterminism" : "--setperfdeterminism"), clock, NULL};
-  char *const environment[] = {
-      (char *)"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-      (char *)"LC_ALL=C", NULL};
-  struct command command = {.arguments = smi->is_for_each ? for_each : for_all,
-                            .environment = environment,
+  const char *address = real ? strrchr(real, '/') + 1 : "unknown";
+  const char *clock = lifts ? NULL : CLOCK_MHZ;
+  const char *const for_each[] = {
+      smi->path, lifts ? "reset" : "set", "--gpu", address, "--perf-determinism", clock, NULL};
+  const char *const for_all[] = {
+      smi->path, lifts ? "--resetperfdeterminism" : "--setperfdeterminism", clock, NULL};
+  const char *const environment[] = {
+      "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", NULL};
+  struct command command = {.arguments =
+                                (char *const *)(uintptr_t)(smi->is_for_each ? for_each : for_all),
+                            .environment = (char *const *)(uintptr_t)environment,
                             .timeout_ms = SMI_MS,
                             .cpu_seconds_max = 60,
                             .memory_bytes_max = (uint64_t)4 << 30,
@@ -340,6 +345,7 @@ static enum smi_answer smi_limit(const struct smi *smi, const char *file, bool l
   /* What it printed as one line, without empty lines and frames of "=". */
   char words[SMI_LINE_MAX + 1] = "";
   size_t length = 0;
+
   for (char *rest = output, *line; length < SMI_LINE_MAX && (line = strsep(&rest, "\r\n"));) {
     line += strspn(line, " \t");
     if (*line && *line != '=')

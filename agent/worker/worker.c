@@ -109,6 +109,7 @@ static bool request_answer(struct worker *worker, const char *text, size_t size)
   worker->bundle = bundle = json_incref(json_object_get(request, "bundle"));
   json_object_del(request, "do");
   json_object_del(request, "bundle");
+
   for (size_t i = 0; i < ARRAY_LENGTH(requests); i++) {
     if (!string_equal(name, requests[i].name))
       continue;
@@ -132,6 +133,7 @@ static bool line_read(struct worker *worker, char **ret_line, size_t *ret_size) 
   memmove(worker->line, worker->line + worker->line_end, worker->line_used - worker->line_end);
   worker->line_used -= worker->line_end;
   worker->line_end = 0;
+
   for (size_t searched = 0;;) {
     char *end = memchr(worker->line + searched, '\n', worker->line_used - searched);
     if (end) {
@@ -187,6 +189,7 @@ int worker_main(void) {
   worker_status_set(&worker, WORKER_IDLE, WORKER_CONFIG_NONE);
   char *line;
   size_t size;
+
   while (line_read(&worker, &line, &size) && request_answer(&worker, line, size))
     continue;
   worker_release(&worker);

@@ -62,6 +62,7 @@ bool bundle_pack(json_t *request, int *ret_fd, struct error *error) {
   cleanup_fd int fd = memfd_create("wavetune-objects", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
     return error_set(error, "cannot hand objects to a worker: %s", strerror(errno));
+
   json_object_foreach (objects, path, digest) {
     cleanup_free char *bytes = NULL;
     size_t n;
@@ -151,6 +152,7 @@ ssize_t descriptors_receive(int socket, void *text, size_t size, int *fds, size_
   ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
   if (received < 0)
     return received;
+
   for (struct cmsghdr *header = CMSG_FIRSTHDR(&message); header;
        header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)

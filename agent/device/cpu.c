@@ -35,6 +35,10 @@ struct cpu_buffer {
   struct device_buffer base;
   unsigned char *mapping;
   size_t mapping_size;
+  struct {
+    unsigned char *start;
+    size_t size;
+  } canaries[2]; /* bytes before and after the buffer that no kernel may write */
 };
 
 struct device_module {
@@ -219,20 +223,9 @@ static void cpu_close(struct device *base) {
   free(device);
 }
 
-/* The bytes before and after a buffer that no kernel may write. */
-static void canaries(const struct cpu_device *device, struct cpu_buffer *buffer,
-                     unsigned char *ret_starts[2], size_t ret_sizes[2]) {
-  unsigned char *end = (unsigned char *)buffer->base.address + buffer->base.size;
-  ret_starts[0] = buffer->mapping + device->page;
-  ret_sizes[0] = device->page;
-  ret_starts[1] = end;
-  ret_sizes[1] = (size_t)(buffer->mapping + buffer->mapping_size - device->page - end);
-}
-
 static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffer **ret_buffer,
                            struct error *error) {
-  struct cpu_device *device = (struct cpu_device *)base;
-  size_t page = device->page, padded, mapping_size;
+  size_t page = ((struct cpu_device *)base)->page, padded, mapping_size;
 
   if (__builtin_add_overflow(size, page - 1, &padded) ||
       __builtin_add_overflow(padded / page * page, 4 * page, &mapping_size))
@@ -247,33 +240,33 @@ static bool cpu_buffer_new(struct device *base, size_t size, struct device_buffe
     return error_set(error, "cannot allocate %zu bytes on the device: %s", size, strerror(reason));
   }
 
+  unsigned char *start = mapping + 2 * page, *end = start + size;
   struct cpu_buffer *buffer = xmalloc(sizeof *buffer);
-  *buffer = (struct cpu_buffer){{mapping + 2 * page, size}, mapping, mapping_size};
-  unsigned char *starts[2];
-  size_t sizes[2];
-  canaries(device, buffer, starts, sizes);
+  *buffer = (struct cpu_buffer){
+      {start, size},
+      mapping,
+      mapping_size,
+      {{mapping + page, page}, {end, (size_t)(mapping + mapping_size - page - end)}}};
   for (int i = 0; i < 2; i++)
-    memset(starts[i], CANARY, sizes[i]);
+    memset(buffer->canaries[i].start, CANARY, buffer->canaries[i].size);
   *ret_buffer = &buffer->base;
   return true;
 }
 
-static bool cpu_buffer_intact(struct device *base, struct device_buffer *base_buffer,
+static bool cpu_buffer_intact(struct device *device, struct device_buffer *base,
                               struct error *error) {
-  struct cpu_buffer *buffer = (struct cpu_buffer *)base_buffer;
-  unsigned char *starts[2];
-  size_t sizes[2];
+  const struct cpu_buffer *buffer = (const struct cpu_buffer *)base;
   bool intact = true;
-  canaries((struct cpu_device *)base, buffer, starts, sizes);
+  (void)device;
   for (int i = 0; i < 2; i++) {
-    for (size_t k = 0; k < sizes[i]; k++) {
-      if (starts[i][k] == CANARY)
+    unsigned char *end = buffer->canaries[i].start + buffer->canaries[i].size;
+    for (unsigned char *at = buffer->canaries[i].start; at < end; at++) {
+      if (*at == CANARY)
         continue;
-      ptrdiff_t offset = starts[i] + k - (unsigned char *)base_buffer->address;
       if (intact)
         intact = error_set(error, "a byte outside of the buffer was written, at offset %td of %zu",
-                           offset, base_buffer->size);
-      starts[i][k] = CANARY;
+                           at - (unsigned char *)base->address, base->size);
+      *at = CANARY;
     }
   }
   return intact;

@@ -104,16 +104,18 @@ void devices_release(struct devices *devices) {
 
 bool devices_find(const struct devices *devices, const char *name,
                   const struct device_seen **ret_device, struct error *error) {
-  cleanup_free char *known = xstrdup("");
+  cleanup_json json_t *known = json_array();
   for (size_t i = 0; i < devices->n; i++) {
-    if (!name || string_equal(devices->seen[i].name, name)) {
-      *ret_device = &devices->seen[i];
+    const struct device_seen *seen = &devices->seen[i];
+    if (!name || string_equal(seen->name, name)) {
+      *ret_device = seen;
       return true;
     }
-    cleanup_free char *shorter = known;
-    known = xasprintf("%s%s%s", shorter, i ? ", " : "", devices->seen[i].name);
+    ALWAYS(json_array_append_new(known, json_string(seen->name)) == 0);
   }
-  if (!devices->n)
-    return error_set(error, "this machine has no device that can be measured on");
-  return error_set(error, "there is no device \"%.40s\" here; there are %s", name, known);
+
+  cleanup_free char *names = json_texts_join(known, ", ");
+  return devices->n
+             ? error_set(error, "there is no device \"%.40s\" here; there are %s", name, names)
+             : error_set(error, "this machine has no device that can be measured on");
 }

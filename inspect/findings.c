@@ -1,6 +1,4 @@
-/* Findings of reviews: collected, counted, as JSON, as lines.
- *
- * Memory: see findings.h. Threads: any, one to a value. */
+/* Findings of reviews: collected, counted, as JSON, as lines. */
 #include "inspect/findings.h"
 
 #include <stdarg.h>
@@ -10,26 +8,35 @@ const char *review_severity_name(enum review_severity severity) {
   return names[severity];
 }
 
-/* Sentences quote what a stranger wrote: it must not drive a terminal. C1 controls are two bytes in
- * UTF-8. */
-static void make_plain(char *text) {
-  for (unsigned char *c = (unsigned char *)text; *c; c++) {
+static char *text_format(const char *format, va_list arguments) {
+  char *text = NULL;
+  ALWAYS(vasprintf(&text, format, arguments) >= 0);
+  return text;
+}
+
+void text_append(char **text, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  cleanup_free char *old = *text, *more = text_format(format, arguments);
+  va_end(arguments);
+  *text = xasprintf("%s%s", old, more);
+}
+
+void review_find(struct review_findings *findings, enum review_severity severity,
+                 const char *source, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  char *sentence = text_format(format, arguments);
+  va_end(arguments);
+
+  /* Sentences quote untrusted texts, which must not drive a terminal. C1 controls are two bytes in
+   * UTF-8. */
+  for (unsigned char *c = (unsigned char *)sentence; *c; c++) {
     if (*c < ' ' || *c == 0x7f)
       *c = '?';
     else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
       c[0] = c[1] = '?';
   }
-}
-
-void review_find(struct review_findings *findings, enum review_severity severity,
-                 const char *source, const char *format, ...) {
-  char *sentence = NULL;
-  va_list arguments;
-  va_start(arguments, format);
-  int length = vasprintf(&sentence, format, arguments);
-  va_end(arguments);
-  ALWAYS(length >= 0);
-  make_plain(sentence);
   GROW(findings->items, findings->n, findings->capacity);
   findings->items[findings->n++] = (struct review_finding){severity, sentence, source};
 }

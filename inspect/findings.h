@@ -43,4 +43,7 @@ must_check json_t *review_findings_to_json(const struct review_findings *finding
 /* A line each, "  warning: sentence", and below it its source; what matters most first. */
 void review_findings_print(const struct review_findings *findings, FILE *out);
 
+/* Appends to a text that the caller owns and frees. */
+void text_append(char **text, const char *format, ...) printf_like(2, 3);
+
 #endif

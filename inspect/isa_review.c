@@ -1,12 +1,15 @@
 /* The review of a disassembly: instructions counted by loop, and what the counts mean.
  *
- * Memory: see isa_review.h. Threads: any. */
+ * Loops are natural loops: a head that dominates all of it, and at least one way back to the head.
+ * A cycle that is entered at several places is none; compilers make no such cycle on purpose. */
 #include "inspect/isa_review.h"
 
 #include <inttypes.h>
 
 #include "common/base/names.h"
-#include "inspect/isa_flow.h"
+
+#define NONE (-1)
+#define STEPS_MAX 50000000 /* over all walks of one function */
 
 /* One function while its lines are read. */
 struct reading {
@@ -14,6 +17,224 @@ struct reading {
   size_t n, capacity;
   uint64_t start;
 };
+
+static void reading_release(struct reading *reading) { free(reading->instructions); }
+
+struct block {
+  size_t first;      /* instruction */
+  int successors[2]; /* blocks, or NONE */
+  int order;         /* its place in reverse postorder; NONE: not reached */
+};
+
+/* Places are those of blocks in reverse postorder; edge 2 * P + i leaves place P for successor i of
+ * its block. */
+struct flow {
+  size_t n_blocks, n; /* n: blocks that are reached from the first one */
+  struct block *blocks;
+  int *order;              /* of each place: its block */
+  int *first_in, *next_in; /* edges into each place, as a list; NONE ends it */
+  int *dominators;         /* of each place: the place of its immediate dominator */
+  int64_t steps;
+};
+
+static void flow_release(struct flow *flow) {
+  free(flow->blocks);
+  free(flow->order);
+  free(flow->first_in);
+  free(flow->next_in);
+  free(flow->dominators);
+}
+
+static int compare_addresses(const void *a, const void *b) {
+  const struct isa_instruction *x = a, *y = b;
+  return (x->address > y->address) - (x->address < y->address);
+}
+
+/* The index of the instruction that a branch or jump leads to; n where there is none. */
+static size_t target_of(const struct reading *reading, const struct isa_instruction *instruction) {
+  struct isa_instruction wanted = {.address = instruction->target};
+  const struct isa_instruction *found = NULL;
+  if (instruction->flow == ISA_BRANCH || instruction->flow == ISA_JUMP)
+    found = bsearch(&wanted, reading->instructions, reading->n, sizeof wanted, compare_addresses);
+  return found ? (size_t)(found - reading->instructions) : reading->n;
+}
+
+/* Blocks begin at targets of branches and behind each instruction that is not simply followed by
+ * the next one. Returns the block of each instruction. */
+static int *blocks_make(struct flow *flow, const struct reading *reading) {
+  size_t n = reading->n;
+  cleanup_free bool *leads = xcalloc(n + 1, sizeof *leads);
+  leads[0] = true;
+  for (size_t i = 0; i < n; i++) {
+    leads[i + 1] |= reading->instructions[i].flow != ISA_NEXT;
+    leads[target_of(reading, &reading->instructions[i])] = true;
+  }
+  leads[n] = true;
+
+  int *block_of = xcalloc(n, sizeof *block_of);
+  for (size_t i = 0; i < n; i++) {
+    flow->n_blocks += leads[i];
+    block_of[i] = (int)flow->n_blocks - 1;
+  }
+
+  flow->blocks = xcalloc(flow->n_blocks, sizeof *flow->blocks);
+  for (size_t i = 0; i < n; i++) {
+    const struct isa_instruction *instruction = &reading->instructions[i];
+    struct block *block = &flow->blocks[block_of[i]];
+    if (leads[i])
+      *block = (struct block){.first = i, .successors = {NONE, NONE}, .order = NONE};
+    if (!leads[i + 1])
+      continue;
+    if (i + 1 < n && (instruction->flow == ISA_NEXT || instruction->flow == ISA_BRANCH))
+      block->successors[0] = block_of[i + 1];
+    size_t target = target_of(reading, instruction);
+    if (target < n)
+      block->successors[1] = block_of[target];
+  }
+  return block_of;
+}
+
+/* Numbers the blocks in reverse postorder of a walk from the first one, and lists the edges. */
+static void order_make(struct flow *flow) {
+  cleanup_free int *stack = xcalloc(flow->n_blocks, sizeof *stack);
+  cleanup_free int *postorder = xcalloc(flow->n_blocks, sizeof *postorder);
+  cleanup_free uint8_t *next = xcalloc(flow->n_blocks, sizeof *next); /* successor to look at */
+  struct block *blocks = flow->blocks;
+  size_t depth = 1;
+  blocks[0].order = 0;
+  while (depth) {
+    int block = stack[depth - 1];
+    if (next[block] == 2) {
+      postorder[flow->n++] = block;
+      depth--;
+      continue;
+    }
+    int successor = blocks[block].successors[next[block]++];
+    if (successor != NONE && blocks[successor].order == NONE) {
+      blocks[successor].order = 0;
+      stack[depth++] = successor;
+    }
+  }
+
+  flow->order = xcalloc(flow->n, sizeof *flow->order);
+  flow->first_in = xcalloc(flow->n, sizeof *flow->first_in);
+  flow->next_in = xcalloc(2 * flow->n, sizeof *flow->next_in);
+  for (size_t i = 0; i < flow->n; i++) {
+    flow->order[i] = postorder[flow->n - 1 - i];
+    flow->first_in[i] = NONE;
+    blocks[flow->order[i]].order = (int)i;
+  }
+  for (int edge = 0; edge < 2 * (int)flow->n; edge++) {
+    int successor = blocks[flow->order[edge / 2]].successors[edge % 2];
+    if (successor == NONE)
+      continue;
+    int place = blocks[successor].order;
+    flow->next_in[edge] = flow->first_in[place];
+    flow->first_in[place] = edge;
+  }
+}
+
+/* The nearest place that dominates both. */
+static int common_dominator(struct flow *flow, int a, int b) {
+  while (a != b && flow->steps++ < STEPS_MAX) {
+    if (a > b)
+      a = flow->dominators[a];
+    else
+      b = flow->dominators[b];
+  }
+  return a;
+}
+
+/* Cooper, Harvey, Kennedy: "A simple, fast dominance algorithm". */
+static void dominators_make(struct flow *flow) {
+  flow->dominators = xcalloc(flow->n, sizeof *flow->dominators);
+  for (size_t i = 1; i < flow->n; i++)
+    flow->dominators[i] = NONE;
+  for (bool changed = true; changed && flow->steps < STEPS_MAX;) {
+    changed = false;
+    for (size_t i = 1; i < flow->n; i++) {
+      int dominator = NONE;
+      for (int edge = flow->first_in[i]; edge != NONE; edge = flow->next_in[edge]) {
+        flow->steps++;
+        if (flow->dominators[edge / 2] != NONE)
+          dominator = dominator == NONE ? edge / 2 : common_dominator(flow, edge / 2, dominator);
+      }
+      changed = changed || flow->dominators[i] != dominator;
+      flow->dominators[i] = dominator;
+    }
+  }
+}
+
+/* Fills the loops of the function; *ret_loop_of: the innermost loop of each instruction, or
+ * NONE. */
+static bool loops_find(const struct reading *reading, struct isa_function *function,
+                       int **ret_loop_of, struct error *error) {
+  __attribute__((cleanup(flow_release))) struct flow flow = {0};
+  cleanup_free int *loop_of = blocks_make(&flow, reading);
+  order_make(&flow);
+  dominators_make(&flow);
+
+  struct loop {
+    int head, parent;
+  };
+  cleanup_free struct loop *loops = xcalloc(flow.n, sizeof *loops);
+  cleanup_free int *loop_at = xcalloc(flow.n, sizeof *loop_at); /* of each place */
+  cleanup_free int *stack = xcalloc(4 * flow.n + 4, sizeof *stack);
+  for (size_t i = 0; i < flow.n; i++)
+    loop_at[i] = NONE;
+
+  /* From the last place to the first: the heads of inner loops come later than those of outer
+   * ones, so that a loop comes after those inside it. */
+  for (int head = (int)flow.n - 1; head >= 0; head--) {
+    size_t depth = 0;
+    for (int edge = flow.first_in[head]; edge != NONE; edge = flow.next_in[edge]) {
+      if (edge / 2 >= head && common_dominator(&flow, head, edge / 2) == head)
+        stack[depth++] = edge / 2;
+    }
+    if (!depth)
+      continue;
+    int loop = (int)function->n_loops++;
+    loops[loop] = (struct loop){head, NONE};
+    loop_at[head] = loop;
+
+    /* The body is found backwards from the ways back; a loop inside is passed as a whole. */
+    while (depth && flow.steps++ < STEPS_MAX) {
+      int place = stack[--depth], inner = loop_at[place];
+      if (inner == NONE) {
+        loop_at[place] = loop;
+      } else {
+        while (loops[inner].parent != NONE && flow.steps++ < STEPS_MAX)
+          inner = loops[inner].parent;
+        if (inner == loop)
+          continue;
+        loops[inner].parent = loop;
+        place = loops[inner].head;
+      }
+      for (int edge = flow.first_in[place]; edge != NONE; edge = flow.next_in[edge])
+        stack[depth++] = edge / 2;
+    }
+  }
+  if (flow.steps >= STEPS_MAX)
+    return error_set(error,
+                     "the branches of these %zu instructions are too tangled to find their loops",
+                     reading->n);
+
+  function->loops = xcalloc(function->n_loops, sizeof *function->loops);
+  for (size_t i = function->n_loops; i-- > 0;) {
+    const struct block *block = &flow.blocks[flow.order[loops[i].head]];
+    function->loops[i] = (struct isa_loop){
+        .at = reading->instructions[block->first].address - reading->start,
+        .depth = loops[i].parent == NONE ? 1 : function->loops[loops[i].parent].depth + 1};
+  }
+  for (size_t i = 0; i < reading->n; i++) {
+    int place = flow.blocks[loop_of[i]].order;
+    loop_of[i] = place == NONE ? NONE : loop_at[place];
+  }
+  *ret_loop_of = TAKE(loop_of);
+  return true;
+}
+
+/* Counts */
 
 static void count(struct isa_counts *counts, const struct isa_instruction *instruction) {
   counts->instructions++;
@@ -36,16 +257,15 @@ static void count(struct isa_counts *counts, const struct isa_instruction *instr
     *plain[instruction->class] += instruction->accesses;
 }
 
-static int64_t sum(const int64_t widths[ISA_WIDTHS], int64_t bytes_min, int64_t bytes_max) {
+/* How many of the accesses move less than `bytes_below` a lane. */
+static int64_t sum_below(const int64_t widths[ISA_WIDTHS], int64_t bytes_below) {
   int64_t total = 0;
-  for (int i = 0; i < ISA_WIDTHS; i++) {
-    if (isa_width_bytes[i] >= bytes_min && isa_width_bytes[i] <= bytes_max)
-      total += widths[i];
-  }
+  for (int i = 0; i < ISA_WIDTHS; i++)
+    total += isa_width_bytes[i] < bytes_below ? widths[i] : 0;
   return total;
 }
 
-static int64_t sum_all(const int64_t widths[ISA_WIDTHS]) { return sum(widths, 0, INT64_MAX); }
+static int64_t sum_all(const int64_t widths[ISA_WIDTHS]) { return sum_below(widths, INT64_MAX); }
 
 static int64_t memory_accesses(const struct isa_counts *counts) {
   return sum_all(counts->global_loads) + sum_all(counts->global_stores) +
@@ -54,22 +274,18 @@ static int64_t memory_accesses(const struct isa_counts *counts) {
 
 static void matrix_count(struct isa_function *function, const struct isa_instruction *instruction,
                          bool is_in_loop) {
-  struct isa_matrix *matrix = NULL;
-  for (size_t i = 0; i < function->n_matrix && !matrix; i++) {
-    if (strlen(function->matrix[i].name) == instruction->name_length &&
-        memcmp(function->matrix[i].name, instruction->name, instruction->name_length) == 0)
-      matrix = &function->matrix[i];
+  size_t i = 0, length = instruction->name_length;
+  while (i < function->n_matrix && (strlen(function->matrix[i].name) != length ||
+                                    memcmp(function->matrix[i].name, instruction->name, length)))
+    i++;
+  if (i == ISA_MATRIX_KINDS_MAX)
+    return;
+  if (i == function->n_matrix) {
+    function->n_matrix++;
+    function->matrix[i].name = xstrndup(instruction->name, length);
   }
-  if (!matrix && function->n_matrix < ISA_MATRIX_KINDS_MAX) {
-    if (!function->matrix)
-      function->matrix = xcalloc(ISA_MATRIX_KINDS_MAX, sizeof *function->matrix);
-    matrix = &function->matrix[function->n_matrix++];
-    matrix->name = xstrndup(instruction->name, instruction->name_length);
-  }
-  if (matrix) {
-    matrix->count++;
-    matrix->count_in_loops += is_in_loop;
-  }
+  function->matrix[i].count++;
+  function->matrix[i].count_in_loops += is_in_loop;
 }
 
 static int compare_loops(const void *a, const void *b) {
@@ -77,31 +293,13 @@ static int compare_loops(const void *a, const void *b) {
   return (first->at > second->at) - (first->at < second->at);
 }
 
-/* The hot loop does the most of what the kernel is for. */
-static void choose_hot(struct isa_function *function) {
-  struct isa_loop *hot = NULL;
-  for (size_t i = 0; i < function->n_loops; i++) {
-    struct isa_loop *loop = &function->loops[i];
-    int64_t matrix = loop->counts.matrix, accesses = memory_accesses(&loop->counts);
-    if (matrix + accesses > 0 &&
-        (!hot || matrix > hot->counts.matrix ||
-         (matrix == hot->counts.matrix && accesses > memory_accesses(&hot->counts))))
-      hot = loop;
-  }
-  if (hot)
-    hot->is_hot = true;
-}
-
 /* "16 × 2, 4 × 8": bytes × times, of what is narrower than `bytes_below`. */
 static char *widths_format(const int64_t widths[ISA_WIDTHS], int64_t bytes_below) {
   char *text = xstrdup("");
   for (int i = ISA_WIDTHS - 1; i >= 0; i--) {
-    if (!widths[i] || isa_width_bytes[i] >= bytes_below)
-      continue;
-    char *longer = xasprintf("%s%s%" PRId64 " × %" PRId64, text, text[0] ? ", " : "",
-                             isa_width_bytes[i], widths[i]);
-    free(text);
-    text = longer;
+    if (widths[i] && isa_width_bytes[i] < bytes_below)
+      text_append(&text, "%s%" PRId64 " × %" PRId64, text[0] ? ", " : "", isa_width_bytes[i],
+                  widths[i]);
   }
   return text;
 }
@@ -110,7 +308,7 @@ static char *widths_format(const int64_t widths[ISA_WIDTHS], int64_t bytes_below
 static void find_narrow(struct review_findings *findings, enum review_severity severity,
                         const char *where, const int64_t widths[ISA_WIDTHS], int64_t bytes_wanted,
                         const char *what, const char *advice) {
-  int64_t narrow = sum(widths, 0, bytes_wanted - 1);
+  int64_t narrow = sum_below(widths, bytes_wanted);
   if (!narrow)
     return;
   cleanup_free char *list = widths_format(widths, bytes_wanted);
@@ -163,23 +361,6 @@ static void review_loop(struct review_findings *findings, const struct isa_loop 
         where, counts->flat);
 }
 
-static void review_resources(struct review_findings *findings,
-                             const struct code_resources *resources) {
-  int64_t spills = code_resources_spills(resources);
-  if (spills > 0 && resources->vgpr_spills != CODE_UNKNOWN)
-    review_find(findings, REVIEW_WARNING, SOURCE_AMD_GUIDE,
-                "%" PRId64 " VGPRs and %" PRId64
-                " SGPRs are spilled: fewer registers must be live (smaller tiles, more "
-                "warps, no waves_per_eu)",
-                resources->vgpr_spills, resources->sgpr_spills);
-  else if (resources->scratch_bytes > 0)
-    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%" PRId64 " bytes of scratch a lane and no spills: an array is indexed by what is "
-                "not known when it is "
-                "compiled",
-                resources->scratch_bytes);
-}
-
 static void review_function(struct isa_function *function, const struct code_resources *resources) {
   struct review_findings *findings = &function->findings;
   for (size_t i = 0; i < function->n_loops; i++)
@@ -196,69 +377,58 @@ static void review_function(struct isa_function *function, const struct code_res
                   "fused ones 32x32 may be",
                   function->matrix[i].name);
   }
-  if (resources)
-    review_resources(findings, resources);
+  if (!resources)
+    return;
+  if (code_resources_spills(resources) > 0 && resources->vgpr_spills != CODE_UNKNOWN)
+    review_find(findings, REVIEW_WARNING, SOURCE_AMD_GUIDE,
+                "%" PRId64 " VGPRs and %" PRId64
+                " SGPRs are spilled: fewer registers must be live (smaller tiles, more "
+                "warps, no waves_per_eu)",
+                resources->vgpr_spills, resources->sgpr_spills);
+  else if (resources->scratch_bytes > 0)
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "%" PRId64 " bytes of scratch a lane and no spills: an array is indexed by what is "
+                "not known when it is "
+                "compiled",
+                resources->scratch_bytes);
 }
 
 static bool function_make(struct isa_function *function, const struct reading *reading,
-                          const struct code_resources *resources, struct error *error) {
-  cleanup_isa_flow struct isa_flow_loops flow = {0};
-  if (!isa_flow_find(reading->instructions, reading->n, &flow, error))
+                          const struct code_object *object, struct error *error) {
+  cleanup_free int *loop_of = NULL;
+  if (!loops_find(reading, function, &loop_of, error))
     return error_prefix(error, "%s: ", function->name);
-  function->n_loops = flow.n;
-  function->loops = xcalloc(flow.n, sizeof *function->loops);
-  for (size_t i = 0; i < flow.n; i++)
-    function->loops[i] =
-        (struct isa_loop){.at = flow.loops[i].head - reading->start, .depth = flow.loops[i].depth};
+
+  function->matrix = xcalloc(ISA_MATRIX_KINDS_MAX, sizeof *function->matrix);
   for (size_t i = 0; i < reading->n; i++) {
     const struct isa_instruction *instruction = &reading->instructions[i];
-    int loop = flow.loop_of[i];
     count(&function->counts, instruction);
-    if (loop != ISA_NO_LOOP)
-      count(&function->loops[loop].counts, instruction);
+    if (loop_of[i] != NONE)
+      count(&function->loops[loop_of[i]].counts, instruction);
     if (instruction->class == ISA_MATRIX)
-      matrix_count(function, instruction, loop != ISA_NO_LOOP);
+      matrix_count(function, instruction, loop_of[i] != NONE);
   }
-  if (function->n_loops)
-    qsort(function->loops, function->n_loops, sizeof *function->loops, compare_loops);
-  choose_hot(function);
+
+  /* The hot loop does the most of what the kernel is for. */
+  qsort(function->loops, function->n_loops, sizeof *function->loops, compare_loops);
+  struct isa_loop *hot = NULL;
+  for (size_t i = 0; i < function->n_loops; i++) {
+    struct isa_loop *loop = &function->loops[i];
+    int64_t matrix = loop->counts.matrix, accesses = memory_accesses(&loop->counts);
+    if (matrix + accesses > 0 &&
+        (!hot || matrix > hot->counts.matrix ||
+         (matrix == hot->counts.matrix && accesses > memory_accesses(&hot->counts))))
+      hot = loop;
+  }
+  if (hot)
+    hot->is_hot = true;
+
+  const struct code_resources *resources = NULL;
+  for (size_t i = 0; object && i < object->n_kernels && !resources; i++) {
+    if (string_equal(object->kernels[i].name, function->name))
+      resources = &object->kernels[i].resources;
+  }
   review_function(function, resources);
-  return true;
-}
-
-static const struct code_resources *resources_of(const struct code_object *object,
-                                                 const char *name) {
-  for (size_t i = 0; object && i < object->n_kernels; i++) {
-    if (string_equal(object->kernels[i].name, name))
-      return &object->kernels[i].resources;
-  }
-  return NULL;
-}
-
-static void reading_release(struct reading *reading) { free(reading->instructions); }
-
-/* The lines from behind a label to the next one. */
-static bool read_function(const char **line, struct reading *reading, size_t *instructions,
-                          struct error *error) {
-  const char *name;
-  size_t length;
-  uint64_t address;
-  reading->n = 0;
-  while (**line && !isa_decode_label(*line, &name, &length, &address)) {
-    struct isa_instruction instruction;
-    if (isa_decode(*line, &instruction)) {
-      if (++*instructions > ISA_INSTRUCTIONS_MAX)
-        return error_set(error, "the disassembly has more than %d instructions",
-                         ISA_INSTRUCTIONS_MAX);
-      if (reading->n && instruction.address <= reading->instructions[reading->n - 1].address)
-        return error_set(error, "the disassembly's addresses do not rise at %" PRIx64,
-                         instruction.address);
-      GROW(reading->instructions, reading->n, reading->capacity);
-      reading->instructions[reading->n++] = instruction;
-    }
-    *line += strcspn(*line, "\n");
-    *line += **line == '\n';
-  }
   return true;
 }
 
@@ -266,28 +436,42 @@ bool isa_review_make(const char *text, const struct code_object *object,
                      struct isa_review **ret_review, struct error *error) {
   cleanup_isa_review struct isa_review *review = xcalloc(1, sizeof *review);
   __attribute__((cleanup(reading_release))) struct reading reading = {0};
-  size_t capacity = 0, instructions = 0;
-  const char *line = text;
-  if (!read_function(&line, &reading, &instructions, error))
-    return false;
-  instructions = 0;
-  while (*line) {
-    const char *name = NULL;
-    size_t length = 0;
-    ALWAYS(isa_decode_label(line, &name, &length, &reading.start));
+  size_t capacity = 0, instructions = 0, length = 0;
+  const char *name = NULL; /* of the function that is read; what comes before it does not count */
+  for (const char *line = text;;) {
+    const char *label = NULL;
+    size_t label_length = 0;
+    uint64_t address = 0;
+    struct isa_instruction instruction;
+    if (!*line || isa_decode_label(line, &label, &label_length, &address)) {
+      if (name && reading.n) {
+        GROW(review->functions, review->n, capacity);
+        struct isa_function *function = &review->functions[review->n++];
+        *function = (struct isa_function){.name = name_plain(name, length)};
+        if (!function_make(function, &reading, object, error))
+          return false;
+      }
+      if (!*line)
+        break;
+      instructions = name ? instructions : 0;
+      name = label;
+      length = label_length;
+      reading.start = address;
+      reading.n = 0;
+    } else if (isa_decode(line, &instruction)) {
+      if (++instructions > ISA_INSTRUCTIONS_MAX)
+        return error_set(error, "the disassembly has more than %d instructions",
+                         ISA_INSTRUCTIONS_MAX);
+      if (reading.n && instruction.address <= reading.instructions[reading.n - 1].address)
+        return error_set(error, "the disassembly's addresses do not rise at %" PRIx64,
+                         instruction.address);
+      GROW(reading.instructions, reading.n, reading.capacity);
+      reading.instructions[reading.n++] = instruction;
+    }
     line += strcspn(line, "\n");
     line += *line == '\n';
-    if (!read_function(&line, &reading, &instructions, error))
-      return false;
-    if (!reading.n)
-      continue;
-    GROW(review->functions, review->n, capacity);
-    struct isa_function *function = &review->functions[review->n++];
-    *function = (struct isa_function){.name = name_plain(name, length)};
-    if (!function_make(function, &reading, resources_of(object, function->name), error))
-      return false;
   }
-  if (!instructions)
+  if (!review->n)
     return error_set(
         error,
         "the text has no instructions of a named function, as `llvm-objdump -d` prints them");

@@ -1,7 +1,7 @@
 /* What the instructions of an AMD GPU kernel tell about its speed: a review of llvm-objdump's text
  * (common/code/disassemble.h).
  *
- * Loops are natural loops (inspect/isa_flow.h); an instruction is counted in its innermost loop
+ * Loops are natural loops; an instruction is counted in its innermost loop
  * alone. The hot loop is the one with the most matrix instructions; where none has any, the one
  * with the most accesses to memory.
  *

@@ -19,12 +19,25 @@
 #define TTGIR_DIMENSIONS_MAX 5
 #define TTGIR_LAYOUTS_MAX 256
 
-/* A part of a text. */
+#define LOWER_CASE "abcdefghijklmnopqrstuvwxyz"
+#define DIGITS "0123456789"
+
+/* A part of a text; {NULL, 0}: none. */
 struct span {
   const char *text;
   size_t length;
 };
 bool span_equal(struct span a, struct span b);
+bool span_is(struct span span, const char *text);
+/* How many characters at the start are among `characters`. */
+size_t span_run(struct span span, const char *characters);
+static inline struct span span_skip(struct span span, size_t n) {
+  return (struct span){span.text + n, span.length - n};
+}
+/* What follows the first `text` in it; none when it is not there. */
+struct span span_behind(struct span span, const char *text);
+/* Takes a number of at most 15 digits from the start. */
+bool span_take_number(struct span *span, int64_t *ret);
 
 /* "#blocked = #ttg.blocked<{…}>": the aliases of a module. */
 struct ttgir_layouts {
@@ -33,17 +46,11 @@ struct ttgir_layouts {
   struct span texts[TTGIR_LAYOUTS_MAX]; /* "#ttg.blocked<{…}>" */
 };
 
-/* The text that an encoding stands for: an alias's, or its own. */
-struct span ttgir_layout_resolve(const struct ttgir_layouts *layouts, struct span encoding);
-/* "blocked", "amd_mfma", "swizzled_shared", …; {NULL, 0} when it is no layout. Of an alias that the
- * text does not define, as in a part of a module, the name tells: Triton calls them #blocked,
- * #linear, #shared and #mma (#mfma), with numbers. */
-struct span ttgir_layout_kind(const struct ttgir_layouts *layouts, struct span encoding);
-bool ttgir_layout_is_shared(const struct ttgir_layouts *layouts, struct span encoding); /* of LDS */
-/* Of what AMD's matrix instructions leave in registers. */
-bool ttgir_layout_is_mfma(const struct ttgir_layouts *layouts, struct span encoding);
-/* The text behind "name = " in a resolved layout, up to its comma or bracket; {NULL, 0} when it is
- * not there. */
+/* "blocked", "amd_mfma", "swizzled_shared", … of a layout's text; none when it is no layout. Of an
+ * alias that the text does not define, as in a part of a module, the name tells: Triton calls them
+ * #blocked, #linear, #shared and #mma (#mfma), with numbers. */
+struct span ttgir_layout_kind(struct span text);
+/* The text behind "name = " in a layout, up to its comma or bracket. */
 struct span ttgir_layout_member(struct span layout, const char *name);
 /* Up to `max` integers of "[1, 8]"; false when it is no such list. */
 bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n);
@@ -52,22 +59,23 @@ bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n
 struct ttgir_tensor {
   size_t n_dimensions;
   int64_t shape[TTGIR_DIMENSIONS_MAX];
-  int64_t element_bytes; /* of what a pointer points at, for a tensor of pointers; 0: not told */
-  struct span encoding;  /* {NULL, 0}: none */
+  int64_t element_bytes; /* of what a pointer points at, for a tensor of pointers; 0: not known */
+  struct span encoding;  /* as it is written: "#blocked" */
+  struct span layout;    /* the encoding, or what it is an alias of */
+  struct span kind;
 };
-/* The first tensor type in `text`; *ret_end is behind it. */
-bool ttgir_tensor_parse(struct span text, struct ttgir_tensor *ret, const char **ret_end);
+/* Takes the first tensor type in *text and what precedes it. */
+bool ttgir_tensor_take(const struct ttgir_layouts *layouts, struct span *text,
+                       struct ttgir_tensor *ret);
 
-/* Bytes next to each other in memory that a thread holds, for a blocked layout (or a slice of one);
- * 0: not told. */
-int64_t ttgir_contiguous_bytes(const struct ttgir_layouts *layouts,
-                               const struct ttgir_tensor *tensor);
+/* Bytes next to each other in memory that a thread holds, for a blocked layout; 0: not known. */
+int64_t ttgir_contiguous_bytes(const struct ttgir_tensor *tensor);
 
 enum ttgir_conversion {
   TTGIR_REGISTERS,
   TTGIR_MAY,
   TTGIR_LDS,
-  TTGIR_TO_LDS, /* to a layout of LDS: the first half of a trip (Tritons before 3.0; later ones say
+  TTGIR_TO_LDS, /* to a layout of LDS: the first half of a trip (Tritons before 3.0; later ones have
                    local_alloc) */
   TTGIR_FROM_LDS, /* from such a layout: the other half (later: local_load) */
   TTGIR_CONVERSIONS

@@ -45,6 +45,7 @@ void review_findings_release(struct review_findings *findings) {
   for (size_t i = 0; i < findings->n; i++)
     free(findings->items[i].sentence);
   free(findings->items);
+  *findings = (struct review_findings){0};
 }
 
 size_t review_count(const struct review_findings *findings, enum review_severity severity) {

@@ -1,178 +1,395 @@
 /* wavetune kernel check: what compiled code needs of a GPU and how it uses it, whether a kernel
- * folder holds together, whether a build is whole; with the guides' advice, without a server and
- * without a GPU. */
+ * folder is consistent, whether a build is complete; with the guides' advice, without a server and
+ * without a GPU.
+ *
+ * A place that cannot be looked at (a file that cannot be read, a wrong option) is an error: exit
+ * code 2. What is wrong with the subject itself is a finding: exit code 1. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
 #include "common/base/file.h"
+#include "common/base/names.h"
+#include "common/code/disassemble.h"
+#include "common/code/occupancy.h"
+#include "common/program/cli.h"
+#include "common/program/table.h"
 #include "inspect/build_review.h"
-#include "inspect/check.h"
+#include "inspect/isa_review.h"
 #include "inspect/knob_hints.h"
+#include "inspect/ttgir_review.h"
 
+#define ARCH_DEFAULT "gfx942" /* of a kernel folder */
+#define CODE_BYTES_MAX ((size_t)256 << 20)
 #define BLOB_BYTES_MAX ((size_t)64 << 20)
+#define TEXT_LOOKED_AT 4096 /* bytes in which a file that is no text has a zero byte */
+#define SOURCE_LIMITS "limits of the arch, and what the code was compiled for"
+#define SOURCE_CONDITIONS "the space's conditions"
 
-void check_finish(struct check *check, json_t *answer, const struct review_findings *findings) {
+struct check {
+  const struct options *options;
+  bool as_json;
+  bool is_refused;
+  json_t *answers; /* with --json: one object for each subject */
+};
+
+/* Prints the findings or, with --json, makes `answer` with them one of the answers. Takes `answer`
+ * and releases the findings. */
+static void check_finish(struct check *check, json_t *answer, struct review_findings *findings) {
   bool is_refused = review_count(findings, REVIEW_REFUSED) > 0;
-  check->is_refused = check->is_refused || is_refused;
+  check->is_refused |= is_refused;
   if (check->as_json) {
-    ALWAYS(json_object_set_new(answer, "findings", review_findings_to_json(findings)) == 0);
-    ALWAYS(json_object_set_new(answer, "refused", json_boolean(is_refused)) == 0);
+    json_object_set_new(answer, "findings", review_findings_to_json(findings));
+    json_object_set_new(answer, "refused", json_boolean(is_refused));
     ALWAYS(json_array_append(check->answers, answer) == 0);
   } else {
     review_findings_print(findings, stdout);
   }
   json_decref(answer);
+  review_findings_release(findings);
 }
 
-void check_refuse(struct check *check, const char *place, const char *what,
-                  const struct error *why) {
+/* The same for a subject that is not the `what` it should have been. Returns true: it was
+ * checked. */
+static bool check_refuse(struct check *check, const char *place, const char *what,
+                         const struct error *why) {
   struct review_findings findings = {0};
-  if (why->pointer[0])
-    review_find(&findings, REVIEW_REFUSED, what, "%s (at %s)", why->message, why->pointer);
-  else
-    review_find(&findings, REVIEW_REFUSED, what, "%s", why->message);
+  cleanup_free char *at = why->pointer[0] ? xasprintf(" (at %s)", why->pointer) : xstrdup("");
+  review_find(&findings, REVIEW_REFUSED, what, "%s%s", why->message, at);
   if (!check->as_json)
     printf("%s\n", place);
   check_finish(check, json_pack("{s:s, s:s}", "place", place, "what", what), &findings);
-  review_findings_release(&findings);
+  return true;
 }
 
-/* --kind, else what the kernel's name and flops suggest; *ret_is_guess tells which. */
-static bool check_kind(const struct check *check, const struct kernel *kernel,
-                       enum kernel_kind *ret, bool *ret_is_guess, struct error *error) {
-  const char *name = option_text(check->options, "kind");
-  *ret_is_guess = !name;
-  if (!name) {
-    *ret = kernel_kind_guess(kernel);
-    return true;
+/* Code objects */
+
+static char *value_text(const json_t *value) {
+  cleanup_free char *text =
+      json_is_string(value) ? xstrdup(json_string_value(value)) : json_canonical(value);
+  return name_plain(text, strlen(text));
+}
+
+/* Every member by its name in the note, as llvm-readelf --notes does; each argument a row, its
+ * rarer members in the last column. */
+static void notes_print(const json_t *notes) {
+  static const struct table_column columns[] = {
+      {"  .args", false}, {".offset", true}, {".size", true}, {".value_kind", false}, {"", false}};
+  const json_t *arguments = json_object_get(notes, ".args"), *argument;
+  const char *name;
+  json_t *value;
+  size_t i;
+  json_object_foreach ((json_t *)notes, name, value) {
+    if (value == arguments)
+      continue;
+    cleanup_free char *text = value_text(value), *plain = name_plain(name, strlen(name));
+    printf("  %s: %*s%s\n", plain, strlen(plain) < 28 ? (int)(28 - strlen(plain)) : 0, "", text);
   }
-  return kernel_kind_parse(name, ret) ||
+
+  cleanup_table struct table *table = table_new(columns, ARRAY_LENGTH(columns));
+  json_array_foreach (arguments, i, argument) {
+    cleanup_free char *others = xstrdup("");
+    json_object_foreach ((json_t *)argument, name, value) {
+      cleanup_free char *text = value_text(value);
+      if (!string_equal(name, ".offset") && !string_equal(name, ".size") &&
+          !string_equal(name, ".value_kind"))
+        text_append(&others, "%s%s: %s", others[0] ? ", " : "", name, text);
+    }
+    table_cell(table, "  %zu", i);
+    table_cell(table, "%" JSON_INTEGER_FORMAT,
+               json_integer_value(json_object_get(argument, ".offset")));
+    table_cell(table, "%" JSON_INTEGER_FORMAT,
+               json_integer_value(json_object_get(argument, ".size")));
+    table_cell(table, "%s", cli_member(argument, ".value_kind"));
+    table_cell(table, "%s", others);
+  }
+  if (json_array_size(arguments))
+    table_print(table, stdout);
+}
+
+/* A cubin has no such note: what was read of it, by wavetune's names. */
+static void resources_print(const struct code_kernel *kernel) {
+  cleanup_json json_t *resources = code_resources_to_json(&kernel->resources);
+  const char *name;
+  json_t *value;
+  json_object_foreach (resources, name, value)
+    printf("  %-28s  %" JSON_INTEGER_FORMAT "\n", name, json_integer_value(value));
+  for (size_t i = 0; i < kernel->n_arguments; i++)
+    printf("  parameter %zu: %" PRId64 " bytes at %" PRId64 "\n", i, kernel->arguments[i].size,
+           kernel->arguments[i].offset);
+}
+
+/* Of a workgroup of --warps, else of the largest that the code was compiled for. What cannot run
+ * becomes a finding. */
+static void occupancy_check(const struct check *check, const struct code_object *object,
+                            const struct code_resources *resources, json_t *answer,
+                            struct review_findings *findings) {
+  const struct gpu_target *target = gpu_target_find(object->target);
+  int64_t warps = option_integer(check->options, "warps");
+  struct workgroup workgroup = {.threads = warps && target ? warps * target->warp_size
+                                                           : resources->workgroup_max,
+                                .registers = resources->vgprs,
+                                .lds_bytes = option_integer(check->options, "shared") +
+                                             (resources->lds_bytes > 0 ? resources->lds_bytes : 0)};
+  struct error error;
+  if (!target || workgroup.threads <= 0) {
+    if (!check->as_json)
+      printf("  occupancy: %s\n",
+             target ? "the code does not say for how many threads it is; give --warps"
+                    : "the limits of this target are not known");
+    return;
+  }
+  if (resources->workgroup_max != CODE_UNKNOWN && workgroup.threads > resources->workgroup_max) {
+    review_find(findings, REVIEW_REFUSED, SOURCE_LIMITS,
+                "it was compiled for at most %" PRId64 " threads, not for %" PRId64,
+                resources->workgroup_max, workgroup.threads);
+    return;
+  }
+  if (!workgroup_fits(target, &workgroup, &error)) {
+    review_find(findings, REVIEW_REFUSED, SOURCE_LIMITS, "it %s", error.message);
+    return;
+  }
+
+  struct occupancy occupancy = occupancy_of(target, &workgroup);
+  const char *limit = occupancy_limit_name(occupancy.limit);
+  if (check->as_json)
+    json_object_set_new(answer, "occupancy",
+                        json_pack("{s:I, s:I, s:f, s:s}", "threads", (json_int_t)workgroup.threads,
+                                  "workgroups_per_cu", (json_int_t)occupancy.workgroups_per_cu,
+                                  "waves_per_eu", occupancy.waves_per_eu, "limit", limit));
+  else
+    printf("  occupancy: %g waves per EU (%" PRId64 " workgroups of %" PRId64
+           " threads per CU), limited by %s\n",
+           occupancy.waves_per_eu, occupancy.workgroups_per_cu, workgroup.threads, limit);
+}
+
+static void code_kernel_check(struct check *check, const char *place,
+                              const struct code_object *object, const struct code_kernel *kernel,
+                              const struct isa_review *review, const char *why_no_review) {
+  struct review_findings findings = {0};
+  cleanup_free char *name = name_plain(kernel->name, strlen(kernel->name));
+  json_t *arguments = json_array(), *notes = NULL, *candidate;
+  size_t i;
+  for (i = 0; i < kernel->n_arguments; i++) {
+    const struct code_argument *argument = &kernel->arguments[i];
+    cleanup_free char *kind = name_plain(argument->kind, strlen(argument->kind));
+    json_array_append_new(arguments,
+                          json_pack("{s:I, s:I, s:s, s:b}", "offset", (json_int_t)argument->offset,
+                                    "size", (json_int_t)argument->size, "kind", kind, "hidden",
+                                    argument->is_hidden));
+  }
+  json_array_foreach (json_object_get(object->notes, "amdhsa.kernels"), i, candidate) {
+    if (!notes && string_equal(cli_member(candidate, ".name"), kernel->name))
+      notes = candidate;
+  }
+  json_t *answer =
+      json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:o, s:o, s:O?}", "place", place, "what",
+                "code object", "target", object->target, "target_full", object->target_full,
+                "version", object->version, "kernel", name, "resources",
+                code_resources_to_json(&kernel->resources), "arguments", arguments, "notes", notes);
+  ALWAYS(answer != NULL);
+
+  if (!check->as_json) {
+    printf("kernel %s\n", name);
+    if (notes)
+      notes_print(notes);
+    else
+      resources_print(kernel);
+  }
+  occupancy_check(check, object, &kernel->resources, answer, &findings);
+  const struct isa_function *function = review ? isa_review_function(review, kernel->name) : NULL;
+  if (check->as_json)
+    json_object_set_new(answer, "instructions",
+                        function ? isa_function_to_json(function) : json_null());
+  else if (function)
+    isa_function_print(function, stdout);
+  else
+    printf("  instructions: not reviewed: %s\n",
+           review ? "the disassembly does not have this kernel" : why_no_review);
+  check_finish(check, answer, &findings);
+}
+
+static bool code_check(struct check *check, const char *place, const void *bytes, size_t size) {
+  cleanup_code_object struct code_object *object = NULL;
+  cleanup_isa_review struct isa_review *review = NULL;
+  cleanup_free char *text = NULL;
+  struct error error = {0};
+  if (!code_object_parse(bytes, size, &object, &error))
+    return check_refuse(check, place, "code object", &error);
+  if (!check->as_json)
+    printf("%s: %s for %s\n", place,
+           object->kind == CODE_OBJECT_AMDGPU ? "AMDGPU code object" : "CUDA cubin",
+           object->target_full);
+  if (object->notes && !check->as_json) {
+    cleanup_free char *version = value_text(json_object_get(object->notes, "amdhsa.version"));
+    printf("amdhsa.target: %s\namdhsa.version: %s\n", object->target_full, version);
+  }
+  if (object->n_kernels == 0) {
+    error_set(&error, "the code object has no kernel");
+    return check_refuse(check, place, "code object", &error);
+  }
+
+  if (object->kind == CODE_OBJECT_CUDA)
+    error_set(&error, "only AMD's instructions are");
+  else if (disassemble(bytes, size, &text, &error))
+    (void)!isa_review_make(text, object, &review, &error);
+  for (size_t i = 0; i < object->n_kernels; i++)
+    code_kernel_check(check, place, object, &object->kernels[i], review, error.message);
+  return true;
+}
+
+/* TTGIR, or a disassembly without notes: only the review. */
+static bool text_check(struct check *check, const char *place, const char *text, size_t size) {
+  cleanup_ttgir_review struct ttgir_review *ttgir = NULL;
+  cleanup_isa_review struct isa_review *review = NULL;
+  struct error error;
+  bool is_ttgir = ttgir_is(text, size);
+  if (is_ttgir && !ttgir_review_make(text, size, &ttgir, &error))
+    return check_refuse(check, place, "ttgir", &error);
+  if (!is_ttgir && !isa_review_make(text, NULL, &review, &error)) {
+    error_set(&error, "it is none of what is read here: an ELF file (a code object or a cubin), a "
+                      "TTGIR module (`module attributes {…}`), lines of one (ttg.convert_layout "
+                      "and the like over tensors with layouts), or a disassembly of AMD's "
+                      "instructions (what llvm-objdump -d prints)");
+    return check_refuse(check, place, "file", &error);
+  }
+
+  if (!check->as_json)
+    printf("%s: %s\n", place, ttgir ? "TTGIR" : "disassembly");
+  if (ttgir && !check->as_json)
+    ttgir_review_print(ttgir, stdout);
+  else if (ttgir)
+    json_array_append_new(check->answers,
+                          json_pack("{s:s, s:s, s:b, s:o}", "place", place, "what", "ttgir",
+                                    "refused", 0, "review", ttgir_review_to_json(ttgir)));
+  for (size_t i = 0; review && i < review->n; i++) {
+    const struct isa_function *function = &review->functions[i];
+    if (check->as_json) {
+      json_array_append_new(check->answers,
+                            json_pack("{s:s, s:s, s:s, s:b, s:o}", "place", place, "what",
+                                      "disassembly", "kernel", function->name, "refused", 0,
+                                      "instructions", isa_function_to_json(function)));
+    } else {
+      printf("kernel %s\n", function->name);
+      isa_function_print(function, stdout);
+    }
+  }
+  return true;
+}
+
+/* Kernel folders, "DIR" or "DIR:VERSION" */
+
+/* --kind, else what the kernel's name and flops suggest. */
+static bool kind_option(const struct check *check, const struct kernel *kernel,
+                        enum kernel_kind *ret, struct error *error) {
+  const char *name = option_text(check->options, "kind");
+  if (!name)
+    *ret = kernel_kind_guess(kernel);
+  return !name || kernel_kind_parse(name, ret) ||
          error_set(error, "--kind is gemm, fused, indirect or elementwise, not \"%s\"", name);
 }
 
-/* A kernel folder, "DIR" or "DIR:VERSION" */
-
-/* A key whose members have no values: enough to see that every expression reads names that there
- * are. */
-static struct key key_without_values(const struct kernel *kernel) {
-  struct key key = {.n = kernel->n_key_names,
-                    .names = xcalloc(kernel->n_key_names, sizeof *key.names),
-                    .values = xcalloc(kernel->n_key_names, sizeof *key.values)};
-  for (size_t i = 0; i < key.n; i++) {
-    key.names[i] = xstrdup(kernel->key_names[i]);
-    key.values[i] = value_none();
-  }
-  return key;
+/* *ret stays as it is without --key. */
+static bool key_option(const struct check *check, const struct kernel *kernel, struct key *ret,
+                       struct error *error) {
+  const char *text = option_text(check->options, "key");
+  return !text ||
+         key_parse_text(text, (const char *const *)kernel->key_names, kernel->n_key_names, ret,
+                        error) ||
+         error_prefix(error, "--key %s: ", text);
 }
 
-static bool place_exists(const char *place) {
-  struct stat status;
-  const char *colon = strrchr(place, ':');
-  cleanup_free char *folder = colon ? xstrndup(place, (size_t)(colon - place)) : xstrdup(place);
-  return stat(place, &status) == 0 || stat(folder, &status) == 0;
-}
-
-/* How many configs hold, and whether the default does. */
-static void configs_check(const struct check *check, const struct kernel_folder *folder,
+/* How many configs are valid, and whether the default is. */
+static void configs_check(const struct check *check, const struct space *space,
                           const struct key *key, json_t *answer, struct review_findings *findings) {
   struct space_facts facts = {.key = key,
                               .gpu_name = option_text(check->options, "gpu-name"),
                               .arch = option_text(check->options, "arch")};
-  const struct space *space = folder->space;
   uint64_t count;
   struct error error;
   bool holds = true;
   if (!space_count(space, &facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count, &error) ||
       (space->has_default && !space_holds(space, &facts, space->default_ordinal, &holds, &error))) {
-    review_find(findings, REVIEW_REFUSED, "the space's conditions", "%s", error.message);
+    review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "%s", error.message);
     return;
   }
+
   cleanup_free char *key_text = key_format(key);
   if (count == 0)
-    review_find(findings, REVIEW_REFUSED, "the space's conditions", "no config holds for %s",
-                key_text);
+    review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "no config holds for %s", key_text);
   else if (!holds)
-    review_find(findings, REVIEW_WARNING, "the space's conditions",
+    review_find(findings, REVIEW_WARNING, SOURCE_CONDITIONS,
                 "the default config does not hold for %s: another one becomes the baseline",
                 key_text);
-  ALWAYS(json_object_set_new(answer, "configs", json_integer((json_int_t)count)) == 0);
+  json_object_set_new(answer, "configs", json_integer((json_int_t)count));
   if (!check->as_json)
     printf("  %" PRIu64 " of %" PRIu64 " configs hold for %s on %s\n", count, space->raw_count,
            key_text, facts.arch);
 }
 
-static bool hints_check(const struct check *check, const struct kernel_folder *folder,
-                        const struct key *key, json_t *answer, struct review_findings *findings,
-                        struct error *error) {
-  struct knob_question question = {
-      .folder = folder,
-      .key = key,
-      .arch = option_text(check->options, "arch"),
-      .gpu_name = option_text(check->options, "gpu-name"),
-      .triton = triton_version_number(option_text(check->options, "triton"))};
-  bool is_guess;
-  struct error unheld;
-  if (option_text(check->options, "triton") && !question.triton)
-    return error_set(error, "--triton is a version like 3.6.0, not \"%s\"",
-                     option_text(check->options, "triton"));
-  if (!check_kind(check, folder->kernel, &question.kind, &is_guess, error))
-    return false;
-  ALWAYS(json_object_set_new(answer, "kind", json_string(kernel_kind_name(question.kind))) == 0);
-  if (!check->as_json)
-    printf("  kind: %s%s\n", kernel_kind_name(question.kind),
-           is_guess ? " (guessed from name and flops)" : "");
-  /* Conditions that cannot be evaluated were said by configs_check. */
-  (void)!knob_hints_find(&question, findings, &unheld);
-  return true;
-}
+static bool folder_check(struct check *check, const char *place, struct error *error) {
+  cleanup_kernel_folder struct kernel_folder *folder = NULL;
+  cleanup_key struct key key = {0};
+  const struct options *options = check->options;
+  const char *colon = strrchr(place, ':'), *triton = option_text(options, "triton");
+  cleanup_free char *directory = xstrndup(place, colon ? (size_t)(colon - place) : strlen(place));
+  struct stat status;
+  struct error why;
+  if (stat(place, &status) != 0 && stat(directory, &status) != 0)
+    return error_set(error, "there is no %s", place);
+  if (!kernel_folder_load(place, &folder, &why))
+    return check_refuse(check, place, "kernel", &why);
 
-static bool folder_report(struct check *check, const struct kernel_folder *folder,
-                          const char *place, const struct key *key, struct error *error) {
-  char hash[DIGEST_TEXT_SIZE];
   const struct kernel *kernel = folder->kernel;
-  digest_format(&kernel->hash, hash);
+  if (!key_option(check, kernel, &key, error))
+    return false;
+  bool has_key = option_text(options, "key") || !kernel->n_key_names;
+  if (!has_key) { /* names without values: enough to bind every expression */
+    key.n = kernel->n_key_names;
+    key.names = xcalloc(key.n, sizeof *key.names);
+    key.values = xcalloc(key.n, sizeof *key.values);
+    for (size_t i = 0; i < key.n; i++) {
+      key.names[i] = xstrdup(kernel->key_names[i]);
+      key.values[i] = value_none();
+    }
+  }
+  if (!kernel_accepts(kernel, &key, folder->space, &why))
+    return check_refuse(check, place, "kernel", &why);
+
+  struct knob_question question = {.folder = folder,
+                                   .key = has_key ? &key : NULL,
+                                   .arch = option_text(options, "arch"),
+                                   .gpu_name = option_text(options, "gpu-name"),
+                                   .triton = triton_version_number(triton)};
+  if (triton && !question.triton)
+    return error_set(error, "--triton is a version like 3.6.0, not \"%s\"", triton);
+  if (!kind_option(check, kernel, &question.kind, error))
+    return false;
+
   struct review_findings findings = {0};
+  char hash[DIGEST_TEXT_SIZE];
+  digest_format(&kernel->hash, hash);
   json_t *answer = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I}", "place", place, "what", "kernel",
                              "name", kernel->name, "language", language_name(kernel->language),
                              "kernel", hash, "raw", (json_int_t)folder->space->raw_count);
   if (!check->as_json)
     printf("%s: kernel %s in %s, %s\n", place, kernel->name, language_name(kernel->language), hash);
-  if (key)
-    configs_check(check, folder, key, answer, &findings);
+  if (has_key)
+    configs_check(check, folder->space, &key, answer, &findings);
   else if (!check->as_json)
     printf("  %" PRIu64 " configs before conditions; --key tells how many hold\n",
            folder->space->raw_count);
-  bool done = hints_check(check, folder, key, answer, &findings, error);
+  const char *kind = kernel_kind_name(question.kind);
+  json_object_set_new(answer, "kind", json_string(kind));
+  if (!check->as_json)
+    printf("  kind: %s%s\n", kind,
+           option_text(options, "kind") ? "" : " (guessed from name and flops)");
+  /* configs_check has reported conditions that cannot be evaluated. */
+  (void)!knob_hints_find(&question, &findings, &why);
   check_finish(check, answer, &findings);
-  review_findings_release(&findings);
-  return done;
+  return true;
 }
 
-static bool check_folder(struct check *check, const char *place, struct error *error) {
-  cleanup_kernel_folder struct kernel_folder *folder = NULL;
-  cleanup_key struct key key = {0};
-  const char *key_text = option_text(check->options, "key");
-  struct error why;
-  if (!place_exists(place))
-    return error_set(error, "there is no %s", place);
-  if (!kernel_folder_load(place, &folder, &why)) {
-    check_refuse(check, place, "kernel", &why);
-    return true;
-  }
-  const struct kernel *kernel = folder->kernel;
-  if (!key_text)
-    key = key_without_values(kernel);
-  else if (!key_parse_text(key_text, (const char *const *)kernel->key_names, kernel->n_key_names,
-                           &key, error))
-    return error_prefix(error, "--key %s: ", key_text);
-  if (!kernel_accepts(kernel, &key, folder->space, &why)) {
-    check_refuse(check, place, "kernel", &why);
-    return true;
-  }
-  return folder_report(check, folder, place, key_text || !key.n ? &key : NULL, error);
-}
-
-/* A build: the folder that pack writes */
+/* Builds: the folder that pack writes */
 
 static bool object_read(void *context, const struct digest *digest, char **ret_bytes,
                         size_t *ret_size, struct error *error) {
@@ -182,82 +399,80 @@ static bool object_read(void *context, const struct digest *digest, char **ret_b
   return file_read(path, BLOB_BYTES_MAX, ret_bytes, ret_size, error);
 }
 
-static int64_t shared_of(const json_t *object) {
-  const json_t *shared = json_object_get(object, "shared");
-  return json_is_integer(shared) ? json_integer_value(shared) : CODE_UNKNOWN;
-}
-
-/* "vgprs 32 to 128": the least and the most over the objects, where any is known. `shared` is what
+/* "vgprs 32 to 128": the least and the most over the objects, where any is known. "shared" is what
  * a launch adds to lds_bytes, and with Triton all of the LDS. */
-#define RANGES(X)                                                                                  \
-  X(vgprs) X(agprs) X(sgprs) X(vgpr_spills) X(sgpr_spills) X(lds_bytes) X(scratch_bytes)
 static void ranges_print(const struct build_review *review) {
-#define RANGE(name, value)                                                                         \
-  {                                                                                                \
-    int64_t low = INT64_MAX, high = CODE_UNKNOWN;                                                  \
-    for (size_t i = 0; i < review->n_objects; i++) {                                               \
-      int64_t number = (value);                                                                    \
-      if (number != CODE_UNKNOWN && number < low)                                                  \
-        low = number;                                                                              \
-      if (number > high)                                                                           \
-        high = number;                                                                             \
-    }                                                                                              \
-    if (high != CODE_UNKNOWN)                                                                      \
-      printf("  %-14s %" PRId64 " to %" PRId64 "\n", name, low, high);                             \
+  static const char *const names[] = {"vgprs",       "agprs",     "sgprs",         "vgpr_spills",
+                                      "sgpr_spills", "lds_bytes", "scratch_bytes", "shared"};
+  for (size_t i = 0; i < ARRAY_LENGTH(names); i++) {
+    json_int_t low = INT64_MAX, high = CODE_UNKNOWN;
+    json_t *object;
+    size_t j;
+    json_array_foreach (review->objects, j, object) {
+      const json_t *number = json_object_get(json_object_get(object, "resources"), names[i]);
+      number = number ? number : json_object_get(object, names[i]);
+      if (!json_is_integer(number))
+        continue;
+      low = json_integer_value(number) < low ? json_integer_value(number) : low;
+      high = json_integer_value(number) > high ? json_integer_value(number) : high;
+    }
+    if (high != CODE_UNKNOWN)
+      printf("  %-14s %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT "\n", names[i], low, high);
   }
-#define X(member) RANGE(#member, review->resources[i].member)
-  RANGES(X)
-#undef X
-  RANGE("shared", shared_of(json_array_get(review->objects, i)))
-#undef RANGE
 }
 
-/* Those of objects that were compiled without waves_per_eu: the others were made to fit a number of
- * waves. */
-static struct code_resources *free_resources(const struct build_review *review, size_t *ret_n) {
-  struct code_resources *resources = xcalloc(review->n_objects, sizeof *resources);
-  for (size_t i = 0; i < review->n_objects; i++) {
-    const json_t *config = json_object_get(json_array_get(review->objects, i), "config");
-    if (json_integer_value(json_object_get(config, "waves_per_eu")) == 0)
-      resources[(*ret_n)++] = review->resources[i];
-  }
-  return resources;
-}
-
-/* What the kernel's space says, with the objects' resources and the build's own Triton and arch. */
-static bool hints_add(const struct check *check, const struct kernel_folder *folder,
-                      struct build_review *review, struct error *error) {
+/* Adds what the rules say of the kernel's space, with the objects' resources and the build's own
+ * Triton and arch. */
+static bool build_hints(const struct check *check, const struct kernel_folder *folder,
+                        struct build_review *review, struct error *error) {
   cleanup_key struct key key = {0};
-  const char *key_text = option_text(check->options, "key");
-  const struct kernel *kernel = folder->kernel;
-  size_t n = 0;
-  cleanup_free struct code_resources *resources = free_resources(review, &n);
+  cleanup_free struct code_resources *resources = xcalloc(review->n_objects, sizeof *resources);
   struct knob_question question = {.folder = folder,
                                    .arch = review->arch,
                                    .gpu_name = option_text(check->options, "gpu-name"),
                                    .triton = triton_version_number(review->triton),
-                                   .resources = resources,
-                                   .n_resources = n};
-  bool is_guess;
-  struct error unheld;
-  if (key_text && !key_parse_text(key_text, (const char *const *)kernel->key_names,
-                                  kernel->n_key_names, &key, error))
-    return error_prefix(error, "--key %s: ", key_text);
-  if (!check_kind(check, kernel, &question.kind, &is_guess, error))
+                                   .resources = resources};
+  struct error why;
+  if (!key_option(check, folder->kernel, &key, error) ||
+      !kind_option(check, folder->kernel, &question.kind, error))
     return false;
-  question.key = key_text ? &key : NULL;
-  if (!knob_hints_find(&question, &review->findings, &unheld))
-    review_find(&review->findings, REVIEW_REFUSED, "the space's conditions", "%s", unheld.message);
+  question.key = option_text(check->options, "key") ? &key : NULL;
+
+  /* Objects that were compiled with waves_per_eu were made to fit a number of waves. */
+  for (size_t i = 0; i < review->n_objects; i++) {
+    const json_t *config = json_object_get(json_array_get(review->objects, i), "config");
+    if (json_integer_value(json_object_get(config, "waves_per_eu")) == 0)
+      resources[question.n_resources++] = review->resources[i];
+  }
+  if (!knob_hints_find(&question, &review->findings, &why))
+    review_find(&review->findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "%s", why.message);
   return true;
 }
 
-static void report(struct check *check, const char *path, const struct build_review *review,
-                   const json_t *json) {
+static bool build_check(struct check *check, const char *place, const char *file,
+                        struct error *error) {
+  cleanup_kernel_folder struct kernel_folder *folder = NULL;
+  cleanup_build struct build *build = NULL;
+  cleanup_build_review struct build_review *review = NULL;
+  cleanup_json json_t *json = NULL;
+  const char *kernel_place = option_text(check->options, "kernel");
+  cleanup_free char *context = xstrdup(place);
+  struct blob_reader reader = {object_read, context};
+  struct error why;
+  if (kernel_place && !kernel_folder_load(kernel_place, &folder, error))
+    return false;
+  if (!json_parse_file(file, BUILD_SIZE_MAX, &json, &why) ||
+      (folder && !build_parse(json, folder->kernel, &build, &why)) ||
+      !build_review_make(json, folder ? folder->kernel : NULL, &reader, &review, &why))
+    return check_refuse(check, place, "build", &why);
+  if (folder && !build_hints(check, folder, review, error))
+    return false;
+
   struct digest digest = json_digest(json);
   char text[DIGEST_TEXT_SIZE];
   digest_format(&digest, text);
   if (!check->as_json) {
-    printf("%s: build %s for %s, Triton %s\n", path, text, review->arch,
+    printf("%s: build %s for %s, Triton %s\n", place, text, review->arch,
            review->triton ? review->triton : "not stated");
     printf(
         "  %zu objects (%zu distinct) in %zu variants, %zu configs failed to compile, %zu texts\n",
@@ -266,35 +481,12 @@ static void report(struct check *check, const char *path, const struct build_rev
     ranges_print(review);
   }
   json_t *answer =
-      json_pack("{s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:O}", "place", path, "what", "build",
+      json_pack("{s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:O}", "place", place, "what", "build",
                 "build", text, "arch", review->arch, "triton", review->triton, "variants",
                 (json_int_t)review->n_variants, "failed", (json_int_t)review->n_failed, "spilling",
                 (json_int_t)review->n_spilling, "objects", review->objects);
   ALWAYS(answer != NULL);
   check_finish(check, answer, &review->findings);
-}
-
-static bool check_build(struct check *check, const char *path, struct error *error) {
-  cleanup_kernel_folder struct kernel_folder *folder = NULL;
-  cleanup_build struct build *build = NULL;
-  cleanup_build_review struct build_review *review = NULL;
-  cleanup_json json_t *json = NULL;
-  const char *kernel_place = option_text(check->options, "kernel");
-  cleanup_free char *file = xasprintf("%s/build.json", path);
-  cleanup_free char *context = xstrdup(path);
-  struct blob_reader reader = {object_read, context};
-  struct error why;
-  if (kernel_place && !kernel_folder_load(kernel_place, &folder, error))
-    return false;
-  if (!json_parse_file(file, BUILD_SIZE_MAX, &json, &why) ||
-      (folder && !build_parse(json, folder->kernel, &build, &why)) ||
-      !build_review_make(json, folder ? folder->kernel : NULL, &reader, &review, &why)) {
-    check_refuse(check, path, "build", &why);
-    return true;
-  }
-  if (folder && !hints_add(check, folder, review, error))
-    return false;
-  report(check, path, review, json);
   return true;
 }
 
@@ -306,28 +498,34 @@ static bool is_file(const char *path) {
 }
 
 static bool place_check(struct check *check, const char *place, struct error *error) {
-  cleanup_free char *build = xasprintf("%s/build.json", place);
+  cleanup_free char *build = xasprintf("%s/build.json", place), *bytes = NULL;
+  size_t size;
   if (check->as_json && !json_can_hold(place))
     return error_set(error,
                      "%s: JSON cannot hold a name that is no UTF-8; rename it, or leave --json out",
                      place);
-  if (is_file(place))
-    return check_file(check, place, error);
-  return is_file(build) ? check_build(check, place, error) : check_folder(check, place, error);
+  if (!is_file(place))
+    return is_file(build) ? build_check(check, place, build, error)
+                          : folder_check(check, place, error);
+  if (!file_read(place, CODE_BYTES_MAX, &bytes, &size, error))
+    return false;
+  bool is_text = size && !memchr(bytes, '\0', size < TEXT_LOOKED_AT ? size : TEXT_LOOKED_AT);
+  return is_text && !code_object_is(bytes, size) ? text_check(check, place, bytes, size)
+                                                 : code_check(check, place, bytes, size);
 }
 
 static int command_kernel_check(struct options *options) {
   char *const *places;
   struct error error;
   size_t n = options_arguments(options, &places);
+  cleanup_json json_t *answers = json_array();
+  struct check check = {
+      .options = options, .as_json = option_flag(options, "json"), .answers = answers};
   if (n == 0) {
     error_set(&error,
               "name a code object, a .ttgir file, a kernel folder or the folder of a build");
     return cli_fail(EXIT_USAGE, &error);
   }
-  cleanup_json json_t *answers = json_array();
-  struct check check = {
-      .options = options, .as_json = option_flag(options, "json"), .answers = answers};
   for (size_t i = 0; i < n; i++) {
     if (i && !check.as_json)
       putchar('\n');
@@ -362,7 +560,7 @@ static const struct option_spec check_options[] = {
     {.name = "arch",
      .type = OPTION_TEXT,
      .argument = "ARCH",
-     .default_text = CHECK_ARCH_DEFAULT,
+     .default_text = ARCH_DEFAULT,
      .help = "what a kernel folder's space is for",
      .flag_only = true},
     {.name = "gpu-name",

@@ -1,6 +1,4 @@
-/* The review of a build, object by object. An object that several configs share is read once.
- *
- * Memory: see build_review.h. Threads: any. */
+/* The review of a build, object by object. An object that several configs share is read once. */
 #include "inspect/build_review.h"
 
 #include <inttypes.h>
@@ -9,12 +7,11 @@
 #include "common/builds/build_launch.h"
 #include "common/code/occupancy.h"
 
-#define FINDINGS_MAX 20 /* refused objects that are told one by one */
+#define FINDINGS_MAX 20 /* refused objects that are listed */
 #define SOURCE_BUILDS "docs/builds.md"
 
 /* An object that was read: its code, or why there is none. */
 struct loaded {
-  struct digest digest;
   struct code_object *code; /* NULL: `refused` says why */
   char *refused;
 };
@@ -26,7 +23,7 @@ struct reviewing {
   const struct gpu_target *target; /* NULL: its limits are not known */
   int64_t warp_size;
   json_t *index; /* digest → position in loaded */
-  json_t *files; /* digests that were looked at */
+  json_t *files; /* digests of texts that were read */
   size_t n_loaded, capacity;
   struct loaded *loaded;
 };
@@ -40,19 +37,6 @@ static void reviewing_release(struct reviewing *reviewing) {
   free(reviewing->loaded);
   json_decref(reviewing->index);
   json_decref(reviewing->files);
-}
-
-char *config_format(const json_t *config) {
-  char *text = xstrdup("");
-  const char *name;
-  json_t *value;
-  json_object_foreach ((json_t *)config, name, value) {
-    cleanup_free char *value_text = json_canonical(value);
-    char *longer = xasprintf("%s%s%s=%s", text, text[0] ? " " : "", name, value_text);
-    free(text);
-    text = longer;
-  }
-  return text;
 }
 
 /* The bytes of a blob, which are what its digest says. */
@@ -72,34 +56,26 @@ static bool blob_read(const struct blob_reader *reader, const struct digest *dig
   return true;
 }
 
-static bool code_read(const struct reviewing *reviewing, const struct digest *digest,
-                      struct code_object **ret_code, struct error *error) {
-  cleanup_free char *bytes = NULL;
-  size_t size;
-  cleanup_code_object struct code_object *code = NULL;
-  if (!blob_read(reviewing->reader, digest, &bytes, &size, error) ||
-      !code_object_parse(bytes, size, &code, error))
-    return false;
-  if (!build_code_is_for(code, reviewing->review->arch, error))
-    return false;
-  *ret_code = TAKE(code);
-  return true;
-}
-
+/* Reads an object unless another config shared it. */
 static const struct loaded *object_load(struct reviewing *reviewing, const struct digest *digest) {
   char text[DIGEST_TEXT_SIZE];
   const json_t *position = json_object_get(reviewing->index, digest_format(digest, text));
   if (position)
     return &reviewing->loaded[json_integer_value(position)];
-  struct loaded loaded = {.digest = *digest};
+
+  cleanup_free char *bytes = NULL;
+  size_t size;
+  cleanup_code_object struct code_object *code = NULL;
   struct error error;
-  if (!code_read(reviewing, digest, &loaded.code, &error))
-    loaded.refused = xstrdup(error.message);
+  bool is_ok = blob_read(reviewing->reader, digest, &bytes, &size, &error) &&
+               code_object_parse(bytes, size, &code, &error) &&
+               build_code_is_for(code, reviewing->review->arch, &error);
+  json_object_set_new(reviewing->index, text, json_integer((json_int_t)reviewing->n_loaded));
   GROW(reviewing->loaded, reviewing->n_loaded, reviewing->capacity);
-  reviewing->loaded[reviewing->n_loaded] = loaded;
-  ALWAYS(json_object_set_new(reviewing->index, text,
-                             json_integer((json_int_t)reviewing->n_loaded)) == 0);
-  return &reviewing->loaded[reviewing->n_loaded++];
+  struct loaded *loaded = &reviewing->loaded[reviewing->n_loaded++];
+  *loaded = is_ok ? (struct loaded){.code = TAKE(code)}
+                  : (struct loaded){.refused = xstrdup(error.message)};
+  return loaded;
 }
 
 /* Whether one object can run; *ret_resources and *ret_waves (per EU) are set as far as it was
@@ -131,7 +107,7 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
   return build_code_agrees(reviewing->kernel, variant, &launch, kernel, error);
 }
 
-/* Texts kept beside the code. */
+/* Texts stored beside the code. */
 static void files_check(struct reviewing *reviewing, const json_t *object, const char *config) {
   const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
   const char *name;
@@ -162,7 +138,14 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
   struct digest digest;
   struct error error = {0};
   double waves = 0;
-  cleanup_free char *config = config_format(json_object_get(object, "config"));
+  cleanup_free char *config = xstrdup(""); /* "BLOCK=64 num_warps=4" */
+  const char *name;
+  json_t *value;
+  json_object_foreach (json_object_get(object, "config"), name, value) {
+    cleanup_free char *value_text = json_canonical(value);
+    text_append(&config, "%s%s=%s", config[0] ? " " : "", name, value_text);
+  }
+
   bool is_ok = json_get_digest(object, "", "digest", JSON_REQUIRED, &digest, &error);
   if (is_ok) {
     const struct loaded *loaded = object_load(reviewing, &digest);

@@ -39,7 +39,4 @@ void build_review_free(struct build_review *review);
 DEFINE_CLEANUP(struct build_review *, cleanup_build_review_free, build_review_free)
 #define cleanup_build_review __attribute__((cleanup(cleanup_build_review_free)))
 
-/* "BLOCK=64 num_warps=4" of a config as JSON. Owned by the caller. */
-must_check char *config_format(const json_t *config);
-
 #endif

@@ -1,14 +1,235 @@
 /* wavetune simulate: replays search strategies over stored measurements, beside what random draws
- * would find. Nothing is measured. Memory: each function frees what it makes. Threads: one. */
-#include "inspect/simulate.h"
-
+ * would find. Nothing is measured. */
+#include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 
+#include "common/base/names.h"
+#include "common/base/numbers.h"
 #include "common/program/cli.h"
 #include "common/program/table.h"
-#include "common/space/key.h"
+#include "common/search/search.h"
+#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
+#include "inspect/inspect.h"
 
 #define COUNTS_MAX 64
+#define LINE_MAX_BYTES ((size_t)16 << 20)
+
+struct measured_config {
+  uint64_t config; /* its ordinal where it was measured */
+  json_t *values;
+  bool has_failed; /* in one of its measurements */
+  size_t n, capacity;
+  double *ratios; /* of each correct measurement */
+  double ratio;   /* their median; INFINITY when it has failed */
+};
+
+/* One (kernel, key) with what was measured of it. The space is the list of the configs that were
+ * measured, in the order of their ordinals. */
+struct landscape {
+  char *kernel;
+  json_t *key;
+  size_t n, capacity;
+  struct measured_config *configs;
+  json_t *places; /* of configs: {"17": 0} while rows are added */
+  int64_t baseline;
+  size_t n_failed;
+  size_t best;         /* place of the config with the least ratio */
+  double worst;        /* greatest ratio of one that did not fail */
+  struct space *space; /* its ordinals are places */
+};
+
+struct landscapes {
+  size_t n, capacity;
+  struct landscape *all;
+  json_t *places; /* by kernel and key */
+};
+
+static void landscapes_release(struct landscapes *landscapes) {
+  for (size_t i = 0; i < landscapes->n; i++) {
+    struct landscape *landscape = &landscapes->all[i];
+    for (size_t j = 0; j < landscape->n; j++) {
+      json_decref(landscape->configs[j].values);
+      free(landscape->configs[j].ratios);
+    }
+    free(landscape->kernel);
+    free(landscape->configs);
+    json_decref(landscape->key);
+    json_decref(landscape->places);
+    space_free(landscape->space);
+  }
+  free(landscapes->all);
+  json_decref(landscapes->places);
+}
+
+/* The place that `name` has among places, where it gets one when it is new. */
+static size_t place_of(json_t **places, const char *name) {
+  if (!*places)
+    *places = json_object();
+  const json_t *known = json_object_get(*places, name);
+  if (known)
+    return (size_t)json_integer_value(known);
+  size_t place = json_object_size(*places);
+  ALWAYS(json_object_set_new(*places, name, json_integer((json_int_t)place)) == 0);
+  return place;
+}
+
+/* The landscape of a (kernel, key), which is made when it is new. */
+static struct landscape *landscapes_get(struct landscapes *landscapes, const char *kernel,
+                                        const json_t *key) {
+  cleanup_free char *key_text = json_canonical(key);
+  cleanup_free char *name = xasprintf("%s %s", kernel, key_text);
+  size_t place = place_of(&landscapes->places, name);
+  if (place == landscapes->n) {
+    GROW(landscapes->all, landscapes->n, landscapes->capacity);
+    landscapes->all[landscapes->n++] = (struct landscape){
+        .kernel = xstrdup(kernel), .key = json_incref((json_t *)key), .baseline = -1};
+  }
+  return &landscapes->all[place];
+}
+
+static bool times_read(const json_t *row, const char *name, size_t *ret_n, double **ret_times,
+                       struct error *error) {
+  json_t *array, *element;
+  size_t i;
+  if (!json_get_array(row, "", name, JSON_REQUIRED, &array, error))
+    return false;
+  cleanup_free double *times = xcalloc(json_array_size(array), sizeof *times);
+  json_array_foreach (array, i, element) {
+    times[i] = json_number_value(element);
+    if (!(times[i] >= VERDICT_US_MIN && times[i] <= VERDICT_US_MAX))
+      return error_set(error, "element %zu of \"%s\" is no time in microseconds", i, name);
+  }
+  *ret_n = json_array_size(array);
+  *ret_times = TAKE(times);
+  return true;
+}
+
+/* Adds one measurement: a row of --samples or of a job, both of which have "outcome", "samples_us"
+ * and "baseline_us". */
+static bool landscape_add(struct landscape *landscape, uint64_t config, const json_t *values,
+                          const json_t *row, struct error *error) {
+  enum outcome outcome;
+  const char *outcome_text;
+  if (!json_get_string(row, "", "outcome", JSON_REQUIRED, &outcome_text, error))
+    return false;
+  if (!outcome_parse(outcome_text, &outcome)) {
+    char shown[NAME_TEXT_SIZE];
+    return error_set(error, "\"%s\" is no outcome",
+                     name_cut(outcome_text, strlen(outcome_text), shown));
+  }
+  double ratio = INFINITY;
+  if (outcome == OUTCOME_CORRECT) {
+    cleanup_free double *samples = NULL, *baselines = NULL;
+    size_t n, n_baselines;
+    if (!times_read(row, "samples_us", &n, &samples, error) ||
+        !times_read(row, "baseline_us", &n_baselines, &baselines, error))
+      return false;
+    if (n != n_baselines)
+      return error_set(error, "%zu samples_us and %zu baseline_us are no pairs", n, n_baselines);
+    if (n == 0)
+      return true; /* it was never measured */
+    ratio = verdict_paired_ratio(samples, baselines, n);
+  }
+
+  cleanup_free char *name = xasprintf("%" PRIu64, config);
+  size_t place = place_of(&landscape->places, name);
+  if (place == landscape->n) {
+    GROW(landscape->configs, landscape->n, landscape->capacity);
+    landscape->configs[landscape->n++] =
+        (struct measured_config){.config = config, .values = json_incref((json_t *)values)};
+  }
+  struct measured_config *measured = &landscape->configs[place];
+  if (!json_equal(measured->values, values))
+    return error_set(error,
+                     "config %s has other values than before: these are measurements of several "
+                     "spaces; keep those of one",
+                     name);
+  if (outcome == OUTCOME_CORRECT) {
+    GROW(measured->ratios, measured->n, measured->capacity);
+    measured->ratios[measured->n++] = ratio;
+  }
+  measured->has_failed |= outcome != OUTCOME_CORRECT;
+  return true;
+}
+
+static bool line_add(struct landscapes *landscapes, const char *line, size_t length,
+                     struct error *error) {
+  cleanup_json json_t *row = NULL;
+  const char *kernel;
+  json_t *key, *values;
+  int64_t config, baseline = -1;
+  if (!json_parse(line, length, &row, error))
+    return false;
+  if (!json_is_object(row))
+    return error_set(error, "this is no JSON object");
+  if (!json_get_string(row, "", "kernel", JSON_REQUIRED, &kernel, error) ||
+      !json_get_object(row, "", "key", JSON_REQUIRED, &key, error) ||
+      !json_get_integer(row, "", "config", JSON_REQUIRED, 0, INT64_MAX, &config, error) ||
+      !json_get_object(row, "", "config_values", JSON_REQUIRED, &values, error) ||
+      !json_get_integer(row, "", "baseline", JSON_OPTIONAL, 0, INT64_MAX, &baseline, error))
+    return false;
+  struct landscape *landscape = landscapes_get(landscapes, kernel, key);
+  landscape->baseline = baseline;
+  return landscape_add(landscape, (uint64_t)config, values, row, error);
+}
+
+static bool landscapes_read(const char *path, struct landscapes *landscapes, struct error *error) {
+  cleanup_file FILE *file = fopen(path, "re");
+  if (!file)
+    return error_set(error, "%s cannot be read: %s", path, strerror(errno));
+  cleanup_free char *line = NULL;
+  size_t size = 0;
+  ssize_t length;
+  for (size_t number = 1; (length = getline(&line, &size, file)) >= 0; number++) {
+    bool is_blank = strspn(line, " \t\r\n") == (size_t)length;
+    if (is_blank)
+      continue;
+    bool is_added = (size_t)length <= LINE_MAX_BYTES
+                        ? line_add(landscapes, line, (size_t)length, error)
+                        : error_set(error, "the line is longer than %zu MiB", LINE_MAX_BYTES >> 20);
+    if (!is_added) {
+      error_prefix(error, "%s:%zu: ", path, number);
+      size_t used = strlen(error->message);
+      snprintf(
+          error->message + used, sizeof error->message - used,
+          "; each line must be a measurement as `wavetune-agent tune --samples FILE` writes it");
+      return false;
+    }
+  }
+  if (ferror(file))
+    return error_set(error, "%s cannot be read: %s", path, strerror(errno));
+  return landscapes->n > 0 ||
+         error_set(error, "%s is empty; `wavetune-agent tune --samples FILE` writes measurements",
+                   path);
+}
+
+/* Once all rows were added. */
+static bool landscape_finish(struct landscape *landscape, struct error *error) {
+  /* The ordinal is the first member of a config. */
+  qsort(landscape->configs, landscape->n, sizeof *landscape->configs, compare_ordinals);
+  cleanup_json json_t *json = json_pack("{s:[]}", "configs");
+  double least = INFINITY;
+  for (size_t i = 0; i < landscape->n; i++) {
+    struct measured_config *measured = &landscape->configs[i];
+    measured->ratio = measured->has_failed ? INFINITY : median_of(measured->ratios, measured->n);
+    landscape->n_failed += measured->has_failed;
+    if (!measured->has_failed)
+      landscape->worst = fmax(landscape->worst, measured->ratio);
+    if (measured->ratio < least) {
+      least = measured->ratio;
+      landscape->best = i;
+    }
+    json_array_append(json_object_get(json, "configs"), measured->values);
+    if ((int64_t)measured->config == landscape->baseline)
+      json_object_set(json, "default", measured->values);
+  }
+  if (least == INFINITY)
+    return error_set(error,
+                     "no config was measured correctly, so that there is nothing to be found");
+  return space_parse(json, &landscape->space, error);
+}
 
 /* How far one strategy is from the best after so many trials. */
 struct replayed {
@@ -35,11 +256,6 @@ static double regret_of(const struct landscape *landscape, double ratio) {
   return ratio / landscape->configs[landscape->best].ratio - 1;
 }
 
-static int doubles_compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* The expectation of random search in closed form: the least of t of n ratios drawn without
  * replacement. With ratios in rising order, none of the first i is drawn with probability C(n - i,
  * t) / C(n, t). */
@@ -48,7 +264,7 @@ static double random_expected(const struct landscape *landscape, uint64_t t) {
   double expected = 0, none_before = 1;
   for (size_t i = 0; i < landscape->n; i++)
     ratios[i] = ratio_of(landscape, i);
-  qsort(ratios, landscape->n, sizeof *ratios, doubles_compare);
+  qsort(ratios, landscape->n, sizeof *ratios, compare_doubles);
   for (size_t i = 0; i < landscape->n; i++) {
     double left = (double)(landscape->n - i), none = none_before * fmax(left - (double)t, 0) / left;
     expected += ratios[i] * (none_before - none);
@@ -57,50 +273,35 @@ static double random_expected(const struct landscape *landscape, uint64_t t) {
   return regret_of(landscape, expected);
 }
 
-static void counts_fill(struct simulation *simulation, uint64_t trials) {
-  simulation->n_counts = 0;
-  for (uint64_t count = 1; count < trials; count *= 2)
-    simulation->counts[simulation->n_counts++] = count;
-  simulation->counts[simulation->n_counts++] = trials;
-}
-
-/* One search to its end: regrets[i] after counts[i] trials. */
-static bool search_replay(const struct simulation *simulation, const struct landscape *landscape,
-                          enum search_strategy strategy, uint64_t seed, double *regrets,
-                          struct error *error) {
-  cleanup_search struct search *search = NULL;
-  struct search_options options = {
-      .strategy = strategy, .seed = seed, .trials = simulation->counts[simulation->n_counts - 1]};
-  if (!search_new(landscape->space, NULL, &options, &search, error))
-    return false;
-  uint64_t batch[SEARCH_BATCH_MAX], trial = 0;
-  size_t at = 0;
-  double least = landscape->worst;
-  for (size_t n; (n = search_ask(search, batch)) > 0;) {
-    for (size_t i = 0; i < n; i++) {
-      search_tell(search, batch[i], landscape->configs[batch[i]].ratio);
-      least = fmin(least, ratio_of(landscape, batch[i]));
-      if (++trial == simulation->counts[at])
-        regrets[at++] = regret_of(landscape, least);
-    }
-  }
-  ALWAYS(at == simulation->n_counts);
-  return true;
-}
-
+/* Replays one strategy with each seed. */
 static bool strategy_replay(const struct simulation *simulation, const struct landscape *landscape,
                             enum search_strategy strategy, struct replayed *ret,
                             struct error *error) {
   *ret = (struct replayed){0};
   for (int64_t i = 0; i < simulation->repeat; i++) {
-    double regrets[COUNTS_MAX];
-    if (!search_replay(simulation, landscape, strategy, simulation->seed + (uint64_t)i, regrets,
-                       error))
+    cleanup_search struct search *search = NULL;
+    struct search_options options = {.strategy = strategy,
+                                     .seed = simulation->seed + (uint64_t)i,
+                                     .trials = simulation->counts[simulation->n_counts - 1]};
+    if (!search_new(landscape->space, NULL, &options, &search, error))
       return false;
-    for (size_t j = 0; j < simulation->n_counts; j++) {
-      ret->mean[j] += regrets[j] / (double)simulation->repeat;
-      ret->worst[j] = fmax(ret->worst[j], regrets[j]);
+
+    uint64_t batch[SEARCH_BATCH_MAX], trial = 0;
+    size_t at = 0;
+    double least = landscape->worst;
+    for (size_t n; (n = search_ask(search, batch)) > 0;) {
+      for (size_t j = 0; j < n; j++) {
+        search_tell(search, batch[j], landscape->configs[batch[j]].ratio);
+        least = fmin(least, ratio_of(landscape, batch[j]));
+        if (++trial < simulation->counts[at])
+          continue;
+        double regret = regret_of(landscape, least);
+        ret->mean[at] += regret / (double)simulation->repeat;
+        ret->worst[at] = fmax(ret->worst[at], regret);
+        at++;
+      }
     }
+    ALWAYS(at == simulation->n_counts);
   }
   return true;
 }
@@ -133,13 +334,6 @@ static void landscape_print(const struct simulation *simulation, const struct la
   table_print(table, stdout);
 }
 
-static json_t *reals_of(const double *numbers, size_t n) {
-  json_t *array = json_array();
-  for (size_t i = 0; i < n; i++)
-    json_array_append_new(array, json_real(numbers[i]));
-  return array;
-}
-
 static json_t *landscape_to_json(const struct simulation *simulation,
                                  const struct landscape *landscape,
                                  const struct replayed *replayed) {
@@ -152,8 +346,8 @@ static json_t *landscape_to_json(const struct simulation *simulation,
   for (size_t i = 0; i < simulation->n_strategies; i++)
     json_object_set_new(strategies, search_strategy_name(simulation->strategies[i]),
                         json_pack("{s:o, s:o}", "mean",
-                                  reals_of(replayed[i].mean, simulation->n_counts), "worst",
-                                  reals_of(replayed[i].worst, simulation->n_counts)));
+                                  json_numbers(replayed[i].mean, simulation->n_counts), "worst",
+                                  json_numbers(replayed[i].worst, simulation->n_counts)));
   return json_pack("{s:s, s:O, s:I, s:I, s:{s:I, s:O, s:f}, s:o, s:o, s:o}", "kernel",
                    landscape->kernel, "key", landscape->key, "configs", (json_int_t)landscape->n,
                    "failed", (json_int_t)landscape->n_failed, "best", "config",
@@ -161,16 +355,29 @@ static json_t *landscape_to_json(const struct simulation *simulation,
                    "trials", counts, "random_expected", expected, "strategies", strategies);
 }
 
-static bool simulate(struct simulation *simulation, const struct landscapes *landscapes,
-                     json_t *ret_keys, struct error *error) {
+static bool simulate(struct simulation *simulation, struct landscapes *landscapes, json_t *ret_keys,
+                     struct error *error) {
+  for (size_t i = 0; i < landscapes->n; i++) {
+    struct landscape *landscape = &landscapes->all[i];
+    cleanup_free char *key = json_canonical(landscape->key);
+    if (!landscape_finish(landscape, error))
+      return error_prefix(error, "%s %s: ", landscape->kernel, key);
+  }
   for (size_t i = 0; i < landscapes->n; i++) {
     const struct landscape *landscape = &landscapes->all[i];
     struct replayed replayed[SEARCH_STRATEGY_COUNT];
-    bool takes_all = simulation->trials == 0 || simulation->trials > landscape->n;
-    counts_fill(simulation, takes_all ? landscape->n : simulation->trials);
-    for (size_t j = 0; j < simulation->n_strategies; j++)
+    uint64_t trials = landscape->n;
+    if (simulation->trials && simulation->trials < trials)
+      trials = simulation->trials;
+    simulation->n_counts = 0;
+    for (uint64_t count = 1; count < trials; count *= 2)
+      simulation->counts[simulation->n_counts++] = count;
+    simulation->counts[simulation->n_counts++] = trials;
+
+    for (size_t j = 0; j < simulation->n_strategies; j++) {
       if (!strategy_replay(simulation, landscape, simulation->strategies[j], &replayed[j], error))
         return false;
+    }
     if (ret_keys) {
       json_array_append_new(ret_keys, landscape_to_json(simulation, landscape, replayed));
     } else {
@@ -182,64 +389,53 @@ static bool simulate(struct simulation *simulation, const struct landscapes *lan
   return true;
 }
 
-static int job_refused(const char *id, struct error *error) {
-  error_prefix(error, "the server's job %s is not one this program understands: ", id);
-  return cli_fail(EXIT_REFUSED, error);
+static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const json_t *rows,
+                         struct error *error) {
+  cleanup_space struct space *space = NULL;
+  json_t *key = NULL, *row;
+  size_t index;
+  if (!json_get_object(job, "", "key", JSON_REQUIRED, &key, error) ||
+      !space_parse(json_object_get(job, "space"), &space, error))
+    return false;
+  struct landscape *landscape = landscapes_get(landscapes, cli_member(job, "name"), key);
+  landscape->baseline = json_integer_value(json_object_get(job, "baseline"));
+  json_array_foreach (rows, index, row) {
+    int64_t config;
+    /* These did not count for the job either. */
+    if (json_is_true(json_object_get(row, "late")) ||
+        json_is_true(json_object_get(row, "quarantined")))
+      continue;
+    if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1,
+                          &config, error))
+      return false;
+    cleanup_json json_t *values = space_config_to_json(space, (uint64_t)config);
+    if (!landscape_add(landscape, (uint64_t)config, values, row, error))
+      return false;
+  }
+  return true;
 }
 
-/* The measurements that a server has of a job; late ones moved nothing and count for nothing. */
+/* The measurements that a server has of a job. */
 static int job_read(struct http_client *client, const char *id, struct landscapes *landscapes) {
   cleanup_free char *escaped = http_escape(id);
   cleanup_free char *path = xasprintf("/v1/jobs/%s", escaped);
   cleanup_free char *rows_path = xasprintf("/v1/jobs/%s/measurements", escaped);
   cleanup_json json_t *job = NULL, *rows = NULL;
-  cleanup_space struct space *space = NULL;
   struct error error;
   int code = cli_call(client, "GET", path, NULL, &job);
   if (code == EXIT_OK)
     code = cli_list(client, rows_path, &rows);
   if (code != EXIT_OK)
     return code;
-  json_t *key = NULL;
-  bool is_good = json_get_object(job, "", "key", JSON_REQUIRED, &key, &error) &&
-                 space_parse(json_object_get(job, "space"), &space, &error);
-  if (!is_good)
-    return job_refused(id, &error);
-  struct landscape *landscape = landscapes_get(landscapes, cli_member(job, "name"), key);
-  landscape->baseline = json_integer_value(json_object_get(job, "baseline"));
-  size_t index;
-  json_t *row;
-  json_array_foreach (rows, index, row) {
-    int64_t config;
-    if (json_is_true(json_object_get(row, "late")) ||
-        json_is_true(json_object_get(row, "quarantined")))
-      continue;
-    if (!json_get_integer(row, "", "config", JSON_REQUIRED, 0, (int64_t)space->raw_count - 1,
-                          &config, &error))
-      return job_refused(id, &error);
-    cleanup_json json_t *values = space_config_to_json(space, (uint64_t)config);
-    if (!landscape_add(landscape, (uint64_t)config, values, row, &error))
-      return job_refused(id, &error);
+  if (!job_rows_add(landscapes, job, rows, &error)) {
+    error_prefix(&error, "the server's job %s is not one this program understands: ", id);
+    return cli_fail(EXIT_REFUSED, &error);
   }
-  if (landscape->n > 0)
+  if (landscapes->all[0].n > 0)
     return EXIT_OK;
   error_set(&error, "nothing of job %s was measured yet; `wavetune show %s` says how far it is", id,
             id);
   return cli_fail(EXIT_FAILED, &error);
-}
-
-/* --strategy: one, or all of them. */
-static bool strategies_read(const struct options *options, struct simulation *simulation,
-                            struct error *error) {
-  const char *name = option_text(options, "strategy");
-  simulation->n_strategies = 1;
-  if (name)
-    return search_strategy_parse(name, &simulation->strategies[0]) ||
-           error_set(error, "--strategy must be random, descent or evolution, not \"%.64s\"", name);
-  simulation->n_strategies = SEARCH_STRATEGY_COUNT;
-  for (size_t i = 0; i < SEARCH_STRATEGY_COUNT; i++)
-    simulation->strategies[i] = (enum search_strategy)i;
-  return true;
 }
 
 static int landscapes_load(const struct options *options, struct landscapes *landscapes) {
@@ -264,15 +460,22 @@ static int command_simulate(struct options *options) {
   struct simulation simulation = {.seed = (uint64_t)option_integer(options, "seed"),
                                   .repeat = option_integer(options, "repeat"),
                                   .trials = (uint64_t)option_integer(options, "trials")};
-  cleanup_landscapes struct landscapes landscapes = {0};
+  __attribute__((cleanup(landscapes_release))) struct landscapes landscapes = {0};
   cleanup_json json_t *keys = option_flag(options, "json") ? json_array() : NULL;
   struct error error;
-  if (!strategies_read(options, &simulation, &error))
+  const char *strategy = option_text(options, "strategy");
+  if (strategy && !search_strategy_parse(strategy, &simulation.strategies[0])) {
+    error_set(&error, "--strategy must be random, descent or evolution, not \"%.64s\"", strategy);
     return cli_fail(EXIT_USAGE, &error);
+  }
+  simulation.n_strategies = strategy ? 1 : SEARCH_STRATEGY_COUNT;
+  for (size_t i = 0; !strategy && i < SEARCH_STRATEGY_COUNT; i++)
+    simulation.strategies[i] = (enum search_strategy)i;
+
   int code = landscapes_load(options, &landscapes);
   if (code != EXIT_OK)
     return code;
-  if (!landscapes_finish(&landscapes, &error) || !simulate(&simulation, &landscapes, keys, &error))
+  if (!simulate(&simulation, &landscapes, keys, &error))
     return cli_fail(EXIT_FAILED, &error);
   if (keys) {
     cleanup_json json_t *answer =

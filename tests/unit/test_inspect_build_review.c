@@ -277,9 +277,3 @@ Test(build_review, what_is_no_build_is_an_error) {
     cr_assert(strstr(error.message, cases[i].said), "%s: %s", cases[i].text, error.message);
   }
 }
-
-Test(build_review, a_config_reads_as_names_and_values) {
-  cleanup_json json_t *config = json_pack("{s:i, s:s, s:n}", "BLOCK", 64, "mode", "a b", "x");
-  cleanup_free char *text = config_format(config);
-  cr_assert_str_eq(text, "BLOCK=64 mode=\"a b\" x=null");
-}

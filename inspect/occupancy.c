@@ -34,137 +34,78 @@ static void subject_release(struct subject *subject) {
 }
 
 static bool find_target(const char *arch, const struct gpu_target **ret, struct error *error) {
-  const struct gpu_target *target = gpu_target_find(arch);
-  if (target) {
-    *ret = target;
+  *ret = gpu_target_find(arch);
+  if (*ret)
     return true;
-  }
   size_t n;
   const struct gpu_target *targets = gpu_targets(&n);
   cleanup_free char *list = xstrdup("");
-  for (size_t i = 0; i < n; i++) {
-    char *longer = xasprintf("%s%s%s", list, i ? ", " : "", targets[i].arch);
-    free(list);
-    list = longer;
-  }
+  for (size_t i = 0; i < n; i++)
+    text_append(&list, "%s%s", i ? ", " : "", targets[i].arch);
   return error_set(error, "the limits of \"%s\" are not known; known are %s", arch, list);
-}
-
-/* Threads from --threads or --warps; 0 when neither was given. */
-static bool threads_given(const struct options *options, const struct gpu_target *target,
-                          int64_t *ret, struct error *error) {
-  int64_t threads = option_integer(options, "threads"), warps = option_integer(options, "warps");
-  if (threads && warps)
-    return error_set(error, "give --threads or --warps, not both");
-  *ret = threads ? threads : warps * target->warp_size;
-  return true;
-}
-
-static bool subject_from_file(const struct options *options, const char *path, struct subject *ret,
-                              struct error *error) {
-  cleanup_free char *bytes = NULL;
-  size_t size;
-  if (option_text(options, "arch") || option_integer(options, "vgprs") ||
-      option_integer(options, "lds"))
-    return error_set(error, "a code object says --arch, --vgprs and --lds itself; --shared adds "
-                            "what the launch asks for");
-  if (!file_read(path, CODE_BYTES_MAX, &bytes, &size, error))
-    return false;
-  if (!code_object_parse(bytes, size, &ret->object, error) ||
-      !code_object_kernel(ret->object, option_text(options, "kernel"), &ret->kernel, error) ||
-      !find_target(ret->object->target, &ret->target, error))
-    return error_prefix(error, "%s: ", path);
-  const struct code_resources *resources = &ret->kernel->resources;
-  ret->workgroup.registers = resources->vgprs;
-  ret->workgroup.lds_bytes = resources->lds_bytes + option_integer(options, "shared");
-  if (!threads_given(options, ret->target, &ret->workgroup.threads, error))
-    return false;
-  if (ret->workgroup.threads == 0) {
-    ret->is_threads_compiled_for = true;
-    ret->workgroup.threads = resources->workgroup_max;
-  }
-  if (ret->workgroup.threads == CODE_UNKNOWN)
-    return error_set(
-        error, "%s does not say for how many threads %s was compiled; give --warps or --threads",
-        path, ret->kernel->name);
-  return true;
-}
-
-static bool subject_from_numbers(const struct options *options, struct subject *ret,
-                                 struct error *error) {
-  const char *arch = option_text(options, "arch");
-  if (option_text(options, "kernel") || option_integer(options, "shared"))
-    return error_set(error, "--kernel and --shared belong to a code object, and none is named");
-  if (!arch)
-    return error_set(
-        error, "name a code object, or give --arch with --vgprs, --lds and --warps or --threads");
-  if (!find_target(arch, &ret->target, error) ||
-      !threads_given(options, ret->target, &ret->workgroup.threads, error))
-    return false;
-  if (ret->workgroup.threads == 0)
-    return error_set(error, "give --warps or --threads: how large a workgroup is");
-  ret->workgroup.registers = option_integer(options, "vgprs");
-  ret->workgroup.lds_bytes = option_integer(options, "lds");
-  return true;
 }
 
 static bool subject_load(const struct options *options, struct subject *ret, struct error *error) {
   char *const *arguments;
-  size_t n = options_arguments(options, &arguments);
+  size_t n = options_arguments(options, &arguments), size;
+  const char *arch = option_text(options, "arch"), *kernel = option_text(options, "kernel");
+  int64_t vgprs = option_integer(options, "vgprs"), lds_bytes = option_integer(options, "lds"),
+          shared = option_integer(options, "shared"), warps = option_integer(options, "warps"),
+          threads = option_integer(options, "threads");
   if (n > 1)
     return error_set(error, "name one code object");
-  return n ? subject_from_file(options, arguments[0], ret, error)
-           : subject_from_numbers(options, ret, error);
-}
+  if (n && (arch || vgprs || lds_bytes))
+    return error_set(error, "a code object says --arch, --vgprs and --lds itself; --shared adds "
+                            "what the launch asks for");
+  if (!n && (kernel || shared))
+    return error_set(error, "--kernel and --shared belong to a code object, and none is named");
+  if (!n && !arch)
+    return error_set(
+        error, "name a code object, or give --arch with --vgprs, --lds and --warps or --threads");
 
-/* The most registers with which more waves are there at once; 0 when fewer registers do not
- * help. */
-static int64_t registers_for_more(const struct subject *subject,
-                                  const struct occupancy *occupancy) {
-  struct workgroup workgroup = subject->workgroup;
-  while (--workgroup.registers > 0) {
-    if (occupancy_of(subject->target, &workgroup).waves_per_eu > occupancy->waves_per_eu)
-      return workgroup.registers;
+  ret->workgroup = (struct workgroup){.registers = vgprs, .lds_bytes = lds_bytes};
+  if (n) {
+    cleanup_free char *bytes = NULL;
+    if (!file_read(arguments[0], CODE_BYTES_MAX, &bytes, &size, error))
+      return false;
+    if (!code_object_parse(bytes, size, &ret->object, error) ||
+        !code_object_kernel(ret->object, kernel, &ret->kernel, error) ||
+        !find_target(ret->object->target, &ret->target, error))
+      return error_prefix(error, "%s: ", arguments[0]);
+    ret->workgroup.registers = ret->kernel->resources.vgprs;
+    ret->workgroup.lds_bytes = ret->kernel->resources.lds_bytes + shared;
+  } else if (!find_target(arch, &ret->target, error)) {
+    return false;
   }
-  return 0;
+
+  if (threads && warps)
+    return error_set(error, "give --threads or --warps, not both");
+  ret->workgroup.threads = threads ? threads : warps * ret->target->warp_size;
+  if (ret->workgroup.threads)
+    return true;
+  if (!n)
+    return error_set(error, "give --warps or --threads: how large a workgroup is");
+  ret->is_threads_compiled_for = true;
+  ret->workgroup.threads = ret->kernel->resources.workgroup_max;
+  return ret->workgroup.threads != CODE_UNKNOWN ||
+         error_set(error,
+                   "%s does not say for how many threads %s was compiled; give --warps or "
+                   "--threads",
+                   arguments[0], ret->kernel->name);
 }
 
 static int64_t waves_of(const struct subject *subject) {
   return (subject->workgroup.threads + subject->target->warp_size - 1) / subject->target->warp_size;
 }
 
-/* Workgroups a unit would hold if LDS were counted in the blocks that it is handed out in. */
-static int64_t workgroups_by_lds_blocks(const struct subject *subject) {
-  const struct gpu_target *target = subject->target;
-  int64_t blocks =
-      (subject->workgroup.lds_bytes + target->lds_granule_bytes - 1) / target->lds_granule_bytes;
-  return target->lds_bytes_per_cu / (blocks * target->lds_granule_bytes);
-}
-
-static void advise_on_memory(const struct code_resources *resources,
-                             const struct gpu_target *target, struct review_findings *findings) {
-  if (resources->vgpr_spills > 0 || resources->sgpr_spills > 0)
-    review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
-                "%" PRId64
-                " registers are spilled; more waves with fewer registers will spill more",
-                code_resources_spills(resources));
-  else if (resources->scratch_bytes > 0)
-    review_find(
-        findings, REVIEW_WARNING,
-        target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
-        "%" PRId64
-        " bytes a thread lie in memory: registers that were spilled, or arrays that are indexed",
-        resources->scratch_bytes);
-}
-
 static void advise(const struct subject *subject, const struct occupancy *occupancy,
                    int64_t more_registers, struct review_findings *findings) {
   const struct gpu_target *target = subject->target;
-  int64_t registers = subject->workgroup.registers, fewer = registers - more_registers;
+  struct workgroup workgroup = subject->workgroup;
+  int64_t registers = workgroup.registers, fewer = registers - more_registers;
   if (target->is_amd && more_registers) {
-    struct workgroup smaller = subject->workgroup;
-    smaller.registers = more_registers;
-    int64_t waves = occupancy_of(target, &smaller).waves_per_eu_by_registers;
+    workgroup.registers = more_registers;
+    int64_t waves = occupancy_of(target, &workgroup).waves_per_eu_by_registers;
     if (fewer <= OCCUPANCY_REGISTERS_NEAR)
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "waves_per_eu=%" PRId64 " is worth a try: %" PRId64 " registers are only %" PRId64
@@ -177,18 +118,36 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
                   " are %" PRId64 " above; the compiler would spill",
                   waves, registers, fewer);
   }
-  if (target->is_amd && subject->workgroup.lds_bytes > 0 &&
-      workgroups_by_lds_blocks(subject) < occupancy->workgroups_per_cu)
-    review_find(findings, REVIEW_HINT, "LLVM, AMDGPU user guide: LDS_SIZE of COMPUTE_PGM_RSRC2",
-                "LDS is handed out in blocks of %" PRId64
-                " bytes, which AMD's rule does not count: with them a compute "
-                "unit holds %" PRId64 " workgroups",
-                target->lds_granule_bytes, workgroups_by_lds_blocks(subject));
+
+  int64_t granule = target->lds_granule_bytes,
+          blocks = (workgroup.lds_bytes + granule - 1) / granule;
+  if (target->is_amd && blocks > 0) {
+    int64_t fitting = target->lds_bytes_per_cu / (blocks * granule);
+    if (fitting < occupancy->workgroups_per_cu)
+      review_find(findings, REVIEW_HINT, "LLVM, AMDGPU user guide: LDS_SIZE of COMPUTE_PGM_RSRC2",
+                  "LDS is handed out in blocks of %" PRId64
+                  " bytes, which AMD's rule does not count: with them a compute unit holds %" PRId64
+                  " workgroups",
+                  granule, fitting);
+  }
   if (target->is_amd && occupancy->limit == OCCUPANCY_LIMIT_LDS)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "waves_per_eu is no use: LDS is what limits, not registers");
-  if (subject->kernel)
-    advise_on_memory(&subject->kernel->resources, target, findings);
+
+  const struct code_resources *resources =
+      subject->kernel ? &subject->kernel->resources : &code_resources_unknown;
+  if (resources->vgpr_spills > 0 || resources->sgpr_spills > 0)
+    review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
+                "%" PRId64
+                " registers are spilled; more waves with fewer registers will spill more",
+                code_resources_spills(resources));
+  else if (resources->scratch_bytes > 0)
+    review_find(
+        findings, REVIEW_WARNING,
+        target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
+        "%" PRId64
+        " bytes a thread lie in memory: registers that were spilled, or arrays that are indexed",
+        resources->scratch_bytes);
 }
 
 static json_t *subject_to_json(const struct subject *subject) {
@@ -209,19 +168,17 @@ static json_t *subject_to_json(const struct subject *subject) {
 static void print_json(const struct subject *subject, const struct occupancy *occupancy,
                        int64_t more_registers, const struct review_findings *findings) {
   cleanup_json json_t *json = subject_to_json(subject);
-  json_object_set_new(json, "fits", json_true());
-  json_object_set_new(json, "waves_per_eu", json_real(occupancy->waves_per_eu));
-  json_object_set_new(json, "workgroups_per_cu", json_integer(occupancy->workgroups_per_cu));
-  json_object_set_new(json, "waves_per_eu_by_registers",
-                      json_integer(occupancy->waves_per_eu_by_registers));
-  json_object_set_new(json, "workgroups_by_lds",
+  json_object_update_new(
+      json, json_pack("{s:b, s:f, s:I, s:I, s:o, s:s, s:o, s:o}", "fits", 1, "waves_per_eu",
+                      occupancy->waves_per_eu, "workgroups_per_cu",
+                      (json_int_t)occupancy->workgroups_per_cu, "waves_per_eu_by_registers",
+                      (json_int_t)occupancy->waves_per_eu_by_registers, "workgroups_by_lds",
                       occupancy->workgroups_by_lds == INT64_MAX
                           ? json_null()
-                          : json_integer(occupancy->workgroups_by_lds));
-  json_object_set_new(json, "limit", json_string(occupancy_limit_name(occupancy->limit)));
-  json_object_set_new(json, "vgprs_for_more",
-                      more_registers ? json_integer(more_registers) : json_null());
-  json_object_set_new(json, "advice", review_findings_to_json(findings));
+                          : json_integer(occupancy->workgroups_by_lds),
+                      "limit", occupancy_limit_name(occupancy->limit), "vgprs_for_more",
+                      more_registers ? json_integer(more_registers) : json_null(), "advice",
+                      review_findings_to_json(findings)));
   cli_print_json(json);
 }
 
@@ -245,24 +202,6 @@ static void print_subject(const struct subject *subject) {
   printf("%" PRId64 " bytes of %s\n", workgroup->lds_bytes, words->lds);
 }
 
-static void print_limit(const struct subject *subject, const struct occupancy *occupancy) {
-  const struct words *words = words_of(subject);
-  switch (occupancy->limit) {
-  case OCCUPANCY_LIMIT_WAVES:
-    printf("  limited by the slots for %s and %s, not by registers or %s\n", words->waves,
-           words->workgroups, words->lds);
-    return;
-  case OCCUPANCY_LIMIT_REGISTERS:
-    printf("  limited by registers: those of %" PRId64 " %s per %s fit\n",
-           occupancy->waves_per_eu_by_registers, words->waves, words->eu);
-    return;
-  case OCCUPANCY_LIMIT_LDS:
-    printf("  limited by %s: a %s has %" PRId64 " bytes\n", words->lds, words->unit,
-           subject->target->lds_bytes_per_cu);
-    return;
-  }
-}
-
 static void print_text(const struct subject *subject, const struct occupancy *occupancy,
                        int64_t more_registers, const struct review_findings *findings) {
   const struct words *words = words_of(subject);
@@ -270,7 +209,20 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
   printf("  %" PRId64 " %s per %s, %g of %" PRId64 " %s per %s\n", occupancy->workgroups_per_cu,
          words->workgroups, words->unit, occupancy->waves_per_eu, subject->target->waves_per_eu_max,
          words->waves, words->eu);
-  print_limit(subject, occupancy);
+  switch (occupancy->limit) {
+  case OCCUPANCY_LIMIT_WAVES:
+    printf("  limited by the slots for %s and %s, not by registers or %s\n", words->waves,
+           words->workgroups, words->lds);
+    break;
+  case OCCUPANCY_LIMIT_REGISTERS:
+    printf("  limited by registers: those of %" PRId64 " %s per %s fit\n",
+           occupancy->waves_per_eu_by_registers, words->waves, words->eu);
+    break;
+  case OCCUPANCY_LIMIT_LDS:
+    printf("  limited by %s: a %s has %" PRId64 " bytes\n", words->lds, words->unit,
+           subject->target->lds_bytes_per_cu);
+    break;
+  }
   if (more_registers) {
     struct workgroup smaller = subject->workgroup;
     smaller.registers = more_registers;
@@ -281,35 +233,35 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
   review_findings_print(findings, stdout);
 }
 
-static int refuse(const struct options *options, const struct subject *subject,
-                  const struct error *reason) {
-  if (option_flag(options, "json")) {
-    cleanup_json json_t *json = subject_to_json(subject);
-    json_object_set_new(json, "fits", json_false());
-    json_object_set_new(json, "reason", json_string(reason->message));
-    cli_print_json(json);
-    return EXIT_FAILED;
-  }
-  print_subject(subject);
-  printf("  cannot run: the workgroup %s\n", reason->message);
-  return EXIT_FAILED;
-}
-
 static int command_occupancy(struct options *options) {
   __attribute__((cleanup(subject_release))) struct subject subject = {0};
+  bool as_json = option_flag(options, "json");
   struct error error;
   if (!subject_load(options, &subject, &error))
     return cli_fail(EXIT_USAGE, &error);
-  if (!workgroup_fits(subject.target, &subject.workgroup, &error))
-    return refuse(options, &subject, &error);
+  if (!workgroup_fits(subject.target, &subject.workgroup, &error)) {
+    cleanup_json json_t *json = subject_to_json(&subject);
+    json_object_set_new(json, "fits", json_false());
+    json_object_set_new(json, "reason", json_string(error.message));
+    if (as_json) {
+      cli_print_json(json);
+    } else {
+      print_subject(&subject);
+      printf("  cannot run: the workgroup %s\n", error.message);
+    }
+    return EXIT_FAILED;
+  }
+
+  /* The most registers with which more waves are there at once; 0 when fewer do not help. */
   struct occupancy occupancy = occupancy_of(subject.target, &subject.workgroup);
-  int64_t more_registers = registers_for_more(&subject, &occupancy);
+  struct workgroup smaller = subject.workgroup;
+  while (--smaller.registers > 0 &&
+         occupancy_of(subject.target, &smaller).waves_per_eu <= occupancy.waves_per_eu)
+    continue;
+  int64_t more_registers = smaller.registers > 0 ? smaller.registers : 0;
   struct review_findings findings = {0};
   advise(&subject, &occupancy, more_registers, &findings);
-  if (option_flag(options, "json"))
-    print_json(&subject, &occupancy, more_registers, &findings);
-  else
-    print_text(&subject, &occupancy, more_registers, &findings);
+  (as_json ? print_json : print_text)(&subject, &occupancy, more_registers, &findings);
   review_findings_release(&findings);
   return EXIT_OK;
 }
@@ -341,11 +293,11 @@ const struct command_spec spec_occupancy = {
     .summary = "how many workgroups of a kernel a compute unit holds, and what limits them",
     .description =
         "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, LDS and size "
-        "of a "
-        "workgroup are read from it. Without one, --arch, --vgprs, --lds and --warps say them.\n"
+        "of a workgroup are read from it. Without one, --arch, --vgprs, --lds and --warps state "
+        "them.\n"
         "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 registers, "
-        "NVIDIA GPUs "
-        "by CUDA's occupancy calculator. Exits with 1 when the workgroup cannot run at all.",
+        "NVIDIA GPUs by CUDA's occupancy calculator. Exits with 1 when the workgroup cannot run at "
+        "all.",
     .options = occupancy_options,
     .n_options = ARRAY_LENGTH(occupancy_options),
     .run = command_occupancy,

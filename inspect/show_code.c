@@ -3,14 +3,14 @@
  *
  * A job with a build: the object of the variant that the key chose, for the winner's config, and
  * the texts beside it. A job whose kernel agents compile themselves: the object that was stored
- * with a measurement of the final. Memory: the scope's. One thread. */
+ * with a measurement of the final. */
 #include "common/builds/build.h"
 #include "common/code/disassemble.h"
 #include "inspect/inspect.h"
 #include "inspect/isa_review.h"
 #include "inspect/ttgir_review.h"
 
-/* What was found: a text, or code that is still to be disassembled. */
+/* A text, or code to disassemble. */
 struct found {
   char digest[DIGEST_TEXT_SIZE];
   bool is_code;
@@ -19,8 +19,6 @@ struct found {
 };
 
 static void found_release(struct found *found) { free(found->bytes); }
-
-static int refuse(struct error *error) { return cli_fail(EXIT_FAILED, error); }
 
 /* Gets a blob that is what its digest says. */
 static int blob_get(struct http_client *client, const char *digest, struct found *ret) {
@@ -49,64 +47,50 @@ static int blob_get(struct http_client *client, const char *digest, struct found
   return EXIT_OK;
 }
 
-/* The entry of the winner's config in the variant that the job's key chooses; borrowed from the
- * build. */
-static bool build_object(const struct build *build, const struct kernel *kernel, const json_t *job,
-                         const json_t **ret_object, struct error *error) {
-  cleanup_key struct key key = {0};
-  size_t variant, i;
-  const json_t *object, *config = json_object_get(json_object_get(job, "winner"), "config_values");
-  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
-                 kernel->n_key_names, &key, error) ||
-      !build_variant(build, &key, &variant, error))
-    return false;
-  const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant);
-  json_array_foreach (json_object_get(chosen, "objects"), i, object) {
-    if (json_equal(json_object_get(object, "config"), config)) {
-      *ret_object = object;
-      return true;
-    }
-  }
-  return error_set(error, "the build has no object for the winner's config");
-}
-
-static int build_load(struct http_client *client, const json_t *job, struct kernel **ret_kernel,
-                      struct build **ret_build) {
+/* The text that the build keeps; for assembly, the object itself where it keeps none. */
+static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm,
+                         struct found *ret) {
   cleanup_free char *kernel_path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
-  cleanup_free char *build_path =
-      xasprintf("/v1/kernels/%s/builds/%s", cli_member(job, "kernel"), cli_member(job, "build"));
+  cleanup_free char *build_path = xasprintf("%s/builds/%s", kernel_path, cli_member(job, "build"));
   cleanup_json json_t *answer = NULL, *json = NULL;
+  cleanup_kernel struct kernel *kernel = NULL;
+  cleanup_build struct build *build = NULL;
   struct error error;
   int code = cli_call(client, "GET", kernel_path, NULL, &answer);
   if (code == EXIT_OK)
     code = cli_call(client, "GET", build_path, NULL, &json);
   if (code != EXIT_OK)
     return code;
-  if (!kernel_parse(json_object_get(answer, "manifest"), ret_kernel, &error) ||
-      !build_parse(json, *ret_kernel, ret_build, &error)) {
+  if (!kernel_parse(json_object_get(answer, "manifest"), &kernel, &error) ||
+      !build_parse(json, kernel, &build, &error)) {
     error_prefix(&error, "the server's build is not one this program understands: ");
     return cli_fail(EXIT_REFUSED, &error);
   }
-  return EXIT_OK;
-}
 
-/* The text that the build keeps under `name`; for asm, the object itself where it keeps none. */
-static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm,
-                         struct found *ret) {
-  cleanup_kernel struct kernel *kernel = NULL;
-  cleanup_build struct build *build = NULL;
-  struct error error;
-  const json_t *object = NULL;
-  int code = build_load(client, job, &kernel, &build);
-  if (code != EXIT_OK)
-    return code;
-  if (!build_object(build, kernel, job, &object, &error))
-    return refuse(&error);
+  /* The winner's config in the variant that the job's key chooses. */
+  cleanup_key struct key key = {0};
+  size_t variant, i;
+  if (!key_parse(json_object_get(job, "key"), (const char *const *)kernel->key_names,
+                 kernel->n_key_names, &key, &error) ||
+      !build_variant(build, &key, &variant, &error))
+    return cli_fail(EXIT_FAILED, &error);
+  const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant),
+               *config = json_object_get(json_object_get(job, "winner"), "config_values"),
+               *object = NULL, *candidate;
+  json_array_foreach (json_object_get(chosen, "objects"), i, candidate) {
+    if (json_equal(json_object_get(candidate, "config"), config))
+      object = candidate;
+  }
+  if (!object) {
+    error_set(&error, "the build has no object for the winner's config");
+    return cli_fail(EXIT_FAILED, &error);
+  }
+
   const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
   const char *file = cli_member(files, wants_asm ? "amdgcn" : "ttgir");
   if (!file[0] && !wants_asm) {
     error_set(&error, "build %s keeps no TTGIR beside its objects", cli_member(job, "build"));
-    return refuse(&error);
+    return cli_fail(EXIT_FAILED, &error);
   }
   ret->is_code = !file[0];
   return blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
@@ -121,7 +105,7 @@ static int find_in_winner(struct http_client *client, const json_t *job, bool wa
   if (!wants_asm) {
     error_set(&error, "job %s has no build: only kernels in triton have TTGIR",
               cli_member(job, "job"));
-    return refuse(&error);
+    return cli_fail(EXIT_FAILED, &error);
   }
   json_array_foreach (json_object_get(winner, "resources"), i, row) {
     if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) ||
@@ -132,10 +116,10 @@ static int find_in_winner(struct http_client *client, const json_t *job, bool wa
   }
   error_set(&error, "no agent stored the winner's code with its measurements of job %s",
             cli_member(job, "job"));
-  return refuse(&error);
+  return cli_fail(EXIT_FAILED, &error);
 }
 
-/* Text from elsewhere must not drive a terminal. */
+/* The text is untrusted: it must not drive a terminal. */
 static void text_print(const char *text, size_t size) {
   for (size_t i = 0; i < size; i++)
     putchar((text[i] >= 0 && text[i] < ' ' && text[i] != '\n' && text[i] != '\t') || text[i] == 0x7f
@@ -145,8 +129,7 @@ static void text_print(const char *text, size_t size) {
     putchar('\n');
 }
 
-/* What is known of the text beside it: the review, or null where there is none (assembly as a
- * compiler wrote it). */
+/* Null where there is no review (of assembly as a compiler wrote it). */
 static json_t *review_json(const struct found *found, bool wants_asm) {
   struct error error;
   if (!wants_asm) {
@@ -173,7 +156,7 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   if (!json_is_object(winner)) {
     error_set(&error, "job %s has no winner whose code could be shown; it is %s",
               cli_member(job, "job"), cli_member(job, "state"));
-    return refuse(&error);
+    return cli_fail(EXIT_FAILED, &error);
   }
   int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
                                          : find_in_winner(client, job, wants_asm, &found);
@@ -182,7 +165,7 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   if (found.is_code) {
     char *text = NULL;
     if (!disassemble(found.bytes, found.size, &text, &error))
-      return refuse(&error);
+      return cli_fail(EXIT_FAILED, &error);
     free(found.bytes);
     found.bytes = text;
     found.size = strlen(text);
@@ -195,14 +178,13 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   if (!text) {
     error_set(&error, "%s is no UTF-8 text; without --json it is printed as far as it is text",
               found.digest);
-    return refuse(&error);
+    return cli_fail(EXIT_FAILED, &error);
   }
   cleanup_json json_t *answer =
       json_pack("{s:s, s:O, s:O, s:s, s:b, s:o, s:o}", "job", cli_member(job, "job"), "config",
                 json_object_get(winner, "config"), "config_values",
                 json_object_get(winner, "config_values"), "digest", found.digest, "disassembled",
                 found.is_code, "text", text, "review", review_json(&found, wants_asm));
-  ALWAYS(answer != NULL);
   cli_print_json(answer);
   return EXIT_OK;
 }

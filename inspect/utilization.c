@@ -1,5 +1,5 @@
 /* wavetune utilization: how evenly a grid of workgroups fills a GPU, for one tile or several, and
- * what AMD's guide says of it. Memory: the scope's. One thread. */
+ * what AMD's guide says of it. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -41,23 +41,22 @@ struct sizes {
 
 /* The machine that a grid is held against. */
 struct machine {
-  int64_t compute_units, workgroups_per_cu;
-  bool is_nvidia; /* known to be no GPU of AMD's, whose guide does not count then */
+  int64_t compute_units, workgroups_per_cu, slots; /* slots: workgroups that run at once */
+  bool is_nvidia;                                  /* AMD's guide does not apply */
 };
 
 struct row {
   const char *tile_text; /* NULL: a grid without tiles */
   struct sizes tile;
   int64_t workgroups;
-  double used;
 };
 
 /* "4096,4096": `n_min` to `n_max` numbers from 1 to 2^31 - 1. */
 static bool sizes_parse(const char *option, const char *text, size_t n_min, size_t n_max,
                         struct sizes *ret, struct error *error) {
   struct sizes sizes = {0};
-  for (const char *at = text;; at++) {
-    char *end;
+  char *end = NULL;
+  for (const char *at = text; !end || *end; at = end + 1) {
     errno = 0;
     int64_t value = isdigit((unsigned char)*at) ? strtoll(at, &end, 10) : 0;
     if (value < 1 || value > INT32_MAX || errno || sizes.n == n_max || (*end && *end != ','))
@@ -65,14 +64,10 @@ static bool sizes_parse(const char *option, const char *text, size_t n_min, size
                        "--%s \"%s\": must be %zu to %zu numbers from 1 to %d with commas between",
                        option, text, n_min, n_max, INT32_MAX);
     sizes.values[sizes.n++] = value;
-    at = end;
-    if (!*at)
-      break;
   }
-  if (sizes.n < n_min)
-    return error_set(error, "--%s \"%s\": must have %zu numbers at least", option, text, n_min);
   *ret = sizes;
-  return true;
+  return sizes.n >= n_min ||
+         error_set(error, "--%s \"%s\": must have %zu numbers at least", option, text, n_min);
 }
 
 static bool gpu_find(const char *text, struct machine *machine, struct error *error) {
@@ -99,45 +94,43 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
 
 static bool machine_load(const struct options *options, struct machine *ret, struct error *error) {
   const char *gpu = option_text(options, "gpu");
-  ret->compute_units = option_integer(options, "cus");
-  ret->workgroups_per_cu = option_integer(options, "occupancy");
-  if ((gpu != NULL) == (ret->compute_units != 0))
+  int64_t compute_units = option_integer(options, "cus");
+  if ((gpu != NULL) == (compute_units != 0))
     return error_set(error, "give --gpu NAME or --cus N: how many compute units there are");
-  return !gpu || gpu_find(gpu, ret, error);
+  ret->compute_units = compute_units;
+  if (gpu && !gpu_find(gpu, ret, error))
+    return false;
+  ret->workgroups_per_cu = option_integer(options, "occupancy");
+  ret->slots = ret->compute_units * ret->workgroups_per_cu;
+  return true;
 }
 
-static struct row row_of(const struct machine *machine, const char *tile_text, struct sizes tile,
-                         int64_t workgroups) {
-  return (struct row){
-      tile_text, tile, workgroups,
-      grid_utilization(workgroups, machine->compute_units, machine->workgroups_per_cu)};
-}
-
-static bool rows_load(const struct options *options, const struct machine *machine,
-                      struct row **ret_rows, size_t *ret_n, struct error *error) {
+/* *ret_rows: one for each --tile, or one for --grid. */
+static bool rows_load(const struct options *options, struct row **ret_rows, size_t *ret_n,
+                      struct error *error) {
   const char *output_text = option_text(options, "output"), *const * tiles;
   size_t n = option_list(options, "tile", &tiles);
   int64_t grid = option_integer(options, "grid");
   struct sizes output = {0};
   if ((grid != 0) == (output_text != NULL) || (n != 0) != (output_text != NULL))
     return error_set(error, "give --output with one --tile or several, or --grid");
-  cleanup_free struct row *rows = xcalloc(n + 1, sizeof *rows);
-  if (grid)
-    rows[n++] = row_of(machine, NULL, output, grid);
-  else if (!sizes_parse("output", output_text, 1, 2, &output, error))
+  if (output_text && !sizes_parse("output", output_text, 1, 2, &output, error))
     return false;
-  for (size_t i = 0; i < n && !grid; i++) {
-    struct sizes tile;
+
+  cleanup_free struct row *rows = xcalloc(n + 1, sizeof *rows);
+  rows[0].workgroups = grid;
+  for (size_t i = 0; i < n; i++) {
+    struct row *row = &rows[i];
     /* A tile of two dimensions may name the depth of its loop, too. */
-    if (!sizes_parse("tile", tiles[i], output.n, output.n == 2 ? 3 : 1, &tile, error))
+    if (!sizes_parse("tile", tiles[i], output.n, output.n == 2 ? 3 : 1, &row->tile, error))
       return false;
-    int64_t workgroups = 1;
+    row->tile_text = tiles[i];
+    row->workgroups = 1;
     for (size_t j = 0; j < output.n; j++)
-      workgroups *= (output.values[j] + tile.values[j] - 1) / tile.values[j];
-    rows[i] = row_of(machine, tiles[i], tile, workgroups);
+      row->workgroups *= (output.values[j] + row->tile.values[j] - 1) / row->tile.values[j];
   }
   *ret_rows = TAKE(rows);
-  *ret_n = n;
+  *ret_n = grid ? 1 : n;
   return true;
 }
 
@@ -168,8 +161,8 @@ static void advise_row(const struct row *row, const struct machine *machine, int
                 tile, (double)in_flight / 1024);
 }
 
-static int64_t slots_of(const struct machine *machine) {
-  return machine->compute_units * machine->workgroups_per_cu;
+static double used_of(const struct row *row, const struct machine *machine) {
+  return grid_utilization(row->workgroups, machine->compute_units, machine->workgroups_per_cu);
 }
 
 static void print_rows(const struct row *rows, size_t n, const struct machine *machine) {
@@ -179,9 +172,9 @@ static void print_rows(const struct row *rows, size_t n, const struct machine *m
   for (size_t i = 0; i < n; i++) {
     table_cell(table, "%s", rows[i].tile_text ? rows[i].tile_text : "-");
     table_cell(table, "%" PRId64, rows[i].workgroups);
-    table_cell(table, "%.2f", (double)rows[i].workgroups / (double)slots_of(machine));
-    table_cell(table, "%" PRId64, (rows[i].workgroups + slots_of(machine) - 1) / slots_of(machine));
-    table_cell(table, "%.1f %%", 100 * rows[i].used);
+    table_cell(table, "%.2f", (double)rows[i].workgroups / (double)machine->slots);
+    table_cell(table, "%" PRId64, (rows[i].workgroups + machine->slots - 1) / machine->slots);
+    table_cell(table, "%.1f %%", 100 * used_of(&rows[i], machine));
   }
   table_print(table, stdout);
 }
@@ -198,33 +191,29 @@ static void print_json(const struct row *rows, size_t n, const struct machine *m
     json_array_append_new(json_object_get(json, "grids"),
                           json_pack("{s:o, s:I, s:f, s:f}", "tile", tile, "workgroups",
                                     (json_int_t)rows[i].workgroups, "rounds",
-                                    (double)rows[i].workgroups / (double)slots_of(machine), "used",
-                                    rows[i].used));
+                                    (double)rows[i].workgroups / (double)machine->slots, "used",
+                                    used_of(&rows[i], machine)));
   }
   json_object_set_new(json, "advice", review_findings_to_json(findings));
   cli_print_json(json);
-}
-
-/* Bytes of an element of what is read, 0 when --dtype was not given. */
-static bool element_bytes_load(const struct options *options, int64_t *ret, struct error *error) {
-  const char *text = option_text(options, "dtype");
-  enum dtype dtype;
-  if (text && !dtype_parse(text, &dtype))
-    return error_set(error, "--dtype \"%s\" is not known; float16 and float32 are two that are",
-                     text);
-  *ret = text ? (int64_t)dtype_size(dtype) : 0;
-  return true;
 }
 
 static int command_utilization(struct options *options) {
   struct machine machine = {0};
   cleanup_free struct row *rows = NULL;
   size_t n = 0;
-  int64_t element_bytes;
+  const char *dtype_text = option_text(options, "dtype");
+  enum dtype dtype;
   struct error error;
-  if (!element_bytes_load(options, &element_bytes, &error) ||
-      !machine_load(options, &machine, &error) || !rows_load(options, &machine, &rows, &n, &error))
+  if (dtype_text && !dtype_parse(dtype_text, &dtype)) {
+    error_set(&error, "--dtype \"%s\" is not known; float16 and float32 are two that are",
+              dtype_text);
     return cli_fail(EXIT_USAGE, &error);
+  }
+  if (!machine_load(options, &machine, &error) || !rows_load(options, &rows, &n, &error))
+    return cli_fail(EXIT_USAGE, &error);
+
+  int64_t element_bytes = dtype_text ? (int64_t)dtype_size(dtype) : 0;
   struct review_findings findings = {0};
   for (size_t i = 0; i < n && !machine.is_nvidia; i++)
     advise_row(&rows[i], &machine, element_bytes, option_integer(options, "inputs"), &findings);
@@ -266,8 +255,7 @@ const struct command_spec spec_utilization = {
     .arguments = "",
     .summary = "how evenly a grid of workgroups fills a GPU",
     .description = "Workgroups run in rounds of compute units times --occupancy. A last round that "
-                   "is not full leaves units "
-                   "idle: used is w / ceil(w), with w the rounds.",
+                   "is not full leaves units idle: used is w / ceil(w), with w the rounds.",
     .options = utilization_options,
     .n_options = ARRAY_LENGTH(utilization_options),
     .run = command_utilization,

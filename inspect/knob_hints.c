@@ -1,6 +1,4 @@
-/* The table of knob rules, and what runs it over a space.
- *
- * Memory: see knob_hints.h. Threads: any. */
+/* The table of knob rules, and what runs it over a space. */
 #include "inspect/knob_hints.h"
 
 #include <ctype.h>
@@ -30,9 +28,9 @@ enum {
 };
 
 enum rule_scope {
-  RULE_EACH,    /* said of each value for which `when` holds */
-  RULE_MISSING, /* said when `when` holds and `wanted` for no value */
-  RULE_ABSENT,  /* said when `when` holds and the space has no such parameter */
+  RULE_EACH,    /* a finding for the values for which `when` holds */
+  RULE_MISSING, /* a finding when `when` holds and `wanted` for no value */
+  RULE_ABSENT,  /* a finding when `when` holds and the space has no such parameter */
 };
 
 struct rule {
@@ -172,17 +170,15 @@ int triton_version_number(const char *text) {
   return major * 100 + minor;
 }
 
-/* What the kernel's source says. */
-
 static bool source_has(const struct kernel_folder *folder, const char *word) {
   const struct kernel *kernel = folder->kernel;
   for (size_t i = 0; i < folder->n_files; i++) {
     const struct kernel_file *file = &folder->files[i];
-    bool is_source = false;
-    for (size_t j = 0; j < kernel->n_sources; j++)
-      is_source = is_source || string_equal(kernel->sources[j].path, file->path);
-    if (is_source && memmem(file->bytes, file->size, word, strlen(word)))
-      return true;
+    for (size_t j = 0; j < kernel->n_sources; j++) {
+      if (string_equal(kernel->sources[j].path, file->path) &&
+          memmem(file->bytes, file->size, word, strlen(word)))
+        return true;
+    }
   }
   return false;
 }
@@ -207,8 +203,6 @@ static bool source_has_arange_over(const struct kernel_folder *folder, const cha
   return false;
 }
 
-/* Values of parameters. */
-
 /* The distinct values of a parameter that some config has. Strings are borrowed from the space. */
 struct values {
   size_t n;
@@ -224,15 +218,6 @@ static void values_add(struct values *values, struct value value) {
     values->values[values->n++] = value;
 }
 
-static void values_of_all(const struct space *space, struct values *values) {
-  for (size_t p = 0; p < space->n_parameters; p++) {
-    for (size_t i = 0; i < space->parameters[p].n_values; i++)
-      values_add(&values[p], space->parameters[p].values[i]);
-    for (uint64_t i = 0; space->is_list && i < space->raw_count; i++)
-      values_add(&values[p], space->list[i * space->n_parameters + p]);
-  }
-}
-
 /* How a config's workgroup follows from the manifest. An expression that reads what only a device
  * knows is left out. */
 struct geometry {
@@ -240,87 +225,88 @@ struct geometry {
   size_t n_names;
   const char *names[KEY_MEMBERS_MAX + SPACE_PARAMETERS_MAX + 3];
   struct value slots[KEY_MEMBERS_MAX + SPACE_PARAMETERS_MAX + 3];
-  size_t n_parameters_at, num_warps_at; /* SIZE_MAX: none */
-  size_t n_block;
-  struct expr *block[3], *shared;
+  struct value *config;    /* in slots: the values of the parameters */
+  struct value *num_warps; /* in slots; NULL: none */
+  size_t n_exprs;
+  struct expr *exprs[4]; /* shared bytes, then the extents of a block; NULL: left out */
   uint64_t too_large;
   char *first; /* the first config that is too large, and why */
 };
 
 static void geometry_release(struct geometry *geometry) {
-  for (size_t i = 0; i < geometry->n_block; i++)
-    expr_free(geometry->block[i]);
-  if (geometry->shared)
-    expr_free(geometry->shared);
+  for (size_t i = 0; i < geometry->n_exprs; i++) {
+    if (geometry->exprs[i])
+      expr_free(geometry->exprs[i]);
+  }
   free(geometry->first);
 }
 
-static void name_add(struct geometry *geometry, const char *name, struct value value) {
+static struct value *name_add(struct geometry *geometry, const char *name, struct value value) {
   geometry->names[geometry->n_names] = name;
-  geometry->slots[geometry->n_names++] = value;
+  geometry->slots[geometry->n_names] = value;
+  return &geometry->slots[geometry->n_names++];
 }
 
-static struct expr *expr_of(const struct geometry *geometry, const char *text) {
+static void expr_add(struct geometry *geometry, const char *text) {
   cleanup_expr struct expr *expr = NULL;
   struct error error;
-  if (!text || !expr_parse(text, &expr, &error) ||
-      !expr_bind(expr, geometry->names, geometry->n_names, &error))
-    return NULL;
-  return TAKE(expr);
+  bool is_bound = text && expr_parse(text, &expr, &error) &&
+                  expr_bind(expr, geometry->names, geometry->n_names, &error);
+  geometry->exprs[geometry->n_exprs++] = is_bound ? TAKE(expr) : NULL;
 }
 
 static void geometry_make(const struct knob_question *question, struct geometry *geometry) {
   const struct kernel *kernel = question->folder->kernel;
   const struct space *space = question->folder->space;
-  geometry->target = question->arch ? gpu_target_find(question->arch) : NULL;
+  const char *arch = question->arch ? question->arch : "";
+  geometry->target = gpu_target_find(arch);
   for (size_t i = 0; question->key && i < question->key->n; i++)
     name_add(geometry, question->key->names[i], question->key->values[i]);
-  name_add(geometry, "arch", value_string(question->arch ? question->arch : ""));
+  name_add(geometry, "arch", value_string(arch));
   name_add(geometry, "gpu_name", value_string(question->gpu_name ? question->gpu_name : ""));
   /* Of the archs that are not in the table only AMD's gfx9 run 64 lanes at once. */
-  bool is_wide = question->arch && string_starts(question->arch, "gfx9");
-  name_add(geometry, "warp_size",
-           value_int(geometry->target ? geometry->target->warp_size
-                     : is_wide        ? 64
-                                      : 32));
-  geometry->n_parameters_at = geometry->n_names;
-  geometry->num_warps_at = SIZE_MAX;
+  int64_t lanes = string_starts(arch, "gfx9") ? 64 : 32;
+  geometry->config =
+      1 + name_add(geometry, "warp_size",
+                   value_int(geometry->target ? geometry->target->warp_size : lanes));
   for (size_t i = 0; i < space->n_parameters; i++) {
+    struct value *slot = name_add(geometry, space->parameters[i].name, value_none());
     if (kernel->language == LANGUAGE_TRITON && string_equal(space->parameters[i].name, "num_warps"))
-      geometry->num_warps_at = geometry->n_names;
-    name_add(geometry, space->parameters[i].name, value_none());
+      geometry->num_warps = slot;
   }
-  geometry->shared = expr_of(geometry, kernel->launch.shared_bytes);
-  for (size_t i = 0; i < kernel->launch.n_block; i++) {
-    struct expr *expr = expr_of(geometry, kernel->launch.block[i]);
-    if (expr)
-      geometry->block[geometry->n_block++] = expr;
-  }
+
+  expr_add(geometry, kernel->launch.shared_bytes);
+  for (size_t i = 0; i < kernel->launch.n_block; i++)
+    expr_add(geometry, kernel->launch.block[i]);
 }
 
 /* Whether the config whose values are in the slots fits a compute unit, as far as the manifest
  * tells. */
 static bool geometry_fits(const struct geometry *geometry, struct error *error) {
+  const int64_t threads_max = 1 << 20; /* so that products do not overflow */
   struct workgroup workgroup = {.threads = 1};
   struct error ignored;
-  int64_t extent;
-  for (size_t i = 0; i < geometry->n_block; i++) {
-    if (expr_eval_int(geometry->block[i], geometry->slots, 1, INT64_MAX, &extent, &ignored))
-      workgroup.threads *= extent < 1 << 20 ? extent : 1 << 20;
+  bool has_block = false;
+  for (size_t i = 0; i < geometry->n_exprs; i++) {
+    int64_t number;
+    has_block |= i && geometry->exprs[i];
+    if (!geometry->exprs[i] ||
+        !expr_eval_int(geometry->exprs[i], geometry->slots, i > 0, INT64_MAX, &number, &ignored))
+      continue;
+    if (i)
+      workgroup.threads *= number < threads_max ? number : threads_max;
+    else
+      workgroup.lds_bytes = number;
   }
-  const struct value *num_warps =
-      geometry->num_warps_at == SIZE_MAX ? NULL : &geometry->slots[geometry->num_warps_at];
-  if (!geometry->n_block && num_warps && num_warps->type == VALUE_INT && num_warps->integer >= 1)
+  const struct value *warps = geometry->num_warps;
+  if (!has_block && warps && warps->type == VALUE_INT && warps->integer >= 1)
     workgroup.threads =
-        (num_warps->integer < 1 << 20 ? num_warps->integer : 1 << 20) * geometry->target->warp_size;
-  if (geometry->shared &&
-      expr_eval_int(geometry->shared, geometry->slots, 0, INT64_MAX, &extent, &ignored))
-    workgroup.lds_bytes = extent;
+        (warps->integer < threads_max ? warps->integer : threads_max) * geometry->target->warp_size;
   return workgroup_fits(geometry->target, &workgroup, error);
 }
 
-/* Walks the configs that hold: which values they have, and which do not fit. *ret_walked: false
- * when there are too many. */
+/* Walks the valid configs: which values they have, and which do not fit. *ret_walked: false when
+ * there are too many. */
 static bool configs_walk(const struct knob_question *question, struct geometry *geometry,
                          struct values *values, bool *ret_walked, struct error *error) {
   const struct space *space = question->folder->space;
@@ -333,11 +319,10 @@ static bool configs_walk(const struct knob_question *question, struct geometry *
   enum space_step step;
   while ((step = space_iterator_next(iterator, &ordinal, error)) == SPACE_POINT &&
          ++n <= KNOB_POINTS_MAX) {
-    struct value *config = geometry->slots + geometry->n_parameters_at;
-    ALWAYS(space_config(space, ordinal, config));
-    for (size_t i = 0; i < space->n_parameters; i++)
-      values_add(&values[i], config[i]);
     struct error why;
+    ALWAYS(space_config(space, ordinal, geometry->config));
+    for (size_t i = 0; i < space->n_parameters; i++)
+      values_add(&values[i], geometry->config[i]);
     if (geometry->target && !geometry_fits(geometry, &why) && geometry->too_large++ == 0) {
       cleanup_free char *text = space_config_format(space, ordinal);
       geometry->first = xasprintf("%s: %s", text, why.message);
@@ -360,56 +345,40 @@ static bool holds(const char *when, const struct value facts[N_FACTS]) {
   return expr_eval(expr, facts, &result, &error) && value_is_true(result);
 }
 
-static void rule_each(const struct rule *rule, const char *parameter, const struct values *values,
-                      struct value facts[N_FACTS], struct review_findings *findings) {
-  cleanup_free char *list = xstrdup("");
-  for (size_t i = 0; i < values->n; i++) {
-    facts[FACT_VALUE] = values->values[i];
-    if (!holds(rule->when, facts))
-      continue;
-    cleanup_free char *text = value_format(values->values[i], true);
-    char *longer = xasprintf("%s%s%s", list, list[0] ? ", " : "", text);
-    free(list);
-    list = longer;
-  }
-  if (list[0])
-    review_find(findings, rule->severity, rule->source, "%s = %s: %s", parameter, list,
-                rule->sentence);
-}
-
-static void rule_missing(const struct rule *rule, const char *parameter,
-                         const struct values *values, struct value facts[N_FACTS],
-                         struct review_findings *findings) {
-  if (!holds(rule->when, facts))
-    return;
-  for (size_t i = 0; i < values->n; i++) {
-    facts[FACT_VALUE] = values->values[i];
-    if (holds(rule->wanted, facts))
-      return;
-  }
-  review_find(findings, rule->severity, rule->source, "%s: %s; the space does not have it",
-              parameter, rule->sentence);
-}
-
 static void rule_run(const struct rule *rule, const struct knob_question *question,
                      const struct values *values, struct value facts[N_FACTS],
                      struct review_findings *findings) {
-  const struct space *space = question->folder->space;
+  const struct kernel_folder *folder = question->folder;
   bool is_absent = true;
-  for (size_t i = 0; i < space->n_parameters; i++) {
-    const char *name = space->parameters[i].name;
+  for (size_t i = 0; i < folder->space->n_parameters; i++) {
+    const char *name = folder->space->parameters[i].name;
     /* Kernels in hip and c have options as macros, in capitals. */
     if (strcasecmp(rule->parameter, name) != 0 && !string_equal(rule->parameter, "*"))
       continue;
     is_absent = false;
     facts[FACT_VALUE] = value_none();
-    facts[FACT_ARANGE] = value_bool(question->folder->kernel->language == LANGUAGE_TRITON &&
-                                    source_has_arange_over(question->folder, name));
-    if (rule->scope == RULE_EACH)
-      rule_each(rule, name, &values[i], facts, findings);
-    else if (rule->scope == RULE_MISSING)
-      rule_missing(rule, name, &values[i], facts, findings);
+    facts[FACT_ARANGE] = value_bool(folder->kernel->language == LANGUAGE_TRITON &&
+                                    source_has_arange_over(folder, name));
+
+    bool is_missing = rule->scope == RULE_MISSING && holds(rule->when, facts);
+    cleanup_free char *list = xstrdup("");
+    for (size_t j = 0; j < values[i].n; j++) {
+      facts[FACT_VALUE] = values[i].values[j];
+      if (is_missing && holds(rule->wanted, facts))
+        is_missing = false;
+      if (rule->scope != RULE_EACH || !holds(rule->when, facts))
+        continue;
+      cleanup_free char *text = value_format(facts[FACT_VALUE], true);
+      text_append(&list, "%s%s", list[0] ? ", " : "", text);
+    }
+    if (list[0])
+      review_find(findings, rule->severity, rule->source, "%s = %s: %s", name, list,
+                  rule->sentence);
+    if (is_missing)
+      review_find(findings, rule->severity, rule->source, "%s: %s; the space does not have it",
+                  name, rule->sentence);
   }
+
   facts[FACT_VALUE] = value_none();
   facts[FACT_ARANGE] = value_bool(false);
   if (is_absent && rule->scope == RULE_ABSENT && holds(rule->when, facts))
@@ -475,28 +444,33 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
   if ((question->key || !folder->kernel->n_key_names) &&
       !configs_walk(question, &geometry, values, &walked, error))
     return false;
-  if (!walked)
-    values_of_all(space, values);
-  bool is_amd = geometry.target ? geometry.target->is_amd
-                                : question->arch && string_starts(question->arch, "gfx");
+  for (size_t p = 0; !walked && p < space->n_parameters; p++) {
+    for (size_t i = 0; i < space->parameters[p].n_values; i++)
+      values_add(&values[p], space->parameters[p].values[i]);
+    for (uint64_t i = 0; space->is_list && i < space->raw_count; i++)
+      values_add(&values[p], space->list[i * space->n_parameters + p]);
+  }
+
+  const char *arch = question->arch ? question->arch : "";
+  bool is_amd = geometry.target ? geometry.target->is_amd : string_starts(arch, "gfx");
   struct value facts[N_FACTS] = {
       [FACT_KIND] = value_string(kernel_kind_name(question->kind)),
       [FACT_TRITON] = value_int(question->triton),
-      [FACT_ARCH] = value_string(question->arch ? question->arch : ""),
+      [FACT_ARCH] = value_string(arch),
       [FACT_IS_AMD] = value_bool(is_amd),
-      [FACT_WARP_SIZE] = geometry.slots[geometry.n_parameters_at - 1],
+      [FACT_WARP_SIZE] = geometry.config[-1],
       [FACT_ATOMIC_ADD] = value_bool(source_has(folder, "atomic_add")),
       [FACT_LANGUAGE] = value_string(language_name(folder->kernel->language)),
   };
   for (size_t i = 0; i < ARRAY_LENGTH(rules); i++)
     rule_run(&rules[i], question, values, facts, findings);
-  for (size_t i = 0; is_amd && i < space->n_parameters; i++) {
-    bool is_asked = false;
+  for (size_t i = 0; is_amd && geometry.target && i < space->n_parameters; i++) {
+    const char *name = space->parameters[i].name;
+    bool is_set = false;
     for (size_t j = 0; j < values[i].n; j++)
-      is_asked =
-          is_asked || (values[i].values[j].type == VALUE_INT && values[i].values[j].integer > 0);
-    if (is_asked && geometry.target && strcasecmp(space->parameters[i].name, "waves_per_eu") == 0)
-      find_boundaries(question, geometry.target, space->parameters[i].name, findings);
+      is_set |= values[i].values[j].type == VALUE_INT && values[i].values[j].integer > 0;
+    if (is_set && strcasecmp(name, "waves_per_eu") == 0)
+      find_boundaries(question, geometry.target, name, findings);
   }
   if (geometry.too_large)
     review_find(findings, REVIEW_REFUSED, "limits of the arch",

@@ -1,336 +1,253 @@
-/* Reading a build strictly, and choosing its variant by a job's key.
- *
- * Memory: a build owns everything. Threads: any; read-only after build_parse. */
+/* Builds: read strictly, their variant chosen by a job's key, and what they say of a launch
+ * compared with the kernel's manifest and with the compiled code. */
 #include "common/builds/build.h"
 
+#include <inttypes.h>
+
+#include "common/builds/build_launch.h"
 #include "common/builds/function_record.h"
 #include "common/builds/triton_folder.h"
-#include "common/kernel/kernel_parse.h"
 
 #define TEXT_MAX 200
 #define CACHE_FILES_MAX 64
 #define CACHE_FILE_NAME_MAX 200
+#define WARPS_MAX 1024
+#define WARP_SIZE_MAX 1024
+#define CLUSTERS_MAX 16
 
-static bool string_ends(const char *text, const char *end) {
-  size_t length = strlen(text), end_length = strlen(end);
-  return length > end_length && strcmp(text + length - end_length, end) == 0;
-}
-
-static bool text_is_plain(const char *text) {
-  size_t length = strlen(text);
-  for (size_t i = 0; i < length; i++) {
-    if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
-      return false;
-  }
-  return length >= 1 && length <= TEXT_MAX;
-}
-
-/* A short text without control characters; *ret_text is left as it was when the member is absent
- * and may be. */
-static bool take_text(const json_t *object, const char *pointer, const char *name,
-                      enum json_presence presence, char **ret_text, struct error *error) {
-  const char *text = NULL;
-  if (!json_get_string(object, pointer, name, presence, &text, error))
-    return false;
-  if (!text)
-    return true;
-  char at[JSON_POINTER_SIZE];
-  if (!text_is_plain(text))
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                    "\"%s\" must have 1 to %d bytes and no control characters", name, TEXT_MAX);
-  *ret_text = xstrdup(text);
-  return true;
-}
-
-static bool parse_toolchain(struct build *build, const json_t *json, struct error *error) {
-  static const char *const members[] = {"triton", "torch", "rocm", NULL};
-  json_t *toolchain = NULL;
-  int64_t warp_size;
-  return json_get_object(json, "", "toolchain", JSON_REQUIRED, &toolchain, error) &&
-         json_only_members(toolchain, "/toolchain", members, error) &&
-         take_text(toolchain, "/toolchain", "triton", JSON_REQUIRED, &build->triton, error) &&
-         take_text(toolchain, "/toolchain", "torch", JSON_OPTIONAL, &build->torch, error) &&
-         take_text(toolchain, "/toolchain", "rocm", JSON_OPTIONAL, &build->rocm, error) &&
-         take_text(json, "", "arch", JSON_REQUIRED, &build->arch, error) &&
-         json_get_integer(json, "", "warp_size", JSON_REQUIRED, 1, 1024, &warp_size, error);
-}
-
-static bool parse_when(struct build *build, const json_t *variant, const char *pointer,
-                       const struct kernel *kernel, size_t index, struct error *error) {
-  const char *when = NULL;
-  char at[JSON_POINTER_SIZE];
-  if (!json_get_string(variant, pointer, "when", JSON_OPTIONAL, &when, error))
-    return false;
-  if (!when)
-    return index + 1 == build->n_variants ||
-           error_at(error, pointer,
-                    "a variant without \"when\" is used always, so it must be the last one");
-  if (!expr_parse(when, &build->whens[index], error) ||
-      !expr_bind(build->whens[index], (const char *const *)kernel->key_names, kernel->n_key_names,
-                 error))
-    return error_pointer_prefix(error, json_pointer_member(at, sizeof at, pointer, "when"));
-  return true;
-}
-
-/* What a parsed variant adds to: the objects of the build, and its own configs. */
-struct reading {
-  struct build *build;
-  size_t capacity;
-  json_t *seen; /* canonical texts of the variant's configs */
+struct object {
+  json_t *config;
+  struct digest digest;
+  json_t *metadata;
+};
+struct failure {
+  json_t *config;
+  char *error;
+};
+struct variant {
+  char *when;
+  json_t *signature, *constexprs;
+  RECORD_ARRAY(struct object, n_objects, objects);
+  RECORD_ARRAY(struct failure, n_failed, failed);
+};
+struct file {
+  char *name;
+  struct digest digest;
+};
+struct cache {
+  char *folder;
+  RECORD_ARRAY(struct file, n_files, files);
+};
+struct metadata {
+  RECORD_ARRAY(struct file, n_files, files);
+  json_t *cache;
 };
 
-static void object_add(struct reading *reading, const struct digest *digest) {
-  struct build *build = reading->build;
-  GROW(build->objects, build->n_objects, reading->capacity);
-  build->objects[build->n_objects++] = *digest;
+static bool error_line_check(const char *text, struct error *error) {
+  size_t length = strlen(text);
+  return (length >= 1 && length <= BUILD_ERROR_MAX && !text[strcspn(text, "\r\n")]) ||
+         error_set(error, "\"error\" must be one line of 1 to %d bytes", BUILD_ERROR_MAX);
 }
 
-/* The "config" of an object or of a failure, which no other of the variant has. */
-static bool parse_config(struct reading *reading, const json_t *object, const char *pointer,
+/* Triton writes "__grp__…" itself, with the path of the cache in it. */
+static bool cache_file_name_check(const char *name, struct error *error) {
+  size_t length = strlen(name);
+  bool is_good = length >= 1 && length <= CACHE_FILE_NAME_MAX && strcmp(name, ".") != 0 &&
+                 strcmp(name, "..") != 0 && !string_starts(name, "__grp__");
+  for (size_t i = 0; i < length; i++)
+    is_good = is_good && (unsigned char)name[i] >= 0x20 && name[i] != 0x7f && name[i] != '/';
+  return is_good ||
+         error_set(error,
+                   "a file of a cache has a name of 1 to %d bytes, without '/' and control "
+                   "characters, that does not begin with \"__grp__\"",
+                   CACHE_FILE_NAME_MAX);
+}
+
+static bool folder_check(const char *folder, struct error *error) {
+  return triton_folder_is_valid(folder, strlen(folder)) ||
+         error_set(error, "\"folder\" must be %d characters of base32 (A to Z, 2 to 7)",
+                   TRITON_FOLDER_LENGTH);
+}
+
+#define AT(member) offsetof(struct build, member)
+#define LINE(name, offset, flags)                                                                  \
+  {name, FIELD_TEXT, offset, FIELD_LINE | (flags), .least = 1, .most = TEXT_MAX}
+#define CONFIG(type) {"config", FIELD_JSON, offsetof(type, config), FIELD_REQUIRED | FIELD_OBJECT}
+#define DIGEST(type) {"digest", FIELD_DIGEST, offsetof(type, digest), FIELD_REQUIRED}
+
+static const struct field toolchain_fields[] = {
+    LINE("triton", 0, FIELD_REQUIRED),
+    LINE("torch", AT(torch) - AT(triton), 0),
+    LINE("rocm", AT(rocm) - AT(triton), 0),
+};
+static const struct record toolchain_record = {
+    NULL, toolchain_fields, ARRAY_LENGTH(toolchain_fields), AT(arch) - AT(triton)};
+
+static const struct field build_fields[] = {
+    {"kernel", FIELD_DIGEST, AT(kernel), FIELD_REQUIRED},
+    {"toolchain", FIELD_RECORD, AT(triton), FIELD_REQUIRED, .of = &toolchain_record},
+    LINE("arch", AT(arch), FIELD_REQUIRED),
+    {"warp_size", FIELD_INTEGER, AT(warp_size), FIELD_REQUIRED, .least = 1, .most = WARP_SIZE_MAX},
+    {"variants", FIELD_JSON, AT(variants), FIELD_REQUIRED | FIELD_ARRAY, .least = 1,
+     .most = BUILD_VARIANTS_MAX},
+    {"record", FIELD_JSON, AT(record), FIELD_OBJECT},
+};
+static const struct record build_record = RECORD(NULL, struct build, build_fields);
+
+static const struct field object_fields[] = {
+    CONFIG(struct object),
+    DIGEST(struct object),
+    {"metadata", FIELD_JSON, offsetof(struct object, metadata), FIELD_OBJECT},
+};
+static const struct record object_record = RECORD(NULL, struct object, object_fields);
+
+static const struct field failure_fields[] = {
+    CONFIG(struct failure),
+    {"error", FIELD_TEXT, offsetof(struct failure, error), FIELD_REQUIRED,
+     .check = error_line_check},
+};
+static const struct record failure_record = RECORD(NULL, struct failure, failure_fields);
+
+static const struct field variant_fields[] = {
+    {"when", FIELD_TEXT, offsetof(struct variant, when)},
+    {"signature", FIELD_JSON, offsetof(struct variant, signature), FIELD_OBJECT},
+    {"constexprs", FIELD_JSON, offsetof(struct variant, constexprs), FIELD_OBJECT},
+    {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects), .of = &object_record},
+    {"failed", FIELD_RECORDS, offsetof(struct variant, n_failed), .of = &failure_record},
+};
+static const struct record variant_record = RECORD(NULL, struct variant, variant_fields);
+
+static const struct field file_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct file, name)},
+    DIGEST(struct file),
+};
+static const struct record file_record = RECORD(NULL, struct file, file_fields);
+
+static const struct field cache_file_fields[] = {
+    {"name", FIELD_TEXT, offsetof(struct file, name), .check = cache_file_name_check},
+    DIGEST(struct file),
+};
+static const struct record cache_file_record = RECORD(NULL, struct file, cache_file_fields);
+
+static const struct field cache_fields[] = {
+    {"folder", FIELD_TEXT, offsetof(struct cache, folder), FIELD_REQUIRED, .check = folder_check},
+    {"files", FIELD_MAP, offsetof(struct cache, n_files), FIELD_REQUIRED, .most = CACHE_FILES_MAX,
+     .of = &cache_file_record},
+};
+static const struct record cache_record = RECORD(NULL, struct cache, cache_fields);
+
+static const struct field metadata_fields[] = {
+    {"files", FIELD_MAP, offsetof(struct metadata, n_files), .of = &file_record},
+    {"cache", FIELD_JSON, offsetof(struct metadata, cache), FIELD_OBJECT},
+};
+static const struct record metadata_record = RECORD(NULL, struct metadata, metadata_fields);
+
+static void variant_release(struct variant *variant) { record_release(&variant_record, variant); }
+static void cache_release(struct cache *cache) { record_release(&cache_record, cache); }
+static void metadata_release(struct metadata *metadata) {
+  record_release(&metadata_record, metadata);
+}
+
+static void objects_add(struct build *build, const struct file *files, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    GROW(build->objects, build->n_objects, build->capacity);
+    build->objects[build->n_objects++] = files[i].digest;
+  }
+}
+
+/* A config has plain values, and no other of its variant is the same: `seen` has the canonical
+ * texts of those. */
+static bool config_check(const json_t *config, json_t *seen, const char *pointer,
                          struct error *error) {
-  json_t *config = NULL, *value;
   const char *name;
-  char config_at[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
-  if (!json_get_object(object, pointer, "config", JSON_REQUIRED, &config, error))
-    return false;
-  json_pointer_member(config_at, sizeof config_at, pointer, "config");
-  json_object_foreach (config, name, value) {
+  json_t *value;
+  char at[JSON_POINTER_SIZE];
+  json_object_foreach ((json_t *)config, name, value) {
     if (json_is_object(value) || json_is_array(value))
-      return error_at(error, json_pointer_member(at, sizeof at, config_at, name),
+      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
                       "a value of a config must be a number, a string, true, false or null");
   }
   cleanup_free char *text = json_canonical(config);
-  if (json_object_get(reading->seen, text))
-    return error_at(error, config_at, "the variant lists this config twice");
-  ALWAYS(json_object_set_new(reading->seen, text, json_true()) == 0);
+  if (json_object_get(seen, text))
+    return error_at(error, pointer, "the variant lists this config twice");
+  ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
   return true;
 }
 
-/* The texts that are kept beside an object. */
-static bool parse_files(struct reading *reading, const json_t *metadata, const char *pointer,
-                        struct error *error) {
-  json_t *files = NULL, *value;
-  const char *name;
-  char at[JSON_POINTER_SIZE];
-  if (!json_get_object(metadata, pointer, "files", JSON_OPTIONAL, &files, error))
+/* What Triton itself keeps of an object in its cache. */
+static bool cache_read(struct build *build, const json_t *json, struct error *error) {
+  __attribute__((cleanup(cache_release))) struct cache cache = {0};
+  if (!record_read(&cache_record, json, "", &cache, error))
     return false;
-  json_pointer_member(at, sizeof at, pointer, "files");
-  json_object_foreach (files, name, value) {
-    struct digest digest;
-    if (!json_get_digest(files, at, name, JSON_REQUIRED, &digest, error))
-      return false;
-    object_add(reading, &digest);
-  }
-  return true;
-}
-
-/* A name of a file in Triton's cache; "__grp__…" is written by who knows where the cache will
- * stand. */
-static bool is_cache_file_name(const char *name) {
-  size_t length = strlen(name);
-  for (size_t i = 0; i < length; i++) {
-    if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f || name[i] == '/')
-      return false;
-  }
-  return length >= 1 && length <= CACHE_FILE_NAME_MAX && strcmp(name, ".") != 0 &&
-         strcmp(name, "..") != 0 && !string_starts(name, "__grp__");
-}
-
-static bool parse_cache_files(struct reading *reading, const json_t *files, const char *pointer,
-                              struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  const char *name;
-  json_t *value;
   size_t n_metadata = 0;
-  json_object_foreach ((json_t *)files, name, value) {
-    struct digest digest;
-    if (!is_cache_file_name(name))
-      return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
-                      "a file of a cache has a name of 1 to %d bytes, without '/' and control "
-                      "characters, that does not "
-                      "begin with \"__grp__\"",
-                      CACHE_FILE_NAME_MAX);
-    if (!json_get_digest(files, pointer, name, JSON_REQUIRED, &digest, error))
-      return false;
-    object_add(reading, &digest);
-    n_metadata += string_ends(name, ".json");
+  for (size_t i = 0; i < cache.n_files; i++) {
+    const char *end = strrchr(cache.files[i].name, '.');
+    n_metadata += end && end != cache.files[i].name && strcmp(end, ".json") == 0;
   }
-  if (json_object_size(files) > CACHE_FILES_MAX)
-    return error_at(error, pointer, "the cache of an object has at most %d files", CACHE_FILES_MAX);
-  return n_metadata == 1 ||
-         error_at(error, pointer, "one file of a cache, and no other, is NAME.json; here are %zu",
-                  n_metadata);
+  if (n_metadata != 1)
+    return error_at(error, "/files",
+                    "one file of a cache, and no other, is NAME.json; here are %zu", n_metadata);
+  objects_add(build, cache.files, cache.n_files);
+  return true;
 }
 
-/* What Triton keeps of the object in its own cache. */
-static bool parse_cache(struct reading *reading, const json_t *metadata, const char *pointer,
-                        struct error *error) {
-  static const char *const members[] = {"folder", "files", NULL};
-  json_t *cache = NULL, *files = NULL;
-  const char *folder = NULL;
-  char cache_at[JSON_POINTER_SIZE], at[JSON_POINTER_SIZE];
-  if (!json_get_object(metadata, pointer, "cache", JSON_OPTIONAL, &cache, error))
+/* Of an object; other members are the agent's. */
+static bool metadata_read(struct build *build, const json_t *json, struct error *error) {
+  __attribute__((cleanup(metadata_release))) struct metadata metadata = {0};
+  if (!record_read_answer(&metadata_record, json, "", &metadata, error))
     return false;
-  if (!cache)
+  objects_add(build, metadata.files, metadata.n_files);
+  return !metadata.cache || cache_read(build, metadata.cache, error) ||
+         error_pointer_prefix(error, "/cache");
+}
+
+static bool variant_read(struct build *build, size_t index, const struct kernel *kernel,
+                         bool is_head, struct error *error) {
+  __attribute__((cleanup(variant_release))) struct variant variant = {0};
+  if (!record_read(&variant_record, json_array_get(build->variants, index), "", &variant, error))
+    return false;
+  if (!variant.when && index + 1 < build->n_variants)
+    return error_set(error,
+                     "a variant without \"when\" is used always, so it must be the last one");
+  if (variant.when && (!expr_parse(variant.when, &build->whens[index], error) ||
+                       !expr_bind(build->whens[index], (const char *const *)kernel->key_names,
+                                  kernel->n_key_names, error)))
+    return error_pointer_prefix(error, "/when");
+  if (is_head)
     return true;
-  json_pointer_member(cache_at, sizeof cache_at, pointer, "cache");
-  if (!json_only_members(cache, cache_at, members, error) ||
-      !json_get_string(cache, cache_at, "folder", JSON_REQUIRED, &folder, error) ||
-      !json_get_object(cache, cache_at, "files", JSON_REQUIRED, &files, error))
-    return false;
-  if (!triton_folder_is_valid(folder, strlen(folder)))
-    return error_at(error, json_pointer_member(at, sizeof at, cache_at, "folder"),
-                    "\"folder\" must be %d characters of base32 (A to Z, 2 to 7)",
-                    TRITON_FOLDER_LENGTH);
-  return parse_cache_files(reading, files, json_pointer_member(at, sizeof at, cache_at, "files"),
-                           error);
-}
 
-static bool parse_object(struct reading *reading, const json_t *object, const char *pointer,
-                         struct error *error) {
-  static const char *const members[] = {"config", "digest", "metadata", NULL};
-  json_t *metadata = NULL;
-  struct digest digest;
+  if (!variant.n_objects)
+    return error_at(error, "/objects", "a variant must have at least one object");
+  cleanup_json json_t *seen = json_object();
   char at[JSON_POINTER_SIZE];
-  if (!json_only_members(object, pointer, members, error) ||
-      !parse_config(reading, object, pointer, error) ||
-      !json_get_object(object, pointer, "metadata", JSON_OPTIONAL, &metadata, error) ||
-      !json_get_digest(object, pointer, "digest", JSON_REQUIRED, &digest, error))
-    return false;
-  object_add(reading, &digest);
-  json_pointer_member(at, sizeof at, pointer, "metadata");
-  return !metadata ||
-         (parse_files(reading, metadata, at, error) && parse_cache(reading, metadata, at, error));
-}
-
-static bool parse_failure(struct reading *reading, const json_t *failure, const char *pointer,
-                          struct error *error) {
-  static const char *const members[] = {"config", "error", NULL};
-  const char *why = NULL;
-  char at[JSON_POINTER_SIZE];
-  if (!json_only_members(failure, pointer, members, error) ||
-      !parse_config(reading, failure, pointer, error) ||
-      !json_get_string(failure, pointer, "error", JSON_REQUIRED, &why, error))
-    return false;
-  size_t length = strlen(why);
-  if (length < 1 || length > BUILD_ERROR_MAX || why[strcspn(why, "\r\n")])
-    return error_at(error, json_pointer_member(at, sizeof at, pointer, "error"),
-                    "\"error\" must be one line of 1 to %d bytes", BUILD_ERROR_MAX);
-  return true;
-}
-
-static bool parse_each(struct reading *reading, const json_t *array, const char *pointer,
-                       bool (*parse)(struct reading *reading, const json_t *element,
-                                     const char *pointer, struct error *error),
-                       struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  size_t i;
-  const json_t *element;
-  json_array_foreach (array, i, element) {
-    if (!parse(reading, element, json_pointer_index(at, sizeof at, pointer, i), error))
+  for (size_t i = 0; i < variant.n_objects; i++) {
+    const struct object *object = &variant.objects[i];
+    const struct file code = {.digest = object->digest};
+    snprintf(at, sizeof at, "/objects/%zu/config", i);
+    if (!config_check(object->config, seen, at, error))
+      return false;
+    objects_add(build, &code, 1);
+    snprintf(at, sizeof at, "/objects/%zu/metadata", i);
+    if (object->metadata && !metadata_read(build, object->metadata, error))
+      return error_pointer_prefix(error, at);
+  }
+  for (size_t i = 0; i < variant.n_failed; i++) {
+    snprintf(at, sizeof at, "/failed/%zu/config", i);
+    if (!config_check(variant.failed[i].config, seen, at, error))
       return false;
   }
   return true;
-}
-
-/* The number of objects over all variants was checked before. */
-static bool parse_code(struct reading *reading, const json_t *variant, const char *pointer,
-                       struct error *error) {
-  json_t *signature = NULL, *constexprs = NULL, *objects = NULL, *failed = NULL;
-  char objects_at[JSON_POINTER_SIZE], failed_at[JSON_POINTER_SIZE];
-  if (!json_get_object(variant, pointer, "signature", JSON_OPTIONAL, &signature, error) ||
-      !json_get_object(variant, pointer, "constexprs", JSON_OPTIONAL, &constexprs, error) ||
-      !json_get_array(variant, pointer, "objects", JSON_REQUIRED, &objects, error) ||
-      !json_get_array(variant, pointer, "failed", JSON_OPTIONAL, &failed, error))
-    return false;
-  json_pointer_member(objects_at, sizeof objects_at, pointer, "objects");
-  json_pointer_member(failed_at, sizeof failed_at, pointer, "failed");
-  if (!json_array_size(objects))
-    return error_at(error, objects_at, "a variant must have at least one object");
-  cleanup_json json_t *seen = json_object();
-  ALWAYS(seen != NULL);
-  reading->seen = seen;
-  return parse_each(reading, objects, objects_at, parse_object, error) &&
-         parse_each(reading, failed, failed_at, parse_failure, error);
 }
 
 static int compare_digests(const void *a, const void *b) {
   return memcmp(a, b, sizeof(struct digest));
 }
 
-/* Sorts the digests and leaves each once. */
-static void objects_make_distinct(struct build *build) {
-  if (build->n_objects)
-    qsort(build->objects, build->n_objects, sizeof *build->objects, compare_digests);
-  size_t n = 0;
-  for (size_t i = 0; i < build->n_objects; i++) {
-    if (!n || compare_digests(&build->objects[n - 1], &build->objects[i]) != 0)
-      build->objects[n++] = build->objects[i];
-  }
-  build->n_objects = n;
-}
-
-static bool check_counts(const json_t *variants, struct error *error) {
-  const json_t *variant;
-  size_t i, n = 0;
-  if (json_array_size(variants) < 1 || json_array_size(variants) > BUILD_VARIANTS_MAX)
-    return error_at(error, "/variants", "a build has 1 to %d variants", BUILD_VARIANTS_MAX);
-  json_array_foreach (variants, i, variant) {
-    n += json_array_size(json_object_get(variant, "objects")) +
-         json_array_size(json_object_get(variant, "failed"));
-  }
-  if (n > BUILD_OBJECTS_MAX)
-    return error_at(error, "/variants",
-                    "a build has at most %d objects and failures; split it by arch or by configs",
-                    BUILD_OBJECTS_MAX);
-  return true;
-}
-
-static bool parse_variants(struct build *build, const json_t *json, const struct kernel *kernel,
-                           bool is_head, struct error *error) {
-  static const char *const members[] = {"when",    "signature", "constexprs",
-                                        "objects", "failed",    NULL};
-  json_t *variants = NULL, *variant;
-  struct reading reading = {.build = build};
-  size_t i;
-  if (!json_get_array(json, "", "variants", JSON_REQUIRED, &variants, error) ||
-      !check_counts(variants, error))
-    return false;
-  build->n_variants = json_array_size(variants);
-  build->whens = xcalloc(build->n_variants, sizeof *build->whens);
-  json_array_foreach (variants, i, variant) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_index(at, sizeof at, "/variants", i);
-    if (!json_only_members(variant, at, members, error) ||
-        !parse_when(build, variant, at, kernel, i, error) ||
-        (!is_head && !parse_code(&reading, variant, at, error)))
-      return false;
-  }
-  objects_make_distinct(build);
-  return true;
-}
-
-/* Read here and dropped: what is kept is the JSON, which who renders reads again. */
-static bool check_record(const json_t *json, struct error *error) {
-  json_t *record = NULL;
-  struct function_record parsed;
-  if (!json_get_object(json, "", "record", JSON_OPTIONAL, &record, error))
-    return false;
-  if (!record)
-    return true;
-  if (!function_record_parse(record, &parsed, error))
-    return error_pointer_prefix(error, "/record");
-  function_record_release(&parsed);
-  return true;
-}
-
 static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
                   struct build **ret_build, struct error *error) {
-  static const char *const members[] = {"kernel",   "toolchain", "arch", "warp_size",
-                                        "variants", "record",    NULL};
   cleanup_build struct build *build = xcalloc(1, sizeof *build);
-  if (!json_only_members(json, "", members, error) ||
-      !json_get_digest(json, "", "kernel", JSON_REQUIRED, &build->kernel, error))
+  build->json = json_deep_copy(json); /* what the fields share is the build's own */
+  if (!record_read(&build_record, build->json, "", build, error))
     return false;
   if (!digest_equal(&build->kernel, &kernel->hash)) {
     char text[DIGEST_TEXT_SIZE];
@@ -345,14 +262,40 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     return error_at(error, "/kernel",
                     "kernel \"%s\" is in %s, which agents compile themselves: it takes no builds",
                     kernel->name, language_name(kernel->language));
-  if (!parse_toolchain(build, json, error) ||
-      !parse_variants(build, json, kernel, is_head, error) || !check_record(json, error))
-    return false;
-  build->json = json_deep_copy(json);
-  ALWAYS(build->json != NULL);
-  build->record = json_object_get(build->json, "record");
-  if (json_is_null(build->record))
-    build->record = NULL;
+
+  size_t n = 0, i;
+  const json_t *variant;
+  json_array_foreach (build->variants, i, variant) {
+    n += json_array_size(json_object_get(variant, "objects")) +
+         json_array_size(json_object_get(variant, "failed"));
+  }
+  if (n > BUILD_OBJECTS_MAX)
+    return error_at(error, "/variants",
+                    "a build has at most %d objects and failures; split it by arch or by configs",
+                    BUILD_OBJECTS_MAX);
+  build->n_variants = json_array_size(build->variants);
+  build->whens = xcalloc(build->n_variants, sizeof *build->whens);
+  for (i = 0; i < build->n_variants; i++) {
+    char at[JSON_POINTER_SIZE];
+    if (!variant_read(build, i, kernel, is_head, error))
+      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/variants", i));
+  }
+
+  /* Each digest once. */
+  n = 0;
+  if (build->n_objects)
+    qsort(build->objects, build->n_objects, sizeof *build->objects, compare_digests);
+  for (i = 0; i < build->n_objects; i++) {
+    if (!n || compare_digests(&build->objects[n - 1], &build->objects[i]) != 0)
+      build->objects[n++] = build->objects[i];
+  }
+  build->n_objects = n;
+
+  struct function_record parsed;
+  if (build->record && !function_record_parse(build->record, &parsed, error))
+    return error_pointer_prefix(error, "/record");
+  if (build->record) /* it was only checked: renderers parse the JSON again */
+    function_record_release(&parsed);
   *ret_build = TAKE(build);
   return true;
 }
@@ -368,11 +311,9 @@ bool build_parse(const json_t *json, const struct kernel *kernel, struct build *
 json_t *build_head(const struct build *build) {
   json_t *head = json_copy(build->json), *variants = json_array(), *variant;
   size_t i;
-  json_array_foreach (json_object_get(build->json, "variants"), i, variant) {
-    json_t *when = json_object_get(variant, "when"), *kept = json_object();
-    ALWAYS(!when || json_object_set(kept, "when", when) == 0);
-    ALWAYS(json_array_append_new(variants, kept) == 0);
-  }
+  json_array_foreach (build->variants, i, variant)
+    ALWAYS(json_array_append_new(
+               variants, json_pack("{s:O*}", "when", json_object_get(variant, "when"))) == 0);
   ALWAYS(head && json_object_set_new(head, "variants", variants) == 0);
   json_object_del(head, "record");
   return head;
@@ -387,10 +328,6 @@ bool build_parse_head(const json_t *head, const struct digest *digest, const str
 }
 
 void build_free(struct build *build) {
-  free(build->triton);
-  free(build->torch);
-  free(build->rocm);
-  free(build->arch);
   for (size_t i = 0; build->whens && i < build->n_variants; i++) {
     if (build->whens[i])
       expr_free(build->whens[i]);
@@ -398,6 +335,7 @@ void build_free(struct build *build) {
   free(build->whens);
   free(build->objects);
   json_decref(build->json);
+  record_release(&build_record, build);
   free(build);
 }
 
@@ -412,8 +350,7 @@ static bool config_fits(const json_t *object_config, const json_t *config) {
 }
 
 const json_t *build_cache(const struct build *build, size_t variant, const json_t *config) {
-  const json_t *objects =
-      json_object_get(json_array_get(json_object_get(build->json, "variants"), variant), "objects");
+  const json_t *objects = json_object_get(json_array_get(build->variants, variant), "objects");
   const json_t *object;
   size_t i;
   json_array_foreach (objects, i, object) {
@@ -440,4 +377,169 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
   return error_at(error, "/key",
                   "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
                   build->arch, build->arch, key_text);
+}
+
+static const struct {
+  const char *type;
+  enum dtype dtype;
+} types[] = {{"i1", DTYPE_BOOL},      {"u1", DTYPE_BOOL},      {"i8", DTYPE_INT8},
+             {"u8", DTYPE_UINT8},     {"i16", DTYPE_INT16},    {"u16", DTYPE_UINT16},
+             {"i32", DTYPE_INT32},    {"u32", DTYPE_UINT32},   {"i64", DTYPE_INT64},
+             {"u64", DTYPE_UINT64},   {"fp16", DTYPE_FLOAT16}, {"bf16", DTYPE_BFLOAT16},
+             {"fp32", DTYPE_FLOAT32}, {"f32", DTYPE_FLOAT32},  {"fp64", DTYPE_FLOAT64}};
+
+bool build_launch_read(const json_t *object, int64_t warp_size, struct build_launch *ret,
+                       struct error *error) {
+  const json_t *metadata = json_object_get(object, "metadata");
+  struct build_launch launch = {.warp_size = warp_size, .clusters = 1};
+  int64_t global_bytes = 0, profile_bytes = 0;
+  if (!json_get_string(metadata, "", "name", JSON_REQUIRED, &launch.name, error) ||
+      !json_get_integer(metadata, "", "num_warps", JSON_REQUIRED, 1, WARPS_MAX, &launch.warps,
+                        error) ||
+      !json_get_integer(metadata, "", "warp_size", JSON_OPTIONAL, 1, WARP_SIZE_MAX,
+                        &launch.warp_size, error) ||
+      !json_get_integer(metadata, "", "shared", JSON_OPTIONAL, 0, INT32_MAX, &launch.shared_bytes,
+                        error) ||
+      !json_get_integer(metadata, "", "scratch", JSON_OPTIONAL, 0, BUILD_SCRATCH_MAX,
+                        &launch.n_scratch, error) ||
+      !json_get_integer(metadata, "", "num_ctas", JSON_OPTIONAL, 1, CLUSTERS_MAX, &launch.clusters,
+                        error) ||
+      !json_get_bool(metadata, "", "launch_cooperative_grid", JSON_OPTIONAL, &launch.is_cooperative,
+                     error) ||
+      !json_get_integer(metadata, "", "global_scratch_size", JSON_OPTIONAL, 0, INT64_MAX,
+                        &global_bytes, error) ||
+      !json_get_integer(metadata, "", "profile_scratch_size", JSON_OPTIONAL, 0, INT64_MAX,
+                        &profile_bytes, error))
+    return error_prefix(error, "its metadata: ");
+  if (global_bytes || profile_bytes)
+    return error_set(error, "it wants scratch memory in every launch, which agents do not give");
+  *ret = launch;
+  return true;
+}
+
+bool build_type_parse(const char *type, enum dtype *ret_dtype) {
+  for (size_t i = 0; i < ARRAY_LENGTH(types); i++) {
+    if (string_equal(type, types[i].type)) {
+      *ret_dtype = types[i].dtype;
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool dtype_is_integer(enum dtype dtype) {
+  return dtype >= DTYPE_INT8 && dtype <= DTYPE_UINT64;
+}
+
+static bool type_fits(const char *type, const struct argument *argument) {
+  enum dtype dtype;
+  if ((type[0] == '*') != argument->is_buffer)
+    return false;
+  type += type[0] == '*';
+  type += argument->is_buffer && type[0] == 'k'; /* a pointer to what is only read */
+  if (!build_type_parse(type, &dtype))
+    return true; /* 8-bit floats and what is newer: the manifest has other names for their
+                    storage */
+  return argument->dtype == dtype ||
+         (!argument->is_buffer && dtype_is_integer(argument->dtype) && dtype_is_integer(dtype) &&
+          dtype_size(dtype) <= dtype_size(argument->dtype));
+}
+
+bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
+                            struct error *error) {
+  const json_t *signature = json_object_get(variant, "signature"),
+               *constexprs = json_object_get(variant, "constexprs");
+  size_t passed = 0;
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *argument = &kernel->arguments[i];
+    const json_t *type = json_object_get(signature, argument->name);
+    if (!type && json_object_get(constexprs, argument->name))
+      continue;
+    if (!json_is_string(type))
+      return error_set(error,
+                       "the manifest's argument \"%s\" is neither in the signature nor compiled in",
+                       argument->name);
+    if (!type_fits(json_string_value(type), argument))
+      return error_set(error, "argument \"%s\" is %s%s in the manifest and %.60s in the signature",
+                       argument->name, argument->is_buffer ? "a buffer of " : "",
+                       dtype_name(argument->dtype), json_string_value(type));
+    passed++;
+  }
+  return passed == json_object_size(signature) ||
+         error_set(error, "the signature passes %zu arguments, of which the manifest has %zu",
+                   json_object_size(signature), passed);
+}
+
+bool build_code_is_for(const struct code_object *code, const char *arch, struct error *error) {
+  size_t length = strcspn(arch, ":");
+  return (strlen(code->target) == length && strncmp(code->target, arch, length) == 0) ||
+         error_set(error, "it is code for %s, the build is for %s", code->target, arch);
+}
+
+/* The next argument from *at on that a launch passes; NULL: the others are the runtime's. */
+static const struct code_argument *argument_next(const struct code_kernel *code, size_t *at) {
+  while (*at < code->n_arguments && code->arguments[*at].is_hidden)
+    ++*at;
+  return *at < code->n_arguments ? &code->arguments[(*at)++] : NULL;
+}
+
+/* One argument, at the next multiple of its size. A bool has had two sizes (Triton 3.5 changed
+ * it). */
+static bool argument_agrees(const struct code_argument *argument, const char *name,
+                            const char *type, int64_t *offset, struct error *error) {
+  bool is_pointer = type[0] == '*',
+       is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1")),
+       is_buffer = string_equal(argument->kind, "global_buffer");
+  enum dtype dtype;
+  int64_t size = is_pointer ? 8 : build_type_parse(type, &dtype) ? (int64_t)dtype_size(dtype) : 0;
+  if (size == 0)
+    return error_set(error, "argument \"%s\" has a type whose size is not known: %.60s", name,
+                     type);
+  if (argument->size != size && !is_wide_bool)
+    return error_set(error,
+                     "argument \"%s\" takes %" PRId64 " bytes in its code and %" PRId64
+                     " by the signature",
+                     name, argument->size, size);
+  /* AMD's metadata tell pointers and values apart, NVIDIA's do not. */
+  if ((is_buffer || string_equal(argument->kind, "by_value")) && is_buffer != is_pointer)
+    return error_set(error, "argument \"%s\" is %s in its code and %.60s in the signature", name,
+                     is_pointer ? "a value" : "a pointer", type);
+  *offset = (*offset + argument->size - 1) / argument->size * argument->size;
+  if (argument->offset != *offset)
+    return error_set(error,
+                     "argument \"%s\" is at byte %" PRId64
+                     " of its code's arguments and by the signature at %" PRId64,
+                     name, argument->offset, *offset);
+  *offset += argument->size;
+  return true;
+}
+
+bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
+                       const struct build_launch *launch, const struct code_kernel *code,
+                       struct error *error) {
+  const json_t *signature = json_object_get(variant, "signature");
+  size_t at = 0, taken = 0, n = json_object_size(signature) + (size_t)launch->n_scratch;
+  int64_t offset = 0, wavefront = code->resources.wavefront_size;
+  if (wavefront != CODE_UNKNOWN && wavefront != launch->warp_size)
+    return error_set(error,
+                     "its code runs in wavefronts of %" PRId64 " lanes, the build says %" PRId64,
+                     wavefront, launch->warp_size);
+  while (argument_next(code, &at))
+    taken++;
+  if (taken != n)
+    return error_set(error, "its code takes %zu arguments, the signature and scratch are %zu",
+                     taken, n);
+
+  at = 0;
+  for (size_t i = 0; kernel && i < kernel->n_arguments; i++) {
+    const char *name = kernel->arguments[i].name,
+               *type = json_string_value(json_object_get(signature, name));
+    if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))
+      return false;
+  }
+  for (int64_t i = 0; kernel && i < launch->n_scratch; i++) {
+    if (!argument_agrees(argument_next(code, &at), "scratch", "*i8", &offset, error))
+      return false;
+  }
+  return true;
 }

@@ -40,13 +40,17 @@
 struct build {
   struct digest digest;
   struct digest kernel;
-  char *triton, *torch, *rocm; /* of the toolchain; torch and rocm NULL where not stated */
+  struct {
+    char *triton, *torch, *rocm; /* of the toolchain; torch and rocm NULL where not stated */
+  };
   char *arch;
+  int64_t warp_size;
+  json_t *variants; /* in `json` */
   size_t n_variants;
   struct expr **whens; /* NULL: always; bound to the kernel's key names by build_parse */
-  size_t n_objects;
+  size_t n_objects, capacity;
   struct digest *objects; /* every blob that it names, code and files, each once; none of a head */
-  const json_t *record;   /* of the packed function, in `json`; NULL where there is none and of a
+  json_t *record;         /* of the packed function, in `json`; NULL where there is none and of a
                              head */
   json_t *json;
 };

@@ -22,20 +22,22 @@
 #ifndef WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 #define WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 
-#include "common/base/json.h"
+#include "common/record/record.h"
 
 struct function_record {
   bool has_kernel;
   struct digest kernel;
-  char *name;                                       /* of the wavetune kernel, or NULL */
-  char *triton_version, *triton_key, *backend_hash; /* NULL where not stated */
-  char *module, *function, *qualname, *signature, *cache_key, *source_sha256;
-  size_t n_key_names;
-  char **key_names, **tuning_key;
-  size_t n_dtypes;
-  char **dtypes;
-  size_t n_configs;
-  char **configs;
+  char *name; /* of the wavetune kernel, or NULL */
+  struct {    /* NULL where not stated */
+    char *triton_version, *triton_key, *backend_hash;
+  };
+  struct {
+    char *module, *function, *qualname, *signature, *cache_key, *source_sha256;
+  };
+  RECORD_ARRAY(char *, n_key_names, key_names);
+  RECORD_ARRAY(char *, n_tuning_key, tuning_key); /* as many as key_names */
+  RECORD_ARRAY(char *, n_dtypes, dtypes);
+  RECORD_ARRAY(char *, n_configs, configs);
   json_t *autotune, *dejavu; /* objects or NULL */
 };
 

@@ -179,7 +179,7 @@ Test(build, wrong_builds_are_refused) {
   } cases[] = {
       {"\"arch\":\"gfx942\"", "\"more\":1", "/more", "unknown member"},
       {"\"arch\":\"gfx942\",", "", "/arch", "missing"},
-      {"gfx942", "", "/arch", "1 to 200"},
+      {"gfx942", "", "/arch", "at least 1"},
       {"gfx942", "gfx\\n942", "/arch", "control"},
       {"\"warp_size\":64", "\"warp_size\":0", "/warp_size", "1 to 1024"},
       {",\"warp_size\":64", "", "/warp_size", "missing"},
@@ -335,7 +335,7 @@ Test(build, whose_cache_has_too_many_files_is_refused) {
   struct build *build = NULL;
   struct error error = {0};
   cr_assert_not(build_parse(json, kernel, &build, &error));
-  cr_assert(strstr(error.message, "at most 64 files"), "%s", error.message);
+  cr_assert(strstr(error.message, "at most 64"), "%s", error.message);
 }
 
 Test(build, the_number_of_variants_and_objects_is_limited) {
@@ -359,7 +359,7 @@ Test(build, the_number_of_variants_and_objects_is_limited) {
   for (int i = 0; i < BUILD_VARIANTS_MAX; i++)
     json_array_append(json_object_get(json, "variants"), variant);
   cr_assert_not(build_parse(json, kernel, &build, &error));
-  cr_assert(strstr(error.message, "1 to 256 variants"), "%s", error.message);
+  cr_assert(strstr(error.message, "at most 256"), "%s", error.message);
 }
 
 Test(build, of_another_kernel_is_refused) {

@@ -96,11 +96,11 @@ Test(function_record, whose_lists_do_not_fit_is_refused) {
   check_refused(WITH("\"key_names\": [\"n\"]"), "/tuning_key",
                 "has 0 elements and \"key_names\" 1");
   check_refused(WITH("\"key_names\": [\"n\"], \"tuning_key\": [1]"), "/tuning_key/0",
-                "must be a string");
+                "hold strings");
   check_refused(WITH("\"key_names\": [\"n\", \"\"], \"tuning_key\": [\"n\", \"m\"]"),
                 "/key_names/1", "1 to");
   check_refused(WITH("\"configs\": {}"), "/configs", "must be an array");
-  check_refused(WITH("\"configs\": [\"a: 1\", null]"), "/configs/1", "must be a string");
+  check_refused(WITH("\"configs\": [\"a: 1\", null]"), "/configs/1", "hold strings");
   check_refused(WITH("\"triton\": 1"), "/triton", "must be an object");
   check_refused(WITH("\"dejavu\": {\"code_version\": 1}"), "/dejavu/code_version",
                 "must be a string");

@@ -1,7 +1,5 @@
-/* Reading a kernel's manifest strictly: every member known, every expression parsable, a JSON
- * Pointer to each error.
- *
- * Memory: a kernel owns everything. Threads: any; read-only after kernel_parse. */
+/* Kernels' manifests, read strictly: every member known, every expression parsable, a JSON Pointer
+ * to each error; and whether a kernel, a key and a space go together. */
 #include <math.h>
 
 #include "common/kernel/kernel_parse.h"
@@ -12,15 +10,20 @@
 /* numpy.allclose's, where the manifest states none. */
 #define RTOL_DEFAULT 1e-5
 #define ATOL_DEFAULT 1e-8
+#define ELEMENTS_MAX ((int64_t)1 << 40)
+#define EXACT_INTEGER_MAX ((int64_t)1 << 53) /* beyond it a double skips integers */
+
+/* Facts that every expression of a kernel may read, then those that only launches may. */
+#define FACTS 2
+#define LAUNCH_FACTS 5
+static const char *const fact_names[LAUNCH_FACTS] = {"gpu_name", "arch", "cus", "occupancy",
+                                                     "warp_size"};
 
 static const char *const language_names[] = {[LANGUAGE_HIP] = "hip",
                                              [LANGUAGE_TRITON] = "triton",
                                              [LANGUAGE_C] = "c",
                                              [LANGUAGE_EXTERNAL] = "external",
                                              NULL};
-
-const char *const kernel_fact_names[KERNEL_LAUNCH_FACTS] = {"gpu_name", "arch", "cus", "occupancy",
-                                                            "warp_size"};
 
 const char *language_name(enum language language) { return language_names[language]; }
 
@@ -36,8 +39,8 @@ bool identifier_is_valid(const char *text) {
 bool name_is_reserved(const char *name) {
   if (!expr_can_name(name))
     return true;
-  for (size_t i = 0; i < KERNEL_LAUNCH_FACTS; i++) {
-    if (string_equal(name, kernel_fact_names[i]))
+  for (size_t i = 0; i < LAUNCH_FACTS; i++) {
+    if (string_equal(name, fact_names[i]))
       return true;
   }
   return false;
@@ -59,12 +62,107 @@ bool source_path_check(const char *path, const char *pointer, struct error *erro
   }
   return is_plain || error_at(error, pointer,
                               "a path must be relative, without \"..\", \".\", empty parts and "
-                              "control characters, and "
-                              "at most %d bytes long",
+                              "control characters, and at most %d bytes long",
                               PATH_TEXT_MAX);
 }
 
-bool identifier_check(const char *text, struct error *error) {
+static const char *const dtype_names[] = {
+#define X(name, enumerator, size, c_type) name,
+    DTYPES(X) NULL
+#undef X
+};
+static const struct {
+  size_t size;
+  const char *c_type;
+} dtypes[] = {
+#define X(name, enumerator, size, c_type) {size, c_type},
+    DTYPES(X)
+#undef X
+};
+
+const char *dtype_name(enum dtype dtype) { return dtype_names[dtype]; }
+const char *dtype_c_type(enum dtype dtype) { return dtypes[dtype].c_type; }
+size_t dtype_size(enum dtype dtype) { return dtypes[dtype].size; }
+
+bool dtype_parse(const char *name, enum dtype *ret_dtype) {
+  for (size_t i = 0; i < ARRAY_LENGTH(dtypes); i++)
+    if (string_equal(name, dtype_names[i])) {
+      *ret_dtype = (enum dtype)i;
+      return true;
+    }
+  return false;
+}
+
+/* The integers that a buffer of each type can be filled with. */
+static const struct {
+  int64_t min, max;
+} integer_ranges[] = {
+    [DTYPE_BOOL] = {0, 1},
+    [DTYPE_INT8] = {INT8_MIN, INT8_MAX},
+    [DTYPE_UINT8] = {0, UINT8_MAX},
+    [DTYPE_INT16] = {INT16_MIN, INT16_MAX},
+    [DTYPE_UINT16] = {0, UINT16_MAX},
+    [DTYPE_INT32] = {INT32_MIN, INT32_MAX},
+    [DTYPE_UINT32] = {0, UINT32_MAX},
+    [DTYPE_INT64] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
+    [DTYPE_UINT64] = {0, EXACT_INTEGER_MAX},
+    [DTYPE_FLOAT16] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
+    [DTYPE_BFLOAT16] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
+    [DTYPE_FLOAT32] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
+    [DTYPE_FLOAT64] = {-EXACT_INTEGER_MAX, EXACT_INTEGER_MAX},
+};
+
+static bool fill_read(const json_t *value, void *to, struct error *error) {
+  static const struct {
+    const char *name;
+    enum fill_kind kind;
+  } fills[] = {{"normal", FILL_NORMAL},
+               {"uniform", FILL_UNIFORM},
+               {"zeros", FILL_ZEROS},
+               {"index", FILL_INDEX}};
+  struct fill *fill = to;
+  if (json_is_string(value)) {
+    for (size_t i = 0; i < ARRAY_LENGTH(fills); i++) {
+      if (string_equal(json_string_value(value), fills[i].name)) {
+        *fill = (struct fill){fills[i].kind, true, 0, 1};
+        return true;
+      }
+    }
+    return error_set(error,
+                     "fill \"%.40s\" is not known; use \"normal\", \"uniform\", \"zeros\", "
+                     "\"index\", {\"uniform\": [low, high]} or {\"integers\": [low, high]}",
+                     json_string_value(value));
+  }
+  if (!json_is_object(value))
+    return error_set(error, "\"fill\" must be a string or an object");
+
+  void *only = json_object_iter((json_t *)value);
+  const char *kind = only ? json_object_iter_key(only) : NULL;
+  bool is_uniform = string_equal(kind, "uniform");
+  if (json_object_size(value) != 1 || (!is_uniform && !string_equal(kind, "integers")))
+    return error_set(error,
+                     "a fill must be {\"uniform\": [low, high]} or {\"integers\": [low, high]}");
+  char at[JSON_POINTER_SIZE];
+  json_pointer_member(at, sizeof at, "", kind);
+  const json_t *range = json_object_iter_value(only), *low = json_array_get(range, 0),
+               *high = json_array_get(range, 1);
+  if (json_array_size(range) != 2 || !json_is_number(low) || !json_is_number(high))
+    return error_at(error, at, "\"%s\" must be an array of two numbers, the lowest and the highest",
+                    kind);
+  *fill = (struct fill){is_uniform ? FILL_UNIFORM : FILL_INTEGERS, true, json_number_value(low),
+                        json_number_value(high)};
+  if (is_uniform)
+    return fill->low < fill->high ||
+           error_at(error, at, "the low end of \"uniform\" must be less than the high end");
+  return (json_is_integer(low) && json_is_integer(high) &&
+          json_integer_value(low) <= json_integer_value(high) &&
+          json_integer_value(low) >= -EXACT_INTEGER_MAX &&
+          json_integer_value(high) <= EXACT_INTEGER_MAX) ||
+         error_at(error, at,
+                  "\"integers\" must be two integers from -2^53 to 2^53, the low end first");
+}
+
+static bool identifier_check(const char *text, struct error *error) {
   return identifier_is_valid(text) ||
          error_set(
              error,
@@ -72,7 +170,7 @@ bool identifier_check(const char *text, struct error *error) {
              text, IDENTIFIER_MAX);
 }
 
-bool expression_check(const char *text, struct error *error) {
+static bool expression_check(const char *text, struct error *error) {
   cleanup_expr struct expr *expr = NULL;
   return expr_parse(text, &expr, error);
 }
@@ -96,6 +194,35 @@ static bool key_name_check(const char *name, struct error *error) {
                    "\"%s\" has a meaning in expressions already; name the key's member otherwise",
                    name);
 }
+
+static const struct field_custom fill_custom = {
+    .schema =
+        "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"normal\", \"uniform\", \"zeros\", "
+        "\"index\"]},"
+        " {\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, "
+        "\"additionalProperties\": false,"
+        " \"properties\": {\"uniform\": {\"type\": \"array\", \"items\": {\"type\": \"number\"}},"
+        " \"integers\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}}}}]}",
+    .read = fill_read,
+};
+
+static const char *const access_names[] = {"read", "write", "readwrite", NULL};
+
+#define AT(member) offsetof(struct argument, member)
+static const struct field argument_fields[] = {
+    {"name", FIELD_TEXT, AT(name), FIELD_REQUIRED, .check = identifier_check},
+    {"dtype", FIELD_ENUM, AT(dtype), FIELD_REQUIRED, .names = dtype_names},
+    {"shape", FIELD_TEXTS, AT(n_dimensions), FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1,
+     .most = KERNEL_DIMENSIONS_MAX, .check = expression_check, .about = "of a buffer: its extents"},
+    {"access", FIELD_ENUM, AT(access), FIELD_NOT_NULL, .names = access_names,
+     .about = "of a buffer"},
+    {"fill", FIELD_CUSTOM, AT(fill), FIELD_NOT_NULL | FIELD_REQUEST, .custom = &fill_custom,
+     .about = "of a buffer that is read"},
+    {"value", FIELD_TEXT, AT(value), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check,
+     .about = "of a scalar: an expression"},
+};
+static const struct record argument_record = RECORD(NULL, struct argument, argument_fields);
+#undef AT
 
 static const struct field source_fields[] = {
     {"path", FIELD_TEXT, offsetof(struct source, path), FIELD_REQUIRED, .check = path_check},
@@ -189,8 +316,7 @@ static const struct field manifest_fields[] = {
 };
 const struct record manifest_record = RECORD("CodeManifest", struct kernel, manifest_fields);
 
-/* Nothing but a name stands for the code: what a format wrote down is all that tells two such
- * kernels apart. */
+/* There is no code: only the exports of a format distinguish two such kernels. */
 static const struct field external_fields[] = {
     NAME_FIELD,
     LANGUAGE_FIELD,
@@ -201,29 +327,61 @@ static const struct field external_fields[] = {
 const struct record external_manifest_record =
     RECORD("ExternalManifest", struct kernel, external_fields);
 
-size_t text_repeated(const void *texts, size_t n, size_t stride) {
-  for (size_t i = 1; i < n; i++)
-    for (size_t j = 0; j < i; j++)
-      if (string_equal(*(char *const *)((const char *)texts + i * stride),
-                       *(char *const *)((const char *)texts + j * stride)))
-        return i;
-  return n;
-}
-
-bool member_is_missing(const char *pointer, struct error *error) {
+static bool member_is_missing(const char *pointer, struct error *error) {
   return error_at(error, pointer, "member \"%s\" is missing", strrchr(pointer, '/') + 1);
 }
 
-static bool names_differ(const struct kernel *kernel, struct error *error) {
-  char at[JSON_POINTER_SIZE];
-  size_t twice = text_repeated(kernel->key_names, kernel->n_key_names, sizeof *kernel->key_names);
-  if (twice < kernel->n_key_names)
-    return error_at(error, json_pointer_index(at, sizeof at, "/key", twice),
-                    "\"%s\" stands in the key twice", kernel->key_names[twice]);
-  twice = text_repeated(kernel->sources, kernel->n_sources, sizeof *kernel->sources);
-  return twice == kernel->n_sources ||
-         error_at(error, json_pointer_index(at, sizeof at, "/sources", twice),
-                  "two sources have the path \"%s\"", kernel->sources[twice].path);
+/* Refuses an array of `n` structs of `stride` bytes, which begin with a text, where one repeats an
+ * earlier one's. `member` is the text's pointer in the struct. */
+static bool texts_differ(const void *texts, size_t n, size_t stride, const char *pointer,
+                         const char *member, struct error *error) {
+  for (size_t i = 1; i < n; i++) {
+    const char *text = *(char *const *)((const char *)texts + i * stride);
+    for (size_t j = 0; j < i; j++) {
+      if (!string_equal(text, *(char *const *)((const char *)texts + j * stride)))
+        continue;
+      char at[JSON_POINTER_SIZE];
+      snprintf(at, sizeof at, "%s/%zu%s", pointer, i, member);
+      return error_at(error, at, "\"%.64s\" is there twice", text);
+    }
+  }
+  return true;
+}
+
+static bool argument_settle(struct argument *argument, struct error *error) {
+  const struct fill *fill = &argument->fill;
+  const char *type = dtype_name(argument->dtype);
+  argument->is_buffer = argument->shape != NULL;
+  if (!argument->is_buffer) {
+    if (!argument->value)
+      return error_set(error, "an argument needs a \"shape\" (a buffer) or a \"value\" (a scalar)");
+    if ((int)argument->access >= 0)
+      return error_at(error, "/access",
+                      "a scalar has no \"access\"; give it a \"shape\" to make it a buffer");
+    argument->access = ACCESS_READ;
+    return !fill->is_stated ||
+           error_at(error, "/fill",
+                    "a scalar has no \"fill\"; give it a \"shape\" to make it a buffer");
+  }
+
+  if (argument->value)
+    return error_at(error, "/value",
+                    "a buffer has no \"value\"; take out its \"shape\" to make it a scalar");
+  if ((int)argument->access < 0)
+    return member_is_missing("/access", error);
+  if (argument->access == ACCESS_WRITE) {
+    argument->fill.kind = FILL_ZEROS;
+    return !fill->is_stated ||
+           error_at(error, "/fill", "a buffer that is only written has no fill");
+  }
+  if ((fill->kind == FILL_NORMAL || fill->kind == FILL_UNIFORM) && argument->dtype < DTYPE_FLOAT16)
+    return error_at(
+        error, "/fill",
+        "a buffer of %s needs a fill of \"zeros\", \"index\" or {\"integers\": [low, high]}", type);
+  int64_t min = integer_ranges[argument->dtype].min, max = integer_ranges[argument->dtype].max;
+  return fill->kind != FILL_INTEGERS || (fill->low >= (double)min && fill->high <= (double)max) ||
+         error_at(error, "/fill/integers", "\"integers\" of %s must be from %lld to %lld", type,
+                  (long long)min, (long long)max);
 }
 
 /* A Triton program's block is num_warps × warp_size and its shared memory is in the object's
@@ -239,22 +397,37 @@ static bool launch_fits(const struct kernel *kernel, struct error *error) {
          member_is_missing("/launch/block", error);
 }
 
-static bool reference_fits(const struct kernel *kernel, struct error *error) {
-  const struct source *reference = &kernel->reference.source;
-  if (!reference->path)
+/* Finds the outputs' arguments. A kernel in c, whose author can always run its reference, must have
+ * all its outputs checked. */
+static bool reference_settle(struct kernel *kernel, struct error *error) {
+  const struct kernel_reference *reference = &kernel->reference;
+  if (!reference->source.path)
     return kernel->language != LANGUAGE_C || member_is_missing("/reference", error);
-  for (size_t i = 0; i < kernel->n_sources; i++)
-    if (string_equal(kernel->sources[i].path, reference->path) &&
-        !digest_equal(&kernel->sources[i].digest, &reference->digest))
+  for (size_t i = 0; i < kernel->n_sources; i++) {
+    if (string_equal(kernel->sources[i].path, reference->source.path) &&
+        !digest_equal(&kernel->sources[i].digest, &reference->source.digest))
       return error_at(error, "/reference/source/digest",
-                      "\"%s\" is also a source, with another digest", reference->path);
-  return true;
-}
+                      "\"%s\" is also a source, with another digest", reference->source.path);
+  }
 
-/* A kernel in c is tuned where its author is: nothing excuses an output that nobody checks. */
-static bool check_outputs(const struct kernel *kernel, struct error *error) {
+  for (size_t i = 0; i < reference->n_outputs; i++) {
+    const char *name = reference->outputs[i].argument;
+    char at[JSON_POINTER_SIZE];
+    struct argument *output = NULL;
+    for (size_t j = 0; j < kernel->n_arguments; j++) {
+      struct argument *argument = &kernel->arguments[j];
+      if (string_equal(argument->name, name) && argument->is_buffer &&
+          argument->access != ACCESS_READ)
+        output = argument;
+    }
+    if (!output)
+      return error_at(error, json_pointer_member(at, sizeof at, "/reference/outputs", name),
+                      "\"%.64s\" is not a buffer that the kernel writes", name);
+    output->reference_entry = reference->outputs[i].entry;
+  }
+
   size_t written = 0;
-  for (size_t i = 0; i < kernel->n_arguments; i++) {
+  for (size_t i = 0; kernel->language == LANGUAGE_C && i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
     if (!argument->is_buffer || argument->access == ACCESS_READ)
       continue;
@@ -265,13 +438,8 @@ static bool check_outputs(const struct kernel *kernel, struct error *error) {
           "the kernel writes \"%s\", so \"outputs\" must name the function that computes it",
           argument->name);
   }
-  return written > 0 || error_at(error, "/arguments", "a kernel must write at least one buffer");
-}
-
-static bool code_settle(struct kernel *kernel, struct error *error) {
-  return kernel_settle_arguments(kernel, error) && launch_fits(kernel, error) &&
-         reference_fits(kernel, error) && kernel_settle_outputs(kernel, error) &&
-         (kernel->language != LANGUAGE_C || check_outputs(kernel, error));
+  return kernel->language != LANGUAGE_C || written > 0 ||
+         error_at(error, "/arguments", "a kernel must write at least one buffer");
 }
 
 bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct error *error) {
@@ -287,9 +455,21 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
                    kernel, error))
     return is_external ? error_prefix(error, "an external kernel, which is known by name only: ")
                        : false;
-  if (!names_differ(kernel, error) || !(is_external || code_settle(kernel, error)))
-    return false;
 
+  if (!texts_differ(kernel->key_names, kernel->n_key_names, sizeof *kernel->key_names, "/key", "",
+                    error) ||
+      !texts_differ(kernel->sources, kernel->n_sources, sizeof *kernel->sources, "/sources", "",
+                    error))
+    return false;
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    char at[JSON_POINTER_SIZE];
+    if (!argument_settle(&kernel->arguments[i], error))
+      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
+  }
+  if (!is_external && (!texts_differ(kernel->arguments, kernel->n_arguments,
+                                     sizeof *kernel->arguments, "/arguments", "/name", error) ||
+                       !launch_fits(kernel, error) || !reference_settle(kernel, error)))
+    return false;
   kernel->hash = json_digest(manifest);
   *ret_kernel = TAKE(kernel);
   return true;
@@ -299,4 +479,172 @@ void kernel_free(struct kernel *kernel) {
   json_decref(kernel->json);
   record_release(&manifest_record, kernel);
   free(kernel);
+}
+
+bool argument_elements(const struct argument *argument, const struct scope *scope,
+                       int64_t *ret_elements, struct error *error) {
+  ALWAYS(argument->is_buffer);
+  int64_t elements = 1;
+  for (size_t i = 0; i < argument->n_dimensions; i++) {
+    int64_t extent;
+    if (!expr_int_in_scope(argument->shape[i], scope, 1, ELEMENTS_MAX, &extent, error))
+      return error_prefix(error, "extent %zu of argument \"%s\", %.80s: ", i, argument->name,
+                          argument->shape[i]);
+    if (extent > ELEMENTS_MAX / elements)
+      return error_set(error, "argument \"%s\" would have more than 2^40 elements", argument->name);
+    elements *= extent;
+  }
+  *ret_elements = elements;
+  return true;
+}
+
+static bool parameter_fits(const struct kernel *kernel, const struct parameter *parameter,
+                           struct error *error) {
+  const char *name = parameter->name;
+  char at[JSON_POINTER_SIZE];
+  json_pointer_member(at, sizeof at, "/space/parameters", name);
+  if (name_is_reserved(name))
+    return error_at(error, at,
+                    "parameter \"%s\" has a meaning in expressions already; name it otherwise",
+                    name);
+  for (size_t i = 0; i < kernel->n_key_names; i++) {
+    if (string_equal(name, kernel->key_names[i]))
+      return error_at(error, at,
+                      "\"%s\" is a parameter and a member of the key; name one of them otherwise",
+                      name);
+  }
+  if (parameter->role == ROLE_OPTION && kernel->language == LANGUAGE_C)
+    return error_at(error, json_pointer_member(at, sizeof at, "/space/roles", name),
+                    "parameter \"%s\" has the role \"option\", which a kernel in c does not know; "
+                    "use \"define\"",
+                    name);
+  if (parameter->role != ROLE_CONSTEXPR || kernel->language == LANGUAGE_TRITON)
+    return true;
+  /* It becomes a macro of the sources, as the defines do; the prototype is in them too. */
+  for (size_t i = 0; i < kernel->n_defines; i++) {
+    if (string_equal(name, kernel->defines[i].name))
+      return error_at(error, at, "parameter \"%s\" is also a define of kernel \"%s\"", name,
+                      kernel->name);
+  }
+  bool is_taken = string_equal(name, kernel->entry);
+  for (size_t i = 0; i < kernel->n_arguments; i++)
+    is_taken = is_taken || string_equal(name, kernel->arguments[i].name);
+  return !is_taken ||
+         error_at(error, at,
+                  "parameter \"%s\" would replace the argument or entry point of that name", name);
+}
+
+bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space,
+                           struct error *error) {
+  for (size_t i = 0; kernel->language != LANGUAGE_TRITON && i < space->n_parameters; i++) {
+    const struct parameter *parameter = &space->parameters[i];
+    const char *name = parameter->name;
+    char at[JSON_POINTER_SIZE];
+    json_pointer_member(at, sizeof at, "/space/parameters", name);
+    if (parameter->role == ROLE_ENV)
+      return error_at(error, at,
+                      "parameter \"%s\" of role env changes the compiler's environment, which "
+                      "nobody signed; leave it out of the space",
+                      name);
+    /* An option's name is put in capitals before it becomes a definition. */
+    if (name[0] == '_' || (parameter->role != ROLE_OPTION &&
+                           name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")]))
+      return error_at(error, at,
+                      "parameter \"%s\" could rename what the signed sources use, and nobody "
+                      "signed the space; name it in capitals, digits and _, a letter first",
+                      name);
+  }
+  return true;
+}
+
+/* The names that an expression may read: of the key, of the parameters, and facts. */
+struct names {
+  size_t n_plain, n_launch; /* n_plain: without the facts that only launches may read */
+  const char *names[KEY_MEMBERS_MAX + SPACE_PARAMETERS_MAX + LAUNCH_FACTS];
+};
+
+static bool text_binds(const char *text, const struct names *names, size_t n, struct error *error) {
+  cleanup_expr struct expr *expr = NULL;
+  return expr_parse(text, &expr, error) && expr_bind(expr, names->names, n, error);
+}
+
+/* One of the kernel's expressions, or NULL; `place` is where in the manifest it is. */
+static bool kernel_text_binds(const struct kernel *kernel, const char *place, const char *text,
+                              const struct names *names, size_t n, struct error *error) {
+  if (!text || text_binds(text, names, n, error))
+    return true;
+  snprintf(error->pointer, sizeof error->pointer, "/kernel");
+  return error_prefix(error, "%s of kernel \"%s\": ", place, kernel->name);
+}
+
+static bool kernel_binds(const struct kernel *kernel, const struct names *names,
+                         struct error *error) {
+  const struct launch *launch = &kernel->launch;
+  size_t n_plain = names->n_plain, n_launch = names->n_launch;
+  for (size_t i = 0; i < kernel->n_defines; i++) {
+    cleanup_free char *place = xasprintf("define \"%s\"", kernel->defines[i].name);
+    if (!kernel_text_binds(kernel, place, kernel->defines[i].value, names, n_plain, error))
+      return false;
+  }
+  for (size_t i = 0; i < kernel->n_arguments; i++) {
+    const struct argument *argument = &kernel->arguments[i];
+    cleanup_free char *place = xasprintf("argument \"%s\"", argument->name);
+    if (!kernel_text_binds(kernel, place, argument->value, names, n_plain, error))
+      return false;
+    for (size_t j = 0; j < argument->n_dimensions; j++) {
+      if (!kernel_text_binds(kernel, place, argument->shape[j], names, n_plain, error))
+        return false;
+    }
+  }
+  for (size_t i = 0; i < launch->n_grid; i++) {
+    if (!kernel_text_binds(kernel, "the grid", launch->grid[i], names, n_launch, error))
+      return false;
+  }
+  for (size_t i = 0; i < launch->n_block; i++) {
+    if (!kernel_text_binds(kernel, "the block", launch->block[i], names, n_launch, error))
+      return false;
+  }
+  return kernel_text_binds(kernel, "\"shared_bytes\"", launch->shared_bytes, names, n_launch,
+                           error) &&
+         kernel_text_binds(kernel, "\"flops\"", kernel->flops, names, n_plain, error) &&
+         kernel_text_binds(kernel, "\"bytes\"", kernel->bytes, names, n_plain, error);
+}
+
+bool kernel_accepts(const struct kernel *kernel, const struct key *key, const struct space *space,
+                    struct error *error) {
+  struct names names = {0};
+  size_t n = 0;
+  if (kernel->language == LANGUAGE_EXTERNAL)
+    return error_at(error, "/kernel",
+                    "kernel \"%s\" is known by name only, from an imported table: register the "
+                    "kernel itself to tune it",
+                    kernel->name);
+  bool key_fits = key->n == kernel->n_key_names;
+  for (size_t i = 0; i < kernel->n_key_names; i++) {
+    key_fits = key_fits && string_equal(key->names[i], kernel->key_names[i]);
+    names.names[n++] = kernel->key_names[i];
+  }
+  if (!key_fits) {
+    cleanup_free char *list = json_texts_join(json_object_get(kernel->json, "key"), ", ");
+    return error_at(error, "/key", "the key of kernel \"%s\" must have exactly the members %s",
+                    kernel->name, list[0] ? list : "{}");
+  }
+
+  for (size_t i = 0; i < space->n_parameters; i++) {
+    if (!parameter_fits(kernel, &space->parameters[i], error))
+      return false;
+    names.names[n++] = space->parameters[i].name;
+  }
+  for (size_t i = 0; i < LAUNCH_FACTS; i++)
+    names.names[n++] = fact_names[i];
+  names.n_launch = n;
+  names.n_plain = n - LAUNCH_FACTS + FACTS;
+  if (!kernel_binds(kernel, &names, error))
+    return false;
+  for (size_t i = 0; i < space->n_conditions; i++) {
+    char at[JSON_POINTER_SIZE];
+    if (!text_binds(space->conditions[i], &names, names.n_plain, error))
+      return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/space/conditions", i));
+  }
+  return true;
 }

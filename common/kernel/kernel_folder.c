@@ -1,7 +1,5 @@
 /* Reading a folder of kernels/: kernel.json and one version of it, made into a flat manifest, with
- * the files' bytes.
- *
- * Memory: a kernel_folder owns everything. Threads: one at a time. */
+ * the files' bytes. */
 #include "common/kernel/kernel_folder.h"
 
 #include <errno.h>
@@ -15,24 +13,6 @@
 
 /* Members that a version may state in place of the folder's. */
 #define SHARED_MEMBERS "arguments", "defines", "launch", "reference", "flops", "bytes", "exports"
-
-static bool is_folder(const char *path) {
-  struct stat status;
-  return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-/* Splits "DIR" or "DIR:VERSION"; *ret_version is NULL without one. A folder whose own name has a
- * colon is meant. */
-static void place_split(const char *place, char **ret_directory, char **ret_version) {
-  const char *colon = strrchr(place, ':');
-  if (!colon || strchr(colon, '/') || is_folder(place)) {
-    *ret_directory = xstrdup(place);
-    *ret_version = NULL;
-    return;
-  }
-  *ret_directory = xstrndup(place, (size_t)(colon - place));
-  *ret_version = xstrdup(colon + 1);
-}
 
 /* Reads a file that lies inside the folder, also when links are followed: what a manifest names is
  * pushed to a server, so it must not reach what the author did not put there. */
@@ -61,92 +41,64 @@ static bool read_json_inside(const char *directory, const char *path, json_t **r
   return true;
 }
 
-/* Puts the file and, where there is one, the pointer into the sentence: who reads it has a file in
- * an editor. */
+/* Puts the file and, where there is one, the pointer into the sentence, for a reader who has the
+ * file in an editor. */
 static bool error_in_file(struct error *error, const char *directory, const char *path) {
   if (error->pointer[0])
     return error_prefix(error, "%s/%s, at %s: ", directory, path, error->pointer);
   return error_prefix(error, "%s/%s: ", directory, path);
 }
 
-static bool version_name_is_valid(const char *name) {
-  size_t length = strlen(name);
-  return length >= 1 && length <= 64 &&
-         !name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")];
-}
-
-/* What is wrong with kernel.json itself, apart from what kernel_parse says of the manifest that it
- * makes. */
-static bool check_document(const json_t *document, struct error *error) {
+/* Reads kernel.json and checks what is not in the manifest that it makes. */
+static bool read_document(const char *directory, json_t **ret_document, struct error *error) {
   static const char *const members[] = {"name", "key", "versions", SHARED_MEMBERS, NULL};
   static const char *const version_members[] = {"language", "entry",        "sources",
                                                 "space",    SHARED_MEMBERS, NULL};
+  static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  cleanup_json json_t *document = NULL;
   json_t *versions = NULL, *version;
   const char *name;
-  if (!json_only_members(document, "", members, error) ||
-      !json_get_object(document, "", "versions", JSON_REQUIRED, &versions, error))
-    return false;
-  if (!json_object_size(versions))
-    return error_at(error, "/versions", "the folder must have at least one version");
-  json_object_foreach (versions, name, version) {
-    char at[JSON_POINTER_SIZE];
-    json_pointer_member(at, sizeof at, "/versions", name);
-    if (!version_name_is_valid(name))
-      return error_at(error, at, "a version's name has 1 to 64 letters, digits and _ . - only");
-    if (!json_only_members(version, at, version_members, error))
-      return false;
-  }
-  return true;
-}
-
-static bool read_document(const char *directory, json_t **ret_document, struct error *error) {
-  cleanup_json json_t *document = NULL;
   if (!read_json_inside(directory, "kernel.json", &document, error))
     return false;
-  if (!check_document(document, error))
+  if (!json_only_members(document, "", members, error) ||
+      !json_get_object(document, "", "versions", JSON_REQUIRED, &versions, error))
     return error_in_file(error, directory, "kernel.json");
+  if (!json_object_size(versions)) {
+    error_at(error, "/versions", "the folder must have at least one version");
+    return error_in_file(error, directory, "kernel.json");
+  }
+  json_object_foreach (versions, name, version) {
+    char at[JSON_POINTER_SIZE];
+    size_t length = strlen(name);
+    json_pointer_member(at, sizeof at, "/versions", name);
+    bool is_good =
+        (length >= 1 && length <= 64 && !name[strspn(name, letters)]) ||
+        error_at(error, at, "a version's name has 1 to 64 letters, digits and _ . - only");
+    if (!is_good || !json_only_members(version, at, version_members, error))
+      return error_in_file(error, directory, "kernel.json");
+  }
   *ret_document = TAKE(document);
   return true;
-}
-
-static char *versions_format(const json_t *versions) {
-  char *list = xstrdup("");
-  const char *name;
-  json_t *version;
-  json_object_foreach ((json_t *)versions, name, version) {
-    char *longer = xasprintf("%s%s%s", list, list[0] ? ", " : "", name);
-    free(list);
-    list = longer;
-  }
-  return list;
 }
 
 /* The version that `wanted` (may be NULL) means. Both results are borrowed from the document. */
 static bool find_version(const char *directory, const json_t *document, const char *wanted,
                          const char **ret_name, json_t **ret_version, struct error *error) {
-  json_t *versions = json_object_get(document, "versions");
-  const char *name = wanted;
-  if (!name && json_object_size(versions) == 1)
-    name = json_object_iter_key(json_object_iter(versions));
-  json_t *version = name ? json_object_get(versions, name) : NULL;
-  if (!version) {
-    cleanup_free char *list = versions_format(versions);
-    if (!wanted)
-      return error_set(error, "%s has several versions: name one of %s, like %s:%s", directory,
-                       list, directory, json_object_iter_key(json_object_iter(versions)));
-    return error_set(error, "%s has no version \"%.64s\"; it has %s", directory, wanted, list);
-  }
-  *ret_name = name;
-  *ret_version = version;
-  return true;
-}
+  json_t *versions = json_object_get(document, "versions"), *version;
+  const char *first = json_object_iter_key(json_object_iter(versions)), *name;
+  *ret_name = wanted ? wanted : first;
+  *ret_version = json_object_get(versions, *ret_name);
+  if (*ret_version && (wanted || json_object_size(versions) == 1))
+    return true;
 
-static struct kernel_file *file_find(const struct kernel_folder *folder, const char *path) {
-  for (size_t i = 0; i < folder->n_files; i++) {
-    if (string_equal(folder->files[i].path, path))
-      return &folder->files[i];
-  }
-  return NULL;
+  cleanup_json json_t *names = json_array();
+  json_object_foreach (versions, name, version)
+    json_array_append_new(names, json_string(name));
+  cleanup_free char *list = json_texts_join(names, ", ");
+  if (!wanted)
+    return error_set(error, "%s has several versions: name one of %s, like %s:%s", directory, list,
+                     directory, first);
+  return error_set(error, "%s has no version \"%.64s\"; it has %s", directory, wanted, list);
 }
 
 /* Reads the file unless it was read, and makes its {path, digest}. `folder->files` has room. */
@@ -157,15 +109,18 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
     return error_at(error, pointer, "a source must be the path of a file, a string");
   if (!source_path_check(path, pointer, error))
     return false;
-  struct kernel_file *file = file_find(folder, path);
-  if (!file) {
+
+  struct kernel_file *file = folder->files;
+  while (file < folder->files + folder->n_files && !string_equal(file->path, path))
+    file++;
+  if (file == folder->files + folder->n_files) {
     char *bytes = NULL;
     size_t size = 0;
     if (!read_inside(directory, path, &bytes, &size, error)) {
       snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
       return false;
     }
-    file = &folder->files[folder->n_files++];
+    folder->n_files++;
     *file = (struct kernel_file){
         .path = xstrdup(path), .digest = digest_of(bytes, size), .size = size, .bytes = bytes};
   }
@@ -174,84 +129,61 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
   return true;
 }
 
-static bool take_sources(struct kernel_folder *folder, const char *directory, json_t *manifest,
-                         struct error *error) {
-  json_t *names = NULL, *name;
-  if (!json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
-    return false;
-  if (json_array_size(names) > KERNEL_SOURCES_MAX)
-    return error_at(error, "/sources", "a kernel has at most %d sources", KERNEL_SOURCES_MAX);
-  cleanup_json json_t *sources = json_array();
-  size_t i;
-  json_array_foreach (names, i, name) {
-    char at[JSON_POINTER_SIZE];
-    json_t *source = NULL;
-    if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i),
-                   &source, error))
-      return false;
-    ALWAYS(json_array_append_new(sources, source) == 0);
-  }
-  ALWAYS(json_object_set(manifest, "sources", sources) == 0);
-  return true;
-}
-
-static bool take_reference(struct kernel_folder *folder, const char *directory, json_t *manifest,
-                           struct error *error) {
-  json_t *reference = NULL, *source = NULL;
-  if (!json_get_object(manifest, "", "reference", JSON_OPTIONAL, &reference, error))
-    return false;
-  if (!reference)
-    return true;
-  const json_t *name = json_object_get(reference, "source");
-  if (!name)
-    return error_at(error, "/reference/source", "member \"source\" is missing");
-  if (!take_file(folder, directory, name, "/reference/source", &source, error))
-    return false;
-  cleanup_json json_t *flat = json_copy(reference);
-  ALWAYS(flat && json_object_set_new(flat, "source", source) == 0);
-  ALWAYS(json_object_set(manifest, "reference", flat) == 0);
-  return true;
-}
-
-/* The flat manifest: what the folder states, replaced by what the version states. */
+/* The flat manifest: what the folder states, replaced by what the version states, paths by {path,
+ * digest}. */
 static bool make_manifest(struct kernel_folder *folder, const char *directory,
                           const json_t *document, const char *version_name, json_t *version,
                           json_t **ret_manifest, struct error *error) {
-  cleanup_json json_t *manifest = json_copy((json_t *)document);
+  cleanup_json json_t *manifest = json_copy((json_t *)document), *sources = json_array();
+  json_t *names = NULL, *name, *reference = NULL, *source = NULL;
+  const char *folder_name = NULL;
+  size_t i;
   ALWAYS(manifest && json_object_update(manifest, version) == 0);
   json_object_del(manifest, "versions");
   json_object_del(manifest, "space");
-  const char *name = NULL;
-  if (!json_get_string(document, "", "name", JSON_REQUIRED, &name, error))
+  if (!json_get_string(document, "", "name", JSON_REQUIRED, &folder_name, error) ||
+      !json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
     return false;
-  cleanup_free char *full_name = xasprintf("%s/%s", name, version_name);
-  json_t *name_text = json_string(full_name);
-  ALWAYS(name_text && json_object_set_new(manifest, "name", name_text) == 0);
-  if (!take_sources(folder, directory, manifest, error) ||
-      !take_reference(folder, directory, manifest, error))
+  cleanup_free char *full_name = xasprintf("%s/%s", folder_name, version_name);
+  json_object_set_new(manifest, "name", json_string(full_name));
+
+  if (json_array_size(names) > KERNEL_SOURCES_MAX)
+    return error_at(error, "/sources", "a kernel has at most %d sources", KERNEL_SOURCES_MAX);
+  json_array_foreach (names, i, name) {
+    char at[JSON_POINTER_SIZE];
+    if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i),
+                   &source, error))
+      return false;
+    json_array_append_new(sources, source);
+  }
+  json_object_set(manifest, "sources", sources);
+
+  if (!json_get_object(manifest, "", "reference", JSON_OPTIONAL, &reference, error))
     return false;
+  if (reference) {
+    name = json_object_get(reference, "source");
+    if (!name)
+      return error_at(error, "/reference/source", "member \"source\" is missing");
+    if (!take_file(folder, directory, name, "/reference/source", &source, error))
+      return false;
+    reference = json_copy(reference); /* the document's stays as it is */
+    json_object_set_new(reference, "source", source);
+    json_object_set_new(manifest, "reference", reference);
+  }
   *ret_manifest = TAKE(manifest);
   return true;
 }
 
-static bool load_space(struct kernel_folder *folder, const char *directory, const json_t *version,
-                       struct error *error) {
-  const char *path = "space.json";
-  if (!json_get_string(version, "", "space", JSON_OPTIONAL, &path, error) ||
-      !source_path_check(path, "/space", error))
-    return error_in_file(error, directory, "kernel.json");
-  cleanup_json json_t *json = NULL;
-  if (!read_json_inside(directory, path, &json, error))
-    return false;
-  return space_parse(json, &folder->space, error) || error_in_file(error, directory, path);
-}
-
 bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, struct error *error) {
-  cleanup_free char *directory = NULL, *wanted = NULL;
   cleanup_json json_t *document = NULL, *manifest = NULL;
-  const char *version_name;
+  const char *version_name, *colon = strrchr(place, ':');
   json_t *version;
-  place_split(place, &directory, &wanted);
+  struct stat status;
+  /* A folder whose own name has a colon is meant where there is one. */
+  if (colon && (strchr(colon, '/') || (stat(place, &status) == 0 && S_ISDIR(status.st_mode))))
+    colon = NULL;
+  const char *wanted = colon ? colon + 1 : NULL;
+  cleanup_free char *directory = xstrndup(place, colon ? (size_t)(colon - place) : strlen(place));
   if (!read_document(directory, &document, error) ||
       !find_version(directory, document, wanted, &version_name, &version, error))
     return false;
@@ -262,8 +194,16 @@ bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, st
     error_in_file(error, directory, "kernel.json");
     return error_prefix(error, "version \"%s\": ", version_name);
   }
-  if (!load_space(folder, directory, version, error))
+
+  const char *space_path = "space.json";
+  cleanup_json json_t *space = NULL;
+  if (!json_get_string(version, "", "space", JSON_OPTIONAL, &space_path, error) ||
+      !source_path_check(space_path, "/space", error))
+    return error_in_file(error, directory, "kernel.json");
+  if (!read_json_inside(directory, space_path, &space, error))
     return false;
+  if (!space_parse(space, &folder->space, error))
+    return error_in_file(error, directory, space_path);
   *ret_folder = TAKE(folder);
   return true;
 }

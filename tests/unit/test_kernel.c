@@ -224,7 +224,7 @@ Test(kernel, wrong_names_languages_and_sources_are_refused) {
       {"/sources/0/path", "\"\"", "/sources/0/path", "relative"},
       {"/sources/0/path", "\"a\\nb\"", "/sources/0/path", "control"},
       {"/sources/0/digest", "\"sha256:00\"", "/sources/0/digest", "64 lower-case"},
-      {"/sources/1/path", "\"fused.c\"", "/sources/1", "two sources"},
+      {"/sources/1/path", "\"fused.c\"", "/sources/1", "twice"},
   };
   assert_refused(c_manifest, refusals, ARRAY_LENGTH(refusals));
 }
@@ -261,7 +261,7 @@ Test(kernel, wrong_arguments_are_refused) {
       {"/arguments/0", "[]", "/arguments/0", "object"},
       {"/arguments/0/dtype", NULL, "/arguments/0/dtype", "missing"},
       {"/arguments/0/name", "\"x y\"", "/arguments/0/name", "C identifier"},
-      {"/arguments/1/name", "\"y\"", "/arguments/1/name", "two arguments"},
+      {"/arguments/1/name", "\"y\"", "/arguments/1/name", "twice"},
       {"/arguments/0/dtype", "\"float\"", "/arguments/0/dtype", "must be one of: bool"},
       {"/arguments/0/value", "1", "/arguments/0/value", "a buffer has no"},
       {"/arguments/0/shape", NULL, "/arguments/0", "\"shape\" (a buffer) or a \"value\""},

@@ -10,34 +10,23 @@
 #define RESOURCE_MAX ((int64_t)1 << 40)
 #define NAME_MAX_BYTES 4096
 
+#define RESOURCES(X)                                                                               \
+  X(vgprs)                                                                                         \
+  X(agprs)                                                                                         \
+  X(sgprs)                                                                                         \
+  X(vgpr_spills)                                                                                   \
+  X(sgpr_spills)                                                                                   \
+  X(lds_bytes)                                                                                     \
+  X(scratch_bytes)                                                                                 \
+  X(kernarg_bytes)                                                                                 \
+  X(wavefront_size)                                                                                \
+  X(workgroup_max)
+
 const struct code_resources code_resources_unknown = {
-    .vgprs = CODE_UNKNOWN,
-    .agprs = CODE_UNKNOWN,
-    .sgprs = CODE_UNKNOWN,
-    .vgpr_spills = CODE_UNKNOWN,
-    .sgpr_spills = CODE_UNKNOWN,
-    .lds_bytes = CODE_UNKNOWN,
-    .scratch_bytes = CODE_UNKNOWN,
-    .kernarg_bytes = CODE_UNKNOWN,
-    .wavefront_size = CODE_UNKNOWN,
-    .workgroup_max = CODE_UNKNOWN,
+#define X(member) .member = CODE_UNKNOWN,
+    RESOURCES(X)
+#undef X
 };
-
-/* The members of struct code_resources, as JSON names them. */
-static const struct {
-  const char *name;
-  size_t offset;
-} resource_members[] = {
-#define MEMBER(name) {#name, offsetof(struct code_resources, name)}
-    MEMBER(vgprs),          MEMBER(agprs),         MEMBER(sgprs),         MEMBER(vgpr_spills),
-    MEMBER(sgpr_spills),    MEMBER(lds_bytes),     MEMBER(scratch_bytes), MEMBER(kernarg_bytes),
-    MEMBER(wavefront_size), MEMBER(workgroup_max),
-#undef MEMBER
-};
-
-static int64_t *resource(struct code_resources *resources, size_t i) {
-  return (int64_t *)((char *)resources + resource_members[i].offset);
-}
 
 int64_t code_resources_spills(const struct code_resources *resources) {
   if (resources->vgpr_spills == CODE_UNKNOWN && resources->sgpr_spills == CODE_UNKNOWN)
@@ -47,27 +36,28 @@ int64_t code_resources_spills(const struct code_resources *resources) {
 }
 
 json_t *code_resources_to_json(const struct code_resources *resources) {
-  struct code_resources copy = *resources;
   json_t *json = json_object();
-  for (size_t i = 0; i < ARRAY_LENGTH(resource_members); i++) {
-    if (*resource(&copy, i) != CODE_UNKNOWN)
-      json_object_set_new(json, resource_members[i].name, json_integer(*resource(&copy, i)));
-  }
+#define X(member)                                                                                  \
+  if (resources->member != CODE_UNKNOWN)                                                           \
+    json_object_set_new(json, #member, json_integer(resources->member));
+  RESOURCES(X)
+#undef X
   return json;
 }
 
 bool code_resources_from_json(const json_t *json, struct code_resources *ret, struct error *error) {
-  const char *names[ARRAY_LENGTH(resource_members) + 1] = {NULL};
+#define X(member) #member,
+  static const char *const names[] = {RESOURCES(X) NULL};
+#undef X
   struct code_resources resources = code_resources_unknown;
-  for (size_t i = 0; i < ARRAY_LENGTH(resource_members); i++)
-    names[i] = resource_members[i].name;
   if (!json_only_members(json, "", names, error))
     return false;
-  for (size_t i = 0; i < ARRAY_LENGTH(resource_members); i++) {
-    if (!json_get_integer(json, "", names[i], JSON_OPTIONAL, 0, RESOURCE_MAX,
-                          resource(&resources, i), error))
-      return false;
-  }
+#define X(member)                                                                                  \
+  if (!json_get_integer(json, "", #member, JSON_OPTIONAL, 0, RESOURCE_MAX, &resources.member,      \
+                        error))                                                                    \
+    return false;
+  RESOURCES(X)
+#undef X
   *ret = resources;
   return true;
 }
@@ -84,22 +74,21 @@ bool code_object_is(const void *bytes, size_t size) {
 /* What people have instead of a code object, by its first bytes. */
 static bool refuse_other_format(const char *bytes, size_t size, struct error *error) {
   static const struct {
-    const char *magic;
-    size_t size;
-    const char *what;
+    const char *magic, *what;
   } formats[] = {
-      {"__CLANG_OFFLOAD_BUNDLE__", 24,
+      {"__CLANG_OFFLOAD_BUNDLE__",
        "a clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
-      {"CCOB", 4,
+      {"CCOB",
        "a compressed clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
-      {"\x50\xed\x55\xba", 4,
+      {"\x50\xed\x55\xba",
        "a CUDA fat binary: compile to a cubin (nvcc -cubin), or extract it with cuobjdump"},
-      {"BC\xc0\xde", 4, "LLVM bitcode: compile it to the end"},
+      {"BC\xc0\xde", "LLVM bitcode: compile it to the end"},
   };
   if (size == 0)
     return error_set(error, "not a code object: it is empty");
   for (size_t i = 0; i < ARRAY_LENGTH(formats); i++) {
-    if (size >= formats[i].size && memcmp(bytes, formats[i].magic, formats[i].size) == 0)
+    size_t length = strlen(formats[i].magic);
+    if (size >= length && memcmp(bytes, formats[i].magic, length) == 0)
       return error_set(error, "not a code object but %s", formats[i].what);
   }
   if (size < 20 || memcmp(bytes, ELFMAG, SELFMAG) != 0)
@@ -220,10 +209,7 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
                        name_cut(name, length, cut));
     }
   }
-  /* Grows by doubling: capacity is the next power of two, so that it need not be kept. */
-  if ((object->n_kernels & (object->n_kernels - 1)) == 0)
-    object->kernels = xreallocarray(object->kernels, object->n_kernels ? object->n_kernels * 2 : 1,
-                                    sizeof *object->kernels);
+  object->kernels = xreallocarray(object->kernels, object->n_kernels + 1, sizeof *object->kernels);
   struct code_kernel *kernel = &object->kernels[object->n_kernels++];
   *kernel = (struct code_kernel){.name = xstrdup(json_string_value(text)),
                                  .resources = code_resources_unknown};
@@ -255,25 +241,20 @@ bool code_kernel_order_arguments(struct code_kernel *kernel, struct error *error
 
 bool code_object_kernel(const struct code_object *object, const char *name,
                         const struct code_kernel **ret_kernel, struct error *error) {
-  if (!name && object->n_kernels == 1) {
-    *ret_kernel = &object->kernels[0];
-    return true;
-  }
-  for (size_t i = 0; name && i < object->n_kernels; i++) {
-    if (string_equal(object->kernels[i].name, name)) {
+  cleanup_json json_t *names = json_array();
+  for (size_t i = 0; i < object->n_kernels; i++) {
+    if (name ? string_equal(object->kernels[i].name, name) : object->n_kernels == 1) {
       *ret_kernel = &object->kernels[i];
       return true;
     }
+    if (i < 16)
+      json_array_append_new(names, json_string(object->kernels[i].name));
   }
   if (object->n_kernels == 0)
     return error_set(error, "the code object has no kernel");
+
   /* What fits of the list; error_set cuts the rest. */
-  cleanup_free char *list = xstrdup("");
-  for (size_t i = 0; i < object->n_kernels && i < 16; i++) {
-    char *longer = xasprintf("%s%s%s", list, i ? ", " : "", object->kernels[i].name);
-    free(list);
-    list = longer;
-  }
+  cleanup_free char *list = json_texts_join(names, ", ");
   const char *more = object->n_kernels > 16 ? ", …" : "";
   if (!name)
     return error_set(error, "the code object has %zu kernels, name one of them: %s%s",

@@ -9,7 +9,7 @@
 #define OSABI_AMDGPU_HSA 64                 /* ELFOSABI_AMDGPU_HSA */
 #define NOTE_METADATA 32                    /* NT_AMDGPU_METADATA */
 #define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
-#define MEMBERS_MAX 64                      /* of a map that is read: a kernel has about 25 */
+#define MEMBERS_MAX 64                      /* of a map: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
 /* then an environment (empty), "-" and the target id */
 #define TARGET_PREFIX "amdgcn-amd-amdhsa-"
@@ -130,70 +130,57 @@ static bool counts_are_sane(struct bytes_view view) {
   return left == 0;
 }
 
-/* That a map can be read by its members' names: few members, each a text, no two the same. */
-static bool check_map(const msgpack_object *map, const char *pointer, struct error *error) {
-  if (map->type != MSGPACK_OBJECT_MAP)
-    return error_at(error, pointer, "must be a map");
-  if (map->via.map.size > MEMBERS_MAX)
-    return error_at(error, pointer, "has %u members, at most %d are read", map->via.map.size,
-                    MEMBERS_MAX);
-  for (uint32_t i = 0; i < map->via.map.size; i++) {
-    const msgpack_object *key = &map->via.map.ptr[i].key;
-    if (key->type != MSGPACK_OBJECT_STR)
-      return error_at(error, pointer, "the name of member %u is no text", i);
-    for (uint32_t j = 0; j < i; j++) {
-      const msgpack_object_str *other = &map->via.map.ptr[j].key.via.str;
-      if (other->size == key->via.str.size &&
-          memcmp(other->ptr, key->via.str.ptr, other->size) == 0) {
-        char cut[NAME_TEXT_SIZE];
-        return error_at(error, pointer, "the member \"%s\" is there twice",
-                        name_cut(other->ptr, other->size, cut));
-      }
+/* A value of the note, at most as deep as msgpack-c reads (32). A map that names a member twice, or
+ * by anything but a text, is an error; a text that is not UTF-8 becomes null. */
+static bool note_to_json(const msgpack_object *value, const char *pointer, json_t **ret,
+                         struct error *error) {
+  char at[JSON_POINTER_SIZE];
+  cleanup_json json_t *json = NULL;
+  json_t *item = NULL;
+  switch (value->type) {
+  case MSGPACK_OBJECT_BOOLEAN:
+    json = json_boolean(value->via.boolean);
+    break;
+  case MSGPACK_OBJECT_POSITIVE_INTEGER:
+    json = json_integer(value->via.u64 < INT64_MAX ? (json_int_t)value->via.u64 : INT64_MAX);
+    break;
+  case MSGPACK_OBJECT_NEGATIVE_INTEGER:
+    json = json_integer(value->via.i64);
+    break;
+  case MSGPACK_OBJECT_STR:
+    json = json_stringn(value->via.str.ptr, value->via.str.size);
+    break;
+  case MSGPACK_OBJECT_ARRAY:
+    json = json_array();
+    for (uint32_t i = 0; i < value->via.array.size; i++) {
+      if (!note_to_json(&value->via.array.ptr[i], json_pointer_index(at, sizeof at, pointer, i),
+                        &item, error))
+        return false;
+      ALWAYS(json_array_append_new(json, item) == 0);
     }
+    break;
+  case MSGPACK_OBJECT_MAP:
+    if (value->via.map.size > MEMBERS_MAX)
+      return error_at(error, pointer, "has %u members, at most %d are read", value->via.map.size,
+                      MEMBERS_MAX);
+    json = json_object();
+    for (uint32_t i = 0; i < value->via.map.size; i++) {
+      const msgpack_object_kv *member = &value->via.map.ptr[i];
+      if (member->key.type != MSGPACK_OBJECT_STR)
+        return error_at(error, pointer, "the name of member %u is no text", i);
+      cleanup_free char *name = name_plain(member->key.via.str.ptr, member->key.via.str.size);
+      if (json_object_get(json, name))
+        return error_at(error, pointer, "the member \"%.60s\" is there twice", name);
+      if (!note_to_json(&member->val, json_pointer_member(at, sizeof at, pointer, name), &item,
+                        error))
+        return false;
+      ALWAYS(json_object_set_new(json, name, item) == 0);
+    }
+    break;
+  default:
+    break;
   }
-  return true;
-}
-
-/* A member of a checked map; NULL when it is absent. */
-static const msgpack_object *find_member(const msgpack_object *map, const char *name) {
-  size_t length = strlen(name);
-  for (uint32_t i = 0; i < map->via.map.size; i++) {
-    const msgpack_object_str *key = &map->via.map.ptr[i].key.via.str;
-    if (key->size == length && memcmp(key->ptr, name, length) == 0)
-      return &map->via.map.ptr[i].val;
-  }
-  return NULL;
-}
-
-/* A member that must be there and have the type. */
-static bool get_member(const msgpack_object *map, const char *pointer, const char *name,
-                       msgpack_object_type type, const char *type_name, const msgpack_object **ret,
-                       struct error *error) {
-  const msgpack_object *member = find_member(map, name);
-  if (!member)
-    return error_at(error, pointer, "the member \"%s\" is missing", name);
-  if (member->type != type) {
-    char path[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(path, sizeof path, pointer, name), "must be %s",
-                    type_name);
-  }
-  *ret = member;
-  return true;
-}
-
-static bool get_number(const msgpack_object *map, const char *pointer, const char *name,
-                       int64_t max, int64_t *ret, struct error *error) {
-  const msgpack_object *member;
-  if (!get_member(map, pointer, name, MSGPACK_OBJECT_POSITIVE_INTEGER,
-                  "an integer that is not negative", &member, error))
-    return false;
-  if (member->via.u64 > (uint64_t)max) {
-    char path[JSON_POINTER_SIZE];
-    return error_at(error, json_pointer_member(path, sizeof path, pointer, name),
-                    "is %llu, can be at most %lld", (unsigned long long)member->via.u64,
-                    (long long)max);
-  }
-  *ret = (int64_t)member->via.u64;
+  *ret = json ? TAKE(json) : json_null();
   return true;
 }
 
@@ -202,95 +189,89 @@ static const struct {
   const char *name;
   size_t offset;
   int64_t max;
-  bool is_optional;
+  enum json_presence presence;
 } kernel_numbers[] = {
-    {".vgpr_count", offsetof(struct code_resources, vgprs), 1024, false},
-    {".agpr_count", offsetof(struct code_resources, agprs), 1024, true},
-    {".sgpr_count", offsetof(struct code_resources, sgprs), 1024, false},
-    {".vgpr_spill_count", offsetof(struct code_resources, vgpr_spills), NUMBER_MAX, true},
-    {".sgpr_spill_count", offsetof(struct code_resources, sgpr_spills), NUMBER_MAX, true},
-    {".group_segment_fixed_size", offsetof(struct code_resources, lds_bytes), NUMBER_MAX, false},
+    {".vgpr_count", offsetof(struct code_resources, vgprs), 1024, JSON_REQUIRED},
+    {".agpr_count", offsetof(struct code_resources, agprs), 1024, JSON_NOT_NULL},
+    {".sgpr_count", offsetof(struct code_resources, sgprs), 1024, JSON_REQUIRED},
+    {".vgpr_spill_count", offsetof(struct code_resources, vgpr_spills), NUMBER_MAX, JSON_NOT_NULL},
+    {".sgpr_spill_count", offsetof(struct code_resources, sgpr_spills), NUMBER_MAX, JSON_NOT_NULL},
+    {".group_segment_fixed_size", offsetof(struct code_resources, lds_bytes), NUMBER_MAX,
+     JSON_REQUIRED},
     {".private_segment_fixed_size", offsetof(struct code_resources, scratch_bytes), NUMBER_MAX,
-     false},
-    {".kernarg_segment_size", offsetof(struct code_resources, kernarg_bytes), NUMBER_MAX, false},
-    {".wavefront_size", offsetof(struct code_resources, wavefront_size), 64, false},
-    {".max_flat_workgroup_size", offsetof(struct code_resources, workgroup_max), 1 << 16, false},
+     JSON_REQUIRED},
+    {".kernarg_segment_size", offsetof(struct code_resources, kernarg_bytes), NUMBER_MAX,
+     JSON_REQUIRED},
+    {".wavefront_size", offsetof(struct code_resources, wavefront_size), 64, JSON_REQUIRED},
+    {".max_flat_workgroup_size", offsetof(struct code_resources, workgroup_max), 1 << 16,
+     JSON_REQUIRED},
 };
 
-static bool read_argument(const msgpack_object *map, const char *pointer,
-                          struct code_kernel *kernel, struct error *error) {
-  struct code_argument argument = {0};
-  const msgpack_object *kind;
-  if (!check_map(map, pointer, error) ||
-      !get_number(map, pointer, ".offset", NUMBER_MAX, &argument.offset, error) ||
-      !get_number(map, pointer, ".size", NUMBER_MAX, &argument.size, error) ||
-      !get_member(map, pointer, ".value_kind", MSGPACK_OBJECT_STR, "text", &kind, error))
-    return false;
-  char text[NAME_TEXT_SIZE];
-  name_cut(kind->via.str.ptr, kind->via.str.size, text);
-  if (text[0] == '\0' || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(text))
-    return error_at(error, pointer, "\"%s\" is no kind of argument", text);
-  argument.kind = xstrdup(text);
-  argument.is_hidden = string_starts(argument.kind, "hidden_");
-  kernel->arguments[kernel->n_arguments++] = argument;
-  return true;
-}
-
-static bool read_arguments(const msgpack_object *map, const char *pointer,
-                           struct code_kernel *kernel, struct error *error) {
-  char path[JSON_POINTER_SIZE], item[JSON_POINTER_SIZE];
-  const msgpack_object *list;
-  if (!find_member(map, ".args"))
-    return true;
-  if (!get_member(map, pointer, ".args", MSGPACK_OBJECT_ARRAY, "an array", &list, error))
-    return false;
-  json_pointer_member(path, sizeof path, pointer, ".args");
-  if (list->via.array.size > CODE_ARGUMENTS_MAX)
-    return error_at(error, path, "has %u arguments, at most %d are read", list->via.array.size,
+static bool read_arguments(const json_t *list, const char *pointer, struct code_kernel *kernel,
+                           struct error *error) {
+  const json_t *item;
+  size_t i;
+  if (json_array_size(list) > CODE_ARGUMENTS_MAX)
+    return error_at(error, pointer, "has %zu arguments, at most %d are read", json_array_size(list),
                     CODE_ARGUMENTS_MAX);
-  kernel->arguments = xcalloc(list->via.array.size, sizeof *kernel->arguments);
-  for (uint32_t i = 0; i < list->via.array.size; i++) {
-    if (!read_argument(&list->via.array.ptr[i], json_pointer_index(item, sizeof item, path, i),
-                       kernel, error))
+  kernel->arguments = xcalloc(json_array_size(list), sizeof *kernel->arguments);
+  json_array_foreach (list, i, item) {
+    struct code_argument argument = {0};
+    const char *kind = NULL;
+    char at[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
+    json_pointer_index(at, sizeof at, pointer, i);
+    if (!json_is_object(item))
+      return error_at(error, at, "must be a map");
+    if (!json_get_integer(item, at, ".offset", JSON_REQUIRED, 0, NUMBER_MAX, &argument.offset,
+                          error) ||
+        !json_get_integer(item, at, ".size", JSON_REQUIRED, 0, NUMBER_MAX, &argument.size, error) ||
+        !json_get_string(item, at, ".value_kind", JSON_REQUIRED, &kind, error))
       return false;
+    name_cut(kind, strlen(kind), text);
+    if (text[0] == '\0' || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(text))
+      return error_at(error, at, "\"%s\" is no kind of argument", text);
+    argument.kind = xstrdup(text);
+    argument.is_hidden = string_starts(text, "hidden_");
+    kernel->arguments[kernel->n_arguments++] = argument;
   }
-  if (!code_kernel_order_arguments(kernel, error)) {
-    struct error reason = *error;
-    return error_at(error, path, "%s", reason.message);
-  }
-  return true;
+  return code_kernel_order_arguments(kernel, error) || error_pointer_prefix(error, pointer);
 }
 
-static bool read_kernel(const msgpack_object *map, const char *pointer, struct code_object *object,
+static bool read_kernel(const json_t *json, const char *pointer, struct code_object *object,
                         struct error *error) {
-  const msgpack_object *name;
+  const json_t *name = json_object_get(json, ".name");
   struct code_kernel *kernel;
-  if (!check_map(map, pointer, error) ||
-      !get_member(map, pointer, ".name", MSGPACK_OBJECT_STR, "text", &name, error))
+  const char *text = NULL;
+  json_t *arguments = NULL;
+  if (!json_is_object(json))
+    return error_at(error, pointer, "must be a map");
+  if (!json_get_string(json, pointer, ".name", JSON_REQUIRED, &text, error))
     return false;
-  if (!code_object_add_kernel(object, name->via.str.ptr, name->via.str.size, &kernel, error)) {
-    struct error reason = *error;
-    return error_at(error, pointer, "%s", reason.message);
-  }
+  if (!code_object_add_kernel(object, text, json_string_length(name), &kernel, error))
+    return error_pointer_prefix(error, pointer);
   for (size_t i = 0; i < ARRAY_LENGTH(kernel_numbers); i++) {
     int64_t *number = (int64_t *)((char *)&kernel->resources + kernel_numbers[i].offset);
-    if (kernel_numbers[i].is_optional && !find_member(map, kernel_numbers[i].name))
-      continue;
-    if (!get_number(map, pointer, kernel_numbers[i].name, kernel_numbers[i].max, number, error))
+    if (!json_get_integer(json, pointer, kernel_numbers[i].name, kernel_numbers[i].presence, 0,
+                          kernel_numbers[i].max, number, error))
       return false;
   }
   if (kernel->resources.wavefront_size != 32 && kernel->resources.wavefront_size != 64)
     return error_at(error, pointer, "the wavefront has %lld lanes, it can have 32 or 64",
                     (long long)kernel->resources.wavefront_size);
-  return read_arguments(map, pointer, kernel, error);
+  if (!json_get_array(json, pointer, ".args", JSON_NOT_NULL, &arguments, error))
+    return false;
+  char at[JSON_POINTER_SIZE];
+  return !arguments ||
+         read_arguments(arguments, json_pointer_member(at, sizeof at, pointer, ".args"), kernel,
+                        error);
 }
 
-/* "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": the target id without its features, held against the
- * ELF header. */
-static bool read_target(const struct elf_image *image, const msgpack_object *text,
-                        struct code_object *object, struct error *error) {
+/* "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": the target id without its features, which must agree
+ * with the ELF header. */
+static bool read_target(const struct elf_image *image, const char *text, struct code_object *object,
+                        struct error *error) {
   char full[NAME_TEXT_SIZE];
-  name_cut(text->via.str.ptr, text->via.str.size, full);
+  name_cut(text, strlen(text), full);
   const char *id =
       string_starts(full, TARGET_PREFIX) ? strchr(full + strlen(TARGET_PREFIX), '-') : NULL;
   size_t length = id ? strcspn(++id, ":") : 0;
@@ -308,56 +289,23 @@ static bool read_target(const struct elf_image *image, const msgpack_object *tex
   return true;
 }
 
-/* A value of the note, whatever it is; as deep as msgpack-c reads (32). */
-static json_t *note_to_json(const msgpack_object *value) {
-  json_t *json = NULL;
-  cleanup_free char *text = NULL;
-  switch (value->type) {
-  case MSGPACK_OBJECT_BOOLEAN:
-    return json_boolean(value->via.boolean);
-  case MSGPACK_OBJECT_POSITIVE_INTEGER:
-    return json_integer(value->via.u64 < INT64_MAX ? (json_int_t)value->via.u64 : INT64_MAX);
-  case MSGPACK_OBJECT_NEGATIVE_INTEGER:
-    return json_integer(value->via.i64);
-  case MSGPACK_OBJECT_STR:
-    text = name_plain(value->via.str.ptr, value->via.str.size);
-    return json_string(text);
-  case MSGPACK_OBJECT_ARRAY:
-    json = json_array();
-    for (uint32_t i = 0; i < value->via.array.size; i++)
-      ALWAYS(json_array_append_new(json, note_to_json(&value->via.array.ptr[i])) == 0);
-    return json;
-  case MSGPACK_OBJECT_MAP:
-    json = json_object();
-    for (uint32_t i = 0; i < value->via.map.size; i++) {
-      const msgpack_object_kv *member = &value->via.map.ptr[i];
-      if (member->key.type != MSGPACK_OBJECT_STR)
-        continue;
-      cleanup_free char *name = name_plain(member->key.via.str.ptr, member->key.via.str.size);
-      ALWAYS(json_object_set_new(json, name, note_to_json(&member->val)) == 0);
-    }
-    return json;
-  default:
-    return json_null();
-  }
-}
-
 static bool read_metadata(const struct elf_image *image, const msgpack_object *root,
                           struct code_object *object, struct error *error) {
-  char pointer[JSON_POINTER_SIZE];
-  const msgpack_object *target, *kernels;
-  if (!check_map(root, "", error) ||
-      !get_member(root, "", "amdhsa.target", MSGPACK_OBJECT_STR, "text", &target, error) ||
-      !read_target(image, target, object, error))
+  const char *target = NULL;
+  json_t *kernels = NULL, *kernel;
+  size_t i;
+  if (!note_to_json(root, "", &object->notes, error))
     return false;
-  object->notes = note_to_json(root);
-  if (!find_member(root, "amdhsa.kernels"))
-    return true;
-  if (!get_member(root, "", "amdhsa.kernels", MSGPACK_OBJECT_ARRAY, "an array", &kernels, error))
+  if (!json_is_object(object->notes))
+    return error_set(error, "must be a map");
+  if (!json_get_string(object->notes, "", "amdhsa.target", JSON_REQUIRED, &target, error) ||
+      !read_target(image, target, object, error) ||
+      !json_get_array(object->notes, "", "amdhsa.kernels", JSON_NOT_NULL, &kernels, error))
     return false;
-  for (uint32_t i = 0; i < kernels->via.array.size; i++) {
-    json_pointer_index(pointer, sizeof pointer, "/amdhsa.kernels", i);
-    if (!read_kernel(&kernels->via.array.ptr[i], pointer, object, error))
+  json_array_foreach (kernels, i, kernel) {
+    char at[JSON_POINTER_SIZE];
+    if (!read_kernel(kernel, json_pointer_index(at, sizeof at, "/amdhsa.kernels", i), object,
+                     error))
       return false;
   }
   return true;
@@ -369,8 +317,7 @@ bool amdgpu_parse(const struct elf_image *image, struct code_object *object, str
   if (image->header.e_ident[EI_OSABI] != OSABI_AMDGPU_HSA || version < 4 || version > 6)
     return error_set(error,
                      "the code object has ABI %d of version %d, known are amdhsa's versions 4 to "
-                     "6: compile with "
-                     "-mcode-object-version=5",
+                     "6: compile with -mcode-object-version=5",
                      image->header.e_ident[EI_OSABI], version);
   if (image->header.e_type != ET_DYN)
     return error_set(error,

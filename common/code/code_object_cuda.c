@@ -138,9 +138,8 @@ static bool add_parameter(struct code_kernel *kernel, int64_t offset, int64_t si
                           struct error *error) {
   if (kernel->n_arguments >= CODE_ARGUMENTS_MAX)
     return error_set(error, "a kernel has more than %d parameters", CODE_ARGUMENTS_MAX);
-  size_t n = kernel->n_arguments; /* grows by doubling, as the kernels do */
-  if ((n & (n - 1)) == 0)
-    kernel->arguments = xreallocarray(kernel->arguments, n ? 2 * n : 1, sizeof *kernel->arguments);
+  kernel->arguments =
+      xreallocarray(kernel->arguments, kernel->n_arguments + 1, sizeof *kernel->arguments);
   kernel->arguments[kernel->n_arguments++] =
       (struct code_argument){.offset = offset, .size = size, .kind = xstrdup("parameter")};
   return true;

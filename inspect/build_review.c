@@ -12,7 +12,7 @@
 
 /* An object that was read: its code, or why there is none. */
 struct loaded {
-  struct code_object *code; /* NULL: `refused` says why */
+  struct code_object *code; /* NULL: `refused` is the reason */
   char *refused;
 };
 
@@ -39,7 +39,7 @@ static void reviewing_release(struct reviewing *reviewing) {
   json_decref(reviewing->files);
 }
 
-/* The bytes of a blob, which are what its digest says. */
+/* The bytes of a blob, checked against its digest. */
 static bool blob_read(const struct blob_reader *reader, const struct digest *digest,
                       char **ret_bytes, size_t *ret_size, struct error *error) {
   cleanup_free char *bytes = NULL;

@@ -1,9 +1,8 @@
-/* Whether a build holds what it says: every object is there, is what its digest says, is code for
- * the build's arch, takes the arguments that the variant's signature passes, and can run; and which
- * of them spill.
+/* Whether a build is complete: every object exists, has its digest, is code for the build's arch,
+ * takes the arguments that the variant's signature passes, and can run; and which objects spill.
  *
- * The kernel's manifest is not needed: `kernel` (may be NULL) adds that signature and manifest name
- * the same arguments with the same types.
+ * The kernel's manifest is not needed: with `kernel` (may be NULL) signature and manifest must
+ * name the same arguments with the same types.
  *
  * Memory: a review owns everything. Threads: any; the reader is called from the calling one. */
 #ifndef WAVETUNE_INSPECT_BUILD_REVIEW_H

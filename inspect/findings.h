@@ -1,5 +1,4 @@
-/* What reviews find: sentences for a person, each with how much it matters and where the rule comes
- * from.
+/* Findings of reviews: sentences for a person, each with its severity and the source of its rule.
  *
  * Memory: findings own their sentences; sources are static texts. Threads: plain value. */
 #ifndef WAVETUNE_INSPECT_FINDINGS_H
@@ -40,7 +39,7 @@ size_t review_count(const struct review_findings *findings, enum review_severity
 
 /* [{"severity", "sentence", "source"}] */
 must_check json_t *review_findings_to_json(const struct review_findings *findings);
-/* A line each, "  warning: sentence", and below it its source; what matters most first. */
+/* A line each, "  warning: sentence", and below it its source; the most severe first. */
 void review_findings_print(const struct review_findings *findings, FILE *out);
 
 /* Appends to a text that the caller owns and frees. */

@@ -20,7 +20,7 @@ INSPECT_COMMANDS(X)
 #undef X
 
 /* `show JOB --asm` or `--ttgir` (show_code.c): prints the winner's assembly or TTGIR; with as_json,
- * a review of it too. Returns an exit code; where that is not EXIT_OK it said why on stderr. */
+ * a review of it too. Returns an exit code; a failure was reported on stderr. */
 must_check int inspect_print_code(struct http_client *client, const json_t *job, bool wants_asm,
                                   bool as_json);
 

@@ -1,5 +1,5 @@
-/* What the instructions of an AMD GPU kernel tell about its speed: a review of llvm-objdump's text
- * (common/code/disassemble.h).
+/* What the instructions of an AMD GPU kernel reveal about its speed: a review of llvm-objdump's
+ * text (common/code/disassemble.h).
  *
  * Loops are natural loops; an instruction is counted in its innermost loop
  * alone. The hot loop is the one with the most matrix instructions; where none has any, the one
@@ -18,7 +18,7 @@
 #include "inspect/findings.h"
 
 #define ISA_INSTRUCTIONS_MAX 1000000 /* of one text; more is an error */
-/* different matrix instructions of a function that are told apart */
+/* different matrix instructions of a function that are listed */
 #define ISA_MATRIX_KINDS_MAX 64
 
 struct isa_counts {

@@ -183,7 +183,7 @@ static bool source_has(const struct kernel_folder *folder, const char *word) {
   return false;
 }
 
-/* Whether the source says tl.arange(…, NAME). */
+/* Whether the source has tl.arange(…, NAME). */
 static bool source_has_arange_over(const struct kernel_folder *folder, const char *name) {
   for (size_t i = 0; i < folder->n_files; i++) {
     const char *at = folder->files[i].bytes, *end = at + folder->files[i].size;

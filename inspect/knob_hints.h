@@ -1,12 +1,11 @@
-/* What AMD's guide and Triton's back ends say of the values in a space: those that cannot run are
- * refused, others get a hint, each with its source. Nothing here measures.
+/* Advice of AMD's guide and limits of Triton's back ends for the values in a space: values that
+ * cannot run are refused, others get a hint, each with its source. Nothing is measured.
  *
  * The rules are a table (knob_hints.c): for each an expression that says when it holds, over the
  * value and what is known (kind of kernel, Triton's version, arch, the kernel's source). Beside the
  * table: how near objects are to a boundary of occupancy (waves_per_eu), and configs whose
- * workgroup does not fit the arch. A value counts only when some config that holds has it; where
- * that cannot be told (no key given, or a space of more than KNOB_POINTS_MAX configs), every value
- * counts.
+ * workgroup does not fit the arch. A value counts only when some valid config has it; where that
+ * is not known (no key given, or a space of more than KNOB_POINTS_MAX configs), every value counts.
  *
  * Memory: everything is borrowed; findings are the caller's. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_KNOB_HINTS_H

@@ -20,7 +20,7 @@ struct found {
 
 static void found_release(struct found *found) { free(found->bytes); }
 
-/* Gets a blob that is what its digest says. */
+/* Gets a blob and checks its digest. */
 static int blob_get(struct http_client *client, const char *digest, struct found *ret) {
   struct error error;
   struct digest wanted;

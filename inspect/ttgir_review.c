@@ -46,7 +46,7 @@ struct walk {
   int64_t filled_allocs;                                 /* local_alloc with a value, in loops */
 };
 
-/* A value of no name counts at once, another when its name is no longer known. */
+/* An unnamed value counts at once, a named one at the end of its scope. */
 static void lds_write(struct walk *walk, struct span name) {
   struct trips *trips = &walk->trips;
   if (name.length && trips->n < LDS_VALUES_MAX)
@@ -67,7 +67,7 @@ static void lds_read(struct walk *walk, struct span name) {
   trips->reads[walk->loop_depth > 0]++;
 }
 
-/* The names of what is nested deeper than this are no longer known. */
+/* Ends the scopes that are nested deeper. */
 static void trips_leave(struct trips *trips, int nesting) {
   while (trips->n && trips->values[trips->n - 1].nesting > nesting) {
     const struct lds_value *value = &trips->values[--trips->n];
@@ -113,8 +113,8 @@ static struct line line_take(struct span *rest, size_t number) {
   struct span text = {rest->text, newline ? (size_t)(newline - rest->text) : rest->length};
   *rest = span_skip(*rest, text.length + (newline != NULL));
 
-  /* What the line says ends where its place in the source begins; a place in the middle (an
-   * argument's) stays. */
+  /* The location in the source, which ends the line, is cut off; one in the middle (an argument's)
+   * stays. */
   text = span_trim(text);
   struct span location = {0};
   for (struct span next = text; (next = span_behind(next, " loc(")).text;)
@@ -210,7 +210,7 @@ static void convert_read(struct walk *walk, struct line line) {
         why};
 }
 
-/* "amd_mfma version 3, 16x16x16": how the result's layout says the dot is done. */
+/* "amd_mfma version 3, 16x16x16": how the dot is done, by the result's layout. */
 static char *dot_kind(const struct ttgir_tensor *tensor) {
   if (!tensor->kind.text)
     return xstrdup("not told");

@@ -1,6 +1,6 @@
-/* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]), or of a part of one, tells
- * about a kernel's speed: trips through LDS, conversions of layouts, transposes, what is moved
- * through LDS in loops, how dots are done.
+/* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]), or of a part of one,
+ * reveals about a kernel's speed: trips through LDS, conversions of layouts, transposes, what is
+ * moved through LDS in loops, how dots are done.
  *
  * Operations are read line by line as Triton prints them; loops are scf.for and scf.while by their
  * braces. Both names of the dialect are known: ttg (since Triton 3.2) and triton_gpu. `ttg.shared`
@@ -17,9 +17,9 @@
 #define TTGIR_UNKNOWN (-1)
 #define TTGIR_SIZE_MAX ((size_t)16 << 20)
 #define TTGIR_CONVERSIONS_MAX 256 /* that are listed; all are counted */
-#define TTGIR_DOTS_MAX 32         /* kinds of dots that are told apart */
+#define TTGIR_DOTS_MAX 32         /* kinds of dots that are listed */
 
-/* What is counted plainly: X(member, operation, heading). An operation's dialect is left aside. */
+/* Operations that are counted: X(member, operation without its dialect, heading) */
 #define TTGIR_COUNTS(X)                                                                            \
   X(transposes, "trans", "transposes")                                                             \
   X(view_transposes, "memdesc_trans", "transposed views of LDS")                                   \
@@ -51,7 +51,7 @@ struct ttgir_convert {
   size_t line; /* 1-based */
   int loop_depth;
   enum ttgir_conversion conversion;
-  char *from, *to; /* encodings as they stand: "#mma" */
+  char *from, *to; /* encodings as written: "#mma" */
   const char *why;
 };
 

@@ -1,5 +1,5 @@
 /* wavetune utilization: how evenly a grid of workgroups fills a GPU, for one tile or several, and
- * what AMD's guide says of it. */
+ * AMD's advice for it. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -10,8 +10,8 @@
  * `when` is an expression over the key (absent: always); the first variant whose `when` holds is
  * used.
  * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with
- * objects. A variant without `when` is the last one. A config stands in `objects` or in `failed`,
- * once. signature, constexprs and metadata are objects that only the agent reads, but for
+ * objects. A variant without `when` is the last one. A config is in `objects` or in `failed`,
+ * once. signature, constexprs and metadata are objects that only the agent reads, except
  * metadata's "files": names with the digests of texts kept beside the code, and "cache": {"folder":
  * 52 characters of base32, "files": {name: digest}}: what Triton itself keeps in that folder of its
  * cache for the object, one of them NAME.json (the metadata).
@@ -61,8 +61,8 @@ void build_free(struct build *build);
 DEFINE_CLEANUP(struct build *, cleanup_build_free, build_free)
 #define cleanup_build __attribute__((cleanup(cleanup_build_free)))
 
-/* What choosing among builds needs, a small part of one: the JSON without the variants' members but
- * "when". A new reference. build_parse_head reads it back; `digest` is the whole build's. */
+/* The head of a build, enough to choose among builds: its JSON with only "when" of each variant. A
+ * new reference. build_parse_head reads it back; `digest` is the whole build's. */
 must_check json_t *build_head(const struct build *build);
 must_check bool build_parse_head(const json_t *head, const struct digest *digest,
                                  const struct kernel *kernel, struct build **ret_build,
@@ -70,10 +70,10 @@ must_check bool build_parse_head(const json_t *head, const struct digest *digest
 
 /* What Triton would look for in its cache, for a config of a variant: {"folder", "files"},
  * borrowed; NULL where the build has none. Members of `config` that the build's configs do not have
- * are not asked for. */
+ * are ignored. */
 const json_t *build_cache(const struct build *build, size_t variant, const json_t *config);
 
-/* The index of the variant for a key, or false with a sentence that says what to pack. */
+/* The index of the variant for a key; the error states what to pack. */
 must_check bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,
                               struct error *error);
 

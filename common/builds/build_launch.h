@@ -1,4 +1,4 @@
-/* What a build says of a launch, held against the kernel's manifest and against the compiled code:
+/* How a build launches its objects, compared with the kernel's manifest and the compiled code:
  * an object's metadata, and the arguments that its variant passes. docs/builds.md is the format.
  *
  * Memory: none of its own; what is read is borrowed from the build's JSON. Threads: pure

@@ -1,5 +1,5 @@
-/* What the paths of Triton's and triton-dejavu's caches need to know of one @triton.jit function,
- * taken where Triton is: by `python3 -m wavetune pack` (the member "record" of a build) or
+/* The facts of one @triton.jit function that paths of Triton's and triton-dejavu's caches contain,
+ * collected where Triton runs: by `python3 -m wavetune pack` (the member "record" of a build) or
  * `… identity` (a member of "functions").
  *
  * JSON: {"kernel": "sha256:…", "name": "matmul/triton",
@@ -16,7 +16,7 @@
  *   "dejavu": {"layout": "dejavu_0.7", "autotune_config", "code_version", "tune_features",
  *              "kernel_configs", "search_parameters", "quantiles", "warmup", "rep",
  *              "use_cuda_graph", "ignore_dtypes"}}   or absent
- * kernel and name: at least one, the wavetune kernel it stands for. Unknown members are ignored.
+ * kernel and name: at least one, of the wavetune kernel. Unknown members are ignored.
  *
  * Memory: a record owns everything. Threads: read-only after parsing. */
 #ifndef WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H

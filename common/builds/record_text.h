@@ -1,6 +1,6 @@
 /* Texts of function records and identities: bounded, and safe where they become parts of paths.
  *
- * Memory: what is taken is the caller's. Threads: any. */
+ * Memory: the caller owns the copies. Threads: any. */
 #ifndef WAVETUNE_COMMON_BUILDS_RECORD_TEXT_H
 #define WAVETUNE_COMMON_BUILDS_RECORD_TEXT_H
 

@@ -1,12 +1,12 @@
-/* Compiled GPU code of either vendor: what it is, whether it is whole, and what both kinds have in
- * common. An object owns all it names; parsing is a pure function that any thread may call. */
+/* Compiled GPU code of either vendor: its kind, whether the file is complete, and what both kinds
+ * have in common. */
 #include "common/code/code_object.h"
 
 #include "common/base/names.h"
 #include "common/code/code_object_parse.h"
 
-/* What a machine can have at most is in gpu_target.c; this bounds what a file may claim, so that
- * sums cannot overflow. */
+/* Bounds what a file may claim, so that sums cannot overflow; gpu_target.c has the limits of GPUs.
+ */
 #define RESOURCE_MAX ((int64_t)1 << 40)
 #define NAME_MAX_BYTES 4096
 
@@ -71,7 +71,7 @@ bool code_object_is(const void *bytes, size_t size) {
   return machine == EM_AMDGPU || machine == EM_CUDA;
 }
 
-/* What people have instead of a code object, by its first bytes. */
+/* Names common other formats, by their first bytes. */
 static bool refuse_other_format(const char *bytes, size_t size, struct error *error) {
   static const struct {
     const char *magic, *what;
@@ -114,8 +114,7 @@ static bool check_part(const struct elf_image *image, const char *what, size_t i
   return true;
 }
 
-/* That every table, segment and section lies within the file. A loader would find out later, or not
- * at all. */
+/* Whether every table, segment and section is within the file; not every loader checks that. */
 static bool check_whole(const struct elf_image *image, struct error *error) {
   const GElf_Ehdr *header = &image->header;
   size_t n_segments, n_sections;
@@ -127,6 +126,7 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
       !check_part(image, "table", 1, header->e_shoff,
                   (uint64_t)header->e_shnum * header->e_shentsize, error))
     return false;
+
   for (size_t i = 0; i < n_segments; i++) {
     GElf_Phdr segment;
     if (!gelf_getphdr(image->elf, (int)i, &segment))
@@ -134,6 +134,7 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
     if (!check_part(image, "segment", i, segment.p_offset, segment.p_filesz, error))
       return false;
   }
+
   for (size_t i = 1; i < n_sections; i++) {
     GElf_Shdr section;
     if (!gelf_getshdr(elf_getscn(image->elf, i), &section))
@@ -170,6 +171,7 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
     return refuse_damaged(error);
   if (!check_whole(&image, error))
     return false;
+
   bool is_amdgpu = image.header.e_machine == EM_AMDGPU;
   cleanup_code_object struct code_object *object = xcalloc(1, sizeof *object);
   object->kind = is_amdgpu ? CODE_OBJECT_AMDGPU : CODE_OBJECT_CUDA;
@@ -200,6 +202,7 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
   if (length == 0 || !text || memchr(name, '\0', length))
     return error_set(error, "the name of a kernel must be 1 to %d bytes of UTF-8 text",
                      NAME_MAX_BYTES);
+
   if (object->n_kernels >= CODE_KERNELS_MAX)
     return error_set(error, "the code object has more than %d kernels", CODE_KERNELS_MAX);
   for (size_t i = 0; i < object->n_kernels; i++) {
@@ -209,6 +212,7 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
                        name_cut(name, length, cut));
     }
   }
+
   object->kernels = xreallocarray(object->kernels, object->n_kernels + 1, sizeof *object->kernels);
   struct code_kernel *kernel = &object->kernels[object->n_kernels++];
   *kernel = (struct code_kernel){.name = xstrdup(json_string_value(text)),
@@ -233,6 +237,7 @@ bool code_kernel_order_arguments(struct code_kernel *kernel, struct error *error
                        (long long)argument->offset);
     end = argument->offset + argument->size;
   }
+
   if (end > kernel->resources.kernarg_bytes)
     return error_set(error, "the last argument ends at byte %lld of %lld", (long long)end,
                      (long long)kernel->resources.kernarg_bytes);

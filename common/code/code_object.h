@@ -1,5 +1,5 @@
-/* Compiled GPU code: what an AMDGPU code object (ELF, HSA metadata note) or a CUDA cubin says of
- * the kernels in it.
+/* Compiled GPU code: the kernels of an AMDGPU code object (ELF, HSA metadata note) or a CUDA cubin,
+ * and what each takes.
  *
  * AMDGPU: the NT_AMDGPU_METADATA note (msgpack, code object v3 and later; LLVM's AMDGPU user
  * guide), read with libelf and msgpack-c. `vgprs` is .vgpr_count, which on gfx90a and later already
@@ -9,8 +9,8 @@
  * shared memory the size of .nv.shared.NAME, less the 1,024 bytes of the system that it begins with
  * from sm_90 on. Fields that a format does not have are CODE_UNKNOWN.
  *
- * The bytes may come from a stranger: every offset is checked, and what is claimed twice or cut off
- * is an error. Memory: owns everything. Threads: any; read-only after it was parsed. */
+ * The bytes are untrusted: every offset is checked, and contradictory or truncated files are
+ * errors. Memory: an object owns everything. Threads: any; read-only after it was parsed. */
 #ifndef WAVETUNE_COMMON_CODE_CODE_OBJECT_H
 #define WAVETUNE_COMMON_CODE_CODE_OBJECT_H
 
@@ -33,11 +33,11 @@ struct code_resources {
   int64_t vgprs; /* AMDGPU: per lane, AGPRs included; CUDA: registers per thread */
   int64_t agprs, sgprs;
   int64_t vgpr_spills, sgpr_spills; /* CUDA: unknown; its spills show as scratch */
-  int64_t lds_bytes;                /* static; what a launch adds is the caller's to add */
+  int64_t lds_bytes;                /* static, without what a launch adds */
   int64_t scratch_bytes;            /* per lane */
   int64_t kernarg_bytes;
   int64_t wavefront_size;
-  int64_t workgroup_max; /* threads; what the code was compiled for */
+  int64_t workgroup_max; /* threads that the code was compiled for */
 };
 extern const struct code_resources code_resources_unknown; /* every field CODE_UNKNOWN */
 
@@ -68,7 +68,7 @@ struct code_object {
   json_t *notes; /* AMDGPU: all of the metadata note, {"amdhsa.kernels": […], …}; CUDA: NULL */
 };
 
-/* Whether the bytes are one of the two at all, by their first bytes. */
+/* Whether the first bytes are those of one of the two formats. */
 bool code_object_is(const void *bytes, size_t size);
 
 must_check bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_object,
@@ -77,8 +77,7 @@ void code_object_free(struct code_object *object);
 DEFINE_CLEANUP(struct code_object *, cleanup_code_object_free, code_object_free)
 #define cleanup_code_object __attribute__((cleanup(cleanup_code_object_free)))
 
-/* The kernel with this name (NULL: the only one there is), or an error that lists those there
- * are. */
+/* The kernel with this name (NULL: the only one), or an error that lists the names. */
 must_check bool code_object_kernel(const struct code_object *object, const char *name,
                                    const struct code_kernel **ret_kernel, struct error *error);
 

@@ -14,8 +14,7 @@
 /* then an environment (empty), "-" and the target id */
 #define TARGET_PREFIX "amdgcn-amd-amdhsa-"
 
-/* e_flags & 0xff (EF_AMDGPU_MACH), for the targets that wavetune's users have. Another number is
- * taken on the note's word. */
+/* e_flags & 0xff (EF_AMDGPU_MACH) of common targets. For other numbers only the note counts. */
 static const struct {
   unsigned mach;
   const char *name;
@@ -29,8 +28,7 @@ static const struct {
 static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
                           struct error *error) {
   struct bytes_view found = {0};
-  size_t left =
-      NOTE_BYTES_MAX; /* segments may lie on one another: the sum is bounded, not only each */
+  size_t left = NOTE_BYTES_MAX; /* segments may overlap: the sum is bounded, not only each */
   for (int i = 0; i < image->header.e_phnum; i++) {
     GElf_Phdr segment;
     if (!gelf_getphdr(image->elf, i, &segment) || segment.p_type != PT_NOTE ||
@@ -39,6 +37,7 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
     if (segment.p_filesz > left)
       return error_set(error, "the code object has more than %zu bytes of notes", NOTE_BYTES_MAX);
     left -= segment.p_filesz;
+
     Elf_Data *data =
         elf_getdata_rawchunk(image->elf, (int64_t)segment.p_offset, segment.p_filesz, ELF_T_NHDR);
     GElf_Nhdr note;
@@ -53,6 +52,7 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
       found = (struct bytes_view){(char *)data->d_buf + text_offset, note.n_descsz};
     }
   }
+
   if (!found.bytes)
     return error_set(
         error,
@@ -62,8 +62,8 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
   return true;
 }
 
-/* What the object that begins at at[0] is made of: bytes of its header, of its value, and objects
- * within it. False when its header is cut off or metadata has no use for its type. */
+/* The size of the msgpack object at at[0] without the objects within it, and the number of those.
+ * False when its header is cut off or metadata has no use for its type. */
 static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_bytes,
                           uint64_t *ret_members) {
   unsigned char type = at[0];
@@ -100,6 +100,7 @@ static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_
   default:
     return false;
   }
+
   if (width >= left)
     return false;
   for (unsigned i = 1; i <= width; i++)
@@ -184,7 +185,7 @@ static bool note_to_json(const msgpack_object *value, const char *pointer, json_
   return true;
 }
 
-/* The numbers of a kernel: where each goes, how large it can be. */
+/* The numbers of a kernel. */
 static const struct {
   const char *name;
   size_t offset;
@@ -227,6 +228,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
         !json_get_integer(item, at, ".size", JSON_REQUIRED, 0, NUMBER_MAX, &argument.size, error) ||
         !json_get_string(item, at, ".value_kind", JSON_REQUIRED, &kind, error))
       return false;
+
     name_cut(kind, strlen(kind), text);
     if (text[0] == '\0' || strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_") != strlen(text))
       return error_at(error, at, "\"%s\" is no kind of argument", text);
@@ -255,6 +257,7 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
                           kernel_numbers[i].max, number, error))
       return false;
   }
+
   if (kernel->resources.wavefront_size != 32 && kernel->resources.wavefront_size != 64)
     return error_at(error, pointer, "the wavefront has %lld lanes, it can have 32 or 64",
                     (long long)kernel->resources.wavefront_size);
@@ -284,6 +287,7 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
       return error_at(error, "/amdhsa.target", "says %s, the ELF header says %s", target,
                       machs[i].name);
   }
+
   object->target = TAKE(target);
   object->target_full = xstrdup(full);
   return true;
@@ -323,12 +327,14 @@ bool amdgpu_parse(const struct elf_image *image, struct code_object *object, str
     return error_set(error,
                      "the code object is not linked (ELF type %d): link it with ld.lld -shared",
                      image->header.e_type);
+
   struct bytes_view note;
   if (!find_metadata(image, &note, error))
     return false;
   if (!counts_are_sane(note))
     return error_set(error,
                      "the metadata of the code object is damaged: it is cut off, or no msgpack");
+
   object->version = version;
   msgpack_unpacked unpacked;
   msgpack_unpacked_init(&unpacked);

@@ -1,6 +1,6 @@
-/* CUDA cubins. NVIDIA documents none of this: what is read here is what cuobjdump (-elf,
- * --dump-resource-usage) and ptxas -v say of the same files, of CUDA 12 (ABI version 7) and 13 (8).
- * LLVM's BinaryFormat/ELF.h has the flags. What is read is copied into the object; any thread. */
+/* CUDA cubins. NVIDIA documents none of this: it follows from what cuobjdump (-elf,
+ * --dump-resource-usage) and ptxas -v print of the same files, of CUDA 12 (ABI version 7) and 13
+ * (8). LLVM's BinaryFormat/ELF.h has the flags. What is read is copied into the object. */
 #include "common/base/names.h"
 #include "common/code/code_object_parse.h"
 
@@ -9,8 +9,8 @@
 /* in st_other: STO_CUDA_ENTRY, a kernel and no function that kernels call */
 #define SYMBOL_IS_ENTRY 0x10
 #define SECTIONS_MAX 65536
-/* From sm_90 on .nv.shared.NAME begins with what the system takes of each block, and this section
- * says so. */
+/* From sm_90 on .nv.shared.NAME begins with what the system takes of each block, where this section
+ * exists. */
 #define RESERVED_SECTION ".nv.shared.reserved.0"
 #define RESERVED_BYTES 1024
 
@@ -43,7 +43,7 @@ static uint32_t number_at(struct bytes_view view, size_t offset, size_t size) {
   return number;
 }
 
-/* What is claimed twice must be the same. */
+/* A number that is stated twice must be the same. */
 static bool set_once(int64_t *field, int64_t value, const struct code_kernel *kernel,
                      const char *what, struct error *error) {
   char cut[NAME_TEXT_SIZE];
@@ -66,8 +66,6 @@ static bool get_section(const struct cubin *cubin, size_t index, GElf_Shdr *ret,
   return true;
 }
 
-static bool section_is_text(const char *name) { return string_starts(name, ".text."); }
-
 /* The kernel whose .text section this is, NULL when it is none. */
 static struct code_kernel *kernel_in(const struct cubin *cubin, size_t section) {
   int kernel = section < cubin->n_sections ? cubin->kernel_of_section[section] : -1;
@@ -84,14 +82,15 @@ static bool read_entry_symbol(struct cubin *cubin, const GElf_Sym *symbol, const
                      "the cubin is damaged: the symbol of a kernel has no name or no section");
   if (!get_section(cubin, symbol->st_shndx, &section, &section_name, error))
     return false;
-  if (!section_is_text(section_name) || !string_equal(section_name + strlen(".text."), name) ||
-      kernel_in(cubin, symbol->st_shndx)) {
+  if (!string_starts(section_name, ".text.") ||
+      !string_equal(section_name + strlen(".text."), name) || kernel_in(cubin, symbol->st_shndx)) {
     char cut[NAME_TEXT_SIZE];
     return error_set(error, "the cubin is damaged: kernel \"%s\" has no section .text of its own",
                      name_cut(name, strlen(name), cut));
   }
   if (!code_object_add_kernel(cubin->object, name, strlen(name), &kernel, error))
     return false;
+
   cubin->kernel_of_section[symbol->st_shndx] = (int)cubin->object->n_kernels - 1;
   kernel->resources.wavefront_size = 32;
   kernel->resources.lds_bytes = 0;
@@ -112,9 +111,11 @@ static bool read_kernels(struct cubin *cubin, struct error *error) {
       continue;
     if (cubin->symbols)
       return error_set(error, "the cubin has two symbol tables");
+
     cubin->symbols = elf_getdata(elf_getscn(cubin->image->elf, i), NULL);
     if (!cubin->symbols)
       return error_set(error, "the cubin is damaged: its symbol table: %s", elf_errmsg(-1));
+
     GElf_Sym symbol;
     for (int j = 0; gelf_getsym(cubin->symbols, j, &symbol); j++) {
       if (GELF_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_other & SYMBOL_IS_ENTRY &&
@@ -125,72 +126,61 @@ static bool read_kernels(struct cubin *cubin, struct error *error) {
   return cubin->symbols || error_set(error, "the cubin is damaged: it has no symbol table");
 }
 
-/* The kernel that a symbol of .nv.info names, NULL when it is a function that kernels call. */
-static struct code_kernel *kernel_of_symbol(const struct cubin *cubin, uint32_t index) {
-  GElf_Sym symbol;
-  if (index > INT32_MAX || !gelf_getsym(cubin->symbols, (int)index, &symbol) ||
-      !(symbol.st_other & SYMBOL_IS_ENTRY))
-    return NULL;
-  return kernel_in(cubin, symbol.st_shndx);
-}
-
-static bool add_parameter(struct code_kernel *kernel, int64_t offset, int64_t size,
-                          struct error *error) {
-  if (kernel->n_arguments >= CODE_ARGUMENTS_MAX)
-    return error_set(error, "a kernel has more than %d parameters", CODE_ARGUMENTS_MAX);
-  kernel->arguments =
-      xreallocarray(kernel->arguments, kernel->n_arguments + 1, sizeof *kernel->arguments);
-  kernel->arguments[kernel->n_arguments++] =
-      (struct code_argument){.offset = offset, .size = size, .kind = xstrdup("parameter")};
-  return true;
+static bool refuse_size(unsigned attribute, size_t size, struct error *error) {
+  return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute, size);
 }
 
 /* An attribute of one kernel, of its own .nv.info.NAME. */
 static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute, uint32_t value,
                                   struct bytes_view bytes, struct error *error) {
   struct code_resources *resources = &kernel->resources;
-  int64_t threads;
-  switch (attribute) {
-  case ATTRIBUTE_PARAMETERS_SIZE:
+  if (attribute == ATTRIBUTE_PARAMETERS_SIZE)
     return set_once(&resources->kernarg_bytes, value, kernel, "bytes of arguments", error);
-  case ATTRIBUTE_PARAMETER:
-  case ATTRIBUTE_PARAMETER_LARGE:
-    if (bytes.size != 12)
-      break;
-    return add_parameter(kernel, number_at(bytes, 6, 2),
-                         attribute == ATTRIBUTE_PARAMETER ? number_at(bytes, 8, 4) >> 18
-                                                          : number_at(bytes, 8, 2),
-                         error);
-  case ATTRIBUTE_MAX_THREADS:
-  case ATTRIBUTE_REQUIRED_THREADS:
-    if (bytes.size != 12)
-      break;
-    threads = 1;
-    for (size_t i = 0; i < 12; i += 4) {
-      if (number_at(bytes, i, 4) < 1 || number_at(bytes, i, 4) > 1024)
-        return error_set(error, "the cubin is damaged: a block of %u threads in one dimension",
-                         number_at(bytes, i, 4));
-      threads *= number_at(bytes, i, 4);
-    }
-    return set_once(&resources->workgroup_max, threads, kernel, "threads a block", error);
-  default:
+  bool is_parameter = attribute == ATTRIBUTE_PARAMETER || attribute == ATTRIBUTE_PARAMETER_LARGE;
+  if (!is_parameter && attribute != ATTRIBUTE_MAX_THREADS &&
+      attribute != ATTRIBUTE_REQUIRED_THREADS)
+    return true;
+  if (bytes.size != 12)
+    return refuse_size(attribute, bytes.size, error);
+
+  if (is_parameter) {
+    if (kernel->n_arguments >= CODE_ARGUMENTS_MAX)
+      return error_set(error, "a kernel has more than %d parameters", CODE_ARGUMENTS_MAX);
+    kernel->arguments =
+        xreallocarray(kernel->arguments, kernel->n_arguments + 1, sizeof *kernel->arguments);
+    kernel->arguments[kernel->n_arguments++] = (struct code_argument){
+        .offset = number_at(bytes, 6, 2),
+        .size = attribute == ATTRIBUTE_PARAMETER ? number_at(bytes, 8, 4) >> 18
+                                                 : number_at(bytes, 8, 2),
+        .kind = xstrdup("parameter")};
     return true;
   }
-  return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute,
-                   bytes.size);
+
+  int64_t threads = 1;
+  for (size_t i = 0; i < 12; i += 4) {
+    uint32_t count = number_at(bytes, i, 4);
+    if (count < 1 || count > 1024)
+      return error_set(error, "the cubin is damaged: a block of %u threads in one dimension",
+                       count);
+    threads *= count;
+  }
+  return set_once(&resources->workgroup_max, threads, kernel, "threads a block", error);
 }
 
-/* An attribute of .nv.info, which says of each function what it takes. */
+/* An attribute of .nv.info, which states what each function takes. */
 static bool read_common_attribute(const struct cubin *cubin, unsigned attribute,
                                   struct bytes_view bytes, struct error *error) {
   if (attribute != ATTRIBUTE_FRAME_SIZE && attribute != ATTRIBUTE_REGISTERS)
     return true;
   if (bytes.size != 8)
-    return error_set(error, "the cubin is damaged: attribute 0x%02x of %zu bytes", attribute,
-                     bytes.size);
-  struct code_kernel *kernel = kernel_of_symbol(cubin, number_at(bytes, 0, 4));
-  uint32_t value = number_at(bytes, 4, 4);
-  if (!kernel)
+    return refuse_size(attribute, bytes.size, error);
+
+  GElf_Sym symbol;
+  uint32_t index = number_at(bytes, 0, 4), value = number_at(bytes, 4, 4);
+  bool is_entry = index <= INT32_MAX && gelf_getsym(cubin->symbols, (int)index, &symbol) &&
+                  symbol.st_other & SYMBOL_IS_ENTRY;
+  struct code_kernel *kernel = is_entry ? kernel_in(cubin, symbol.st_shndx) : NULL;
+  if (!kernel) /* a function that kernels call */
     return true;
   if (attribute == ATTRIBUTE_FRAME_SIZE)
     return set_once(&kernel->resources.scratch_bytes, value, kernel, "bytes of stack", error);
@@ -220,15 +210,17 @@ static bool read_attributes(const struct cubin *cubin, struct code_kernel *kerne
   return true;
 }
 
-/* What the sections of the kernels say; each names the .text section that it belongs to. */
+/* The attributes and the shared memory of the kernels; each section names the .text section that it
+ * belongs to. */
 static bool read_sections(const struct cubin *cubin, struct error *error) {
   bool has_reserved = false;
-  size_t left = cubin->image->size; /* attributes that are read twice are no compiler's work */
+  size_t left = cubin->image->size; /* no compiler makes attributes that are longer than the file */
   for (size_t i = 1; i < cubin->n_sections; i++) {
     GElf_Shdr section;
     const char *name;
     if (!get_section(cubin, i, &section, &name, error))
       return false;
+
     struct code_kernel *kernel = kernel_in(cubin, section.sh_info);
     if (string_equal(name, RESERVED_SECTION)) {
       has_reserved = true;
@@ -249,30 +241,27 @@ static bool read_sections(const struct cubin *cubin, struct error *error) {
       kernel->resources.lds_bytes = (int64_t)section.sh_size;
     }
   }
-  for (size_t i = 0; has_reserved && i < cubin->object->n_kernels; i++) {
-    int64_t *bytes = &cubin->object->kernels[i].resources.lds_bytes;
-    *bytes = *bytes > RESERVED_BYTES ? *bytes - RESERVED_BYTES : 0;
-  }
-  return true;
-}
 
-static bool check_kernels(const struct cubin *cubin, struct error *error) {
   for (size_t i = 0; i < cubin->object->n_kernels; i++) {
     struct code_kernel *kernel = &cubin->object->kernels[i];
+    struct code_resources *resources = &kernel->resources;
     char cut[NAME_TEXT_SIZE];
     name_cut(kernel->name, strlen(kernel->name), cut);
-    if (kernel->resources.vgprs == CODE_UNKNOWN)
+    if (resources->vgprs == CODE_UNKNOWN)
       return error_set(error, "the cubin does not say how many registers kernel %s has", cut);
-    if (kernel->resources.kernarg_bytes == CODE_UNKNOWN)
-      kernel->resources.kernarg_bytes = 0;
+    if (resources->kernarg_bytes == CODE_UNKNOWN)
+      resources->kernarg_bytes = 0;
+    if (has_reserved)
+      resources->lds_bytes =
+          resources->lds_bytes > RESERVED_BYTES ? resources->lds_bytes - RESERVED_BYTES : 0;
     if (!code_kernel_order_arguments(kernel, error))
       return error_prefix(error, "kernel %s: ", cut);
   }
   return true;
 }
 
-static bool read_target(const struct elf_image *image, struct code_object *object,
-                        struct error *error) {
+bool cuda_parse(const struct elf_image *image, struct code_object *object, struct error *error) {
+  struct cubin cubin = {.image = image, .object = object};
   int version = image->header.e_ident[EI_ABIVERSION];
   if (version != ABI_CUDA_12 && version != ABI_CUDA_13)
     return error_set(error, "the cubin has ABI version %d, known are %d (CUDA 12) and %d (CUDA 13)",
@@ -287,23 +276,17 @@ static bool read_target(const struct elf_image *image, struct code_object *objec
       version == ABI_CUDA_12 ? image->header.e_flags & 0xff : image->header.e_flags >> 8 & 0xff;
   object->target = xasprintf("sm_%u", sm);
   object->target_full = xstrdup(object->target);
-  return true;
-}
 
-bool cuda_parse(const struct elf_image *image, struct code_object *object, struct error *error) {
-  struct cubin cubin = {.image = image, .object = object};
-  if (!read_target(image, object, error))
-    return false;
   if (elf_getshdrnum(image->elf, &cubin.n_sections) != 0 ||
       elf_getshdrstrndx(image->elf, &cubin.names_section) != 0)
     return error_set(error, "the cubin is damaged: %s", elf_errmsg(-1));
   if (cubin.n_sections > SECTIONS_MAX)
     return error_set(error, "the cubin has %zu sections, at most %d are read", cubin.n_sections,
                      SECTIONS_MAX);
+
   cleanup_free int *kernel_of_section = xcalloc(cubin.n_sections, sizeof *kernel_of_section);
   for (size_t i = 0; i < cubin.n_sections; i++)
     kernel_of_section[i] = -1;
   cubin.kernel_of_section = kernel_of_section;
-  return read_kernels(&cubin, error) && read_sections(&cubin, error) &&
-         check_kernels(&cubin, error);
+  return read_kernels(&cubin, error) && read_sections(&cubin, error);
 }

@@ -1,4 +1,4 @@
-/* What the readers of the two formats share. Private to common/code/code_object*.c.
+/* Shared by the readers of the two formats. Private to common/code/code_object*.c.
  *
  * Memory: an image borrows the caller's copy of the bytes; section data and names are borrowed from
  * it. Threads: one. */
@@ -9,7 +9,7 @@
 
 #include "common/code/code_object.h"
 
-/* An ELF file all of whose segments and sections lie within its bytes. */
+/* An ELF file all of whose segments and sections are within its bytes. */
 struct elf_image {
   Elf *elf;
   GElf_Ehdr header;
@@ -23,21 +23,21 @@ struct bytes_view {
   size_t size;
 };
 
-/* Both fill the target and the kernels of `object`, which code_object_free releases whether they
- * succeed or not. */
+/* Both fill the target and the kernels of `object`; after a failure code_object_free releases what
+ * was filled. */
 must_check bool amdgpu_parse(const struct elf_image *image, struct code_object *object,
                              struct error *error);
 must_check bool cuda_parse(const struct elf_image *image, struct code_object *object,
                            struct error *error);
 
 /* A new kernel at the end of the object's, all of whose resources are unknown; an error when it
- * already has one of this name, has too many, or the name is no text. The pointer holds until the
- * next call. */
+ * already has one of this name, has too many, or the name is no text. The pointer is valid until
+ * the next call. */
 must_check bool code_object_add_kernel(struct code_object *object, const char *name, size_t length,
                                        struct code_kernel **ret_kernel, struct error *error);
 
-/* Sorts the kernel's arguments by offset; an error where one lies outside of the kernarg segment or
- * on another. */
+/* Sorts the kernel's arguments by offset; an error where one is outside of the kernarg segment or
+ * overlaps another. */
 must_check bool code_kernel_order_arguments(struct code_kernel *kernel, struct error *error);
 
 #endif

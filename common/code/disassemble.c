@@ -24,7 +24,7 @@ static void tools_release(struct tools *tools) {
     free(tools->paths[i]);
 }
 
-/* Takes `path`, unless it is no program or is there already. */
+/* Takes ownership of `path`; drops what is no program or is listed already. */
 static void tools_take(struct tools *tools, char *path) {
   bool is_new = tools->n < TOOLS_MAX && access(path, X_OK) == 0;
   for (size_t i = 0; is_new && i < tools->n; i++)
@@ -102,6 +102,7 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
   cleanup_sandbox struct sandbox *sandbox = NULL;
   if (!sandbox_new(&(struct sandbox_rules){readable, writable}, &sandbox, error))
     return false;
+
   const char *name = strrchr(tool, '/') ? strrchr(tool, '/') + 1 : tool;
   char disassemble_all[] = "-d", no_headers[] = "-c", sass[] = "-sass";
   char *how = !is_cuda ? disassemble_all : string_starts(name, "cuobjdump") ? sass : no_headers;
@@ -109,6 +110,7 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
   char locale[] = "LC_ALL=C";
   char *const environment[] = {locale, NULL};
   char *const arguments[] = {program, how, file, NULL};
+
   struct command command = {.arguments = arguments,
                             .environment = environment,
                             .folder = folder,
@@ -119,6 +121,7 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
                             .output_max = DISASSEMBLY_MAX,
                             .sandbox = sandbox,
                             .stop_fd = -1};
+
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;
@@ -132,7 +135,7 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
     return error_set(error, "%s %s %d: %.300s", tool,
                      exited ? "exited with" : "was ended (its limit is 60 s) by signal",
                      exited ? WEXITSTATUS(result.status) : WTERMSIG(result.status),
-                     *line ? line : "it said nothing");
+                     *line ? line : "it printed nothing");
   }
   *ret_text = TAKE(output);
   return true;
@@ -146,6 +149,7 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
   __attribute__((cleanup(tools_release))) struct tools tools = {0};
   if (!find_tools(is_cuda, &tools, error))
     return false;
+
   cleanup_free char *folder = NULL;
   if (!folder_make_temporary(&folder, error))
     return error_prefix(error, "disassembling: ");
@@ -298,12 +302,14 @@ bool isa_decode(const char *line, struct isa_instruction *ret) {
     return false;
   struct isa_instruction instruction = {.name = line + 1, .accesses = 1};
   instruction.name_length = strspn(instruction.name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
   char *end = NULL;
   instruction.address = strtoull(comment + 2, &end, 16);
   if (!instruction.name_length || end == comment + 2 || *end != ':')
     return false;
   const char *operands = instruction.name + instruction.name_length;
   size_t operands_length = (size_t)(comment - operands);
+
   classify(&instruction);
   if (instruction.class == ISA_WAIT)
     classify_wait(&instruction, operands, operands_length);

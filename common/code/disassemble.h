@@ -2,9 +2,9 @@
  * CUDA's.
  *
  * The tool is a program of this machine, run on a copy of the bytes in a folder of its own,
- * confined (common/program/sandbox.h) and bounded in time, memory and output: the bytes may come
- * from a stranger. Where no tool is there, the error says what to install or which variable to set;
- * nothing else of wavetune needs one.
+ * confined (common/program/sandbox.h) and bounded in time, memory and output, because the bytes are
+ * untrusted. Without a tool the error names what to install or which variable to set; nothing else
+ * of wavetune needs one.
  * Tools, the first that reads the bytes counts:
  *   AMDGPU: $WAVETUNE_OBJDUMP alone where it is set; llvm-objdump-30 down to -19 and llvm-objdump
  *           in $PATH (before 19 LLVM does not know gfx942), /opt/rocm/llvm/bin/llvm-objdump

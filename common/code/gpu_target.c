@@ -10,8 +10,8 @@
  *
  * The VGPR granule is 8: LLVM's getVGPRAllocGranule, and "granulated_workitem_vgpr_count: max(0,
  * ceil(vgprs_used / 8) - 1)" of its AMDGPU guide for gfx90a and gfx942. AMD's guide "Optimizing
- * Triton kernels" says 16. The two differ at 168 VGPRs, where clang 19 says 3 waves: 8 it is. How
- * it was checked, for every number of VGPRs from 20 to 512: gfx90a and gfx942 against clang 19's
+ * Triton kernels" has 16. The two differ at 168 VGPRs, where clang 19 reports 3 waves, as 8 does.
+ * It was checked for every number of VGPRs from 20 to 512: gfx90a and gfx942 against clang 19's
  * remark (tests/unit/test_occupancy.c does it around each boundary); gfx950, which LLVM 19 does not
  * know, against the "; Occupancy:" that the LLVM within Triton 3.6.0 writes into its assembly
  * (tests/system/test_occupancy_cli.py). No number here was measured on a GPU of AMD.
@@ -27,8 +27,8 @@
  * may take 163 KiB and 227 KiB, with 1 KiB of each block reserved). Registers are allocated by warp
  * in units of 256 and shared memory in units of 128 bytes: CUDA's cuda_occupancy.h.
  *
- * What displaces the caches is twice all of them and more, but for gfx942 and gfx950. It is a table
- * because what runtimes report is one level of one die: hipDeviceProp_t says 4 MB for an MI300X,
+ * displacement_bytes is at least twice all caches, but for gfx942 and gfx950. It is a table
+ * because what runtimes report is one level of one die: hipDeviceProp_t has 4 MB for an MI300X,
  * which let a tuner rank the worst config first (pytorch/pytorch#192159). gfx90a: 8 MB of L2 a die
  * (AMD's CDNA 2 white paper). gfx942, gfx950: 256 MB of Infinity Cache and 8 L2s of 4 MB (AMD's
  * CDNA 3 and 4 white papers), which 256 MiB cannot displace; hipBLASLt's guidance is "larger than
@@ -138,6 +138,7 @@ bool workgroup_fits(const struct gpu_target *target, const struct workgroup *wor
   if (workgroup->registers > target->registers_max)
     return error_set(error, "needs %" PRId64 " registers a thread, %s has at most %" PRId64,
                      workgroup->registers, target->arch, target->registers_max);
+
   int64_t waves = waves_of(target, workgroup), fitting = waves_by_registers(target, workgroup);
   if (ceil_div(waves, target->eus_per_cu) > fitting)
     return error_set(error,
@@ -152,12 +153,14 @@ bool workgroup_fits(const struct gpu_target *target, const struct workgroup *wor
 struct occupancy occupancy_of(const struct gpu_target *target, const struct workgroup *workgroup) {
   int64_t waves = waves_of(target, workgroup);
   int64_t registers = waves_by_registers(target, workgroup);
+
   int64_t by_slots =
       min(target->waves_per_eu_max * target->eus_per_cu / waves, target->workgroups_per_cu_max);
   int64_t by_registers =
       registers == INT64_MAX ? INT64_MAX : registers * target->eus_per_cu / waves;
   int64_t by_lds = workgroups_by_lds(target, workgroup);
   int64_t workgroups = min(by_slots, min(by_registers, by_lds));
+
   return (struct occupancy){
       .workgroups_per_cu = workgroups,
       .waves_per_eu = (double)(workgroups * waves) / (double)target->eus_per_cu,

@@ -1,8 +1,8 @@
-/* Limits of the GPU targets that wavetune knows: what a compute unit has, what a workgroup may take
- * of it.
+/* Limits of the GPU targets that wavetune knows: what a compute unit has and what a workgroup may
+ * take.
  *
- * Each row of gpu_target.c names its source. An arch that is not among them is no error: callers
- * then prune nothing. Memory: static. Threads: any. */
+ * Each row of gpu_target.c names its source. An unknown arch is no error: callers then prune
+ * nothing. Memory: static. Threads: any. */
 #ifndef WAVETUNE_COMMON_CODE_GPU_TARGET_H
 #define WAVETUNE_COMMON_CODE_GPU_TARGET_H
 
@@ -24,10 +24,11 @@ struct gpu_target {
   int64_t lds_bytes_reserved; /* of each workgroup, by the system */
   int64_t lds_granule_bytes;
   int64_t threads_per_workgroup_max;
-  size_t displacement_bytes; /* what has to be touched until nothing of before is in a data cache */
+  size_t
+      displacement_bytes; /* how much has to be read to displace the contents of all data caches */
 };
 
-/* NULL when it is not known. Features after a colon ("gfx942:sramecc+:xnack-") are left aside. */
+/* NULL when it is not known. Features after a colon ("gfx942:sramecc+:xnack-") are ignored. */
 const struct gpu_target *gpu_target_find(const char *arch);
 
 /* All of them, in the table's order. */

@@ -5,7 +5,7 @@
  * bytes of LDS and nW waves a workgroup: occ_vgpr = floor(512 / round_up(V, granule)) waves per EU,
  * at most 8; occ_lds = floor(65536 / L) workgroups (no limit when L is 0); occ = min(floor(occ_vgpr
  * * 4 / nW), occ_lds) * nW / 4 waves per EU. The granule is the compiler's: 8 on gfx90a, gfx942 and
- * gfx950 (the guide's table says 16; gpu_target.c says how each was checked). NVIDIA's rule: the
+ * gfx950 (16 in the guide's table; gpu_target.c has how each was checked). NVIDIA's rule: the
  * CUDA occupancy calculator's, with registers allocated by warp.
  *
  * Memory: none. Threads: pure functions. */
@@ -23,8 +23,8 @@ enum occupancy_limit {
 
 const char *occupancy_limit_name(enum occupancy_limit limit); /* "waves", "registers", "lds" */
 
-/* "A few registers above a boundary of occupancy", which a compiler may save: one granule. The
- * guide's example is 170 VGPRs where 168 would do. */
+/* How many registers above a boundary of occupancy a compiler may save: one granule. The guide's
+ * example is 170 VGPRs where 168 would do. */
 #define OCCUPANCY_REGISTERS_NEAR 8
 
 struct occupancy {
@@ -41,8 +41,8 @@ struct workgroup {
   int64_t lds_bytes; /* static and dynamic */
 };
 
-/* Why a workgroup cannot run on the target, however few there are ("needs 81920 bytes of LDS,
- * gfx942 has 65536"), or true. Every member is at least 0. */
+/* Whether a single workgroup can run on the target; the error is like "needs 81920 bytes of LDS,
+ * gfx942 has 65536". Every member is at least 0. */
 must_check bool workgroup_fits(const struct gpu_target *target, const struct workgroup *workgroup,
                                struct error *error);
 

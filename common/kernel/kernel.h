@@ -32,10 +32,10 @@
  * kernel's arguments>)` that computes element `index` of that output in double precision; readwrite
  * buffers hold their values from before the call. `samples`: for how many elements of each output
  * the reference is computed (0 = all); the first and last 64 are always among them. All others are
- * held against the baseline's output (agent/measure/check.h).
+ * compared with the baseline's output (agent/measure/check.h).
  * Every element is checked for NaN where the reference has none and for having been written at all.
  *
- * An expression stands as a string or an integer. Optional: fill ("normal" when absent; buffers
+ * An expression is a string or an integer. Optional: fill ("normal" when absent; buffers
  * that hold no floats must state one of the others), defines, shared_bytes, rtol (1e-5), atol
  * (1e-8), samples (4096), flops, bytes, exports; "block" for triton, where it follows from
  * num_warps; "reference" for hip and triton. A kernel in c writes at least one buffer and has a
@@ -150,8 +150,7 @@ struct kernel {
   json_t *json; /* the manifest */
 };
 
-/* What the JSON of a manifest is checked by, before its parts are held against each other: of one
- * with code, and of one that is known by name only. */
+/* The fields of a manifest with code, and of one that is known by name only. */
 extern const struct record manifest_record, external_manifest_record;
 
 must_check bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel,
@@ -161,15 +160,15 @@ DEFINE_CLEANUP(struct kernel *, cleanup_kernel_free, kernel_free)
 #define cleanup_kernel __attribute__((cleanup(cleanup_kernel_free)))
 
 /* Whether key, space and manifest go together: the key's names, every expression bound to known
- * names, roles that the language knows (c: no options). What POST /v1/jobs and `tune` check before
- * anything runs. */
+ * names, roles that the language knows (c: no options). POST /v1/jobs and `tune` check this before
+ * anything runs. Pointers are those of a job: "/key", "/space/…", "/kernel". */
 must_check bool kernel_accepts(const struct kernel *kernel, const struct key *key,
                                const struct space *space, struct error *error);
 
-/* Whether the space, which is a submitter's, leaves the kernel's sources what their author wrote:
- * its parameters become definitions of the compiler, and with --trusted-key none of them may rename
- * a function, a type or a keyword. So each is named in capitals, digits and _, a letter first, and
- * none has the role env. Triton's are no definitions: always true. */
+/* Whether the space, which the submitter wrote, cannot change the meaning of the kernel's sources:
+ * its parameters become macros, and with --trusted-key none of them may rename a function, a type
+ * or a keyword. So each is named in capitals, digits and _, a letter first, and none has the role
+ * env. Always true for Triton, where parameters are no macros. */
 must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space,
                                       struct error *error);
 

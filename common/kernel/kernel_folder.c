@@ -14,8 +14,8 @@
 /* Members that a version may state in place of the folder's. */
 #define SHARED_MEMBERS "arguments", "defines", "launch", "reference", "flops", "bytes", "exports"
 
-/* Reads a file that lies inside the folder, also when links are followed: what a manifest names is
- * pushed to a server, so it must not reach what the author did not put there. */
+/* Reads a file that is inside the folder, also when links are followed: what a manifest names is
+ * pushed to a server, so it must not reach files outside. */
 static bool read_inside(const char *directory, const char *path, char **ret_text, size_t *ret_size,
                         struct error *error) {
   cleanup_free char *joined = xasprintf("%s/%s", directory, path);

@@ -9,8 +9,8 @@
  * The manifest of a version is flat (common/kernel/kernel.h): the shared members and the version's,
  * its name "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A
  * folder with one version needs no version name. arguments, defines, launch, reference, flops,
- * bytes and exports may stand in a version too, in place of the shared one. "sources" are the
- * compiled file first, then every file that it includes. A file has at most 1 MiB and lies inside
+ * bytes and exports may be in a version too, in place of the shared one. "sources" are the
+ * compiled file first, then every file that it includes. A file has at most 1 MiB and is inside
  * DIR, also when links are followed.
  *
  * Memory: owns everything. Threads: one at a time. */
@@ -34,7 +34,7 @@ struct kernel_folder {
 };
 
 /* `place` is "DIR" or "DIR:VERSION". A version that is missing or ambiguous is an error that lists
- * those there are. */
+ * the versions. */
 must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder,
                                    struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);

@@ -10,7 +10,7 @@
 /* [A-Za-z_][A-Za-z0-9_]*, at most IDENTIFIER_MAX bytes. */
 bool identifier_is_valid(const char *text);
 
-/* Whether expressions give the name a meaning already: words of their language and facts of the
+/* Whether the name has a meaning in expressions: a word of their language or a fact of the
  * device. */
 bool name_is_reserved(const char *name);
 

@@ -61,7 +61,7 @@ json_t *review_findings_to_json(const struct review_findings *findings) {
     const struct review_finding *finding = &findings->items[i];
     json_t *item = json_pack("{s:s, s:s, s:s}", "severity", review_severity_name(finding->severity),
                              "sentence", finding->sentence, "source", finding->source);
-    ALWAYS(item && json_array_append_new(array, item) == 0);
+    array_push(array, item);
   }
   return array;
 }

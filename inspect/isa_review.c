@@ -325,40 +325,34 @@ static void review_loop(struct review_findings *findings, const struct isa_loop 
       xasprintf("%s at +0x%" PRIx64, loop->is_hot ? "the hot loop" : "the loop", loop->at);
   find_narrow(findings, severity, where, counts->global_loads, 16, "global loads",
               "dwordx4 is expected: make the fastest dimension contiguous and its alignment known "
-              "(divisible by 16), "
-              "and give each thread 16 bytes of it");
+              "(divisible by 16), and give each thread 16 bytes of it");
   find_narrow(findings, severity, where, counts->lds_reads, 8, "LDS reads",
               "b128 or b64 is expected: the order in LDS is not the order in which the operand is "
-              "read; store it "
-              "transposed, or try kpack 2");
+              "read; store it transposed, or try kpack 2");
   find_narrow(findings, REVIEW_HINT, where, counts->lds_writes, 8, "LDS writes",
               "b128 or b64 is expected");
   if (counts->scratch_loads + counts->scratch_stores)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
                 "%s: %" PRId64 " loads from and %" PRId64
-                " stores to scratch, which is memory: fewer registers must be "
-                "live (smaller tiles, more warps, no waves_per_eu)",
+                " stores to scratch, which is memory: fewer registers must be live (smaller tiles, "
+                "more warps, no waves_per_eu)",
                 where, counts->scratch_loads, counts->scratch_stores);
   if (counts->waits_for_loads && sum_all(counts->global_loads))
     review_find(findings, REVIEW_HINT, SOURCE_AMD_ISA,
                 "%s: %" PRId64 " of %" PRId64
-                " waits are a full stop for every global load in flight (vmcnt(0)); with "
-                "more stages some would stay in flight",
+                " waits are a full stop for every global load in flight (vmcnt(0)); with more "
+                "stages some would stay in flight",
                 where, counts->waits_for_loads, counts->waits);
   if (counts->accvgpr_moves)
-    review_find(
-        findings, loop->is_hot ? REVIEW_WARNING : REVIEW_HINT, SOURCE_AMD_ISA,
-        "%s: %" PRId64
-        " moves between VGPRs and AGPRs: registers are short, or the accumulator is converted in "
-        "the loop",
-        where, counts->accvgpr_moves);
+    review_find(findings, loop->is_hot ? REVIEW_WARNING : REVIEW_HINT, SOURCE_AMD_ISA,
+                "%s: %" PRId64 " moves between VGPRs and AGPRs: registers are short, or the "
+                "accumulator is converted in the loop",
+                where, counts->accvgpr_moves);
   if (counts->flat)
-    review_find(
-        findings, REVIEW_HINT, SOURCE_AMD_ISA,
-        "%s: %" PRId64
-        " flat accesses, which wait for LDS and global memory alike: the compiler does not know "
-        "that these pointers are global",
-        where, counts->flat);
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_ISA,
+                "%s: %" PRId64 " flat accesses, which wait for LDS and global memory alike: the "
+                "compiler does not know that these pointers are global",
+                where, counts->flat);
 }
 
 static void review_function(struct isa_function *function, const struct code_resources *resources) {
@@ -373,23 +367,20 @@ static void review_function(struct isa_function *function, const struct code_res
         strstr(function->matrix[i].name, "_32x32x"))
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "%s is used; for a GEMM the 16x16 instructions are faster on MI300X "
-                  "(matrix_instr_nonkdim 16), for two "
-                  "fused ones 32x32 may be",
+                  "(matrix_instr_nonkdim 16), for two fused ones 32x32 may be",
                   function->matrix[i].name);
   }
   if (!resources)
     return;
   if (code_resources_spills(resources) > 0 && resources->vgpr_spills != CODE_UNKNOWN)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_GUIDE,
-                "%" PRId64 " VGPRs and %" PRId64
-                " SGPRs are spilled: fewer registers must be live (smaller tiles, more "
-                "warps, no waves_per_eu)",
+                "%" PRId64 " VGPRs and %" PRId64 " SGPRs are spilled: fewer registers must be live "
+                "(smaller tiles, more warps, no waves_per_eu)",
                 resources->vgpr_spills, resources->sgpr_spills);
   else if (resources->scratch_bytes > 0)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%" PRId64 " bytes of scratch a lane and no spills: an array is indexed by what is "
-                "not known when it is "
-                "compiled",
+                "not known when it is compiled",
                 resources->scratch_bytes);
 }
 
@@ -530,43 +521,39 @@ static json_t *widths_to_json(const int64_t widths[ISA_WIDTHS]) {
     char name[8];
     snprintf(name, sizeof name, "%" PRId64, isa_width_bytes[i]);
     if (widths[i])
-      ALWAYS(json_object_set_new(json, name, json_integer(widths[i])) == 0);
+      object_put(json, name, json_integer(widths[i]));
   }
   return json;
 }
 
 static json_t *counts_to_json(const struct isa_counts *counts) {
   json_t *json = json_object();
-#define X(member, heading)                                                                         \
-  ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
+#define X(member, heading) object_put(json, #member, json_integer(counts->member));
   PLAIN_COUNTS(X)
 #undef X
-#define X(member, heading)                                                                         \
-  ALWAYS(json_object_set_new(json, #member, widths_to_json(counts->member)) == 0);
+#define X(member, heading) object_put(json, #member, widths_to_json(counts->member));
   WIDTH_COUNTS(X)
 #undef X
   return json;
 }
 
 json_t *isa_function_to_json(const struct isa_function *function) {
-  json_t *loops = json_array(), *matrix = json_object();
+  json_t *json = counts_to_json(&function->counts), *loops = json_array(), *matrix = json_object();
+  for (size_t i = 0; i < function->n_matrix; i++)
+    object_put(matrix, function->matrix[i].name,
+               json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count, "in_loops",
+                         (json_int_t)function->matrix[i].count_in_loops));
   for (size_t i = 0; i < function->n_loops; i++) {
     const struct isa_loop *loop = &function->loops[i];
     json_t *item = counts_to_json(&loop->counts);
-    ALWAYS(json_object_set_new(item, "at", json_integer((json_int_t)loop->at)) == 0 &&
-           json_object_set_new(item, "depth", json_integer(loop->depth)) == 0 &&
-           json_object_set_new(item, "hot", json_boolean(loop->is_hot)) == 0 &&
-           json_array_append_new(loops, item) == 0);
+    object_put(item, "at", json_integer((json_int_t)loop->at));
+    object_put(item, "depth", json_integer(loop->depth));
+    object_put(item, "hot", json_boolean(loop->is_hot));
+    array_push(loops, item);
   }
-  for (size_t i = 0; i < function->n_matrix; i++) {
-    json_t *item = json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count,
-                             "in_loops", (json_int_t)function->matrix[i].count_in_loops);
-    ALWAYS(item && json_object_set_new(matrix, function->matrix[i].name, item) == 0);
-  }
-  json_t *json = counts_to_json(&function->counts);
-  ALWAYS(json_object_set_new(json, "matrix_instructions", matrix) == 0 &&
-         json_object_set_new(json, "loops", loops) == 0 &&
-         json_object_set_new(json, "findings", review_findings_to_json(&function->findings)) == 0);
+  object_put(json, "matrix_instructions", matrix);
+  object_put(json, "loops", loops);
+  object_put(json, "findings", review_findings_to_json(&function->findings));
   return json;
 }
 

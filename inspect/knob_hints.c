@@ -414,22 +414,19 @@ static void find_boundaries(const struct knob_question *question, const struct g
   if (near)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s: useful for %zu of %zu objects, which are at most %d VGPRs above a boundary of "
-                "occupancy (the nearest "
-                "has %" PRId64 " VGPRs, %" PRId64 " above the %" PRId64 " at which %" PRId64
-                " waves fit an EU)",
+                "occupancy (the nearest has %" PRId64 " VGPRs, %" PRId64 " above the %" PRId64
+                " at which %" PRId64 " waves fit an EU)",
                 parameter, near, known, OCCUPANCY_REGISTERS_NEAR, nearest_registers, nearest,
                 nearest_registers - nearest, nearest_waves);
   else if (known)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s: none of %zu objects is at most %d VGPRs above a boundary of occupancy, so "
-                "that values above 0 make it "
-                "spill or do nothing",
+                "that values above 0 make it spill or do nothing",
                 parameter, known, OCCUPANCY_REGISTERS_NEAR);
   else
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s: useful only where registers limit the occupancy and are a few above a "
-                "boundary; objects would tell "
-                "(check a build)",
+                "boundary; objects would tell (check a build)",
                 parameter);
 }
 

@@ -88,10 +88,10 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   ret->is_threads_compiled_for = true;
   ret->workgroup.threads = ret->kernel->resources.workgroup_max;
   return ret->workgroup.threads != CODE_UNKNOWN ||
-         error_set(error,
-                   "%s does not say for how many threads %s was compiled; give --warps or "
-                   "--threads",
-                   arguments[0], ret->kernel->name);
+         error_set(
+             error,
+             "%s does not say for how many threads %s was compiled; give --warps or --threads",
+             arguments[0], ret->kernel->name);
 }
 
 static int64_t waves_of(const struct subject *subject) {
@@ -156,11 +156,11 @@ static json_t *subject_to_json(const struct subject *subject) {
                 (json_int_t)subject->workgroup.threads, "waves", (json_int_t)waves_of(subject),
                 "lds_bytes", (json_int_t)subject->workgroup.lds_bytes);
   if (subject->workgroup.registers > 0)
-    json_object_set_new(json_object_get(json, "workgroup"), "vgprs",
-                        json_integer(subject->workgroup.registers));
+    object_put(json_object_get(json, "workgroup"), "vgprs",
+               json_integer(subject->workgroup.registers));
   if (subject->kernel) {
-    json_object_set_new(json, "kernel", json_string(subject->kernel->name));
-    json_object_set_new(json, "resources", code_resources_to_json(&subject->kernel->resources));
+    object_put(json, "kernel", json_string(subject->kernel->name));
+    object_put(json, "resources", code_resources_to_json(&subject->kernel->resources));
   }
   return json;
 }
@@ -241,8 +241,8 @@ static int command_occupancy(struct options *options) {
     return cli_fail(EXIT_USAGE, &error);
   if (!workgroup_fits(subject.target, &subject.workgroup, &error)) {
     cleanup_json json_t *json = subject_to_json(&subject);
-    json_object_set_new(json, "fits", json_false());
-    json_object_set_new(json, "reason", json_string(error.message));
+    object_put(json, "fits", json_false());
+    object_put(json, "reason", json_string(error.message));
     if (as_json) {
       cli_print_json(json);
     } else {
@@ -291,13 +291,12 @@ const struct command_spec spec_occupancy = {
     .name = "occupancy",
     .arguments = "[FILE]",
     .summary = "how many workgroups of a kernel a compute unit holds, and what limits them",
-    .description =
-        "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, LDS and size "
-        "of a workgroup are read from it. Without one, --arch, --vgprs, --lds and --warps state "
-        "them.\n"
-        "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 registers, "
-        "NVIDIA GPUs by CUDA's occupancy calculator. Exits with 1 when the workgroup cannot run at "
-        "all.",
+    .description = "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, "
+                   "LDS and size of a workgroup are read from it. Without one, --arch, --vgprs, "
+                   "--lds and --warps state them.\n"
+                   "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 "
+                   "registers, NVIDIA GPUs by CUDA's occupancy calculator. Exits with 1 when the "
+                   "workgroup cannot run at all.",
     .options = occupancy_options,
     .n_options = ARRAY_LENGTH(occupancy_options),
     .run = command_occupancy,

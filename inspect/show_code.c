@@ -143,8 +143,7 @@ static json_t *review_json(const struct found *found, bool wants_asm) {
     return json_null();
   json_t *functions = json_object();
   for (size_t i = 0; i < review->n; i++)
-    ALWAYS(json_object_set_new(functions, review->functions[i].name,
-                               isa_function_to_json(&review->functions[i])) == 0);
+    object_put(functions, review->functions[i].name, isa_function_to_json(&review->functions[i]));
   return functions;
 }
 

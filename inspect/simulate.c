@@ -11,6 +11,7 @@
 #include "common/search/search.h"
 #include "common/verdict/outcome.h"
 #include "common/verdict/verdict.h"
+#include "inspect/findings.h"
 #include "inspect/inspect.h"
 
 #define COUNTS_MAX 64
@@ -71,7 +72,7 @@ static size_t place_of(json_t **places, const char *name) {
   if (known)
     return (size_t)json_integer_value(known);
   size_t place = json_object_size(*places);
-  ALWAYS(json_object_set_new(*places, name, json_integer((json_int_t)place)) == 0);
+  object_put(*places, name, json_integer((json_int_t)place));
   return place;
 }
 
@@ -340,14 +341,13 @@ static json_t *landscape_to_json(const struct simulation *simulation,
   const struct measured_config *best = &landscape->configs[landscape->best];
   json_t *counts = json_array(), *expected = json_array(), *strategies = json_object();
   for (size_t i = 0; i < simulation->n_counts; i++) {
-    json_array_append_new(counts, json_integer((json_int_t)simulation->counts[i]));
-    json_array_append_new(expected, json_real(random_expected(landscape, simulation->counts[i])));
+    array_push(counts, json_integer((json_int_t)simulation->counts[i]));
+    array_push(expected, json_real(random_expected(landscape, simulation->counts[i])));
   }
   for (size_t i = 0; i < simulation->n_strategies; i++)
-    json_object_set_new(strategies, search_strategy_name(simulation->strategies[i]),
-                        json_pack("{s:o, s:o}", "mean",
-                                  json_numbers(replayed[i].mean, simulation->n_counts), "worst",
-                                  json_numbers(replayed[i].worst, simulation->n_counts)));
+    object_put(strategies, search_strategy_name(simulation->strategies[i]),
+               json_pack("{s:o, s:o}", "mean", json_numbers(replayed[i].mean, simulation->n_counts),
+                         "worst", json_numbers(replayed[i].worst, simulation->n_counts)));
   return json_pack("{s:s, s:O, s:I, s:I, s:{s:I, s:O, s:f}, s:o, s:o, s:o}", "kernel",
                    landscape->kernel, "key", landscape->key, "configs", (json_int_t)landscape->n,
                    "failed", (json_int_t)landscape->n_failed, "best", "config",
@@ -379,7 +379,7 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
         return false;
     }
     if (ret_keys) {
-      json_array_append_new(ret_keys, landscape_to_json(simulation, landscape, replayed));
+      array_push(ret_keys, landscape_to_json(simulation, landscape, replayed));
     } else {
       if (i > 0)
         putchar('\n');
@@ -528,17 +528,13 @@ const struct command_spec spec_simulate = {
     .name = "simulate",
     .arguments = "FILE | --job ID",
     .summary = "replay search strategies over stored measurements",
-    .description = "Replays how random search, coordinate descent and evolution would have gone "
-                   "over configs that were measured "
-                   "already: how much slower than the best of all the best that they found is, "
-                   "after 1, 2, 4, … trials. FILE is "
-                   "what "
-                   "`wavetune-agent tune --samples FILE` wrote. \"random expects\" is what drawing "
-                   "configs at random comes to on "
-                   "the average, computed and not sampled; a strategy must be below it. A config "
-                   "that failed counts as the "
-                   "slowest "
-                   "that did not; one that was not measured is not there.",
+    .description =
+        "Replays how random search, coordinate descent and evolution would have gone over configs "
+        "that were measured already: how much slower than the best of all the best that they found "
+        "is, after 1, 2, 4, … trials. FILE is what `wavetune-agent tune --samples FILE` wrote. "
+        "\"random expects\" is what drawing configs at random comes to on the average, computed "
+        "and not sampled; a strategy must be below it. A config that failed counts as the slowest "
+        "that did not; one that was not measured is not there.",
     .options = simulate_options,
     .n_options = ARRAY_LENGTH(simulate_options),
     .run = command_simulate,

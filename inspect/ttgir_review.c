@@ -367,12 +367,10 @@ static void find_all(const struct walk *walk) {
   struct review_findings *findings = &review->findings;
   const int64_t *in_loops = review->in_loops.conversions, *all = review->all.conversions;
   if (in_loops[TTGIR_LDS])
-    review_find(
-        findings, REVIEW_WARNING, SOURCE_AMD_IR,
-        "%" PRId64
-        " conversions of layouts in loops pass through LDS: each writes a tensor there, waits and "
-        "reads it again",
-        in_loops[TTGIR_LDS]);
+    review_find(findings, REVIEW_WARNING, SOURCE_AMD_IR,
+                "%" PRId64 " conversions of layouts in loops pass through LDS: each writes a "
+                "tensor there, waits and reads it again",
+                in_loops[TTGIR_LDS]);
   if (in_loops[TTGIR_MAY])
     review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
                 "%" PRId64 " conversions of layouts in loops may pass through LDS",
@@ -382,37 +380,32 @@ static void find_all(const struct walk *walk) {
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%" PRId64 " conversions of layouts outside of loops pass through LDS", outside);
   if (walk->dot_results)
-    review_find(
-        findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-        "%" PRId64
-        " results of matrix instructions pass through LDS outside of loops; one before the last "
-        "store is what OPTIMIZE_EPILOGUE takes away",
-        walk->dot_results);
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
+                "%" PRId64 " results of matrix instructions pass through LDS outside of loops; one "
+                "before the last store is what OPTIMIZE_EPILOGUE takes away",
+                walk->dot_results);
 
   for (size_t i = 0; i < review->n_dots; i++) {
     const struct ttgir_dot *dot = &review->dots[i];
     if (string_equal(dot->kind, "blocked"))
-      review_find(
-          findings, REVIEW_WARNING, SOURCE_AMD_IR,
-          "%" PRId64
-          " dots are done by plain multiply-adds, not by matrix instructions: their types or their "
-          "shape (at least 16 in each dimension) have none",
-          dot->count);
+      review_find(findings, REVIEW_WARNING, SOURCE_AMD_IR,
+                  "%" PRId64 " dots are done by plain multiply-adds, not by matrix instructions: "
+                  "their types or their shape (at least 16 in each dimension) have none",
+                  dot->count);
     else if (string_starts(dot->kind, "amd_mfma") && strstr(dot->kind, ", 32x32"))
       review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                   "dots use 32x32 instructions (%s); for a GEMM matrix_instr_nonkdim 16 is faster "
-                  "on MI300X, for two "
-                  "fused ones 32 may be",
+                  "on MI300X, for two fused ones 32 may be",
                   dot->kind);
   }
 
   if (walk->narrow_loads)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_IR,
                 "%" PRId64 " of %" PRId64
-                " global loads in loops whose layout is told give a thread less than 16 bytes "
-                "next to each other (the least: %" PRId64
-                "): the compiler does not know of contiguity or alignment, or "
-                "the tile is too small for its threads",
+                " global loads in loops whose layout is told give a thread less than 16 bytes next "
+                "to each other (the least: %" PRId64
+                "): the compiler does not know of contiguity or alignment, or the tile is too "
+                "small for its threads",
                 walk->narrow_loads, walk->loads_of_known_width, walk->narrowest);
   if (review->in_loops.transposes)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
@@ -420,12 +413,10 @@ static void find_all(const struct walk *walk) {
                 " transposes in loops: data lies in memory in another order than it is used in",
                 review->in_loops.transposes);
   if (walk->filled_allocs)
-    review_find(
-        findings, REVIEW_HINT, SOURCE_AMD_IR,
-        "%" PRId64
-        " tensors are put into LDS and read in the same iteration: this loop is not pipelined "
-        "(num_stages)",
-        walk->filled_allocs);
+    review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
+                "%" PRId64 " tensors are put into LDS and read in the same iteration: this loop is "
+                "not pipelined (num_stages)",
+                walk->filled_allocs);
 }
 
 bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review,
@@ -435,9 +426,6 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   cleanup_ttgir_review struct ttgir_review *review = xcalloc(1, sizeof *review);
   for (size_t i = 0; i < ARRAY_LENGTH(attributes); i++)
     *attribute_at(review, i) = TTGIR_UNKNOWN;
-  review->layouts = xcalloc(TTGIR_LAYOUTS_MAX, sizeof *review->layouts);
-  review->converts = xcalloc(TTGIR_CONVERSIONS_MAX, sizeof *review->converts);
-  review->dots = xcalloc(TTGIR_DOTS_MAX, sizeof *review->dots);
   cleanup_free struct walk *walk = xcalloc(1, sizeof *walk);
   walk->review = review;
   int kind = text_kind((struct span){text, size});
@@ -447,9 +435,9 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   if (kind == NO_TTGIR ||
       (kind == A_MODULE && review->num_warps == TTGIR_UNKNOWN && !review->n_layouts))
     return error_set(
-        error, "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a "
-               "compiled kernel is), nor lines of one (operations as ttg.convert_layout, over "
-               "tensors with layouts)");
+        error,
+        "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a compiled kernel "
+        "is), nor lines of one (operations as ttg.convert_layout, over tensors with layouts)");
 
   struct trips *trips = &walk->trips;
   trips_leave(trips, -1);
@@ -474,9 +462,6 @@ void ttgir_review_free(struct ttgir_review *review) {
   }
   for (size_t i = 0; i < review->n_dots; i++)
     free(review->dots[i].kind);
-  free(review->layouts);
-  free(review->converts);
-  free(review->dots);
   free(review->target);
   review_findings_release(&review->findings);
   free(review);
@@ -484,48 +469,47 @@ void ttgir_review_free(struct ttgir_review *review) {
 
 static json_t *counts_to_json(const struct ttgir_counts *counts) {
   json_t *json = json_object(), *conversions = json_object();
-#define X(member, name, heading)                                                                   \
-  ALWAYS(json_object_set_new(json, #member, json_integer(counts->member)) == 0);
+#define X(member, name, heading) object_put(json, #member, json_integer(counts->member));
   TTGIR_COUNTS(X)
 #undef X
-  ALWAYS(json_object_set_new(json, "lds_trips", json_integer(counts->lds_trips)) == 0);
+  object_put(json, "lds_trips", json_integer(counts->lds_trips));
   for (int i = 0; i < TTGIR_CONVERSIONS; i++)
-    ALWAYS(json_object_set_new(conversions, ttgir_conversion_name((enum ttgir_conversion)i),
-                               json_integer(counts->conversions[i])) == 0);
-  ALWAYS(json_object_set_new(json, "conversions", conversions) == 0);
+    object_put(conversions, ttgir_conversion_name((enum ttgir_conversion)i),
+               json_integer(counts->conversions[i]));
+  object_put(json, "conversions", conversions);
   return json;
 }
 
 json_t *ttgir_review_to_json(const struct ttgir_review *review) {
   json_t *layouts = json_object(), *converts = json_array(), *dots = json_array();
   for (size_t i = 0; i < review->n_layouts; i++)
-    ALWAYS(json_object_set_new(layouts, review->layouts[i].name,
-                               json_string(review->layouts[i].text)) == 0);
+    object_put(layouts, review->layouts[i].name, json_string(review->layouts[i].text));
   for (size_t i = 0; i < review->n_converts; i++) {
     const struct ttgir_convert *convert = &review->converts[i];
-    json_t *item =
-        json_pack("{s:I, s:i, s:s, s:s, s:s, s:s}", "line", (json_int_t)convert->line, "loop_depth",
-                  convert->loop_depth, "from", convert->from, "to", convert->to, "passes",
-                  ttgir_conversion_name(convert->conversion), "why", convert->why);
-    ALWAYS(item && json_array_append_new(converts, item) == 0);
+    array_push(converts,
+               json_pack("{s:I, s:i, s:s, s:s, s:s, s:s}", "line", (json_int_t)convert->line,
+                         "loop_depth", convert->loop_depth, "from", convert->from, "to",
+                         convert->to, "passes", ttgir_conversion_name(convert->conversion), "why",
+                         convert->why));
   }
   for (size_t i = 0; i < review->n_dots; i++) {
     const struct ttgir_dot *dot = &review->dots[i];
-    json_t *item = json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count,
-                             "in_loops", (json_int_t)dot->count_in_loops);
-    ALWAYS(item && json_array_append_new(dots, item) == 0);
+    array_push(dots,
+               json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count,
+                         "in_loops", (json_int_t)dot->count_in_loops));
   }
   json_t *json = json_pack("{s:s?}", "target", review->target);
   for (size_t j = 0; j < ARRAY_LENGTH(attributes); j++) {
     int64_t number = *attribute_at(review, j);
-    ALWAYS(json_object_set_new(json, attributes[j].member,
-                               number == TTGIR_UNKNOWN ? json_null() : json_integer(number)) == 0);
+    object_put(json, attributes[j].member,
+               number == TTGIR_UNKNOWN ? json_null() : json_integer(number));
   }
-  json_t *others = json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "layouts", layouts, "all",
-                             counts_to_json(&review->all), "in_loops",
-                             counts_to_json(&review->in_loops), "conversions", converts, "dots",
-                             dots, "findings", review_findings_to_json(&review->findings));
-  ALWAYS(others && json_object_update_new(json, others) == 0);
+  object_put(json, "layouts", layouts);
+  object_put(json, "all", counts_to_json(&review->all));
+  object_put(json, "in_loops", counts_to_json(&review->in_loops));
+  object_put(json, "conversions", converts);
+  object_put(json, "dots", dots);
+  object_put(json, "findings", review_findings_to_json(&review->findings));
   return json;
 }
 

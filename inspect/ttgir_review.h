@@ -68,12 +68,12 @@ struct ttgir_review {
   char *target;                                          /* "hip:gfx942"; NULL: not stated */
   int64_t num_warps, num_ctas, threads_per_warp, shared; /* TTGIR_UNKNOWN: not stated */
   size_t n_layouts;
-  struct ttgir_layout *layouts;
+  struct ttgir_layout layouts[TTGIR_LAYOUTS_MAX];
   struct ttgir_counts all, in_loops;
   size_t n_converts;
-  struct ttgir_convert *converts;
+  struct ttgir_convert converts[TTGIR_CONVERSIONS_MAX];
   size_t n_dots;
-  struct ttgir_dot *dots;
+  struct ttgir_dot dots[TTGIR_DOTS_MAX];
   struct review_findings findings;
 };
 

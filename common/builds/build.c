@@ -56,11 +56,10 @@ static bool cache_file_name_check(const char *name, struct error *error) {
                  strcmp(name, "..") != 0 && !string_starts(name, "__grp__");
   for (size_t i = 0; i < length; i++)
     is_good = is_good && (unsigned char)name[i] >= 0x20 && name[i] != 0x7f && name[i] != '/';
-  return is_good ||
-         error_set(error,
-                   "a file of a cache has a name of 1 to %d bytes, without '/' and control "
-                   "characters, that does not begin with \"__grp__\"",
-                   CACHE_FILE_NAME_MAX);
+  return is_good || error_set(error,
+                              "a file of a cache has a name of 1 to %d bytes, without '/' and "
+                              "control characters, that does not begin with \"__grp__\"",
+                              CACHE_FILE_NAME_MAX);
 }
 
 static bool folder_check(const char *folder, struct error *error) {

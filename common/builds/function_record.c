@@ -101,8 +101,8 @@ bool function_record_parse(const json_t *json, struct function_record *ret, stru
   if (!record_read_answer(&packed_record, copy, "", &record, error))
     return false;
   if (!record.has_kernel && !record.name)
-    return error_set(error, "a function record must name its wavetune kernel: "
-                            "\"kernel\", \"name\" or both");
+    return error_set(
+        error, "a function record must name its wavetune kernel: \"kernel\", \"name\" or both");
   if (record.n_tuning_key != record.n_key_names)
     return error_at(error, "/tuning_key",
                     "\"tuning_key\" has %zu elements and \"key_names\" %zu: each name has one",

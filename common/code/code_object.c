@@ -93,11 +93,10 @@ static bool refuse_other_format(const char *bytes, size_t size, struct error *er
   }
   if (size < 20 || memcmp(bytes, ELFMAG, SELFMAG) != 0)
     return error_set(error, "not a code object: it does not begin as an ELF file does");
-  return error_set(
-      error,
-      "not a code object: an ELF file of machine %d, neither AMDGPU (%d) nor CUDA (%d), 64-bit and "
-      "little-endian",
-      (unsigned char)bytes[18] | (unsigned char)bytes[19] << 8, EM_AMDGPU, EM_CUDA);
+  return error_set(error,
+                   "not a code object: an ELF file of machine %d, neither AMDGPU (%d) nor CUDA "
+                   "(%d), 64-bit and little-endian",
+                   (unsigned char)bytes[18] | (unsigned char)bytes[19] << 8, EM_AMDGPU, EM_CUDA);
 }
 
 static bool refuse_damaged(struct error *error) {

@@ -54,10 +54,8 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
   }
 
   if (!found.bytes)
-    return error_set(
-        error,
-        "the code object has no NT_AMDGPU_METADATA note: it is damaged or was not compiled for "
-        "amdhsa");
+    return error_set(error, "the code object has no NT_AMDGPU_METADATA note: it is damaged or was "
+                            "not compiled for amdhsa");
   *ret = found;
   return true;
 }

@@ -85,12 +85,12 @@ static bool find_tools(bool is_cuda, struct tools *ret_tools, struct error *erro
   }
   if (ret_tools->n)
     return true;
-  return is_cuda ? error_set(error, "no disassembler for CUDA code is here; install nvdisasm (of "
-                                    "the CUDA toolkit, or of a Triton package) or name it in "
-                                    "WAVETUNE_NVDISASM")
-                 : error_set(error, "no disassembler for AMD GPU code is here; install "
-                                    "llvm-objdump 19 or later (Debian: apt install llvm-19) or "
-                                    "name it in WAVETUNE_OBJDUMP");
+  return is_cuda ? error_set(error,
+                             "no disassembler for CUDA code is here; install nvdisasm (of the CUDA "
+                             "toolkit, or of a Triton package) or name it in WAVETUNE_NVDISASM")
+                 : error_set(error,
+                             "no disassembler for AMD GPU code is here; install llvm-objdump 19 or "
+                             "later (Debian: apt install llvm-19) or name it in WAVETUNE_OBJDUMP");
 }
 
 /* Runs one tool over the file. */

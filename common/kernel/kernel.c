@@ -196,13 +196,11 @@ static bool key_name_check(const char *name, struct error *error) {
 }
 
 static const struct field_custom fill_custom = {
-    .schema =
-        "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"normal\", \"uniform\", \"zeros\", "
-        "\"index\"]},"
-        " {\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, "
-        "\"additionalProperties\": false,"
-        " \"properties\": {\"uniform\": {\"type\": \"array\", \"items\": {\"type\": \"number\"}},"
-        " \"integers\": {\"type\": \"array\", \"items\": {\"type\": \"integer\"}}}}]}",
+    .schema = "{\"anyOf\": [{\"type\": \"string\", \"enum\": [\"normal\", \"uniform\", \"zeros\", "
+              "\"index\"]}, {\"type\": \"object\", \"minProperties\": 1, \"maxProperties\": 1, "
+              "\"additionalProperties\": false, \"properties\": {\"uniform\": {\"type\": "
+              "\"array\", \"items\": {\"type\": \"number\"}}, \"integers\": {\"type\": \"array\", "
+              "\"items\": {\"type\": \"integer\"}}}}]}",
     .read = fill_read,
 };
 

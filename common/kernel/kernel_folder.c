@@ -145,7 +145,7 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
       !json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
     return false;
   cleanup_free char *full_name = xasprintf("%s/%s", folder_name, version_name);
-  json_object_set_new(manifest, "name", json_string(full_name));
+  ALWAYS(json_object_set_new(manifest, "name", json_string(full_name)) == 0);
 
   if (json_array_size(names) > KERNEL_SOURCES_MAX)
     return error_at(error, "/sources", "a kernel has at most %d sources", KERNEL_SOURCES_MAX);
@@ -154,9 +154,9 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
     if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i),
                    &source, error))
       return false;
-    json_array_append_new(sources, source);
+    ALWAYS(json_array_append_new(sources, source) == 0);
   }
-  json_object_set(manifest, "sources", sources);
+  ALWAYS(json_object_set(manifest, "sources", sources) == 0);
 
   if (!json_get_object(manifest, "", "reference", JSON_OPTIONAL, &reference, error))
     return false;
@@ -167,8 +167,8 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
     if (!take_file(folder, directory, name, "/reference/source", &source, error))
       return false;
     reference = json_copy(reference); /* the document's stays as it is */
-    json_object_set_new(reference, "source", source);
-    json_object_set_new(manifest, "reference", reference);
+    ALWAYS(json_object_set_new(reference, "source", source) == 0);
+    ALWAYS(json_object_set_new(manifest, "reference", reference) == 0);
   }
   *ret_manifest = TAKE(manifest);
   return true;

@@ -47,10 +47,12 @@ static bool blob_read(const struct blob_reader *reader, const struct digest *dig
   char text[DIGEST_TEXT_SIZE];
   if (!reader->read(reader->context, digest, &bytes, &size, error))
     return false;
+
   struct digest actual = digest_of(bytes, size);
   if (!digest_equal(&actual, digest))
     return error_set(error, "its bytes are damaged: their digest is %s",
                      digest_format(&actual, text));
+
   *ret_bytes = TAKE(bytes);
   *ret_size = size;
   return true;
@@ -89,7 +91,9 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
   if (!build_launch_read(object, reviewing->warp_size, &launch, error) ||
       !code_object_kernel(code, launch.name, &kernel, error))
     return false;
+
   *ret_resources = kernel->resources;
+
   struct workgroup workgroup = {
       .threads = launch.warps * launch.warp_size,
       .registers = kernel->resources.vgprs,
@@ -153,11 +157,14 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
                 ? object_check(reviewing, variant, object, loaded->code, &resources, &waves, &error)
                 : error_set(&error, "%s", loaded->refused);
   }
+
   if (!is_ok && review->n_refused++ < FINDINGS_MAX)
     review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS,
                 "the object of variant %zu, %s: %s", variant_index, config, error.message);
+
   review->n_spilling += code_resources_spills(&resources) > 0;
   review->resources[review->n_objects++] = resources;
+
   json_t *shared = json_object_get(json_object_get(object, "metadata"), "shared");
   json_t *item = json_pack(
       "{s:I, s:O?, s:O?, s:o, s:O?, s:o, s:o}", "variant", (json_int_t)variant_index, "config",
@@ -184,12 +191,14 @@ static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **
   if (toolchain &&
       !json_get_string(toolchain, "/toolchain", "triton", JSON_OPTIONAL, &triton, error))
     return false;
+
   size_t n = 0, i;
   json_t *variant;
   json_array_foreach (*ret_variants, i, variant)
     n += json_array_size(json_object_get(variant, "objects"));
   if (n > BUILD_OBJECTS_MAX)
     return error_set(error, "a build has at most %d objects", BUILD_OBJECTS_MAX);
+
   reviewing->target = gpu_target_find(arch);
   reviewing->review->arch = name_plain(arch, strlen(arch));
   reviewing->review->triton = triton ? name_plain(triton, strlen(triton)) : NULL;
@@ -211,6 +220,7 @@ bool build_review_make(const json_t *json, const struct kernel *kernel,
   size_t i, j;
   if (!head_read(json, &reviewing, &variants, error))
     return false;
+
   review->n_variants = json_array_size(variants);
   json_array_foreach (variants, i, variant) {
     struct error disagreement;
@@ -221,6 +231,7 @@ bool build_review_make(const json_t *json, const struct kernel *kernel,
       object_review(&reviewing, variant, i, object);
     review->n_failed += json_array_size(json_object_get(variant, "failed"));
   }
+
   review->n_distinct = reviewing.n_loaded;
   if (!review->n_objects)
     review_find(&review->findings, REVIEW_REFUSED, SOURCE_BUILDS, "it has no objects");
@@ -231,6 +242,7 @@ bool build_review_make(const json_t *json, const struct kernel *kernel,
     review_find(&review->findings, REVIEW_WARNING, SOURCE_AMD_GUIDE,
                 "%zu of %zu objects spill registers: they are measured last", review->n_spilling,
                 review->n_objects);
+
   *ret_review = TAKE(review);
   return true;
 }

@@ -37,6 +37,7 @@ void review_find(struct review_findings *findings, enum review_severity severity
     else if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)
       c[0] = c[1] = '?';
   }
+
   GROW(findings->items, findings->n, findings->capacity);
   findings->items[findings->n++] = (struct review_finding){severity, sentence, source};
 }

@@ -69,6 +69,7 @@ static int *blocks_make(struct flow *flow, const struct reading *reading) {
     leads[i + 1] |= reading->instructions[i].flow != ISA_NEXT;
     leads[target_of(reading, &reading->instructions[i])] = true;
   }
+
   leads[n] = true;
 
   int *block_of = xcalloc(n, sizeof *block_of);
@@ -91,6 +92,7 @@ static int *blocks_make(struct flow *flow, const struct reading *reading) {
     if (target < n)
       block->successors[1] = block_of[target];
   }
+
   return block_of;
 }
 
@@ -124,6 +126,7 @@ static void order_make(struct flow *flow) {
     flow->first_in[i] = NONE;
     blocks[flow->order[i]].order = (int)i;
   }
+
   for (int edge = 0; edge < 2 * (int)flow->n; edge++) {
     int successor = blocks[flow->order[edge / 2]].successors[edge % 2];
     if (successor == NONE)
@@ -214,6 +217,7 @@ static bool loops_find(const struct reading *reading, struct isa_function *funct
         stack[depth++] = edge / 2;
     }
   }
+
   if (flow.steps >= STEPS_MAX)
     return error_set(error,
                      "the branches of these %zu instructions are too tangled to find their loops",
@@ -226,10 +230,12 @@ static bool loops_find(const struct reading *reading, struct isa_function *funct
         .at = reading->instructions[block->first].address - reading->start,
         .depth = loops[i].parent == NONE ? 1 : function->loops[loops[i].parent].depth + 1};
   }
+
   for (size_t i = 0; i < reading->n; i++) {
     int place = flow.blocks[loop_of[i]].order;
     loop_of[i] = place == NONE ? NONE : loop_at[place];
   }
+
   *ret_loop_of = TAKE(loop_of);
   return true;
 }
@@ -242,6 +248,7 @@ static void count(struct isa_counts *counts, const struct isa_instruction *instr
   counts->to_lds += instruction->is_to_lds;
   counts->waits_for_loads += instruction->waits_for_loads;
   counts->waits_for_lds += instruction->waits_for_lds;
+
   int64_t *const plain[] = {[ISA_ATOMIC] = &counts->atomics,
                             [ISA_SCRATCH_LOAD] = &counts->scratch_loads,
                             [ISA_SCRATCH_STORE] = &counts->scratch_stores,
@@ -284,6 +291,7 @@ static void matrix_count(struct isa_function *function, const struct isa_instruc
     function->n_matrix++;
     function->matrix[i].name = xstrndup(instruction->name, length);
   }
+
   function->matrix[i].count++;
   function->matrix[i].count_in_loops += is_in_loop;
 }
@@ -370,6 +378,7 @@ static void review_function(struct isa_function *function, const struct code_res
                   "(matrix_instr_nonkdim 16), for two fused ones 32x32 may be",
                   function->matrix[i].name);
   }
+
   if (!resources)
     return;
   if (code_resources_spills(resources) > 0 && resources->vgpr_spills != CODE_UNKNOWN)
@@ -411,6 +420,7 @@ static bool function_make(struct isa_function *function, const struct reading *r
          (matrix == hot->counts.matrix && accesses > memory_accesses(&hot->counts))))
       hot = loop;
   }
+
   if (hot)
     hot->is_hot = true;
 
@@ -419,6 +429,7 @@ static bool function_make(struct isa_function *function, const struct reading *r
     if (string_equal(object->kernels[i].name, function->name))
       resources = &object->kernels[i].resources;
   }
+
   review_function(function, resources);
   return true;
 }
@@ -462,10 +473,12 @@ bool isa_review_make(const char *text, const struct code_object *object,
     line += strcspn(line, "\n");
     line += *line == '\n';
   }
+
   if (!review->n)
     return error_set(
         error,
         "the text has no instructions of a named function, as `llvm-objdump -d` prints them");
+
   *ret_review = TAKE(review);
   return true;
 }
@@ -551,6 +564,7 @@ json_t *isa_function_to_json(const struct isa_function *function) {
     object_put(item, "hot", json_boolean(loop->is_hot));
     array_push(loops, item);
   }
+
   object_put(json, "matrix_instructions", matrix);
   object_put(json, "loops", loops);
   object_put(json, "findings", review_findings_to_json(&function->findings));
@@ -569,6 +583,7 @@ static void counts_print(const struct isa_counts *counts, FILE *out) {
     cleanup_free char *list = widths_format(counts->member, INT64_MAX);                            \
     fprintf(out, "\n    %-14s %s", heading, list);                                                 \
   }
+
   WIDTH_COUNTS(X)
 #undef X
   fputc('\n', out);
@@ -582,6 +597,7 @@ void isa_function_print(const struct isa_function *function, FILE *out) {
             loop->depth);
     counts_print(&loop->counts, out);
   }
+
   fprintf(out, "  %s: ", function->n_loops ? "all" : "no loop");
   counts_print(&function->counts, out);
   for (size_t i = 0; i < function->n_matrix; i++)

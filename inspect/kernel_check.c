@@ -102,6 +102,7 @@ static void notes_print(const json_t *notes) {
     table_cell(table, "%s", cli_member(argument, ".value_kind"));
     table_cell(table, "%s", others);
   }
+
   if (json_array_size(arguments))
     table_print(table, stdout);
 }
@@ -138,12 +139,14 @@ static void occupancy_check(const struct check *check, const struct code_object 
                     : "the limits of this target are not known");
     return;
   }
+
   if (resources->workgroup_max != CODE_UNKNOWN && workgroup.threads > resources->workgroup_max) {
     review_find(findings, REVIEW_REFUSED, SOURCE_LIMITS,
                 "it was compiled for at most %" PRId64 " threads, not for %" PRId64,
                 resources->workgroup_max, workgroup.threads);
     return;
   }
+
   if (!workgroup_fits(target, &workgroup, &error)) {
     review_find(findings, REVIEW_REFUSED, SOURCE_LIMITS, "it %s", error.message);
     return;
@@ -176,10 +179,12 @@ static void code_kernel_check(struct check *check, const char *place,
                json_pack("{s:I, s:I, s:s, s:b}", "offset", (json_int_t)argument->offset, "size",
                          (json_int_t)argument->size, "kind", kind, "hidden", argument->is_hidden));
   }
+
   json_array_foreach (json_object_get(object->notes, "amdhsa.kernels"), i, candidate) {
     if (!notes && string_equal(cli_member(candidate, ".name"), kernel->name))
       notes = candidate;
   }
+
   json_t *answer =
       json_pack("{s:s, s:s, s:s, s:s, s:i, s:s, s:o, s:o, s:O?}", "place", place, "what",
                 "code object", "target", object->target, "target_full", object->target_full,
@@ -194,6 +199,7 @@ static void code_kernel_check(struct check *check, const char *place,
     else
       resources_print(kernel);
   }
+
   occupancy_check(check, object, &kernel->resources, answer, &findings);
   const struct isa_function *function = review ? isa_review_function(review, kernel->name) : NULL;
   if (check->as_json)
@@ -221,6 +227,7 @@ static bool code_check(struct check *check, const char *place, const void *bytes
     cleanup_free char *version = value_text(json_object_get(object->notes, "amdhsa.version"));
     printf("amdhsa.target: %s\namdhsa.version: %s\n", object->target_full, version);
   }
+
   if (object->n_kernels == 0) {
     error_set(&error, "the code object has no kernel");
     return check_refuse(check, place, "code object", &error);
@@ -270,6 +277,7 @@ static bool text_check(struct check *check, const char *place, const char *text,
       isa_function_print(function, stdout);
     }
   }
+
   return true;
 }
 
@@ -339,6 +347,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
   const struct kernel *kernel = folder->kernel;
   if (!key_option(check, kernel, &key, error))
     return false;
+
   bool has_key = option_text(options, "key") || !kernel->n_key_names;
   if (!has_key) { /* names without values: enough to bind every expression */
     key.n = kernel->n_key_names;
@@ -349,6 +358,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
       key.values[i] = value_none();
     }
   }
+
   if (!kernel_accepts(kernel, &key, folder->space, &why))
     return check_refuse(check, place, "kernel", &why);
 
@@ -380,6 +390,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
   if (!check->as_json)
     printf("  kind: %s%s\n", kind,
            option_text(options, "kind") ? "" : " (guessed from name and flops)");
+
   /* configs_check has reported conditions that cannot be evaluated. */
   (void)!knob_hints_find(&question, &findings, &why);
   check_finish(check, answer, &findings);
@@ -433,6 +444,7 @@ static bool build_hints(const struct check *check, const struct kernel_folder *f
   if (!key_option(check, folder->kernel, &key, error) ||
       !kind_option(check, folder->kernel, &question.kind, error))
     return false;
+
   question.key = option_text(check->options, "key") ? &key : NULL;
 
   /* Objects that were compiled with waves_per_eu were made to fit a number of waves. */
@@ -441,6 +453,7 @@ static bool build_hints(const struct check *check, const struct kernel_folder *f
     if (json_integer_value(json_object_get(config, "waves_per_eu")) == 0)
       resources[question.n_resources++] = review->resources[i];
   }
+
   if (!knob_hints_find(&question, &review->findings, &why))
     review_find(&review->findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "%s", why.message);
   return true;
@@ -477,6 +490,7 @@ static bool build_check(struct check *check, const char *place, const char *file
         review->n_files);
     ranges_print(review);
   }
+
   json_t *answer =
       json_pack("{s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:O}", "place", place, "what", "build",
                 "build", text, "arch", review->arch, "triton", review->triton, "variants",
@@ -506,6 +520,7 @@ static bool place_check(struct check *check, const char *place, struct error *er
                           : folder_check(check, place, error);
   if (!file_read(place, CODE_BYTES_MAX, &bytes, &size, error))
     return false;
+
   bool is_text = size && !memchr(bytes, '\0', size < TEXT_LOOKED_AT ? size : TEXT_LOOKED_AT);
   return is_text && !code_object_is(bytes, size) ? text_check(check, place, bytes, size)
                                                  : code_check(check, place, bytes, size);
@@ -523,12 +538,14 @@ static int command_kernel_check(struct options *options) {
               "name a code object, a .ttgir file, a kernel folder or the folder of a build");
     return cli_fail(EXIT_USAGE, &error);
   }
+
   for (size_t i = 0; i < n; i++) {
     if (i && !check.as_json)
       putchar('\n');
     if (!place_check(&check, places[i], &error))
       return cli_fail(EXIT_USAGE, &error);
   }
+
   if (check.as_json)
     cli_print_json(answers);
   return check.is_refused ? EXIT_FAILED : EXIT_OK;
@@ -540,7 +557,7 @@ static const struct option_spec check_options[] = {
      .argument = "N",
      .default_text = "0",
      .max = 1024,
-     .help = "waves of a workgroup, for a code object's occupancy (those it was compiled for)",
+     .help = "waves of a workgroup, for a code object's occupancy (default: as compiled)",
      .flag_only = true},
     {.name = "shared",
      .type = OPTION_INTEGER,
@@ -552,18 +569,18 @@ static const struct option_spec check_options[] = {
     {.name = "key",
      .type = OPTION_TEXT,
      .argument = "NAME=VALUE,…",
-     .help = "a key, for a kernel folder: which configs hold and fit",
+     .help = "for a kernel folder: a key, to count its valid configs",
      .flag_only = true},
     {.name = "arch",
      .type = OPTION_TEXT,
      .argument = "ARCH",
      .default_text = ARCH_DEFAULT,
-     .help = "what a kernel folder's space is for",
+     .help = "the GPU that a kernel folder's space is for",
      .flag_only = true},
     {.name = "gpu-name",
      .type = OPTION_TEXT,
      .argument = "NAME",
-     .help = "gpu_name for conditions",
+     .help = "the GPU's name, for conditions that read gpu_name",
      .flag_only = true},
     {.name = "triton",
      .type = OPTION_TEXT,
@@ -587,14 +604,14 @@ const struct command_spec spec_kernel_check = {
     .name = "kernel check",
     .arguments = "FILE|DIR[:VERSION]|BUILD_FOLDER…",
     .summary = "check code objects, kernel folders and builds, with advice",
-    .description = "A code object: what its notes say of each kernel, the occupancy, and a review "
-                   "of its instructions.\n"
+    .description = "A code object: the notes of each kernel, the occupancy, and a review of its "
+                   "instructions.\n"
                    "A disassembly (llvm-objdump -d): the review of its instructions.\n"
                    "TTGIR, a module or lines of one: trips through LDS, conversions of layouts, "
                    "transposes, dots.\n"
-                   "A kernel folder: whether manifest and space hold together, and what AMD's "
-                   "guide says of its values.\n"
-                   "A build: whether every object is whole, takes its arguments, and can run.\n"
+                   "A kernel folder: whether manifest and space are consistent, and AMD's advice "
+                   "on its values.\n"
+                   "A build: whether every object is complete, takes its arguments, and can run.\n"
                    "Exits with 1 when something is refused.",
     .options = check_options,
     .n_options = ARRAY_LENGTH(check_options),

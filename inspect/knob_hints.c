@@ -151,6 +151,7 @@ enum kernel_kind kernel_kind_guess(const struct kernel *kernel) {
     if (strcasestr(kernel->name, words[i].word))
       return words[i].kind;
   }
+
   /* 2 * M * N * K */
   cleanup_expr struct expr *flops = NULL;
   struct error error;
@@ -200,6 +201,7 @@ static bool source_has_arange_over(const struct kernel_folder *folder, const cha
         return true;
     }
   }
+
   return false;
 }
 
@@ -264,6 +266,7 @@ static void geometry_make(const struct knob_question *question, struct geometry 
     name_add(geometry, question->key->names[i], question->key->values[i]);
   name_add(geometry, "arch", value_string(arch));
   name_add(geometry, "gpu_name", value_string(question->gpu_name ? question->gpu_name : ""));
+
   /* Of the archs that are not in the table only AMD's gfx9 run 64 lanes at once. */
   int64_t lanes = string_starts(arch, "gfx9") ? 64 : 32;
   geometry->config =
@@ -298,6 +301,7 @@ static bool geometry_fits(const struct geometry *geometry, struct error *error) 
     else
       workgroup.lds_bytes = number;
   }
+
   const struct value *warps = geometry->num_warps;
   if (!has_block && warps && warps->type == VALUE_INT && warps->integer >= 1)
     workgroup.threads =
@@ -315,6 +319,7 @@ static bool configs_walk(const struct knob_question *question, struct geometry *
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(space, &facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;
+
   uint64_t ordinal, n = 0;
   enum space_step step;
   while ((step = space_iterator_next(iterator, &ordinal, error)) == SPACE_POINT &&
@@ -328,6 +333,7 @@ static bool configs_walk(const struct knob_question *question, struct geometry *
       geometry->first = xasprintf("%s: %s", text, why.message);
     }
   }
+
   *ret_walked = n <= KNOB_POINTS_MAX;
   return step != SPACE_ERROR;
 }
@@ -411,6 +417,7 @@ static void find_boundaries(const struct knob_question *question, const struct g
       nearest_waves = waves;
     }
   }
+
   if (near)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s: useful for %zu of %zu objects, which are at most %d VGPRs above a boundary of "
@@ -441,6 +448,7 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
   if ((question->key || !folder->kernel->n_key_names) &&
       !configs_walk(question, &geometry, values, &walked, error))
     return false;
+
   for (size_t p = 0; !walked && p < space->n_parameters; p++) {
     for (size_t i = 0; i < space->parameters[p].n_values; i++)
       values_add(&values[p], space->parameters[p].values[i]);
@@ -459,6 +467,7 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
       [FACT_ATOMIC_ADD] = value_bool(source_has(folder, "atomic_add")),
       [FACT_LANGUAGE] = value_string(language_name(folder->kernel->language)),
   };
+
   for (size_t i = 0; i < ARRAY_LENGTH(rules); i++)
     rule_run(&rules[i], question, values, facts, findings);
   for (size_t i = 0; is_amd && geometry.target && i < space->n_parameters; i++) {
@@ -469,6 +478,7 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
     if (is_set && strcasecmp(name, "waves_per_eu") == 0)
       find_boundaries(question, geometry.target, name, findings);
   }
+
   if (geometry.too_large)
     review_find(findings, REVIEW_REFUSED, "limits of the arch",
                 "%" PRIu64 " configs cannot run; the first: %s", geometry.too_large,

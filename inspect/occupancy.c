@@ -55,7 +55,7 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   if (n > 1)
     return error_set(error, "name one code object");
   if (n && (arch || vgprs || lds_bytes))
-    return error_set(error, "a code object says --arch, --vgprs and --lds itself; --shared adds "
+    return error_set(error, "a code object states --arch, --vgprs and --lds itself; --shared adds "
                             "what the launch asks for");
   if (!n && (kernel || shared))
     return error_set(error, "--kernel and --shared belong to a code object, and none is named");
@@ -80,11 +80,13 @@ static bool subject_load(const struct options *options, struct subject *ret, str
 
   if (threads && warps)
     return error_set(error, "give --threads or --warps, not both");
+
   ret->workgroup.threads = threads ? threads : warps * ret->target->warp_size;
   if (ret->workgroup.threads)
     return true;
   if (!n)
     return error_set(error, "give --warps or --threads: how large a workgroup is");
+
   ret->is_threads_compiled_for = true;
   ret->workgroup.threads = ret->kernel->resources.workgroup_max;
   return ret->workgroup.threads != CODE_UNKNOWN ||
@@ -130,6 +132,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
                   " workgroups",
                   granule, fitting);
   }
+
   if (target->is_amd && occupancy->limit == OCCUPANCY_LIMIT_LDS)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "waves_per_eu is no use: LDS is what limits, not registers");
@@ -162,6 +165,7 @@ static json_t *subject_to_json(const struct subject *subject) {
     object_put(json, "kernel", json_string(subject->kernel->name));
     object_put(json, "resources", code_resources_to_json(&subject->kernel->resources));
   }
+
   return json;
 }
 
@@ -195,6 +199,7 @@ static void print_subject(const struct subject *subject) {
   } else {
     printf("%s\n", subject->target->arch);
   }
+
   printf("  %" PRId64 " threads (%" PRId64 " %s)%s, ", workgroup->threads, waves_of(subject),
          words->waves, subject->is_threads_compiled_for ? ", the most it was compiled for" : "");
   if (workgroup->registers > 0)
@@ -223,6 +228,7 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
            subject->target->lds_bytes_per_cu);
     break;
   }
+
   if (more_registers) {
     struct workgroup smaller = subject->workgroup;
     smaller.registers = more_registers;
@@ -230,6 +236,7 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
            subject->workgroup.registers - more_registers,
            occupancy_of(subject->target, &smaller).waves_per_eu, words->waves, words->eu);
   }
+
   review_findings_print(findings, stdout);
 }
 
@@ -253,6 +260,7 @@ static int command_occupancy(struct options *options) {
   }
 
   /* The most registers with which more waves are there at once; 0 when fewer do not help. */
+
   struct occupancy occupancy = occupancy_of(subject.target, &subject.workgroup);
   struct workgroup smaller = subject.workgroup;
   while (--smaller.registers > 0 &&
@@ -282,7 +290,7 @@ static const struct option_spec occupancy_options[] = {
      .help = "the kernel of FILE, where there are several", .flag_only = true},
     {.name = "shared", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0",
      .max = INT32_MAX,
-     .help = "LDS that the launch adds to what FILE says (Triton's \"shared\")", .flag_only = true},
+     .help = "LDS that the launch adds to that of FILE (Triton's \"shared\")", .flag_only = true},
     OPTION_JSON,
 };
 /* clang-format on */

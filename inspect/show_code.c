@@ -29,6 +29,7 @@ static int blob_get(struct http_client *client, const char *digest, struct found
     error_set(&error, "the server names a blob by \"%.80s\", which is no digest", digest);
     return cli_fail(EXIT_REFUSED, &error);
   }
+
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);
   struct http_request request = {.method = "GET", .path = path};
   int code = cli_send(client, &request, &response);
@@ -36,11 +37,13 @@ static int blob_get(struct http_client *client, const char *digest, struct found
     return code;
   if (response.status != 200)
     return cli_refused(&response, digest);
+
   struct digest actual = digest_of(response.body, response.size);
   if (!digest_equal(&actual, &wanted)) {
     error_set(&error, "the server sent other bytes than those of %s", digest);
     return cli_fail(EXIT_REFUSED, &error);
   }
+
   digest_format(&wanted, ret->digest);
   ret->bytes = TAKE(response.body);
   ret->size = response.size;
@@ -74,6 +77,7 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
                  kernel->n_key_names, &key, &error) ||
       !build_variant(build, &key, &variant, &error))
     return cli_fail(EXIT_FAILED, &error);
+
   const json_t *chosen = json_array_get(json_object_get(build->json, "variants"), variant),
                *config = json_object_get(json_object_get(job, "winner"), "config_values"),
                *object = NULL, *candidate;
@@ -81,6 +85,7 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
     if (json_equal(json_object_get(candidate, "config"), config))
       object = candidate;
   }
+
   if (!object) {
     error_set(&error, "the build has no object for the winner's config");
     return cli_fail(EXIT_FAILED, &error);
@@ -92,6 +97,7 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
     error_set(&error, "build %s keeps no TTGIR beside its objects", cli_member(job, "build"));
     return cli_fail(EXIT_FAILED, &error);
   }
+
   ret->is_code = !file[0];
   return blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
 }
@@ -107,6 +113,7 @@ static int find_in_winner(struct http_client *client, const json_t *job, bool wa
               cli_member(job, "job"));
     return cli_fail(EXIT_FAILED, &error);
   }
+
   json_array_foreach (json_object_get(winner, "resources"), i, row) {
     if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) ||
         !cli_member(row, "object")[0])
@@ -114,6 +121,7 @@ static int find_in_winner(struct http_client *client, const json_t *job, bool wa
     ret->is_code = true;
     return blob_get(client, cli_member(row, "object"), ret);
   }
+
   error_set(&error, "no agent stored the winner's code with its measurements of job %s",
             cli_member(job, "job"));
   return cli_fail(EXIT_FAILED, &error);
@@ -138,9 +146,11 @@ static json_t *review_json(const struct found *found, bool wants_asm) {
                ? ttgir_review_to_json(review)
                : json_null();
   }
+
   cleanup_isa_review struct isa_review *review = NULL;
   if (!isa_review_make(found->bytes, NULL, &review, &error))
     return json_null();
+
   json_t *functions = json_object();
   for (size_t i = 0; i < review->n; i++)
     object_put(functions, review->functions[i].name, isa_function_to_json(&review->functions[i]));
@@ -157,10 +167,12 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
               cli_member(job, "job"), cli_member(job, "state"));
     return cli_fail(EXIT_FAILED, &error);
   }
+
   int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
                                          : find_in_winner(client, job, wants_asm, &found);
   if (code != EXIT_OK)
     return code;
+
   if (found.is_code) {
     char *text = NULL;
     if (!disassemble(found.bytes, found.size, &text, &error))
@@ -169,16 +181,19 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
     found.bytes = text;
     found.size = strlen(text);
   }
+
   if (!as_json) {
     text_print(found.bytes, found.size);
     return EXIT_OK;
   }
+
   json_t *text = json_stringn(found.bytes, found.size);
   if (!text) {
     error_set(&error, "%s is no UTF-8 text; without --json it is printed as far as it is text",
               found.digest);
     return cli_fail(EXIT_FAILED, &error);
   }
+
   cleanup_json json_t *answer =
       json_pack("{s:s, s:O, s:O, s:s, s:b, s:o, s:o}", "job", cli_member(job, "job"), "config",
                 json_object_get(winner, "config"), "config_values",

@@ -60,6 +60,7 @@ static void landscapes_release(struct landscapes *landscapes) {
     json_decref(landscape->places);
     space_free(landscape->space);
   }
+
   free(landscapes->all);
   json_decref(landscapes->places);
 }
@@ -96,12 +97,14 @@ static bool times_read(const json_t *row, const char *name, size_t *ret_n, doubl
   size_t i;
   if (!json_get_array(row, "", name, JSON_REQUIRED, &array, error))
     return false;
+
   cleanup_free double *times = xcalloc(json_array_size(array), sizeof *times);
   json_array_foreach (array, i, element) {
     times[i] = json_number_value(element);
     if (!(times[i] >= VERDICT_US_MIN && times[i] <= VERDICT_US_MAX))
       return error_set(error, "element %zu of \"%s\" is no time in microseconds", i, name);
   }
+
   *ret_n = json_array_size(array);
   *ret_times = TAKE(times);
   return true;
@@ -120,6 +123,7 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
     return error_set(error, "\"%s\" is no outcome",
                      name_cut(outcome_text, strlen(outcome_text), shown));
   }
+
   double ratio = INFINITY;
   if (outcome == OUTCOME_CORRECT) {
     cleanup_free double *samples = NULL, *baselines = NULL;
@@ -141,16 +145,19 @@ static bool landscape_add(struct landscape *landscape, uint64_t config, const js
     landscape->configs[landscape->n++] =
         (struct measured_config){.config = config, .values = json_incref((json_t *)values)};
   }
+
   struct measured_config *measured = &landscape->configs[place];
   if (!json_equal(measured->values, values))
     return error_set(error,
                      "config %s has other values than before: these are measurements of several "
                      "spaces; keep those of one",
                      name);
+
   if (outcome == OUTCOME_CORRECT) {
     GROW(measured->ratios, measured->n, measured->capacity);
     measured->ratios[measured->n++] = ratio;
   }
+
   measured->has_failed |= outcome != OUTCOME_CORRECT;
   return true;
 }
@@ -171,6 +178,7 @@ static bool line_add(struct landscapes *landscapes, const char *line, size_t len
       !json_get_object(row, "", "config_values", JSON_REQUIRED, &values, error) ||
       !json_get_integer(row, "", "baseline", JSON_OPTIONAL, 0, INT64_MAX, &baseline, error))
     return false;
+
   struct landscape *landscape = landscapes_get(landscapes, kernel, key);
   landscape->baseline = baseline;
   return landscape_add(landscape, (uint64_t)config, values, row, error);
@@ -180,6 +188,7 @@ static bool landscapes_read(const char *path, struct landscapes *landscapes, str
   cleanup_file FILE *file = fopen(path, "re");
   if (!file)
     return error_set(error, "%s cannot be read: %s", path, strerror(errno));
+
   cleanup_free char *line = NULL;
   size_t size = 0;
   ssize_t length;
@@ -199,6 +208,7 @@ static bool landscapes_read(const char *path, struct landscapes *landscapes, str
       return false;
     }
   }
+
   if (ferror(file))
     return error_set(error, "%s cannot be read: %s", path, strerror(errno));
   return landscapes->n > 0 ||
@@ -226,6 +236,7 @@ static bool landscape_finish(struct landscape *landscape, struct error *error) {
     if ((int64_t)measured->config == landscape->baseline)
       json_object_set(json, "default", measured->values);
   }
+
   if (least == INFINITY)
     return error_set(error,
                      "no config was measured correctly, so that there is nothing to be found");
@@ -266,11 +277,13 @@ static double random_expected(const struct landscape *landscape, uint64_t t) {
   for (size_t i = 0; i < landscape->n; i++)
     ratios[i] = ratio_of(landscape, i);
   qsort(ratios, landscape->n, sizeof *ratios, compare_doubles);
+
   for (size_t i = 0; i < landscape->n; i++) {
     double left = (double)(landscape->n - i), none = none_before * fmax(left - (double)t, 0) / left;
     expected += ratios[i] * (none_before - none);
     none_before = none;
   }
+
   return regret_of(landscape, expected);
 }
 
@@ -304,6 +317,7 @@ static bool strategy_replay(const struct simulation *simulation, const struct la
     }
     ALWAYS(at == simulation->n_counts);
   }
+
   return true;
 }
 
@@ -315,6 +329,7 @@ static void landscape_print(const struct simulation *simulation, const struct la
          "time\n\n",
          landscape->kernel, key, landscape->n, landscape->n_failed, best,
          landscape->configs[landscape->best].ratio);
+
   struct table_column columns[2 + 2 * SEARCH_STRATEGY_COUNT] = {{"trials", true},
                                                                 {"random expects", true}};
   size_t n_columns = 2;
@@ -323,6 +338,7 @@ static void landscape_print(const struct simulation *simulation, const struct la
         (struct table_column){search_strategy_name(simulation->strategies[i]), true};
     columns[n_columns++] = (struct table_column){"worst", true};
   }
+
   cleanup_table struct table *table = table_new(columns, n_columns);
   for (size_t i = 0; i < simulation->n_counts; i++) {
     table_cell(table, "%llu", (unsigned long long)simulation->counts[i]);
@@ -332,6 +348,7 @@ static void landscape_print(const struct simulation *simulation, const struct la
       table_cell(table, "%.2f %%", 100 * replayed[j].worst[i]);
     }
   }
+
   table_print(table, stdout);
 }
 
@@ -344,6 +361,7 @@ static json_t *landscape_to_json(const struct simulation *simulation,
     array_push(counts, json_integer((json_int_t)simulation->counts[i]));
     array_push(expected, json_real(random_expected(landscape, simulation->counts[i])));
   }
+
   for (size_t i = 0; i < simulation->n_strategies; i++)
     object_put(strategies, search_strategy_name(simulation->strategies[i]),
                json_pack("{s:o, s:o}", "mean", json_numbers(replayed[i].mean, simulation->n_counts),
@@ -363,6 +381,7 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
     if (!landscape_finish(landscape, error))
       return error_prefix(error, "%s %s: ", landscape->kernel, key);
   }
+
   for (size_t i = 0; i < landscapes->n; i++) {
     const struct landscape *landscape = &landscapes->all[i];
     struct replayed replayed[SEARCH_STRATEGY_COUNT];
@@ -386,6 +405,7 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
       landscape_print(simulation, landscape, replayed);
     }
   }
+
   return true;
 }
 
@@ -397,6 +417,7 @@ static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const
   if (!json_get_object(job, "", "key", JSON_REQUIRED, &key, error) ||
       !space_parse(json_object_get(job, "space"), &space, error))
     return false;
+
   struct landscape *landscape = landscapes_get(landscapes, cli_member(job, "name"), key);
   landscape->baseline = json_integer_value(json_object_get(job, "baseline"));
   json_array_foreach (rows, index, row) {
@@ -412,6 +433,7 @@ static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const
     if (!landscape_add(landscape, (uint64_t)config, values, row, error))
       return false;
   }
+
   return true;
 }
 
@@ -427,12 +449,15 @@ static int job_read(struct http_client *client, const char *id, struct landscape
     code = cli_list(client, rows_path, &rows);
   if (code != EXIT_OK)
     return code;
+
   if (!job_rows_add(landscapes, job, rows, &error)) {
     error_prefix(&error, "the server's job %s is not one this program understands: ", id);
     return cli_fail(EXIT_REFUSED, &error);
   }
+
   if (landscapes->all[0].n > 0)
     return EXIT_OK;
+
   error_set(&error, "nothing of job %s was measured yet; `wavetune show %s` says how far it is", id,
             id);
   return cli_fail(EXIT_FAILED, &error);
@@ -449,9 +474,11 @@ static int landscapes_load(const struct options *options, struct landscapes *lan
         "name one file that `wavetune-agent tune --samples FILE` wrote, or --job and a job's id");
     return cli_fail(EXIT_USAGE, &error);
   }
+
   if (!job)
     return landscapes_read(arguments[0], landscapes, &error) ? EXIT_OK
                                                              : cli_fail(EXIT_USAGE, &error);
+
   cleanup_http_client struct http_client *client = cli_connect(options);
   return client ? job_read(client, job, landscapes) : EXIT_USAGE;
 }
@@ -468,6 +495,7 @@ static int command_simulate(struct options *options) {
     error_set(&error, "--strategy must be random, descent or evolution, not \"%.64s\"", strategy);
     return cli_fail(EXIT_USAGE, &error);
   }
+
   simulation.n_strategies = strategy ? 1 : SEARCH_STRATEGY_COUNT;
   for (size_t i = 0; !strategy && i < SEARCH_STRATEGY_COUNT; i++)
     simulation.strategies[i] = (enum search_strategy)i;
@@ -483,6 +511,7 @@ static int command_simulate(struct options *options) {
                   (json_int_t)simulation.seed, "keys", keys);
     cli_print_json(answer);
   }
+
   return EXIT_OK;
 }
 

@@ -80,6 +80,7 @@ struct span ttgir_layout_kind(struct span text) {
     if (span_is(name, aliases[i]))
       return name;
   }
+
   return (struct span){0};
 }
 
@@ -109,6 +110,7 @@ bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n
   size_t n = 0;
   if (list.length < 2 || list.text[0] != '[' || list.text[list.length - 1] != ']')
     return false;
+
   struct span rest = {list.text + 1, list.length - 2};
   while (rest.length) {
     if (n == max || !span_take_number(&rest, &values[n++]))
@@ -118,6 +120,7 @@ bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n
       return false;
     rest = next;
   }
+
   *ret_n = n;
   return true;
 }
@@ -129,6 +132,7 @@ bool ttgir_tensor_take(const struct ttgir_layouts *layouts, struct span *text,
   int64_t extent, bits;
   if (!rest.text)
     return false;
+
   rest = span_skip(rest, shape.length);
   while (span_take_number(&shape, &extent) && shape.length && shape.text[0] == 'x') {
     if (tensor.n_dimensions == TTGIR_DIMENSIONS_MAX || extent < 1)
@@ -152,6 +156,7 @@ bool ttgir_tensor_take(const struct ttgir_layouts *layouts, struct span *text,
     tensor.kind = ttgir_layout_kind(tensor.layout);
     rest = span_skip(rest, tensor.encoding.length);
   }
+
   *ret = tensor;
   *text = rest;
   return true;
@@ -167,6 +172,7 @@ int64_t ttgir_contiguous_bytes(const struct ttgir_tensor *tensor) {
                       &n_order) ||
       n_order != n || n != tensor->n_dimensions || !n || order[0] >= (int64_t)n)
     return 0;
+
   int64_t extent = tensor->shape[order[0]],
           elements = each[order[0]] < extent ? each[order[0]] : extent;
   return elements > 1 << 20 ? 0 : elements * tensor->element_bytes;
@@ -203,6 +209,7 @@ static bool blocked_distribution(struct span layout, const int64_t *shape, size_
     for (size_t d = 0; d < n; d++)
       unit[d] *= counts[d];
   }
+
   return true;
 }
 
@@ -230,6 +237,7 @@ static bool linear_distribution(struct span layout, const int64_t *shape, size_t
       list = span_skip(list, list.length && list.text[0] == ' ');
     }
   }
+
   return true;
 }
 
@@ -252,6 +260,7 @@ static bool distribution_of(const struct ttgir_layouts *layouts, struct span lay
   int64_t dimension, wider[TTGIR_DIMENSIONS_MAX];
   if (!span_take_number(&dimension_text, &dimension) || dimension > (int64_t)n)
     return false;
+
   for (size_t d = 0; d <= n; d++)
     wider[d] = d == (size_t)dimension ? 1 : shape[d - (d > (size_t)dimension)];
   if (!distribution_of(layouts, parent, wider, n + 1, nesting + 1, ret))
@@ -265,6 +274,7 @@ static bool distribution_of(const struct ttgir_layouts *layouts, struct span lay
       adds[n] = 0;
     }
   }
+
   return true;
 }
 

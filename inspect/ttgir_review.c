@@ -161,6 +161,7 @@ static void module_read(struct ttgir_review *review, struct span text) {
     if (span_take_number(&value, &number))
       *attribute_at(review, i) = number;
   }
+
   struct span target = span_behind(text, "target = \""), behind = span_behind(target, "\"");
   if (behind.text && !review->target)
     review->target = span_copy((struct span){target.text, (size_t)(behind.text - 1 - target.text)});
@@ -174,9 +175,11 @@ static void alias_read(struct walk *walk, struct line line) {
   if (!text.length || text.length > LAYOUT_BYTES_MAX || text.text[0] != '#' ||
       layouts->n == TTGIR_LAYOUTS_MAX)
     return;
+
   struct span name = {line.text.text, (size_t)(text.text - 3 - line.text.text)};
   layouts->names[layouts->n] = name;
   layouts->texts[layouts->n++] = text;
+
   struct span kind = ttgir_layout_kind(text);
   if (kind.text)
     review->layouts[review->n_layouts++] = (struct ttgir_layout){
@@ -190,6 +193,7 @@ static void convert_read(struct walk *walk, struct line line) {
   if (!ttgir_tensor_take(&walk->layouts, &rest, &from) ||
       !ttgir_tensor_take(&walk->layouts, &rest, &to) || !from.encoding.text || !to.encoding.text)
     return;
+
   const char *why;
   enum ttgir_conversion conversion =
       ttgir_conversion_decide(&walk->layouts, &from, &to, review->num_warps, &why);
@@ -214,6 +218,7 @@ static void convert_read(struct walk *walk, struct line line) {
 static char *dot_kind(const struct ttgir_tensor *tensor) {
   if (!tensor->kind.text)
     return xstrdup("not told");
+
   char *text = span_copy(tensor->kind);
   struct span version = ttgir_layout_member(tensor->layout, "version");
   if (!version.text)
@@ -228,6 +233,7 @@ static char *dot_kind(const struct ttgir_tensor *tensor) {
     for (size_t i = 0; i < n; i++)
       text_append(&text, "%s%" PRId64, i ? "x" : ", ", shape[i]);
   }
+
   return text;
 }
 
@@ -237,6 +243,7 @@ static void dot_read(struct walk *walk, struct line line) {
   for (struct span rest = line.text; ttgir_tensor_take(&walk->layouts, &rest, &tensor);)
     continue;
   cleanup_free char *kind = dot_kind(&tensor);
+
   size_t i = 0;
   while (i < review->n_dots && !string_equal(review->dots[i].kind, kind))
     i++;
@@ -270,6 +277,7 @@ static void operation_read(struct walk *walk, struct line line) {
     walk->review->all.member++;                                                                    \
     walk->review->in_loops.member += walk->loop_depth > 0;                                         \
   }
+
   TTGIR_COUNTS(X)
 #undef X
   if (span_is(operation, "convert_layout")) {
@@ -301,6 +309,7 @@ static bool is_of_dialect(struct line line) {
   static const char *const dialects[] = {"tt.", "ttg.", "triton_gpu.", "ttng.", "amdg.", "amdgpu."};
   if (!line.operation.text || !span_has(line.text, "tensor<") || !span_has(line.text, ", #"))
     return false;
+
   for (size_t i = 0; i < ARRAY_LENGTH(dialects); i++) {
     size_t length = strlen(dialects[i]);
     if ((size_t)(line.operation.text - line.text.text) < length)
@@ -310,6 +319,7 @@ static bool is_of_dialect(struct line line) {
         (begin == line.text.text || begin[-1] == ' ' || begin[-1] == '"'))
       return true;
   }
+
   return false;
 }
 
@@ -358,6 +368,7 @@ static bool text_walk(struct walk *walk, struct span rest, struct error *error) 
       walk->loop_depth += is_loop;
     }
   }
+
   return walk->nesting == 0 || walk->is_part ||
          error_set(error, "the module ends inside %d braces: it is cut off", walk->nesting);
 }
@@ -375,6 +386,7 @@ static void find_all(const struct walk *walk) {
     review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
                 "%" PRId64 " conversions of layouts in loops may pass through LDS",
                 in_loops[TTGIR_MAY]);
+
   int64_t outside = all[TTGIR_LDS] - in_loops[TTGIR_LDS];
   if (outside)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
@@ -423,11 +435,13 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
                        struct error *error) {
   if (size > TTGIR_SIZE_MAX)
     return error_set(error, "the module has %zu bytes; at most %zu are read", size, TTGIR_SIZE_MAX);
+
   cleanup_ttgir_review struct ttgir_review *review = xcalloc(1, sizeof *review);
   for (size_t i = 0; i < ARRAY_LENGTH(attributes); i++)
     *attribute_at(review, i) = TTGIR_UNKNOWN;
   cleanup_free struct walk *walk = xcalloc(1, sizeof *walk);
   walk->review = review;
+
   int kind = text_kind((struct span){text, size});
   walk->is_part = kind == A_PART;
   if (!text_walk(walk, (struct span){text, size}, error))
@@ -456,10 +470,12 @@ void ttgir_review_free(struct ttgir_review *review) {
     free(review->layouts[i].name);
     free(review->layouts[i].text);
   }
+
   for (size_t i = 0; i < review->n_converts; i++) {
     free(review->converts[i].from);
     free(review->converts[i].to);
   }
+
   for (size_t i = 0; i < review->n_dots; i++)
     free(review->dots[i].kind);
   free(review->target);
@@ -492,18 +508,21 @@ json_t *ttgir_review_to_json(const struct ttgir_review *review) {
                          convert->to, "passes", ttgir_conversion_name(convert->conversion), "why",
                          convert->why));
   }
+
   for (size_t i = 0; i < review->n_dots; i++) {
     const struct ttgir_dot *dot = &review->dots[i];
     array_push(dots,
                json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count,
                          "in_loops", (json_int_t)dot->count_in_loops));
   }
+
   json_t *json = json_pack("{s:s?}", "target", review->target);
   for (size_t j = 0; j < ARRAY_LENGTH(attributes); j++) {
     int64_t number = *attribute_at(review, j);
     object_put(json, attributes[j].member,
                number == TTGIR_UNKNOWN ? json_null() : json_integer(number));
   }
+
   object_put(json, "layouts", layouts);
   object_put(json, "all", counts_to_json(&review->all));
   object_put(json, "in_loops", counts_to_json(&review->in_loops));
@@ -522,6 +541,7 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
     else
       fprintf(out, "  %-16s %" PRId64 "\n", attributes[i].name, number);
   }
+
   for (size_t i = 0; i < review->n_layouts; i++)
     fprintf(out, "  %-16s %s\n", review->layouts[i].name, review->layouts[i].text);
 
@@ -532,6 +552,7 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
                                          "from LDS"};
   static const enum ttgir_conversion order[] = {TTGIR_LDS, TTGIR_TO_LDS, TTGIR_FROM_LDS, TTGIR_MAY,
                                                 TTGIR_REGISTERS};
+
   const char *separator = "  conversions of layouts (in loops): ";
   for (size_t i = 0; i < ARRAY_LENGTH(order); i++) {
     bool is_half = order[i] == TTGIR_TO_LDS || order[i] == TTGIR_FROM_LDS;
@@ -541,6 +562,7 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
             in_loops[order[i]]);
     separator = ", ";
   }
+
   fputc('\n', out);
   for (size_t i = 0; i < review->n_converts; i++) {
     const struct ttgir_convert *convert = &review->converts[i];
@@ -548,9 +570,11 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
             convert->loop_depth ? ", in a loop" : "", convert->from, convert->to,
             ttgir_conversion_name(convert->conversion), convert->why);
   }
+
   for (size_t i = 0; i < review->n_dots; i++)
     fprintf(out, "  dots             %s × %" PRId64 " (in loops %" PRId64 ")\n",
             review->dots[i].kind, review->dots[i].count, review->dots[i].count_in_loops);
+
   separator = "";
   fputs("  operations (in loops): ", out);
 #define X(member, name, heading)                                                                   \
@@ -559,6 +583,7 @@ void ttgir_review_print(const struct ttgir_review *review, FILE *out) {
             review->in_loops.member);                                                              \
     separator = ", ";                                                                              \
   }
+
   TTGIR_COUNTS(X)
 #undef X
   fputc('\n', out);

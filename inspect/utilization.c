@@ -65,6 +65,7 @@ static bool sizes_parse(const char *option, const char *text, size_t n_min, size
                        option, text, n_min, n_max, INT32_MAX);
     sizes.values[sizes.n++] = value;
   }
+
   *ret = sizes;
   return sizes.n >= n_min ||
          error_set(error, "--%s \"%s\": must have %zu numbers at least", option, text, n_min);
@@ -77,6 +78,7 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
     if (strncasecmp(name, makers[i], strlen(makers[i])) == 0)
       name += strlen(makers[i]);
   }
+
   for (size_t i = 0; i < ARRAY_LENGTH(gpus); i++) {
     names[i] = gpus[i].name;
     if (strcasecmp(gpus[i].name, name) != 0)
@@ -85,6 +87,7 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
     machine->is_nvidia = !gpus[i].is_amd;
     return true;
   }
+
   char cut[NAME_TEXT_SIZE];
   error_set(error, "the compute units of \"%s\" are not known, give --cus",
             name_cut(text, strlen(text), cut));
@@ -129,6 +132,7 @@ static bool rows_load(const struct options *options, struct row **ret_rows, size
     for (size_t j = 0; j < output.n; j++)
       row->workgroups *= (output.values[j] + row->tile.values[j] - 1) / row->tile.values[j];
   }
+
   *ret_rows = TAKE(rows);
   *ret_n = grid ? 1 : n;
   return true;
@@ -151,6 +155,7 @@ static void advise_row(const struct row *row, const struct machine *machine, int
                 " contiguous bytes of a row, %d are read best: BLOCK_K %" PRId64,
                 tile, row->tile.values[2], row->tile.values[2] * element_bytes, ROW_BYTES_WANTED,
                 ROW_BYTES_WANTED / element_bytes);
+
   int64_t in_flight =
       row->tile.n == 1 ? row->tile.values[0] * element_bytes * inputs * machine->workgroups_per_cu
                        : 0;
@@ -194,6 +199,7 @@ static void print_json(const struct row *rows, size_t n, const struct machine *m
                          (double)rows[i].workgroups / (double)machine->slots, "used",
                          used_of(&rows[i], machine)));
   }
+
   object_put(json, "advice", review_findings_to_json(findings));
   cli_print_json(json);
 }
@@ -210,6 +216,7 @@ static int command_utilization(struct options *options) {
               dtype_text);
     return cli_fail(EXIT_USAGE, &error);
   }
+
   if (!machine_load(options, &machine, &error) || !rows_load(options, &rows, &n, &error))
     return cli_fail(EXIT_USAGE, &error);
 
@@ -223,6 +230,7 @@ static int command_utilization(struct options *options) {
     print_rows(rows, n, &machine);
     review_findings_print(&findings, stdout);
   }
+
   review_findings_release(&findings);
   return EXIT_OK;
 }

@@ -166,9 +166,11 @@ static bool config_check(const json_t *config, json_t *seen, const char *pointer
       return error_at(error, json_pointer_member(at, sizeof at, pointer, name),
                       "a value of a config must be a number, a string, true, false or null");
   }
+
   cleanup_free char *text = json_canonical(config);
   if (json_object_get(seen, text))
     return error_at(error, pointer, "the variant lists this config twice");
+
   ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
   return true;
 }
@@ -178,14 +180,17 @@ static bool cache_read(struct build *build, const json_t *json, struct error *er
   __attribute__((cleanup(cache_release))) struct cache cache = {0};
   if (!record_read(&cache_record, json, "", &cache, error))
     return false;
+
   size_t n_metadata = 0;
   for (size_t i = 0; i < cache.n_files; i++) {
     const char *end = strrchr(cache.files[i].name, '.');
     n_metadata += end && end != cache.files[i].name && strcmp(end, ".json") == 0;
   }
+
   if (n_metadata != 1)
     return error_at(error, "/files",
                     "one file of a cache, and no other, is NAME.json; here are %zu", n_metadata);
+
   objects_add(build, cache.files, cache.n_files);
   return true;
 }
@@ -217,6 +222,7 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
 
   if (!variant.n_objects)
     return error_at(error, "/objects", "a variant must have at least one object");
+
   cleanup_json json_t *seen = json_object();
   char at[JSON_POINTER_SIZE];
   for (size_t i = 0; i < variant.n_objects; i++) {
@@ -230,11 +236,13 @@ static bool variant_read(struct build *build, size_t index, const struct kernel 
     if (object->metadata && !metadata_read(build, object->metadata, error))
       return error_pointer_prefix(error, at);
   }
+
   for (size_t i = 0; i < variant.n_failed; i++) {
     snprintf(at, sizeof at, "/failed/%zu/config", i);
     if (!config_check(variant.failed[i].config, seen, at, error))
       return false;
   }
+
   return true;
 }
 
@@ -248,12 +256,14 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
   build->json = json_deep_copy(json); /* what the fields share is the build's own */
   if (!record_read(&build_record, build->json, "", build, error))
     return false;
+
   if (!digest_equal(&build->kernel, &kernel->hash)) {
     char text[DIGEST_TEXT_SIZE];
     return error_at(error, "/kernel",
                     "the build is for another kernel than \"%s\", %s; pack this one again",
                     kernel->name, digest_format(&kernel->hash, text));
   }
+
   if (kernel->language == LANGUAGE_EXTERNAL)
     return error_at(error, "/kernel", "kernel \"%s\" is known by name only: it takes no builds",
                     kernel->name);
@@ -268,10 +278,12 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     n += json_array_size(json_object_get(variant, "objects")) +
          json_array_size(json_object_get(variant, "failed"));
   }
+
   if (n > BUILD_OBJECTS_MAX)
     return error_at(error, "/variants",
                     "a build has at most %d objects and failures; split it by arch or by configs",
                     BUILD_OBJECTS_MAX);
+
   build->n_variants = json_array_size(build->variants);
   build->whens = xcalloc(build->n_variants, sizeof *build->whens);
   for (i = 0; i < build->n_variants; i++) {
@@ -288,6 +300,7 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     if (!n || compare_digests(&build->objects[n - 1], &build->objects[i]) != 0)
       build->objects[n++] = build->objects[i];
   }
+
   build->n_objects = n;
 
   struct function_record parsed;
@@ -372,6 +385,7 @@ bool build_variant(const struct build *build, const struct key *key, size_t *ret
       return true;
     }
   }
+
   cleanup_free char *key_text = key_format_shell(key);
   return error_at(error, "/key",
                   "no variant of the build for %s covers this key; pack one with " BUILD_COMMANDS,
@@ -412,6 +426,7 @@ bool build_launch_read(const json_t *object, int64_t warp_size, struct build_lau
     return error_prefix(error, "its metadata: ");
   if (global_bytes || profile_bytes)
     return error_set(error, "it wants scratch memory in every launch, which agents do not give");
+
   *ret = launch;
   return true;
 }
@@ -464,6 +479,7 @@ bool build_signature_agrees(const struct kernel *kernel, const json_t *variant,
                        dtype_name(argument->dtype), json_string_value(type));
     passed++;
   }
+
   return passed == json_object_size(signature) ||
          error_set(error, "the signature passes %zu arguments, of which the manifest has %zu",
                    json_object_size(signature), passed);
@@ -486,6 +502,7 @@ static const struct code_argument *argument_next(const struct code_kernel *code,
  * it). */
 static bool argument_agrees(const struct code_argument *argument, const char *name,
                             const char *type, int64_t *offset, struct error *error) {
+
   bool is_pointer = type[0] == '*',
        is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1")),
        is_buffer = string_equal(argument->kind, "global_buffer");
@@ -499,16 +516,19 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
                      "argument \"%s\" takes %" PRId64 " bytes in its code and %" PRId64
                      " by the signature",
                      name, argument->size, size);
+
   /* AMD's metadata tell pointers and values apart, NVIDIA's do not. */
   if ((is_buffer || string_equal(argument->kind, "by_value")) && is_buffer != is_pointer)
     return error_set(error, "argument \"%s\" is %s in its code and %.60s in the signature", name,
                      is_pointer ? "a value" : "a pointer", type);
+
   *offset = (*offset + argument->size - 1) / argument->size * argument->size;
   if (argument->offset != *offset)
     return error_set(error,
                      "argument \"%s\" is at byte %" PRId64
                      " of its code's arguments and by the signature at %" PRId64,
                      name, argument->offset, *offset);
+
   *offset += argument->size;
   return true;
 }
@@ -523,6 +543,7 @@ bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
     return error_set(error,
                      "its code runs in wavefronts of %" PRId64 " lanes, the build says %" PRId64,
                      wavefront, launch->warp_size);
+
   while (argument_next(code, &at))
     taken++;
   if (taken != n)
@@ -536,9 +557,11 @@ bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
     if (type && !argument_agrees(argument_next(code, &at), name, type, &offset, error))
       return false;
   }
+
   for (int64_t i = 0; kernel && i < launch->n_scratch; i++) {
     if (!argument_agrees(argument_next(code, &at), "scratch", "*i8", &offset, error))
       return false;
   }
+
   return true;
 }

@@ -114,6 +114,7 @@ bool function_record_parse(const json_t *json, struct function_record *ret, stru
   record_release(&dejavu_record, &parts);
   if (!is_good)
     return false;
+
   *ret = record;
   record = (struct function_record){0};
   return true;

@@ -56,6 +56,7 @@ bool code_resources_from_json(const json_t *json, struct code_resources *ret, st
   if (!json_get_integer(json, "", #member, JSON_OPTIONAL, 0, RESOURCE_MAX, &resources.member,      \
                         error))                                                                    \
     return false;
+
   RESOURCES(X)
 #undef X
   *ret = resources;
@@ -86,11 +87,13 @@ static bool refuse_other_format(const char *bytes, size_t size, struct error *er
   };
   if (size == 0)
     return error_set(error, "not a code object: it is empty");
+
   for (size_t i = 0; i < ARRAY_LENGTH(formats); i++) {
     size_t length = strlen(formats[i].magic);
     if (size >= length && memcmp(bytes, formats[i].magic, length) == 0)
       return error_set(error, "not a code object but %s", formats[i].what);
   }
+
   if (size < 20 || memcmp(bytes, ELFMAG, SELFMAG) != 0)
     return error_set(error, "not a code object: it does not begin as an ELF file does");
   return error_set(error,
@@ -119,6 +122,7 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
   size_t n_segments, n_sections;
   if (elf_getphdrnum(image->elf, &n_segments) != 0 || elf_getshdrnum(image->elf, &n_sections) != 0)
     return refuse_damaged(error);
+
   /* By the header's own numbers: libelf counts the entries of a table that are there. */
   if (!check_part(image, "table", 0, header->e_phoff,
                   (uint64_t)header->e_phnum * header->e_phentsize, error) ||
@@ -149,6 +153,7 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
       return error_set(
           error, "the code object is damaged or cut off: section %zu is no table of names", i);
   }
+
   return true;
 }
 
@@ -161,7 +166,9 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
                        struct error *error) {
   if (!code_object_is(bytes, size))
     return refuse_other_format(bytes, size, error);
+
   ALWAYS(elf_version(EV_CURRENT) == EV_CURRENT);
+
   /* A copy: libelf takes bytes it may write to, aligned as its structures are. */
   cleanup_free char *copy = xmemdup(bytes, size);
   __attribute__((cleanup(close_elf))) Elf *elf = elf_memory(copy, size);
@@ -176,6 +183,7 @@ bool code_object_parse(const void *bytes, size_t size, struct code_object **ret_
   object->kind = is_amdgpu ? CODE_OBJECT_AMDGPU : CODE_OBJECT_CUDA;
   if (!(is_amdgpu ? amdgpu_parse(&image, object, error) : cuda_parse(&image, object, error)))
     return false;
+
   *ret_object = TAKE(object);
   return true;
 }
@@ -188,6 +196,7 @@ void code_object_free(struct code_object *object) {
     free(kernel->arguments);
     free(kernel->name);
   }
+
   free(object->kernels);
   free(object->target);
   free(object->target_full);
@@ -204,6 +213,7 @@ bool code_object_add_kernel(struct code_object *object, const char *name, size_t
 
   if (object->n_kernels >= CODE_KERNELS_MAX)
     return error_set(error, "the code object has more than %d kernels", CODE_KERNELS_MAX);
+
   for (size_t i = 0; i < object->n_kernels; i++) {
     if (string_equal(object->kernels[i].name, json_string_value(text))) {
       char cut[NAME_TEXT_SIZE];
@@ -254,6 +264,7 @@ bool code_object_kernel(const struct code_object *object, const char *name,
     if (i < 16)
       json_array_append_new(names, json_string(object->kernels[i].name));
   }
+
   if (object->n_kernels == 0)
     return error_set(error, "the code object has no kernel");
 
@@ -263,6 +274,7 @@ bool code_object_kernel(const struct code_object *object, const char *name,
   if (!name)
     return error_set(error, "the code object has %zu kernels, name one of them: %s%s",
                      object->n_kernels, list, more);
+
   char cut[NAME_TEXT_SIZE];
   return error_set(error, "the code object has no kernel \"%s\", it has: %s%s",
                    name_cut(name, strlen(name), cut), list, more);

@@ -56,6 +56,7 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
   if (!found.bytes)
     return error_set(error, "the code object has no NT_AMDGPU_METADATA note: it is damaged or was "
                             "not compiled for amdhsa");
+
   *ret = found;
   return true;
 }
@@ -101,6 +102,7 @@ static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_
 
   if (width >= left)
     return false;
+
   for (unsigned i = 1; i <= width; i++)
     count = count << 8 | at[i];
   if (width && type <= 0xdb)
@@ -179,6 +181,7 @@ static bool note_to_json(const msgpack_object *value, const char *pointer, json_
   default:
     break;
   }
+
   *ret = json ? TAKE(json) : json_null();
   return true;
 }
@@ -213,6 +216,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
   if (json_array_size(list) > CODE_ARGUMENTS_MAX)
     return error_at(error, pointer, "has %zu arguments, at most %d are read", json_array_size(list),
                     CODE_ARGUMENTS_MAX);
+
   kernel->arguments = xcalloc(json_array_size(list), sizeof *kernel->arguments);
   json_array_foreach (list, i, item) {
     struct code_argument argument = {0};
@@ -234,6 +238,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
     argument.is_hidden = string_starts(text, "hidden_");
     kernel->arguments[kernel->n_arguments++] = argument;
   }
+
   return code_kernel_order_arguments(kernel, error) || error_pointer_prefix(error, pointer);
 }
 
@@ -249,6 +254,7 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
     return false;
   if (!code_object_add_kernel(object, text, json_string_length(name), &kernel, error))
     return error_pointer_prefix(error, pointer);
+
   for (size_t i = 0; i < ARRAY_LENGTH(kernel_numbers); i++) {
     int64_t *number = (int64_t *)((char *)&kernel->resources + kernel_numbers[i].offset);
     if (!json_get_integer(json, pointer, kernel_numbers[i].name, kernel_numbers[i].presence, 0,
@@ -261,6 +267,7 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
                     (long long)kernel->resources.wavefront_size);
   if (!json_get_array(json, pointer, ".args", JSON_NOT_NULL, &arguments, error))
     return false;
+
   char at[JSON_POINTER_SIZE];
   return !arguments ||
          read_arguments(arguments, json_pointer_member(at, sizeof at, pointer, ".args"), kernel,
@@ -279,6 +286,7 @@ static bool read_target(const struct elf_image *image, const char *text, struct 
   if (length == 0 || strspn(full, "abcdefghijklmnopqrstuvwxyz0123456789-_:+") != strlen(full))
     return error_at(error, "/amdhsa.target", "must be \"" TARGET_PREFIX "-TARGET\", is \"%s\"",
                     full);
+
   cleanup_free char *target = xstrndup(id, length);
   for (size_t i = 0; i < ARRAY_LENGTH(machs); i++) {
     if (machs[i].mach == (image->header.e_flags & 0xff) && !string_equal(machs[i].name, target))
@@ -304,12 +312,14 @@ static bool read_metadata(const struct elf_image *image, const msgpack_object *r
       !read_target(image, target, object, error) ||
       !json_get_array(object->notes, "", "amdhsa.kernels", JSON_NOT_NULL, &kernels, error))
     return false;
+
   json_array_foreach (kernels, i, kernel) {
     char at[JSON_POINTER_SIZE];
     if (!read_kernel(kernel, json_pointer_index(at, sizeof at, "/amdhsa.kernels", i), object,
                      error))
       return false;
   }
+
   return true;
 }
 

@@ -88,12 +88,14 @@ static bool read_entry_symbol(struct cubin *cubin, const GElf_Sym *symbol, const
     return error_set(error, "the cubin is damaged: kernel \"%s\" has no section .text of its own",
                      name_cut(name, strlen(name), cut));
   }
+
   if (!code_object_add_kernel(cubin->object, name, strlen(name), &kernel, error))
     return false;
 
   cubin->kernel_of_section[symbol->st_shndx] = (int)cubin->object->n_kernels - 1;
   kernel->resources.wavefront_size = 32;
   kernel->resources.lds_bytes = 0;
+
   /* Until CUDA 12 the section's header has the registers too, in the top byte. */
   if (cubin->image->header.e_ident[EI_ABIVERSION] == ABI_CUDA_12 && section.sh_info >> 24)
     kernel->resources.vgprs = section.sh_info >> 24;
@@ -123,6 +125,7 @@ static bool read_kernels(struct cubin *cubin, struct error *error) {
         return false;
     }
   }
+
   return cubin->symbols || error_set(error, "the cubin is damaged: it has no symbol table");
 }
 
@@ -136,6 +139,7 @@ static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute
   struct code_resources *resources = &kernel->resources;
   if (attribute == ATTRIBUTE_PARAMETERS_SIZE)
     return set_once(&resources->kernarg_bytes, value, kernel, "bytes of arguments", error);
+
   bool is_parameter = attribute == ATTRIBUTE_PARAMETER || attribute == ATTRIBUTE_PARAMETER_LARGE;
   if (!is_parameter && attribute != ATTRIBUTE_MAX_THREADS &&
       attribute != ATTRIBUTE_REQUIRED_THREADS)
@@ -164,6 +168,7 @@ static bool read_kernel_attribute(struct code_kernel *kernel, unsigned attribute
                        count);
     threads *= count;
   }
+
   return set_once(&resources->workgroup_max, threads, kernel, "threads a block", error);
 }
 
@@ -207,6 +212,7 @@ static bool read_attributes(const struct cubin *cubin, struct code_kernel *kerne
       return false;
     at += bytes.size;
   }
+
   return true;
 }
 
@@ -257,6 +263,7 @@ static bool read_sections(const struct cubin *cubin, struct error *error) {
     if (!code_kernel_order_arguments(kernel, error))
       return error_prefix(error, "kernel %s: ", cut);
   }
+
   return true;
 }
 
@@ -271,6 +278,7 @@ bool cuda_parse(const struct elf_image *image, struct code_object *object, struc
         error,
         "the cubin is not linked (ELF type %d): compile it without -rdc, or link it with nvlink",
         image->header.e_type);
+
   /* EF_CUDA_SM: the low byte until CUDA 12, the second one from 13 on. */
   unsigned sm =
       version == ABI_CUDA_12 ? image->header.e_flags & 0xff : image->header.e_flags >> 8 & 0xff;

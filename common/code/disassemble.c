@@ -45,10 +45,12 @@ static void tools_add(struct tools *tools, const char *name) {
       tools_take(tools, path);
     return;
   }
+
   if (glob(name, 0, NULL, &found) == 0) {
     for (size_t i = 0; i < found.gl_pathc; i++)
       tools_take(tools, xstrdup(found.gl_pathv[i]));
   }
+
   globfree(&found);
 }
 
@@ -66,10 +68,12 @@ static bool find_tools(bool is_cuda, struct tools *ret_tools, struct error *erro
     cleanup_free char *program = xasprintf("llvm-objdump-%d", version);
     tools_add(ret_tools, program);
   }
+
   if (!is_cuda) {
     tools_add(ret_tools, "llvm-objdump");
     tools_add(ret_tools, "/opt/rocm/llvm/bin/llvm-objdump");
   }
+
   for (size_t i = 0; is_cuda && i < ARRAY_LENGTH(cuda_programs); i++) {
     const char *program = cuda_programs[i];
     cleanup_free char *in_environment =
@@ -83,6 +87,7 @@ static bool find_tools(bool is_cuda, struct tools *ret_tools, struct error *erro
     tools_add(ret_tools, in_toolkit);
     tools_add(ret_tools, in_system);
   }
+
   if (ret_tools->n)
     return true;
   return is_cuda ? error_set(error,
@@ -125,6 +130,7 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;
+
   cleanup_free char *output = result.output;
   if (strlen(output) == DISASSEMBLY_MAX)
     return error_set(error, "the disassembly is longer than %zu bytes", DISASSEMBLY_MAX);
@@ -137,6 +143,7 @@ static bool tool_run(const char *tool, bool is_cuda, const char *folder, char *f
                      exited ? WEXITSTATUS(result.status) : WTERMSIG(result.status),
                      *line ? line : "it printed nothing");
   }
+
   *ret_text = TAKE(output);
   return true;
 }
@@ -145,6 +152,7 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
   if (!code_object_is(bytes, size))
     return error_set(
         error, "these %zu bytes are no compiled GPU code, so they cannot be disassembled", size);
+
   bool is_cuda = ((const uint8_t *)bytes)[ELF_MACHINE_AT] == ELF_MACHINE_CUDA;
   __attribute__((cleanup(tools_release))) struct tools tools = {0};
   if (!find_tools(is_cuda, &tools, error))
@@ -153,12 +161,14 @@ bool disassemble(const void *bytes, size_t size, char **ret_text, struct error *
   cleanup_free char *folder = NULL;
   if (!folder_make_temporary(&folder, error))
     return error_prefix(error, "disassembling: ");
+
   cleanup_free char *file = xasprintf("%s/code", folder);
   bool done = false;
   if (file_write_atomically(file, bytes, size, 0600, error)) {
     for (size_t i = 0; i < tools.n && !done; i++)
       done = tool_run(tools.paths[i], is_cuda, folder, file, ret_text, error);
   }
+
   struct error ignored; /* the text counts, even if the folder cannot be removed */
   (void)!folder_remove(folder, &ignored);
   return done;
@@ -205,6 +215,7 @@ static bool name_width(struct isa_instruction *instruction, size_t at) {
     }
     at += length + 1;
   }
+
   return is_found;
 }
 
@@ -248,12 +259,14 @@ static void classify(struct isa_instruction *instruction) {
     i++;
   if (i == ARRAY_LENGTH(families))
     return;
+
   bool is_classified = true;
   if (families[i].accesses) {
     instruction->accesses = families[i].accesses;
     instruction->is_flat = has_prefix(instruction, "flat_");
     is_classified = name_width(instruction, strlen(families[i].prefix));
   }
+
   if (is_classified)
     instruction->class = families[i].class;
 }
@@ -282,15 +295,18 @@ static void classify_flow(struct isa_instruction *instruction, const char *opera
     instruction->flow = ISA_END;
     return;
   }
+
   bool is_jump = token_is(instruction->name, instruction->name_length, "s_branch");
   if (!is_jump && !has_prefix(instruction, "s_cbranch_"))
     return;
+
   char *end = NULL;
   long distance = strtol(operands, &end, 10);
   if (end == operands || distance < INT16_MIN || distance > UINT16_MAX) {
     instruction->flow = is_jump ? ISA_END : ISA_NEXT;
     return;
   }
+
   instruction->flow = is_jump ? ISA_JUMP : ISA_BRANCH;
   instruction->target = instruction->address + 4 + (uint64_t)((int64_t)(int16_t)distance * 4);
 }
@@ -300,6 +316,7 @@ bool isa_decode(const char *line, struct isa_instruction *ret) {
   const char *comment = memmem(line, length, "//", 2);
   if (line[0] != '\t' || !comment)
     return false;
+
   struct isa_instruction instruction = {.name = line + 1, .accesses = 1};
   instruction.name_length = strspn(instruction.name, "abcdefghijklmnopqrstuvwxyz0123456789_");
 
@@ -307,6 +324,7 @@ bool isa_decode(const char *line, struct isa_instruction *ret) {
   instruction.address = strtoull(comment + 2, &end, 16);
   if (!instruction.name_length || end == comment + 2 || *end != ':')
     return false;
+
   const char *operands = instruction.name + instruction.name_length;
   size_t operands_length = (size_t)(comment - operands);
 
@@ -326,10 +344,12 @@ bool isa_decode_label(const char *line, const char **ret_name, size_t *ret_lengt
   size_t length = strcspn(line, "\n");
   if (!strchr("0123456789abcdef", line[0]) || !line[0])
     return false;
+
   uint64_t address = strtoull(line, &end, 16);
   if (end + 4 > line + length || end[0] != ' ' || end[1] != '<' ||
       memcmp(line + length - 2, ">:", 2) != 0)
     return false;
+
   *ret_name = end + 2;
   *ret_length = (size_t)(line + length - 2 - (end + 2));
   *ret_address = address;

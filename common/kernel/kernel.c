@@ -51,6 +51,7 @@ bool source_path_check(const char *path, const char *pointer, struct error *erro
   bool is_plain = length > 0 && length <= PATH_TEXT_MAX;
   for (const char *c = path; *c && is_plain; c++)
     is_plain = (unsigned char)*c >= 0x20 && *c != 0x7f;
+
   const char *component = path;
   while (is_plain) {
     size_t size = strcspn(component, "/");
@@ -60,6 +61,7 @@ bool source_path_check(const char *path, const char *pointer, struct error *erro
       break;
     component += size + 1;
   }
+
   return is_plain || error_at(error, pointer,
                               "a path must be relative, without \"..\", \".\", empty parts and "
                               "control characters, and at most %d bytes long",
@@ -133,6 +135,7 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
                      "\"index\", {\"uniform\": [low, high]} or {\"integers\": [low, high]}",
                      json_string_value(value));
   }
+
   if (!json_is_object(value))
     return error_set(error, "\"fill\" must be a string or an object");
 
@@ -142,6 +145,7 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
   if (json_object_size(value) != 1 || (!is_uniform && !string_equal(kind, "integers")))
     return error_set(error,
                      "a fill must be {\"uniform\": [low, high]} or {\"integers\": [low, high]}");
+
   char at[JSON_POINTER_SIZE];
   json_pointer_member(at, sizeof at, "", kind);
   const json_t *range = json_object_iter_value(only), *low = json_array_get(range, 0),
@@ -149,6 +153,7 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
   if (json_array_size(range) != 2 || !json_is_number(low) || !json_is_number(high))
     return error_at(error, at, "\"%s\" must be an array of two numbers, the lowest and the highest",
                     kind);
+
   *fill = (struct fill){is_uniform ? FILL_UNIFORM : FILL_INTEGERS, true, json_number_value(low),
                         json_number_value(high)};
   if (is_uniform)
@@ -372,10 +377,12 @@ static bool argument_settle(struct argument *argument, struct error *error) {
     return !fill->is_stated ||
            error_at(error, "/fill", "a buffer that is only written has no fill");
   }
+
   if ((fill->kind == FILL_NORMAL || fill->kind == FILL_UNIFORM) && argument->dtype < DTYPE_FLOAT16)
     return error_at(
         error, "/fill",
         "a buffer of %s needs a fill of \"zeros\", \"index\" or {\"integers\": [low, high]}", type);
+
   int64_t min = integer_ranges[argument->dtype].min, max = integer_ranges[argument->dtype].max;
   return fill->kind != FILL_INTEGERS || (fill->low >= (double)min && fill->high <= (double)max) ||
          error_at(error, "/fill/integers", "\"integers\" of %s must be from %lld to %lld", type,
@@ -401,6 +408,7 @@ static bool reference_settle(struct kernel *kernel, struct error *error) {
   const struct kernel_reference *reference = &kernel->reference;
   if (!reference->source.path)
     return kernel->language != LANGUAGE_C || member_is_missing("/reference", error);
+
   for (size_t i = 0; i < kernel->n_sources; i++) {
     if (string_equal(kernel->sources[i].path, reference->source.path) &&
         !digest_equal(&kernel->sources[i].digest, &reference->source.digest))
@@ -436,6 +444,7 @@ static bool reference_settle(struct kernel *kernel, struct error *error) {
           "the kernel writes \"%s\", so \"outputs\" must name the function that computes it",
           argument->name);
   }
+
   return kernel->language != LANGUAGE_C || written > 0 ||
          error_at(error, "/arguments", "a kernel must write at least one buffer");
 }
@@ -459,15 +468,18 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
       !texts_differ(kernel->sources, kernel->n_sources, sizeof *kernel->sources, "/sources", "",
                     error))
     return false;
+
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     char at[JSON_POINTER_SIZE];
     if (!argument_settle(&kernel->arguments[i], error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/arguments", i));
   }
+
   if (!is_external && (!texts_differ(kernel->arguments, kernel->n_arguments,
                                      sizeof *kernel->arguments, "/arguments", "/name", error) ||
                        !launch_fits(kernel, error) || !reference_settle(kernel, error)))
     return false;
+
   kernel->hash = json_digest(manifest);
   *ret_kernel = TAKE(kernel);
   return true;
@@ -492,6 +504,7 @@ bool argument_elements(const struct argument *argument, const struct scope *scop
       return error_set(error, "argument \"%s\" would have more than 2^40 elements", argument->name);
     elements *= extent;
   }
+
   *ret_elements = elements;
   return true;
 }
@@ -505,25 +518,30 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
     return error_at(error, at,
                     "parameter \"%s\" has a meaning in expressions already; name it otherwise",
                     name);
+
   for (size_t i = 0; i < kernel->n_key_names; i++) {
     if (string_equal(name, kernel->key_names[i]))
       return error_at(error, at,
                       "\"%s\" is a parameter and a member of the key; name one of them otherwise",
                       name);
   }
+
   if (parameter->role == ROLE_OPTION && kernel->language == LANGUAGE_C)
     return error_at(error, json_pointer_member(at, sizeof at, "/space/roles", name),
                     "parameter \"%s\" has the role \"option\", which a kernel in c does not know; "
                     "use \"define\"",
                     name);
+
   if (parameter->role != ROLE_CONSTEXPR || kernel->language == LANGUAGE_TRITON)
     return true;
+
   /* It becomes a macro of the sources, as the defines do; the prototype is in them too. */
   for (size_t i = 0; i < kernel->n_defines; i++) {
     if (string_equal(name, kernel->defines[i].name))
       return error_at(error, at, "parameter \"%s\" is also a define of kernel \"%s\"", name,
                       kernel->name);
   }
+
   bool is_taken = string_equal(name, kernel->entry);
   for (size_t i = 0; i < kernel->n_arguments; i++)
     is_taken = is_taken || string_equal(name, kernel->arguments[i].name);
@@ -552,6 +570,7 @@ bool kernel_space_is_plain(const struct kernel *kernel, const struct space *spac
                       "signed the space; name it in capitals, digits and _, a letter first",
                       name);
   }
+
   return true;
 }
 
@@ -584,6 +603,7 @@ static bool kernel_binds(const struct kernel *kernel, const struct names *names,
     if (!kernel_text_binds(kernel, place, kernel->defines[i].value, names, n_plain, error))
       return false;
   }
+
   for (size_t i = 0; i < kernel->n_arguments; i++) {
     const struct argument *argument = &kernel->arguments[i];
     cleanup_free char *place = xasprintf("argument \"%s\"", argument->name);
@@ -594,14 +614,17 @@ static bool kernel_binds(const struct kernel *kernel, const struct names *names,
         return false;
     }
   }
+
   for (size_t i = 0; i < launch->n_grid; i++) {
     if (!kernel_text_binds(kernel, "the grid", launch->grid[i], names, n_launch, error))
       return false;
   }
+
   for (size_t i = 0; i < launch->n_block; i++) {
     if (!kernel_text_binds(kernel, "the block", launch->block[i], names, n_launch, error))
       return false;
   }
+
   return kernel_text_binds(kernel, "\"shared_bytes\"", launch->shared_bytes, names, n_launch,
                            error) &&
          kernel_text_binds(kernel, "\"flops\"", kernel->flops, names, n_plain, error) &&
@@ -617,11 +640,13 @@ bool kernel_accepts(const struct kernel *kernel, const struct key *key, const st
                     "kernel \"%s\" is known by name only, from an imported table: register the "
                     "kernel itself to tune it",
                     kernel->name);
+
   bool key_fits = key->n == kernel->n_key_names;
   for (size_t i = 0; i < kernel->n_key_names; i++) {
     key_fits = key_fits && string_equal(key->names[i], kernel->key_names[i]);
     names.names[n++] = kernel->key_names[i];
   }
+
   if (!key_fits) {
     cleanup_free char *list = json_texts_join(json_object_get(kernel->json, "key"), ", ");
     return error_at(error, "/key", "the key of kernel \"%s\" must have exactly the members %s",
@@ -633,16 +658,19 @@ bool kernel_accepts(const struct kernel *kernel, const struct key *key, const st
       return false;
     names.names[n++] = space->parameters[i].name;
   }
+
   for (size_t i = 0; i < LAUNCH_FACTS; i++)
     names.names[n++] = fact_names[i];
   names.n_launch = n;
   names.n_plain = n - LAUNCH_FACTS + FACTS;
   if (!kernel_binds(kernel, &names, error))
     return false;
+
   for (size_t i = 0; i < space->n_conditions; i++) {
     char at[JSON_POINTER_SIZE];
     if (!text_binds(space->conditions[i], &names, names.n_plain, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/space/conditions", i));
   }
+
   return true;
 }

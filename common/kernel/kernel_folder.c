@@ -23,6 +23,7 @@ static bool read_inside(const char *directory, const char *path, char **ret_text
   cleanup_free char *real = realpath(joined, NULL);
   if (!root || !real)
     return error_set(error, "cannot open %s: %s", joined, strerror(errno));
+
   size_t length = strcmp(root, "/") == 0 ? 0 : strlen(root);
   if (strncmp(real, root, length) != 0 || real[length] != '/')
     return error_set(error, "%s leads out of its folder by a link; put a copy of the file there",
@@ -67,6 +68,7 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
     error_at(error, "/versions", "the folder must have at least one version");
     return error_in_file(error, directory, "kernel.json");
   }
+
   json_object_foreach (versions, name, version) {
     char at[JSON_POINTER_SIZE];
     size_t length = strlen(name);
@@ -77,6 +79,7 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
     if (!is_good || !json_only_members(version, at, version_members, error))
       return error_in_file(error, directory, "kernel.json");
   }
+
   *ret_document = TAKE(document);
   return true;
 }
@@ -124,6 +127,7 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
     *file = (struct kernel_file){
         .path = xstrdup(path), .digest = digest_of(bytes, size), .size = size, .bytes = bytes};
   }
+
   *ret_source = json_pack("{s:s, s:o}", "path", path, "digest", json_digest_text(&file->digest));
   ALWAYS(*ret_source != NULL);
   return true;
@@ -144,11 +148,13 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
   if (!json_get_string(document, "", "name", JSON_REQUIRED, &folder_name, error) ||
       !json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
     return false;
+
   cleanup_free char *full_name = xasprintf("%s/%s", folder_name, version_name);
   ALWAYS(json_object_set_new(manifest, "name", json_string(full_name)) == 0);
 
   if (json_array_size(names) > KERNEL_SOURCES_MAX)
     return error_at(error, "/sources", "a kernel has at most %d sources", KERNEL_SOURCES_MAX);
+
   json_array_foreach (names, i, name) {
     char at[JSON_POINTER_SIZE];
     if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i),
@@ -156,6 +162,7 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
       return false;
     ALWAYS(json_array_append_new(sources, source) == 0);
   }
+
   ALWAYS(json_object_set(manifest, "sources", sources) == 0);
 
   if (!json_get_object(manifest, "", "reference", JSON_OPTIONAL, &reference, error))
@@ -170,6 +177,7 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
     ALWAYS(json_object_set_new(reference, "source", source) == 0);
     ALWAYS(json_object_set_new(manifest, "reference", reference) == 0);
   }
+
   *ret_manifest = TAKE(manifest);
   return true;
 }
@@ -179,14 +187,17 @@ bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, st
   const char *version_name, *colon = strrchr(place, ':');
   json_t *version;
   struct stat status;
+
   /* A folder whose own name has a colon is meant where there is one. */
   if (colon && (strchr(colon, '/') || (stat(place, &status) == 0 && S_ISDIR(status.st_mode))))
     colon = NULL;
   const char *wanted = colon ? colon + 1 : NULL;
   cleanup_free char *directory = xstrndup(place, colon ? (size_t)(colon - place) : strlen(place));
+
   if (!read_document(directory, &document, error) ||
       !find_version(directory, document, wanted, &version_name, &version, error))
     return false;
+
   cleanup_kernel_folder struct kernel_folder *folder = xcalloc(1, sizeof *folder);
   folder->files = xcalloc(KERNEL_SOURCES_MAX + 1, sizeof *folder->files);
   if (!make_manifest(folder, directory, document, version_name, version, &manifest, error) ||
@@ -204,6 +215,7 @@ bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, st
     return false;
   if (!space_parse(space, &folder->space, error))
     return error_in_file(error, directory, space_path);
+
   *ret_folder = TAKE(folder);
   return true;
 }

@@ -145,7 +145,7 @@ Test(disassemble, says_what_a_tool_said_that_failed) {
   setenv("WAVETUNE_OBJDUMP", tool.path, 1);
   assert_refusal(MACHINE_AMDGPU, "exited with 3: not a code object");
   tool_add(&tool, "any", "kill -9 $$");
-  assert_refusal(MACHINE_AMDGPU, "by signal 9: it said nothing");
+  assert_refusal(MACHINE_AMDGPU, "by signal 9: it printed nothing");
 }
 
 Test(disassemble, refuses_an_endless_text) {

@@ -69,7 +69,6 @@ static int *blocks_make(struct flow *flow, const struct reading *reading) {
     leads[i + 1] |= reading->instructions[i].flow != ISA_NEXT;
     leads[target_of(reading, &reading->instructions[i])] = true;
   }
-
   leads[n] = true;
 
   int *block_of = xcalloc(n, sizeof *block_of);

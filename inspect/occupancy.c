@@ -55,7 +55,7 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   if (n > 1)
     return error_set(error, "name one code object");
   if (n && (arch || vgprs || lds_bytes))
-    return error_set(error, "a code object states --arch, --vgprs and --lds itself; --shared adds "
+    return error_set(error, "a code object says --arch, --vgprs and --lds itself; --shared adds "
                             "what the launch asks for");
   if (!n && (kernel || shared))
     return error_set(error, "--kernel and --shared belong to a code object, and none is named");

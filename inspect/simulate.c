@@ -520,7 +520,7 @@ static const struct option_spec simulate_options[] = {
      .type = OPTION_TEXT,
      .argument = "ID",
      .flag_only = true,
-     .help = "replay what the server has of a job, instead of a file"},
+     .help = "replay the measurements of a job on the server, instead of a file"},
     {.name = "strategy",
      .type = OPTION_TEXT,
      .argument = "NAME",
@@ -541,7 +541,7 @@ static const struct option_spec simulate_options[] = {
      .min = 1,
      .max = 100000,
      .flag_only = true,
-     .help = "searches of each strategy, each with a seed of its own"},
+     .help = "searches of each strategy, each with its own seed"},
     {.name = "seed",
      .type = OPTION_INTEGER,
      .argument = "N",
@@ -549,7 +549,7 @@ static const struct option_spec simulate_options[] = {
      .min = 0,
      .max = INT64_MAX,
      .flag_only = true,
-     .help = "of the first search"},
+     .help = "seed of the first search"},
     SERVER_OPTIONS,
 };
 
@@ -558,12 +558,12 @@ const struct command_spec spec_simulate = {
     .arguments = "FILE | --job ID",
     .summary = "replay search strategies over stored measurements",
     .description =
-        "Replays how random search, coordinate descent and evolution would have gone over configs "
-        "that were measured already: how much slower than the best of all the best that they found "
-        "is, after 1, 2, 4, … trials. FILE is what `wavetune-agent tune --samples FILE` wrote. "
-        "\"random expects\" is what drawing configs at random comes to on the average, computed "
-        "and not sampled; a strategy must be below it. A config that failed counts as the slowest "
-        "that did not; one that was not measured is not there.",
+        "Replays random search, coordinate descent and evolution over configs that were measured "
+        "before, and prints how much slower than the best of all the best that they found is, "
+        "after 1, 2, 4, … trials. `wavetune-agent tune --samples FILE` writes FILE. \"random "
+        "expects\" is the mean of random draws, computed and not sampled; a strategy must be below "
+        "it. A config that failed counts as the slowest that did not; one that was not measured is "
+        "left out.",
     .options = simulate_options,
     .n_options = ARRAY_LENGTH(simulate_options),
     .run = command_simulate,

@@ -251,7 +251,7 @@ static const struct option_spec utilization_options[] = {
      .min = 1, .max = 1024,
      .help = "workgroups that a compute unit runs at once", .flag_only = true},
     {.name = "dtype", .type = OPTION_TEXT, .argument = "DTYPE",
-     .help = "of what is read (float16, …), for advice on widths", .flag_only = true},
+     .help = "type of what is read (float16, …), for advice on widths", .flag_only = true},
     {.name = "inputs", .type = OPTION_INTEGER, .argument = "N", .default_text = "1",
      .min = 1, .max = 64, .help = "arrays that an elementwise kernel reads", .flag_only = true},
     OPTION_JSON,

@@ -170,7 +170,6 @@ static bool config_check(const json_t *config, json_t *seen, const char *pointer
   cleanup_free char *text = json_canonical(config);
   if (json_object_get(seen, text))
     return error_at(error, pointer, "the variant lists this config twice");
-
   ALWAYS(json_object_set_new(seen, text, json_true()) == 0);
   return true;
 }
@@ -278,7 +277,6 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     n += json_array_size(json_object_get(variant, "objects")) +
          json_array_size(json_object_get(variant, "failed"));
   }
-
   if (n > BUILD_OBJECTS_MAX)
     return error_at(error, "/variants",
                     "a build has at most %d objects and failures; split it by arch or by configs",
@@ -300,7 +298,6 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
     if (!n || compare_digests(&build->objects[n - 1], &build->objects[i]) != 0)
       build->objects[n++] = build->objects[i];
   }
-
   build->n_objects = n;
 
   struct function_record parsed;

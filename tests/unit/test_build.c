@@ -245,7 +245,7 @@ static json_t *build_with_cache(const struct kernel *kernel) {
   return json;
 }
 
-Test(build, tells_what_triton_would_look_for_in_its_cache) {
+Test(build, knows_what_triton_would_look_for_in_its_cache) {
   cleanup_kernel struct kernel *kernel = triton_kernel();
   cleanup_json json_t *json = build_with_cache(kernel),
                       *config = json_of("{\"num_warps\": 4, \"BLOCK\": 64}"),

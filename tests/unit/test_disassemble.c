@@ -140,7 +140,7 @@ Test(disassemble, asks_cuobjdump_for_sass) {
   cr_assert_str_eq(text, "cuobjdump -sass\n");
 }
 
-Test(disassemble, says_what_a_tool_said_that_failed) {
+Test(disassemble, a_failed_tools_output_is_in_the_error) {
   cleanup_tool struct tool tool = tool_make("any", "echo; echo 'not a code object'; exit 3");
   setenv("WAVETUNE_OBJDUMP", tool.path, 1);
   assert_refusal(MACHINE_AMDGPU, "exited with 3: not a code object");

@@ -117,7 +117,7 @@ Test(build_review, of_a_whole_build_refuses_nothing) {
   cr_assert(json_is_null(json_object_get(object, "refused")));
 }
 
-Test(build_review, says_which_objects_spill) {
+Test(build_review, reports_which_objects_spill) {
   cleanup_build_review struct build_review *review = review_of((struct made){0}, NULL);
   cr_assert_eq(review->n_spilling, 1u);
   cr_assert_str_eq(review->findings.items[0].sentence,
@@ -220,7 +220,7 @@ Test(build_review, texts_beside_the_code_are_there_and_whole) {
                  "its digest is no digest");
 }
 
-Test(build_review, many_refused_objects_are_told_in_part) {
+Test(build_review, many_refused_objects_are_listed_in_part) {
   cleanup_free char *objects = xstrdup("");
   for (int i = 0; i < 25; i++) {
     char *longer = xasprintf("%s%s{\"config\": {\"B\": %d}, \"digest\": \"" AA "\"}", objects,
@@ -245,7 +245,7 @@ Test(build_review, a_build_without_objects_is_refused) {
   cr_assert_str_eq(review->findings.items[0].sentence, "it has no objects");
 }
 
-Test(build_review, what_a_stranger_wrote_drives_no_terminal) {
+Test(build_review, control_characters_of_a_build_are_replaced) {
   cleanup_build_review struct build_review *review = review_of_text(
       "{\"arch\": \"sm_\\u001b[2J\", \"warp_size\": 32, \"variants\": [{\"objects\": [{\"config\": "
       "{\"\\u001b[2J\\u009b\\u00e9\": 1}}]}]}",

@@ -191,7 +191,7 @@ Test(isa_review, a_jump_out_of_the_function_or_without_a_number_ends_there) {
   cr_assert_eq(review->functions[0].n_loops, 0u);
 }
 
-Test(isa_review, says_what_is_narrow_in_the_hot_loop_and_what_stops_it) {
+Test(isa_review, reports_narrow_accesses_and_full_waits_in_the_hot_loop) {
   static const char *const instructions[] = {"s_nop 0",
                                              "global_load_dword v0, v[1:2], off",
                                              "flat_load_dwordx4 v[0:3], v[1:2]",
@@ -220,7 +220,7 @@ Test(isa_review, says_what_is_narrow_in_the_hot_loop_and_what_stops_it) {
   assert_finds(findings, REVIEW_HINT, "1 of 1 global stores move less than 8 bytes");
 }
 
-Test(isa_review, has_nothing_against_wide_accesses_that_overlap) {
+Test(isa_review, accepts_wide_accesses_that_overlap) {
   static const char *const instructions[] = {"s_nop 0",
                                              "global_load_dwordx4 v[0:3], v[1:2], off",
                                              "ds_read_b128 v[0:3], v1",
@@ -235,7 +235,7 @@ Test(isa_review, has_nothing_against_wide_accesses_that_overlap) {
   cr_assert_eq(review->functions[0].findings.n, 0u);
 }
 
-Test(isa_review, adds_what_the_notes_say_of_spills) {
+Test(isa_review, adds_the_spills_of_the_notes) {
   struct code_kernel kernel = {.resources = code_resources_unknown};
   char name[] = "f";
   kernel.name = name;
@@ -255,7 +255,7 @@ Test(isa_review, adds_what_the_notes_say_of_spills) {
                "64 bytes of scratch a lane and no spills");
 }
 
-Test(isa_review, tells_the_functions_of_a_text_apart) {
+Test(isa_review, separates_the_functions_of_a_text) {
   cleanup_isa_review struct isa_review *review =
       review_of("file format elf64-amdgpu\n\n0000000000000000 <empty>:\n\n0000000000000100 "
                 "<a>:\n\ts_endpgm // "
@@ -314,7 +314,7 @@ Test(isa_review, refuses_what_would_take_too_long) {
   cr_assert(strstr(error.message, "more than 1000000 instructions"), "%s", error.message);
 }
 
-Test(isa_review, tells_many_matrix_instructions_apart_as_far_as_there_is_room) {
+Test(isa_review, lists_matrix_instructions_up_to_a_limit) {
   cleanup_free char *text = xstrdup("0000000000000100 <f>:\n");
   for (int i = 0; i < ISA_MATRIX_KINDS_MAX + 3; i++) {
     char *longer = xasprintf("%s\tv_mfma_%d v0 // %x: 0\n", text, i, 0x100 + 4 * i);
@@ -326,7 +326,7 @@ Test(isa_review, tells_many_matrix_instructions_apart_as_far_as_there_is_room) {
   cr_assert_eq(review->functions[0].counts.matrix, ISA_MATRIX_KINDS_MAX + 3);
 }
 
-Test(isa_review, as_json_and_as_lines_says_the_same) {
+Test(isa_review, json_and_lines_agree) {
   static const char *const instructions[] = {"s_nop 0",
                                              "global_load_dword v0, v[1:2], off",
                                              "v_mfma_f32_16x16x16_f16 a[0:3], v[0:1], v[2:3], 0",

@@ -341,7 +341,7 @@ Test(knob_hints, a_space_too_large_to_walk_is_judged_by_its_values) {
   review_findings_release(&findings);
 }
 
-Test(knob_hints, a_list_of_configs_is_judged_by_the_values_that_stand_in_it) {
+Test(knob_hints, a_list_of_configs_is_judged_by_the_values_in_it) {
   cleanup_kernel_folder struct kernel_folder *folder = folder_of(
       "triton", "add", "\"launch\": {\"grid\": [\"M\"]},", "",
       "{\"configs\": [{\"num_warps\": 4, \"note\": \"a\"}, {\"num_warps\": 5, \"note\": null}]}");

@@ -127,7 +127,7 @@ Test(ttgir_review, a_conversion_inside_a_warp_may_pass_through_lds) {
                TTGIR_MAY);
 }
 
-Test(ttgir_review, what_the_text_does_not_tell_may_pass_through_lds) {
+Test(ttgir_review, an_undecided_conversion_may_pass_through_lds) {
   /* The result of a dot as an operand; slices of MFMA layouts; copies in several threads; one warp;
    * no layout at all. */
   cr_assert_eq(conversion_of(MMA, "#m", "#ttg.dot_op<{opIdx = 0, parent = #m, kWidth = 4}>"),
@@ -148,7 +148,7 @@ Test(ttgir_review, what_the_text_does_not_tell_may_pass_through_lds) {
   cr_assert_eq(review->converts[0].conversion, TTGIR_MAY);
 }
 
-Test(ttgir_review, a_layout_of_many_bytes_tells_nothing) {
+Test(ttgir_review, a_layout_of_many_bytes_is_ignored) {
   /* Every line that names it would read it again. */
   cleanup_free char *spaces = xmalloc(5000);
   memset(spaces, ' ', 5000);
@@ -157,7 +157,7 @@ Test(ttgir_review, a_layout_of_many_bytes_tells_nothing) {
   cr_assert_eq(conversion_of(layouts, "#a", "#l"), TTGIR_MAY);
 }
 
-Test(ttgir_review, a_layout_that_is_damaged_tells_nothing) {
+Test(ttgir_review, a_damaged_layout_is_ignored) {
   static const char *const damaged[] = {
       "#a = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [4, 16]}>\n",
       "#a = #ttg.blocked<{sizePerThread = [1], threadsPerWarp = [4, 16], warpsPerCTA = [4, 1], "
@@ -356,7 +356,7 @@ Test(ttgir_review, lines_of_a_module_are_read_without_it) {
   cr_expect_eq(begun->in_loops.conversions[TTGIR_MAY], 2);
 }
 
-Test(ttgir_review, tells_how_dots_are_done) {
+Test(ttgir_review, reports_how_dots_are_done) {
   cleanup_ttgir_review struct ttgir_review *review =
       review_of_loop(BLOCKED MMA, 4,
                      "      %c = tt.dot %a, %b, %c : tensor<64x64xf16, #x> * tensor<64x64xf16, #x> "

@@ -87,8 +87,7 @@ static const struct field build_fields[] = {
     {"toolchain", FIELD_RECORD, AT(triton), FIELD_REQUIRED, .of = &toolchain_record},
     LINE("arch", AT(arch), FIELD_REQUIRED),
     {"warp_size", FIELD_INTEGER, AT(warp_size), FIELD_REQUIRED, .least = 1, .most = WARP_SIZE_MAX},
-    {"variants", FIELD_JSON, AT(variants), FIELD_REQUIRED | FIELD_ARRAY, .least = 1,
-     .most = BUILD_VARIANTS_MAX},
+    {"variants", FIELD_JSON, AT(variants), FIELD_REQUIRED | FIELD_ARRAY},
     {"record", FIELD_JSON, AT(record), FIELD_OBJECT},
 };
 static const struct record build_record = RECORD(NULL, struct build, build_fields);
@@ -273,6 +272,9 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
 
   size_t n = 0, i;
   const json_t *variant;
+  build->n_variants = json_array_size(build->variants);
+  if (build->n_variants < 1 || build->n_variants > BUILD_VARIANTS_MAX)
+    return error_at(error, "/variants", "a build has 1 to %d variants", BUILD_VARIANTS_MAX);
   json_array_foreach (build->variants, i, variant) {
     n += json_array_size(json_object_get(variant, "objects")) +
          json_array_size(json_object_get(variant, "failed"));
@@ -282,7 +284,6 @@ static bool parse(const json_t *json, const struct kernel *kernel, bool is_head,
                     "a build has at most %d objects and failures; split it by arch or by configs",
                     BUILD_OBJECTS_MAX);
 
-  build->n_variants = json_array_size(build->variants);
   build->whens = xcalloc(build->n_variants, sizeof *build->whens);
   for (i = 0; i < build->n_variants; i++) {
     char at[JSON_POINTER_SIZE];

@@ -359,7 +359,7 @@ Test(build, the_number_of_variants_and_objects_is_limited) {
   for (int i = 0; i < BUILD_VARIANTS_MAX; i++)
     json_array_append(json_object_get(json, "variants"), variant);
   cr_assert_not(build_parse(json, kernel, &build, &error));
-  cr_assert(strstr(error.message, "at most 256"), "%s", error.message);
+  cr_assert(strstr(error.message, "1 to 256 variants"), "%s", error.message);
 }
 
 Test(build, of_another_kernel_is_refused) {

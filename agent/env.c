@@ -6,7 +6,7 @@
 #include "agent/worker/supervise.h"
 #include "common/base/file.h"
 #include "common/program/http_client.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 static void json_print(const json_t *json) {
   cleanup_free char *text = json_canonical(json);
@@ -17,7 +17,7 @@ static int probe_work(struct supervisor *supervisor, void *context) {
   struct error error;
   cleanup_devices struct devices devices = {0};
   const struct options *options = context;
-  if (!devices_ask(supervisor->spawner, option_text(options, "python"), &devices, &error))
+  if (!devices_query(supervisor->spawner, option_text(options, "python"), &devices, &error))
     return command_failed("probe", EXIT_FAILED, &error);
 
   cleanup_json json_t *array = json_array();
@@ -65,7 +65,7 @@ static int env_work(struct supervisor *supervisor, void *context) {
   struct error error;
   cleanup_devices struct devices devices = {0};
   const struct device_seen *device;
-  if (!devices_ask(supervisor->spawner, option_text(options, "python"), &devices, &error))
+  if (!devices_query(supervisor->spawner, option_text(options, "python"), &devices, &error))
     return command_failed("env", EXIT_FAILED, &error);
   if (!devices_find(&devices, option_text(options, "device"), &device, &error))
     return command_failed("env", EXIT_USAGE, &error);

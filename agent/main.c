@@ -1,7 +1,7 @@
 /* wavetune-agent: measures kernels on the devices of this machine, for a server (run) or alone
  * (tune). */
 #include "agent/commands.h"
-#include "agent/compile/rtc.h"
+#include "agent/compile/compile.h"
 #include "agent/worker/worker.h"
 
 int main(int argc, char **argv) {

@@ -8,7 +8,7 @@
  *   bench_release [RUNS]
  *
  * Memory: ends with the process. Threads: one. */
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 #define WINNERS 50000
 #define CONFIGS 500

@@ -12,7 +12,6 @@
 #include <math.h>
 
 #include "agent/compile/compile.h"
-#include "agent/compile/rtc.h"
 #include "agent/measure/problem.h"
 #include "agent/measure/race.h"
 #include "common/base/file.h"

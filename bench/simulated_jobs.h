@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 #include "common/verdict/verdict.h"
 
 #define SIMULATED_CONFIGS_MAX 32

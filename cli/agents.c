@@ -2,7 +2,7 @@
  * nodes and devices work, the environments that jobs can name, and those that may serve each
  * other. */
 #include "cli/cli.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 static int command_agents(struct options *options) {
   static const struct table_column columns[] = {{"agent", false},

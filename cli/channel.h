@@ -7,8 +7,8 @@
 #define WAVETUNE_CLI_CHANNEL_H
 
 #include "cli/cli.h"
-#include "common/cache/channel_entry.h"
 #include "common/cache/release.h"
+#include "common/cache/signatures.h"
 
 /* clang-format off */
 #define OPTION_SIGN_KEY \

@@ -114,7 +114,7 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
   if (!http_source_is_whole(source, error))
     return error_prefix(error, "%s: ", format->name);
   if (!is_rendered) {
-    ALWAYS(files.n_sunk == 0); /* what is in the stream cannot be taken back */
+    ALWAYS(files.n_streamed == 0); /* what is in the stream cannot be taken back */
     cache_files_release(&files);
     files = (struct cache_files){0};
     error_prefix(&reason, "%s: ", format->name);
@@ -129,11 +129,11 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
                                                       path ? path : variable->literal)) == 0);
   }
 
-  json_t *rendering =
-      json_pack("{s:I, s:o, s:s*, s:s, s:I, s:o, s:s}", "files",
-                (json_int_t)files.n + (json_int_t)files.n_sunk, "identity", identity_to_json(fetch),
-                "reason", is_rendered ? NULL : reason.message, "root", request->root, "skipped",
-                (json_int_t)files.n_skipped, "variables", variables, "version", WAVETUNE_VERSION);
+  json_t *rendering = json_pack(
+      "{s:I, s:o, s:s*, s:s, s:I, s:o, s:s}", "files",
+      (json_int_t)files.n + (json_int_t)files.n_streamed, "identity", identity_to_json(fetch),
+      "reason", is_rendered ? NULL : reason.message, "root", request->root, "skipped",
+      (json_int_t)files.n_skipped, "variables", variables, "version", WAVETUNE_VERSION);
   ALWAYS(rendering != NULL);
   rendering_set(fetch, index, rendering);
   json_add(&files, RENDERING_FILE, rendering);

@@ -19,8 +19,8 @@
 #define WAVETUNE_CLI_FETCH_H
 
 #include "cli/source.h"
-#include "common/cache/cache_rule.h"
-#include "common/cache/channel_entry.h"
+#include "common/cache/release.h"
+#include "common/cache/signatures.h"
 
 #define RELEASE_NAME_LENGTH 64
 #define RELEASE_NAME_SIZE (RELEASE_NAME_LENGTH + 1)

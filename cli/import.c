@@ -9,7 +9,7 @@
 #include "common/base/file.h"
 #include "common/cache/format.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 #define BODY_MAX ((size_t)64 << 20)
 #define TIMEOUT_MS 600000

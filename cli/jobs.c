@@ -2,7 +2,7 @@
 #include "cli/cli.h"
 #include "common/base/file.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 #include "common/search/search.h"
 
 #define JOBS_PER_REQUEST 1000

@@ -10,9 +10,9 @@
 #include "common/base/file.h"
 #include "common/base/time.h"
 #include "common/builds/build.h"
-#include "common/cache/code_signature.h"
+#include "common/cache/signatures.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 #define OBJECT_SIZE_MAX ((size_t)64 << 20)
 

@@ -5,10 +5,9 @@
 
 #include "cli/cli.h"
 #include "common/kernel/kernel.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 #include "common/verdict/report.h"
 #include "common/verdict/verdict.h"
-#include "common/verdict/verdict_by_device.h"
 
 /* Characters of an agent's id that are shown where its name is not unique. */
 #define ID_SHOWN 8

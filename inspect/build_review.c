@@ -3,9 +3,9 @@
 
 #include <inttypes.h>
 
-#include "common/base/names.h"
-#include "common/builds/build_launch.h"
-#include "common/code/occupancy.h"
+#include "common/base/error.h"
+#include "common/builds/build.h"
+#include "common/code/gpu_target.h"
 
 #define FINDINGS_MAX 20 /* refused objects that are listed */
 #define SOURCE_BUILDS "docs/builds.md"

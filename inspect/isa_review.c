@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 
 #define NONE (-1)
 #define STEPS_MAX 50000000 /* over all walks of one function */

@@ -14,7 +14,7 @@
 #define WAVETUNE_INSPECT_ISA_REVIEW_H
 
 #include "common/code/code_object.h"
-#include "common/code/isa_decode.h"
+#include "common/code/disassemble.h"
 #include "inspect/findings.h"
 
 #define ISA_INSTRUCTIONS_MAX 1000000 /* of one text; more is an error */

@@ -7,12 +7,12 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
+#include "common/base/error.h"
 #include "common/base/file.h"
-#include "common/base/names.h"
 #include "common/code/disassemble.h"
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 #include "common/program/cli.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 #include "inspect/build_review.h"
 #include "inspect/isa_review.h"
 #include "inspect/knob_hints.h"
@@ -313,7 +313,8 @@ static void configs_check(const struct check *check, const struct space *space,
   struct error error;
   bool holds = true;
   if (!space_count(space, &facts, SPACE_STEP_LIMIT_DEFAULT, UINT64_MAX, &count, &error) ||
-      (space->has_default && !space_holds(space, &facts, space->default_ordinal, &holds, &error))) {
+      (space->has_default &&
+       !space_is_valid(space, &facts, space->default_ordinal, &holds, &error))) {
     review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "%s", error.message);
     return;
   }

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <strings.h>
 
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 
 #define SOURCE_TRITON_OPTIONS "Triton's AMD back end, HIPOptions"
 #define SOURCE_TRITON_LANGUAGE "Triton's language, tl.arange"

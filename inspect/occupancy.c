@@ -3,9 +3,9 @@
  * thread. */
 #include <inttypes.h>
 
+#include "common/base/error.h"
 #include "common/base/file.h"
-#include "common/base/names.h"
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 #include "common/program/cli.h"
 #include "inspect/findings.h"
 

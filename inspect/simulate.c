@@ -4,12 +4,11 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/base/numbers.h"
 #include "common/program/cli.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 #include "common/search/search.h"
-#include "common/verdict/outcome.h"
 #include "common/verdict/verdict.h"
 #include "inspect/findings.h"
 #include "inspect/inspect.h"

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 
 #define NESTING_MAX 256
 #define LAYOUT_BYTES_MAX 4096 /* of an alias, which many lines name; a longer one is left out */

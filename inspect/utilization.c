@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "common/base/names.h"
-#include "common/code/occupancy.h"
+#include "common/base/error.h"
+#include "common/code/gpu_target.h"
 #include "common/kernel/kernel.h"
 #include "common/program/cli.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 #include "inspect/findings.h"
 
 /* The guide's numbers: a grid for an MI300X, bytes of a row of a tile, and of loads a compute unit

@@ -22,6 +22,7 @@
 #ifndef WAVETUNE_AGENT_COMPILE_COMPILE_H
 #define WAVETUNE_AGENT_COMPILE_COMPILE_H
 
+#include "common/base/base.h"
 #include "common/code/code_object.h"
 #include "common/kernel/kernel.h"
 #include "common/program/custody.h"
@@ -80,5 +81,38 @@ void compile_result_release(struct compile_result *result);
 /* "gcc 12.2.0": the system C compiler's name and version, for the cpu back end's environment. Owned
  * by the caller. */
 must_check bool compiler_identity(char **ret_identity, struct error *error);
+
+/* The folder of compiled objects: the least recently used ones are removed when it grows too large.
+ *
+ * Memory: none kept. Threads: any; several processes may share a folder. */
+#define OBJECTS_BYTES_MAX ((uint64_t)4 << 30)
+#define OBJECTS_RECENT_S 3600
+
+/* Of the file beside an object with the digest of the object's bytes, removed together with it. */
+#define OBJECT_DIGEST_SUFFIX ".sha256"
+
+/* Notes that an object is used now. */
+void object_touch(const char *object);
+
+/* Removes objects until the rest has at most bytes_max bytes, and the scratch folders of compiles
+ * that were killed. What was used within recent_s seconds is kept in any case: another process may
+ * be using it. */
+void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s);
+
+/* `wavetune-agent rtc`: one process that loads a runtime compiler's library, queries or uses it
+ * once, and ends. The library is another vendor's code that reads a stranger's text: if it crashes,
+ * hangs or is taken over, only this confined process is affected.
+ *
+ *   rtc find SYMBOLS LIBRARY…  prints the path of the first library that loads, and its identity
+ *   rtc compile SYMBOLS LIBRARY SOURCES TEXT OBJECT FILE… -- OPTION…
+ * The names of the library's functions begin with SYMBOLS: "hiprtc" or "nvrtc". The text may
+ * include the files of the folder SOURCES under their names there. Messages go to stderr, for the
+ * log of the compile.
+ *
+ * Memory: freed when the process ends. Threads: one; it is a program's main function. */
+/* Exit status of a failure that is this machine's and not the source's. */
+#define RTC_EXIT_MACHINE 75
+
+no_return void rtc_main(int argc, char **argv);
 
 #endif

@@ -8,9 +8,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "agent/compile/compile.h"
 #include "agent/compile/compiler.h"
-#include "agent/compile/objects.h"
-#include "agent/compile/rtc.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/program/command.h"

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "agent/compile/compile.h"
 #include "agent/compile/compiler.h"
-#include "agent/compile/objects.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/program/sandbox.h"

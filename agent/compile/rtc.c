@@ -1,5 +1,5 @@
 /* The process that runs a runtime compiler. Memory and threads: see the header. */
-#include "agent/compile/rtc.h"
+#include "agent/compile/compile.h"
 
 #include <dlfcn.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
  * pages, shared objects, a monotonic clock around calls.
  *
  * Memory: see device.h. Threads: one thread to a device; a launch runs on the caller's. */
-#include "agent/device/cpu.h"
+#include "agent/device/device.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -140,7 +140,7 @@ void cpu_facts_release(struct cpu_facts *facts) {
   free(facts->machine);
 }
 
-size_t cpu_memory_free(void) {
+size_t cpu_memory_available(void) {
   char line[4096];
   size_t free_bytes = 0, limit = 0; /* 0: not known; a limit of "max" is read as 0 */
 
@@ -201,7 +201,7 @@ static bool cpu_open(const char *name, struct device **ret_device, struct error 
   device->base.displacement_bytes = device_displacement(
       facts.llc_bytes < DISPLACE_BYTES_MAX / 2 ? 2 * facts.llc_bytes : DISPLACE_BYTES_MAX);
   device->empty_ns = -1;
-  device->base.memory_bytes = cpu_memory_free();
+  device->base.memory_bytes = cpu_memory_available();
   device->page = (size_t)sysconf(_SC_PAGESIZE);
   *ret_device = &device->base;
   return true;

@@ -3,7 +3,6 @@
 
 #include <sys/mman.h>
 
-#include "agent/device/cpu.h"
 #include "agent/device/gpu.h"
 
 #define LARGE_PAGE ((size_t)2 << 20)

@@ -7,7 +7,7 @@
 #include "agent/compile/helper_kernels.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 #include "common/code/gpu_target.h"
 
 #define STREAM_NON_BLOCKING 1 /* of both runtimes */

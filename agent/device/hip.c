@@ -5,7 +5,6 @@
  * hipError_t, hipDevice_t and attributes are int, handles are pointers. hipDeviceProp_t is not
  * used: its layout changed with HIP 6. Memory and threads: see gpu.h. */
 #include "agent/device/gpu.h"
-#include "common/node/kfd.h"
 #include "common/node/node.h"
 
 #define HIP_ERROR_NOT_SUPPORTED 801

@@ -1,11 +1,11 @@
 /* Objects of a build for the configs of a lease. */
 #include "agent/lease/builds.h"
 
-#include "agent/compile/objects.h"
+#include "agent/compile/compile.h"
 #include "agent/measure/launch.h"
 #include "common/base/file.h"
 #include "common/base/numbers.h"
-#include "common/builds/build_launch.h"
+#include "common/builds/build.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
 

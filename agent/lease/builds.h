@@ -11,7 +11,7 @@
 #include "agent/compile/launch_spec.h"
 #include "agent/compile/sources.h"
 #include "common/builds/build.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 
 /* The compiled object of one config, wherever it came from. */
 struct lease_object {

@@ -8,11 +8,10 @@
 #include <sys/stat.h>
 
 #include "agent/lease/lease_execution.h"
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/names.h"
 #include "common/code/disassemble.h"
-#include "common/code/isa_decode.h"
 
 /* of an executor: a space may be full of configs that fault, and one explains most */
 #define RERUNS_MAX 8
@@ -264,7 +263,7 @@ static bool config_run(struct execution *execution, struct lease_config *config,
                        struct worker_client *worker, int reference, struct error *error) {
   struct worker_end end;
   cleanup_json json_t *open = open_request(execution), *opened = NULL;
-  if (!worker_ask_with(worker, open, reference, error))
+  if (!worker_request_with(worker, open, reference, error))
     return false;
   if (worker_next(worker, execution_stopped, execution, NULL, &opened, &end) != WORKER_ANSWER ||
       !json_is_true(json_object_get(opened, "opened")))
@@ -273,7 +272,7 @@ static bool config_run(struct execution *execution, struct lease_config *config,
   static const struct race_terms once = {.rounds_min = 1, .rounds_max = 1};
   struct race_batch alone = {.configs = &config, .n = 1, .terms = &once, .is_serial = true};
   cleanup_json json_t *measure = measure_request(&alone, 0, 0);
-  if (!worker_ask_with(worker, measure, -1, error))
+  if (!worker_request_with(worker, measure, -1, error))
     return false;
 
   for (bool goes_on = true; goes_on;) {

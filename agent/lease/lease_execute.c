@@ -4,8 +4,7 @@
 #include "agent/measure/launch.h"
 #include "common/base/log.h"
 #include "common/base/numbers.h"
-#include "common/base/rng.h"
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 
 #define BATCH_LEAST 16 /* enough to race while the others are compiled */
 #define COMPILE_POLL_MS 50

@@ -201,7 +201,7 @@ static enum step batch_race(struct execution *execution, const struct race_batch
   cleanup_json json_t *request = measure_request(batch, execution->lease->device_us ? bound_us : 0,
                                                  batch->is_final ? 0 : execution->best_ratio);
   execution->worker->configs += (int64_t)batch->n;
-  if (!worker_ask_with(execution->worker->client, request, -1, execution->error))
+  if (!worker_request_with(execution->worker->client, request, -1, execution->error))
     return STEP_FAILED;
 
   for (bool is_over = false; !is_over && step == STEP_ON;) {

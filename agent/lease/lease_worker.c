@@ -122,7 +122,7 @@ bool executor_sentinel(struct executor *executor, bool (*stopped)(void *context)
   if (!worker_begin(executor, &worker, error))
     return false;
 
-  worker_ask(worker.client, request);
+  worker_request(worker.client, request);
   enum worker_event event = worker_next(worker.client, stopped, context, NULL, &answer, &end);
   worker_end(&worker);
   if (event != WORKER_ANSWER)
@@ -141,7 +141,7 @@ void executor_start_workers(struct executor *executor, size_t n) {
     struct executor_worker *worker = &executor->workers[i];
     if (worker->client || !worker_begin(executor, worker, &ignored))
       continue;
-    worker_ask(worker->client, request);
+    worker_request(worker->client, request);
     worker->is_starting = true;
   }
 }
@@ -235,12 +235,12 @@ bool reference_start(struct execution *execution, struct worker_client **ret_ref
                 "seed", (json_int_t)lease->seed, "gpu_name", executor->gpu_name, "arch",
                 executor->arch, "config", (json_int_t)execution->baseline.ordinal,
                 "reference_object", execution->reference.path, "objects", objects);
-  if (!worker_ask_with(reference, request, theirs, error)) {
+  if (!worker_request_with(reference, request, theirs, error)) {
     worker_abandon(reference);
     return false;
   }
 
-  worker_push(reference);
+  worker_flush(reference);
   *ret_reference = reference;
   *ret_socket = ours;
   ours = -1;
@@ -321,7 +321,7 @@ static enum step open_died(struct execution *execution, enum worker_event event,
 static enum step reference_lost(struct execution *execution, struct executor_worker *worker,
                                 bool is_last) {
   bool has_stated;
-  cleanup_free char *reason = worker_epitaph(worker->reference, &has_stated);
+  cleanup_free char *reason = worker_death_reason(worker->reference, &has_stated);
   reference_end(worker);
   if (has_stated)
     return cannot_measure(execution, "", reason);
@@ -391,7 +391,7 @@ static enum step others_close(struct execution *execution, const struct executor
     if (worker == chosen || !worker->opened)
       continue;
     free(TAKE(worker->opened));
-    worker_ask(worker->client, request);
+    worker_request(worker->client, request);
     step = answer_expect(execution, worker, "closed");
     reference_end(worker);
   }
@@ -431,7 +431,7 @@ static enum step open_once(struct execution *execution, const json_t *request, u
   worker->kernel = execution->lease->kernel->hash;
   free(TAKE(worker->opened));
   int64_t began_ns = clock_monotonic_ns();
-  if (!worker_ask_with(worker->client, request, socket, execution->error)) {
+  if (!worker_request_with(worker->client, request, socket, execution->error)) {
     /* One of the helpers may be what was changed: the pool checks it again. */
     helpers_forget(executor);
     return STEP_FAILED;

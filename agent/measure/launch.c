@@ -2,7 +2,7 @@
 #include "agent/measure/launch.h"
 
 #include "agent/measure/element.h"
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 
 /* Limits of the runtimes: HIP counts a dimension's threads in 32 bits, CUDA a grid's extents in
  * 31. */

@@ -12,7 +12,7 @@
 #include "agent/device/device.h"
 #include "common/kernel/kernel.h"
 #include "common/space/space.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 
 struct launch_plan {
   struct device_geometry geometry; /* all zero in language c */

@@ -1,7 +1,7 @@
 /* Buffers, rotation and scalars of a kernel with a key on a device. */
 #include "agent/measure/problem.h"
 
-#include "agent/device/cpu.h"
+#include "agent/device/device.h"
 #include "agent/measure/element.h"
 #include "common/base/log.h"
 
@@ -74,7 +74,7 @@ static bool operands_size(struct problem *problem, const struct scope *scope,
 
   on_device += rotation_choose(problem, options, on_device);
   return memory_suffices("the device's memory", on_device, memory, error) &&
-         memory_suffices("the host's memory", on_host, cpu_memory_free(), error);
+         memory_suffices("the host's memory", on_host, cpu_memory_available(), error);
 }
 
 static bool operand_new(struct problem *problem, size_t i, uint64_t seed, struct error *error) {

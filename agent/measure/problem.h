@@ -50,7 +50,7 @@
 #include "agent/measure/launch.h"
 #include "agent/measure/reference.h"
 #include "common/kernel/kernel.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 
 #define ROTATION_BYTES_MAX ((size_t)1 << 30)
 #define VERIFIED_MAX 64       /* of an operand */

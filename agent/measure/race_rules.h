@@ -38,7 +38,7 @@
 #define WAVETUNE_AGENT_MEASURE_RACE_RULES_H
 
 #include "agent/measure/race.h"
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 
 #define ORDER_BASELINE SIZE_MAX
 

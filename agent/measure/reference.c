@@ -7,11 +7,10 @@
 #include <math.h>
 #include <sys/socket.h>
 
-#include "agent/device/cpu.h"
+#include "agent/device/device.h"
 #include "agent/measure/element.h"
 #include "agent/measure/launch.h"
 #include "common/base/numbers.h"
-#include "common/base/rng.h"
 
 #define SAMPLES_AT_ONCE 16 /* of a thread */
 
@@ -172,7 +171,7 @@ bool reference_host_new(const struct reference_setup *setup, struct reference_ho
     bytes += (size_t)elements[i] * dtype_size(argument->dtype);
   }
 
-  if (!memory_suffices("memory for the reference", bytes, cpu_memory_free(), error))
+  if (!memory_suffices("memory for the reference", bytes, cpu_memory_available(), error))
     return false;
 
   struct reference_host *host = xcalloc(1, sizeof *host);

@@ -26,8 +26,8 @@ static const char script[] =
     "print(json.dumps({'torch': value(torch, '__version__'), 'hip': value(torch, 'hip'),\n"
     "                  'triton': value(triton, '__version__')}))\n";
 
-bool python_versions_ask(const char *interpreter, struct python_versions *ret_versions,
-                         struct error *error) {
+bool python_versions_read(const char *interpreter, struct python_versions *ret_versions,
+                          struct error *error) {
   static const char *const members[] = {"torch", "hip", "triton", NULL};
   cleanup_free char *path = NULL;
   struct error ignored;

@@ -13,8 +13,8 @@ struct python_versions {
 };
 
 /* `interpreter` is a path or a name in $PATH. */
-must_check bool python_versions_ask(const char *interpreter, struct python_versions *ret_versions,
-                                    struct error *error);
+must_check bool python_versions_read(const char *interpreter, struct python_versions *ret_versions,
+                                     struct error *error);
 void python_versions_release(struct python_versions *versions);
 #define cleanup_python_versions __attribute__((cleanup(python_versions_release)))
 

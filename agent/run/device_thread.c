@@ -6,7 +6,7 @@
 #include "agent/run/agent.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/cache/code_signature.h"
+#include "common/cache/signatures.h"
 
 #define LEASE_WAIT_S 20
 #define LEASE_ANSWER_MS 15000 /* beyond the wait */

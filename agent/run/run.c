@@ -234,8 +234,8 @@ static int run_work(struct supervisor *supervisor, void *context) {
     return command_failed("run", EXIT_USAGE, &error);
 
   cleanup_free char *objects = xasprintf("%s/objects", agent->state);
-  if (!devices_ask(supervisor->spawner, option_text(agent->options, "python"), &agent->devices,
-                   &error) ||
+  if (!devices_query(supervisor->spawner, option_text(agent->options, "python"), &agent->devices,
+                     &error) ||
       !pool_make(agent->options, objects, spawner_custody(supervisor->spawner), &agent->pool,
                  &error))
     return command_failed("run", EXIT_FAILED, &error);

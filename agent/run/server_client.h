@@ -12,7 +12,7 @@
 #include <pthread.h>
 
 #include "agent/lease/lease.h"
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 #include "common/enrolment/enrolment.h"
 #include "common/program/error_codes.h"
 #include "common/program/http_client.h"

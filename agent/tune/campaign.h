@@ -16,7 +16,7 @@
 #include "agent/worker/devices.h"
 #include "agent/worker/supervise.h"
 #include "common/kernel/kernel_folder.h"
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 #define CAMPAIGN_EXHAUSTIVE_MAX 4096u /* configs that race in one process */
 

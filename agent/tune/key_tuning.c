@@ -97,7 +97,7 @@ bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *spa
   bool holds = false;
   tuning->baseline = space->default_ordinal;
   if (space->has_default)
-    return space_holds(space, facts, space->default_ordinal, &holds, error) &&
+    return space_is_valid(space, facts, space->default_ordinal, &holds, error) &&
            (holds || default_is_excluded(error));
   if (!space_iterator_new(space, facts, SPACE_STEP_LIMIT_DEFAULT, &iterator, error))
     return false;

@@ -8,7 +8,6 @@
 
 #include "agent/lease/lease.h"
 #include "common/campaign/campaign.h"
-#include "common/campaign/warm_start.h"
 
 #define KEY_CONFIGS_MAX 1000000u
 

@@ -521,8 +521,8 @@ static int tune_work(struct supervisor *supervisor, void *context) {
   int code = EXIT_OK;
   if (!custody_make(tuning.options, supervisor->spawner, LOG_LEVEL_DEBUG, &tuning.cgroups, &error))
     code = command_failed("tune", EXIT_USAGE, &error);
-  else if (!devices_ask(supervisor->spawner, option_text(tuning.options, "python"), &tuning.devices,
-                        &error))
+  else if (!devices_query(supervisor->spawner, option_text(tuning.options, "python"),
+                          &tuning.devices, &error))
     code = command_failed("tune", EXIT_FAILED, &error);
   else if (!tuning_read(&tuning, &error))
     code = command_failed("tune", EXIT_USAGE, &error);

@@ -55,7 +55,7 @@ static void text_replace(char **text, const char *with) {
   *text = xstrdup(with);
 }
 
-void devices_state_python(struct devices *devices, const struct python_versions *versions) {
+void devices_set_python(struct devices *devices, const struct python_versions *versions) {
   for (size_t i = 0; i < devices->n; i++) {
     struct device_seen *device = &devices->seen[i];
     if (string_equal(device->backend, "cpu"))
@@ -67,17 +67,17 @@ void devices_state_python(struct devices *devices, const struct python_versions 
   }
 }
 
-bool devices_ask(struct spawner *spawner, const char *python, struct devices *ret_devices,
-                 struct error *error) {
+bool devices_query(struct spawner *spawner, const char *python, struct devices *ret_devices,
+                   struct error *error) {
   cleanup_python_versions struct python_versions versions = {0};
   struct worker_client *worker;
   struct worker_limits limits = {.open_ms = PROBE_MS, .config_ms = PROBE_MS};
   cleanup_json json_t *request = json_pack("{s:s}", "do", "probe"), *answer = NULL;
   struct worker_end end;
-  if ((python && !python_versions_ask(python, &versions, error)) ||
+  if ((python && !python_versions_read(python, &versions, error)) ||
       !worker_start(spawner, limits, &worker, error))
     return false;
-  worker_ask(worker, request);
+  worker_request(worker, request);
   enum worker_event event = worker_next(worker, NULL, NULL, NULL, &answer, &end);
   worker_free(worker);
   if (event != WORKER_ANSWER)
@@ -86,7 +86,7 @@ bool devices_ask(struct spawner *spawner, const char *python, struct devices *re
   cleanup_devices struct devices devices = {0};
   if (!devices_read(answer, &devices, error))
     return false;
-  devices_state_python(&devices, &versions);
+  devices_set_python(&devices, &versions);
   *ret_devices = devices;
   devices = (struct devices){0};
   return true;

@@ -25,8 +25,8 @@ struct devices {
 /* Has a worker probe. Environments that are not full are refused. `python` (NULL: none) is the
  * interpreter that serves kernels on this machine: the environments of GPUs state its torch and
  * triton. */
-must_check bool devices_ask(struct spawner *spawner, const char *python,
-                            struct devices *ret_devices, struct error *error);
+must_check bool devices_query(struct spawner *spawner, const char *python,
+                              struct devices *ret_devices, struct error *error);
 /* The option of all commands that probe devices. */
 #define OPTION_PYTHON                                                                              \
   {"python",                                                                                       \
@@ -38,7 +38,7 @@ must_check bool devices_ask(struct spawner *spawner, const char *python,
    "the Python whose torch and triton GPU environments state",                                     \
    false}
 /* States torch and triton in the environments of all devices but CPUs. */
-void devices_state_python(struct devices *devices, const struct python_versions *versions);
+void devices_set_python(struct devices *devices, const struct python_versions *versions);
 void devices_release(struct devices *devices);
 #define cleanup_devices __attribute__((cleanup(devices_release)))
 

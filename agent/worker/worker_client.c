@@ -179,13 +179,13 @@ static bool worker_receive(struct worker_client *worker) {
   return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
-void worker_ask(struct worker_client *worker, const json_t *request) {
+void worker_request(struct worker_client *worker, const json_t *request) {
   struct error error;
-  ALWAYS(!json_object_get(request, "objects") && worker_ask_with(worker, request, -1, &error));
+  ALWAYS(!json_object_get(request, "objects") && worker_request_with(worker, request, -1, &error));
 }
 
-bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd,
-                     struct error *error) {
+bool worker_request_with(struct worker_client *worker, const json_t *request, int fd,
+                         struct error *error) {
   cleanup_json json_t *whole = json_copy((json_t *)request);
   int bundle_fd = -1;
   ALWAYS(worker->sent == worker->out_size);
@@ -348,7 +348,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
   return event;
 }
 
-void worker_push(struct worker_client *worker) {
+void worker_flush(struct worker_client *worker) {
   int64_t deadline_ms = clock_monotonic_ms() + PUSH_MS;
   while (worker->sent < worker->out_size && clock_monotonic_ms() < deadline_ms) {
     struct pollfd fd = {.fd = worker->process.socket, .events = POLLOUT};
@@ -361,7 +361,7 @@ static bool deadline_is_over(void *context) {
   return clock_monotonic_ms() >= *(const int64_t *)context;
 }
 
-char *worker_epitaph(struct worker_client *worker, bool *ret_has_said) {
+char *worker_death_reason(struct worker_client *worker, bool *ret_has_said) {
   int64_t deadline_ms = clock_monotonic_ms() + EPITAPH_MS;
   cleanup_json json_t *answer = NULL;
   struct worker_end end;

@@ -34,22 +34,22 @@ void worker_dismiss(struct worker_client *worker);
 void worker_abandon(struct worker_client *worker);
 
 /* Waits until a request is sent, for a worker that does not answer. */
-void worker_push(struct worker_client *worker);
+void worker_flush(struct worker_client *worker);
 
 /* Why a worker ended that should not have, in words; owned by the caller. *ret_has_said: they are
  * the worker's. Only worker_abandon may follow. */
-must_check char *worker_epitaph(struct worker_client *worker, bool *ret_has_said);
+must_check char *worker_death_reason(struct worker_client *worker, bool *ret_has_said);
 
 /* Closes the socket, gives the worker a moment to release its device, then kills it. */
 void worker_free(struct worker_client *worker);
 
 /* Begins to send a request; answers follow from worker_next. */
-void worker_ask(struct worker_client *worker, const json_t *request);
+void worker_request(struct worker_client *worker, const json_t *request);
 /* With the objects that it names (agent/worker/worker_bundle.h), and one more file descriptor,
  * which stays the caller's; -1: none. False when an object is not what was compiled: then nothing
  * is sent. */
-must_check bool worker_ask_with(struct worker_client *worker, const json_t *request, int fd,
-                                struct error *error);
+must_check bool worker_request_with(struct worker_client *worker, const json_t *request, int fd,
+                                    struct error *error);
 
 enum worker_event {
   WORKER_ANSWER,  /* *ret_answer holds a line's object */

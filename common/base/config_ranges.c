@@ -22,7 +22,7 @@ uint64_t config_ranges_count(const struct config_ranges *ranges) {
   return count;
 }
 
-bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal) {
+bool config_ranges_contain(const struct config_ranges *ranges, uint64_t ordinal) {
   size_t low = 0, high = ranges->n; /* the range that may hold it is below `high` */
   while (low < high) {
     size_t middle = low + (high - low) / 2;

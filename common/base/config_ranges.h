@@ -18,7 +18,7 @@ struct config_ranges {
 void config_ranges_add(struct config_ranges *ranges,
                        uint64_t ordinal); /* ordinals in rising order; joins neighbours */
 uint64_t config_ranges_count(const struct config_ranges *ranges);
-bool config_ranges_hold(const struct config_ranges *ranges, uint64_t ordinal);
+bool config_ranges_contain(const struct config_ranges *ranges, uint64_t ordinal);
 must_check json_t *
 config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */
 must_check bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges,

@@ -9,8 +9,6 @@
 #include <ctype.h>
 #include <stdarg.h>
 
-#include "common/base/names.h"
-
 #define SUGGESTED_MAX 6
 
 /* RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF. */

@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-#include "common/base/rng.h"
-
 int compare_ordinals(const void *a, const void *b) {
   uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
   return (left > right) - (left < right);

@@ -4,9 +4,7 @@
 
 #include <inttypes.h>
 
-#include "common/builds/build_launch.h"
 #include "common/builds/function_record.h"
-#include "common/builds/triton_folder.h"
 
 #define TEXT_MAX 200
 #define CACHE_FILES_MAX 64

@@ -2,9 +2,6 @@
  * cache. */
 #include "common/builds/function_record.h"
 
-#include "common/builds/record_text.h"
-#include "common/builds/triton_folder.h"
-
 #define CONFIGS_MAX 65536
 #define NAMES_MAX 256
 

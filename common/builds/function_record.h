@@ -22,6 +22,8 @@
 #ifndef WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 #define WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 
+#include "common/base/digest.h"
+#include "common/base/json.h"
 #include "common/record/record.h"
 
 struct function_record {
@@ -44,5 +46,33 @@ struct function_record {
 must_check bool function_record_parse(const json_t *json, struct function_record *ret,
                                       struct error *error);
 void function_record_release(struct function_record *record);
+
+/* Texts of function records and identities: bounded, and safe where they become parts of paths.
+ *
+ * Memory: the caller owns the copies. Threads: any. */
+#define RECORD_TEXT_MAX 65536
+#define RECORD_TEXT_PART_MAX 200
+
+enum record_text_kind {
+  RECORD_TEXT_ANY,
+  RECORD_TEXT_PART, /* becomes a part of a path: at most RECORD_TEXT_PART_MAX bytes, no '/', not "."
+                       and not ".." */
+};
+
+/* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is left as it was when the member is
+ * absent (or null) and may be. */
+must_check bool record_take_text(const json_t *object, const char *pointer, const char *name,
+                                 enum json_presence presence, enum record_text_kind kind,
+                                 char **ret, struct error *error);
+
+/* The names of folders in Triton's cache: a SHA-256 in base32 (RFC 4648, upper case, no padding).
+ *
+ * Memory: none. Threads: any. */
+#define TRITON_FOLDER_LENGTH 52
+
+/* Writes the name and a NUL to text; returns text. */
+char *triton_folder_format(const struct digest *digest, char text[TRITON_FOLDER_LENGTH + 1]);
+
+bool triton_folder_is_valid(const char *text, size_t length);
 
 #endif

@@ -5,7 +5,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/cache/text.h"
 
 #define PATH_TEXT_MIN 250 /* bytes of a path that an error keeps, even if the message is cut */
@@ -77,7 +77,7 @@ bool cache_files_add_once(struct cache_files *files, const char *path, char *byt
 void cache_files_begin(struct cache_files *files, const char *path) {
   ALWAYS(path_stays_below(path));
   if (files->sink) {
-    files->n_sunk++;
+    files->n_streamed++;
     files->sink->begin(files->sink->context, files, path);
   } else {
     cache_files_add(files, path, xcalloc(1, 1), 0);
@@ -109,7 +109,7 @@ void cache_files_skip(struct cache_files *files, const struct release_kernel *ke
 }
 
 bool cache_files_any(const struct cache_files *files, const char *format, struct error *error) {
-  if (files->n || files->n_sunk)
+  if (files->n || files->n_streamed)
     return true;
   ALWAYS(files->n_skipped > 0);
   return error_set(error, "no winner can be written for %s; the first, of \"%.60s\": %.300s",

@@ -51,7 +51,7 @@ struct cache_files {
   struct cache_file *files;
   size_t open_capacity;          /* of the bytes of the file that was begun last */
   const struct cache_sink *sink; /* or NULL: all files are held here */
-  size_t n_sunk;                 /* files that the sink took */
+  size_t n_streamed;             /* files that the sink took */
   size_t n_skipped;
   struct cache_skipped *skipped;
   size_t n_variables;

@@ -2,7 +2,7 @@
  * identity.h. */
 #include "common/cache/identity.h"
 
-#include "common/builds/record_text.h"
+#include "common/builds/function_record.h"
 
 #define FUNCTIONS_MAX 65536
 #define VALIDATORS_MAX 64

@@ -6,8 +6,7 @@
  * one to a builder. */
 #include <math.h>
 
-#include "common/cache/cache_rule.h"
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 const char *const cache_rule_names[] = {"exact", "unstated", "minor", "compatible", NULL};
 
@@ -30,7 +29,7 @@ bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
     return environment_fits(asked, served);
 
   case CACHE_RULE_UNSTATED:
-    return environment_covers(served, asked);
+    return environment_can_use(served, asked);
 
   case CACHE_RULE_MINOR:
     compared.rocm = NULL;

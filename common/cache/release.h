@@ -122,4 +122,73 @@ must_check json_t *release_key_object(const struct release_kernel *kernel,
  * kernel whose hash changed is in removed and in added. A new reference. */
 must_check json_t *release_diff(const struct release *from, const struct release *to);
 
+/* Making a release: winners in any order, canonical bytes out.
+ *
+ * Memory: the builder copies what it is given. Threads: one to a
+ * builder. */
+/* One winner as it is added; everything is borrowed for the call. */
+struct release_entry {
+  const char *name; /* the kernel's */
+  struct digest kernel;
+  const char *const *key_names; /* in the manifest's order; the same for every winner of a kernel */
+  size_t n_key_names;
+  const json_t *key;    /* an object with exactly these members */
+  const json_t *config; /* a flat object */
+  bool has_ordinal;
+  uint64_t ordinal;
+  struct digest space;
+  const json_t *provenance; /* a flat object with "origin" */
+  const double *ms;         /* n_ms of them: 0, 1 or 3; finite, > 0 */
+  size_t n_ms;
+  int64_t job;
+};
+
+struct release_builder;
+must_check struct release_builder *release_builder_new(const struct environment *environment,
+                                                       const char *tag, enum regime regime);
+void release_builder_free(struct release_builder *builder);
+DEFINE_CLEANUP(struct release_builder *, cleanup_release_builder_free, release_builder_free)
+#define cleanup_release_builder __attribute__((cleanup(cleanup_release_builder_free)))
+
+/* Refuses what a release cannot hold: nested or missing key members, an empty name, a provenance
+ * without origin. */
+must_check bool release_builder_add(struct release_builder *builder,
+                                    const struct release_entry *entry, struct error *error);
+
+/* Two winners for one (name, kernel, key) are an error. At least one winner. The result is what
+ * release_parse makes of the bytes. */
+must_check bool release_builder_finish(const struct release_builder *builder,
+                                       struct release **ret_release, struct error *error);
+
+/* The rules by which a cache that was made for one environment is served to another. The server
+ * finds a cache by them, and a client checks the cache that it receives by them.
+ *
+ *   exact       every requested member is equal
+ *   unstated    the cache's environment states less than was requested and contradicts none of it
+ *               (environment_can_use), as imported tables do
+ *   minor       equal in all but the patch level of ROCm (6.4.1 and 6.4.0)
+ *   compatible  what an operator declared, which the server alone knows: the requested arch,
+ *               compute_units and partition are equal even then, so that a config of another GPU is
+ *               never served
+ *
+ * A request allows one of: exact alone; unstated, the default: exact and unstated; minor: these two
+ * and minor; compatible: all.
+ *
+ * Memory: environments are borrowed. Threads: pure functions. */
+/* From the narrowest to the widest, which is not the order in which a server tries them. */
+enum cache_rule { CACHE_RULE_EXACT, CACHE_RULE_UNSTATED, CACHE_RULE_MINOR, CACHE_RULE_COMPATIBLE };
+#define CACHE_RULES "exact, unstated, minor or compatible"
+extern const char *const cache_rule_names[]; /* by value, ended by NULL */
+const char *cache_rule_name(enum cache_rule rule);
+must_check bool cache_rule_parse(const char *name, enum cache_rule *ret_rule);
+
+/* Whether this rule alone allows a cache of `served` for a request of `asked`; of compatible,
+ * whether some declaration could. */
+bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
+                       const struct environment *served);
+
+/* Whether one of the rules up to `widest` may. */
+bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
+                       const struct environment *served);
+
 #endif

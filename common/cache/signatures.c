@@ -3,8 +3,7 @@
 #include <inttypes.h>
 
 #include "common/base/time.h"
-#include "common/cache/channel_entry.h"
-#include "common/cache/code_signature.h"
+#include "common/cache/signatures.h"
 
 #define ENTRY_PREFIX "wavetune channel entry 1\n"
 #define KERNEL_PREFIX "wavetune kernel 1\n"

@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "common/base/numbers.h"
-#include "common/campaign/warm_start.h"
 
 static bool is_among(const uint64_t *configs, size_t n, uint64_t config) {
   for (size_t i = 0; i < n; i++)
@@ -303,7 +302,7 @@ size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config
 }
 
 bool search_round(const struct space *space, const struct space_facts *facts,
-                  const struct search_options *options, const struct search_told *told,
+                  const struct search_options *options, const struct search_result *told,
                   size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
                   size_t *ret_n, struct error *error) {
   cleanup_search struct search *search = NULL;
@@ -313,7 +312,7 @@ bool search_round(const struct space *space, const struct space_facts *facts,
   size_t n = search_ask(search, ret_configs);
   for (; round > 0 && n > 0; round--) {
     for (size_t i = 0; i < n; i++) {
-      const struct search_told *found =
+      const struct search_result *found =
           n_told ? bsearch(&ret_configs[i], told, n_told, sizeof *told, compare_ordinals) : NULL;
       search_tell(search, ret_configs[i], found ? found->ratio : INFINITY);
     }

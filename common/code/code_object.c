@@ -2,7 +2,7 @@
  * have in common. */
 #include "common/code/code_object.h"
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/code/code_object_parse.h"
 
 /* Bounds what a file may claim, so that sums cannot overflow; gpu_target.c has the limits of GPUs.

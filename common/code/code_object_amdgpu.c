@@ -3,7 +3,7 @@
  * V3 to V5 Metadata"). What is read is copied into the object; any thread. */
 #include <msgpack.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/code/code_object_parse.h"
 
 #define OSABI_AMDGPU_HSA 64                 /* ELFOSABI_AMDGPU_HSA */

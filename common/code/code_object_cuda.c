@@ -1,7 +1,7 @@
 /* CUDA cubins. NVIDIA documents none of this: it follows from what cuobjdump (-elf,
  * --dump-resource-usage) and ptxas -v print of the same files, of CUDA 12 (ABI version 7) and 13
  * (8). LLVM's BinaryFormat/ELF.h has the flags. What is read is copied into the object. */
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/code/code_object_parse.h"
 
 #define ABI_CUDA_12 7

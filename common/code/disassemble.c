@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 
 #include "common/base/file.h"
-#include "common/code/isa_decode.h"
 #include "common/program/command.h"
 
 #define TOOLS_MAX 32

@@ -39,8 +39,6 @@
 
 #include <inttypes.h>
 
-#include "common/code/occupancy.h"
-
 #define MIB ((size_t)1 << 20)
 #define CDNA(name, lds_bytes, lds_granule, displacement)                                           \
   {.arch = (name),                                                                                 \

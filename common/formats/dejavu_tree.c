@@ -7,7 +7,7 @@
 #include "common/cache/autotuner.h"
 #include "common/cache/text.h"
 #include "common/formats/dejavu.h"
-#include "common/kernel/kernel_parse.h"
+#include "common/kernel/kernel.h"
 
 #define PART_MAX 200
 #define NAME_PREFIX "dejavu/"

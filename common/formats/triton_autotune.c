@@ -2,7 +2,7 @@
  * that are known by name only, and writing those again. Memory and threads: triton.h. */
 #include <math.h>
 
-#include "common/builds/triton_folder.h"
+#include "common/builds/function_record.h"
 #include "common/cache/text.h"
 #include "common/formats/triton.h"
 

@@ -2,7 +2,7 @@
  * to each error; and whether a kernel, a key and a space go together. */
 #include <math.h>
 
-#include "common/kernel/kernel_parse.h"
+#include "common/kernel/kernel.h"
 
 #define DEFINES_MAX 64
 #define SAMPLES_DEFAULT 4096

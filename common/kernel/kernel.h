@@ -176,4 +176,18 @@ must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct 
 must_check bool argument_elements(const struct argument *argument, const struct scope *scope,
                                   int64_t *ret_elements, struct error *error);
 
+/* Names and paths in manifests and kernel folders. Threads: pure functions. */
+#define IDENTIFIER_MAX 128
+#define PATH_TEXT_MAX 255
+
+/* [A-Za-z_][A-Za-z0-9_]*, at most IDENTIFIER_MAX bytes. */
+bool identifier_is_valid(const char *text);
+
+/* Whether the name has a meaning in expressions: a word of their language or a fact of the
+ * device. */
+bool name_is_reserved(const char *name);
+
+/* A relative path of plain components: no "..", no "." and no empty one, no control characters. */
+must_check bool source_path_check(const char *path, const char *pointer, struct error *error);
+
 #endif

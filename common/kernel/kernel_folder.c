@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "common/base/file.h"
-#include "common/kernel/kernel_parse.h"
+#include "common/kernel/kernel.h"
 
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 

@@ -6,7 +6,7 @@
 
 #include "common/record/record.h"
 #include "common/space/space.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 
 struct lease_grant {
   char *lease; /* its id in the API's paths */

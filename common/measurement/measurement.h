@@ -10,7 +10,6 @@
 #define WAVETUNE_COMMON_MEASUREMENT_MEASUREMENT_H
 
 #include "common/record/record.h"
-#include "common/verdict/outcome.h"
 #include "common/verdict/verdict.h"
 
 #define MEASUREMENT_SAMPLES_MAX 10000

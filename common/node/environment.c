@@ -157,7 +157,7 @@ bool environment_names_gpu(const struct environment *environment) {
   return environment->gpu && (environment->arch || strpbrk(environment->gpu, "0123456789"));
 }
 
-bool environment_covers(const struct environment *served, const struct environment *asked) {
+bool environment_can_use(const struct environment *served, const struct environment *asked) {
   bool states_part = served->partition || served->compute_units;
   bool is_whole =
       asked->partition && (!*asked->partition || string_equal(asked->partition, "SPX") ||

@@ -70,7 +70,7 @@ bool environment_names_gpu(const struct environment *environment);
  * model of GPU and every member that it states is equal in `asked`. A table without compute_units
  * and partition is of a whole GPU, since the parts of a partitioned one have the same name: then
  * `asked` must state a partition of one part (SPX, or "": it cannot be split). */
-bool environment_covers(const struct environment *served, const struct environment *asked);
+bool environment_can_use(const struct environment *served, const struct environment *asked);
 
 /* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them.
  * Jobs, releases and channel entries are of one regime, cold where their JSON has no member

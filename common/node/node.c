@@ -7,7 +7,6 @@
 #include <stdarg.h>
 
 #include "common/base/file.h"
-#include "common/node/kfd.h"
 
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 #define NODES_MAX 1024

@@ -4,6 +4,7 @@
 #ifndef WAVETUNE_COMMON_NODE_NODE_H
 #define WAVETUNE_COMMON_NODE_NODE_H
 
+#include "common/base/json.h"
 #include "common/node/environment.h"
 
 #define ROCM_FOLDER_DEFAULT "/opt/rocm" /* $ROCM_PATH */
@@ -26,5 +27,67 @@ struct node_folders node_folders_default(void);
 /* rocm, gpu, arch, compute_units and partition, as far as they are known. Nothing at all where
  * there is no AMD GPU. */
 must_check struct environment node_environment_read(const struct node_folders *folders);
+
+/* The files in which AMD's kernel driver describes a GPU: the KFD's topology, the PCI device's
+ * folder, the processes.
+ *
+ * The caller gives all paths, so that tests can use a folder of files as a machine. What no file
+ * states is 0, "" or absent, which is no error. Threads: any. */
+#define KFD_TOPOLOGY_DEFAULT "/sys/class/kfd/kfd/topology/nodes" /* $WAVETUNE_KFD_TOPOLOGY */
+#define KFD_PROCESSES "/sys/class/kfd/kfd/proc"
+#define PCI_DEVICES "/sys/bus/pci/devices"
+
+/* One GPU node of the topology. */
+struct kfd_node {
+  int64_t gpu_id;
+  char arch[16]; /* "gfx942" */
+  int64_t compute_units, simds_per_cu, waves_per_simd, wavefront_size, lds_bytes;
+  int64_t xccs;         /* dies with compute units; 1 where the driver is too old to state it */
+  int64_t l2_bytes;     /* of all of them */
+  int64_t llc_bytes;    /* the last level behind the L2 */
+  int64_t memory_bytes; /* of its memory banks */
+  int64_t clock_max_mhz;
+};
+
+/* The topology's folder: $WAVETUNE_KFD_TOPOLOGY where it is set. */
+const char *kfd_topology_folder(void);
+
+/* Finds the node of the GPU at a PCI address ("0000:05:00.0", partitions count as functions of
+ * it). */
+must_check bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node,
+                              struct error *error);
+
+/* What distinguishes the GPUs of a topology. */
+struct kfd_gpu {
+  char pci[16]; /* "0000:05:00.0" */
+  char arch[16];
+  int64_t compute_units;
+};
+
+/* The GPUs of a topology that this process may see, in its order, at most `max`. Returns how
+ * many. */
+size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max);
+
+/* A number that a file of the GPU's PCI folder holds in hexadecimal ("device", "revision"); -1
+ * where there is none. */
+int64_t kfd_pci_number(const char *pci_devices, const char *pci, const char *name);
+
+/* "SPX/NPS1" from the GPU's PCI folder; "" where the GPU cannot be partitioned or states none.
+ * Owned by the caller. */
+must_check char *kfd_partition(const char *pci_devices, const char *pci);
+
+/* Opens the file of a GPU's core clock, which can be read any number of times; -1: there is none.
+ */
+int kfd_clock_open(const char *pci_devices, const char *pci);
+double kfd_clock_mhz(int fd); /* 0 when it is not known */
+
+/* What the sensors read now, with the names of measurements' conditions: clock_mhz,
+ * memory_clock_mhz, power_w, temperature_c (new reference). */
+must_check json_t *kfd_conditions(const char *pci_devices, const char *pci);
+
+/* Counts the processes that have memory on the GPU; *ret_own: those for whose ids `is_own` is true.
+ * False: the driver does not list them. */
+must_check bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t pid),
+                              size_t *ret_n, size_t *ret_own);
 
 #endif

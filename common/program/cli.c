@@ -3,7 +3,7 @@
 
 #include <stdarg.h>
 
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 int cli_fail(int code, const struct error *error) {
   bool has_pointer = error->pointer[0] != '\0';

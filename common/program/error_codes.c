@@ -5,7 +5,7 @@
 #include <sys/random.h>
 #include <time.h>
 
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 
 static const struct {
   const char *name;

@@ -9,9 +9,9 @@
 #include <errno.h>
 #include <stdarg.h>
 
+#include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/log.h"
-#include "common/base/names.h"
 
 #define CONFIG_FILE_MAX (64 * 1024)
 #define HELP_COLUMN_MAX 34

@@ -1,6 +1,6 @@
 /* The interface of a search, what it requested and what was reported. */
 #include "common/search/search_code.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 
 /* Candidates that are tried before a batch that is not empty is requested as it is. */
 #define WORK_OF_BATCH (UINT64_C(1) << 20)

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 #include "common/search/search.h"
 
 /* How many values a step tries where conditions exclude the nearer ones. */

@@ -2,7 +2,7 @@
  * what would overflow or become a float is an error. Evaluation neither allocates nor recurses.
  *
  * Threads: one binds an expr; then any number may evaluate it. */
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/space/expr_code.h"
 
 _Static_assert(8 * sizeof(((struct expr *)0)->reads) == ARRAY_LENGTH(((struct scope *)0)->names),

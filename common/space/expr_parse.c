@@ -4,7 +4,7 @@
  * Memory: the expr owns its names and the strings of its literals. Threads: one for each expr. */
 #include <ctype.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/space/expr_code.h"
 
 #define ARGUMENTS_MAX 16

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <math.h>
 
-#include "common/base/names.h"
+#include "common/base/error.h"
 
 void key_release(struct key *key) {
   for (size_t i = 0; i < key->n; i++) {

@@ -1,6 +1,6 @@
 /* Spaces: from JSON, ordinals, identity. */
 #include "common/space/space.h"
-#include "common/base/names.h"
+#include "common/base/error.h"
 
 const char *const space_fact_names[] = {"gpu_name", "arch"};
 

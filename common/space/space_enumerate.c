@@ -3,7 +3,7 @@
  *
  * Memory: an iterator borrows its space and its facts, which must outlive it. Threads: one for each
  * iterator. */
-#include "common/base/names.h"
+#include "common/base/error.h"
 #include "common/space/space.h"
 
 #define NONE_FAILED SIZE_MAX
@@ -319,8 +319,8 @@ enum decision conditions_decide(const struct space *space, const struct conditio
   return CONDITION_FAILED;
 }
 
-bool space_holds(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
-                 bool *ret_holds, struct error *error) {
+bool space_is_valid(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
+                    bool *ret_holds, struct error *error) {
   cleanup_conditions struct conditions conditions = {0};
   if (!conditions_bind(space, facts, &conditions, error))
     return false;

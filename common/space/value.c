@@ -1,5 +1,5 @@
 /* Values: comparison, JSON and Python's text of them. */
-#include "common/space/value.h"
+#include "common/space/expr.h"
 
 #include <ctype.h>
 

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 static double number(const json_t *object, const char *name) {
   return json_number_value(json_object_get(object, name));

@@ -5,8 +5,6 @@
 #include <math.h>
 
 #include "common/base/numbers.h"
-#include "common/base/rng.h"
-#include "common/verdict/outcome.h"
 #include "common/verdict/verdict_interval.h"
 
 #define REGRET_PERCENT_ABOVE 5

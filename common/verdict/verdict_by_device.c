@@ -1,5 +1,5 @@
 /* The ratios of a final on each device alone. Pure functions. */
-#include "common/verdict/verdict_by_device.h"
+#include "common/verdict/verdict.h"
 
 #include <math.h>
 

@@ -11,13 +11,11 @@
 #include "server/audit/audit.h"
 #include "server/cache/environments.h"
 #include "server/db/db_record.h"
-#include "server/housekeep.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/http/tokens.h"
 #include "server/lease/identity.h"
 #include "server/records.h"
+#include "server/server.h"
 
 #define FORGET_MS (60 * 60 * 1000)
 #define FLUSH_MAX 20000 /* agents in one statement */

@@ -2,12 +2,10 @@
 #include "server/audit/audit.h"
 
 #include "common/base/time.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 #include "server/audit/audit.sql.h"
 #include "server/db/db_record.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/records.h"
 
 #define X(id, name) [AUDIT_##id] = name,

@@ -8,7 +8,7 @@
 #define WAVETUNE_SERVER_AUDIT_AUDIT_H
 
 #include "common/base/json.h"
-#include "server/db/author.h"
+#include "server/db/db.h"
 
 #define AUDIT_ACTIONS(ACTION)                                                                      \
   ACTION(PUT_BLOB, "put-blob")                                                                     \

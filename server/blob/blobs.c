@@ -8,8 +8,7 @@
 #include "server/audit/audit.h"
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
-#include "server/http/answers.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/records.h"
 #include "server/server_private.h"
 

@@ -11,8 +11,7 @@
 
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
-#include "server/http/answers.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/records.h"
 
 #define COLLECT_ENTRIES 8

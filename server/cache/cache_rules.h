@@ -19,7 +19,7 @@
 #ifndef WAVETUNE_SERVER_CACHE_CACHE_RULES_H
 #define WAVETUNE_SERVER_CACHE_CACHE_RULES_H
 
-#include "common/cache/cache_rule.h"
+#include "common/cache/release.h"
 #include "common/record/record.h"
 
 #define COMPATIBILITIES_MAX 1000

@@ -7,10 +7,7 @@
 #include "server/cache/cache.sql.h"
 #include "server/cache/cache_rules.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/records.h"
 
 static const char *const no_arguments[] = {NULL};
@@ -135,7 +132,7 @@ void route_compatibility_post(struct worker *worker, struct request *request) {
                    "there are %d compatibilities; remove those that are not needed any more",
                    COMPATIBILITIES_MAX);
   } else {
-    response_memory_forget_channels(worker->server);
+    response_cache_forget_channels(worker->server);
     request_answer_json(request, 201, json_pack("{s:s}", "id", db_get(rows, 0, "id")));
   }
 }
@@ -208,7 +205,7 @@ void route_compatibility_delete(struct worker *worker, struct request *request) 
                    "there is no compatibility %lld; GET /v1/compatibilities lists all",
                    (long long)id);
   } else {
-    response_memory_forget_channels(worker->server);
+    response_cache_forget_channels(worker->server);
     request_answer_empty(request, 204);
   }
 }

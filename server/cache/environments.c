@@ -3,7 +3,6 @@
 
 #include "server/cache/environments.sql.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
 #include "server/records.h"
 
 /* The row of an environment; `identity` is canonical JSON. */

@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "server/cache/cache.sql.h"
 #include "server/db/db_record.h"
-#include "server/housekeep.h"
+#include "server/server.h"
 #include "server/server_private.h"
 
 #define WRITE_EVERY_POLLS 60 /* a minute, unless the server polls at another pace */

@@ -18,7 +18,7 @@ void fetches_free(struct fetches *fetches);
 
 void fetches_add(struct fetches *fetches, const struct digest *release);
 
-/* For response_memory_new: notes the release of an answer that was given from memory, where its
+/* For response_cache_make: notes the release of an answer that was given from memory, where its
  * route is one of a release; the target names it. */
 void fetches_of_target(void *fetches, enum route_id route, const char *target, size_t target_size);
 

@@ -9,10 +9,8 @@
 #include "server/channel/channel.sql.h"
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"
-#include "server/housekeep.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
+#include "server/server.h"
 #include "server/token/tokens.h"
 
 /* How often a move or a signature is tried again because another client changed the channel in
@@ -287,7 +285,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
   if (!after.n)
     return false;
 
-  response_memory_forget_channels(worker->server);
+  response_cache_forget_channels(worker->server);
   row_answer(request, after.all);
   return true;
 }
@@ -370,7 +368,7 @@ static bool signature_post_once(struct worker *worker, struct request *request,
   }
 
   if (is_done)
-    response_memory_forget_channels(worker->server);
+    response_cache_forget_channels(worker->server);
   return false; /* the next attempt answers with the entry that has the signature */
 }
 
@@ -485,8 +483,8 @@ static void remembered_answer(struct request *request, const struct channel_row 
     ALWAYS(json_object_set_new(entry, "match", match) == 0);
   char *text = json_dumps(entry, JSON_COMPACT);
   ALWAYS(text != NULL);
-  request_answer_remembered(request, MEMORY_CHANNELS, "application/json", text, strlen(text),
-                            channel_etag(&state, etag), header);
+  request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text),
+                        channel_etag(&state, etag), header);
 }
 
 void route_cache_get(struct worker *worker, struct request *request) {
@@ -613,6 +611,6 @@ void channels_housekeep(struct worker *worker) {
 
   int64_t state = db_get_integer(rows, 0, "state");
   if (state != known)
-    response_memory_forget_channels(worker->server);
+    response_cache_forget_channels(worker->server);
   known = state;
 }

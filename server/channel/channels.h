@@ -4,7 +4,7 @@
 #ifndef WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 #define WAVETUNE_SERVER_CHANNEL_CHANNELS_H
 
-#include "common/cache/channel_entry.h"
+#include "common/cache/signatures.h"
 
 /* Where a (channel, environment, tag, regime) is; counter 0: no entry yet. `signings` grows with
  * every signature that is added after a move. */

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "server/db/values.h"
-
 #define NUMBER_TEXT_SIZE sizeof ",-1.23456789e-308"
 
 static char *numbers_format(const struct numbers *numbers) {

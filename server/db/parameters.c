@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "common/base/json.h"
-#include "server/db/author.h"
+#include "server/db/db.h"
 
 static struct db_parameter *parameter_add(struct db_parameters *parameters, const char *name) {
   ALWAYS(parameters->n < DB_PARAMETERS_MAX);

@@ -10,15 +10,12 @@
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
 #include "server/demand/demand.sql.h"
-#include "server/demand/demand_rate.h"
-#include "server/housekeep.h"
-#include "server/http/answers.h"
+#include "server/http/request.h"
 #include "server/http/tokens.h"
-#include "server/http/routes.h"
 #include "server/job/submit.h"
 #include "server/records.h"
+#include "server/server.h"
 #include "server/server_private.h"
 
 #define QUEUE_EVERY_MS 10000

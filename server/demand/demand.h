@@ -24,6 +24,7 @@
 #ifndef WAVETUNE_SERVER_DEMAND_DEMAND_H
 #define WAVETUNE_SERVER_DEMAND_DEMAND_H
 
+#include "common/base/base.h"
 #include "common/node/environment.h"
 #include "common/record/record.h"
 #include "server/server.h"
@@ -62,5 +63,20 @@ must_check bool demand_report_parse(const json_t *json, struct demand_report *re
                                     struct error *error);
 void demand_report_release(struct demand_report *report);
 #define cleanup_demand_report __attribute__((cleanup(demand_report_release)))
+
+/* How many reports a token may post, by a bucket for each that is refilled evenly, and when jobs
+ * are queued next.
+ *
+ * Memory: owned by the server, of a fixed size, keyed by the tokens' names. Threads: any. */
+struct demand_rate;
+must_check struct demand_rate *demand_rate_new(void);
+void demand_rate_free(struct demand_rate *rate);
+
+/* Takes one of the token's reports. False: none is left for *ret_wait_s seconds. */
+must_check bool demand_rate_take(struct demand_rate *rate, const char *token_name, int per_minute,
+                                 int64_t now_ms, int64_t *ret_wait_s);
+
+/* True once in every_ms: jobs are queued now. */
+must_check bool demand_rate_is_due(struct demand_rate *rate, int64_t every_ms, int64_t now_ms);
 
 #endif

@@ -11,9 +11,9 @@
 #include "server/http/client.h"
 #include "server/http/daemon.h"
 #include "server/http/metrics.h"
+#include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"
-#include "server/http/routes.h"
 #include "server/server_private.h"
 
 /* A refused body of at most so many bytes is read and dropped, so that the client reads the answer

@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 
 #include "common/base/log.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 #include "server/counters.h"
 #include "server/db/db.h"
 #include "server/http/client.h"
+#include "server/http/request.h"
 #include "server/http/request_private.h"
-#include "server/http/routes.h"
 #include "server/server_private.h"
 
 /* Limits of --log-requests errors: an outage of the database, or of a thousand agents' network,

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
-#include "server/http/answers.h"
+#include "server/http/request.h"
 #include "server/http/request_private.h"
 
 struct park_key {

@@ -2,9 +2,8 @@
 #include <inttypes.h>
 #include <poll.h>
 
-#include "server/http/answers.h"
 #include "server/http/client.h"
-#include "server/http/page.h"
+#include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/server_private.h"
 

@@ -9,7 +9,7 @@
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
 #include "common/base/json.h"
-#include "server/db/author.h"
+#include "server/db/db.h"
 #include "server/http/route.h"
 #include "server/server.h"
 
@@ -68,13 +68,13 @@ void request_answer_text(struct request *request, int status, const char *conten
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable);
 /* The same, and caches it: event threads answer later GETs of the same path and query.
- * MEMORY_IMMUTABLE is kept until it is evicted, MEMORY_CHANNELS also until
- * response_memory_forget_channels. `match` is Wavetune-Match or NULL. */
-enum memory_kind { MEMORY_IMMUTABLE, MEMORY_CHANNELS };
-void request_answer_remembered(struct request *request, enum memory_kind kind,
-                               const char *content_type, char *body, size_t size, const char *etag,
-                               const char *match);
-void response_memory_forget_channels(struct server *server);
+ * RESPONSE_IMMUTABLE is kept until it is evicted, RESPONSE_OF_CHANNELS also until
+ * response_cache_forget_channels. `match` is Wavetune-Match or NULL. */
+enum response_kind { RESPONSE_IMMUTABLE, RESPONSE_OF_CHANNELS };
+void request_answer_cached(struct request *request, enum response_kind kind,
+                           const char *content_type, char *body, size_t size, const char *etag,
+                           const char *match);
+void response_cache_forget_channels(struct server *server);
 
 /* An immutable file: handles Range, ETag and 304. `release` is called with `context` once the bytes
  * are not needed, on any thread. */
@@ -97,5 +97,43 @@ void request_park_idle(struct worker *worker, struct request *request, const cha
 /* Whether the client of a suspended request is still connected: polls the socket, because
  * libmicrohttpd does not. */
 bool request_client_is_there(const struct request *request);
+
+/* The handlers of all routes, declared from the table: route_<id>, by where it runs. See
+ * route.h. */
+#define ROUTE_DECLARE_ROUTE_DATABASE(id)                                                           \
+  void route_##id(struct worker *worker, struct request *request);
+#define ROUTE_DECLARE_ROUTE_EVENT_THREAD(id)                                                       \
+  void route_##id(struct server *server, struct request *request);
+#define X(id, method, path, role, place, ...) ROUTE_DECLARE_##place(id)
+ROUTES(X)
+#undef X
+
+/* Answers that routes have in common.
+ *
+ * Memory: JSON given to them is taken over. Threads: the request's owner. */
+/* Answers an error with the problem document of its kind (common/program/error_codes.h). An error
+ * with status 500 is logged; the client does not get its sentence, which may be PostgreSQL's. */
+void answer_failure(struct request *request, const struct error *error);
+
+/* The same for an error that the handler itself finds. `pointer`: RFC 6901, "" where none
+ * applies. */
+void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
+                    const char *format, ...) printf_like(4, 5);
+
+/* The same; `extra` (may be NULL, taken over) holds extension members. */
+void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);
+
+/* A decimal id from the path; otherwise answers 404 and returns false. `what`: "job". */
+must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);
+
+/* Pages of lists whose rows have ids: reads limit and after, writes {"items", "next"}.
+ *
+ * Memory: items are taken over. Threads: the request's owner. */
+/* *ret_after is `start` where the query has no "after". Answers 422 and returns false when they are
+ * wrong. */
+must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit,
+                           int64_t *ret_after);
+
+must_check json_t *page_to_json(json_t *items, int64_t next); /* next 0: null; a new reference */
 
 #endif

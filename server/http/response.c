@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/program/error_codes.h"
 #include "server/counters.h"
-#include "server/http/answers.h"
+#include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/server_private.h"
 

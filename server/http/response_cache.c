@@ -23,7 +23,7 @@ struct entry {
   char *target;
   size_t target_size, cost;
   enum route_id route;
-  enum memory_kind kind;
+  enum response_kind kind;
   char *etag, *content_type, *match; /* match may be NULL */
   struct shared_body *body;
   size_t size;
@@ -133,7 +133,8 @@ void response_cache_add(struct response_cache *cache, const char *target, size_t
   atomic_store(&entry->used, (uint64_t)clock_monotonic_ms());
 
   pthread_rwlock_wrlock(&cache->lock);
-  bool is_stale = answer->kind == MEMORY_CHANNELS && atomic_load(&cache->generation) != generation;
+  bool is_stale =
+      answer->kind == RESPONSE_OF_CHANNELS && atomic_load(&cache->generation) != generation;
   if (is_stale || entry->cost > cache->bytes_max / 2) {
     pthread_rwlock_unlock(&cache->lock);
     entry_free(entry);
@@ -168,7 +169,7 @@ void response_cache_forget(struct response_cache *cache) {
   atomic_fetch_add(&cache->generation, 1);
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct entry **at = &cache->buckets[i]; *at;) {
-      if ((*at)->kind == MEMORY_CHANNELS)
+      if ((*at)->kind == RESPONSE_OF_CHANNELS)
         entry_remove(cache, at);
       else
         at = &(*at)->next;
@@ -210,7 +211,7 @@ response_cache_answer(struct response_cache *cache, const char *target, size_t t
     ALWAYS(answer.response != NULL);
     response_header(answer.response, MHD_HTTP_HEADER_CONTENT_TYPE, entry->content_type);
   }
-  response_entity_headers(answer.response, entry->etag, entry->kind == MEMORY_IMMUTABLE);
+  response_entity_headers(answer.response, entry->etag, entry->kind == RESPONSE_IMMUTABLE);
   if (entry->match)
     response_header(answer.response, "Wavetune-Match", entry->match);
   send(context, &answer);
@@ -219,13 +220,13 @@ response_cache_answer(struct response_cache *cache, const char *target, size_t t
   return CACHE_ANSWERED;
 }
 
-void response_memory_forget_channels(struct server *server) {
+void response_cache_forget_channels(struct server *server) {
   response_cache_forget(server->response_cache);
 }
 
-void request_answer_remembered(struct request *request, enum memory_kind kind,
-                               const char *content_type, char *body, size_t size, const char *etag,
-                               const char *match) {
+void request_answer_cached(struct request *request, enum response_kind kind,
+                           const char *content_type, char *body, size_t size, const char *etag,
+                           const char *match) {
   struct request_private *private_ = request_private_of(request);
   const struct connection *connection = private_->connection;
   const struct cacheable answer = {request->route,      kind, content_type, etag, match,
@@ -234,5 +235,5 @@ void request_answer_remembered(struct request *request, enum memory_kind kind,
                      &answer, private_->cache_generation);
   if (match)
     request_add_header(request, "Wavetune-Match", match);
-  request_answer_entity(request, content_type, body, size, etag, kind == MEMORY_IMMUTABLE);
+  request_answer_entity(request, content_type, body, size, etag, kind == RESPONSE_IMMUTABLE);
 }

@@ -22,7 +22,7 @@ void response_cache_free(struct response_cache *cache);
 
 struct cacheable {
   enum route_id route;
-  enum memory_kind kind;
+  enum response_kind kind;
   const char *content_type, *etag, *match; /* match may be NULL */
   char *body;                              /* taken over */
   size_t size;

@@ -10,12 +10,11 @@
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/housekeep.h"
 #include "server/http/client.h"
 #include "server/http/metrics.h"
 #include "server/http/request_private.h"
 #include "server/http/tokens.sql.h"
+#include "server/server.h"
 #include "server/server_private.h"
 
 #define UNKNOWN_MAX 1024

@@ -5,10 +5,7 @@
 #include "common/cache/identity.h"
 #include "server/audit/audit.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/import/import.sql.h"
 #include "server/import/import_post.h"
 #include "server/kernel/kernels.h"
@@ -338,6 +335,6 @@ void route_image_get(struct worker *worker, struct request *request) {
   else if (!text)
     answer_refusal(request, ERROR_MISSING, "", "there is no image %s", request->segments[0]);
   else
-    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text),
-                              request->segments[0], NULL);
+    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
+                          request->segments[0], NULL);
 }

@@ -6,10 +6,9 @@
 
 #include "common/campaign/campaign.h"
 #include "server/counters.h"
-#include "server/http/answers.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/job/submit.h"
-#include "server/lease/lease_insert.h"
+#include "server/lease/lease.h"
 
 #define BUDGET_SECONDS_MAX 1e7
 

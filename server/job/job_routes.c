@@ -2,12 +2,10 @@
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "server/db/db_record.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/job/job_read.sql.h"
 #include "server/job/jobs.h"
-#include "server/lease/announce.h"
+#include "server/lease/lease.h"
 #include "server/lease/lease_plan.h"
 #include "server/measurement/measurement.sql.h"
 #include "server/records.h"

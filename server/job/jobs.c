@@ -5,10 +5,7 @@
 #include "common/base/numbers.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/job/job_campaign.h"
 #include "server/job/jobs.sql.h"
-#include "server/lease/announce.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease_plan.h"
 
@@ -398,7 +395,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_free struct search_told *told = NULL;
+  cleanup_free struct search_result *told = NULL;
   size_t n_told, n;
   bind_integer(&parameters, "job", job->id);
   if (!db_run(worker->db, &sql_job_search_input, &parameters, &rows, error) ||

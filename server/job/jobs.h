@@ -17,10 +17,29 @@
 
 #include "common/campaign/campaign.h"
 #include "common/verdict/budget.h"
+#include "common/verdict/verdict.h"
 #include "server/audit/audit.h"
 #include "server/job/job_request.h"
-#include "server/job/job_state.h"
+#include "server/measurement/measurements.h"
 #include "server/server.h"
+
+/* The states of a job, and which changes of state there are. job_change_state (jobs.h) is the one
+ * function that makes them.
+ *
+ * Threads: pure functions. */
+#define JOB_STATES(X)                                                                              \
+  X(QUEUED, "queued")                                                                              \
+  X(RUNNING, "running") X(DONE, "done") X(FAILED, "failed") X(CANCELLED, "cancelled")
+
+#define X(id, name) JOB_##id,
+enum job_state { JOB_STATES(X) JOB_STATE_COUNT };
+#undef X
+
+extern const char *const job_state_names[]; /* by value, ended by NULL */
+must_check bool job_state_parse(const char *name, enum job_state *ret);
+
+bool job_state_may_change(enum job_state from, enum job_state to);
+bool job_state_is_final(enum job_state state); /* done, failed, cancelled */
 
 /* What decisions about a job need. */
 struct job_brief {
@@ -76,5 +95,27 @@ struct flag {
  * VERDICT_PROCESSES_MIN processes, or failed in one. */
 size_t flags_judge(const struct final_measurement *measurements, size_t n, uint64_t baseline,
                    uint64_t default_config, uint64_t seed, struct flag ret_flags[FLAGS_MAX]);
+
+/* A job as a campaign (common/campaign/): the facts of its row and its measurements' rows.
+ *
+ * Memory: facts borrow the rows. Threads: pure functions. */
+/* The facts of a job whose stage has nothing left to measure. `screen` is read after a screen and a
+ * halving, `halving` after a halving, `final` after a final. */
+void job_facts(const struct job_brief *job, const struct screen_summary *screen,
+               const struct screen_summary *halving, const struct final_summary *final,
+               struct campaign_facts *ret_facts);
+
+/* What a search reads. */
+struct job_search_input {
+  const struct space *space;
+  struct space_facts facts;
+  size_t n_warm_starts, n_told;
+  const uint64_t *warm_starts;
+  const struct search_result *told; /* by rising ordinal */
+};
+/* The batch of the round after this one of a job that searches. */
+must_check bool job_search_round(const struct job_brief *job, const struct job_search_input *input,
+                                 uint64_t ret_batch[SEARCH_BATCH_MAX], size_t *ret_n,
+                                 struct error *error);
 
 #endif

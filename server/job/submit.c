@@ -3,12 +3,10 @@
 
 #include "common/base/log.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/job/job_campaign.h"
+#include "server/job/jobs.h"
 #include "server/job/submit.sql.h"
 #include "server/kernel/kernels.h"
-#include "server/lease/announce.h"
-#include "server/lease/lease_insert.h"
+#include "server/lease/lease.h"
 
 #define STORE_ATTEMPTS 5
 #define SEED_BYTES 6 /* below 2^53: every JSON reader keeps it exactly */
@@ -83,8 +81,8 @@ static char *ordinals_format(const uint64_t *ordinals, size_t n) {
   return array.text;
 }
 
-bool job_set_likely(struct db *db, int64_t job, const uint64_t *likely, size_t n,
-                    struct error *error) {
+bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *likely, size_t n,
+                         struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
   bind_taken(&parameters, "likely", ordinals_format(likely, n), false);
@@ -460,7 +458,7 @@ static bool incumbent_apply(struct submission *submission, const struct space_fa
     uint64_t ordinal;
     if (!space_config_from_json(submission->space, incumbent->config, &ordinal, &no_config))
       continue;
-    if (!space_holds(submission->space, facts, ordinal, &holds, error))
+    if (!space_is_valid(submission->space, facts, ordinal, &holds, error))
       return false;
     if (holds) {
       submission->plan.baseline = ordinal;

@@ -6,13 +6,45 @@
 #ifndef WAVETUNE_SERVER_JOB_SUBMIT_H
 #define WAVETUNE_SERVER_JOB_SUBMIT_H
 
+#include "common/campaign/campaign.h"
+#include "common/space/space.h"
 #include "server/audit/audit.h"
 #include "server/cache/environments.h"
+#include "server/db/db.h"
 #include "server/job/job_request.h"
-#include "server/job/job_state.h"
-#include "server/job/winners.h"
+#include "server/job/jobs.h"
 #include "server/lease/lease_plan.h"
 #include "server/server.h"
+
+/* What earlier jobs of a kernel show a new one: which configs won.
+ *
+ * Memory: results are the caller's. Threads: a db's own; job_warm_starts is pure. */
+#define PAST_WINNERS_MAX 256 /* of a kernel, the newest */
+
+/* The winner of a job of the kernel. */
+struct past_winner {
+  struct digest environment_digest;
+  json_t *key, *config_values;
+};
+struct past_winners {
+  size_t n;
+  struct past_winner *all; /* newest first */
+};
+void past_winners_release(struct past_winners *winners);
+
+/* The winners of each of n kernels. */
+must_check bool winners_past(struct db *db, const struct digest *kernels, size_t n,
+                             struct past_winners *ret_winners, struct error *error);
+
+/* The warm-start configs of a job; returns how many. A winner is mapped by its values, and left out
+ * where the space does not have them. */
+size_t job_warm_starts(const struct space *space, const struct key *key,
+                       const struct digest *environment_digest, const struct past_winners *winners,
+                       uint64_t ret[WARM_STARTS_MAX]);
+
+/* Sets the warm-start configs of a job that has none. */
+must_check bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *likely, size_t n,
+                                    struct error *error);
 
 /* A config that was the best one known before a job. */
 struct job_incumbent {

@@ -5,15 +5,11 @@
 
 #include "common/base/log.h"
 #include "common/base/time.h"
-#include "common/cache/channel_entry.h"
-#include "common/cache/code_signature.h"
+#include "common/cache/signatures.h"
 #include "server/audit/audit.h"
 #include "server/blob/blobs.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/kernel/kernel.sql.h"
 #include "server/records.h"
 
@@ -294,8 +290,8 @@ void route_build_get(struct worker *worker, struct request *request) {
     answer_refusal(request, ERROR_MISSING, "", "kernel %s has no build %s", request->segments[0],
                    request->segments[1]);
   else
-    request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", text, strlen(text),
-                              request->segments[1], NULL);
+    request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", text, strlen(text),
+                          request->segments[1], NULL);
 }
 
 /* Runs the statement of a list, oldest first, and answers with a page of it. */

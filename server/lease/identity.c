@@ -2,7 +2,7 @@
 #include "server/lease/identity.h"
 
 #include "server/db/db_record.h"
-#include "server/http/answers.h"
+#include "server/http/request.h"
 #include "server/lease/identity.sql.h"
 #include "server/lease/lease_id.h"
 

@@ -4,8 +4,6 @@
 
 #include "common/campaign/campaign.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/lease/announce.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
 #include "server/lease/lease_plan.h"
@@ -155,4 +153,54 @@ bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct er
                    &rows, error) &&
             locked_cancel(db, rows, error);
   return db_end(db, ok, error);
+}
+
+static const struct field first_fields[] = {
+    {"job", FIELD_INTEGER, offsetof(struct lease_first, job)},
+    {"configs", FIELD_RANGES, offsetof(struct lease_first, configs)},
+    {"is_large", FIELD_BOOL, offsetof(struct lease_first, is_large)},
+};
+static const struct record first_record = RECORD(NULL, struct lease_first, first_fields);
+
+bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n,
+                         struct error *error) {
+  if (n == 0)
+    return true;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_records(&parameters, &first_record, leases, n);
+  return db_run(db, &sql_leases_insert_screen, &parameters, NULL, error);
+}
+
+bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error) {
+  if (n == 0)
+    return true;
+
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integers(&parameters, "jobs", jobs, n);
+  return db_run(db, &sql_jobs_raise_leases, &parameters, NULL, error);
+}
+
+char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
+                     char text[PARK_KEY_SIZE]) {
+  char digest[DIGEST_TEXT_SIZE];
+  snprintf(text, PARK_KEY_SIZE, "lease%s:%s", wants_signatures ? " signed" : "",
+           digest_format(hardware_digest, digest));
+  return text;
+}
+
+char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]) {
+  snprintf(text, PARK_KEY_SIZE, "job:%lld", (long long)job);
+  return text;
+}
+
+void leases_announce(struct worker *worker, const struct digest *hardware_digest, size_t n) {
+  char key[PARK_KEY_SIZE];
+  park_wake(worker->server, lease_park_key(hardware_digest, false, key), n);
+  park_wake(worker->server, lease_park_key(hardware_digest, true, key), n);
+}
+
+void job_announce(struct worker *worker, int64_t job) {
+  char key[PARK_KEY_SIZE];
+  park_wake(worker->server, job_park_key(job, key), SIZE_MAX);
 }

@@ -5,6 +5,9 @@
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_H
 
+#include "common/base/digest.h"
+#include "common/space/space.h"
+#include "server/db/db.h"
 #include "server/lease/lease_state.h"
 #include "server/server.h"
 
@@ -49,5 +52,37 @@ struct lease_row {
 /* The leases of a job's stage and round. In the caller's transaction. */
 must_check bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round,
                               const struct lease_row *rows, size_t n, struct error *error);
+
+/* Who waits for leases or for news of a job, and how they are woken.
+ *
+ * Memory: keys are the caller's text. Threads: any. */
+/* Keys of the park. */
+#define PARK_KEY_SIZE 96
+/* Devices that want signatures wait apart: one that is woken for work that it may not have must not
+ * cost another its wake-up. */
+char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
+                     char text[PARK_KEY_SIZE]);
+char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]);
+
+/* n leases for this hardware are open now. */
+void leases_announce(struct worker *worker, const struct digest *hardware_digest, size_t n);
+/* Something happened to this job. */
+void job_announce(struct worker *worker, int64_t job);
+
+/* The leases of jobs that are submitted and raised.
+ *
+ * Memory: everything is borrowed. Threads: a db's own. */
+/* An open lease of a job's screen, in its first round. */
+struct lease_first {
+  int64_t job;
+  struct config_ranges configs;
+  bool is_large; /* lease_is_large */
+};
+must_check bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n,
+                                    struct error *error);
+
+/* After the priority of jobs was raised: their leases follow. */
+must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
+                                  struct error *error);
 
 #endif

@@ -29,7 +29,7 @@ uint64_t lease_plan_size(uint64_t configs, uint64_t total, const struct lease_si
 static bool default_check(const struct space *space, const struct space_facts *facts,
                           struct error *error) {
   bool holds;
-  if (!space_holds(space, facts, space->default_ordinal, &holds, error))
+  if (!space_is_valid(space, facts, space->default_ordinal, &holds, error))
     return false;
   if (!holds)
     return error_at(error, "/default",

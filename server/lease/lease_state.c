@@ -28,7 +28,7 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
                                    const struct config_ranges *less, enum lease_state otherwise) {
   for (size_t i = 0; i < remaining->n; i++)
     for (uint64_t k = 0; k < remaining->ranges[i].count; k++)
-      if (!config_ranges_hold(less, remaining->ranges[i].first + k))
+      if (!config_ranges_contain(less, remaining->ranges[i].first + k))
         return otherwise;
   return LEASE_DONE;
 }

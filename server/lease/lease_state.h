@@ -14,7 +14,7 @@
 #define WAVETUNE_SERVER_LEASE_LEASE_STATE_H
 
 #include "common/space/space.h"
-#include "common/verdict/outcome.h"
+#include "common/verdict/verdict.h"
 #include "server/db/db.h"
 
 #define LEASE_STATES(X) X(OPEN, "open") X(HELD, "held") X(DONE, "done") X(CANCELLED, "cancelled")

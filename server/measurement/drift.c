@@ -8,8 +8,7 @@
 #include "server/audit/audit.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/lease/announce.h"
+#include "server/lease/lease.h"
 #include "server/lease/lease_state.h"
 #include "server/measurement/drift.sql.h"
 
@@ -345,7 +344,7 @@ static bool note_judge(struct worker *worker, const struct drift_note *note, str
   return device_drain(worker, note->agent, note->device, reason, drift.good_at_us, error);
 }
 
-void drift_look(struct worker *worker, const struct drift_note *note) {
+void drift_check(struct worker *worker, const struct drift_note *note) {
   struct error error;
   if (note->lease && !note_judge(worker, note, &error))
     log_warning("drift: %s", error.message);

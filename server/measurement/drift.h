@@ -22,7 +22,7 @@
  * What follows: the device is drained, its leases are taken away, and the samples that it gave
  * since its last good lease are quarantined with the winners that were decided from them.
  *
- * Memory: plain values. Threads: drift_judge is pure; drift_look is a worker's. */
+ * Memory: plain values. Threads: drift_judge is pure; drift_check is a worker's. */
 #ifndef WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
 #define WAVETUNE_SERVER_MEASUREMENT_DRIFT_H
 
@@ -69,6 +69,6 @@ must_check bool drift_note(struct db *db, int64_t lease, int64_t epoch, struct d
 
 /* Drains the device if it drifts, with what follows from that. Call it after that transaction and
  * before the job moves on. A failure is logged: the device's next lease is judged again. */
-void drift_look(struct worker *worker, const struct drift_note *note);
+void drift_check(struct worker *worker, const struct drift_note *note);
 
 #endif

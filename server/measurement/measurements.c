@@ -6,7 +6,6 @@
 
 #include "common/base/numbers.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
 #include "server/measurement/measurement.sql.h"
 #include "server/records.h"
 
@@ -125,7 +124,7 @@ static bool is_leased(const struct measurement *measurement, enum baseline_failu
   if ((measurement->process == FIELD_NONE || measurement->process == lease->process) &&
       (measurement->round == FIELD_NONE || measurement->round == lease->round) &&
       ((is_baseline && failure != BASELINE_WORKED) ||
-       config_ranges_hold(&lease->configs, (uint64_t)measurement->config)))
+       config_ranges_contain(&lease->configs, (uint64_t)measurement->config)))
     return true;
   return error_at(error, at,
                   "config %lld, process %lld, round %lld is not this lease's; nothing was stored",
@@ -174,7 +173,7 @@ static void measurements_count(const struct results *results, const struct poste
     const struct measurement *measurement = RESULTS_MEASUREMENT(results, judgement->fresh[i]);
     double ratio = results->posted[judgement->fresh[i]].ratio;
     bool counts = judgement->verdict == POST_TAKEN &&
-                  config_ranges_hold(&lease->remaining, (uint64_t)measurement->config);
+                  config_ranges_contain(&lease->remaining, (uint64_t)measurement->config);
     for (size_t k = 0; counts && k < i; k++) /* the first of a config counts */
       counts = RESULTS_MEASUREMENT(results, judgement->fresh[k])->config != measurement->config;
     judgement->is_late[i] = !counts;
@@ -492,7 +491,7 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage,
 
 void screen_summary_release(struct screen_summary *summary) { free(summary->example); }
 
-bool measurements_search(struct db *db, int64_t job, struct search_told **ret_told, size_t *ret_n,
+bool measurements_search(struct db *db, int64_t job, struct search_result **ret_told, size_t *ret_n,
                          struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -503,8 +502,8 @@ bool measurements_search(struct db *db, int64_t job, struct search_told **ret_to
   *ret_n = (size_t)db_count(rows);
   *ret_told = xcalloc(*ret_n + 1, sizeof **ret_told);
   for (int row = 0; row < db_count(rows); row++)
-    (*ret_told)[row] = (struct search_told){(uint64_t)db_get_integer(rows, row, "config"),
-                                            db_get_double(rows, row, "ratio")};
+    (*ret_told)[row] = (struct search_result){(uint64_t)db_get_integer(rows, row, "config"),
+                                              db_get_double(rows, row, "ratio")};
   return true;
 }
 

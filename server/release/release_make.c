@@ -3,7 +3,7 @@
 #include "server/release/release_make.h"
 
 #include "common/base/time.h"
-#include "common/cache/channel_entry.h"
+#include "common/cache/signatures.h"
 
 static int places_compare(const void *a, const void *b) {
   const struct release_place *left = a, *right = b;
@@ -490,7 +490,7 @@ static char *pin_find(const struct release_pin *pin, const struct environment *e
 
   ALWAYS(key_parse(pin->key, NULL, 0, &key, &error)); /* pins_finish wrote it from a key */
   const struct space_facts facts = {&key, environment->gpu, environment->arch};
-  if (!space_holds(job->points, &facts, *ret_ordinal, &holds, &error))
+  if (!space_is_valid(job->points, &facts, *ret_ordinal, &holds, &error))
     return xasprintf("a condition cannot be decided for the pinned config: %s", error.message);
   return holds ? NULL
                : xasprintf("the pin names a config that the conditions of job %lld's space exclude",

@@ -31,7 +31,7 @@
 #ifndef WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 #define WAVETUNE_SERVER_RELEASE_RELEASE_MAKE_H
 
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 #include "common/record/record.h"
 #include "common/space/space.h"
 #include "common/verdict/verdict.h"

@@ -11,10 +11,7 @@
 #include "server/cache/fetches.h"
 #include "server/channel/channels.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/http/answers.h"
-#include "server/http/page.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/import/imports.h"
 #include "server/records.h"
 #include "server/release/release.sql.h"
@@ -436,8 +433,8 @@ void route_release_get(struct worker *worker, struct request *request) {
     return;
 
   fetches_add(worker->server->fetches, &digest);
-  request_answer_remembered(request, MEMORY_IMMUTABLE, "application/json", bytes, size,
-                            digest_format(&digest, etag), NULL);
+  request_answer_cached(request, RESPONSE_IMMUTABLE, "application/json", bytes, size,
+                        digest_format(&digest, etag), NULL);
 }
 
 /* The identity that ?identity= names, NULL without it; answers and returns false when there is
@@ -485,7 +482,7 @@ static void files_answer(struct request *request, struct cache_files *files) {
   struct digest digest = digest_of(bytes, size);
   digest_format(&digest, etag);
   if (!files->n_skipped) {
-    request_answer_remembered(request, MEMORY_IMMUTABLE, type, bytes, size, etag, NULL);
+    request_answer_cached(request, RESPONSE_IMMUTABLE, type, bytes, size, etag, NULL);
     return;
   }
 

@@ -6,7 +6,7 @@
 #define WAVETUNE_SERVER_TOKEN_TOKENS_H
 
 #include "common/record/record.h"
-#include "server/db/author.h"
+#include "server/db/db.h"
 
 #define TOKEN_TEXT_SIZE 68 /* "wt_", 64 hex digits, NUL */
 #define TOKEN_USES_MAX 1000000

@@ -1,7 +1,7 @@
 /* Any bytes as a code object: what is read keeps its promises (names, order of arguments, ranges),
  * travels through JSON, and its occupancy can be computed; what is not read is refused with a
  * sentence. */
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

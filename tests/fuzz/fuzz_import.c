@@ -3,7 +3,7 @@
  * manifests are kernels, a release can be made of it, and what the format writes of that release it
  * reads again with the same meaning. */
 #include "common/cache/format.h"
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

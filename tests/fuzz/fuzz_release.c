@@ -3,7 +3,7 @@
  * holds together, differs from itself in nothing, and a builder that is given its winners in the
  * opposite order makes the same bytes. What release_take accepts, which may be written otherwise,
  * jansson reads as the same winners: what is hashed has one meaning. */
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -36,7 +36,7 @@ static void check_points(const struct space *space, const struct space_facts *fa
     config_ranges_add(&ranges, ordinal);
     if (++found <= POINTS) {
       check_ordinal(space, ordinal);
-      ALWAYS(space_holds(space, facts, ordinal, &holds, &error) && holds);
+      ALWAYS(space_is_valid(space, facts, ordinal, &holds, &error) && holds);
     }
     if (space->is_list && found > STEPS)
       return;

@@ -8,7 +8,6 @@
 #include <criterion/criterion.h>
 
 #include "agent/compile/compile.h"
-#include "agent/compile/rtc.h"
 #include "common/base/file.h"
 
 /* A compile pool starts /proc/self/exe with "rtc": without this a test program would run its tests

@@ -8,7 +8,7 @@
 
 #include "common/base/file.h"
 #include "common/cache/format.h"
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 static inline json_t *json_of(const char *text) {
   json_t *json = NULL;

@@ -3,7 +3,7 @@
 #ifndef WAVETUNE_TESTS_GAUSS_H
 #define WAVETUNE_TESTS_GAUSS_H
 
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 
 static inline double gauss(struct rng *rng) {
   double sum = 0;

@@ -10,7 +10,7 @@
 
 #include "common/base/file.h"
 #include "common/cache/format.h"
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 #define TEST_DATA SOURCE_FOLDER "/tests/data"
 

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include "agent/device/cpu.h"
+#include "agent/device/device.h"
 #include "common/node/environment.h"
 
 static struct device *open_cpu(void) {

@@ -7,7 +7,7 @@
 
 #include "agent/device/gpu.h"
 #include "common/base/file.h"
-#include "common/node/kfd.h"
+#include "common/node/node.h"
 
 #define DATA SOURCE_FOLDER "/tests/data/kfd/"
 

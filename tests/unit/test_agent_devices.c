@@ -30,7 +30,7 @@ Test(devices, gpus_state_torch_and_triton_of_the_interpreter_and_cpus_do_not) {
   cleanup_devices struct devices devices = two();
   cleanup_python_versions struct python_versions versions = {.torch = xstrdup("2.9.0"),
                                                              .triton = xstrdup("3.6.0")};
-  devices_state_python(&devices, &versions);
+  devices_set_python(&devices, &versions);
   cleanup_free char *gpu = environment_text(&devices.seen[0]),
                     *cpu = environment_text(&devices.seen[1]);
   cr_expect_str_eq(gpu, "{\"gpu\":\"MI300X\",\"torch\":\"2.9.0\",\"triton\":\"3.6.0\"}");
@@ -41,7 +41,7 @@ Test(devices, gpus_state_torch_and_triton_of_the_interpreter_and_cpus_do_not) {
 Test(devices, what_the_interpreter_lacks_is_not_stated) {
   cleanup_devices struct devices devices = two();
   cleanup_python_versions struct python_versions versions = {.triton = xstrdup("3.6.0")};
-  devices_state_python(&devices, &versions);
+  devices_set_python(&devices, &versions);
   cleanup_free char *gpu = environment_text(&devices.seen[0]);
   cr_expect_str_eq(gpu, "{\"gpu\":\"MI300X\",\"triton\":\"3.6.0\"}");
 }

@@ -8,7 +8,6 @@
 #include "agent/lease/fault.h"
 #include "common/base/file.h"
 #include "common/code/disassemble.h"
-#include "common/code/isa_decode.h"
 #include "common/program/command.h"
 
 #define BASE 0x7fd4f1000000u

@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 
 #include "agent/device/fingerprint.h"
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 
 enum { BYTES = 4099 };
 

@@ -3,7 +3,7 @@
 #include "tests/unit/agent_fixture.h"
 
 #include "agent/measure/problem.h"
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 #include "common/kernel/kernel_folder.h"
 
 #define OTHER_CONFIGS 3 /* drawn from the space, beside the default */
@@ -71,7 +71,7 @@ static void check_key(struct checker *checker, const char *key_text) {
   for (int found = 0; found < OTHER_CONFIGS;) {
     uint64_t config = rng_below(&rng, space->raw_count);
     bool holds;
-    cr_assert(space_holds(space, &facts, config, &holds, &error), "%s", error.message);
+    cr_assert(space_is_valid(space, &facts, config, &holds, &error), "%s", error.message);
     if (!holds)
       continue;
     check_config(checker, problem, config);

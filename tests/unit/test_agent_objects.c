@@ -1,5 +1,5 @@
 /* The folder of compiled objects keeps what was used last. */
-#include "agent/compile/objects.h"
+#include "agent/compile/compile.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -40,7 +40,7 @@ Test(python_versions, are_read_without_importing_the_packages) {
   free(put("triton/__init__.py",
            "\"\"\"isort:skip_file\"\"\"\n__version__ = '3.6.0'\nraise SystemExit('imported')\n",
            0600));
-  cr_assert(python_versions_ask("/usr/bin/python3", &versions, &error), "%s", error.message);
+  cr_assert(python_versions_read("/usr/bin/python3", &versions, &error), "%s", error.message);
   cr_expect_str_eq(versions.torch, "2.9.0+rocm6.4");
   cr_expect_str_eq(versions.torch_hip, "6.4.43484-123eb5128");
   cr_expect_str_eq(versions.triton, "3.6.0");
@@ -52,7 +52,7 @@ Test(python_versions, what_is_not_installed_is_not_stated) {
   free(put("triton/__init__.py", "version = 1\n", 0600));
   free(put("torch/version.py", "__version__ = '2.9.0'\nhip = None\n", 0600));
   free(put("torch/__init__.py", "", 0600));
-  cr_assert(python_versions_ask("python3", &versions, &error), "%s", error.message);
+  cr_assert(python_versions_read("python3", &versions, &error), "%s", error.message);
   cr_expect_str_eq(versions.torch, "2.9.0");
   cr_expect_null(versions.torch_hip);
   cr_expect_null(versions.triton);
@@ -61,11 +61,11 @@ Test(python_versions, what_is_not_installed_is_not_stated) {
 Test(python_versions, an_interpreter_that_is_not_there_is_refused) {
   struct error error = {0};
   struct python_versions versions;
-  cr_expect_not(python_versions_ask("python-of-nobody", &versions, &error));
+  cr_expect_not(python_versions_read("python-of-nobody", &versions, &error));
   cr_expect_str_eq(
       error.message,
       "there is no `python-of-nobody` in $PATH; give the path of the Python interpreter");
-  cr_expect_not(python_versions_ask("/nonexistent/python3", &versions, &error));
+  cr_expect_not(python_versions_read("/nonexistent/python3", &versions, &error));
   cr_expect_str_eq(error.message, "cannot run /nonexistent/python3: No such file or directory");
 }
 
@@ -74,9 +74,9 @@ Test(python_versions, a_program_that_is_no_python_is_refused) {
   struct python_versions versions;
   cleanup_free char *loud = put("loud", "#!/bin/sh\necho hello\n", 0700);
   cleanup_free char *failing = put("failing", "#!/bin/sh\necho no >&2\nexit 3\n", 0700);
-  cr_expect_not(python_versions_ask(loud, &versions, &error));
+  cr_expect_not(python_versions_read(loud, &versions, &error));
   cr_expect(strstr(error.message, "did not say which torch and triton it has: hello"), "%s",
             error.message);
-  cr_expect_not(python_versions_ask(failing, &versions, &error));
+  cr_expect_not(python_versions_read(failing, &versions, &error));
   cr_expect(strstr(error.message, "cannot be asked for torch and triton: no"), "%s", error.message);
 }

@@ -1,6 +1,6 @@
 /* Which caches a rule may serve: what the server chooses by and what a client holds answers
  * against. */
-#include "common/cache/cache_rule.h"
+#include "common/cache/release.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* Channel entries: what is read, what is signed byte by byte, what a signature proves. */
-#include "common/cache/channel_entry.h"
+#include "common/cache/signatures.h"
 
 #include <criterion/criterion.h>
 #include <openssl/evp.h>

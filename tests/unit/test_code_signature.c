@@ -1,11 +1,9 @@
 /* Signatures of kernels and builds: what is signed byte by byte, which signature counts, and what
  * passes for none. */
-#include "common/cache/code_signature.h"
+#include "common/cache/signatures.h"
 
 #include <criterion/criterion.h>
 #include <openssl/evp.h>
-
-#include "common/cache/channel_entry.h"
 
 static struct error error;
 

@@ -46,7 +46,7 @@ Test(environment, states_nothing_that_was_not_stated) {
 
 static void expect_covers(bool covers, const char *served, const char *asked) {
   cleanup_environment struct environment there = parsed(served), here = parsed(asked);
-  cr_expect_eq(environment_covers(&there, &here), covers, "%s for %s", served, asked);
+  cr_expect_eq(environment_can_use(&there, &here), covers, "%s for %s", served, asked);
 }
 
 Test(environment, one_that_leaves_members_out_covers_those_that_have_what_it_states) {

@@ -93,7 +93,7 @@ struct sunk {
 static void sink_begin(void *context, const struct cache_files *files, const char *path) {
   struct sunk *sunk = context;
   cr_assert_null(sunk->path);
-  cr_expect_eq(files->n_sunk, (size_t)1);
+  cr_expect_eq(files->n_streamed, (size_t)1);
   sunk->path = xstrdup(path);
 }
 
@@ -121,7 +121,7 @@ Test(format_json, a_sink_gets_in_pieces_what_else_is_held) {
   cr_assert(render_with("json", release, &none, NULL, &held, &error), "%s", error.message);
   cr_assert(render_with("json", release, &none, NULL, &passed, &error), "%s", error.message);
   cr_expect_eq(passed.n, (size_t)0);
-  cr_expect_eq(passed.n_sunk, (size_t)1);
+  cr_expect_eq(passed.n_streamed, (size_t)1);
   cr_expect_str_eq(sunk.path, "cache.json");
   cr_expect_gt(sunk.n_pieces, (size_t)1);
   cr_assert_eq(held.files[0].size, sunk.text.size);

@@ -3,8 +3,6 @@
 
 #include <criterion/criterion.h>
 
-#include "common/base/rng.h"
-
 Test(numbers, orders_are_rising_over_the_whole_range) {
   uint64_t ordinals[] = {UINT64_MAX, 0, UINT64_C(1) << 63, 1, 0};
   double doubles[] = {1e-300, -1, 0, 1e300, -1e300, 0};

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "common/code/occupancy.h"
+#include "common/code/gpu_target.h"
 
 static struct occupancy occupancy_on(const char *arch, int64_t threads, int64_t registers,
                                      int64_t lds_bytes) {

@@ -1,5 +1,5 @@
 /* The progress bar: drawn on a terminal, never elsewhere. */
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 #include <criterion/criterion.h>
 #include <pty.h>

@@ -1,5 +1,5 @@
 /* Making releases: canonical bytes whatever the order, and what has no place in one. */
-#include "common/cache/release_build.h"
+#include "common/cache/release.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* The seeded generator: the same numbers on every machine, within their bounds. */
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 
 #include <criterion/criterion.h>
 

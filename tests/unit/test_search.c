@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "common/base/rng.h"
+#include "common/base/numbers.h"
 #include "common/search/search.h"
 
 static struct space *space_of(const char *text) {
@@ -113,7 +113,7 @@ static void expect_distinct_and_holding(const struct space *space, struct asked_
     struct error error;
     cr_expect(i == 0 || all->configs[i - 1] < all->configs[i], "%llu was asked for twice",
               (unsigned long long)all->configs[i]);
-    cr_expect(space_holds(space, NULL, all->configs[i], &holds, &error) && holds);
+    cr_expect(space_is_valid(space, NULL, all->configs[i], &holds, &error) && holds);
   }
 }
 
@@ -307,8 +307,7 @@ Test(search, gives_up_on_a_space_in_which_it_finds_nothing) {
            "p9 * p10 * p11 == 9 ** 12\"]");
   struct search_options options = {SEARCH_RANDOM, 1, 10, 0, NULL, 1000};
   cr_assert_not(search_new(space, NULL, &options, &search, &error));
-  cr_expect(strstr(error.message, "no valid config was found among 1000 "), "%s",
-            error.message);
+  cr_expect(strstr(error.message, "no valid config was found among 1000 "), "%s", error.message);
   /* What is likely is asked for all the same. */
   options.n_likely = 1;
   options.likely = &(uint64_t){999999999999};

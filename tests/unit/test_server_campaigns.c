@@ -8,9 +8,9 @@
 
 #include "agent/tune/key_tuning.h"
 #include "common/base/file.h"
-#include "common/base/rng.h"
-#include "server/job/job_campaign.h"
-#include "server/job/winners.h"
+#include "common/base/numbers.h"
+#include "server/job/jobs.h"
+#include "server/job/submit.h"
 
 TestSuite(campaigns, .timeout = 300);
 
@@ -212,7 +212,7 @@ static struct campaign_step both_next(struct story *story, enum stage stage, int
 }
 
 static int by_config(const void *a, const void *b) {
-  const struct search_told *left = a, *right = b;
+  const struct search_result *left = a, *right = b;
   return (left->config > right->config) - (left->config < right->config);
 }
 
@@ -220,15 +220,15 @@ static int by_config(const void *a, const void *b) {
 static size_t both_ask(struct story *story, struct search *search, const uint64_t *warm_starts,
                        size_t n_warm_starts, int64_t round, const char *name,
                        uint64_t ret_batch[SEARCH_BATCH_MAX]) {
-  cleanup_free struct search_told *told = xcalloc(story->n + 1, sizeof *told);
+  cleanup_free struct search_result *told = xcalloc(story->n + 1, sizeof *told);
   struct space_facts facts = facts_of(story);
   uint64_t asked[SEARCH_BATCH_MAX];
   struct error error;
   size_t n;
   for (size_t i = 0; i < story->n; i++) /* as measurements_search: correct ones have a ratio */
-    told[i] = (struct search_told){story->rows[i].config, story->rows[i].outcome == OUTCOME_CORRECT
-                                                              ? story->rows[i].ratio
-                                                              : INFINITY};
+    told[i] = (struct search_result){
+        story->rows[i].config,
+        story->rows[i].outcome == OUTCOME_CORRECT ? story->rows[i].ratio : INFINITY};
   qsort(told, story->n, sizeof *told, by_config);
   story->job.round = round - 1;
   const struct job_search_input input = {story->space, facts,       n_warm_starts,

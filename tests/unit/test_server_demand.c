@@ -4,7 +4,6 @@
 
 #include "server/cache/fetches.h"
 #include "server/demand/demand.h"
-#include "server/demand/demand_rate.h"
 
 static bool parse(const char *text, struct demand_report *ret, struct error *error) {
   cleanup_json json_t *json = json_loads(text, 0, NULL);

@@ -1,7 +1,7 @@
 /* Which changes of a job's state there are. */
 #include <criterion/criterion.h>
 
-#include "server/job/job_state.h"
+#include "server/job/jobs.h"
 
 TestSuite(job_state);
 

@@ -22,7 +22,7 @@ static void teardown(void) { response_cache_free(cache); }
 
 TestSuite(response_cache, .init = setup, .fini = teardown);
 
-static void add(const char *target, enum memory_kind kind, size_t size, uint64_t generation) {
+static void add(const char *target, enum response_kind kind, size_t size, uint64_t generation) {
   struct cacheable answer = {ROUTE_cache_get,  kind, "application/json", "tag", NULL,
                              xcalloc(1, size), size};
   response_cache_add(cache, target, strlen(target), &answer, generation);
@@ -43,7 +43,7 @@ static enum cache_result ask(const char *target, enum token_role role, const cha
 }
 
 Test(response_cache, a_cached_answer_is_for_the_roles_of_its_route) {
-  add("/v1/cache?gpu=a", MEMORY_CHANNELS, 100, 0);
+  add("/v1/cache?gpu=a", RESPONSE_OF_CHANNELS, 100, 0);
   cr_expect_eq(ask("/v1/cache?gpu=a", TOKEN_READER, NULL), CACHE_ANSWERED);
   cr_expect_eq(sent_status, 200);
   cr_expect_eq(ask("/v1/cache?gpu=a", TOKEN_AGENT, NULL), CACHE_FORBIDDEN);
@@ -52,14 +52,14 @@ Test(response_cache, a_cached_answer_is_for_the_roles_of_its_route) {
 }
 
 Test(response_cache, another_target_is_absent_whatever_its_length) {
-  add("/v1/cache?gpu=abcdefgh", MEMORY_CHANNELS, 100, 0);
+  add("/v1/cache?gpu=abcdefgh", RESPONSE_OF_CHANNELS, 100, 0);
   cr_expect_eq(ask("/v1/cache?gpu=abcdefgi", TOKEN_ADMIN, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("/v1/cache?gpu=abcdefg", TOKEN_ADMIN, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("", TOKEN_ADMIN, NULL), CACHE_ABSENT);
 }
 
 Test(response_cache, a_client_that_has_it_gets_304) {
-  add("/a", MEMORY_IMMUTABLE, 100, 0);
+  add("/a", RESPONSE_IMMUTABLE, 100, 0);
   cr_expect_eq(ask("/a", TOKEN_READER, "\"old\", \"tag\""), CACHE_ANSWERED);
   cr_expect_eq(sent_status, 304);
   cr_expect_eq(sent_size, (size_t)0);
@@ -69,7 +69,7 @@ Test(response_cache, a_client_that_has_it_gets_304) {
 }
 
 Test(response_cache, what_is_given_again_later_is_noted) {
-  add("/a", MEMORY_IMMUTABLE, 100, 0);
+  add("/a", RESPONSE_IMMUTABLE, 100, 0);
   usleep(1100000);
   cr_expect_eq(ask("/a", TOKEN_READER, NULL), CACHE_ANSWERED);
   cr_expect_eq(n_used, (size_t)1);
@@ -77,8 +77,8 @@ Test(response_cache, what_is_given_again_later_is_noted) {
 }
 
 Test(response_cache, forgetting_the_channels_keeps_what_is_immutable) {
-  add("/channel", MEMORY_CHANNELS, 100, 0);
-  add("/immutable", MEMORY_IMMUTABLE, 100, 0);
+  add("/channel", RESPONSE_OF_CHANNELS, 100, 0);
+  add("/immutable", RESPONSE_IMMUTABLE, 100, 0);
   response_cache_forget(cache);
   cr_expect_eq(ask("/channel", TOKEN_READER, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("/immutable", TOKEN_READER, NULL), CACHE_ANSWERED);
@@ -87,16 +87,16 @@ Test(response_cache, forgetting_the_channels_keeps_what_is_immutable) {
 Test(response_cache, an_answer_made_before_a_channel_moved_is_not_kept) {
   uint64_t before = response_cache_generation(cache);
   response_cache_forget(cache);
-  add("/channel", MEMORY_CHANNELS, 100, before);
-  add("/immutable", MEMORY_IMMUTABLE, 100, before);
+  add("/channel", RESPONSE_OF_CHANNELS, 100, before);
+  add("/immutable", RESPONSE_IMMUTABLE, 100, before);
   cr_expect_eq(ask("/channel", TOKEN_READER, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("/immutable", TOKEN_READER, NULL), CACHE_ANSWERED);
 }
 
 Test(response_cache, adding_again_replaces) {
-  add("/a", MEMORY_IMMUTABLE, 100, 0);
+  add("/a", RESPONSE_IMMUTABLE, 100, 0);
   struct cacheable other = {
-      ROUTE_cache_get, MEMORY_IMMUTABLE, "text/plain", "new", "exact", xstrdup("x"), 1};
+      ROUTE_cache_get, RESPONSE_IMMUTABLE, "text/plain", "new", "exact", xstrdup("x"), 1};
   response_cache_add(cache, "/a", 2, &other, 0);
   cr_expect_eq(ask("/a", TOKEN_READER, "\"new\""), CACHE_ANSWERED);
   cr_expect_eq(sent_status, 304);
@@ -107,7 +107,7 @@ Test(response_cache, it_stays_within_its_bytes) {
   size_t there = 0;
   for (int i = 0; i < 40; i++) {
     snprintf(target, sizeof target, "/%d", i);
-    add(target, MEMORY_IMMUTABLE, 100000, 0);
+    add(target, RESPONSE_IMMUTABLE, 100000, 0);
   }
   for (int i = 0; i < 40; i++) {
     snprintf(target, sizeof target, "/%d", i);
@@ -118,8 +118,8 @@ Test(response_cache, it_stays_within_its_bytes) {
 }
 
 Test(response_cache, what_would_fill_half_of_it_is_not_kept) {
-  add("/small", MEMORY_IMMUTABLE, 100, 0);
-  add("/huge", MEMORY_IMMUTABLE, 600000, 0);
+  add("/small", RESPONSE_IMMUTABLE, 100, 0);
+  add("/huge", RESPONSE_IMMUTABLE, 600000, 0);
   cr_expect_eq(ask("/huge", TOKEN_READER, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("/small", TOKEN_READER, NULL), CACHE_ANSWERED);
 }

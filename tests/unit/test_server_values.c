@@ -1,7 +1,7 @@
 /* Sets of configs and digests as PostgreSQL writes them. */
 #include <criterion/criterion.h>
 
-#include "server/db/values.h"
+#include "server/db/db_record.h"
 
 TestSuite(values);
 

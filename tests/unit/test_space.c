@@ -511,9 +511,8 @@ Test(count, multiplies_parameters_that_no_condition_reads) {
   cr_assert(space_count(space, NULL, 3, 200, &count, &error), "%s", error.message);
   cr_expect_eq(count, 200);
   cr_expect_not(space_count(space, NULL, 3, 199, &count, &error));
-  cr_expect_str_eq(
-      error.message,
-      "the space has more than 199 valid configs; add conditions or take values out");
+  cr_expect_str_eq(error.message,
+                   "the space has more than 199 valid configs; add conditions or take values out");
   cr_expect_not(space_count(space, NULL, 2, 200, &count, &error));
 }
 
@@ -543,15 +542,15 @@ Test(holds, decides_one_point) {
   bool holds = false;
   cr_assert(key_parse_text("K=3", NULL, 0, &key, &error));
   struct space_facts facts = {&key, NULL, NULL};
-  cr_expect(space_holds(space, &facts, 2, &holds, &error) && holds);
-  cr_expect(space_holds(space, &facts, 1, &holds, &error) && !holds);
-  cr_expect(space_holds(space, &facts, 3, &holds, &error) && !holds, "outside");
-  cr_expect_not(space_holds(space, &facts, 0, &holds, &error));
+  cr_expect(space_is_valid(space, &facts, 2, &holds, &error) && holds);
+  cr_expect(space_is_valid(space, &facts, 1, &holds, &error) && !holds);
+  cr_expect(space_is_valid(space, &facts, 3, &holds, &error) && !holds, "outside");
+  cr_expect_not(space_is_valid(space, &facts, 0, &holds, &error));
   cr_expect_str_eq(error.pointer, "/conditions/0");
   cr_expect_not_null(
       strstr(error.message, "condition 0, column 3: division by zero, for the config a=0"), "%s",
       error.message);
-  cr_expect_not(space_holds(space, NULL, 2, &holds, &error));
+  cr_expect_not(space_is_valid(space, NULL, 2, &holds, &error));
   cr_expect_str_eq(error.pointer, "/conditions/2");
 }
 
@@ -560,7 +559,7 @@ Test(holds, keeps_the_first_failure_when_two_conditions_fail) {
       space_of("{\"parameters\": {\"a\": [0]}, \"conditions\": [\"4 // a\", \"log2(a)\"]}");
   struct error error;
   bool holds;
-  cr_expect_not(space_holds(space, NULL, 0, &holds, &error));
+  cr_expect_not(space_is_valid(space, NULL, 0, &holds, &error));
   cr_expect_not_null(
       strstr(error.message, "condition 0, column 3: division by zero, for the config a=0"), "%s",
       error.message);
@@ -607,7 +606,7 @@ Test(enumeration, agrees_with_deciding_every_point_alone) {
       step = space_iterator_next(iterator, &ordinal, &error);
       for (bool reached = false; !reached && next < space->raw_count; next++) {
         bool holds = false;
-        if (!space_holds(space, NULL, next, &holds, &alone)) {
+        if (!space_is_valid(space, NULL, next, &holds, &alone)) {
           cr_assert_eq(step, SPACE_ERROR);
           cr_expect_str_eq(error.message, alone.message);
           cr_expect_str_eq(error.pointer, alone.pointer);

@@ -1,5 +1,5 @@
 /* Tables of text: alignment, UTF-8, and what must not reach a terminal. */
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 #include <criterion/criterion.h>
 

@@ -1,5 +1,5 @@
 /* What each device of a final says by itself. */
-#include "common/verdict/verdict_by_device.h"
+#include "common/verdict/verdict.h"
 
 #include <criterion/criterion.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Warm-start configs, and a search that is replayed from what was measured. */
-#include "common/campaign/warm_start.h"
+#include "common/campaign/campaign.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -112,7 +112,8 @@ static struct space *space_large(void) {
 }
 
 static int by_config(const void *a, const void *b) {
-  uint64_t x = ((const struct search_told *)a)->config, y = ((const struct search_told *)b)->config;
+  uint64_t x = ((const struct search_result *)a)->config,
+           y = ((const struct search_result *)b)->config;
   return (x > y) - (x < y);
 }
 
@@ -124,7 +125,7 @@ Test(search_rounds, a_search_goes_on_from_what_was_measured_as_if_it_had_never_s
   cleanup_space struct space *space = space_large();
   struct space_facts facts = {0};
   struct search_options options = {.strategy = SEARCH_EVOLUTION, .seed = 7, .trials = TRIALS};
-  struct search_told told[TRIALS];
+  struct search_result told[TRIALS];
   uint64_t once[SEARCH_BATCH_MAX], again[SEARCH_BATCH_MAX];
   struct error error;
   size_t n_told = 0, n_once, n_again;
@@ -139,7 +140,7 @@ Test(search_rounds, a_search_goes_on_from_what_was_measured_as_if_it_had_never_s
     cr_assert_eq(n_again, n_once, "round %lld", (long long)round);
     cr_expect_arr_eq(again, once, n_once * sizeof *once);
     for (size_t i = 0; i < n_once; i++) {
-      told[n_told++] = (struct search_told){once[i], ratio_of(once[i])};
+      told[n_told++] = (struct search_result){once[i], ratio_of(once[i])};
       search_tell(search, once[i], ratio_of(once[i]));
     }
     round++;

@@ -5,11 +5,11 @@
 #ifndef WAVETUNE_SERVER_LEASE_GRANT_GRANTS_H
 #define WAVETUNE_SERVER_LEASE_GRANT_GRANTS_H
 
-#include "common/campaign/warm_start.h"
+#include "common/campaign/campaign.h"
 #include "common/lease/lease_grant.h"
 #include "common/verdict/budget.h"
 #include "server/http/request.h"
-#include "server/job/job_state.h"
+#include "server/job/jobs.h"
 #include "server/lease/lease.h"
 
 /* So many grants in a row without one measurement, and what remains of the lease is given up. */

@@ -5,11 +5,10 @@
 #include "common/base/numbers.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/job/job_campaign.h"
-#include "server/job/winners.h"
-#include "server/lease/announce.h"
+#include "server/job/jobs.h"
+#include "server/job/submit.h"
 #include "server/lease/grant/grants.h"
+#include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
 
 #define GRANT_ATTEMPTS 4
@@ -157,8 +156,8 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
     memcpy(sorted, granted->likely, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare_ordinals);
     for (size_t i = 0; i < n; i++)
-      has_all = has_all && config_ranges_hold(&granted->grant.configs, sorted[i]);
-    if (n > 0 && !job_set_likely(worker->db, granted->grant.job, granted->likely, n, error))
+      has_all = has_all && config_ranges_contain(&granted->grant.configs, sorted[i]);
+    if (n > 0 && !job_set_warm_starts(worker->db, granted->grant.job, granted->likely, n, error))
       return false;
     if (!has_all && !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n,
                                   &has_gained, error))

@@ -3,12 +3,11 @@
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/housekeep.h"
 #include "server/job/jobs.h"
-#include "server/lease/announce.h"
 #include "server/lease/grant/grants.h"
+#include "server/lease/lease.h"
 #include "server/lease/lease_losses.sql.h"
+#include "server/server.h"
 
 #define EXPIRE_PACE_MS 500
 #define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that no agent may take */
@@ -46,7 +45,7 @@ bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail
   bool is_known;
   if (!lease_lock(db, id, &lease, &is_known, error))
     return false;
-  bool has_it = config < 0 || config_ranges_hold(&lease.remaining, (uint64_t)config);
+  bool has_it = config < 0 || config_ranges_contain(&lease.remaining, (uint64_t)config);
   if (!is_known || lease.state != LEASE_OPEN || !has_it)
     return true;
 
@@ -109,7 +108,7 @@ static bool config_set_apart(struct db *db, int64_t id, int64_t config, const ch
   if (!lease_lock(db, id, &lease, &is_known, error))
     return false;
   if (!is_known || lease.state != LEASE_OPEN ||
-      !config_ranges_hold(&lease.remaining, (uint64_t)config))
+      !config_ranges_contain(&lease.remaining, (uint64_t)config))
     return true;
 
   cleanup_parameters struct db_parameters parameters = {0};

@@ -1,6 +1,5 @@
 /* Configs that move between the screen leases of a job. Memory and threads: as grants.h says. */
 #include "server/db/db_record.h"
-#include "server/db/values.h"
 #include "server/lease/grant/grants.h"
 #include "server/lease/lease_moves.sql.h"
 #include "server/lease/lease_plan.h"
@@ -63,7 +62,7 @@ bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *con
                               .less = multirange_parse(db_get(rows, (int)i, "taken"))};
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < n_others; k++)
-      if (config_ranges_hold(&changes[k].less, configs[i]))
+      if (config_ranges_contain(&changes[k].less, configs[i]))
         config_ranges_add(&gained, configs[i]);
   changes[n_others] =
       (struct lease_change){.lease = lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};

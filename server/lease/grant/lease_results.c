@@ -4,12 +4,11 @@
 #include "common/base/log.h"
 #include "server/blob/blobs.h"
 #include "server/counters.h"
-#include "server/http/answers.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/announce.h"
 #include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
+#include "server/lease/lease.h"
 #include "server/measurement/drift.h"
 #include "server/measurement/measurements.h"
 
@@ -65,7 +64,7 @@ static bool post_settle(struct worker *worker, const struct results *results,
     log_warning("job: cannot end job=%lld: %s", (long long)lease->job, error->message);
   if (post_ends_lease(judgement) && change->to == LEASE_OPEN)
     lease_settle_open(worker, change->lease, lease->job, fruitless, &lease->hardware_digest);
-  drift_look(worker, note); /* before the job is decided from what a device measured that drifts */
+  drift_check(worker, note); /* before the job is decided from what a device measured that drifts */
 
   bool is_spent = false;
   if (lease->has_budget && !lease_settle_budget(worker, lease->job, &is_spent, error))

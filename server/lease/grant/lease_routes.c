@@ -9,13 +9,11 @@
 #include "common/node/environment.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
-#include "server/db/values.h"
-#include "server/http/answers.h"
-#include "server/http/routes.h"
+#include "server/http/request.h"
 #include "server/job/jobs.h"
-#include "server/lease/announce.h"
 #include "server/lease/grant/grants.h"
 #include "server/lease/identity.h"
+#include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_id.h"
 #include "server/lease/lease_plan.h"
@@ -55,7 +53,7 @@ static void granted_answer(struct worker *worker, struct request *request,
 
   grant->likely = json_array();
   for (size_t i = 0; i < granted->n_likely && grant->stage != STAGE_FINAL; i++)
-    if (config_ranges_hold(&grant->configs, granted->likely[i]))
+    if (config_ranges_contain(&grant->configs, granted->likely[i]))
       ALWAYS(json_array_append_new(grant->likely, json_integer((json_int_t)granted->likely[i])) ==
              0);
   bounds_set(granted);

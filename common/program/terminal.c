@@ -1,5 +1,5 @@
 /* Tables of text, and the progress bar. Memory and threads: as the header states. */
-#include "common/program/table.h"
+#include "common/program/terminal.h"
 
 #include <stdarg.h>
 #include <sys/ioctl.h>

@@ -9,8 +9,8 @@
  *
  * Memory: a table owns its cells and borrows its columns, a progress borrows `what`. Threads: one.
  */
-#ifndef WAVETUNE_COMMON_PROGRAM_TABLE_H
-#define WAVETUNE_COMMON_PROGRAM_TABLE_H
+#ifndef WAVETUNE_COMMON_PROGRAM_TERMINAL_H
+#define WAVETUNE_COMMON_PROGRAM_TERMINAL_H
 
 #include "common/base/base.h"
 

@@ -96,7 +96,8 @@ const uint8_t *server_lease_secret(const struct server *server);
 struct trusted_keys;
 const struct trusted_keys *server_publisher_keys(const struct server *server);
 
-/* Heartbeats in memory (agent/agents.h); here because routes and the housekeeper share them. */
+/* Heartbeats in memory (server/agent/agents.h); here because routes and the housekeeper share them.
+ */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
 /* The number of live agents in /metrics, at whichever server they beat. */

@@ -29,7 +29,7 @@
 
 struct compile_pool;
 
-/* `cache` is a private folder for objects, which is pruned now and as it grows (objects.h);
+/* `cache` is a private folder for objects, which is pruned now and as it grows;
  * `processes` compilers run at most at once (0: one for each CPU). */
 must_check bool compile_pool_new(const char *cache, unsigned processes,
                                  struct compile_pool **ret_pool, struct error *error);

@@ -373,7 +373,7 @@ bool clang_open(const char *path, struct compiler **ret_compiler, struct error *
 }
 
 /* Opens the first of `libraries` that loads. A process of this program loads it and prints its path
- * and identity (rtc.h). */
+ * and identity. */
 static bool rtc_open(const struct compiler_kind *kind, const struct settings *libraries,
                      struct compiler **ret_compiler, struct error *error) {
   /* Loaded later, for a compile: all of clang, and the language's own headers. */

@@ -12,7 +12,7 @@
 struct compiler_kind {
   const char *text_name;    /* of the job's text in the scratch folder, where the compiler runs */
   const char *object_name;  /* of what it writes there */
-  const char *rtc_symbols;  /* of a library: how the names of its functions begin (rtc.h); NULL: it
+  const char *rtc_symbols;  /* of a library: how the names of its functions begin; NULL: it
                                is a program */
   const char *arch_option;  /* NULL: it compiles for this machine */
   const char *arch_refusal; /* what its log has when it does not know the arch */

@@ -26,8 +26,8 @@
  * fails and the device is suspect.
  *
  * Memory: an executor borrows what it is given and owns its workers until executor_drop_workers.
- * Threads: one executor belongs to one thread, which is not the main one (agent/worker/spawner.h);
- * `current` may be read by any. */
+ * Threads: one executor belongs to one thread, which is not the main one
+ * (agent/worker/supervise.h); `current` may be read by any. */
 #ifndef WAVETUNE_AGENT_LEASE_LEASE_EXECUTE_H
 #define WAVETUNE_AGENT_LEASE_LEASE_EXECUTE_H
 

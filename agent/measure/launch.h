@@ -49,7 +49,7 @@ must_check enum outcome launch_plan_make(const struct device *device, const stru
                                          struct launch_plan *ret, struct error *error);
 
 /* The share of the last round's slots that the plan's workgroups fill (grid_utilization of
- * common/code/occupancy.h, with one workgroup for each compute unit where the occupancy is not
+ * common/code/gpu_target.h, with one workgroup for each compute unit where the occupancy is not
  * known); 0 in language c. Reads arch and compute_units. */
 double launch_utilization(const struct device *device, const struct launch_plan *plan);
 

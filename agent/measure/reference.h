@@ -12,7 +12,7 @@
  * A reference is C that runs on the host whatever the device is: agent/compile/launch_source.h. It
  * is called for different elements by several threads at once, and so must keep nothing between
  * calls except in thread-local variables. It is untrusted code, and so runs in a process of its own
- * (agent/worker/worker_reference.c), where it can neither hold the clock that times a kernel nor
+ * (agent/worker/worker_open.c), where it can neither hold the clock that times a kernel nor
  * touch what is compared: the measuring process has its answers only, through a socket. Memory: an
  * expectation owns its arrays. Threads: one, which may have a team (element.h). */
 #ifndef WAVETUNE_AGENT_MEASURE_REFERENCE_H

@@ -296,13 +296,13 @@ bool worker_answer_reference(struct worker *worker, const json_t *json) {
         (error_set(&error, "a reference is given its object and a socket"), &error));
   if (!record_read(&reference_record, json, "", &request, &error) ||
       !problem_parse(worker, &request, request.config, "/config", &error) ||
-      !reference_host_new(&(struct reference_setup){.kernel = worker->kernel,
-                                                    .space = worker->space,
-                                                    .facts = {&worker->key, request.gpu_name,
-                                                              request.arch},
-                                                    .config = (uint64_t)request.config,
-                                                    .seed = worker->seed},
-                          &host, &error) ||
+      !reference_host_new(
+          &(struct reference_setup){.kernel = worker->kernel,
+                                    .space = worker->space,
+                                    .facts = {&worker->key, request.gpu_name, request.arch},
+                                    .config = (uint64_t)request.config,
+                                    .seed = worker->seed},
+          &host, &error) ||
       !worker_confine_files(true, &sandbox, &error) || !worker_confine_calls(sandbox, &error) ||
       !worker_object_place(worker, &worker->opened, &request.object, &error) ||
       !reference_load(request.object, &reference, &error))

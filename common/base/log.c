@@ -137,11 +137,10 @@ static const char *value_read(struct value *value, const char *at, struct argume
     snprintf(spec + n, SPEC_SIZE - n, "%c", conversion);
     value->kind = VALUE_NUMBER;
     snprintf(value->number, NUMBER_SIZE, spec, number);
-    snprintf(value->json, NUMBER_SIZE,
-             !isfinite(number) ? "null"
-             : is_bare         ? spec
-                               : "%.17g",
-             number);
+    if (isfinite(number))
+      snprintf(value->json, NUMBER_SIZE, is_bare ? spec : "%.17g", number);
+    else
+      snprintf(value->json, NUMBER_SIZE, "null");
     break;
   }
   default: {

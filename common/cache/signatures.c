@@ -1,5 +1,5 @@
-/* What is signed: channel entries, kernels and builds. Memory and threads: channel_entry.h,
- * code_signature.h. */
+/* What is signed: channel entries, kernels and builds. Memory and threads: signatures.h.
+ */
 #include <inttypes.h>
 
 #include "common/base/time.h"

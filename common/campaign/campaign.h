@@ -7,7 +7,7 @@
  *                              └┘ one more process
  *
  * Screen: every config once, in one process; of a search every batch. The configs
- * that won for similar keys are tried first (common/campaign/warm_start.h). What is measured in one
+ * that won for similar keys are tried first. What is measured in one
  * lease is raced together: its ratios to the baseline are of the same minutes.
  *
  * Halving: only where more configs than a final takes are close to the best and they come from

@@ -32,7 +32,7 @@
  * kernel's arguments>)` that computes element `index` of that output in double precision; readwrite
  * buffers hold their values from before the call. `samples`: for how many elements of each output
  * the reference is computed (0 = all); the first and last 64 are always among them. All others are
- * compared with the baseline's output (agent/measure/check.h).
+ * compared with the baseline's output (agent/measure/problem.h).
  * Every element is checked for NaN where the reference has none and for having been written at all.
  *
  * An expression is a string or an integer. Optional: fill ("normal" when absent; buffers

@@ -1,5 +1,5 @@
 /* Agents: the table of heartbeats in memory, which event threads answer from and the housekeeper
- * (housekeep.h) writes to the database; and the body of an enrolment.
+ * (server/server.h) writes to the database; and the body of an enrolment.
  *
  * An agent that enrolled with another server is unknown here at first: its first heartbeat is
  * answered "try again", and the housekeeper looks it up. An id that the database does not know is

@@ -1,4 +1,4 @@
--- What an enrolment reads and writes (server/agent/enrolment.h), all in one transaction.
+-- What an enrolment reads and writes (server/agent/enrolment.c), all in one transaction.
 
 -- Locks the token, so that its uses are counted one after the other.
 -- name: enrolment_terms_lock

@@ -1,7 +1,7 @@
 /* Which environment some stated members mean among those that exist, and which channel entry a
  * starting container gets when none was made for exactly its environment.
  *
- * The rules of common/cache/cache_rule.h in this order, each only when it is allowed and the ones
+ * The rules of common/cache/release.h in this order, each only when it is allowed and the ones
  * before found none:
  *
  *   exact       an environment that equals the stated members, else the only one that they fit

@@ -156,7 +156,7 @@ void response_entity_headers(struct MHD_Response *response, const char *etag, bo
 const char *status_title(int status);
 
 /* Problem documents with a status of HTTP's own (400, 405, 413, …). What a handler finds wrong has
- * a kind, which decides the status: answers.h. `extra` (may be NULL, taken over) holds extension
+ * a kind, which decides the status: request.h. `extra` (may be NULL, taken over) holds extension
  * members. */
 void request_problem(struct request *request, int status, const char *format, ...)
     printf_like(3, 4);

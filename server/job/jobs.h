@@ -72,7 +72,7 @@ struct job_change {
 };
 /* The only function that changes a job's state or stage: compare and set, and the event, in one
  * statement. *ret_changed: how many jobs matched `from` and `at`. Aborts on a transition that
- * job_state.h does not have. */
+ * the table of transitions does not have. */
 must_check bool job_change_state(struct db *db, const struct job_change *change,
                                  size_t *ret_changed, struct error *error);
 

@@ -67,7 +67,7 @@ def test_a_config_that_left_the_race_early_keeps_none_of_those_that_stayed_from_
     assert {0, 13, 14} <= set(configs_of(final))
 
 
-SPENT = "the device time is spent"  # common/verdict/outcome.h
+SPENT = "the device time is spent"  # common/verdict/verdict.h
 
 
 def release(server, lease, reason, **more):

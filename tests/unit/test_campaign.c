@@ -316,10 +316,10 @@ Test(campaign, a_screen_that_measured_nothing_says_that_the_budget_was_spent) {
   facts.budget.opening_us = 1500000;
   cleanup_campaign_step struct campaign_step step = next(&facts);
   cr_assert_eq(step.kind, CAMPAIGN_FAILED);
-  cr_expect_not_null(
-      strstr(step.reason.message, "the budget was spent before any config was measured, and "
-                                  "opening the kernel took 1.5 device-seconds"),
-      "%s", step.reason.message);
+  cr_expect_not_null(strstr(step.reason.message,
+                            "the budget was spent before any config was measured, and "
+                            "opening the kernel took 1.5 device-seconds"),
+                     "%s", step.reason.message);
 }
 
 /* After a final */

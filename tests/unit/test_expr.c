@@ -161,7 +161,8 @@ Test(expr, a_syntax_error_names_column_and_remedy) {
   expect_error("()", "column 1: a tuple or list is allowed on the right of in only");
   expect_error("1, 2", "column 2: a tuple or list is allowed on the right of in only");
   expect_error("1 == [1]", "column 6: a tuple or list is allowed on the right of in only");
-  expect_error("1 in (1, 2) == yes", "column 6: a tuple or list is allowed on the right of in only");
+  expect_error("1 in (1, 2) == yes",
+               "column 6: a tuple or list is allowed on the right of in only");
   expect_error("1 in (1, 2", "column 11: expected ',' or ')', found the end");
   expect_error("1 in [1 2]", "column 9: expected ',' or ']', found 2");
   expect_error("abs(1, 2)", "column 8: abs takes at most 1 argument");

@@ -1,6 +1,6 @@
 /* The server's jobs and the keys of `tune` decide alike, because both ask common/campaign/. What
  * can differ is what they tell it: here the same measurements go through the server's adapter
- * (server/job/job_campaign.h, from rows as its statements select them) and through `tune`'s
+ * (server/job/jobs.h, from rows as its statements select them) and through `tune`'s
  * (agent/tune/key_tuning.h, as they come from an agent), those of campaigns that a server decided
  * (tests/data/campaign/) and those of a thousand that a seeded generator made up. */
 #include <criterion/criterion.h>

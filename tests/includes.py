@@ -21,7 +21,7 @@ TABLES = {("cli/main.c", "inspect/inspect.h")}
 BOTH_ENDS = "server"  # the folder with main(), which includes all others, and with headers that all others include
 # Headers with which an answer sets its own HTTP status: only server/http/ may, elsewhere the status follows from the kind
 # of an error.
-PRIVATE = {"server/http/response.h", "server/http/request_private.h"}
+PRIVATE = {"server/http/request_private.h"}
 ROW = re.compile(r"\| `([a-z_/]+)/` \|.*\| ([^|]*) \|$")
 INCLUDE = re.compile(r'^# *include ["<]((?:common|server|agent|inspect|cli)/[^">]+)[">]', re.MULTILINE)
 GUARD = re.compile(r"^#ifndef (\w+)\n#define \1$", re.MULTILINE)

@@ -54,7 +54,8 @@ INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_cl
 SELECT job_id, stage, round, process, :tail::int8multirange, :tail, device_class, priority,
        CASE WHEN :is_large::boolean THEN config_us END
 FROM leases
-WHERE id = :lease::bigint;
+WHERE id = :lease::bigint
+RETURNING id;
 
 -- The job's open screen leases with some of these configs; they are locked.
 -- name: lease_gather

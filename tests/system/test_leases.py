@@ -6,7 +6,7 @@ import time
 
 import harness
 import pytest
-from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, events, expire, hands, kernel, server, submit  # noqa: F401
+from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, events, expire, hands, kernel, register, server, submit  # noqa: F401
 from harness import wait_until
 from test_interleavings import Session
 
@@ -349,3 +349,32 @@ def test_one_nonce_asked_for_many_times_at_once_gives_one_lease(server, hands, s
             thread.join(300)
         assert {answer.status for answer in answers} == {200}, answers
         assert len({(answer.json["lease"], answer.json["epoch"]) for answer in answers}) == 1
+
+
+# As another transaction could, between the split and the grant: opens a better lease for the devices here.
+OPEN_BETTER = """
+create function better() returns trigger language plpgsql as $$ begin
+  update leases set device_class = new.device_class where job_id = {better}; return new; end $$;
+create trigger better before insert on leases for each row when (new.job_id = {job}) execute function better()"""
+
+
+def test_a_tail_that_its_splitter_does_not_get_wakes_another_device(start, database, postgres):
+    server = start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "60000"))
+    kernel = register(server)
+    holder, splitter, waiter = (Hand(server, name) for name in ("holder", "splitter", "waiter"))
+    job, better = (server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": n}, "space": LARGE, "priority": priority,
+                                                       "environment": ENVIRONMENT}).json["job"] for n, priority in ((64, 0), (65, 5)))
+    postgres.sql(f"update leases set device_class = '\\x00' where job_id = {better}", conninfo=database)
+    assert holder.pull().json["job"] == job
+
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(waiter.pull(wait=60)))
+    thread.start()
+    wait_until(lambda: metric(server, "wavetune_parked") == 1, 30, "it to wait")
+    postgres.sql(f"update leases set config_us = 1000000, granted_at = now() - interval '10 s' where job_id = {job}", conninfo=database)
+    postgres.sql(OPEN_BETTER.format(job=job, better=better), conninfo=database)
+
+    assert splitter.pull().json["job"] == better
+    wait_until(lambda: answers, 30, "the other device to get the tail")
+    thread.join(300)
+    assert answers[0].status == 200 and answers[0].json["job"] == job

@@ -57,9 +57,9 @@ must_check bool lease_grant(struct worker *worker, struct lease_wish *wish,
                             struct lease_granted *ret, struct error *error);
 
 /* Splits the tail off the held screen lease with the most predicted device time left that the
- * wish's device may take over, into an open lease of its own. *ret_is_split false: there is none.
- * In the caller's transaction; waits for no lock. */
-must_check bool lease_split(struct db *db, const struct lease_wish *wish, bool *ret_is_split,
+ * wish's device may take over, into an open lease of its own: *ret_lease, or 0 where there is none. In
+ * the caller's transaction; waits for no lock. */
+must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
                             struct error *error);
 
 /* Moves those of `configs`, sorted ordinals, that other open screen leases of its job have to a

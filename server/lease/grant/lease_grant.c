@@ -174,10 +174,11 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
   return true;
 }
 
+/* *ret_split: the lease that was made of another one's tail, or 0. */
 static bool grant_in(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
-                     bool *ret_is_split, struct error *error) {
+                     int64_t *ret_split, struct error *error) {
   bool is_stale;
-  *ret_is_split = false;
+  *ret_split = 0;
   if (!lease_obtain(worker, wish, ret, &is_stale, error))
     return false;
 
@@ -186,33 +187,37 @@ static bool grant_in(struct worker *worker, struct lease_wish *wish, struct leas
       return false;
     if (is_stale || !wish->device_known || wish->drain_reason)
       return true;
-    if (!lease_split(worker->db, wish, ret_is_split, error))
+    if (!lease_split(worker->db, wish, ret_split, error))
       return false;
-    /* Which leases an agent with trusted keys may have is not known from their class alone. */
-    if (!*ret_is_split)
+
+    /* Which leases an agent with trusted keys may have does not follow from their class alone. */
+    if (!*ret_split)
       return wish->wants_signatures || idleness_read(worker->db, wish, error);
     if (!lease_obtain(worker, wish, ret, &is_stale, error))
       return false;
   }
+
   return !ret->lease || ret->job_state != JOB_QUEUED || job_begin(worker, wish, ret, error);
 }
 
 static bool grant_once(struct worker *worker, struct lease_wish *wish, struct lease_granted *ret,
                        struct error *error) {
-  bool is_split;
+  int64_t split;
   free(wish->drain_reason);
   wish->drain_reason = NULL;
   if (!db_begin(worker->db, error) ||
-      !db_end(worker->db, grant_in(worker, wish, ret, &is_split, error), error))
+      !db_end(worker->db, grant_in(worker, wish, ret, &split, error), error))
     return false;
 
   counter_add(COUNTER_leases_granted, ret->is_new);
   if (ret->has_started)
     job_announce(worker, ret->grant.job);
-  if (is_split) {
+  if (split) {
     counter_add(COUNTER_leases_split, 1);
-    log_info("lease: split lease=%lld agent=%s device=%s", (long long)ret->lease, wish->agent,
+    log_info("lease: split lease=%lld agent=%s device=%s", (long long)split, wish->agent,
              wish->device);
+    if (ret->lease != split) /* a better one was opened in between: the tail is for another device */
+      leases_announce(worker, &wish->hardware_digest, 1);
   }
   return true;
 }

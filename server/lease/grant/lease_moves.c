@@ -4,9 +4,9 @@
 #include "server/lease/lease_moves.sql.h"
 #include "server/lease/lease_plan.h"
 
-bool lease_split(struct db *db, const struct lease_wish *wish, bool *ret_is_split,
+bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_lease,
                  struct error *error) {
-  cleanup_rows struct db_rows *chosen = NULL;
+  cleanup_rows struct db_rows *chosen = NULL, *made = NULL;
   cleanup_parameters struct db_parameters choice = {0}, parameters = {0};
   bind_text(&choice, "agent", wish->agent);
   bind_text(&choice, "device", wish->device);
@@ -15,8 +15,8 @@ bool lease_split(struct db *db, const struct lease_wish *wish, bool *ret_is_spli
   bind_integer(&choice, "left_us", SPLIT_LEFT_US);
   if (!db_run(db, &sql_leases_split_choose, &choice, &chosen, error))
     return false;
-  *ret_is_split = db_count(chosen) > 0;
-  if (!*ret_is_split)
+  *ret_lease = 0;
+  if (db_count(chosen) == 0)
     return true;
 
   cleanup_config_ranges struct config_ranges remaining =
@@ -33,7 +33,10 @@ bool lease_split(struct db *db, const struct lease_wish *wish, bool *ret_is_spli
   bind_integer(&parameters, "lease", change.lease);
   bind_ranges(&parameters, "tail", &tail);
   bind_bool(&parameters, "is_large", lease_is_large(&tail));
-  return db_send(db, &sql_leases_split, &parameters, 1, error);
+  if (!db_run(db, &sql_leases_split, &parameters, &made, error))
+    return false;
+  *ret_lease = db_get_integer(made, 0, "id");
+  return true;
 }
 
 bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs, size_t n,

@@ -64,18 +64,15 @@ bool job_change_state(struct db *db, const struct job_change *change, size_t *re
     return false;
 
   *ret_changed = (size_t)db_count(rows);
-  if (change->to == JOB_DONE)
-    counter_add(COUNTER_jobs_done, *ret_changed);
-  if (change->to == JOB_FAILED)
-    counter_add(COUNTER_jobs_failed, *ret_changed);
   return true;
 }
 
-/* Cancels the leases of jobs that have ended and wakes those that wait for the job. After the
- * change's transaction: none waits for leases while it holds a job's row. The housekeeper repeats
- * it after a crash. */
+/* After the transaction in which a job failed or was cancelled: cancels its leases and wakes the
+ * requests that wait for it. A transaction of its own, because none waits for leases while it holds
+ * a job's row. The housekeeper repeats it after a crash. */
 static bool end_settle(struct worker *worker, const struct job_change *change, bool is_changed,
                        struct error *error) {
+  counter_add(COUNTER_jobs_failed, is_changed && change->to == JOB_FAILED);
   if (!leases_cancel_ended(worker->db, change->jobs, change->n, error))
     return false;
   if (is_changed) {
@@ -135,7 +132,7 @@ struct next_round {
   int64_t round;
   json_t *detail; /* of the event; stage and round are added */
   size_t n;
-  struct lease_row *leases;
+  struct new_lease *leases;
 };
 
 /* Moves the job there in one transaction, and wakes those that wait for leases or for the job.
@@ -152,8 +149,8 @@ static bool round_begin(struct worker *worker, const struct job_brief *job,
     return false;
 
   bool ok = job_change_state(worker->db, &change, &changed, error) &&
-            (!changed || leases_insert(worker->db, job->id, next->stage, next->round, next->leases,
-                                       next->n, error));
+            (!changed ||
+             leases_insert(worker->db, next->stage, next->round, next->leases, next->n, error));
   if (!db_end(worker->db, ok, error))
     return false;
 
@@ -182,11 +179,11 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
   cleanup_json json_t *detail =
       json_pack("{s:o, s:I}", "configs", configs, "processes", (json_int_t)n);
 
-  cleanup_free struct lease_row *leases = xcalloc(n, sizeof *leases);
+  cleanup_free struct new_lease *leases = xcalloc(n, sizeof *leases);
   for (size_t i = 0; i < n; i++) {
     int64_t process = step->first_process + (int64_t)i;
     bool is_apart = is_final && job->final_devices > 1 && process < job->final_devices;
-    leases[i] = (struct lease_row){process, &ranges, is_apart};
+    leases[i] = (struct new_lease){job->id, process, ranges, .is_apart = is_apart};
   }
 
   struct next_round next = {is_final ? STAGE_FINAL : STAGE_HALVING, 0, detail, n, leases};
@@ -334,6 +331,8 @@ static bool job_finish(struct worker *worker, const struct job_brief *job,
                           winners_flag(worker, job, space, error)));
   if (!db_end(worker->db, ok, error))
     return false;
+
+  counter_add(COUNTER_jobs_done, changed);
   if (changed) {
     log_info("job: done job=%lld winner=%llu verdict=%s", (long long)job->id,
              (unsigned long long)verdict->winner, verdict_outcome_name(verdict->outcome));
@@ -431,9 +430,9 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   struct lease_sizing sizing = {
       job->config_us, server_options(worker->server)->lease_target_ms * 1000, job->devices};
   lease_plan_cut(batch, n, (uint64_t)job->search.trials, &sizing, &plan);
-  cleanup_free struct lease_row *leases = xcalloc(plan.n, sizeof *leases);
+  cleanup_free struct new_lease *leases = xcalloc(plan.n, sizeof *leases);
   for (size_t i = 0; i < plan.n; i++)
-    leases[i] = (struct lease_row){.configs = &plan.leases[i]};
+    leases[i] = (struct new_lease){job->id, 0, plan.leases[i], lease_is_large(&plan.leases[i])};
 
   cleanup_json json_t *detail = json_pack("{s:I}", "trials", (json_int_t)n);
   const struct next_round next = {STAGE_SCREEN, job->round + 1, detail, plan.n, leases};

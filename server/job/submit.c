@@ -594,15 +594,17 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   ALWAYS((size_t)db_count(rows) == n);
   known_read(rows, jobs);
 
-  cleanup_free struct lease_first *leases = xcalloc(n_leases + 1, sizeof *leases);
+  cleanup_free struct new_lease *leases = xcalloc(n_leases + 1, sizeof *leases);
   n_leases = 0;
   for (size_t i = 0; i < n; i++)
     for (size_t l = 0; jobs[i]->known.created && l < jobs[i]->plan.n; l++) {
       const struct config_ranges *configs = &jobs[i]->plan.leases[l];
       leases[n_leases++] =
-          (struct lease_first){jobs[i]->known.id, *configs, lease_is_large(configs)};
+          (struct new_lease){jobs[i]->known.id, 0, *configs, lease_is_large(configs)};
     }
-  return leases_insert_first(db, leases, n_leases, error) && jobs_note(db, jobs, n, author, error);
+
+  return leases_insert(db, STAGE_SCREEN, 0, leases, n_leases, error) &&
+         jobs_note(db, jobs, n, author, error);
 }
 
 bool submissions_store(struct worker *worker, struct submission *const *jobs, size_t n,

@@ -1,12 +1,10 @@
-/* Leases: locked, made, and cancelled when their jobs have ended or have spent their budgets.
- * Memory and threads: as the header says. */
+/* Locks, inserts and cancels leases, and wakes the requests that wait for them. */
 #include "server/lease/lease.h"
 
 #include "common/campaign/campaign.h"
 #include "server/db/db_record.h"
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
-#include "server/lease/lease_plan.h"
 
 static const struct field lease_fields[] = {
     {"id", FIELD_INTEGER, offsetof(struct lease, id)},
@@ -38,38 +36,28 @@ bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
   return true;
 }
 
-struct made_lease {
-  int64_t process;
-  struct config_ranges configs;
-  bool is_large, is_apart;
+static const struct field new_fields[] = {
+    {"job", FIELD_INTEGER, offsetof(struct new_lease, job)},
+    {"process", FIELD_INTEGER, offsetof(struct new_lease, process)},
+    {"configs", FIELD_RANGES, offsetof(struct new_lease, configs)},
+    {"is_large", FIELD_BOOL, offsetof(struct new_lease, is_large)},
+    {"is_apart", FIELD_BOOL, offsetof(struct new_lease, is_apart)},
 };
-static const struct field made_fields[] = {
-    {"process", FIELD_INTEGER, offsetof(struct made_lease, process)},
-    {"configs", FIELD_RANGES, offsetof(struct made_lease, configs)},
-    {"is_large", FIELD_BOOL, offsetof(struct made_lease, is_large)},
-    {"is_apart", FIELD_BOOL, offsetof(struct made_lease, is_apart)},
-};
-static const struct record made_record = RECORD(NULL, struct made_lease, made_fields);
+static const struct record new_record = RECORD(NULL, struct new_lease, new_fields);
 
-bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round,
-                   const struct lease_row *rows, size_t n, struct error *error) {
-  cleanup_free struct made_lease *made = xcalloc(n + 1, sizeof *made);
-  for (size_t i = 0; i < n; i++)
-    made[i] =
-        (struct made_lease){.process = rows[i].process,
-                            .configs = *rows[i].configs,
-                            .is_large = stage == STAGE_SCREEN && lease_is_large(rows[i].configs),
-                            .is_apart = rows[i].is_apart};
+bool leases_insert(struct db *db, enum stage stage, int64_t round, const struct new_lease *leases,
+                   size_t n, struct error *error) {
+  if (n == 0)
+    return true;
 
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
   bind_text(&parameters, "stage", stage_name(stage));
   bind_integer(&parameters, "round", round);
-  bind_records(&parameters, &made_record, made, n);
+  bind_records(&parameters, &new_record, leases, n);
   return db_run(db, &sql_leases_insert, &parameters, NULL, error);
 }
 
-/* The rows are leases that were locked: id, state. */
+/* Cancels leases that were locked; the rows have their ids and states. */
 static bool locked_cancel(struct db *db, const struct db_rows *rows, struct error *error) {
   size_t n = (size_t)db_count(rows);
   cleanup_free struct lease_change *changes = xcalloc(n + 1, sizeof *changes);
@@ -153,23 +141,6 @@ bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n, struct er
                    &rows, error) &&
             locked_cancel(db, rows, error);
   return db_end(db, ok, error);
-}
-
-static const struct field first_fields[] = {
-    {"job", FIELD_INTEGER, offsetof(struct lease_first, job)},
-    {"configs", FIELD_RANGES, offsetof(struct lease_first, configs)},
-    {"is_large", FIELD_BOOL, offsetof(struct lease_first, is_large)},
-};
-static const struct record first_record = RECORD(NULL, struct lease_first, first_fields);
-
-bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n,
-                         struct error *error) {
-  if (n == 0)
-    return true;
-
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_records(&parameters, &first_record, leases, n);
-  return db_run(db, &sql_leases_insert_screen, &parameters, NULL, error);
 }
 
 bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n, struct error *error) {

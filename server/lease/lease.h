@@ -1,7 +1,9 @@
-/* Leases: pieces of a job that one device measures. Here they are made, locked and cancelled; what
- * agents do with them is in grant/grants.h.
+/* A lease is a part of a job that one device measures. This header inserts, locks and cancels
+ * leases, and wakes the requests that wait for them. The requests of agents are served in
+ * grant/grants.h.
  *
- * Memory: results are the caller's where a release function says so. Threads: a worker's own. */
+ * Memory: the caller releases a struct lease; the rest is borrowed. Threads: a worker's own; the
+ * keys and the functions that wake requests: any. */
 #ifndef WAVETUNE_SERVER_LEASE_LEASE_H
 #define WAVETUNE_SERVER_LEASE_LEASE_H
 
@@ -11,78 +13,64 @@
 #include "server/lease/lease_state.h"
 #include "server/server.h"
 
-/* A lease whose row was locked, and what deciding about it needs. */
+/* A lease whose row is locked, with the columns that decisions need. */
 struct lease {
   int64_t id, job_id, epoch;
   enum lease_state state;
   enum stage stage;
   struct config_ranges remaining;
-  int64_t fruitless;        /* grants in a row that measured nothing */
-  int64_t epoch_opening_us; /* what opening the kernel took in this epoch, as far as it was
-                               stated */
-  bool has_budget;          /* its job has one */
+  int64_t fruitless; /* grants in a row without a measurement */
+  int64_t
+      epoch_opening_us; /* device time that opening the kernel took in this epoch, as reported */
+  bool has_budget;      /* its job has one */
   struct digest hardware_digest;
 };
 void lease_release(struct lease *lease);
 #define cleanup_lease __attribute__((cleanup(lease_release)))
-/* In the caller's transaction; *ret_known false: there is no such lease. */
+/* In the caller's transaction. *ret_known: whether the lease exists. */
 must_check bool lease_lock(struct db *db, int64_t id, struct lease *ret, bool *ret_known,
                            struct error *error);
 
-/* When a job has spent what its budget leaves the screen, its open screen leases are cancelled,
- * with the event and an announcement. *ret_is_spent: there were any; then the job may move on. A
- * transaction of its own. */
+/* Cancels the open screen leases of a job that has spent the screen's part of its budget, with the
+ * event, in a transaction of its own, and wakes the requests that wait for the job. *ret_is_spent:
+ * whether it cancelled any; then the job may move on. */
 must_check bool lease_settle_budget(struct worker *worker, int64_t job, bool *ret_is_spent,
                                     struct error *error);
 
-/* The event of a job of which n leases were cancelled because of its budget. */
+/* Adds the event that n leases of a job were cancelled because of its budget. */
 must_check bool lease_note_cancelled(struct db *db, int64_t job, int64_t n, struct error *error);
 
-/* Cancels what is open or held of jobs that have ended: of `jobs`, or with NULL of any (a crash
- * between). A transaction of its own. */
+/* Cancels the open and held leases of those of `jobs` that have ended; NULL: of all jobs, because a
+ * server may have crashed before it did. A transaction of its own. */
 must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n,
                                     struct error *error);
 
-/* A lease to make. */
-struct lease_row {
-  int64_t process;
-  const struct config_ranges *configs;
-  bool is_apart; /* for a device without a final of the job, for a while */
+/* An open lease to insert. It borrows its configs. */
+struct new_lease {
+  int64_t job, process;
+  struct config_ranges configs;
+  bool is_large; /* of a screen: lease_is_large, so it may be split */
+  bool is_apart; /* reserved for a minute for devices that have no final of the job */
 };
-/* The leases of a job's stage and round. In the caller's transaction. */
-must_check bool leases_insert(struct db *db, int64_t job, enum stage stage, int64_t round,
-                              const struct lease_row *rows, size_t n, struct error *error);
+/* Inserts leases for one stage and round of their jobs. In the caller's transaction. */
+must_check bool leases_insert(struct db *db, enum stage stage, int64_t round,
+                              const struct new_lease *leases, size_t n, struct error *error);
 
-/* Who waits for leases or for news of a job, and how they are woken.
- *
- * Memory: keys are the caller's text. Threads: any. */
-/* Keys of the park. */
+/* Raises the priority of the jobs' leases to that of the jobs. */
+must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
+                                  struct error *error);
+
+/* The keys under which requests are parked (server/http/request.h). Devices that take only signed
+ * work have a key of their own: else one of them could use up the wake-up of a device that may have
+ * the work. */
 #define PARK_KEY_SIZE 96
-/* Devices that want signatures wait apart: one that is woken for work that it may not have must not
- * cost another its wake-up. */
 char *lease_park_key(const struct digest *hardware_digest, bool wants_signatures,
                      char text[PARK_KEY_SIZE]);
 char *job_park_key(int64_t job, char text[PARK_KEY_SIZE]);
 
-/* n leases for this hardware are open now. */
+/* Wakes up to n requests under each key of this hardware, for which n leases were opened. */
 void leases_announce(struct worker *worker, const struct digest *hardware_digest, size_t n);
-/* Something happened to this job. */
+/* Wakes the requests that wait for events of the job. */
 void job_announce(struct worker *worker, int64_t job);
-
-/* The leases of jobs that are submitted and raised.
- *
- * Memory: everything is borrowed. Threads: a db's own. */
-/* An open lease of a job's screen, in its first round. */
-struct lease_first {
-  int64_t job;
-  struct config_ranges configs;
-  bool is_large; /* lease_is_large */
-};
-must_check bool leases_insert_first(struct db *db, const struct lease_first *leases, size_t n,
-                                    struct error *error);
-
-/* After the priority of jobs was raised: their leases follow. */
-must_check bool jobs_raise_leases(struct db *db, const int64_t *jobs, size_t n,
-                                  struct error *error);
 
 #endif

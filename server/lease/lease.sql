@@ -1,9 +1,8 @@
--- Leases. Every write locks its leases in the order of their ids, or skips what others have
--- locked; after leases come jobs: nothing waits for a lease while it holds a job's row.
+-- Leases. Every transaction locks its leases in the order of their ids, or skips those that are
+-- locked, and locks jobs after leases: none waits for a lease while it holds a job's row.
 
--- Of a lease that was locked before, and was in from_state then: lease_state.h says what each
--- part means. The last condition has the plan probe the index, however few leases the statistics
--- know.
+-- Changes leases that are locked and in from_state (struct lease_change). The last condition makes
+-- the plan probe the index even when it was made while the table was small.
 -- name: lease_change_state
 UPDATE leases l
 SET state = c.to_state::lease_state,
@@ -28,15 +27,14 @@ FROM unnest(:lease::bigint[], :from_state::text[], :to_state::text[], :less::int
 WHERE l.id = c.lease AND l.state = c.from_state::lease_state
   AND l.id = ANY (:lease::bigint[]);
 
--- The best open lease that a device may have is granted to it: the highest priority comes first,
--- then the oldest job, so that jobs end in the order in which they were submitted. None for a
--- nonce that holds one already, and none for an agent or a device that is drained. A device may
--- have leases of two classes: those of its hardware, and those of its whole environment (of older
--- databases). The inner LIMIT is a number, from which the planner knows that reading the index
--- in order beats sorting all open leases. An agent with trusted keys gets only what one of them
--- signed. A lease is never given to an agent that it avoids. A final that is to be apart is, for
--- a while, not given to a device that has, or had, one of its job. That the lease is open is not
--- asked again: it is locked.
+-- Grants the best open lease that the device may have: of the highest priority, then of the oldest
+-- job, so that jobs end in the order in which they were submitted. Grants none to a nonce that holds
+-- a lease, and none to a drained agent or device. A device may have leases of two classes: those of
+-- its hardware, and in older databases those of its whole environment. The inner LIMIT is a number,
+-- so that the planner reads the index in order instead of sorting all open leases. An agent with
+-- trusted keys gets only code that one of them signed. No agent gets a lease that avoids it. Until
+-- apart_until no device gets a final of a job of which it has, or had, another final. The UPDATE
+-- does not check again that the lease is open, because the subquery locked it.
 -- name: lease_take
 UPDATE leases
 SET state = 'held',
@@ -85,7 +83,7 @@ WHERE id = (
     ORDER BY l.priority DESC, l.job_id, l.id
     LIMIT 1);
 
--- One lease and what deciding about it needs; it is locked.
+-- Locks a lease and reads the columns that decisions need.
 -- name: lease_lock
 SELECT l.id, l.job_id, l.state, l.epoch, l.stage, l.remaining, l.fruitless, l.epoch_opening_us,
        j.budget_device_ms IS NOT NULL AS has_budget, e.hardware_digest
@@ -95,7 +93,7 @@ JOIN environments e ON e.id = j.environment_id
 WHERE l.id = :lease::bigint
 FOR UPDATE OF l;
 
--- What is known of an agent and of a device of it.
+-- The state of an agent and of one of its devices.
 -- name: lease_asker
 SELECT a.drain_reason IS NULL AS only_device_drains,
        COALESCE(a.drain_reason, d.drain_reason) AS drain_reason,
@@ -105,8 +103,8 @@ LEFT JOIN devices d ON d.agent = a.id AND d.device = :device
 LEFT JOIN environments e ON e.id = d.environment_id
 WHERE a.id = :agent;
 
--- Whether any device of this hardware that asks now would go without, as this one did: no lease
--- is open for it, and this one has none that others could split.
+-- Whether any device of this hardware would get no lease now, as this one did: none is open for the
+-- hardware, and this device holds none that another could split.
 -- name: lease_hardware_is_idle
 SELECT NOT EXISTS (SELECT FROM leases
                    WHERE device_class = :hardware_digest::bytea AND state = 'open')
@@ -116,8 +114,8 @@ SELECT NOT EXISTS (SELECT FROM leases
                          AND config_us IS NOT NULL
                          AND agent = :agent AND device = :device) AS is_idle;
 
--- The lease that an agent's nonce holds, and what the answer to a grant says of its job. It is of no
--- use when it has expired, or when another device of the agent asks.
+-- The lease that a nonce of an agent holds, with the columns of its job that the answer to a grant
+-- has. is_live: it has not expired and is held by this device.
 -- name: lease_held
 SELECT l.id, l.expires_at > now() AND l.device = :device AS is_live, l.granted_at = now() AS is_new,
        l.id::text AS lease, l.epoch, l.job_id AS job, l.remaining AS configs, l.stage, l.round,
@@ -140,7 +138,7 @@ JOIN spaces s ON s.digest = j.space_digest
 JOIN environments e ON e.id = j.environment_id
 WHERE l.agent = :agent AND l.nonce = :nonce AND l.state = 'held';
 
--- What a job has spent of its budget, and how many configs its leases still have.
+-- What a job has spent of its budget, and how many configs remain in its leases.
 -- name: lease_budget
 SELECT j.budget_device_ms * 1000 AS budget_us, b.spent_us, b.opening_us, b.openings, b.measured,
        b.final_us, b.final_processes,
@@ -151,7 +149,7 @@ FROM jobs j
 CROSS JOIN LATERAL job_spending(j.id) b
 WHERE j.id = :job::bigint;
 
--- No row: it is held at this epoch no more. One that was split says what is left of it.
+-- No row: the lease is no longer held at this epoch. A lease that was split returns what remains.
 -- name: leases_renew
 UPDATE leases
 SET expires_at = clock_timestamp() + :lease_ms::bigint * interval '1 ms',
@@ -163,7 +161,7 @@ RETURNING CASE WHEN is_split THEN remaining END AS remaining;
 SELECT FROM leases
 WHERE id = :lease::bigint;
 
--- A final that is to be apart waits so long for a device that has none of its job yet.
+-- A final with is_apart is reserved so long for devices that have no final of the job.
 -- name: leases_insert
 INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
                     config_us, apart_until)
@@ -171,22 +169,11 @@ SELECT j.id, :stage::stage, :round::int, r.process, r.configs, r.configs, j.devi
        j.priority,
        CASE WHEN r.is_large THEN j.config_us END,
        CASE WHEN r.is_apart THEN now() + interval '60 s' END
-FROM jobs j,
-     unnest(:process::int[], :configs::int8multirange[], :is_large::boolean[],
+FROM unnest(:job::bigint[], :process::int[], :configs::int8multirange[], :is_large::boolean[],
             :is_apart::boolean[])
-     WITH ORDINALITY AS r(process, configs, is_large, is_apart, n)
-WHERE j.id = :job::bigint
+     WITH ORDINALITY AS r(job, process, configs, is_large, is_apart, n)
+JOIN jobs j ON j.id = r.job
 ORDER BY r.n;
-
--- name: leases_insert_screen
-INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
-    config_us)
-SELECT j.id, 'screen', 0, 0, l.configs, l.configs, j.device_class, j.priority,
-    CASE WHEN l.is_large THEN j.config_us END
-FROM unnest(:job::bigint[], :configs::int8multirange[], :is_large::boolean[])
-     WITH ORDINALITY AS l(job, configs, is_large, n)
-JOIN jobs j ON j.id = l.job
-ORDER BY l.n;
 
 -- name: jobs_raise_leases
 WITH below AS MATERIALIZED (

@@ -375,6 +375,6 @@ def test_a_tail_that_its_splitter_does_not_get_wakes_another_device(start, datab
     postgres.sql(OPEN_BETTER.format(job=job, better=better), conninfo=database)
 
     assert splitter.pull().json["job"] == better
-    wait_until(lambda: answers, 30, "the other device to get the tail")
     thread.join(300)
     assert answers[0].status == 200 and answers[0].json["job"] == job
+    assert f"lease: split lease={answers[0].json['lease'].split('.')[0]} " in server.messages

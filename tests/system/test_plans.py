@@ -17,7 +17,7 @@ ROWS_MAX, BLOCKS_MAX = 1000, 4000
 ROWS_MAX_OF = {"leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but not those of all times
                "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with what their leases took
 # It writes thousands of leases; and the mean of 16 jobs' leases may as well be read from a table that is not much larger.
-NOT_JUDGED = {"leases_insert_screen", "kernels_pace"}
+NOT_JUDGED = {"leases_insert", "kernels_pace"}
 EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
            "auto_explain.log_timing": "off", "auto_explain.log_buffers": "on", "auto_explain.log_format": "json",
            "log_min_duration_statement": "0"}

@@ -1,4 +1,4 @@
-/* Checks of identities. Memory and threads: as the header says. */
+/* Which requests may act as which agent, and the ids of leases. */
 #include "server/lease/identity.h"
 
 #include "server/db/db_record.h"
@@ -11,9 +11,9 @@ _Static_assert(SERVER_SECRET_SIZE == LEASE_SECRET_SIZE,
 
 /* The token that an agent or a lease belongs to. */
 struct owner {
-  int64_t token; /* FIELD_NONE: it is no token's */
+  int64_t token; /* FIELD_NONE: none */
   char *name;
-  bool is_agent, is_live; /* the token is an agent's own; it has neither ended nor been revoked */
+  bool is_agent, is_live; /* the token is an agent's own; it has neither expired nor been revoked */
   int64_t epoch;          /* of the lease */
 };
 static const struct field owner_fields[] = {
@@ -28,7 +28,7 @@ static const struct record owner_record = RECORD(NULL, struct owner, owner_field
 static void owner_release(struct owner *owner) { record_release(&owner_record, owner); }
 #define cleanup_owner __attribute__((cleanup(owner_release)))
 
-/* What is not known is no token's. */
+/* *ret_known: whether there is such an agent or lease; one that does not exist has no owner. */
 static bool owner_find(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct owner *ret, bool *ret_known,
                        struct error *error) {
@@ -155,9 +155,8 @@ bool identity_may_hold(struct worker *worker, struct request *request) {
   if (owner.is_agent || epoch >= owner.epoch)
     return not_granted_answer(request);
 
-  /* Several agents may share the token: which of them has the results of an earlier epoch is not
-   * known any more. They are not taken, and the agent, if it was granted the lease, hears that it
-   * has lost it. */
+  /* Several agents may share the token, and the holder of an earlier epoch is not stored. Its
+   * results are refused; if this agent was that holder, the answer shows that it lost the lease. */
   error_of(&error, ERROR_CONFLICT, "lease %lld is no longer yours at this epoch", (long long)lease);
   answer_failure_extra(request, &error, json_pack("{s:n}", "epoch"));
   return false;

@@ -1,5 +1,5 @@
--- Whose an agent or a lease is (server/lease/identity.h). An owner that is an agent's own token is
--- of that agent alone, also when the token has ended: the agent gets others.
+-- The tokens that own agents and leases (server/lease/identity.h). An agent's own token represents
+-- that agent alone (is_agent), also after the token has ended and the agent has got another.
 
 -- name: identities_agents
 SELECT a.token_id, t.name,

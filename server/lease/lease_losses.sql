@@ -1,4 +1,6 @@
--- Leases whose holder is gone, whose configs are given up, or whose job has ended.
+-- Leases that were lost, configs that are given up, and leases of jobs that have ended.
+
+-- Held leases whose time is over; they are locked.
 
 -- name: leases_expire
 WITH gone AS MATERIALIZED (
@@ -15,7 +17,7 @@ JOIN jobs j ON j.id = gone.job_id
 JOIN environments e ON e.id = j.environment_id
 ORDER BY gone.id;
 
--- All that an agent holds, because it started anew.
+-- The leases that an agent held when it was restarted; they are locked.
 -- name: leases_reclaim
 WITH gone AS MATERIALIZED (
     SELECT id, job_id, epoch, agent, device, fruitless,
@@ -30,8 +32,8 @@ JOIN jobs j ON j.id = gone.job_id
 JOIN environments e ON e.id = j.environment_id
 ORDER BY gone.id;
 
--- Counts a loss for the config that was being measured, and says so in the job's events. The
--- jobs are locked in the order of their ids: what waits for one holds none that comes after it.
+-- Counts a loss for the config that was being measured, and adds an event to each job. The jobs are
+-- locked in the order of their ids.
 -- name: leases_note_losses
 WITH gone AS MATERIALIZED (
     SELECT *, row_number() OVER (PARTITION BY job_id ORDER BY id)::int AS k
@@ -62,7 +64,7 @@ SELECT gone.job_id, counter.before + gone.k, 'lease_lost',
 FROM gone
 JOIN counter ON counter.id = gone.job_id;
 
--- What is known of configs that were lost, the last time included.
+-- All losses of configs, including those that were just stored.
 -- name: lease_loss_facts
 SELECT r.n, count(*) AS losses, count(DISTINCT (o.agent, o.device)) AS devices,
        array_agg(DISTINCT o.agent) AS agents,
@@ -86,7 +88,7 @@ UPDATE leases
 SET avoid_agents = :agents::text[]
 WHERE id = :lease::bigint;
 
--- A lease of its own for a config that left another one, which these agents do not get.
+-- A lease of its own for a config that was taken out of another lease. These agents do not get it.
 -- name: lease_set_apart
 INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
                     avoid_agents)
@@ -96,7 +98,7 @@ FROM leases
 WHERE id = :lease::bigint;
 
 -- The measurements that the server writes have negative seqs and no body, so that they never
--- meet an agent's.
+-- collide with an agent's.
 -- name: lease_give_up
 WITH written AS (
     INSERT INTO measurements (job_id, lease_id, epoch, seq, config, stage, round, process, agent,
@@ -120,7 +122,7 @@ SELECT counter.id, counter.events, 'poisoned',
                          'configs', (SELECT count(*) FROM written), 'detail', :detail)
 FROM counter;
 
--- Open leases that no live agent may take since those that live lost their config before.
+-- Open leases that avoid every live agent that could measure them.
 -- name: leases_unwanted
 SELECT l.id, l.job_id
 FROM leases l
@@ -169,8 +171,8 @@ INSERT INTO job_events (job_id, event, kind, detail)
 SELECT id, events, 'budget', json_build_object('cancelled_leases', :leases::bigint)
 FROM counter;
 
--- Live leases of jobs that have ended; they are locked. Two statements: one plan does not serve
--- a few known jobs and all of them.
+-- Open and held leases of jobs that have ended; they are locked. There are two statements, because
+-- one plan does not suit both a few known jobs and all of them.
 -- name: leases_cancel_ended
 WITH ended AS MATERIALIZED (
     SELECT id FROM jobs
@@ -182,7 +184,7 @@ WHERE l.state IN ('open', 'held')
 ORDER BY l.id
 FOR UPDATE OF l;
 
--- From the indexes of open and of held leases, not from the leases of all times.
+-- The indexes of open and of held leases give the jobs: most leases are in other states.
 -- name: leases_cancel_all_ended
 WITH ended AS MATERIALIZED (
     SELECT id FROM jobs

@@ -1,11 +1,11 @@
--- Configs that move between the screen leases of a job: the tail of a held one to an idle
--- device, and likely winners to the lease that is measured first. Nothing here waits for a lock.
+-- Moves configs between the screen leases of a job: the tail of a held one to an idle device, and
+-- warm-start configs to the lease that is granted first. Nothing here waits for a lock.
 
 -- The held lease with the most predicted device time left whose tail the device may take over;
--- it is locked. A config's pace is what the lease's measurements took of the device, or what
--- went by for each of them since the grant where that is more (compilers, checks); before there
--- are any, what the job's kernel took before. The job's row is held, too, so that it cannot end
--- before its new lease is there to be cancelled with it.
+-- it is locked. The predicted time of a config is the mean device time of the lease's measurements,
+-- or the time since the grant for each of them where that is more (compilers and checks take time,
+-- too); before there are any, the time that configs of the kernel took in earlier jobs. The job's
+-- row is locked, too, so that the job cannot end before the new lease can be cancelled with it.
 -- name: leases_split_choose
 SELECT l.id, l.remaining
 FROM agents a
@@ -47,7 +47,7 @@ WHERE a.id = :agent
 ORDER BY l.us DESC, l.id
 LIMIT 1;
 
--- A lease of its own for configs that left another one.
+-- A lease of its own for configs that were taken out of another lease.
 -- name: leases_split
 INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
                     config_us)

@@ -1,4 +1,4 @@
-/* Cutting a job's points into leases. Memory: the caller owns the plan. Threads: pure functions. */
+/* Cutting a job's configs into leases. */
 #include "server/lease/lease_plan.h"
 
 #include "common/base/numbers.h"
@@ -48,7 +48,7 @@ static void baseline_set(const struct space *space, uint64_t first, struct lease
   plan->baseline_from = space->has_default ? BASELINE_DEFAULT : BASELINE_FIRST;
 }
 
-/* Adds a config to the last lease, or to another one when that has `size` already. */
+/* Adds a config to the last lease, or to a new one when that has `size` configs. */
 static void config_add(struct lease_plan *plan, size_t *capacity, uint64_t size, uint64_t *in_lease,
                        uint64_t ordinal) {
   if (plan->n == 0 || *in_lease == size) {

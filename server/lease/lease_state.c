@@ -1,5 +1,4 @@
-/* The transition table of leases, and the statement that follows it. Memory and threads: as the
- * header says. */
+/* The transition table of leases, and the statements that change their state. */
 #include "server/lease/lease_state.h"
 
 #include "server/counters.h"
@@ -12,7 +11,7 @@ const char *const lease_state_names[LEASE_STATE_COUNT + 1] = {LEASE_STATES(X)};
 
 const char *lease_state_name(enum lease_state state) { return lease_state_names[state]; }
 
-/* May a lease go from the row's state to the column's? */
+/* Whether a lease may go from the row's state to the column's. */
 static const bool transitions[LEASE_STATE_COUNT][LEASE_STATE_COUNT] = {
     [LEASE_OPEN] =
         {[LEASE_OPEN] = true, [LEASE_HELD] = true, [LEASE_DONE] = true, [LEASE_CANCELLED] = true},

@@ -1,4 +1,4 @@
-/* Granting a lease to one device. Memory and threads: as grants.h says. */
+/* Granting a lease to one device. */
 #include <math.h>
 
 #include "common/base/log.h"
@@ -67,8 +67,8 @@ static bool budget_read(struct db *db, struct lease_granted *granted, struct err
   return true;
 }
 
-/* The lease that the wish's nonce holds: ret->lease is 0 when it holds none. *ret_is_stale: that
- * one has expired or is another device's, and is not read. */
+/* Reads the lease that the nonce holds; ret->lease is 0 when there is none. *ret_is_stale: it has
+ * expired or another device holds it, and it is not read. */
 static bool held_read(struct db *db, const struct lease_wish *wish, struct lease_granted *ret,
                       bool *ret_is_stale, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
@@ -98,8 +98,8 @@ static bool held_read(struct db *db, const struct lease_wish *wish, struct lease
   return !db_get_bool(rows, 0, "has_budget") || budget_read(db, ret, error);
 }
 
-/* The lease that the wish's nonce holds, else the best open one. Both statements travel together.
- */
+/* Grants the best open lease unless the nonce holds one, and reads it. Both statements are sent
+ * together. */
 static bool lease_obtain(struct worker *worker, const struct lease_wish *wish,
                          struct lease_granted *ret, bool *ret_is_stale, struct error *error) {
   const struct lease_holder holder = {wish->agent, wish->device, wish->nonce, wish->token,
@@ -120,7 +120,7 @@ static bool idleness_read(struct db *db, struct lease_wish *wish, struct error *
   return true;
 }
 
-/* A space that cannot be read costs time only: it is logged. */
+/* A space or key that cannot be read is logged: without warm starts a job only takes longer. */
 static bool likely_find(struct db *db, struct lease_granted *granted, struct error *error) {
   const struct lease_grant *grant = &granted->grant;
   cleanup_space struct space *space = NULL;
@@ -136,14 +136,14 @@ static bool likely_find(struct db *db, struct lease_granted *granted, struct err
     granted->n_likely =
         job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->likely);
   else if (winners.n > 0)
-    log_warning("leases: cannot tell likely configs: %s", unreadable.message);
+    log_warning("leases: cannot choose warm-start configs: %s", unreadable.message);
   past_winners_release(&winners);
   return true;
 }
 
-/* The job's first lease: which of its configs are likely to win is told now, of a search it was
- * when it was submitted. Where other leases of the job have them, and no device measures them yet,
- * this one gets them. */
+/* To be called for the first lease of a job. Chooses the job's warm-start configs (those of a
+ * search were chosen when it was submitted), moves them from other open leases to this one, and
+ * makes the job running. */
 static bool job_begin(struct worker *worker, const struct lease_wish *wish,
                       struct lease_granted *granted, struct error *error) {
   if (!granted->is_search) {
@@ -216,7 +216,8 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
     counter_add(COUNTER_leases_split, 1);
     log_info("lease: split lease=%lld agent=%s device=%s", (long long)split, wish->agent,
              wish->device);
-    if (ret->lease != split) /* a better one was opened in between: the tail is for another device */
+    if (ret->lease !=
+        split) /* a better lease was opened in between: another device gets the tail */
       leases_announce(worker, &wish->hardware_digest, 1);
   }
   return true;
@@ -229,7 +230,7 @@ bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_gr
     if (grant_once(worker, wish, ret, error))
       return true;
     lease_granted_release(ret);
-    /* The same nonce at the same time on two connections: the other one's grant is there now. */
+    /* A concurrent request with this nonce was granted a lease: the next attempt finds it. */
     bool may_go = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
     if (may_go && attempt == GRANT_ATTEMPTS)
       return error_of(error, ERROR_CONTENTION,

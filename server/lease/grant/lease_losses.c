@@ -1,5 +1,4 @@
-/* Leases whose holder is gone, and configs that are given up. Memory and threads: as grants.h
- * says. */
+/* Leases that were lost, and configs that are given up. */
 #include "common/base/log.h"
 #include "server/counters.h"
 #include "server/db/db_record.h"
@@ -10,7 +9,7 @@
 #include "server/server.h"
 
 #define EXPIRE_PACE_MS 500
-#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that no agent may take */
+#define SWEEP_PACE_MS 5000  /* jobs that should have moved on, leases that avoid all agents */
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define PAGE 500
 
@@ -73,7 +72,7 @@ bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail
   return lease_change_state(db, &change, 1, error);
 }
 
-/* A lease that was leased too often without a result, and is open. */
+/* Of an open lease that was granted too often without a result. */
 static bool fruitless_give_up(struct db *db, int64_t lease, int64_t fruitless,
                               struct error *error) {
   char detail[128];
@@ -125,8 +124,8 @@ static bool config_set_apart(struct db *db, int64_t id, int64_t config, const ch
          db_run(db, &sql_lease_set_apart, &parameters, NULL, error);
 }
 
-/* What becomes of a lost lease that is open again. `facts` has a row about its config, or is
- * NULL. */
+/* Applies the poison rule to a lost lease, which is open again. `facts` has a row about its config,
+ * or is NULL. */
 static bool loss_judge(struct db *db, const struct lease_loss *loss, const struct db_rows *facts,
                        int row, struct error *error) {
   enum poison_step step = POISON_AGAIN;
@@ -229,8 +228,9 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
     jobs_advance(worker, jobs, losses->n);
 }
 
-/* Whether agents had a lease time to renew since the database was connected to, and since this
- * server or the database stood still for so long that their renewals may not have got through. */
+/* Whether agents have had one lease time to renew their leases, since the connection to the
+ * database was made and since the last pause of this server or of the database that was so long
+ * that renewals may have failed. */
 static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
   struct lease_clock *clock = &worker->lease_clock;
   int64_t now_ms = clock_monotonic_ms();
@@ -244,12 +244,12 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
          now_ms - db_connected_since_ms(worker->db) >= lease_ms;
 }
 
-/* One page. A server or a database that was away must not cost the agents their leases. */
+/* Expires one page. Agents must not lose their leases because a server or a database was away. */
 static bool expire_page(struct worker *worker, bool *ret_more, struct error *error) {
   struct lease_losses losses = {0};
   *ret_more = false;
-  if (!db_begin_now(worker->db, error)) /* now() is before the look at the clock: a database that
-                                           stands still shows there */
+  /* It takes now() before the clock is read, so that a pause of the database is seen. */
+  if (!db_begin_now(worker->db, error))
     return false;
   if (!renewals_had_time(worker, server_options(worker->server)->lease_ms)) {
     db_rollback(worker->db);
@@ -267,7 +267,8 @@ static bool expire_page(struct worker *worker, bool *ret_more, struct error *err
   return true;
 }
 
-/* Each in a transaction of its own: nothing waits for a lease while it holds a job. */
+/* Gives up leases that avoid all agents which could measure them. Each in a transaction of its own:
+ * none waits for a lease while it holds a job's row. */
 static bool unwanted_give_up(struct worker *worker, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};

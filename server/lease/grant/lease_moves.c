@@ -1,4 +1,4 @@
-/* Configs that move between the screen leases of a job. Memory and threads: as grants.h says. */
+/* Moving configs between the screen leases of a job. */
 #include "server/db/db_record.h"
 #include "server/lease/grant/grants.h"
 #include "server/lease/lease_moves.sql.h"

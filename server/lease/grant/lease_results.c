@@ -12,9 +12,9 @@
 #include "server/measurement/drift.h"
 #include "server/measurement/measurements.h"
 
-#define POST_ATTEMPTS 8 /* where another transaction is in the way */
+#define POST_ATTEMPTS 8 /* after conflicts with other transactions */
 
-/* Only finals name objects, so most often nothing is asked. False: the request is answered. */
+/* Checks that the code objects which finals name are stored. False: the request is answered. */
 static bool objects_are_stored(struct worker *worker, struct request *request,
                                const struct results *results) {
   cleanup_free struct digest *objects = xcalloc(results->measurements.n + 1, sizeof *objects);
@@ -30,8 +30,8 @@ static bool objects_are_stored(struct worker *worker, struct request *request,
   return n == 0 || answer_missing_files(worker, request, objects, n);
 }
 
-/* One transaction: locks the lease, looks what is known, judges, stores. On failure nothing is
- * stored. */
+/* In one transaction: locks the lease, reads which measurements are known, judges the post and
+ * stores it. */
 static bool post_store(struct db *db, int64_t id, const struct results *results,
                        struct posted_lease *lease, struct judgement *judgement,
                        struct drift_note *note, struct error *error) {
@@ -50,8 +50,8 @@ static bool post_store(struct db *db, int64_t id, const struct results *results,
   return db_end(db, is_good, error);
 }
 
-/* What follows from a post that counts: its job fails, has spent its budget, or has a stage without
- * anything left. */
+/* What follows from a post that counts: the job may fail, may have spent its budget, or may have
+ * nothing left to measure in its stage. */
 static bool post_settle(struct worker *worker, const struct results *results,
                         const struct posted_lease *lease, const struct judgement *judgement,
                         const struct drift_note *note, struct error *error) {
@@ -102,8 +102,7 @@ static void post_answer(struct worker *worker, struct request *request,
     return;
   }
 
-  /* Of another epoch than the current one this agent's part is over, whatever the lease does
-   * now. */
+  /* For the holder of an earlier epoch the lease is done, whatever its state is now. */
   enum lease_state state = lease->epoch != results->epoch ? LEASE_DONE
                            : judgement->is_change         ? judgement->change.to
                                                           : lease->state;
@@ -145,7 +144,7 @@ void route_lease_results(struct worker *worker, struct request *request) {
   if (!is_stored) {
     answer_failure(request, &error);
   } else {
-    /* Stored is stored: what cannot follow now, the housekeeper does. */
+    /* A failure after the commit is not the agent's: the housekeeper does the rest. */
     if (judgement.verdict == POST_TAKEN &&
         !post_settle(worker, &results, &lease, &judgement, &note, &error))
       log_warning("lease: after results: %s", error.message);

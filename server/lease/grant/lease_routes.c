@@ -1,4 +1,4 @@
-/* Leases: pull work, keep it, hand it back; and post what was measured.
+/* Requesting, renewing and handing back leases.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include <math.h>
@@ -21,9 +21,10 @@
 
 #define RENEWALS_PER_LEASE 3
 
-/* The share of a lease, by its configs, of what its stage may still spend of the job's budget.
- * Opening the kernel is taken from the stage's rest, as a device opens it once for many leases; in
- * a final each process opens it, and pays for it alone. */
+/* Sets what the lease may spend: its share, by its number of configs, of what its stage has left of
+ * the job's budget. The time for opening the kernel is bounded by the rest of the whole stage,
+ * because a device opens it once for many leases; in a final, each process opens it and pays for it
+ * from its own share. */
 static void bounds_set(struct lease_granted *granted) {
   struct lease_grant *grant = &granted->grant;
   grant->device_us = grant->budget_us = FIELD_NONE;
@@ -58,7 +59,7 @@ static void granted_answer(struct worker *worker, struct request *request,
              0);
   bounds_set(granted);
 
-  /* A holder that may lose the tail of its lease asks often whether it did. */
+  /* The holder of a lease that may be split renews it often, to learn which configs remain. */
   grant->renew_every_ms = server_options(worker->server)->lease_ms / RENEWALS_PER_LEASE;
   if (granted->may_be_split && grant->renew_every_ms > RENEW_SPLITTABLE_MS)
     grant->renew_every_ms = RENEW_SPLITTABLE_MS;
@@ -109,7 +110,7 @@ void route_lease_post(struct worker *worker, struct request *request) {
   if (!record_read(&lease_wish_record, request->json, "", &wish, &error))
     answer_failure(request, &error);
   else if (request->is_parked_before && !request_client_is_there(request))
-    request_answer_empty(request, 204); /* to nobody: its lease would be lost */
+    request_answer_empty(request, 204); /* a lease that is granted now would be lost */
   else if (!lease_grant(worker, &wish, &granted, &error))
     answer_failure(request, &error);
   else if (granted.lease)
@@ -132,7 +133,7 @@ static const struct field renewal_fields[] = {
 };
 const struct record renewal_record = RECORD("RenewRequest", struct renewal, renewal_fields);
 
-/* What remains the lease's is said when some of it was given away. */
+/* `configs`: those that remain, of a lease that was split. */
 struct renewed {
   int64_t expires_in_ms;
   json_t *configs;
@@ -144,8 +145,8 @@ static const struct field renewed_fields[] = {
 };
 const struct record renewed_record = RECORD("RenewAnswer", struct renewed, renewed_fields);
 
-/* The present epoch is said to the lease's holder, and null to others: agents of before know a lost
- * lease by the member. */
+/* The holder gets the current epoch, others get null: older agents recognise a lost lease by that
+ * member. */
 void lease_answer_stale(struct worker *worker, struct request *request, int64_t lease,
                         const char *what) {
   struct error error;
@@ -153,7 +154,7 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
   log_set_request(request->id);
   if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch,
                              &error))
-    log_warning("lease: cannot tell who holds lease=%lld: %s", (long long)lease, error.message);
+    log_warning("lease: cannot read the holder of lease=%lld: %s", (long long)lease, error.message);
   if (epoch)
     error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld",
               (long long)lease, what, (long long)epoch);
@@ -236,10 +237,10 @@ static const struct field handback_fields[] = {
 };
 const struct record handback_record = RECORD("HandBackRequest", struct handback, handback_fields);
 
-/* Opens a lease again for what remains of it, and counts what opening the kernel took. One that has
- * spent its share of its job's budget is cancelled, with the event. A grant does not count as one
- * in vain when the agent trusts no key that signed the lease's code. *ret_state: LEASE_STATE_COUNT
- * when it was not held at this epoch. */
+/* Opens the lease again, or cancels it, with the event, when it has spent its share of the job's
+ * budget; adds the time that opening the kernel took. The grant does not count as fruitless when
+ * the agent trusts no key that signed the code. *ret_state: LEASE_STATE_COUNT when the lease was
+ * not held at this epoch. */
 static bool lease_hand_back(struct db *db, int64_t id, const struct handback *handback,
                             struct lease *lease, bool *ret_known, enum lease_state *ret_state,
                             struct error *error) {
@@ -252,8 +253,7 @@ static bool lease_hand_back(struct db *db, int64_t id, const struct handback *ha
     return true;
 
   bool is_over = is_spent && lease->has_budget && lease->stage != STAGE_FINAL;
-  int64_t more_us =
-      handback->opening_us - lease->epoch_opening_us; /* of a repeated request: none */
+  int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
   struct lease_change change = {.lease = id,
                                 .from = LEASE_HELD,
                                 .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
@@ -265,7 +265,7 @@ static bool lease_hand_back(struct db *db, int64_t id, const struct handback *ha
          (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
 }
 
-/* After the commit. It may have spent the rest of its job's budget on opening the kernel. */
+/* After the commit. Opening the kernel may have spent the rest of the job's budget. */
 static void handback_settle(struct worker *worker, const struct lease *lease,
                             enum lease_state state) {
   bool is_spent = false;

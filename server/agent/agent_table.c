@@ -1,20 +1,20 @@
-/* The table of heartbeats. Memory and threads: as agents.h says. */
+/* The table of heartbeats. */
 #include <pthread.h>
 
 #include "server/agent/agents.h"
 
 #define BUCKETS 4096
 
-enum presence { PRESENCE_KNOWN, PRESENCE_ASKED, PRESENCE_ABSENT };
+enum presence { PRESENCE_KNOWN, PRESENCE_LOOKUP, PRESENCE_ABSENT };
 
 struct entry {
   struct entry *next;
   char id[AGENT_ID_SIZE];
   char *boot; /* NULL unless known */
   enum presence presence;
-  bool asks_again;   /* known, but another process sends heartbeats with its id: it may have
-                        enrolled with another server */
-  bool is_looked_up; /* agent_table_asked named it, and it has not enrolled since */
+  bool needs_lookup; /* known, but another process sends heartbeats with its id: it may have
+                      enrolled with another server */
+  bool is_looked_up; /* agent_table_lookups named it, and it has not enrolled since */
   bool is_draining;
   bool is_unflushed;
   struct agent_owner owner;
@@ -24,7 +24,7 @@ struct entry {
 struct agent_table {
   pthread_mutex_t lock;
   struct entry *buckets[BUCKETS];
-  size_t n_unknown; /* asked or absent */
+  size_t n_unknown; /* entries that are not PRESENCE_KNOWN */
 };
 
 struct agent_table *agent_table_new(void) {
@@ -41,6 +41,7 @@ static void entry_free(struct entry *entry) {
 void agent_table_free(struct agent_table *table) {
   if (!table)
     return;
+
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct entry *entry = table->buckets[i], *next; entry; entry = next) {
       next = entry->next;
@@ -83,20 +84,22 @@ bool agent_id_is_valid(const char *id) {
 static enum agent_beat beat_unknown(struct agent_table *table, struct entry *entry, const char *id,
                                     int64_t now_ms) {
   if (!entry) {
-    if (!agent_id_is_valid(id) || table->n_unknown >= AGENTS_ASKED_MAX)
+    if (!agent_id_is_valid(id) || table->n_unknown >= AGENTS_LOOKUP_MAX)
       return AGENT_ABSENT;
     entry = add(table, id);
-    entry->presence = PRESENCE_ASKED;
+    entry->presence = PRESENCE_LOOKUP;
     entry->seen_ms = now_ms;
     table->n_unknown++;
-    return AGENT_ASKED;
+    return AGENT_LOOKUP;
   }
-  if (entry->presence == PRESENCE_ASKED)
-    return AGENT_ASKED;
+
+  if (entry->presence == PRESENCE_LOOKUP)
+    return AGENT_LOOKUP;
   if (now_ms - entry->seen_ms < AGENT_ABSENT_MS)
     return AGENT_ABSENT;
-  entry->presence = PRESENCE_ASKED;
-  return AGENT_ASKED;
+
+  entry->presence = PRESENCE_LOOKUP;
+  return AGENT_LOOKUP;
 }
 
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
@@ -104,16 +107,18 @@ enum agent_beat agent_table_beat(struct agent_table *table, const char *id, cons
   enum agent_beat answer = AGENT_BEATS;
   lock(table);
   struct entry *entry = find(table, id);
+
   if (!entry || entry->presence != PRESENCE_KNOWN) {
     answer = beat_unknown(table, entry, id, now_ms);
   } else if (strcmp(entry->boot, boot) != 0) {
-    entry->asks_again = true;
+    entry->needs_lookup = true;
     answer = AGENT_ABSENT;
   } else {
     entry->seen_ms = now_ms;
     entry->is_unflushed = true;
     *ret_draining = entry->is_draining;
   }
+
   unlock(table);
   return answer;
 }
@@ -126,17 +131,18 @@ struct agent_owner agent_table_owner(struct agent_table *table, const char *id) 
   return owner;
 }
 
-/* `entry`: the agent's, or NULL. */
+/* Makes the agent known. `entry`: its entry, or NULL. */
 static void know(struct agent_table *table, struct entry *entry, const char *id, const char *boot,
                  bool is_draining, struct agent_owner owner, int64_t now_ms) {
   if (!entry)
     entry = add(table, id);
   else if (entry->presence != PRESENCE_KNOWN)
     table->n_unknown--;
+
   free(entry->boot);
   entry->boot = xstrdup(boot);
   entry->presence = PRESENCE_KNOWN;
-  entry->asks_again = entry->is_looked_up = false;
+  entry->needs_lookup = entry->is_looked_up = false;
   entry->is_draining = is_draining;
   entry->owner = owner;
   entry->seen_ms = now_ms;
@@ -191,12 +197,12 @@ void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], s
   unlock(table);
 }
 
-size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]) {
+size_t agent_table_lookups(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]) {
   size_t n = 0;
   lock(table);
   for (size_t i = 0; i < BUCKETS && n < most; i++)
     for (struct entry *entry = table->buckets[i]; entry && n < most; entry = entry->next)
-      if (entry->presence == PRESENCE_ASKED || entry->asks_again) {
+      if (entry->presence == PRESENCE_LOOKUP || entry->needs_lookup) {
         entry->is_looked_up = true;
         memcpy(ret_ids[n++], entry->id, AGENT_ID_SIZE);
       }
@@ -207,7 +213,7 @@ size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms) {
   lock(table);
   struct entry *entry = find(table, id);
-  if (entry && entry->presence == PRESENCE_ASKED) {
+  if (entry && entry->presence == PRESENCE_LOOKUP) {
     entry->presence = PRESENCE_ABSENT;
     entry->seen_ms = now_ms;
   }
@@ -219,6 +225,7 @@ void agent_table_set_draining(struct agent_table *table, const char *const *ids,
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct entry *entry = table->buckets[i]; entry; entry = entry->next)
       entry->is_draining = false;
+
   for (size_t i = 0; i < n; i++) {
     struct entry *entry = find(table, ids[i]);
     if (entry)
@@ -232,10 +239,11 @@ void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_m
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct entry **link = &table->buckets[i]; *link;) {
       struct entry *entry = *link;
-      if (entry->presence == PRESENCE_ASKED || now_ms - entry->seen_ms < age_ms) {
+      if (entry->presence == PRESENCE_LOOKUP || now_ms - entry->seen_ms < age_ms) {
         link = &entry->next;
         continue;
       }
+
       if (entry->presence != PRESENCE_KNOWN)
         table->n_unknown--;
       *link = entry->next;

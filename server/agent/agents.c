@@ -45,8 +45,8 @@ static void bind_ids(struct db_parameters *parameters, char (*ids)[AGENT_ID_SIZE
 
 void agents_look_up(struct worker *worker) {
   struct agent_table *table = server_agents(worker->server);
-  cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(AGENTS_ASKED_MAX, sizeof *ids);
-  size_t n = agent_table_asked(table, AGENTS_ASKED_MAX, ids), n_found;
+  cleanup_free char(*ids)[AGENT_ID_SIZE] = xcalloc(AGENTS_LOOKUP_MAX, sizeof *ids);
+  size_t n = agent_table_lookups(table, AGENTS_LOOKUP_MAX, ids), n_found;
   struct error error;
   if (n == 0)
     return;
@@ -81,6 +81,7 @@ static bool heartbeats_flush(struct db *db, struct agent_table *table, struct er
   bind_integers(&parameters, "ages_ms", ages_ms, n);
   if (db_run(db, &sql_agents_seen, &parameters, NULL, error))
     return true;
+
   agent_table_untake(table, ids, n);
   return false;
 }
@@ -233,6 +234,7 @@ static bool beat_is_allowed(struct server *server, struct request *request) {
   struct agent_owner owner = agent_table_owner(server_agents(server), id);
   bool is_own =
       owner.token == 0 || owner.token == request->token_id || request->roles == TOKEN_ADMIN;
+
   if (owner.has_token)
     answer_refusal(request, ERROR_FORBIDDEN, "",
                    "agent %.40s has a token of its own, and only with that acts as it", id);
@@ -250,6 +252,7 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
   const char *id = request->segments[0];
   struct beat beat = {0};
   struct error error;
+
   if (!record_read(&heartbeat_request_record, request->json, "", &beat, &error)) {
     answer_failure(request, &error);
   } else if (beat_is_allowed(server, request)) {
@@ -262,12 +265,13 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
       answer_refusal(request, ERROR_MISSING, "",
                      "agent \"%.40s\" is not enrolled with this boot nonce; enrol again", id);
       break;
-    case AGENT_ASKED:
+    case AGENT_LOOKUP:
       answer_refusal(request, ERROR_UNAVAILABLE, "",
                      "agent \"%.40s\" is being looked up; try again", id);
       break;
     }
   }
+
   record_release(&heartbeat_request_record, &beat);
 }
 
@@ -284,6 +288,7 @@ void route_agent_drain(struct worker *worker, struct request *request) {
   const char *id = request->segments[0];
   struct drain_request drain = {0};
   struct error error;
+
   if (!record_read(&drain_request_record, request->json, "", &drain, &error) ||
       !agent_drain(worker->db, id, &drain, request_author(request), &error)) {
     answer_failure(request, &error);
@@ -296,6 +301,7 @@ void route_agent_drain(struct worker *worker, struct request *request) {
                         json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", drain.device,
                                   "drain_reason", drain.reason));
   }
+
   record_release(&drain_request_record, &drain);
 }
 

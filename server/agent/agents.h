@@ -15,7 +15,7 @@
 
 #define AGENT_ID_SIZE 33 /* 32 hex digits and a NUL */
 /* ids that are being looked up or known to be absent; beyond, unknown is absent */
-#define AGENTS_ASKED_MAX 4096
+#define AGENTS_LOOKUP_MAX 4096
 #define AGENT_ABSENT_MS 10000
 
 bool agent_id_is_valid(const char *id);
@@ -26,7 +26,7 @@ void agent_table_free(struct agent_table *table);
 enum agent_beat {
   AGENT_BEATS,  /* noted */
   AGENT_ABSENT, /* no such agent, or another process has enrolled under its id: enrol again */
-  AGENT_ASKED,  /* not known here yet; it is being looked up: try again */
+  AGENT_LOOKUP, /* not known here yet; it is being looked up: try again */
 };
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
                                  int64_t now_ms, bool *ret_draining);
@@ -53,7 +53,7 @@ size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t m
 /* Undoes a take whose flush failed. */
 void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], size_t n);
 /* The ids to look up. Each is named again until it was put, found or declared absent. */
-size_t agent_table_asked(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
+size_t agent_table_lookups(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms);
 /* These agents are draining, and no others. */
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);

@@ -1,7 +1,6 @@
--- Agents and their devices, as the API lists them and as the table of heartbeats needs them
--- (server/agent/agents.h).
+-- Agents and their devices, for the API and for the table of heartbeats (server/agent/agents.h).
 
--- Heartbeats of many agents at once.
+-- Stores the heartbeats of many agents.
 -- name: agents_seen
 UPDATE agents a
 SET last_seen = GREATEST(a.last_seen, now() - s.age_ms * interval '1 ms')
@@ -33,7 +32,7 @@ SET drain_reason = :reason,
     drained_by_id = CASE WHEN :reason::text IS NOT NULL THEN :author_id::bigint END
 WHERE id = :agent;
 
--- One that drifted begins a new history when it is resumed.
+-- A device that drifted begins a new history when it is resumed.
 -- name: device_drain
 UPDATE devices
 SET drain_reason = :reason,
@@ -44,7 +43,7 @@ SET drain_reason = :reason,
     suspect_since = CASE WHEN :reason::text IS NOT NULL THEN suspect_since END
 WHERE agent = :agent AND device = :device;
 
--- An enrolment of an agent's id from another machine that was refused is shown for a day.
+-- A refused enrolment of an agent's id from another machine is shown for a day.
 -- name: agents_list
 SELECT a.id, a.name, a.version,
        CASE WHEN a.drain_reason IS NOT NULL THEN 'draining'

@@ -1,5 +1,5 @@
-/* Enrolling: the body of POST /v1/agents, read and checked; what its token admits; who the agent
- * is, which token is its own, and what is stored of it. One transaction each.
+/* Enrolling: reads the body of POST /v1/agents, checks what its token admits, finds or makes the
+ * agent, stores it, and gives it a token of its own. One transaction each.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; enrolment_parse
  * any. */
@@ -33,6 +33,7 @@ static bool device_check(struct enrolment *enrolment, size_t i, struct error *er
   if (!environment_parse(device->environment_json, &device->environment, error) ||
       !environment_is_full(&device->environment, error))
     return error_pointer_prefix(error, "/environment");
+
   device->environment_digest = environment_digest(&device->environment);
 
   for (size_t other = 0; other < i; other++)
@@ -57,6 +58,7 @@ static bool enrolment_read(const json_t *json, struct enrolment *enrolment, stru
       return error_at(error, json_pointer_index(at, sizeof at, "/trusted_keys", i),
                       "a trusted key is named by its id, \"sha256:\" and 64 hexadecimal digits");
   }
+
   for (size_t i = 0; i < enrolment->devices.n; i++)
     if (!device_check(enrolment, i, error))
       return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "/devices", i));
@@ -103,6 +105,7 @@ static bool enrolment_terms_lock(struct db *db, int64_t token, struct enrolment_
   bind_integer(&parameters, "token", token);
   if (!db_run(db, &sql_enrolment_terms_lock, &parameters, &rows, error))
     return false;
+
   ALWAYS(db_count(rows) == 1); /* tokens are never removed */
   db_read(rows, 0, &terms_record, ret);
   return true;
@@ -116,14 +119,15 @@ static bool enrolment_known(struct db *db, int64_t token, const char *boot, char
   bind_text(&parameters, "boot", boot);
   if (!db_run(db, &sql_enrolment_known, &parameters, &rows, error))
     return false;
+
   *ret_agent = db_count(rows) ? xstrdup(db_get(rows, 0, "id")) : NULL;
   return true;
 }
 
-/* An agent as it is before it enrols; locked. All 0 where it is not known. */
+/* An agent before it enrols; its row is locked. All 0 when it is not known. */
 struct agent_before {
   bool is_known, is_live;
-  char *name, *machine, *last_seen; /* machine: NULL where it never said */
+  char *name, *machine, *last_seen; /* machine: NULL where it never stated one */
   int64_t owner;                    /* the token that it belongs to; 0: none */
   bool owner_is_enrol;    /* it has a token of its own, which it enrolled for with the owner */
   bool is_of_certificate; /* the owner represents a client certificate: no other token enrols as the
@@ -189,7 +193,7 @@ static bool agent_token_make(struct db *db, const char *agent, int64_t replaces,
                                                            : error->kind); /* the name is random */
 }
 
-/* One enrolment on its way: what is asked, and what came of it. */
+/* An enrolment in progress: the request and its result. */
 struct enrolling {
   struct request *request;
   const struct enrolment *enrolment;
@@ -209,7 +213,7 @@ static void enrolling_clear(struct enrolling *enrolling) {
       .request = enrolling->request, .enrolment = enrolling->enrolment, .rotate_in_ms = -1};
 }
 
-/* What the enrolment token admits, also when the agent comes back with the token that it got. */
+/* Checks what the enrolment token admits, also when the agent enrols again with its own token. */
 static bool terms_check(const struct enrolment *enrolment, const struct enrolment_terms *terms,
                         struct error *error) {
   struct environment wanted = {0};
@@ -219,6 +223,7 @@ static bool terms_check(const struct enrolment *enrolment, const struct enrolmen
     return error_of_at(error, ERROR_FORBIDDEN, "/name",
                        "the token \"%s\" enrols agents named \"%s\", and this one is \"%.60s\"",
                        terms->name, terms->agent_name, enrolment->name);
+
   if (!terms->environment)
     return true;
 
@@ -234,6 +239,7 @@ static bool terms_check(const struct enrolment *enrolment, const struct enrolmen
                      "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name,
                      text, device->device);
   }
+
   environment_release(&wanted);
   return ok;
 }
@@ -245,6 +251,7 @@ static bool machine_check(struct enrolling *enrolling, const char *agent,
   if (!before->is_known || !before->is_live || !enrolment->machine || !before->machine ||
       strcmp(before->machine, enrolment->machine) == 0)
     return true;
+
   snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
   return error_of_at(error, ERROR_CONFLICT, "/agent",
                      "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a "
@@ -302,6 +309,7 @@ static bool admit_by_other_token(struct worker *worker, struct enrolling *enroll
     snprintf(enrolling->id, sizeof enrolling->id, "%s", agent);
   else
     random_hex(enrolling->id, (sizeof enrolling->id - 1) / 2);
+
   if (!agent_before_lock(worker->db, enrolling->id, agent_live_ms(server_options(worker->server)),
                          &before, error))
     return false;
@@ -331,6 +339,7 @@ static bool admit_by_other_token(struct worker *worker, struct enrolling *enroll
     bool keeps = is_admin && before.owner && before.terms.is_live;
     enrolling->owner = (struct agent_owner){keeps ? before.owner : request->token_id, false};
   }
+
   return machine_check(enrolling, enrolling->id, &before, error);
 }
 
@@ -376,6 +385,7 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
     enrolling->rotate_in_ms = db_count(ends) ? db_get_integer(ends, 0, "ms") : -1;
     return true;
   }
+
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
   enrolling->rotate_in_ms = life_ms ? life_ms - life_ms / 3 : -1;
   return !enrolling->owner.has_token ||
@@ -393,7 +403,7 @@ static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struc
   return db_end(worker->db, ok && agent_write(worker, enrolling, error), error);
 }
 
-/* Operators see refusals, too: in the log, and a copy of an agent beside that agent. */
+/* Logs a refusal for operators. A refused copy of an agent is also noted at that agent. */
 static void refusal_note(struct worker *worker, const struct request *request,
                          const struct enrolling *enrolling, const struct error *why) {
   const struct enrolment *enrolment = enrolling->enrolment;

@@ -1,4 +1,4 @@
--- What an enrolment reads and writes (server/agent/enrolment.c), all in one transaction.
+-- Enrolments, each in one transaction (server/agent/enrolment.c).
 
 -- Locks the token, so that its uses are counted one after the other.
 -- name: enrolment_terms_lock
@@ -53,7 +53,7 @@ WITH before AS MATERIALIZED (
 )
 SELECT COALESCE((SELECT boot FROM before), '') AS boot_before;
 
--- The agent has exactly these devices.
+-- Replaces the agent's devices.
 -- name: agent_devices
 WITH device AS MATERIALIZED (
     SELECT i.device, i.backend, i.facts::json AS facts, e.id AS environment_id
@@ -70,8 +70,8 @@ FROM device
 ON CONFLICT (agent, device) DO UPDATE
 SET backend = excluded.backend, environment_id = excluded.environment_id, facts = excluded.facts;
 
--- With :replaces, the token that asks, only those end that were made to replace it before and never
--- used.
+-- Ends the agent's tokens. With :replaces, the token of the request, it ends only the unused ones
+-- that were made earlier to replace that token.
 -- name: agent_tokens_end
 UPDATE tokens
 SET revoked_at = now(), revoked_by = :author, revoked_by_id = :author_id::bigint
@@ -79,7 +79,7 @@ WHERE agent = :agent
   AND revoked_at IS NULL
   AND (:replaces::bigint = 0 OR (id <> :replaces AND replaces IS NOT NULL));
 
--- A third of its life before it ends.
+-- The token is to be replaced when a third of its life remains.
 -- name: agent_token_rotate_in
 SELECT COALESCE((GREATEST(0, extract(epoch FROM expires_at - now())
                              - extract(epoch FROM expires_at - created_at) / 3)

@@ -182,8 +182,8 @@ static bool race_begin(struct worker *worker, const struct job_brief *job,
   cleanup_free struct new_lease *leases = xcalloc(n, sizeof *leases);
   for (size_t i = 0; i < n; i++) {
     int64_t process = step->first_process + (int64_t)i;
-    bool is_apart = is_final && job->final_devices > 1 && process < job->final_devices;
-    leases[i] = (struct new_lease){job->id, process, ranges, .is_apart = is_apart};
+    bool is_reserved = is_final && job->final_devices > 1 && process < job->final_devices;
+    leases[i] = (struct new_lease){job->id, process, ranges, .is_reserved = is_reserved};
   }
 
   struct next_round next = {is_final ? STAGE_FINAL : STAGE_HALVING, 0, detail, n, leases};
@@ -384,7 +384,7 @@ bool job_search_round(const struct job_brief *job, const struct job_search_input
                                 input->warm_starts, input->n_warm_starts, first);
   struct search_options options = {job->search.strategy, job->seed, (uint64_t)job->search.trials,
                                    n_first, first};
-  return search_round(input->space, &input->facts, &options, input->told, input->n_told,
+  return search_round(input->space, &input->facts, &options, input->results, input->n_results,
                       job->round + 1, ret_batch, ret_n, error);
 }
 
@@ -394,11 +394,11 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
                            struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  cleanup_free struct search_result *told = NULL;
-  size_t n_told, n;
+  cleanup_free struct search_result *results = NULL;
+  size_t n_results, n;
   bind_integer(&parameters, "job", job->id);
   if (!db_run(worker->db, &sql_job_search_input, &parameters, &rows, error) ||
-      !measurements_search(worker->db, job->id, &told, &n_told, error))
+      !measurements_search(worker->db, job->id, &results, &n_results, error))
     return false;
 
   cleanup_json json_t *space_json = db_get_json(rows, 0, "space"),
@@ -407,7 +407,7 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   cleanup_space struct space *space = NULL;
   cleanup_key struct key key = {0};
   cleanup_environment struct environment environment = {0};
-  uint64_t likely[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
+  uint64_t warm_starts[WARM_STARTS_MAX], batch[SEARCH_BATCH_MAX];
   if (!space_parse(space_json, &space, error) || !key_parse(key_json, NULL, 0, &key, error) ||
       !environment_parse(environment_json, &environment, error))
     return false;
@@ -415,10 +415,10 @@ static bool search_advance(struct worker *worker, const struct job_brief *job, b
   struct job_search_input input = {
       .space = space,
       .facts = {&key, environment.gpu, environment.arch},
-      .n_warm_starts = ordinals_parse(db_get(rows, 0, "likely"), likely, WARM_STARTS_MAX),
-      .warm_starts = likely,
-      .n_told = n_told,
-      .told = told};
+      .n_warm_starts = ordinals_parse(db_get(rows, 0, "likely"), warm_starts, WARM_STARTS_MAX),
+      .warm_starts = warm_starts,
+      .n_results = n_results,
+      .results = results};
   if (!job_search_round(job, &input, batch, &n, error))
     return false;
 

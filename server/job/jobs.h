@@ -109,9 +109,9 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
 struct job_search_input {
   const struct space *space;
   struct space_facts facts;
-  size_t n_warm_starts, n_told;
+  size_t n_warm_starts, n_results;
   const uint64_t *warm_starts;
-  const struct search_result *told; /* by rising ordinal */
+  const struct search_result *results; /* by rising ordinal */
 };
 /* The batch of the round after this one of a job that searches. */
 must_check bool job_search_round(const struct job_brief *job, const struct job_search_input *input,

@@ -81,11 +81,11 @@ static char *ordinals_format(const uint64_t *ordinals, size_t n) {
   return array.text;
 }
 
-bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *likely, size_t n,
+bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *warm_starts, size_t n,
                          struct error *error) {
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
-  bind_taken(&parameters, "likely", ordinals_format(likely, n), false);
+  bind_taken(&parameters, "likely", ordinals_format(warm_starts, n), false);
   return db_run(db, &sql_job_set_likely, &parameters, NULL, error);
 }
 
@@ -301,9 +301,9 @@ bool submission_check(struct worker *worker, struct catalog *catalog, struct sub
     if (!entry->has_winners && !winners_past(worker->db, &entry->hash, 1, &entry->winners, error))
       return false;
     entry->has_winners = true;
-    submission->n_likely =
+    submission->n_warm_starts =
         job_warm_starts(submission->space, &submission->key, &submission->environment_digest,
-                        &entry->winners, submission->likely);
+                        &entry->winners, submission->warm_starts);
   }
 
   return agents_find(worker, catalog, kernel, build, submission, error);
@@ -487,8 +487,8 @@ static bool search_plan(struct submission *submission, const struct space_facts 
                                   .search = submission->request.search};
   const struct job_search_input input = {.space = submission->space,
                                          .facts = *facts,
-                                         .n_warm_starts = submission->n_likely,
-                                         .warm_starts = submission->likely};
+                                         .n_warm_starts = submission->n_warm_starts,
+                                         .warm_starts = submission->warm_starts};
   if (!job_search_round(&brief, &input, batch, &n, error))
     return false;
 
@@ -569,14 +569,14 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
       xcalloc(n + 1, sizeof(struct environment *));
   cleanup_free struct submission *spaces = xcalloc(n + 1, sizeof *spaces);
   size_t n_spaces = 0, n_leases = 0;
-  struct db_array likely;
-  db_array_init(&likely);
+  struct db_array warm_starts;
+  db_array_init(&warm_starts);
   for (size_t i = 0; i < n; i++) {
     environments[i] = &jobs[i]->environment;
     if (i == 0 || !digest_equal(&jobs[i - 1]->space_digest, &jobs[i]->space_digest))
       spaces[n_spaces++] = *jobs[i]; /* the jobs of a campaign mostly share one */
-    cleanup_free char *ordinals = ordinals_format(jobs[i]->likely, jobs[i]->n_likely);
-    db_array_text(&likely, ordinals);
+    cleanup_free char *ordinals = ordinals_format(jobs[i]->warm_starts, jobs[i]->n_warm_starts);
+    db_array_text(&warm_starts, ordinals);
     n_leases += jobs[i]->plan.n;
   }
 
@@ -584,7 +584,7 @@ static bool jobs_insert(struct db *db, struct submission *const *jobs, size_t n,
   cleanup_parameters struct db_parameters of_spaces = {0}, parameters = {0};
   bind_records(&of_spaces, &space_record, spaces, n_spaces);
   bind_jobs(&parameters, jobs, n);
-  bind_array(&parameters, "likely", &likely);
+  bind_array(&parameters, "likely", &warm_starts);
   bind_author(&parameters, author);
   if (!db_run(db, &sql_spaces_store, &of_spaces, NULL, error) ||
       !environments_store(db, environments, n, error) ||

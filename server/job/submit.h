@@ -43,8 +43,8 @@ size_t job_warm_starts(const struct space *space, const struct key *key,
                        uint64_t ret[WARM_STARTS_MAX]);
 
 /* Sets the warm-start configs of a job that has none. */
-must_check bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *likely, size_t n,
-                                    struct error *error);
+must_check bool job_set_warm_starts(struct db *db, int64_t job, const uint64_t *warm_starts,
+                                    size_t n, struct error *error);
 
 /* A config that was the best one known before a job. */
 struct job_incumbent {
@@ -93,9 +93,9 @@ struct submission {
   uint64_t seed;
   uint64_t default_config; /* FIELD_NONE without one */
   struct lease_sizing sizing;
-  size_t n_likely; /* warm-start configs of a search, which depends on them; other jobs get theirs
-                      when they start */
-  uint64_t likely[WARM_STARTS_MAX];
+  size_t n_warm_starts; /* warm-start configs of a search, which depends on them; other jobs get
+                      theirs when they start */
+  uint64_t warm_starts[WARM_STARTS_MAX];
 
   /* Of a job that is new. */
   int64_t quickest_us; /* device time of the quickest correct config when the same was measured

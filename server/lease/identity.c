@@ -101,6 +101,7 @@ bool identity_may_act(struct worker *worker, struct request *request) {
 
   if (!owner_is_another(&owner, request))
     return true;
+
   if (owner.is_agent)
     answer_refusal(request, ERROR_FORBIDDEN, "/agent",
                    "agent %s has a token of its own, and only with that acts as it", agent);
@@ -175,6 +176,7 @@ bool identities_held_epoch(struct db *db, int64_t lease, const char *agent, int6
   bind_integer(&parameters, "token", token);
   if (!db_run(db, &sql_identities_held_epoch, &parameters, &rows, error))
     return false;
+
   *ret_epoch = db_count(rows) ? db_get_integer(rows, 0, "epoch") : 0;
   return true;
 }

@@ -41,7 +41,7 @@ static const struct field new_fields[] = {
     {"process", FIELD_INTEGER, offsetof(struct new_lease, process)},
     {"configs", FIELD_RANGES, offsetof(struct new_lease, configs)},
     {"is_large", FIELD_BOOL, offsetof(struct new_lease, is_large)},
-    {"is_apart", FIELD_BOOL, offsetof(struct new_lease, is_apart)},
+    {"is_reserved", FIELD_BOOL, offsetof(struct new_lease, is_reserved)},
 };
 static const struct record new_record = RECORD(NULL, struct new_lease, new_fields);
 
@@ -91,6 +91,7 @@ static bool budget_read(struct db *db, int64_t job, bool *ret_is_spent, struct e
     *ret_is_spent = budget_screen_left_us(
                         &budget, final_processes(db_get_integer(rows, 0, "final_devices"))) == 0;
   }
+
   return true;
 }
 

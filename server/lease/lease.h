@@ -49,8 +49,8 @@ must_check bool leases_cancel_ended(struct db *db, const int64_t *jobs, size_t n
 struct new_lease {
   int64_t job, process;
   struct config_ranges configs;
-  bool is_large; /* of a screen: lease_is_large, so it may be split */
-  bool is_apart; /* reserved for a minute for devices that have no final of the job */
+  bool is_large;    /* of a screen: lease_is_large, so it may be split */
+  bool is_reserved; /* reserved for a minute for devices that have no final of the job */
 };
 /* Inserts leases for one stage and round of their jobs. In the caller's transaction. */
 must_check bool leases_insert(struct db *db, enum stage stage, int64_t round,

@@ -161,17 +161,17 @@ RETURNING CASE WHEN is_split THEN remaining END AS remaining;
 SELECT FROM leases
 WHERE id = :lease::bigint;
 
--- A final with is_apart is reserved so long for devices that have no final of the job.
+-- A final with is_reserved is reserved so long for devices that have no final of the job.
 -- name: leases_insert
 INSERT INTO leases (job_id, stage, round, process, configs, remaining, device_class, priority,
                     config_us, apart_until)
 SELECT j.id, :stage::stage, :round::int, r.process, r.configs, r.configs, j.device_class,
        j.priority,
        CASE WHEN r.is_large THEN j.config_us END,
-       CASE WHEN r.is_apart THEN now() + interval '60 s' END
+       CASE WHEN r.is_reserved THEN now() + interval '60 s' END
 FROM unnest(:job::bigint[], :process::int[], :configs::int8multirange[], :is_large::boolean[],
-            :is_apart::boolean[])
-     WITH ORDINALITY AS r(job, process, configs, is_large, is_apart, n)
+            :is_reserved::boolean[])
+     WITH ORDINALITY AS r(job, process, configs, is_large, is_reserved, n)
 JOIN jobs j ON j.id = r.job
 ORDER BY r.n;
 

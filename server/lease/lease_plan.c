@@ -65,6 +65,7 @@ bool lease_plan_make(const struct space *space, const struct space_facts *facts,
                      struct lease_plan *ret_plan, struct error *error) {
   if (space->has_default && !default_check(space, facts, error))
     return false;
+
   cleanup_lease_plan struct lease_plan plan = {0};
   if (!space_count(space, facts, JOB_STEPS_MAX, points_max, &plan.configs, error))
     return false;
@@ -74,6 +75,7 @@ bool lease_plan_make(const struct space *space, const struct space_facts *facts,
   cleanup_space_iterator struct space_iterator *iterator = NULL;
   if (!space_iterator_new(space, facts, UINT64_MAX, &iterator, error))
     return false;
+
   uint64_t size = lease_plan_size(plan.configs, plan.configs, sizing), in_lease = 0, ordinal;
   size_t capacity = 0;
   enum space_step step;
@@ -81,6 +83,7 @@ bool lease_plan_make(const struct space *space, const struct space_facts *facts,
     config_add(&plan, &capacity, size, &in_lease, ordinal);
   if (step == SPACE_ERROR)
     return false;
+
   baseline_set(space, plan.leases[0].ranges[0].first, &plan);
   *ret_plan = plan;
   plan = (struct lease_plan){0};
@@ -101,6 +104,7 @@ bool lease_plan_baseline(const struct space *space, const struct space_facts *fa
     if (step != SPACE_POINT)
       return step == SPACE_END ? no_point(error) : false;
   }
+
   baseline_set(space, first, plan);
   return true;
 }
@@ -120,6 +124,7 @@ struct config_ranges lease_tail(const struct config_ranges *remaining) {
   uint64_t n = config_ranges_count(remaining), kept = n - n / 2;
   if (n / 2 < LEASE_CONFIGS_MIN)
     return tail;
+
   for (size_t i = 0; i < remaining->n; i++) {
     const struct config_range *range = &remaining->ranges[i];
     for (uint64_t k = kept < range->count ? kept : range->count; k < range->count; k++)

@@ -491,8 +491,8 @@ bool measurements_screen(struct db *db, int64_t job, enum stage stage,
 
 void screen_summary_release(struct screen_summary *summary) { free(summary->example); }
 
-bool measurements_search(struct db *db, int64_t job, struct search_result **ret_told, size_t *ret_n,
-                         struct error *error) {
+bool measurements_search(struct db *db, int64_t job, struct search_result **ret_results,
+                         size_t *ret_n, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
   bind_integer(&parameters, "job", job);
@@ -500,10 +500,10 @@ bool measurements_search(struct db *db, int64_t job, struct search_result **ret_
     return false;
 
   *ret_n = (size_t)db_count(rows);
-  *ret_told = xcalloc(*ret_n + 1, sizeof **ret_told);
+  *ret_results = xcalloc(*ret_n + 1, sizeof **ret_results);
   for (int row = 0; row < db_count(rows); row++)
-    (*ret_told)[row] = (struct search_result){(uint64_t)db_get_integer(rows, row, "config"),
-                                              db_get_double(rows, row, "ratio")};
+    (*ret_results)[row] = (struct search_result){(uint64_t)db_get_integer(rows, row, "config"),
+                                                 db_get_double(rows, row, "ratio")};
   return true;
 }
 

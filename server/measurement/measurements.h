@@ -129,7 +129,7 @@ void screen_summary_release(struct screen_summary *summary);
 
 /* All configs that the screen of a search measured, by rising ordinal; a ratio is infinite unless
  * the config was correct. */
-must_check bool measurements_search(struct db *db, int64_t job, struct search_result **ret_told,
+must_check bool measurements_search(struct db *db, int64_t job, struct search_result **ret_results,
                                     size_t *ret_n, struct error *error);
 
 struct final_summary {

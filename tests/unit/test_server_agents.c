@@ -25,7 +25,7 @@ Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
 
 Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init = setup,
      .fini = teardown) {
-  cr_expect_eq(beat(B, "b1", 0), AGENT_ASKED);
+  cr_expect_eq(beat(B, "b1", 0), AGENT_LOOKUP);
   agent_table_put(table, A, "b1", false, (struct agent_owner){7, true}, 0);
   cr_expect_eq(agent_table_owner(table, A).token, 7);
   cr_expect(agent_table_owner(table, A).has_token);
@@ -34,22 +34,22 @@ Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init 
 
 Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
-  cr_expect_eq(beat(A, "b1", 1), AGENT_ASKED);
-  cr_expect_eq(beat(A, "b1", 2), AGENT_ASKED);
-  cr_assert_eq(agent_table_asked(table, 4, asked), 1);
+  cr_expect_eq(beat(A, "b1", 1), AGENT_LOOKUP);
+  cr_expect_eq(beat(A, "b1", 2), AGENT_LOOKUP);
+  cr_assert_eq(agent_table_lookups(table, 4, asked), 1);
   cr_expect_str_eq(asked[0], A);
   agent_table_found(table, A, "b1", true, (struct agent_owner){0}, 3);
   cr_expect_eq(beat(A, "b1", 4), AGENT_BEATS);
   cr_expect(draining);
-  cr_expect_eq(agent_table_asked(table, 4, asked), 0);
+  cr_expect_eq(agent_table_lookups(table, 4, asked), 0);
 }
 
 Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setup,
      .fini = teardown) {
-  cr_expect_eq(beat(A, "b1", 1), AGENT_ASKED);
+  cr_expect_eq(beat(A, "b1", 1), AGENT_LOOKUP);
   agent_table_absent(table, A, 2);
   cr_expect_eq(beat(A, "b1", 3), AGENT_ABSENT);
-  cr_expect_eq(beat(A, "b1", 2 + AGENT_ABSENT_MS), AGENT_ASKED);
+  cr_expect_eq(beat(A, "b1", 2 + AGENT_ABSENT_MS), AGENT_LOOKUP);
 }
 
 Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled,
@@ -58,7 +58,7 @@ Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_ha
   agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
   cr_expect_eq(beat(A, "b1", 2), AGENT_BEATS);
-  cr_expect_eq(agent_table_asked(table, 4, asked), 1);
+  cr_expect_eq(agent_table_lookups(table, 4, asked), 1);
   agent_table_found(table, A, "b2", false, (struct agent_owner){0}, 3);
   cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
   cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
@@ -67,8 +67,8 @@ Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_ha
 Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init = setup,
      .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
-  cr_expect_eq(beat(A, "b2", 1), AGENT_ASKED);
-  cr_assert_eq(agent_table_asked(table, 4, asked), 1);
+  cr_expect_eq(beat(A, "b2", 1), AGENT_LOOKUP);
+  cr_assert_eq(agent_table_lookups(table, 4, asked), 1);
   agent_table_put(table, A, "b2", false, (struct agent_owner){7, true}, 2);
   agent_table_found(table, A, "b1", true, (struct agent_owner){3, false}, 3);
 
@@ -81,19 +81,19 @@ Test(agents, what_is_no_id_is_never_looked_up, .init = setup, .fini = teardown) 
   char asked[4][AGENT_ID_SIZE];
   cr_expect_eq(beat("../../etc", "b1", 1), AGENT_ABSENT);
   cr_expect_eq(beat("0123456789ABCDEF0123456789ABCDEF", "b1", 1), AGENT_ABSENT);
-  cr_expect_eq(agent_table_asked(table, 4, asked), 0);
+  cr_expect_eq(agent_table_lookups(table, 4, asked), 0);
 }
 
 Test(agents, a_flood_of_unknown_ids_is_bounded, .init = setup, .fini = teardown) {
   char id[AGENT_ID_SIZE];
-  for (int i = 0; i < AGENTS_ASKED_MAX; i++) {
+  for (int i = 0; i < AGENTS_LOOKUP_MAX; i++) {
     snprintf(id, sizeof id, "%032x", i);
-    cr_assert_eq(beat(id, "b", 1), AGENT_ASKED);
+    cr_assert_eq(beat(id, "b", 1), AGENT_LOOKUP);
   }
   cr_expect_eq(beat(A, "b", 1), AGENT_ABSENT);
   agent_table_absent(table, id, 1);
   agent_table_forget(table, 100000, 1000);
-  cr_expect_eq(beat(A, "b", 100000), AGENT_ASKED);
+  cr_expect_eq(beat(A, "b", 100000), AGENT_LOOKUP);
 }
 
 Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
@@ -137,7 +137,7 @@ Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = tear
   agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
   agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 900);
   agent_table_forget(table, 1000, 500);
-  cr_expect_eq(beat(A, "b1", 1000), AGENT_ASKED);
+  cr_expect_eq(beat(A, "b1", 1000), AGENT_LOOKUP);
   cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);
 }
 
@@ -146,7 +146,7 @@ Test(agents, a_former_process_that_still_beats_does_not_bring_its_enrolment_back
   char asked[4][AGENT_ID_SIZE];
   agent_table_put(table, A, "b1", false, (struct agent_owner){3, false}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
-  cr_assert_eq(agent_table_asked(table, 4, asked), 1);
+  cr_assert_eq(agent_table_lookups(table, 4, asked), 1);
   agent_table_put(table, A, "b2", false, (struct agent_owner){7, false}, 2);
   cr_expect_eq(beat(A, "b1", 3), AGENT_ABSENT);
   agent_table_found(table, A, "b1", false, (struct agent_owner){3, false}, 4);

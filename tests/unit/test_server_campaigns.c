@@ -220,19 +220,19 @@ static int by_config(const void *a, const void *b) {
 static size_t both_ask(struct story *story, struct search *search, const uint64_t *warm_starts,
                        size_t n_warm_starts, int64_t round, const char *name,
                        uint64_t ret_batch[SEARCH_BATCH_MAX]) {
-  cleanup_free struct search_result *told = xcalloc(story->n + 1, sizeof *told);
+  cleanup_free struct search_result *results = xcalloc(story->n + 1, sizeof *results);
   struct space_facts facts = facts_of(story);
   uint64_t asked[SEARCH_BATCH_MAX];
   struct error error;
   size_t n;
   for (size_t i = 0; i < story->n; i++) /* as measurements_search: correct ones have a ratio */
-    told[i] = (struct search_result){
+    results[i] = (struct search_result){
         story->rows[i].config,
         story->rows[i].outcome == OUTCOME_CORRECT ? story->rows[i].ratio : INFINITY};
-  qsort(told, story->n, sizeof *told, by_config);
+  qsort(results, story->n, sizeof *results, by_config);
   story->job.round = round - 1;
   const struct job_search_input input = {story->space, facts,       n_warm_starts,
-                                         story->n,     warm_starts, told};
+                                         story->n,     warm_starts, results};
   cr_assert(job_search_round(&story->job, &input, ret_batch, &n, &error), "%s", error.message);
   cr_assert_eq(search_ask(search, asked), n, "%s, round %lld", name, (long long)round);
   cr_assert_arr_eq(asked, ret_batch, n * sizeof *asked, "%s, round %lld", name, (long long)round);

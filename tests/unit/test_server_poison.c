@@ -13,7 +13,7 @@ static enum poison_step decide(int64_t losses, int64_t devices, int64_t other_ag
 Test(poison, one_loss_is_bad_luck) { cr_expect_eq(decide(1, 1, 0), POISON_AGAIN); }
 
 Test(poison, two_losses_on_one_device_send_it_to_another_agent) {
-  cr_expect_eq(decide(2, 1, 1), POISON_APART);
+  cr_expect_eq(decide(2, 1, 1), POISON_SEPARATE);
 }
 
 Test(poison, two_losses_on_the_only_agent_poison_it) {

@@ -40,8 +40,8 @@ struct lease_granted {
   enum job_state job_state;
   bool is_search;
   struct digest environment_digest;
-  size_t n_likely;
-  uint64_t likely[WARM_STARTS_MAX];
+  size_t n_warm_starts;
+  uint64_t warm_starts[WARM_STARTS_MAX];
   struct budget budget;
   int64_t final_devices;
   uint64_t configs_left; /* in all open and held leases of a job with a budget */
@@ -87,9 +87,9 @@ struct poison_facts {
 };
 
 enum poison_step {
-  POISON_AGAIN,   /* any agent may try again */
-  POISON_APART,   /* it moves to a lease of its own that the agents which lost it do not get */
-  POISON_GIVE_UP, /* its outcome is runtime */
+  POISON_AGAIN,    /* any agent may try again */
+  POISON_SEPARATE, /* it moves to a lease of its own that the agents which lost it do not get */
+  POISON_GIVE_UP,  /* its outcome is runtime */
 };
 
 /* Two losses poison a config for that device, losses on two devices for the environment. */

@@ -39,8 +39,7 @@ void lease_granted_release(struct lease_granted *granted) {
 static bool asker_find(struct db *db, struct lease_wish *wish, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", wish->agent);
-  bind_text(&parameters, "device", wish->device);
+  bind_record(&parameters, &lease_wish_record, wish);
   if (!db_run(db, &sql_lease_asker, &parameters, &rows, error))
     return false;
 
@@ -48,6 +47,7 @@ static bool asker_find(struct db *db, struct lease_wish *wish, struct error *err
   wish->device_known = wish->agent_known && !db_is_null(rows, 0, "hardware_digest");
   if (!wish->device_known)
     return true;
+
   if (!db_is_null(rows, 0, "drain_reason"))
     wish->drain_reason = xstrdup(db_get(rows, 0, "drain_reason"));
   wish->only_device_drains = db_get_bool(rows, 0, "only_device_drains");
@@ -62,6 +62,7 @@ static bool budget_read(struct db *db, struct lease_granted *granted, struct err
   bind_integer(&parameters, "job", granted->grant.job);
   if (!db_run(db, &sql_lease_budget, &parameters, &rows, error))
     return false;
+
   granted->budget = db_get_budget(rows, 0);
   granted->configs_left = (uint64_t)db_get_integer(rows, 0, "configs_left");
   return true;
@@ -73,9 +74,7 @@ static bool held_read(struct db *db, const struct lease_wish *wish, struct lease
                       bool *ret_is_stale, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", wish->agent);
-  bind_text(&parameters, "device", wish->device);
-  bind_text(&parameters, "nonce", wish->nonce);
+  bind_record(&parameters, &lease_wish_record, wish);
   if (!db_run(db, &sql_lease_held, &parameters, &rows, error))
     return false;
 
@@ -93,7 +92,8 @@ static bool held_read(struct db *db, const struct lease_wish *wish, struct lease
   ret->may_be_split = db_get_bool(rows, 0, "may_be_split");
   ret->is_search = db_get_bool(rows, 0, "is_search");
   ret->environment_digest = db_get_digest(rows, 0, "environment_digest");
-  ret->n_likely = ordinals_parse(db_get(rows, 0, "job_likely"), ret->likely, WARM_STARTS_MAX);
+  ret->n_warm_starts =
+      ordinals_parse(db_get(rows, 0, "job_likely"), ret->warm_starts, WARM_STARTS_MAX);
   ret->final_devices = db_get_integer(rows, 0, "final_devices");
   return !db_get_bool(rows, 0, "has_budget") || budget_read(db, ret, error);
 }
@@ -111,8 +111,7 @@ static bool lease_obtain(struct worker *worker, const struct lease_wish *wish,
 static bool idleness_read(struct db *db, struct lease_wish *wish, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_text(&parameters, "agent", wish->agent);
-  bind_text(&parameters, "device", wish->device);
+  bind_record(&parameters, &lease_wish_record, wish);
   bind_digest(&parameters, "hardware_digest", &wish->hardware_digest);
   if (!db_run(db, &sql_lease_hardware_is_idle, &parameters, &rows, error))
     return false;
@@ -121,7 +120,7 @@ static bool idleness_read(struct db *db, struct lease_wish *wish, struct error *
 }
 
 /* A space or key that cannot be read is logged: without warm starts a job only takes longer. */
-static bool likely_find(struct db *db, struct lease_granted *granted, struct error *error) {
+static bool warm_starts_find(struct db *db, struct lease_granted *granted, struct error *error) {
   const struct lease_grant *grant = &granted->grant;
   cleanup_space struct space *space = NULL;
   cleanup_key struct key key = {0};
@@ -133,8 +132,8 @@ static bool likely_find(struct db *db, struct lease_granted *granted, struct err
   cleanup_json json_t *json = NULL;
   if (winners.n > 0 && json_parse(granted->space, strlen(granted->space), &json, &unreadable) &&
       space_parse(json, &space, &unreadable) && key_parse(grant->key, NULL, 0, &key, &unreadable))
-    granted->n_likely =
-        job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->likely);
+    granted->n_warm_starts =
+        job_warm_starts(space, &key, &granted->environment_digest, &winners, granted->warm_starts);
   else if (winners.n > 0)
     log_warning("leases: cannot choose warm-start configs: %s", unreadable.message);
   past_winners_release(&winners);
@@ -147,17 +146,19 @@ static bool likely_find(struct db *db, struct lease_granted *granted, struct err
 static bool job_begin(struct worker *worker, const struct lease_wish *wish,
                       struct lease_granted *granted, struct error *error) {
   if (!granted->is_search) {
-    if (!likely_find(worker->db, granted, error))
+    if (!warm_starts_find(worker->db, granted, error))
       return false;
 
     uint64_t sorted[WARM_STARTS_MAX];
-    size_t n = granted->n_likely;
+    size_t n = granted->n_warm_starts;
     bool has_all = true, has_gained = false, is_stale;
-    memcpy(sorted, granted->likely, n * sizeof *sorted);
+    memcpy(sorted, granted->warm_starts, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, compare_ordinals);
     for (size_t i = 0; i < n; i++)
       has_all = has_all && config_ranges_contain(&granted->grant.configs, sorted[i]);
-    if (n > 0 && !job_set_warm_starts(worker->db, granted->grant.job, granted->likely, n, error))
+
+    if (n > 0 &&
+        !job_set_warm_starts(worker->db, granted->grant.job, granted->warm_starts, n, error))
       return false;
     if (!has_all && !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n,
                                   &has_gained, error))
@@ -165,6 +166,7 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
     if (has_gained && !held_read(worker->db, wish, granted, &is_stale, error))
       return false;
   }
+
   struct job_change change = {
       .jobs = &granted->grant.job, .n = 1, .from = JOB_QUEUED, .to = JOB_RUNNING};
   size_t n_changed;
@@ -205,6 +207,7 @@ static bool grant_once(struct worker *worker, struct lease_wish *wish, struct le
   int64_t split;
   free(wish->drain_reason);
   wish->drain_reason = NULL;
+
   if (!db_begin(worker->db, error) ||
       !db_end(worker->db, grant_in(worker, wish, ret, &split, error), error))
     return false;
@@ -230,6 +233,7 @@ bool lease_grant(struct worker *worker, struct lease_wish *wish, struct lease_gr
     if (grant_once(worker, wish, ret, error))
       return true;
     lease_granted_release(ret);
+
     /* A concurrent request with this nonce was granted a lease: the next attempt finds it. */
     bool may_go = error->kind == ERROR_UNIQUE || error->kind == ERROR_CONTENTION;
     if (may_go && attempt == GRANT_ATTEMPTS)

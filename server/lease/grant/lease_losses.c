@@ -30,7 +30,7 @@ enum poison_step poison_decide(const struct poison_facts *facts) {
     return POISON_AGAIN;
   if (facts->devices >= 2 || facts->other_agents == 0)
     return POISON_GIVE_UP;
-  return POISON_APART;
+  return POISON_SEPARATE;
 }
 
 void lease_losses_release(struct lease_losses *losses) {
@@ -44,6 +44,7 @@ bool lease_give_up(struct db *db, int64_t id, int64_t config, const char *detail
   bool is_known;
   if (!lease_lock(db, id, &lease, &is_known, error))
     return false;
+
   bool has_it = config < 0 || config_ranges_contain(&lease.remaining, (uint64_t)config);
   if (!is_known || lease.state != LEASE_OPEN || !has_it)
     return true;
@@ -100,8 +101,8 @@ void lease_settle_open(struct worker *worker, int64_t lease, int64_t job, int64_
 
 /* Moves a config of an open lease to a lease of its own that `agents` (an array literal) do not
  * get. */
-static bool config_set_apart(struct db *db, int64_t id, int64_t config, const char *agents,
-                             struct error *error) {
+static bool config_separate(struct db *db, int64_t id, int64_t config, const char *agents,
+                            struct error *error) {
   cleanup_lease struct lease lease = {0};
   bool is_known;
   if (!lease_lock(db, id, &lease, &is_known, error))
@@ -136,13 +137,14 @@ static bool loss_judge(struct db *db, const struct lease_loss *loss, const struc
                                   db_get_integer(facts, row, "other_agents")};
     step = poison_decide(&known);
   }
+
   char detail[256];
   switch (step) {
   case POISON_AGAIN:
     return loss->fruitless < LEASE_FRUITLESS_MAX ||
            fruitless_give_up(db, loss->id, loss->fruitless, error);
-  case POISON_APART:
-    return config_set_apart(db, loss->id, loss->config, db_get(facts, row, "agents"), error);
+  case POISON_SEPARATE:
+    return config_separate(db, loss->id, loss->config, db_get(facts, row, "agents"), error);
   case POISON_GIVE_UP:
     snprintf(detail, sizeof detail,
              "poisoned: %lld leases were lost while it was being measured, on %lld device(s)",
@@ -177,6 +179,7 @@ static bool leases_lose(struct worker *worker, const struct lease_losses *losses
     row_of[i] = -1;
   for (int row = 0; row < db_count(facts); row++)
     row_of[db_get_integer(facts, row, "n") - 1] = row;
+
   for (size_t i = 0; i < losses->n; i++)
     if (!loss_judge(worker->db, &losses->all[i], row_of[i] < 0 ? NULL : facts, row_of[i], error))
       return false;
@@ -189,6 +192,7 @@ static bool lose(struct worker *worker, const struct statement *statement,
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(worker->db, statement, parameters, &rows, error))
     return false;
+
   struct lease_losses losses;
   losses.all = db_read_all(rows, &loss_record, &losses.n);
   if (!leases_lose(worker, &losses, error)) {
@@ -224,6 +228,7 @@ void leases_settle_losses(struct worker *worker, const struct lease_losses *loss
     leases_announce(worker, &loss->hardware_digest, 1);
     job_announce(worker, loss->job_id);
   }
+
   if (losses->n)
     jobs_advance(worker, jobs, losses->n);
 }
@@ -239,6 +244,7 @@ static bool renewals_had_time(struct worker *worker, int64_t lease_ms) {
     log_warning("leases: stood still for %lld ms; none expires for a lease time",
                 (long long)(now_ms - clock->looked_ms));
   }
+
   clock->looked_ms = now_ms;
   return (!clock->resumed_ms || now_ms - clock->resumed_ms >= lease_ms) &&
          now_ms - db_connected_since_ms(worker->db) >= lease_ms;
@@ -255,6 +261,7 @@ static bool expire_page(struct worker *worker, bool *ret_more, struct error *err
     db_rollback(worker->db);
     return true;
   }
+
   if (!db_end(worker->db, leases_expire(worker, PAGE, &losses, error), error)) {
     lease_losses_release(&losses);
     return false;
@@ -305,6 +312,7 @@ void leases_housekeep(struct worker *worker) {
   bool ok = true, more = is_due(&clock->expired_ms, EXPIRE_PACE_MS);
   while (ok && more)
     ok = expire_page(worker, &more, &error);
+
   if (ok && is_due(&clock->swept_ms, SWEEP_PACE_MS)) {
     ok = unwanted_give_up(worker, &error);
     jobs_advance(worker, NULL, 0);

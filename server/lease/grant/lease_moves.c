@@ -8,13 +8,13 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
                  struct error *error) {
   cleanup_rows struct db_rows *chosen = NULL, *made = NULL;
   cleanup_parameters struct db_parameters choice = {0}, parameters = {0};
-  bind_text(&choice, "agent", wish->agent);
-  bind_text(&choice, "device", wish->device);
+  bind_record(&choice, &lease_wish_record, wish);
   bind_integer(&choice, "configs_min", LEASE_CONFIGS_MIN);
   bind_integer(&choice, "age_ms", SPLIT_AGE_MS);
   bind_integer(&choice, "left_us", SPLIT_LEFT_US);
   if (!db_run(db, &sql_leases_split_choose, &choice, &chosen, error))
     return false;
+
   *ret_lease = 0;
   if (db_count(chosen) == 0)
     return true;
@@ -35,6 +35,7 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   bind_bool(&parameters, "is_large", lease_is_large(&tail));
   if (!db_run(db, &sql_leases_split, &parameters, &made, error))
     return false;
+
   *ret_lease = db_get_integer(made, 0, "id");
   return true;
 }
@@ -63,10 +64,12 @@ bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *con
                               .from = LEASE_OPEN,
                               .to = db_get_bool(rows, (int)i, "is_all") ? LEASE_DONE : LEASE_OPEN,
                               .less = multirange_parse(db_get(rows, (int)i, "taken"))};
+
   for (size_t i = 0; i < n; i++)
     for (size_t k = 0; k < n_others; k++)
       if (config_ranges_contain(&changes[k].less, configs[i]))
         config_ranges_add(&gained, configs[i]);
+
   changes[n_others] =
       (struct lease_change){.lease = lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
 

@@ -53,10 +53,10 @@ static void granted_answer(struct worker *worker, struct request *request,
   grant->lease = xstrdup(id);
 
   grant->likely = json_array();
-  for (size_t i = 0; i < granted->n_likely && grant->stage != STAGE_FINAL; i++)
-    if (config_ranges_contain(&grant->configs, granted->likely[i]))
-      ALWAYS(json_array_append_new(grant->likely, json_integer((json_int_t)granted->likely[i])) ==
-             0);
+  for (size_t i = 0; i < granted->n_warm_starts && grant->stage != STAGE_FINAL; i++)
+    if (config_ranges_contain(&grant->configs, granted->warm_starts[i]))
+      ALWAYS(json_array_append_new(grant->likely,
+                                   json_integer((json_int_t)granted->warm_starts[i])) == 0);
   bounds_set(granted);
 
   /* The holder of a lease that may be split renews it often, to learn which configs remain. */
@@ -73,6 +73,7 @@ static void no_lease_answer(struct worker *worker, struct request *request,
   int64_t deadline_ms =
       request->deadline_passed ? 0 : request->arrived_ms + (int64_t)(wish->wait_s * 1000);
   char key[PARK_KEY_SIZE];
+
   if (!wish->agent_known)
     answer_refusal(request, ERROR_MISSING, "/agent",
                    "agent \"%.40s\" is not enrolled; enrol it with POST /v1/agents", wish->agent);
@@ -155,12 +156,14 @@ void lease_answer_stale(struct worker *worker, struct request *request, int64_t 
   if (!identities_held_epoch(worker->db, lease, request->token_agent, request->token_id, &epoch,
                              &error))
     log_warning("lease: cannot read the holder of lease=%lld: %s", (long long)lease, error.message);
+
   if (epoch)
     error_set(&error, "lease %lld is no longer yours at this epoch%s; its epoch is %lld",
               (long long)lease, what, (long long)epoch);
   else
     error_set(&error, "lease %lld is no longer yours at this epoch%s", (long long)lease, what);
   error_become(&error, ERROR_CONFLICT);
+
   answer_failure_extra(
       request, &error,
       json_pack("{s:o}", "epoch", epoch ? json_integer((json_int_t)epoch) : json_null()));
@@ -187,6 +190,7 @@ void route_lease_renew(struct worker *worker, struct request *request) {
   bool exists;
   if (!identity_may_hold(worker, request))
     return;
+
   int64_t lease = identity_lease(request);
   record_init(&renewal_record, &renewal);
   if (!record_read(&renewal_record, request->json, "", &renewal, &error)) {
@@ -247,6 +251,7 @@ static bool lease_hand_back(struct db *db, int64_t id, const struct handback *ha
   bool is_spent = string_equal(handback->reason, RELEASE_REASON_SPENT);
   bool is_unsigned = handback->reason && string_starts(handback->reason, RELEASE_REASON_UNSIGNED);
   *ret_state = LEASE_STATE_COUNT;
+
   if (!lease_lock(db, id, lease, ret_known, error))
     return false;
   if (!*ret_known || lease->state != LEASE_HELD || lease->epoch != handback->epoch)
@@ -260,6 +265,7 @@ static bool lease_hand_back(struct db *db, int64_t id, const struct handback *ha
                                 .fruitless_less = is_unsigned,
                                 .opening_us = more_us > 0 ? more_us : 0};
   lease->fruitless -= is_unsigned && lease->fruitless > 0;
+
   *ret_state = change.to;
   return lease_change_state(db, &change, 1, error) &&
          (!is_over || lease_note_cancelled(db, lease->job_id, 1, error));
@@ -289,6 +295,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
   struct error error;
   if (!identity_may_hold(worker, request))
     return;
+
   int64_t id = identity_lease(request);
   record_init(&handback_record, &handback);
   handback.opening_us = 0;
@@ -297,6 +304,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
     answer_failure(request, &error);
     return;
   }
+
   log_info("lease: handed back lease=%lld epoch=%lld reason=%.200s", (long long)id,
            (long long)handback.epoch, handback.reason ? handback.reason : "none given");
 
@@ -307,6 +315,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
       db_end(worker->db,
              lease_hand_back(worker->db, id, &handback, &lease, &is_known, &state, &error), &error);
   record_release(&handback_record, &handback);
+
   if (!ok) {
     answer_failure(request, &error);
   } else if (!is_known) {

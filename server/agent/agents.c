@@ -1,5 +1,5 @@
-/* Agents: their heartbeats, written to the database in bulk; drained and resumed; listed, with the
- * environments that they have. Enrolling is in enrolment.c.
+/* Agents: their heartbeats, written to the database in bulk; drained and resumed; listed.
+ * Enrolling is in enrolment.c.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; the heartbeat:
  * event threads. */
@@ -9,7 +9,6 @@
 #include "common/enrolment/enrolment.h"
 #include "server/agent/agents.sql.h"
 #include "server/audit/audit.h"
-#include "server/cache/environments.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/http/tokens.h"
@@ -195,35 +194,6 @@ static const struct field agent_fields[] = {
 };
 const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
 
-static bool agents_list(struct db *db, int64_t live_ms, const char *after, int64_t limit,
-                        json_t **ret_items, char **ret_next, struct error *error) {
-  cleanup_rows struct db_rows *rows = NULL;
-  cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", live_ms);
-  bind_text(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_agents_list, &parameters, &rows, error))
-    return false;
-
-  *ret_items = db_rows_to_json(rows, &agent_record);
-  *ret_next = db_count(rows) == limit ? xstrdup(db_get(rows, db_count(rows) - 1, "id")) : NULL;
-  return true;
-}
-
-void route_environment_list(struct worker *worker, struct request *request) {
-  struct error error;
-  int64_t limit, after, next;
-  json_t *items;
-  static const char *const names[] = {"limit", "after", NULL};
-  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after))
-    return;
-  int64_t live_ms = agent_live_ms(server_options(worker->server));
-  if (environments_list(worker->db, live_ms, after, limit, &items, &next, &error))
-    request_answer_json(request, 200, page_to_json(items, next));
-  else
-    answer_failure(request, &error);
-}
-
 /* Whether the request may send heartbeats for its agent; false: it was answered. Without the
  * database: an agent that is not known here is looked up by the housekeeper. */
 static bool beat_is_allowed(struct server *server, struct request *request) {
@@ -310,13 +280,21 @@ void route_agent_list(struct worker *worker, struct request *request) {
   struct error error;
   int64_t limit;
   const char *after;
-  json_t *items;
-  cleanup_free char *next = NULL;
   if (!request_query_only(request, names) || !request_page(request, &limit, &after))
     return;
-  int64_t live_ms = agent_live_ms(server_options(worker->server));
-  if (agents_list(worker->db, live_ms, after ? after : "", limit, &items, &next, &error))
-    request_answer_json(request, 200, json_pack("{s:o, s:s?}", "items", items, "next", next));
-  else
+
+  cleanup_rows struct db_rows *rows = NULL;
+  cleanup_parameters struct db_parameters parameters = {0};
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  bind_text(&parameters, "after", after ? after : "");
+  bind_integer(&parameters, "limit", limit);
+  if (!db_run(worker->db, &sql_agents_list, &parameters, &rows, &error)) {
     answer_failure(request, &error);
+    return;
+  }
+
+  int n = db_count(rows);
+  request_answer_json(request, 200,
+                      json_pack("{s:o, s:s?}", "items", db_rows_to_json(rows, &agent_record),
+                                "next", n == limit ? db_get(rows, n - 1, "id") : NULL));
 }

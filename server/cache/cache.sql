@@ -22,8 +22,8 @@ WHERE id > :after::bigint
 ORDER BY id
 LIMIT :limit::bigint + 1;
 
--- The pair of one that is declared already keeps its id, with the newer reason. No row: there are
--- :most of them already.
+-- A pair that is declared already keeps its id and gets the newer reason. No row: there are :most
+-- compatibilities already.
 -- name: compatibility_add
 INSERT INTO compatibilities (asked, served, reason, made_by, made_by_id)
 SELECT :asked::text::json, :served::text::json, :reason, :author, :author_id::bigint

@@ -1,5 +1,5 @@
-/* Which environment some stated members mean among those that exist, and which channel entry a
- * starting container gets when none was made for exactly its environment.
+/* Finds the environment that stated members mean, and the channel entry that a starting container
+ * gets when none was made for exactly its environment.
  *
  * The rules of common/cache/release.h in this order, each only when it is allowed and the ones
  * before found none:
@@ -38,7 +38,7 @@ must_check enum cache_match cache_lookup(const struct environment *asked,
                                          const struct environment *const *there, size_t n,
                                          size_t *ret_index);
 
-/* Those that fit, as a JSON array; a new reference. */
+/* The environments that fit, as a JSON array; a new reference. */
 must_check json_t *cache_fitting(const struct environment *asked,
                                  const struct environment *const *there, size_t n);
 

@@ -30,6 +30,7 @@ void compatibility_release(struct compatibility *compatibility) {
 /* Both sides must state the same members, or serving would ignore requested ones. */
 static bool sides_check(const struct compatibility *it, struct error *error) {
   bool any = false, differ = false;
+
 #define X(member, hardware)                                                                        \
   if ((it->asked.member != NULL) != (it->served.member != NULL))                                   \
     return error_at(error, "/served", "\"%s\" must stand in both \"asked\" and \"served\"",        \
@@ -38,6 +39,7 @@ static bool sides_check(const struct compatibility *it, struct error *error) {
   differ = differ || !string_equal(it->asked.member, it->served.member);
   ENVIRONMENT_TEXTS(X)
 #undef X
+
   const struct environment *const sides[] = {&it->asked, &it->served};
   for (size_t i = 0; i < ARRAY_LENGTH(sides); i++)
     if (sides[i]->arch || sides[i]->partition || sides[i]->compute_units)
@@ -61,7 +63,7 @@ bool compatibility_parse(const json_t *json, struct compatibility *ret, struct e
   return true;
 }
 
-/* A stored one as it was declared; a new reference. */
+/* A stored compatibility as it was declared; a new reference. */
 static json_t *declaration_read(const struct db_rows *rows, int row) {
   return json_pack("{s:o, s:o, s:s}", "asked", db_get_json(rows, row, "asked"), "served",
                    db_get_json(rows, row, "served"), "reason", db_get(rows, row, "reason"));
@@ -92,7 +94,7 @@ void compatibilities_release(struct compatibilities *compatibilities) {
   *compatibilities = (struct compatibilities){0};
 }
 
-/* The pair of a compatibility that is declared already keeps its id, with the newer reason. */
+/* A pair that is declared already keeps its id and gets the newer reason. */
 void route_compatibility_post(struct worker *worker, struct request *request) {
   cleanup_compatibility struct compatibility declared = {0};
   struct error error;

@@ -1,8 +1,9 @@
-/* Environments in the database, and matching jobs with them. */
+/* Environments in the database, their list, and matching jobs with them. */
 #include "server/cache/environments.h"
 
 #include "server/cache/environments.sql.h"
 #include "server/db/db_record.h"
+#include "server/http/request.h"
 #include "server/records.h"
 
 /* The row of an environment; `identity` is canonical JSON. */
@@ -92,19 +93,27 @@ static const struct field item_fields[] = {
 const struct record environment_item_record =
     RECORD("EnvironmentItem", struct environment_item, item_fields);
 
-bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t limit,
-                       json_t **ret_items, int64_t *ret_next, struct error *error) {
+void route_environment_list(struct worker *worker, struct request *request) {
+  static const char *const names[] = {"limit", "after", NULL};
+  struct error error;
+  int64_t limit, after;
+  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after))
+    return;
+
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", live_ms);
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
   bind_integer(&parameters, "after", after);
   bind_integer(&parameters, "limit", limit);
-  if (!db_run(db, &sql_environments_list, &parameters, &rows, error))
-    return false;
+  if (!db_run(worker->db, &sql_environments_list, &parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
 
-  *ret_items = db_rows_to_json(rows, &environment_item_record);
-  *ret_next = db_count(rows) == limit ? db_get_integer(rows, db_count(rows) - 1, "id") : 0;
-  return true;
+  int n = db_count(rows);
+  request_answer_json(request, 200,
+                      page_to_json(db_rows_to_json(rows, &environment_item_record),
+                                   n == limit ? db_get_integer(rows, n - 1, "id") : 0));
 }
 
 /* Matching jobs */

@@ -79,9 +79,4 @@ must_check bool environments_store(struct db *db, const struct environment *cons
 must_check bool environments_known(struct db *db, int64_t live_ms, struct known_environments *ret,
                                    struct error *error);
 
-/* Items of GET /v1/environments after environment id `after`, oldest first; *ret_next is 0 at the
- * end. */
-must_check bool environments_list(struct db *db, int64_t live_ms, int64_t after, int64_t limit,
-                                  json_t **ret_items, int64_t *ret_next, struct error *error);
-
 #endif

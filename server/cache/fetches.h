@@ -18,8 +18,8 @@ void fetches_free(struct fetches *fetches);
 
 void fetches_add(struct fetches *fetches, const struct digest *release);
 
-/* For response_cache_make: notes the release of an answer that was given from memory, where its
- * route is one of a release; the target names it. */
+/* For response_cache_make: notes the release of an answer from the cache, if the route is one of a
+ * release. The target has its digest. */
 void fetches_of_target(void *fetches, enum route_id route, const char *target, size_t target_size);
 
 /* Moves the noted releases to `ret` (FETCHES_MAX) and returns how many. */

@@ -11,7 +11,7 @@ CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c
 WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
 ORDER BY c.id;
 
--- One more than the page has, to know whether there is another page.
+-- Reads one row more than a page has, to see whether there is another page.
 -- name: channels_list
 SELECT c.id, c.name, r.environment, c.tag, c.regime, c.counter, c.release, c.signings,
        rfc3339(c.updated_at) AS updated_at, NULL AS moved_by, NULL AS moved_by_id,
@@ -36,7 +36,7 @@ LEFT JOIN channels c ON c.name = :name AND c.tag = r.tag AND c.regime = r.regime
 CROSS JOIN LATERAL entry_signed(c.name, c.tag, c.regime, c.environment_digest, c.counter) s
 WHERE r.digest = :release::bytea;
 
--- All entries that one row of channels ever had.
+-- The history of a row of channels.
 -- name: channel_entries_list
 SELECT c.counter AS id, c.name, :environment::json AS environment, c.tag, c.regime, c.counter,
        c.release, 0 AS signings, rfc3339(c.moved_at) AS updated_at, c.moved_by, c.moved_by_id,
@@ -49,8 +49,8 @@ WHERE c.name = :name AND c.tag = :tag AND c.regime = :regime
 ORDER BY c.counter DESC
 LIMIT :limit::bigint + 1;
 
--- From exactly the counter and the signings that were read; counter 0: there was no row. A counter
--- is never used again, so these two identify the state. The statement cannot read what it inserts:
+-- Moves a row only if it has the counter and signings that were read; counter 0: there was no row.
+-- A counter is never used again, so these two identify the state. The statement cannot read what it inserts:
 -- it returns expiry and signatures as they were given.
 -- name: channel_move
 WITH target AS (
@@ -94,7 +94,7 @@ SELECT c.id, c.name, t.environment, c.tag, c.regime, c.counter, c.release, c.sig
        :expires::json AS expires, :signatures::json AS signatures
 FROM c, target t;
 
--- To exactly the state that was read; a key's signature replaces the one that it had there.
+-- Adds a signature only to the state that was read. It replaces an earlier one by the same key.
 -- name: channel_signature_add
 WITH c AS (
   UPDATE channels

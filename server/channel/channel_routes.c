@@ -202,6 +202,7 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
   const struct trusted_keys *keys = server_publisher_keys(request->server);
   if (!keys->n)
     return true;
+
   if (!entry->signatures.n)
     error_set(&error,
               "this server takes only what a publisher signed, and this is not signed; move "
@@ -211,6 +212,7 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
     return true;
   else
     error_prefix(&error, "this server takes only what a publisher signed, and ");
+
   error_become(&error, ERROR_FORBIDDEN);
   answer_failure(request, &error);
   return false;

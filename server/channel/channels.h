@@ -1,4 +1,4 @@
-/* Decisions about channels: what a move or one more signature does to the entry that it finds.
+/* Decisions about channels: what a move or another signature changes.
  *
  * Memory: a request owns what it points to. Threads: pure functions. */
 #ifndef WAVETUNE_SERVER_CHANNEL_CHANNELS_H
@@ -6,8 +6,8 @@
 
 #include "common/cache/signatures.h"
 
-/* Where a (channel, environment, tag, regime) is; counter 0: no entry yet. `signings` grows with
- * every signature that is added after a move. */
+/* The state of a (channel, environment, tag, regime); counter 0: it has no entry yet. `signings`
+ * grows with every signature that is added after a move. */
 struct channel_state {
   int64_t counter;
   struct digest release;

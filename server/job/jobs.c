@@ -365,6 +365,7 @@ void job_facts(const struct job_brief *job, const struct screen_summary *screen,
       .stage = job->stage,
       .is_cut = job->is_spent,
   };
+
   if (job->stage == STAGE_FINAL) {
     ret_facts->processes_begun =
         processes + job->round; /* each process that was added has a round of its own */

@@ -23,10 +23,7 @@
 #include "server/measurement/measurements.h"
 #include "server/server.h"
 
-/* The states of a job, and which changes of state there are. job_change_state (jobs.h) is the one
- * function that makes them.
- *
- * Threads: pure functions. */
+/* The states of a job. The functions below are pure. */
 #define JOB_STATES(X)                                                                              \
   X(QUEUED, "queued")                                                                              \
   X(RUNNING, "running") X(DONE, "done") X(FAILED, "failed") X(CANCELLED, "cancelled")
@@ -76,8 +73,8 @@ struct job_change {
 must_check bool job_change_state(struct db *db, const struct job_change *change,
                                  size_t *ret_changed, struct error *error);
 
-/* Moves those of `jobs` (NULL: of all) on that have no open and no held lease. Failures are logged:
- * the housekeeper tries again. */
+/* Moves on those of `jobs` (NULL: of all jobs) that have no open or held lease. Failures are
+ * logged; the housekeeper tries again. */
 void jobs_advance(struct worker *worker, const int64_t *jobs, size_t n);
 
 /* Ends a job that is queued or running: as failed, with a reason, or cancelled by `author` (else

@@ -1,11 +1,12 @@
-/* Whether a request may act as an agent, or for the holder of a lease. The routes of agents and
- * leases check this first.
+/* Ids of leases, and whether a request may act as an agent or for the holder of a lease. The routes
+ * of agents and leases check this first.
  *
  * A token may be bound to one agent: then it acts as that agent only, and no other token does,
  * which is checked without the database. An agent that another token enrolled belongs to that token
  * until it is revoked or expires.
  *
- * Memory: none. Threads: the request's owner, with a worker's own connection. */
+ * Memory: none. Threads: the request's owner, with a worker's own connection; the functions
+ * of ids are pure. */
 #ifndef WAVETUNE_SERVER_LEASE_IDENTITY_H
 #define WAVETUNE_SERVER_LEASE_IDENTITY_H
 
@@ -31,5 +32,28 @@ int64_t identity_lease(const struct request *request);
  * 0: it does not hold it. */
 must_check bool identities_held_epoch(struct db *db, int64_t lease, const char *agent,
                                       int64_t token, int64_t *ret_epoch, struct error *error);
+
+/* The id of a lease as an agent sees it: "17.MAC" for an agent with a token of its own, "17" for
+ * any other. The MAC is the first 16 bytes of HMAC-SHA256(secret, "17|epoch|agent"), as base64url:
+ * only the agent that was granted the lease at that epoch knows it, and a server checks it without
+ * the database. Older agents take decimal ids only, and a token that several agents share does not
+ * tell them apart: their ids are plain, and the database has the token that a lease was granted
+ * for.
+ */
+#define LEASE_ID_SIZE 48 /* 19 digits, ".", 22 characters and a NUL fit */
+
+/* `agent`: the one that the token is bound to; "": none. Returns text. */
+char *lease_id_format(const uint8_t secret[SERVER_SECRET_SIZE], int64_t lease, int64_t epoch,
+                      const char *agent, char text[LEASE_ID_SIZE]);
+
+enum lease_id_answer {
+  LEASE_ID_GRANTED,  /* to this agent at this epoch */
+  LEASE_ID_PLAIN,    /* a decimal id, of an agent without a token of its own: see the database */
+  LEASE_ID_ANOTHERS, /* not granted to this agent at this epoch, or not known to be */
+  LEASE_ID_NONE,     /* not an id */
+};
+/* Sets *ret_lease unless the answer is LEASE_ID_NONE. In constant time for ids of one length. */
+enum lease_id_answer lease_id_check(const uint8_t secret[SERVER_SECRET_SIZE], const char *text,
+                                    int64_t epoch, const char *agent, int64_t *ret_lease);
 
 #endif

@@ -48,7 +48,8 @@ struct drift drift_judge(const struct drift_lease *leases, size_t n) {
   return drift;
 }
 
-/* A lease that the device holds, or has samples of that its job still needs; locked. */
+/* A lease that the device holds, or that has samples which its job still needs; its row is
+ * locked. */
 struct locked_lease {
   int64_t id, job;
   enum lease_state state;
@@ -81,7 +82,7 @@ static const struct field taken_fields[] = {
 };
 static const struct record taken_record = RECORD(NULL, struct taken_samples, taken_fields);
 
-/* A job whose leases or samples were taken. */
+/* A job that lost leases or samples. */
 struct drained_job {
   int64_t id, samples, missing;
   int64_t opened; /* leases of it that are open again */

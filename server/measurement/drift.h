@@ -44,7 +44,7 @@ struct drift_lease {
 
 struct drift {
   bool is_drifting;
-  size_t n_history; /* the rest holds while it is at least DRIFT_HISTORY_MIN */
+  size_t n_history; /* the members below are set when it is at least DRIFT_HISTORY_MIN */
   double history_us, spread_us, now_us;
   int64_t good_at_us; /* when the newest lease of the history ended that did not deviate itself */
 };

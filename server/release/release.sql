@@ -113,7 +113,7 @@ SELECT bytes
 FROM releases
 WHERE digest = :digest::bytea;
 
--- One more than the page has, to know whether there is another page.
+-- Reads one row more than a page has, to see whether there is another page.
 -- name: releases_list
 SELECT id, digest, environment, tag, regime, winners, rfc3339(created_at) AS created_at,
        made_by, made_by_id

@@ -340,6 +340,7 @@ static char *unusable_reason(const struct release_request *request,
                              const struct release_candidate *candidate) {
   if (request->as_of && (candidate->finished_us == 0 || candidate->finished_us > request->as_of_us))
     return xasprintf("not %s as of that time", candidate->job ? "finished" : "imported");
+
   if (request->refuse_self_timed && candidate->is_self_timed)
     return xstrdup("self-timed: a kernel in c runs in the process that times it and could state "
                    "any time; pin a config, or leave out \"refuse_self_timed\"");
@@ -352,6 +353,7 @@ static char *unusable_reason(const struct release_request *request,
     return xasprintf("no winner yet: %s", candidate->state);
   if (!candidate->has_winner)
     return xstrdup("no winner");
+
   if (candidate->quarantined)
     return xasprintf("quarantined: %s; submit the job again with another run",
                      candidate->quarantined);

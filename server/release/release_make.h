@@ -40,7 +40,7 @@
 #define RELEASE_KERNELS_MAX 1000
 #define RELEASE_TAG_MAX 128
 
-/* What pins, candidates and served winners are found by: their first member. */
+/* The first member of pins, candidates and served winners, by which they are sorted and found. */
 struct release_place {
   struct digest kernel;
   char *key_text; /* canonical JSON */
@@ -88,7 +88,7 @@ struct release_candidate {
   struct digest space;
   const struct space *points; /* the space, at least where release_needs_space; borrowed from the
                                  candidates' spaces */
-  char *state;                /* as the API names it: "done", "failed", … */
+  char *state;                /* of the job, by its name in the API: "done", "failed", … */
   char *reason;               /* why it failed, or NULL */
   int64_t finished_us;        /* 0: not finished; of an import, when it was made */
   bool has_winner;
@@ -114,7 +114,7 @@ struct release_candidates {
   struct space **spaces;
 };
 
-/* What a channel serves. The winners borrow from the release. */
+/* The release that a channel serves. The winners borrow from it. */
 struct release_served_winner {
   struct release_place place;
   const struct release_winner *winner;
@@ -143,7 +143,7 @@ must_check bool release_needs_space(const struct release_request *request,
 must_check bool release_candidate_read_verdict(struct release_candidate *candidate,
                                                struct error *error);
 
-/* What becomes of a (kernel, key) that no pin decides:
+/* Which config a release has for a (kernel, key) without a pin:
  *
  *   served     its config is     the job's is       no job, but        neither
  *              the job's          another            an import
@@ -159,7 +159,7 @@ enum release_choice {
   RELEASE_IMPORT, /* what was imported */
   RELEASE_SAME,   /* the job's winner, or the import, is the served config; what the served
                      release has of it (times, job, provenance) is kept */
-  RELEASE_SERVED, /* what is served stays, for a reason */
+  RELEASE_SERVED, /* the served config stays, and *ret_reason states why */
 };
 struct release_rivals {
   const struct release_served_winner *served; /* NULL: nothing, or nothing that may stay */

@@ -20,7 +20,7 @@
 
 static const char *const no_arguments[] = {NULL};
 
-/* What became of a (kernel, key). */
+/* The result for a (kernel, key). */
 struct release_item {
   const char *name;
   struct digest kernel;

@@ -1,12 +1,12 @@
-#include "server/lease/lease_id.h"
+#include "server/lease/identity.h"
 
 #include <criterion/criterion.h>
 
 #define AGENT "0123456789abcdef0123456789abcdef"
 #define OTHER "fedcba9876543210fedcba9876543210"
 
-static const uint8_t secret[LEASE_SECRET_SIZE] = "an example of thirty-two bytes..";
-static const uint8_t another_secret[LEASE_SECRET_SIZE] = "another example of 32 bytes.....";
+static const uint8_t secret[SERVER_SECRET_SIZE] = "an example of thirty-two bytes..";
+static const uint8_t another_secret[SERVER_SECRET_SIZE] = "another example of 32 bytes.....";
 static char text[LEASE_ID_SIZE];
 static int64_t lease;
 

@@ -62,8 +62,9 @@ must_check bool lease_split(struct db *db, const struct lease_wish *wish, int64_
 
 /* Moves those of `configs` (sorted ordinals) that are in other open screen leases of the job to a
  * lease that was granted in this transaction. *ret_gained: whether there were any. */
-must_check bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs,
-                             size_t n, bool *ret_gained, struct error *error);
+must_check bool lease_gather(struct db *db, const struct lease_granted *granted,
+                             const uint64_t *configs, size_t n, bool *ret_gained,
+                             struct error *error);
 
 /* Gives up a config of an open lease (-1: all that remain), with outcome runtime, `detail` and the
  * event `poisoned`. In the caller's transaction. */

@@ -160,8 +160,7 @@ static bool job_begin(struct worker *worker, const struct lease_wish *wish,
     if (n > 0 &&
         !job_set_warm_starts(worker->db, granted->grant.job, granted->warm_starts, n, error))
       return false;
-    if (!has_all && !lease_gather(worker->db, granted->lease, granted->grant.job, sorted, n,
-                                  &has_gained, error))
+    if (!has_all && !lease_gather(worker->db, granted, sorted, n, &has_gained, error))
       return false;
     if (has_gained && !held_read(worker->db, wish, granted, &is_stale, error))
       return false;

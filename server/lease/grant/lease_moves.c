@@ -40,15 +40,15 @@ bool lease_split(struct db *db, const struct lease_wish *wish, int64_t *ret_leas
   return true;
 }
 
-bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *configs, size_t n,
-                  bool *ret_gained, struct error *error) {
+bool lease_gather(struct db *db, const struct lease_granted *granted, const uint64_t *configs,
+                  size_t n, bool *ret_gained, struct error *error) {
   cleanup_config_ranges struct config_ranges wanted = {0}, gained = {0};
   for (size_t i = 0; i < n; i++)
     config_ranges_add(&wanted, configs[i]);
 
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "job", job);
+  bind_integer(&parameters, "job", granted->grant.job);
   bind_ranges(&parameters, "wanted", &wanted);
   *ret_gained = false;
   if (!db_run(db, &sql_lease_gather, &parameters, &rows, error))
@@ -70,8 +70,8 @@ bool lease_gather(struct db *db, int64_t lease, int64_t job, const uint64_t *con
       if (config_ranges_contain(&changes[k].less, configs[i]))
         config_ranges_add(&gained, configs[i]);
 
-  changes[n_others] =
-      (struct lease_change){.lease = lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
+  changes[n_others] = (struct lease_change){
+      .lease = granted->lease, .from = LEASE_HELD, .to = LEASE_HELD, .more = gained};
 
   bool ok = lease_change_state(db, changes, n_others + 1, error);
   for (size_t i = 0; i < n_others; i++)

@@ -15,7 +15,6 @@
 #include "server/lease/identity.h"
 #include "server/lease/lease.h"
 #include "server/lease/lease.sql.h"
-#include "server/lease/lease_id.h"
 #include "server/lease/lease_plan.h"
 #include "server/records.h"
 
@@ -229,6 +228,7 @@ void route_lease_renew(struct worker *worker, struct request *request) {
 }
 
 struct handback {
+  int64_t lease; /* of the path */
   int64_t epoch, opening_us;
   char *reason;
 };
@@ -245,21 +245,20 @@ const struct record handback_record = RECORD("HandBackRequest", struct handback,
  * budget; adds the time that opening the kernel took. The grant does not count as fruitless when
  * the agent trusts no key that signed the code. *ret_state: LEASE_STATE_COUNT when the lease was
  * not held at this epoch. */
-static bool lease_hand_back(struct db *db, int64_t id, const struct handback *handback,
-                            struct lease *lease, bool *ret_known, enum lease_state *ret_state,
-                            struct error *error) {
+static bool lease_hand_back(struct db *db, const struct handback *handback, struct lease *lease,
+                            bool *ret_known, enum lease_state *ret_state, struct error *error) {
   bool is_spent = string_equal(handback->reason, RELEASE_REASON_SPENT);
   bool is_unsigned = handback->reason && string_starts(handback->reason, RELEASE_REASON_UNSIGNED);
   *ret_state = LEASE_STATE_COUNT;
 
-  if (!lease_lock(db, id, lease, ret_known, error))
+  if (!lease_lock(db, handback->lease, lease, ret_known, error))
     return false;
   if (!*ret_known || lease->state != LEASE_HELD || lease->epoch != handback->epoch)
     return true;
 
   bool is_over = is_spent && lease->has_budget && lease->stage != STAGE_FINAL;
   int64_t more_us = handback->opening_us - lease->epoch_opening_us; /* 0 for a repeated request */
-  struct lease_change change = {.lease = id,
+  struct lease_change change = {.lease = lease->id,
                                 .from = LEASE_HELD,
                                 .to = is_over ? LEASE_CANCELLED : LEASE_OPEN,
                                 .fruitless_less = is_unsigned,
@@ -298,6 +297,7 @@ void route_lease_release(struct worker *worker, struct request *request) {
 
   int64_t id = identity_lease(request);
   record_init(&handback_record, &handback);
+  handback.lease = id;
   handback.opening_us = 0;
   if (!record_read(&handback_record, request->json, "", &handback, &error)) {
     record_release(&handback_record, &handback);
@@ -312,8 +312,8 @@ void route_lease_release(struct worker *worker, struct request *request) {
   enum lease_state state = LEASE_STATE_COUNT;
   bool ok =
       db_begin(worker->db, &error) &&
-      db_end(worker->db,
-             lease_hand_back(worker->db, id, &handback, &lease, &is_known, &state, &error), &error);
+      db_end(worker->db, lease_hand_back(worker->db, &handback, &lease, &is_known, &state, &error),
+             &error);
   record_release(&handback_record, &handback);
 
   if (!ok) {

@@ -173,25 +173,24 @@ struct agent {
   " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"       \
   " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
   ", \"drained_by_id\": " SCHEMA_BY_ID "}}}"
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct agent, member), __VA_ARGS__}
 static const struct field agent_fields[] = {
     {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
-    {"name", FIELD_TEXT, offsetof(struct agent, name), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"version", FIELD_TEXT, offsetof(struct agent, version), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"state", FIELD_ENUM, offsetof(struct agent, state), FIELD_ANSWER | FIELD_NOT_NULL,
-     .names = state_names},
-    {"drain_reason", FIELD_TEXT, offsetof(struct agent, drain_reason), FIELD_ANSWER},
-    {"drained_by", FIELD_TEXT, offsetof(struct agent, drained_by), FIELD_ANSWER,
-     .schema = SCHEMA_BY},
-    {"drained_by_id", FIELD_ID, offsetof(struct agent, drained_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"trusted_keys", FIELD_TEXTS, offsetof(struct agent, trusted_keys), FIELD_ANSWER,
-     .schema = SCHEMA_DIGESTS, .about = "it takes only work that one of these keys signed"},
-    {"devices", FIELD_JSON, offsetof(struct agent, devices), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = SCHEMA_DEVICES},
-    {"refused", FIELD_RECORD, offsetof(struct agent, refused), FIELD_ANSWER, .of = &refusal_record,
-     .about = "the last enrolment of its id from another machine, of the last day"},
-    {"last_seen", FIELD_TIME, offsetof(struct agent, last_seen), FIELD_ANSWER},
+    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TEXT, version, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(ENUM, state, FIELD_ANSWER | FIELD_NOT_NULL, .names = state_names),
+    FIELD(TEXT, drain_reason, FIELD_ANSWER),
+    FIELD(TEXT, drained_by, FIELD_ANSWER, .schema = SCHEMA_BY),
+    FIELD(ID, drained_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TEXTS, trusted_keys, FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
+          .about = "it takes only work that one of these keys signed"),
+    FIELD(JSON, devices, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
+    FIELD(RECORD, refused, FIELD_ANSWER, .of = &refusal_record,
+          .about = "the last enrolment of its id from another machine, of the last day"),
+    FIELD(TIME, last_seen, FIELD_ANSWER),
 };
+#undef FIELD
 const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
 
 /* Whether the request may send heartbeats for its agent; false: it was answered. Without the

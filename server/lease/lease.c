@@ -6,18 +6,21 @@
 #include "server/lease/lease.sql.h"
 #include "server/lease/lease_losses.sql.h"
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct lease, member), __VA_ARGS__}
 static const struct field lease_fields[] = {
-    {"id", FIELD_INTEGER, offsetof(struct lease, id)},
-    {"job_id", FIELD_INTEGER, offsetof(struct lease, job_id)},
-    {"epoch", FIELD_INTEGER, offsetof(struct lease, epoch)},
-    {"state", FIELD_ENUM, offsetof(struct lease, state), .names = lease_state_names},
-    {"stage", FIELD_ENUM, offsetof(struct lease, stage), .names = stage_names},
-    {"remaining", FIELD_RANGES, offsetof(struct lease, remaining)},
-    {"fruitless", FIELD_INTEGER, offsetof(struct lease, fruitless)},
-    {"epoch_opening_us", FIELD_INTEGER, offsetof(struct lease, epoch_opening_us)},
-    {"has_budget", FIELD_BOOL, offsetof(struct lease, has_budget)},
-    {"hardware_digest", FIELD_DIGEST, offsetof(struct lease, hardware_digest)},
+    FIELD(INTEGER, id),
+    FIELD(INTEGER, job_id),
+    FIELD(INTEGER, epoch),
+    FIELD(ENUM, state, .names = lease_state_names),
+    FIELD(ENUM, stage, .names = stage_names),
+    FIELD(RANGES, remaining),
+    FIELD(INTEGER, fruitless),
+    FIELD(INTEGER, epoch_opening_us),
+    FIELD(BOOL, has_budget),
+    FIELD(DIGEST, hardware_digest),
 };
+#undef FIELD
 static const struct record lease_record = RECORD(NULL, struct lease, lease_fields);
 
 void lease_release(struct lease *lease) { config_ranges_release(&lease->remaining); }

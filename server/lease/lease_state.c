@@ -32,17 +32,19 @@ enum lease_state lease_state_after(const struct config_ranges *remaining,
   return LEASE_DONE;
 }
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct lease_change, member), __VA_ARGS__}
 static const struct field change_fields[] = {
-    {"lease", FIELD_INTEGER, offsetof(struct lease_change, lease)},
+    FIELD(INTEGER, lease),
     {"from_state", FIELD_ENUM, offsetof(struct lease_change, from), .names = lease_state_names},
     {"to_state", FIELD_ENUM, offsetof(struct lease_change, to), .names = lease_state_names},
-    {"less", FIELD_RANGES, offsetof(struct lease_change, less)},
-    {"more", FIELD_RANGES, offsetof(struct lease_change, more)},
-    {"is_split", FIELD_BOOL, offsetof(struct lease_change, is_split)},
-    {"posts", FIELD_INTEGER, offsetof(struct lease_change, posts)},
-    {"fruitless_less", FIELD_INTEGER, offsetof(struct lease_change, fruitless_less)},
-    {"device_us", FIELD_INTEGER, offsetof(struct lease_change, device_us)},
-    {"opening_us", FIELD_INTEGER, offsetof(struct lease_change, opening_us)},
+    FIELD(RANGES, less),
+    FIELD(RANGES, more),
+    FIELD(BOOL, is_split),
+    FIELD(INTEGER, posts),
+    FIELD(INTEGER, fruitless_less),
+    FIELD(INTEGER, device_us),
+    FIELD(INTEGER, opening_us),
     {"correct", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CORRECT])},
     {"compile", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_COMPILE])},
     {"runtime", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_RUNTIME])},
@@ -50,6 +52,7 @@ static const struct field change_fields[] = {
     {"timeout", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_TIMEOUT])},
     {"constraints", FIELD_INTEGER, offsetof(struct lease_change, outcomes[OUTCOME_CONSTRAINTS])},
 };
+#undef FIELD
 static const struct record change_record = RECORD(NULL, struct lease_change, change_fields);
 
 static void count(int counter, uint64_t n) { counter_add((enum counter)counter, n); }

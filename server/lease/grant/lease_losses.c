@@ -13,16 +13,14 @@
 #define ENDED_PACE_MS 60000 /* leases of jobs that have ended */
 #define PAGE 500
 
+#define FIELD(type, member, ...)                                                                   \
+  {#member, FIELD_##type, offsetof(struct lease_loss, member), __VA_ARGS__}
 static const struct field loss_fields[] = {
-    {"id", FIELD_INTEGER, offsetof(struct lease_loss, id)},
-    {"job_id", FIELD_INTEGER, offsetof(struct lease_loss, job_id)},
-    {"epoch", FIELD_INTEGER, offsetof(struct lease_loss, epoch)},
-    {"fruitless", FIELD_INTEGER, offsetof(struct lease_loss, fruitless)},
-    {"config", FIELD_INTEGER, offsetof(struct lease_loss, config)},
-    {"agent", FIELD_TEXT, offsetof(struct lease_loss, agent)},
-    {"device", FIELD_TEXT, offsetof(struct lease_loss, device)},
-    {"hardware_digest", FIELD_DIGEST, offsetof(struct lease_loss, hardware_digest)},
+    FIELD(INTEGER, id),        FIELD(INTEGER, job_id),         FIELD(INTEGER, epoch),
+    FIELD(INTEGER, fruitless), FIELD(INTEGER, config),         FIELD(TEXT, agent),
+    FIELD(TEXT, device),       FIELD(DIGEST, hardware_digest),
 };
+#undef FIELD
 static const struct record loss_record = RECORD(NULL, struct lease_loss, loss_fields);
 
 enum poison_step poison_decide(const struct poison_facts *facts) {

@@ -33,8 +33,7 @@ static bool sides_check(const struct compatibility *it, struct error *error) {
 
 #define X(member, hardware)                                                                        \
   if ((it->asked.member != NULL) != (it->served.member != NULL))                                   \
-    return error_at(error, "/served", "\"%s\" must stand in both \"asked\" and \"served\"",        \
-                    #member);                                                                      \
+    return error_at(error, "/served", "state \"%s\" in both \"asked\" and \"served\"", #member);   \
   any = any || it->asked.member != NULL;                                                           \
   differ = differ || !string_equal(it->asked.member, it->served.member);
   ENVIRONMENT_TEXTS(X)
@@ -48,8 +47,8 @@ static bool sides_check(const struct compatibility *it, struct error *error) {
                       "of another GPU is never served");
   if (!any)
     return error_at(error, "/asked", "state the members that may differ, such as rocm");
-  return differ || error_at(error, "/served",
-                            "the same members with the same values as \"asked\" say nothing");
+  return differ ||
+         error_at(error, "/served", "\"served\" equals \"asked\"; state at least one other value");
 }
 
 bool compatibility_parse(const json_t *json, struct compatibility *ret, struct error *error) {

@@ -190,7 +190,8 @@ static bool programs_find(struct cluster *cluster, const char *bin, struct error
   } else {
     char line[512];
     command_line_read("pg_config --bindir 2>/dev/null", line);
-    folder_consider(cluster, line, wanted, &version);
+    if (*line)
+      folder_consider(cluster, line, wanted, &version);
     glob_t found;
     if (glob("/usr/lib/postgresql/*/bin", 0, NULL, &found) == 0)
       for (size_t i = 0; i < found.gl_pathc; i++)

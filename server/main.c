@@ -358,7 +358,7 @@ static int token_make(struct options *options) {
   char token[TOKEN_TEXT_SIZE];
   cleanup_json json_t *environment_json = NULL;
 
-  if (!name_of(options, &name, &error) || !database_open(options, &db, &error) ||
+  if (!database_open(options, &db, &error) || !name_of(options, &name, &error) ||
       (environment && !json_parse(environment, strlen(environment), &environment_json, &error)))
     return command_failed(EXIT_USAGE, &error);
 
@@ -390,7 +390,7 @@ static int token_revoke(struct options *options) {
   struct error error;
   cleanup_db struct db *db = NULL;
   const char *name;
-  if (!name_of(options, &name, &error) || !database_open(options, &db, &error))
+  if (!database_open(options, &db, &error) || !name_of(options, &name, &error))
     return command_failed(EXIT_USAGE, &error);
   /* Also the last admin's: with access to the database another one can be made. */
   if (!tokens_revoke(db, name, true, &author_command_line, &error))

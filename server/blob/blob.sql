@@ -24,7 +24,8 @@ WHERE digest = :digest::bytea
 -- name: blobs_missing
 SELECT i - 1 AS i
 FROM unnest(:digests::bytea[]) WITH ORDINALITY AS wanted (digest, i)
-WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest);
+WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest)
+ORDER BY i;
 
 -- The releases that are due; removed where :remove is true. Renewals of an entry name its release
 -- again: what a channel keeps is counted in releases. Releases that another server removes

@@ -289,11 +289,14 @@ int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *inf
   return 0;
 }
 
+/* Reads no byte of a text that is too long, which may be longer than its buffer. */
 static bool text_is_printable(const char *text, size_t size) {
+  if (size == 0 || size > NAME_LENGTH_MAX)
+    return false;
   for (size_t i = 0; i < size; i++)
     if (text[i] < 0x20 || text[i] > 0x7e)
       return false;
-  return size > 0 && size <= NAME_LENGTH_MAX;
+  return true;
 }
 
 bool tls_name_is_good(const char *text) {

@@ -318,8 +318,6 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       if (!found[i].is_expired)
         live[n_live++] = found[i];
   } while (is_answered && !auth_add(server->auth, live, n_live, since));
-  if (!is_answered) /* where the database is must not be in the answers */
-    log_debug("tokens: %s", error.message);
 
   for (size_t i = 0; i < n; i++) {
     struct request *request = &requests[i]->request;
@@ -329,7 +327,8 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       if (digest_equal(&found[k].digest, &digests[i]))
         token = &found[k];
 
-    if (!is_answered) {
+    if (!is_answered) { /* where the database is must not be in the answer */
+      log_debug("tokens: %s", error.message);
       request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                       "the token cannot be checked while the database is away; try again");
     } else if (!token || token->is_expired) {

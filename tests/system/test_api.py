@@ -256,6 +256,16 @@ def test_kernels_name_the_blobs_that_are_missing(shared):
     assert answer.status == 409 and answer.json["missing"] == [DIGEST]
 
 
+def test_missing_blobs_are_named_in_the_order_of_the_request(shared):
+    digests = [f"sha256:{i * 7919 % 97:064x}" for i in range(1, 33)]
+    manifest = {"name": "k", "language": "c", "entry": "k", "key": ["n"],
+                "sources": [{"path": f"{i:02}.c", "digest": digest} for i, digest in enumerate(digests)],
+                "arguments": [{"name": "y", "dtype": "float32", "shape": ["n"], "access": "write"}],
+                "reference": {"source": {"path": "r.c", "digest": DIGEST}, "outputs": {"y": "y_at"}, "rtol": 0, "atol": 0}}
+    missing = shared.request("POST", "/v1/kernels", manifest).json["missing"]
+    assert [digest for digest in missing if digest != DIGEST] == digests
+
+
 def test_channels_move_by_compare_and_set(shared, postgres):
     """Without a release there is nothing to move to; with If-Match a lost race is 412 (more in test_main_job)."""
     assert shared.request("PUT", "/v1/channels/stable", {"release": DIGEST}).status in (404, 422)

@@ -214,3 +214,10 @@ def test_serve_over_a_database_that_is_not_migrated_or_newer_says_what_to_do(emp
         wait_until(lambda: "not ready" in server.messages, 20, "what is wrong")
         assert "install the newer wavetune-server" in server.messages
         assert server.stop() == 0
+
+
+def test_a_token_command_without_a_database_names_the_option_first():
+    bare = {name: value for name, value in os.environ.items() if name != "WAVETUNE_DATABASE"}
+    for command in ("make", "revoke"):
+        done = subprocess.run([SERVER, "token", command], capture_output=True, text=True, env=bare)
+        assert done.returncode == 2 and "--database" in done.stderr

@@ -173,12 +173,27 @@ static bool begin_look(struct db *db, struct db *other, bool is_now, json_t **re
   return db_end(db, is_good, error);
 }
 
+static void statistic_see(void *context, const char *statement,
+                          const uint64_t values[DB_STATISTICS]) {
+  if (strcmp(statement, sql_pipeline_first.name) == 0)
+    memcpy(context, values, DB_STATISTICS * sizeof *values);
+}
+
+/* Runs a statement before and after its table changes; returns what is counted of it. */
+static bool stale_run(struct db *db, uint64_t ret_values[DB_STATISTICS], struct error *error) {
+  bool is_good = db_run(db, &sql_pipeline_first, NULL, NULL, error) &&
+                 db_run_script(db, "ALTER TABLE pipeline ADD COLUMN y bigint", error) &&
+                 db_run(db, &sql_pipeline_first, NULL, NULL, error);
+  db_statistics_visit(statistic_see, ret_values);
+  return is_good;
+}
+
 static bool pipeline_run(struct db *db, const char *conninfo, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run_script(db, "CREATE TABLE pipeline (x bigint PRIMARY KEY)", error) ||
       !db_begin(db, error) || !many_store(db, error))
     return false;
-  uint64_t n_before = n_counted;
+  uint64_t n_before = n_counted, stale[DB_STATISTICS];
   if (!db_commit(db, error))
     return false;
   uint64_t n_after = n_counted;
@@ -188,16 +203,17 @@ static bool pipeline_run(struct db *db, const char *conninfo, struct error *erro
   struct db *other = db_new(conninfo, "records");
   bool is_good = begin_look(db, other, false, &begin, error) &&
                  begin_look(db, other, true, &begin_now, error) &&
-                 db_run(db, &sql_pipeline_sum, NULL, &rows, error);
+                 db_run(db, &sql_pipeline_sum, NULL, &rows, error) && stale_run(db, stale, error);
   db_free(other);
   if (!is_good)
     return false;
 
   cleanup_json json_t *out = json_pack(
-      "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:I, s:I}", "before", (json_int_t)n_before, "after",
-      (json_int_t)n_after, "at_end", (json_int_t)n_counted, "of_run", of_run, "of_commit",
+      "{s:I, s:I, s:I, s:s, s:s, s:o, s:o, s:I, s:I, s:[I, I]}", "before", (json_int_t)n_before,
+      "after", (json_int_t)n_after, "at_end", (json_int_t)n_counted, "of_run", of_run, "of_commit",
       of_commit, "begin", begin, "begin_now", begin_now, "n",
-      (json_int_t)db_get_integer(rows, 0, "n"), "sum", (json_int_t)db_get_integer(rows, 0, "sum"));
+      (json_int_t)db_get_integer(rows, 0, "n"), "sum", (json_int_t)db_get_integer(rows, 0, "sum"),
+      "stale", (json_int_t)stale[DB_RUNS], (json_int_t)stale[DB_FAILURES]);
   return json_dumpf(out, stdout, JSON_INDENT(1)) == 0 || error_set(error, "cannot write");
 }
 

@@ -39,3 +39,10 @@ SELECT clock_timestamp() AS moment;
 
 -- name: pipeline_is_before
 SELECT now() < :moment::timestamptz AS is_before;
+
+-- Its columns change with the table's, so that it must be prepared again.
+-- name: pipeline_first
+SELECT *
+FROM pipeline
+ORDER BY x
+LIMIT 1;

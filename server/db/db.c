@@ -465,7 +465,8 @@ static bool sent_finish(struct db *db, PGresult **ret_result, struct error *erro
     last = answer_take(db, 1);
     bool is_failure = !result_is_good(last);
     bool is_begin = sent.statement == &statement_begin; /* its answer comes with the next one's */
-    if (PQresultStatus(last) != PGRES_PIPELINE_ABORTED) /* it was run */
+    bool is_rerun = is_stale(last) && !db->in_transaction; /* by db_run, which counts it then */
+    if (PQresultStatus(last) != PGRES_PIPELINE_ABORTED && !is_rerun)
       statistic_add(sent.statement, is_begin ? clock_monotonic_ns() : began_ns,
                     is_failure ? 0 : (uint64_t)PQntuples(last), is_failure);
     if (!is_begin)

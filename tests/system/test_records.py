@@ -191,6 +191,10 @@ def test_begin_now_has_begun_when_it_returns_and_begin_has_not(pipeline):
     assert pipeline["begin_now"] is True and pipeline["begin"] is False
 
 
+def test_a_statement_that_is_prepared_again_is_one_run_that_did_not_fail(pipeline):
+    assert pipeline["stale"] == [2, 0]
+
+
 def value_of(name, schema):
     """Something that a schema allows, which no other member has."""
     if "anyOf" in schema:

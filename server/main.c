@@ -11,7 +11,6 @@
 #include "server/cluster.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
-#include "server/http/metrics.h"
 #include "server/http/tokens.h"
 #include "server/token/tokens.h"
 

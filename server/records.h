@@ -1,15 +1,14 @@
-/* The list of the server's records (defined in http/openapi.c): /openapi.json has their schemas,
- * and tests/system/test_records.py compares them with the database.
+/* The list of the server's records, and the OpenAPI document that has their schemas
+ * (http/openapi.c).
  *
- * Threads: static tables. */
+ * Threads: any. */
 #ifndef WAVETUNE_SERVER_RECORDS_H
 #define WAVETUNE_SERVER_RECORDS_H
 
 #include "common/record/record.h"
 
-/* RECORD_OF(variable, table): the table whose columns the record's are, or several with spaces
- * between; "" where a column is of none. tests/system/test_records.py holds them against the
- * database. */
+/* RECORD_OF(variable, tables): the tables that have the record's columns, with spaces between; ""
+ * when a column is in no table. tests/system/test_records.py compares them with the database. */
 /* clang-format off */
 #define SERVER_RECORDS(RECORD_OF) \
   RECORD_OF(audit_entry_record, "audit") \
@@ -83,7 +82,11 @@ struct server_record {
   const struct record *record;
   const char *table;
 };
-extern const struct server_record server_records[]; /* ends with one whose record is NULL */
+extern const struct server_record server_records[]; /* the last record is NULL */
+
+/* The OpenAPI 3.1 document, made from ROUTES, the records and openapi.json; a new reference. */
+must_check json_t *openapi_document(void);
+must_check char *openapi_text(void); /* the caller's */
 
 /* Schemas of fields that /openapi.json has by name. */
 #define SCHEMA_BY "{\"$ref\": \"#/components/schemas/By\"}"

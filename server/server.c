@@ -10,11 +10,10 @@
 #include "server/cache/fetches.h"
 #include "server/db/migrate.h"
 #include "server/demand/demand.h"
-#include "server/http/daemon.h"
-#include "server/http/openapi.h"
 #include "server/http/response_cache.h"
 #include "server/http/tls.h"
 #include "server/http/tokens.h"
+#include "server/records.h"
 #include "server/server_private.h"
 
 #define HOUSEKEEP_EVERY_MS 250

@@ -12,8 +12,10 @@
 /* How the server treats keys that deployments report as missing (server/demand/demand.h). */
 enum demand_policy { DEMAND_OFF, DEMAND_SUGGEST, DEMAND_AUTOMATIC };
 
-/* Which requests get a line in the log (http/metrics.h). */
+/* Which requests get a line in the log. */
 enum request_log { REQUEST_LOG_OFF, REQUEST_LOG_ERRORS, REQUEST_LOG_ALL };
+/* "off", "errors", "all". */
+must_check bool request_log_parse(const char *name, enum request_log *ret_log);
 
 struct server_options {
   /* Files of public keys, and folders of such files: their signatures move channels. Read by

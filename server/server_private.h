@@ -1,4 +1,5 @@
-/* The members of struct server, for server/, server/http and the owners of what it holds. */
+/* The members of struct server, for server/, server/http and the modules whose objects it owns; and
+ * its HTTP daemon. */
 #ifndef WAVETUNE_SERVER_SERVER_PRIVATE_H
 #define WAVETUNE_SERVER_SERVER_PRIVATE_H
 
@@ -60,5 +61,19 @@ struct server {
   atomic_bool has_lease_secret; /* written once, by the housekeeper */
   uint8_t lease_secret[SERVER_SECRET_SIZE];
 };
+
+/* libmicrohttpd's daemon: its socket, its threads, its limits. Threads: the one that starts and
+ * stops the server. */
+must_check bool daemon_start(struct server *server, struct daemon **ret_daemon,
+                             struct error *error);
+int daemon_port(const struct daemon *daemon);
+/* Accepts no new connections; the open ones stay. */
+void daemon_quiesce(struct daemon *daemon);
+/* Ends all connections and the threads. No connection may be suspended: libmicrohttpd aborts the
+ * process otherwise. */
+void daemon_stop(struct daemon *daemon);
+
+/* The main function of a database worker's thread: takes a struct worker_thread. */
+void *work_main(void *worker_thread);
 
 #endif

@@ -1,6 +1,4 @@
 /* Starts and stops libmicrohttpd, on a socket that is opened here for the sake of its errors. */
-#include "server/http/daemon.h"
-
 #include <errno.h>
 #include <netdb.h>
 #include <stdarg.h>

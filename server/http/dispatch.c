@@ -9,8 +9,6 @@
 #include "server/counters.h"
 #include "server/db/db.h"
 #include "server/http/client.h"
-#include "server/http/daemon.h"
-#include "server/http/metrics.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 #include "server/http/response_cache.h"

@@ -1,7 +1,5 @@
 /* Counters, relaxed and without a lock; the log of requests; and the routes /metrics, /healthz,
  * /readyz and /openapi.json. */
-#include "server/http/metrics.h"
-
 #include <inttypes.h>
 #include <stdatomic.h>
 

@@ -1,10 +1,9 @@
 /* Makes the OpenAPI document from the table of routes, the records, and openapi.json, which has
  * what is written by hand: the queries, bodies and answers of routes, and schemas that are not
  * records. */
-#include "server/http/openapi.h"
+#include "server/records.h"
 
 #include "server/http/request_private.h"
-#include "server/records.h"
 
 extern const char openapi_json[];
 

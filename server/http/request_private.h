@@ -163,4 +163,28 @@ void request_problem(struct request *request, int status, const char *format, ..
 void request_problem_extra(struct request *request, int status, const struct error *error,
                            json_t *extra);
 
+/* Counts an answer that is about to be sent, and logs it (--log-requests) with the id of
+ * log_set_request. Any thread. */
+struct answer_note {
+  const struct route *route; /* NULL: there is none */
+  unsigned status;
+  uint64_t bytes;  /* of the answer's body */
+  int64_t work_ns; /* from the whole request to its answer, without waiting in the park */
+  int64_t waited_ns;
+  const char *token_name; /* "": without a token */
+  const struct connection *connection;
+};
+void metrics_note_answer(const struct answer_note *note);
+
+/* Counts a token that was refused with 401 or 403. Any thread. */
+enum token_refusal {
+  REFUSED_MISSING,
+  REFUSED_UNKNOWN, /* or revoked */
+  REFUSED_EXPIRED,
+  REFUSED_ROLE,
+  REFUSED_IDENTITY, /* --require-enrolment */
+  TOKEN_REFUSALS
+};
+void metrics_note_refusal(enum token_refusal refusal);
+
 #endif

@@ -11,7 +11,6 @@
 #include "common/base/log.h"
 #include "server/db/db_record.h"
 #include "server/http/client.h"
-#include "server/http/metrics.h"
 #include "server/http/request_private.h"
 #include "server/http/tokens.sql.h"
 #include "server/server.h"

@@ -1,5 +1,5 @@
 /* Reads the body of POST /v1/imports. */
-#include "server/import/import_post.h"
+#include "server/import/imports.h"
 
 #include "common/cache/format.h"
 #include "server/records.h"

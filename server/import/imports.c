@@ -7,7 +7,6 @@
 #include "server/db/db_record.h"
 #include "server/http/request.h"
 #include "server/import/import.sql.h"
-#include "server/import/import_post.h"
 #include "server/kernel/kernels.h"
 #include "server/records.h"
 

@@ -2,7 +2,7 @@
  * sentence and a pointer, or what was read keeps the promises that the SQL relies on. */
 #include "server/agent/agents.h"
 #include "server/channel/channels.h"
-#include "server/import/import_post.h"
+#include "server/import/imports.h"
 #include "server/job/job_request.h"
 #include "server/measurement/measurements.h"
 

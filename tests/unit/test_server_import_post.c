@@ -1,7 +1,7 @@
 /* The body of POST /v1/imports: what is read, and every refusal with its pointer. */
 #include <criterion/criterion.h>
 
-#include "server/import/import_post.h"
+#include "server/import/imports.h"
 
 #define MANIFEST                                                                                   \
   "{\"name\": \"dejavu/f\", \"language\": \"external\", \"key\": [\"n\", \"dtype\"],"              \

@@ -1,9 +1,8 @@
 /* The contract for programs agrees with the table of routes, both ways, and with itself. */
-#include "server/http/openapi.h"
-
 #include <criterion/criterion.h>
 
 #include "server/http/router.h"
+#include "server/records.h"
 
 static json_t *document;
 

@@ -1,7 +1,7 @@
-/* The way of a request: libmicrohttpd's callbacks on the event threads, and the database workers.
+/* libmicrohttpd's callbacks on the event threads, and the main function of the database workers.
  *
- * An event thread reads a request, authorises it, and answers it or hands it to the queue; a worker
- * runs its handler, and it comes back to its event thread with its response. */
+ * An event thread reads a request, authorises it, and answers it or adds it to the queue. A worker
+ * runs its handler, and the event thread sends the response. */
 #include <stdatomic.h>
 #include <strings.h>
 
@@ -14,9 +14,9 @@
 #include "server/http/response_cache.h"
 #include "server/server_private.h"
 
-/* A refused body of at most so many bytes is read and dropped, so that the client reads the answer
- * and keeps its connection; with a larger one the connection is closed after the answer. */
-#define SWALLOW_MAX (64 * KIB)
+/* The largest body of a refused request that is read and dropped, so that the client reads the
+ * answer and keeps its connection. With a larger one the connection is closed after the answer. */
+#define DISCARD_MAX (64 * KIB)
 #define BODY_FIRST_CAPACITY (16 * KIB)
 
 void dispatch_connection(void *server, struct MHD_Connection *mhd, void **socket_context,
@@ -90,17 +90,19 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
   free(request);
 }
 
+static const char *const header_names[] = {
+#define X(id, name) name,
+    KNOWN_HEADERS(X)
+#undef X
+};
+
 static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const char *name,
                                    const char *value) {
-  static const char *const names[] = {
-#define X(id, name_) name_,
-      KNOWN_HEADERS(X)
-#undef X
-  };
   struct connection *connection = context;
   (void)kind;
+
   for (int i = 0; value && i < HEADER_COUNT; i++)
-    if (strcasecmp(name, names[i]) == 0) {
+    if (strcasecmp(name, header_names[i]) == 0) {
       connection->headers[i] = value;
       connection->n_headers[i]++;
       if (i == HEADER_LENGTH)
@@ -113,29 +115,24 @@ static bool has_body(const struct connection *connection) {
   return connection->length || connection->is_chunked || connection->has_bad_length;
 }
 
-/* Refuses what two programs on the way could read as different requests (RFC 9112, 6 and 11.2). */
-static const char *headers_fault(const struct connection *connection) {
-  static const struct {
-    enum known_header header;
-    const char *fault;
-  } single[] = {
-      {HEADER_HOST, "the header Host stands twice"},
-      {HEADER_AUTHORIZATION, "the header Authorization stands twice"},
-      {HEADER_CLIENT_CERTIFICATE, "the header X-Client-Cert stands twice"},
-      {HEADER_LENGTH, "the header Content-Length stands twice"},
-  };
+/* Refuses headers that a proxy and this server could read as different requests (RFC 9112, 6 and
+ * 11.2). */
+static bool headers_check(const struct connection *connection, struct error *error) {
+  static const enum known_header single[] = {HEADER_HOST, HEADER_AUTHORIZATION,
+                                             HEADER_CLIENT_CERTIFICATE, HEADER_LENGTH};
   for (size_t i = 0; i < ARRAY_LENGTH(single); i++)
-    if (connection->n_headers[single[i].header] > 1)
-      return single[i].fault;
+    if (connection->n_headers[single[i]] > 1)
+      return error_set(error, "the header %s stands twice", header_names[single[i]]);
+
   if (connection->has_bad_length)
-    return "the header Content-Length is not a decimal number";
-  if (connection->is_chunked &&
-      (connection->n_headers[HEADER_TRANSFER_ENCODING] > 1 ||
-       strcasecmp(connection->headers[HEADER_TRANSFER_ENCODING], "chunked") != 0))
-    return "the header Transfer-Encoding must be \"chunked\" here";
-  if (connection->is_chunked && connection->n_headers[HEADER_LENGTH])
-    return "Content-Length and Transfer-Encoding exclude each other";
-  return NULL;
+    return error_set(error, "the header Content-Length is not a decimal number");
+  if (!connection->is_chunked)
+    return true;
+  if (connection->n_headers[HEADER_TRANSFER_ENCODING] > 1 ||
+      strcasecmp(connection->headers[HEADER_TRANSFER_ENCODING], "chunked") != 0)
+    return error_set(error, "the header Transfer-Encoding must be \"chunked\" here");
+  return !connection->n_headers[HEADER_LENGTH] ||
+         error_set(error, "a request has either Content-Length or Transfer-Encoding, not both");
 }
 
 static void headers_read(struct connection *connection, const char *method) {
@@ -157,11 +154,11 @@ static void headers_read(struct connection *connection, const char *method) {
   log_set_request(connection->request_id);
 }
 
-/* What a request is authorised by: a token or, without one, a certificate, or neither. */
+/* A request is authorised by a token or, without one, by a certificate. */
 struct credentials {
   const struct client_certificate *certificate;
   enum auth_answer answer;
-  struct digest digest; /* of the token or the certificate that must be looked up: AUTH_ASK */
+  struct digest digest; /* AUTH_LOOK_UP: of the token or the certificate */
   struct error refusal; /* of the certificate; "": it is not refused */
 };
 
@@ -171,8 +168,8 @@ static void connection_set_token(struct connection *connection, const struct aut
   connection->token = *token;
 }
 
-/* Finds the token: the connection's last one, else in the table. Without a header the answer is
- * AUTH_KNOWN, and the role TOKEN_ANYONE. */
+/* Sets the connection's token: it stays when the header is the same as before, else it is searched
+ * for in the table. Without a header the answer is AUTH_KNOWN and the role TOKEN_ANYONE. */
 static enum auth_answer authorise(struct connection *connection, struct digest *ret_digest) {
   struct auth *auth = connection->server->auth;
   uint64_t generation = auth_generation(auth);
@@ -203,7 +200,7 @@ static enum auth_answer authorise(struct connection *connection, struct digest *
   return AUTH_KNOWN;
 }
 
-/* A token is used where there is one; a certificate must be valid in any case. */
+/* With a token and a certificate the token counts, but the certificate must be valid too. */
 static void credentials_read(struct connection *connection, struct credentials *ret) {
   static atomic_bool is_warned;
   const char *authorization = connection->headers[HEADER_AUTHORIZATION];
@@ -225,14 +222,14 @@ static void credentials_read(struct connection *connection, struct credentials *
     return;
   }
 
-  /* It is not kept for the next request, which may be another client's of the same proxy. */
+  /* The token is not kept: the next request may be from another client of the same proxy. */
   struct auth_token token;
   connection->auth_generation = 0;
   ret->digest = ret->certificate->digest;
   ret->answer = auth_find(connection->server->auth, &ret->digest, &token);
   if (ret->answer == AUTH_KNOWN &&
       !tokens_agent_of_certificate(connection->server, &ret->digest, token.agent))
-    ret->answer = AUTH_ASK; /* the worker answers that the server is starting */
+    ret->answer = AUTH_LOOK_UP; /* the worker answers that the server is starting */
   if (ret->answer == AUTH_KNOWN)
     connection_set_token(connection, &token);
 }
@@ -255,15 +252,16 @@ static enum MHD_Result send_response(struct request_private *request) {
   return result;
 }
 
-/* Ends a request that has its refusal. */
+/* Sends the refusal of a request; if its body is small, after the body was read. */
 static enum MHD_Result refused(struct request_private *request) {
-  if (!request->is_chunked && request->body_declared && request->body_declared <= SWALLOW_MAX) {
-    request->state = REQUEST_SWALLOWING;
+  if (!request->is_chunked && request->body_declared && request->body_declared <= DISCARD_MAX) {
+    request->state = REQUEST_DISCARDING;
     return MHD_YES;
   }
   return send_response(request);
 }
 
+/* Suspends the request and adds it to the queue; a full queue refuses it. */
 static enum MHD_Result hand_over(struct request_private *request, bool for_token) {
   struct server *server = request->request.server;
   request->is_suspended = true;
@@ -282,12 +280,12 @@ static enum MHD_Result hand_over(struct request_private *request, bool for_token
 
 /* Parses the body of a JSON route, once; answers 400 and returns false when it is not JSON. */
 static bool body_parse(struct request_private *request) {
-  struct request *public = &request->request;
+  struct request *view = &request->request;
   struct error error;
-  if (!request->route->is_json || public->json ||
-      json_parse(public->body ? public->body : "", public->body_size, &public->json, &error))
+  if (!request->route->is_json || view->json ||
+      json_parse(view->body ? view->body : "", view->body_size, &view->json, &error))
     return true;
-  request_problem_extra(public, MHD_HTTP_BAD_REQUEST, &error, NULL);
+  request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
   return false;
 }
 
@@ -319,48 +317,48 @@ static enum MHD_Result body_complete(struct request_private *request) {
   return send_response(request);
 }
 
-/* The role is known: checks that it may call the route, and the body as announced. */
+/* Checks that the request's roles may call its route, and the announced size of its body. */
 static enum MHD_Result begin_body(struct request_private *request) {
   const struct route *route = request->route;
-  struct request *public = &request->request;
-  if (!roles_may(public->roles, route->roles)) {
+  struct request *view = &request->request;
+  if (!roles_may(view->roles, route->roles)) {
     cleanup_free char *needed = roles_text(route->roles, " or "),
-                      *held = roles_text(public->roles, ",");
+                      *held = roles_text(view->roles, ",");
     metrics_note_refusal(REFUSED_ROLE);
-    request_problem(public, MHD_HTTP_FORBIDDEN,
+    request_problem(view, MHD_HTTP_FORBIDDEN,
                     "%s %s needs the role %s; the token \"%s\" has the role %s", route->method,
-                    route->path, needed, public->token_name, held);
+                    route->path, needed, view->token_name, held);
     return refused(request);
   }
 
-  /* With --require-enrolment agents, and callers of routes for agents, need tokens that are bound
-   * to an agent. */
+  /* With --require-enrolment, agents and callers of routes for agents need a token that is bound to
+   * an agent. */
   bool is_for_agents = route->roles == MAY_WORK || route->roles == MAY_ENROL;
-  if (server_options(public->server)->require_enrolment && !*public->token_agent &&
-      public->roles != TOKEN_ENROL && (public->roles == TOKEN_AGENT || is_for_agents)) {
+  if (server_options(view->server)->require_enrolment && !*view->token_agent &&
+      view->roles != TOKEN_ENROL && (view->roles == TOKEN_AGENT || is_for_agents)) {
     metrics_note_refusal(REFUSED_IDENTITY);
-    request_problem(public, MHD_HTTP_FORBIDDEN,
-                    "this server takes agents with tokens of their own only, and \"%s\" is no "
-                    "agent's: make a token with \"wavetune token make NAME --role enrol\" and "
-                    "start the agent with it",
-                    public->token_name);
+    request_problem(view, MHD_HTTP_FORBIDDEN,
+                    "this server takes agents with tokens of their own only, and \"%s\" is not "
+                    "bound to an agent: make a token with \"wavetune token make NAME --role "
+                    "enrol\" and start the agent with it",
+                    view->token_name);
     return refused(request);
   }
 
   if (route->body_max == 0 && (request->body_declared || request->is_chunked)) {
-    request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "%s %s takes no body", route->method,
+    request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE, "%s %s takes no body", route->method,
                     route->path);
     return refused(request);
   }
 
   if (route->body_max && !request->has_length && !request->is_chunked) {
-    request_problem(public, MHD_HTTP_LENGTH_REQUIRED, "%s %s needs a body with a Content-Length",
+    request_problem(view, MHD_HTTP_LENGTH_REQUIRED, "%s %s needs a body with a Content-Length",
                     route->method, route->path);
     return refused(request);
   }
 
   if (request->body_declared > route->body_max) {
-    request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "the body has %llu bytes; the limit is %zu",
+    request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE, "the body has %llu bytes; the limit is %zu",
                     (unsigned long long)request->body_declared, route->body_max);
     return refused(request);
   }
@@ -370,12 +368,12 @@ static enum MHD_Result begin_body(struct request_private *request) {
 }
 
 void request_set_token(struct request_private *request, const struct auth_token *token) {
-  struct request *public = &request->request;
+  struct request *view = &request->request;
   request->auth_expires_ms = token->expires_ms;
-  public->roles = token->roles;
-  public->token_id = token->id;
-  memcpy(public->token_name, token->name, sizeof token->name);
-  memcpy(public->token_agent, token->agent, sizeof token->agent);
+  view->roles = token->roles;
+  view->token_id = token->id;
+  memcpy(view->token_name, token->name, sizeof token->name);
+  memcpy(view->token_agent, token->agent, sizeof token->agent);
 }
 
 static enum MHD_Result authorise_route(struct request_private *request,
@@ -401,7 +399,7 @@ static enum MHD_Result authorise_route(struct request_private *request,
     request->auth_generation = connection->auth_generation;
     request_set_token(request, &connection->token);
     return begin_body(request);
-  case AUTH_ASK:
+  case AUTH_LOOK_UP:
     request->token = credentials->digest;
     return hand_over(request, true);
   case AUTH_BUSY:
@@ -427,13 +425,12 @@ static void send_cached(void *context, const struct cached_answer *cached) {
   MHD_queue_response(connection->mhd, cached->status, cached->response);
 }
 
-/* Answers from the cache of responses where that may be. */
+/* Sends the cached answer, if there is one that the token may read. */
 static bool answer_cached(struct connection *connection, const struct credentials *credentials) {
   const struct server *server = connection->server;
   const struct auth_token *token = &connection->token;
   bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
-  if (!is_get || has_body(connection) || headers_fault(connection) ||
-      credentials->answer != AUTH_KNOWN ||
+  if (!is_get || has_body(connection) || credentials->answer != AUTH_KNOWN ||
       (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||
       response_cache_answer(server->response_cache, connection->target, connection->target_size,
                             token->roles, connection->headers[HEADER_IF_NONE_MATCH], send_cached,
@@ -447,27 +444,28 @@ static bool answer_cached(struct connection *connection, const struct credential
 
 static enum MHD_Result begin(struct connection *connection) {
   struct credentials credentials;
+  struct error error;
   connection->is_begun = true;
   credentials_read(connection, &credentials);
-  if (answer_cached(connection, &credentials))
+  bool is_good = headers_check(connection, &error);
+  if (is_good && answer_cached(connection, &credentials))
     return MHD_YES;
 
   struct request_private *request = xcalloc(1, sizeof *request);
-  struct request *public = &request->request;
-  *public = (struct request){.magic = REQUEST_MAGIC,
-                             .server = connection->server,
-                             .private_ = request,
-                             .arrived_ms = connection->began_ns / 1000000,
-                             .id = connection->request_id,
-                             .is_head = strcmp(connection->method, "HEAD") == 0};
+  struct request *view = &request->request;
+  *view = (struct request){.magic = REQUEST_MAGIC,
+                           .server = connection->server,
+                           .private_ = request,
+                           .arrived_ms = connection->began_ns / 1000000,
+                           .id = connection->request_id,
+                           .is_head = strcmp(connection->method, "HEAD") == 0};
   request->connection = connection;
   connection->request = request;
   atomic_fetch_add(&connection->server->n_open, 1);
 
-  const char *fault = headers_fault(connection);
-  if (fault) { /* where its body ends is not known */
-    request_add_header(public, MHD_HTTP_HEADER_CONNECTION, "close");
-    request_problem(public, MHD_HTTP_BAD_REQUEST, "%s", fault);
+  if (!is_good) { /* the end of the body is unknown: the connection is closed */
+    request_add_header(view, MHD_HTTP_HEADER_CONNECTION, "close");
+    request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
     return send_response(request);
   }
 
@@ -475,58 +473,56 @@ static enum MHD_Result begin(struct connection *connection) {
   request->body_declared = connection->length;
   request->is_chunked = connection->is_chunked;
 
-  struct error error;
   char allow[ROUTE_ALLOW_SIZE];
   if (!uri_parse(connection->target, &request->uri, &error)) {
-    request_problem_extra(public, MHD_HTTP_BAD_REQUEST, &error, NULL);
+    request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
     return refused(request);
   }
 
-  switch (route_find(connection->method, &request->uri, &request->route, public->segments, allow)) {
+  switch (route_find(connection->method, &request->uri, &request->route, view->segments, allow)) {
   case ROUTE_NO_PATH:
-    request_problem(public, MHD_HTTP_NOT_FOUND,
+    request_problem(view, MHD_HTTP_NOT_FOUND,
                     "there is no such route; GET /openapi.json lists them");
     return refused(request);
   case ROUTE_NO_METHOD:
-    request_add_header(public, MHD_HTTP_HEADER_ALLOW, allow);
-    request_problem(public, MHD_HTTP_METHOD_NOT_ALLOWED, "the method %s is not allowed here; %s is",
+    request_add_header(view, MHD_HTTP_HEADER_ALLOW, allow);
+    request_problem(view, MHD_HTTP_METHOD_NOT_ALLOWED, "the method %s is not allowed here; %s is",
                     connection->method, allow);
     return refused(request);
   default:
-    public
-    ->route = request->route->id;
+    view->route = request->route->id;
     return authorise_route(request, &credentials);
   }
 }
 
 static enum MHD_Result body_arrives(struct request_private *request, const char *bytes,
                                     size_t *size) {
-  struct request *public = &request->request;
+  struct request *view = &request->request;
   size_t n = *size;
   *size = 0;
-  if (request->state == REQUEST_READING && n > request->route->body_max - public->body_size) {
-    request_problem(public, MHD_HTTP_CONTENT_TOO_LARGE, "the body has more than %zu bytes",
+  if (request->state == REQUEST_READING && n > request->route->body_max - view->body_size) {
+    request_problem(view, MHD_HTTP_CONTENT_TOO_LARGE, "the body has more than %zu bytes",
                     request->route->body_max);
-    request->state = REQUEST_SWALLOWING;
+    request->state = REQUEST_DISCARDING;
   }
-  if (request->state == REQUEST_SWALLOWING) {
-    request->swallowed += n;
-    return request->swallowed > SWALLOW_MAX ? MHD_NO : MHD_YES;
+  if (request->state == REQUEST_DISCARDING) {
+    request->discarded += n;
+    return request->discarded > DISCARD_MAX ? MHD_NO : MHD_YES;
   }
 
-  if (public->body_size + n + 1 > request->body_capacity) {
+  if (view->body_size + n + 1 > request->body_capacity) {
     size_t capacity = request->body_capacity ? request->body_capacity * 2 : BODY_FIRST_CAPACITY;
-    while (capacity < public->body_size + n + 1)
+    while (capacity < view->body_size + n + 1)
       capacity *= 2;
-    /* No more can come than was announced. */
+    /* The body is at most as long as was announced. */
     if (request->has_length && capacity > request->body_declared + 1)
       capacity = request->body_declared + 1;
-    public->body = xreallocarray(public->body, capacity, 1);
+    view->body = xreallocarray(view->body, capacity, 1);
     request->body_capacity = capacity;
   }
-  memcpy(public->body + public->body_size, bytes, n);
-  public->body_size += n;
-  public->body[public->body_size] = '\0';
+  memcpy(view->body + view->body_size, bytes, n);
+  view->body_size += n;
+  view->body[view->body_size] = '\0';
   return MHD_YES;
 }
 
@@ -546,11 +542,11 @@ static enum MHD_Result access_continue(struct connection *connection, const char
   case REQUEST_AUTHORISED:
     return begin_body(request);
   case REQUEST_ANSWERED:
-    /* The body of a refused token's request was not read yet. */
+    /* A request whose token was refused has its body still to be read. */
     return request->route->body_max && !request->request.body_size ? refused(request)
                                                                    : send_response(request);
   case REQUEST_READING:
-  case REQUEST_SWALLOWING:
+  case REQUEST_DISCARDING:
     if (*upload_data_size)
       return body_arrives(request, upload_data, upload_data_size);
     return request->state == REQUEST_READING ? body_complete(request) : send_response(request);
@@ -572,7 +568,7 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
   return result;
 }
 
-/* Whether the token of a request that was parked is neither revoked nor expired since. */
+/* Whether the token of a request that was parked is still live. */
 static bool is_still_allowed(struct request_private *request) {
   struct auth *auth = request->request.server->auth;
   uint64_t generation = auth_generation(auth);
@@ -582,8 +578,8 @@ static bool is_still_allowed(struct request_private *request) {
   return auth_is_live(auth, request->request.token_id);
 }
 
-/* Runs the handler of a request, unless its client has left or its token has ended while it was
- * parked. */
+/* Runs the handler of a request, unless its client has left or its token has ended while the
+ * request was parked. */
 static void run(struct worker *worker, struct request_private *taken) {
   struct request *request = &taken->request;
   taken->cache_generation = response_cache_generation(worker->server->response_cache);
@@ -602,7 +598,7 @@ static void run(struct worker *worker, struct request_private *taken) {
   if (!body_parse(taken))
     return;
 
-  /* Once it is answered, the request is the event thread's. */
+  /* Once the request is answered, the event thread may free it. */
   const char *name = taken->route->name;
   uint64_t settled = requests_settled;
   log_set_request(request->id);

@@ -8,9 +8,13 @@
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 
+/* How long an idle worker sleeps while requests are parked: the resolution of polls and
+ * deadlines. */
+#define TICK_MS 20
+
 struct park_key {
-  uint64_t hash; /* of the name; a collision is harmless: it wakes a request that then finds no
-                    work */
+  /* Of the name. A collision is harmless: it wakes a request that then finds no work. */
+  uint64_t hash;
   struct park_key *next;
   struct park_list items;
   int64_t idle_until_ms;
@@ -155,10 +159,6 @@ bool park_was_woken(const struct park *park, const char *key, uint64_t since_gen
   return park->wakes[key_hash(key) % PARK_WAKES] > since_generation;
 }
 
-/* How long an idle worker sleeps while requests are parked: the resolution of polls and
- * deadlines. */
-#define TICK_MS 20
-
 struct queue {
   pthread_mutex_t lock;
   pthread_cond_t work;
@@ -167,7 +167,7 @@ struct queue {
   bool is_stopping;
   size_t length;
   uint64_t n_appended;
-  STAILQ_HEAD(fifo, request_private) requests, tokens; /* the second: look-ups of tokens */
+  STAILQ_HEAD(fifo, request_private) requests, tokens; /* tokens: those that need a look-up */
   struct park *park;
 };
 
@@ -210,7 +210,7 @@ static void append(struct queue *queue, struct request_private *request, bool fo
   request->number = ++queue->n_appended;
 }
 
-/* The list with the oldest request; of two empty ones, either. */
+/* The list with the oldest request; any, when both are empty. */
 static struct fifo *fifo_choose(struct queue *queue) {
   const struct request_private *request = STAILQ_FIRST(&queue->requests),
                                *token = STAILQ_FIRST(&queue->tokens);
@@ -280,7 +280,7 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     while (n < most && (requests[n] = pop(queue, fifo)))
       requests[n++]->state = REQUEST_RUNNING;
     *ret_generation = queue->park->generation;
-    /* Polls may have moved several requests here. */
+    /* One signal may stand for several requests that came from the park. */
     if (queue->length)
       pthread_cond_signal(&queue->work);
   }
@@ -288,7 +288,7 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
   return n;
 }
 
-/* Polls are spread over [poll - 1/8, poll + 1/8], so that requests parked together do not stay
+/* Spreads polls over ±1/8 of the interval, so that requests that were parked together do not poll
  * together. */
 static int64_t poll_due(struct queue *queue, int64_t now_ms) {
   queue->jitter ^= queue->jitter << 13; /* xorshift64, Marsaglia 2003 */

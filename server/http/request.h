@@ -1,10 +1,11 @@
 /* One HTTP request: what handlers see of it, and the ways to answer.
  *
- * A request is suspended in libmicrohttpd while a database worker has it; answering resumes it. Its
- * owner is the event thread until it is queued, one worker while it runs, and the park while it
- * waits. It is freed in one place, when libmicrohttpd has completed it.
+ * A request is suspended in libmicrohttpd while it is queued, parked or run by a worker; answering
+ * resumes it. Its owner is the event thread until it is queued, one worker while it runs, and the
+ * park while it waits. It is freed in one place, when libmicrohttpd has completed it.
  *
- * Memory: bodies given to request_answer… are taken over. Threads: the owner's only. */
+ * Memory: request_answer…, answer_… and page_to_json take over bodies and JSON. Threads: the
+ * request's owner. */
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_H
 
@@ -21,22 +22,21 @@ struct request {
   struct server *server;
   enum route_id route;
   bool is_head;
-  const char *id; /* X-Request-Id; until it is answered */
-  const char
-      *segments[REQUEST_SEGMENTS_MAX]; /* what the path's {…} matched, percent-decoded, in order */
-  char *body;                          /* NUL-terminated; NULL when the route takes none */
+  const char *id; /* X-Request-Id; valid until the answer */
+  /* The path's segments that match {…} in the route, percent-decoded. */
+  const char *segments[REQUEST_SEGMENTS_MAX];
+  char *body; /* NUL-terminated; NULL when the route takes none */
   size_t body_size;
-  json_t *json;   /* a JSON route's body, checked by the dispatcher, until the answer; else NULL */
+  json_t *json;   /* the body of a JSON route, valid until the answer; else NULL */
   unsigned roles; /* of the token; TOKEN_ANYONE without one */
   char token_name[65];
   int64_t token_id;       /* in the database; 0 without one */
-  char token_agent[33];   /* the only agent that the token may act as; "": it is bound to none */
-  bool is_by_certificate; /* the client's certificate stands for the token */
-  bool is_parked_before;  /* it has waited in the park: before granting anything, check that its
-                             client is still connected */
-  bool deadline_passed;   /* its park deadline has passed: answer now */
-  int64_t arrived_ms;     /* clock_monotonic_ms */
-  /* The connection, the response, the park's links: private to http/. */
+  char token_agent[33];   /* the only agent that the token may act as; "": it is not bound */
+  bool is_by_certificate; /* authorised by a client certificate instead of a token */
+  /* It was parked: before granting anything, check that its client is still connected. */
+  bool is_parked_before;
+  bool deadline_passed; /* of the park: answer now */
+  int64_t arrived_ms;   /* clock_monotonic_ms */
   struct request_private *private_;
 };
 
@@ -51,10 +51,10 @@ must_check bool request_page(struct request *request, int64_t *ret_limit, const 
 const struct author *request_author(struct request *request);
 const char *request_header(const struct request *request, const char *name); /* NULL when absent */
 
-/* Answers: one call per request. They take over `body`. */
+/* Answers: one call per request. */
 void request_answer_json(struct request *request, int status, json_t *body);
-/* The same, with more members whose values are JSON texts already (borrowed): parsing and writing a
- * large value only to pass it on would take longer than the rest of the answer. */
+/* The same, with more members, whose values are JSON texts (borrowed): a large value need not be
+ * parsed only to be written again. */
 struct json_text {
   const char *name, *text;
 };
@@ -63,43 +63,42 @@ void request_answer_json_with(struct request *request, int status, json_t *objec
 void request_answer_empty(struct request *request, int status); /* 204, 304 */
 void request_answer_text(struct request *request, int status, const char *content_type, char *body,
                          size_t size);
-/* With a strong ETag (without quotes in `etag`): handles If-None-Match → 304 and HEAD. `immutable`
- * sets Cache-Control. */
+/* With a strong ETag (`etag` has no quotes); answers 304 to If-None-Match. `immutable` decides
+ * Cache-Control. */
 void request_answer_entity(struct request *request, const char *content_type, char *body,
                            size_t size, const char *etag, bool immutable);
-/* The same, and caches it: event threads answer later GETs of the same path and query.
- * RESPONSE_IMMUTABLE is kept until it is evicted, RESPONSE_OF_CHANNELS also until
- * response_cache_forget_channels. `match` is Wavetune-Match or NULL. */
+/* The same, and caches the answer: event threads send it to later GETs of the same path and query.
+ * response_cache_forget_channels removes answers that are RESPONSE_OF_CHANNELS. `match`: the header
+ * Wavetune-Match or NULL. */
 enum response_kind { RESPONSE_IMMUTABLE, RESPONSE_OF_CHANNELS };
 void request_answer_cached(struct request *request, enum response_kind kind,
                            const char *content_type, char *body, size_t size, const char *etag,
                            const char *match);
 void response_cache_forget_channels(struct server *server);
 
-/* An immutable file: handles Range, ETag and 304. `release` is called with `context` once the bytes
- * are not needed, on any thread. */
+/* An immutable file: handles Range, ETag and 304. `release` is called with `context`, on any
+ * thread, when the bytes are no longer needed. */
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
                          void (*release)(void *context), void *context);
 void request_add_header(struct request *request, const char *name,
                         const char *value); /* before answering */
 
-/* Parks the request until park_wake with its key, the server's poll interval, or deadline_ms
- * (clock_monotonic_ms); then it runs again. `worker` has the generation of wake-ups from before
- * this run, so that none since then is lost. */
+/* Parks the request. It runs again after park_wake with its key, after the server's poll interval,
+ * or at deadline_ms (clock_monotonic_ms). A wake-up since this run began is not lost: `worker` has
+ * the generation of wake-ups from then. */
 struct worker;
 void request_park(struct worker *worker, struct request *request, const char *key,
                   int64_t deadline_ms);
-/* The same where no request under this key could be answered now: of a thousand only a few run
- * again in each poll interval. */
+/* The same when no request under this key could be answered now: puts off the polls of the others,
+ * so that of a thousand only a few run again in each poll interval. */
 void request_park_idle(struct worker *worker, struct request *request, const char *key,
                        int64_t deadline_ms);
 
-/* Whether the client of a suspended request is still connected: polls the socket, because
- * libmicrohttpd does not. */
+/* Whether the client of a suspended request is still connected. libmicrohttpd does not poll the
+ * socket of a suspended connection. */
 bool request_client_is_there(const struct request *request);
 
-/* The handlers of all routes, declared from the table: route_<id>, by where it runs. See
- * route.h. */
+/* The handlers of all routes (route.h). */
 #define ROUTE_DECLARE_ROUTE_DATABASE(id)                                                           \
   void route_##id(struct worker *worker, struct request *request);
 #define ROUTE_DECLARE_ROUTE_EVENT_THREAD(id)                                                       \
@@ -108,32 +107,26 @@ bool request_client_is_there(const struct request *request);
 ROUTES(X)
 #undef X
 
-/* Answers that routes have in common.
- *
- * Memory: JSON given to them is taken over. Threads: the request's owner. */
 /* Answers an error with the problem document of its kind (common/program/error_codes.h). An error
  * with status 500 is logged; the client does not get its sentence, which may be PostgreSQL's. */
 void answer_failure(struct request *request, const struct error *error);
 
-/* The same for an error that the handler itself finds. `pointer`: RFC 6901, "" where none
- * applies. */
+/* The same for an error that the handler finds. `pointer`: RFC 6901, "" when none applies. */
 void answer_refusal(struct request *request, enum error_kind kind, const char *pointer,
                     const char *format, ...) printf_like(4, 5);
 
-/* The same; `extra` (may be NULL, taken over) holds extension members. */
+/* The same; `extra` (may be NULL) holds extension members. */
 void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);
 
 /* A decimal id from the path; otherwise answers 404 and returns false. `what`: "job". */
 must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);
 
-/* Pages of lists whose rows have ids: reads limit and after, writes {"items", "next"}.
- *
- * Memory: items are taken over. Threads: the request's owner. */
-/* *ret_after is `start` where the query has no "after". Answers 422 and returns false when they are
- * wrong. */
+/* Reads limit and after of a page of a list whose rows have ids; *ret_after is `start` when the
+ * query has no "after". Answers 422 and returns false when they are wrong. */
 must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_limit,
                            int64_t *ret_after);
 
-must_check json_t *page_to_json(json_t *items, int64_t next); /* next 0: null; a new reference */
+/* {"items": …, "next": …}, a new reference; `next` 0: null. */
+must_check json_t *page_to_json(json_t *items, int64_t next);
 
 #endif

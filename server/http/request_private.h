@@ -1,10 +1,10 @@
-/* What server/http knows of connections, requests and responses beyond request.h.
+/* Connections, requests and responses as server/http sees them.
  *
- * A connection lives as long as its socket and keeps the token that it last had, so that a
- * keep-alive client's token is hashed once. A request lives from its headers to NOTIFY_COMPLETED,
- * the one place that frees it. Cached answers need no request.
+ * A connection lives as long as its socket and keeps its last token, so that a keep-alive client's
+ * token is hashed once. A request lives from its headers to NOTIFY_COMPLETED, which frees it. An
+ * answer from the cache needs no request.
  *
- * Threads: a connection is its event thread's; a request is its owner's (request.h). */
+ * Threads: a connection belongs to its event thread, a request to its owner (request.h). */
 #ifndef WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 #define WAVETUNE_SERVER_HTTP_REQUEST_PRIVATE_H
 
@@ -19,9 +19,9 @@
 #define CONNECTION_MAGIC 0x434f4e31u
 #define CONNECTION_AUTHORIZATION_SIZE 288
 #define REQUEST_HEADERS_MAX 6
-#define METHOD_SIZE 16 /* a longer method, which no route has, is cut */
+#define METHOD_SIZE 16 /* a longer method is cut; no route has one */
 
-/* HEADER(id, name): the headers that every request is searched for. */
+/* HEADER(id, name): the headers that the dispatcher reads. */
 #define KNOWN_HEADERS(HEADER)                                                                      \
   HEADER(AUTHORIZATION, MHD_HTTP_HEADER_AUTHORIZATION)                                             \
   HEADER(CLIENT_CERTIFICATE, "X-Client-Cert")                                                      \
@@ -46,20 +46,20 @@ struct connection {
   struct MHD_Connection *mhd;
   int fd;
   struct request_private *request; /* NULL between requests and for cached answers */
-  /* The headers of the present request: how often each occurs, and the last value, which is
-   * libmicrohttpd's. */
+  /* The headers of the present request: how often each occurs, and its last value, borrowed from
+   * libmicrohttpd. */
   int n_headers[HEADER_COUNT];
   const char *headers[HEADER_COUNT];
   bool is_chunked, has_bad_length;
   uint64_t length;                        /* Content-Length */
-  bool is_proxy;                          /* the peer is a trusted one */
+  bool is_proxy;                          /* the peer is a trusted proxy */
   struct client_certificate *certificate; /* the last one that was checked; NULL: none */
   /* The access handler is called with the headers, with each piece of the body, and at the end. An
-   * answer to the first call makes libmicrohttpd close the connection, so a request without a body
-   * is begun by the last call. */
-  bool is_read; /* its headers were read */
+   * answer in the first call makes libmicrohttpd close the connection, so a request without a body
+   * begins in the last call. */
+  bool is_read; /* the request's headers were read */
   bool is_begun;
-  int64_t began_ns;                 /* its headers were there */
+  int64_t began_ns;                 /* when its headers were read */
   char request_id[REQUEST_ID_SIZE]; /* of the present or the last request */
   char method[METHOD_SIZE];
   char *target; /* the request target as it was sent */
@@ -77,10 +77,9 @@ enum request_state {
   REQUEST_AUTHORISING, /* suspended; a worker looks its token up */
   REQUEST_AUTHORISED,  /* resumed with its role; event thread */
   REQUEST_READING,     /* its body arrives; event thread */
-  REQUEST_SWALLOWING,  /* refused; its small body is read and dropped before the answer; event
-                          thread */
+  REQUEST_DISCARDING,  /* refused; its small body is read and dropped; event thread */
   REQUEST_QUEUED,      /* suspended, in the queue */
-  REQUEST_RUNNING,     /* a worker's or, for ROUTE_EVENT_THREAD, the event thread's */
+  REQUEST_RUNNING,     /* its handler runs, on a worker or an event thread */
   REQUEST_PARKED,      /* suspended, in the park */
   REQUEST_ANSWERED,    /* has a response for the event thread to send */
 };
@@ -92,16 +91,17 @@ struct request_private {
   enum request_state state;
   bool is_suspended;
   struct uri uri;
-  struct digest token;      /* of the Authorization header or certificate that is looked up */
-  uint64_t auth_generation; /* of the tokens when its token was found; 0: check before it runs
-                               again */
-  int64_t auth_expires_ms;  /* of its token; 0: never */
+  struct digest token; /* of the token or certificate that is looked up */
+  /* Of the tokens when its token was found; 0: the token is checked before the request runs again.
+   */
+  uint64_t auth_generation;
+  int64_t auth_expires_ms; /* of its token; 0: never */
   bool has_length, is_chunked;
   uint64_t body_declared; /* Content-Length */
-  size_t body_capacity, swallowed;
-  int64_t complete_ns;             /* its body was there; 0: it was refused before */
-  int64_t parked_ns, parked_at_ns; /* time in the park in total; since when it is there, 0: it is
-                                      not */
+  size_t body_capacity, discarded;
+  int64_t complete_ns;  /* when its body was read; 0: it was refused before */
+  int64_t parked_ns;    /* time in the park in total */
+  int64_t parked_at_ns; /* when it was parked; 0: it is not */
   int64_t answered_ns;
   unsigned status;
   uint64_t bytes;                /* of the answer's body */
@@ -110,12 +110,12 @@ struct request_private {
   struct {
     char *name, *value;
   } headers[REQUEST_HEADERS_MAX];
-  struct author author; /* once request_author was called */
+  struct author author; /* made by request_author */
   char *author_roles;
   char author_peer[INET6_ADDRSTRLEN];
   uint64_t cache_generation; /* of the response cache when this run began */
   /* Links of the queue and the park. */
-  uint64_t number; /* of its place in the FIFO */
+  uint64_t number; /* grows with each request that is added to the queue */
   STAILQ_ENTRY(request_private) next;
   struct park_item park;
 };
@@ -135,16 +135,16 @@ enum MHD_Result dispatch_access(void *server, struct MHD_Connection *mhd, const 
 void dispatch_completed(void *server, struct MHD_Connection *mhd, void **connection,
                         enum MHD_RequestTerminationCode code);
 
-/* The token is known: fills what handlers see of it. */
+/* Copies what handlers see of the token into the request. */
 void request_set_token(struct request_private *request, const struct auth_token *token);
 
-/* Lets the event thread go on with a request that was suspended. */
+/* Resumes the connection of a request, if it is suspended: its event thread continues. */
 void request_resume(struct request_private *request);
 
 /* Gives the request its response (taken over) and lets the event thread send it (response.c). */
 void request_finish(struct request_private *request, unsigned status,
                     struct MHD_Response *response);
-/* Requests that the current thread's handler has answered or parked so far; see dispatch.c. */
+/* How many requests this thread has answered or parked: one for each run of a handler. */
 extern _Thread_local uint64_t requests_settled;
 
 /* Responses as libmicrohttpd's objects; bodies are taken over. Any thread. */
@@ -155,8 +155,8 @@ void response_header(struct MHD_Response *response, const char *name, const char
 void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable);
 const char *status_title(int status);
 
-/* Problem documents with a status of HTTP's own (400, 405, 413, …). What a handler finds wrong has
- * a kind, which decides the status: request.h. `extra` (may be NULL, taken over) holds extension
+/* Problem documents with a status of HTTP's own (400, 405, 413, …). Handlers use answer_refusal,
+ * where the kind of error decides the status. `extra` (may be NULL, taken over) holds extension
  * members. */
 void request_problem(struct request *request, int status, const char *format, ...)
     printf_like(3, 4);

@@ -92,7 +92,7 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
     return auth_has_expired(ret_token->expires_ms) ? AUTH_EXPIRED : AUTH_KNOWN;
 
   int64_t now_ms = clock_monotonic_ms();
-  enum auth_answer answer = AUTH_ASK;
+  enum auth_answer answer = AUTH_LOOK_UP;
   pthread_mutex_lock(&auth->unknown_lock);
   const struct unknown_token *unknown = unknown_slot(auth, digest);
   if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest)) {

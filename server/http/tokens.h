@@ -37,10 +37,10 @@ void auth_free(struct auth *auth);
 
 enum auth_answer {
   AUTH_KNOWN,
-  AUTH_UNKNOWN, /* looked up lately and not found */
-  AUTH_EXPIRED, /* looked up lately and found expired */
-  AUTH_ASK,     /* to be looked up in the database */
-  AUTH_BUSY,    /* the same, but there were too many look-ups lately */
+  AUTH_UNKNOWN, /* a recent look-up did not find it */
+  AUTH_EXPIRED,
+  AUTH_LOOK_UP, /* it must be looked up in the database */
+  AUTH_BUSY,    /* the same, but there were too many look-ups recently */
 };
 enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
                            struct auth_token *ret_token);

@@ -39,9 +39,9 @@ Test(auth, a_replaced_table_forgets_what_is_not_in_it) {
   replace(tokens, 2);
   replace(tokens, 1);
   cr_expect_eq(find("a"), AUTH_KNOWN);
-  cr_expect_eq(find("b"), AUTH_ASK);
+  cr_expect_eq(find("b"), AUTH_LOOK_UP);
   replace(NULL, 0);
-  cr_expect_eq(find("a"), AUTH_ASK);
+  cr_expect_eq(find("a"), AUTH_LOOK_UP);
 }
 
 Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
@@ -97,7 +97,7 @@ Test(auth, an_outdated_answer_of_the_database_changes_nothing) {
   cr_expect_not(auth_replace(auth, &revoked, 1, since), "queried before the new one was made");
   cr_expect_eq(find("b"), AUTH_KNOWN);
   cr_expect_not(auth_add(auth, &revoked, 1, since), "queried before the old one was revoked");
-  cr_expect_eq(find("a"), AUTH_ASK);
+  cr_expect_eq(find("a"), AUTH_LOOK_UP);
 }
 
 Test(auth, a_token_revoked_during_its_look_up_is_not_added) {
@@ -106,15 +106,15 @@ Test(auth, a_token_revoked_during_its_look_up_is_not_added) {
   cr_assert(auth_replace(auth, NULL, 0, since), "queried after it was revoked");
   cr_expect_eq(auth_generation(auth), generation);
   cr_expect_not(auth_add(auth, &revoked, 1, since), "queried before");
-  cr_expect_eq(find("a"), AUTH_ASK);
+  cr_expect_eq(find("a"), AUTH_LOOK_UP);
 }
 
 Test(auth, a_token_that_was_not_found_is_unknown_for_a_while) {
   struct digest digest = digest_of("x", 1);
-  cr_expect_eq(find("x"), AUTH_ASK);
+  cr_expect_eq(find("x"), AUTH_LOOK_UP);
   auth_add_unknown(auth, &digest, false);
   cr_expect_eq(find("x"), AUTH_UNKNOWN);
-  cr_expect_eq(find("y"), AUTH_ASK);
+  cr_expect_eq(find("y"), AUTH_LOOK_UP);
 }
 
 Test(auth, a_token_that_was_found_expired_is_so_for_a_while) {
@@ -152,7 +152,7 @@ Test(auth, a_flood_of_unknown_tokens_is_not_passed_on_to_the_database) {
   int n_looked_up = 0;
   for (int i = 0; i < 5000; i++) {
     snprintf(secret, sizeof secret, "%d", i);
-    n_looked_up += find(secret) == AUTH_ASK;
+    n_looked_up += find(secret) == AUTH_LOOK_UP;
   }
   cr_expect_geq(n_looked_up, 100);
   cr_expect_lt(n_looked_up, 4000);

@@ -34,7 +34,7 @@ struct cluster {
   pid_t pid; /* 0: not running */
 };
 
-/* Ends as the user for good. */
+/* Changes the user of a child process, irrevocably. */
 static bool user_become(const struct cluster *cluster) {
   return setgroups(0, NULL) == 0 && setgid(cluster->gid) == 0 && setuid(cluster->uid) == 0;
 }
@@ -71,7 +71,7 @@ static int child_wait(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* As root, finds the user whom PostgreSQL runs as, who must be able to enter the folder. */
+/* As root, finds the user for PostgreSQL and checks that this user may enter the folder. */
 static bool user_find(struct cluster *cluster, const char *user, struct error *error) {
   if (geteuid() != 0)
     return true;
@@ -95,8 +95,8 @@ static bool user_find(struct cluster *cluster, const char *user, struct error *e
       _exit(user_become(cluster) && access(path, X_OK) == 0 ? 0 : 1);
     if (pid < 0 || child_wait(pid) != 0)
       return error_set(error,
-                       "the user %s, as whom PostgreSQL runs, may not enter %s: run \"chmod o+x "
-                       "%s\", or give --folder a place that everybody may enter, such as "
+                       "PostgreSQL runs as the user %s, which may not enter %s: run \"chmod o+x "
+                       "%s\", or give --folder a place that all users may enter, such as "
                        "/var/lib/wavetune-dev",
                        cluster->user, path, path);
     if (!slash)
@@ -230,8 +230,8 @@ static char *log_last_line(const struct cluster *cluster) {
   return xstrndup(start ? start + 1 : text, 300);
 }
 
-/* In a folder of another name first, so that an interrupted initdb leaves nothing that looks like a
- * cluster. */
+/* initdb runs in a folder of another name, so that an interrupted run is not taken for a cluster.
+ */
 static bool data_make(struct cluster *cluster, struct error *error) {
   if (data_version(cluster))
     return true;
@@ -256,8 +256,8 @@ static bool data_make(struct cluster *cluster, struct error *error) {
   return true;
 }
 
-/* Waits for a PostgreSQL whose server was killed: its death signal stops it. One that was started
- * otherwise goes on, and is an error. */
+/* Waits for the PostgreSQL of a killed server, which its death signal stops. Another PostgreSQL on
+ * the same data does not end: that is an error. */
 static bool leftover_wait(const struct cluster *cluster, struct error *error) {
   cleanup_free char *path = xasprintf("%s/postmaster.pid", cluster->data);
   int64_t until_ms = clock_monotonic_ms() + LEFTOVER_TIMEOUT_MS;
@@ -268,7 +268,7 @@ static bool leftover_wait(const struct cluster *cluster, struct error *error) {
     long pid = file_read(path, 4096, &text, &size, &unread) ? strtol(text, NULL, 10) : 0;
     if (pid <= 1 || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
       return true;
-    /* The id may be another program's by now: then PostgreSQL removes the stale file itself. */
+    /* Another program may have the id by now. Then PostgreSQL removes the stale file itself. */
     cleanup_free char *name_path = xasprintf("/proc/%ld/comm", pid);
     if (file_read(name_path, 64, &name, &size, &unread) && !string_starts(name, "postgres"))
       return true;
@@ -340,14 +340,14 @@ bool cluster_start(const char *folder, const char *bin, const char *user,
 
 void cluster_stop(struct cluster *cluster) {
   int64_t until_ms = clock_monotonic_ms() + STOP_TIMEOUT_MS;
-  bool is_asked = false, is_urged = false;
+  bool is_interrupted = false, is_quit = false;
   while (!cluster_has_ended(cluster)) {
-    if (!is_asked) /* fast shutdown: ends connections and writes a checkpoint */
-      is_asked = kill(cluster->pid, SIGINT) == 0;
-    if (!is_urged && clock_monotonic_ms() >= until_ms) {
+    if (!is_interrupted) /* fast shutdown: ends connections and writes a checkpoint */
+      is_interrupted = kill(cluster->pid, SIGINT) == 0;
+    if (!is_quit && clock_monotonic_ms() >= until_ms) {
       log_warning("dev: PostgreSQL does not stop; it is ended without a checkpoint and will "
                   "recover at its next start");
-      is_urged = kill(cluster->pid, SIGQUIT) == 0;
+      is_quit = kill(cluster->pid, SIGQUIT) == 0;
     }
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
   }

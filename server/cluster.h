@@ -1,9 +1,9 @@
 /* A private PostgreSQL in a folder of its own, a child of this process: for `wavetune-server dev`.
  *
  * DIR/data is the cluster, DIR/run its socket's folder, DIR/postgres.log its log. It listens on
- * that socket only. PostgreSQL refuses to run as root: then it runs as another user, who owns data
- * and run. Memory: a cluster owns everything. Threads: main's, which must live as long as
- * PostgreSQL: the kernel signals PostgreSQL to stop when the thread that started it ends. */
+ * that socket only. PostgreSQL refuses to run as root: under root it runs as another user, which
+ * owns data and run. Memory: a cluster owns everything. Threads: main's, which must live as long as
+ * PostgreSQL, because the kernel stops PostgreSQL when the thread that started it ends. */
 #ifndef WAVETUNE_SERVER_CLUSTER_H
 #define WAVETUNE_SERVER_CLUSTER_H
 
@@ -15,7 +15,7 @@ struct cluster;
  * process is root. */
 must_check bool cluster_start(const char *folder, const char *bin, const char *user,
                               struct cluster **ret_cluster, struct error *error);
-/* Stops PostgreSQL, cleanly if it can, and waits for it. */
+/* Stops PostgreSQL, cleanly if possible, waits for its end, and frees the cluster. */
 void cluster_stop(struct cluster *cluster);
 /* libpq's connection string for a database of the cluster; the caller's. */
 must_check char *cluster_conninfo(const struct cluster *cluster, const char *database);

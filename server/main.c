@@ -38,7 +38,7 @@ static sigset_t signals_of(int also) {
   return set;
 }
 
-/* They are blocked in every thread that is started from now on, for signals_wait. */
+/* Blocks them in all threads that are started from now on, for signals_wait. */
 static void signals_block(int also) {
   sigset_t set = signals_of(also);
   ALWAYS(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
@@ -60,30 +60,31 @@ static int signals_wait(int also) {
 /* clang-format off */
 #define SERVE_OPTIONS \
   {"publisher-key", OPTION_LIST, "FILE|FOLDER", \
-   .help = "public key of a publisher; then channels take only entries that one signed"}, \
+   .help = "public key of a publisher; with one, channels accept only entries that a publisher " \
+           "signed"}, \
   {"listen", OPTION_TEXT, "ADDRESS", "127.0.0.1", \
    .help = "numeric address to listen on; 0.0.0.0 or :: for all"}, \
   {"port", OPTION_INTEGER, "PORT", "7200", 0, 65535, "0: any free one"}, \
   {"workers", OPTION_INTEGER, "N", "4", 1, 256, "database workers, a connection each"}, \
   {"database-timeout-ms", OPTION_INTEGER, "MS", "30000", 100, 600000, \
-   "what the database may take for a request before it is answered 503"}, \
+   "how long a request may use the database before it is answered 503"}, \
   {"event-threads", OPTION_INTEGER, "N", "2", 1, 64, "threads that read and answer requests"}, \
   {"lease-ms", OPTION_INTEGER, "MS", "30000", 100, 3600000, \
    "how long a lease lasts without renewal"}, \
   {"lease-target-ms", OPTION_INTEGER, "MS", "10000", 1, 3600000, \
    "predicted device time of the configs in a lease"}, \
   {"heartbeat-ms", OPTION_INTEGER, "MS", "5000", 100, 600000, \
-   "how often agents say that they live"}, \
+   "how often agents send a heartbeat"}, \
   {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, \
-   "how often waiting requests look again by themselves"}, \
+   "how often waiting requests run again without a wake-up"}, \
   {"demand", OPTION_TEXT, "POLICY", "suggest", \
    .help = \
-   "what becomes of keys that deployments miss: off, suggest or automatic (jobs for them)"}, \
+   "what to do with keys that deployments miss: off, suggest or automatic (make jobs)"}, \
   {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, \
-   "jobs an hour that --demand automatic queues at the most"}, \
+   "most jobs an hour that --demand automatic queues"}, \
   {"require-enrolment", OPTION_FLAG, \
    .help = \
-   "take only agents that enrolled with a token of the role enrol and have tokens of their own"}, \
+   "accept only agents that enrolled with a token of the role enrol and have their own token"}, \
   {"agent-token-days", OPTION_INTEGER, "DAYS", "30", 0, 3650, \
    "how long an agent's own token lives; the agent replaces it in time; 0: for ever"}, \
   {"agent-token-ms", OPTION_INTEGER, "MS", "0", 0, 315360000000, \
@@ -93,8 +94,8 @@ static int signals_wait(int also) {
   OPTION_LOG_FORMAT, \
   {"log-requests", OPTION_TEXT, "WHICH", "errors", \
    .help = \
-   "which requests get a line in the log: off, errors (answered 5xx, or after a second and " \
-   "more of work) or all"}
+   "which requests are logged: off, errors (answered 5xx, or after a second or more of work) " \
+   "or all"}
 /* clang-format on */
 
 /* From SERVE_OPTIONS; texts are borrowed. */
@@ -132,8 +133,8 @@ static bool serve_options(const struct options *options, const char *database,
   return true;
 }
 
-/* Runs all migrations, and gives a role (NULL: none) what serving needs. EXIT_UNREACHABLE: the
- * database is away; EXIT_FAILED: it is refused. */
+/* Applies the migrations and grants a role (NULL: none) the rights to serve. EXIT_UNREACHABLE: the
+ * database is away; EXIT_FAILED: it refuses. */
 static enum exit_code migrate_database(const char *database, const char *serve_role,
                                        int *ret_applied, struct error *error) {
   cleanup_migrations struct migrations *migrations = NULL;
@@ -149,8 +150,8 @@ static enum exit_code migrate_database(const char *database, const char *serve_r
   return is_good ? EXIT_OK : EXIT_FAILED;
 }
 
-/* "http://127.0.0.1:7200" or "https://…", the caller's: an address that listens everywhere is shown
- * as one that can be called. */
+/* "http://127.0.0.1:7200" or "https://…", the caller's. 0.0.0.0 and :: become the local address,
+ * which a client can call. */
 static char *server_url(const struct server *server) {
   const char *address = server_options(server)->listen;
   if (string_equal(address, "0.0.0.0"))
@@ -177,7 +178,7 @@ static void json_print(const json_t *value) {
   putchar('\n');
 }
 
-/* The token in DIR/token as long as it is live; else a new one, which replaces it. */
+/* Reads the token in DIR/token; when it is not live, makes a new one. */
 static bool token_ensure(struct db *db, const char *folder, char token[TOKEN_TEXT_SIZE],
                          struct error *error) {
   cleanup_free char *path = xasprintf("%s/token", folder), *text = NULL;
@@ -449,15 +450,13 @@ static const struct option_spec serve_specs[] = {
     SERVE_OPTIONS,
     {"tls-certificate", OPTION_TEXT, "FILE",
      .help = "speak https:// with this certificate and its issuers (PEM); files of --tls-… are "
-             "read again "
-             "when they change"},
+             "read again when they change"},
     {"tls-key", OPTION_TEXT, "FILE", .help = "the certificate's private key (PEM)"},
     {"tls-client-ca", OPTION_TEXT, "FILE",
-     .help = "authorities (PEM) of client certificates, which may stand for agents' tokens"},
+     .help = "authorities (PEM) of client certificates, which agents may use instead of tokens"},
     {"trusted-proxy", OPTION_LIST, "ADDRESS",
      .help = "address or network of a proxy whose X-Client-Cert, X-Forwarded-For and "
-             "X-Forwarded-Proto are "
-             "believed"},
+             "X-Forwarded-Proto are trusted"},
     {"migrate", OPTION_FLAG, .help = "apply missing migrations when the database is there"},
 };
 static const struct option_spec dev_specs[] = {
@@ -467,7 +466,7 @@ static const struct option_spec dev_specs[] = {
      .flag_only = true},
     SERVE_OPTIONS,
     {"user", OPTION_TEXT, "NAME", "postgres",
-     .help = "whom PostgreSQL runs as when this is run by root", .flag_only = true},
+     .help = "the user that PostgreSQL runs as when root starts this", .flag_only = true},
     {"postgres-bin", OPTION_TEXT, "DIR", .help = "where initdb and postgres are (default: found)",
      .flag_only = true},
     {"json", OPTION_FLAG, .help = "print one JSON object when it is ready"},
@@ -476,33 +475,30 @@ static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION
 static const struct option_spec migrate_specs[] = {
     DATABASE_OPTION,
     {"serve-role", OPTION_TEXT, "NAME",
-     .help = "the database role that servers connect as, if not as the owner: gets what serving "
-             "needs and "
-             "no more"},
+     .help = "the database role that servers connect as, if not the owner: gets only the rights "
+             "that serving needs"},
     JSON_OPTION,
     OPTION_LOG_FORMAT,
 };
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
     {"role", OPTION_TEXT, "ROLE", "reader",
-     .help =
-         "what it is for, several with a comma between: reader, demand, cache-writer, submitter, "
-         "builder, publisher, "
-         "agent, enrol, operator or admin",
+     .help = "its roles, with commas between: reader, demand, cache-writer, submitter, builder, "
+             "publisher, agent, enrol, operator or admin",
      .flag_only = true},
     {"channel", OPTION_LIST, "NAME",
-     .help = "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again "
-             "for more",
+     .help =
+         "of the role publisher: a channel that it may move, or a pattern like 'test-*'; may be "
+         "repeated",
      .flag_only = true},
-    {"expires", OPTION_TEXT, "TIME",
-     .help = "how long it is good for, like 7d or 12h, or until when", .flag_only = true},
+    {"expires", OPTION_TEXT, "TIME", .help = "how long it is valid, like 7d or 12h, or until when",
+     .flag_only = true},
     {"uses", OPTION_INTEGER, "N", "0", 0, TOKEN_USES_MAX,
      "of the role enrol: how many agents it enrols (0: one)", .flag_only = true},
     {"agent-name", OPTION_TEXT, "PATTERN",
      .help = "of the role enrol: agents' names, like 'mi300-*'", .flag_only = true},
     {"certificate", OPTION_TEXT, "NAME",
-     .help =
-         "of the role agent: make no token; the client certificate with this name stands for it",
+     .help = "of the role agent: the name of the client certificate to use instead of a token",
      .flag_only = true},
     {"environment", OPTION_TEXT, "JSON",
      .help = "of the role enrol: what all devices of the agents have", .flag_only = true},
@@ -511,16 +507,12 @@ static const struct option_spec token_make_specs[] = {
 
 static const struct command_spec commands[] = {
     {"serve", "", "serve the API from a PostgreSQL database",
-     "Any number of servers may share one database. SIGTERM ends it after all answers were given; "
-     "SIGHUP reads the "
-     "files of "
-     "--tls-certificate, --tls-key and --tls-client-ca at once.",
+     "Any number of servers may share one database. SIGTERM ends it after all answers were sent; "
+     "SIGHUP reads the files of --tls-certificate, --tls-key and --tls-client-ca again at once.",
      serve_specs, ARRAY_LENGTH(serve_specs), serve_run},
     {"dev", "", "serve from a private PostgreSQL in a folder",
-     "Makes a PostgreSQL cluster in the folder, or goes on with the one that is there; migrates "
-     "it, serves, and prints "
-     "the "
-     "URL and an admin token. Ctrl-C stops both; nothing is lost.",
+     "Makes a PostgreSQL cluster in the folder, or uses the one in it; migrates it, serves, and "
+     "prints the URL and an admin token. Ctrl-C stops both; no data is lost.",
      dev_specs, ARRAY_LENGTH(dev_specs), dev_run},
     {"migrate", "", "bring the database to the version of this program",
      "Safe to run twice and from several machines at once.", migrate_specs,

@@ -21,20 +21,19 @@
 #define NOT_READY_EVERY_MS 60000
 /* Deadline of the check, also when the database hangs. */
 #define READY_CHECK_MS 5000
-/* A server that PostgreSQL has not answered for so long is not ready; the housekeeper alone queries
- * it every second. */
+/* A server is not ready when PostgreSQL has not answered it for so long. The housekeeper's check
+ * alone runs a query every second. */
 #define READY_STALE_MS 10000
-/* What running requests may take when the server stops. */
+/* Time that requests get to end when the server stops. */
 #define STOP_GRACE_S 3
 #define FILES_EVERY_MS 1000
 #define RESPONSE_CACHE_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
-/* What the last answers may take to be sent. */
-#define FAREWELL_MS 2000
+/* Time that the last answers get to be sent. */
+#define LAST_ANSWERS_MS 2000
 
-/* Logs at once why the server is not ready, and again every minute: with an empty log a server
- * without its database would look healthy. The reason may name the database's address, so it goes
- * to the log only. */
+/* Logs why the server is not ready, at once and every minute. The reason may have the database's
+ * address, so it is only logged. */
 static void ready_set(struct server *server, const char *why_not) {
   bool was_ready = atomic_exchange(&server->is_ready, why_not == NULL);
   int64_t now_ms = clock_monotonic_ms();
@@ -58,8 +57,8 @@ bool server_is_ready(const struct server *server) {
   return atomic_load(&server->is_ready) && clock_monotonic_ms() - db_answered_ms() < READY_STALE_MS;
 }
 
-/* Applies missing migrations, for `serve --migrate`, once. A database that refuses is tried again,
- * but not every second: a migration may run for minutes before it fails. */
+/* Applies missing migrations once, for `serve --migrate`. When one fails, it is tried again after
+ * NOT_READY_EVERY_MS, because it may run for minutes before it fails. */
 static bool missing_apply(struct worker *worker, struct error *error) {
   struct server *server = worker->server;
   int applied;
@@ -105,7 +104,7 @@ static void ready_check(struct worker *worker) {
 static void *housekeep_main(void *context) {
   static const struct {
     void (*run)(struct worker *);
-    int64_t every_ms; /* 0: it paces itself */
+    int64_t every_ms; /* 0: the duty decides when it is due */
   } duties[] = {{tokens_housekeep, 2000}, {channels_housekeep, 0}, {agents_look_up, 0},
                 {agents_housekeep, 1000}, {leases_housekeep, 0},   {demand_housekeep, 0},
                 {fetches_housekeep, 0}};
@@ -126,13 +125,13 @@ static void *housekeep_main(void *context) {
       ready_check(worker);
       ready_at_ms = now_ms + READY_EVERY_MS;
     }
-    /* Not before the first migration, which makes the tables; ready_set has logged why. */
+    /* The tables exist only after the first migration. */
     for (size_t i = 0; server->is_ready && i < ARRAY_LENGTH(duties); i++) {
       if (now_ms < due_ms[i])
         continue;
       due_ms[i] = now_ms + duties[i].every_ms;
       duties[i].run(worker);
-      /* With a database that hangs each duty would wait for its own deadline. */
+      /* When the database hangs, each duty would wait for its own deadline. */
       if (!db_is_connected(worker->db)) {
         ready_at_ms = 0;
         break;
@@ -239,8 +238,8 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   if (!server_has_tls(server) && !string_starts(options->listen, "127.") &&
       !string_equal(options->listen, "::1"))
     log_warning(
-        "server: listening on %s: tokens travel unencrypted unless a proxy with TLS is before "
-        "it; --tls-certificate encrypts them",
+        "server: listening on %s: tokens travel unencrypted unless clients connect through a proxy "
+        "with TLS; --tls-certificate encrypts them",
         options->listen);
   *ret_server = server;
   return true;
@@ -271,7 +270,7 @@ void server_stop(struct server *server) {
     db_free(thread->worker.db);
   }
 
-  int64_t until_ms = clock_monotonic_ms() + FAREWELL_MS;
+  int64_t until_ms = clock_monotonic_ms() + LAST_ANSWERS_MS;
   while (server->daemon && atomic_load(&server->n_open) && clock_monotonic_ms() < until_ms)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
   if (server->daemon)

@@ -1,9 +1,9 @@
-/* The coordinator as a whole: its configuration, its shared state, its threads.
+/* The coordinator: its options, shared state and threads.
  *
- * Threads: `event_threads` of libmicrohttpd (parse, authorise, answer from caches), `workers`
- * database workers (each with its own connection, running handlers), one housekeeper (expiry,
- * heartbeats, polls). They meet in queues only. Memory: a server owns everything; started by
- * server_start, ended by server_stop. */
+ * Threads: `event_threads` of libmicrohttpd parse and authorise requests and answer from caches;
+ * `workers`, each with a database connection, run handlers; one housekeeper expires leases, writes
+ * heartbeats and polls. They share queues, caches and tables that have locks. Memory: a server owns
+ * everything; server_start makes it, server_stop ends and frees it. */
 #ifndef WAVETUNE_SERVER_SERVER_H
 #define WAVETUNE_SERVER_SERVER_H
 
@@ -18,24 +18,24 @@ enum request_log { REQUEST_LOG_OFF, REQUEST_LOG_ERRORS, REQUEST_LOG_ALL };
 must_check bool request_log_parse(const char *name, enum request_log *ret_log);
 
 struct server_options {
-  /* Files of public keys, and folders of such files: their signatures move channels. Read by
-   * server_start and not kept. */
+  /* Files of public keys, and folders of such files; a channel's entry needs a signature by one of
+   * them. Read by server_start and not kept. */
   size_t n_publisher_keys;
   const char *const *publisher_keys;
 
   /* PEM files, read again when they change; NULL: none. See http/tls.h. */
   const char *tls_certificate, *tls_key, *tls_client_ca;
-  /* Addresses and networks of proxies whose headers about their clients are believed. Read by
-   * server_start and not kept. */
+  /* Addresses and networks of proxies that may forward their clients' addresses and certificates.
+   * Read by server_start and not kept. */
   size_t n_trusted_proxies;
   const char *const *trusted_proxies;
 
   const char *listen;   /* "127.0.0.1" */
   int port;             /* 0: any free one, see server_port */
   const char *database; /* libpq connection string */
-  bool migrate; /* applies missing migrations when the database is there, and is not ready before */
+  bool migrate; /* apply missing migrations when the database answers; not ready until then */
   int workers;  /* database workers, default 4 */
-  int64_t database_timeout_ms; /* what the database may take for a request, default 30000 */
+  int64_t database_timeout_ms; /* how long a request may use the database, default 30000 */
   int event_threads;           /* default 2 */
   int64_t lease_ms;            /* default 30000 */
   int64_t lease_target_ms;     /* predicted device time of the configs in a screen lease, default
@@ -44,20 +44,20 @@ struct server_options {
   int64_t poll_ms; /* how often parked requests run again without a wake-up, default 1000 */
   enum demand_policy demand;
   int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
-  bool require_enrolment;  /* agents have tokens of their own; others are refused */
+  bool require_enrolment;  /* refuse agents without tokens of their own */
   int64_t agent_token_ms;  /* how long an agent's own token lives, 0: for ever; default 30 days */
   int64_t queue_max;       /* waiting requests beyond which 503 is answered, default 10000 */
   enum request_log log_requests;
 };
 
-/* After this long without a heartbeat an agent is lost. Slack for the flush. */
+/* An agent without a heartbeat for so long is lost: three intervals, and time to write them. */
 static inline int64_t agent_live_ms(const struct server_options *options) {
   return 3 * options->heartbeat_ms + 2000;
 }
 
 struct server;
 
-/* When the housekeeper last served leases, by clock_monotonic_ms; 0: not yet. */
+/* When the housekeeper last did its work on leases, by clock_monotonic_ms; 0: not yet. */
 struct lease_clock {
   int64_t looked_ms, expired_ms; /* checked for leases that are over */
   int64_t resumed_ms;            /* continued after a pause of the process */
@@ -83,43 +83,40 @@ int server_port(const struct server *server);
 bool server_has_tls(const struct server *server);
 const struct server_options *server_options(const struct server *server);
 
-/* Whether the schema is the one that this program knows and the database answered lately: the
- * answer of /readyz. Any thread. */
+/* Whether the schema has this program's version and the database answered recently: the answer of
+ * /readyz. Any thread. */
 bool server_is_ready(const struct server *server);
 
-/* The secret of the ids of leases (lease/identity.h) and of agents with certificates
- * (http/tokens.h), of SERVER_SECRET_SIZE bytes; NULL until it was read, which is before the server
- * is ready. */
+/* The secret that makes the ids of leases (lease/lease_id.h) and of agents with certificates
+ * (http/tokens.h), of SERVER_SECRET_SIZE bytes; NULL until it is read, before the server is
+ * ready. */
 #define SERVER_SECRET_SIZE 32
 const uint8_t *server_lease_secret(const struct server *server);
 
-/* The public keys whose signatures move channels; none: an entry needs no signature. Read-only
- * after the start. */
+/* The publishers' public keys; none: a channel's entry needs no signature. Read-only after the
+ * start. */
 struct trusted_keys;
 const struct trusted_keys *server_publisher_keys(const struct server *server);
 
-/* Heartbeats in memory (server/agent/agents.h); here because routes and the housekeeper share them.
- */
+/* Heartbeats in memory (server/agent/agents.h). */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
-/* The number of live agents in /metrics, at whichever server they beat. */
+/* Sets the number of live agents of all servers, for /metrics. */
 void server_set_live_agents(struct server *server, size_t n);
 
-/* Wakes at most `most` requests that wait under `key` (see request_park), longest waiting first.
- * Any thread. */
+/* Wakes at most `most` requests that are parked under `key` (request_park), the longest parked
+ * first. Any thread. */
 void park_wake(struct server *server, const char *key, size_t most);
 
-/* The duties of the housekeeper thread, which calls them about every 250 ms, or as its table
- * states, with a worker (connection) of its own. Each logs its failures and is called again.
- *
- * Threads: the housekeeper's only. */
+/* The duties of the housekeeper's thread, which calls each about every 250 ms or as its table
+ * states, with its own connection. Each logs its failures and is called again. */
 void leases_housekeep(struct worker *worker); /* expires leases */
-void agents_look_up(struct worker *worker);   /* agents that enrolled with another server */
+void agents_look_up(struct worker *worker);   /* reads agents that enrolled with another server */
 void agents_housekeep(struct worker *worker); /* writes heartbeats, finds lost agents */
-void channels_housekeep(
-    struct worker *worker);                   /* drops cached answers after another server's move */
-void tokens_housekeep(struct worker *worker); /* tokens that other servers made or revoked */
-void demand_housekeep(struct worker *worker); /* makes jobs for reported misses (--demand) */
+/* Drops cached answers after another server moved a channel. */
+void channels_housekeep(struct worker *worker);
+void tokens_housekeep(struct worker *worker);  /* reads tokens that other servers changed */
+void demand_housekeep(struct worker *worker);  /* makes jobs for reported misses (--demand) */
 void fetches_housekeep(struct worker *worker); /* writes which releases were fetched */
 
 #endif

@@ -41,11 +41,11 @@ struct server {
   atomic_size_t n_live_agents; /* of all servers, as the database knew them lately */
   struct trusted_keys publisher_keys;
   struct networks trusted_proxies;
-  struct tls *tls; /* NULL: neither a certificate of its own nor authorities of clients */
+  struct tls *tls; /* NULL: neither a certificate nor authorities of client certificates */
   struct daemon *daemon;
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
-  int n_threads;                     /* that were started */
+  int n_threads;                     /* started ones */
   struct worker_thread *threads;     /* the workers' and, last, the housekeeper's */
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;

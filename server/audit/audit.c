@@ -15,7 +15,7 @@ static const char *const action_names[AUDIT_ACTION_COUNT + 1] = {AUDIT_ACTIONS(X
 struct audit_entry {
   int64_t id, token_id;
   const char *at, *token, *role, *peer, *object;
-  const char *action; /* a newer server may have written one that this one does not know */
+  const char *action; /* not an enum: a newer server may write actions that this one lacks */
   json_t *detail;
 };
 static const struct field entry_fields[] = {
@@ -73,7 +73,7 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
-/* The parameters of a list from the query; false, and answered: one is wrong. */
+/* Binds the parameters of a list from the query; answers and returns false when one is wrong. */
 static bool filter_bind(struct request *request, struct db_parameters *parameters,
                         int64_t *ret_limit) {
   static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};

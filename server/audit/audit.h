@@ -1,9 +1,8 @@
-/* The audit table: what was written, with which token.
+/* The audit table: which token wrote what.
  *
- * Each write that a person or a program requests adds its row in its own transaction, so that a
- * write that fails leaves none. Left out are writes whose own rows have the agent and the token:
- * leases, renewals, results, heartbeats, and reports of demand. Memory: rows borrow their texts.
- * Threads: the connection's. */
+ * Each write adds its row in its own transaction, so that a failed write leaves no row. Writes of
+ * rows that have the agent and the token themselves are left out: leases, renewals, results,
+ * heartbeats, and reports of demand. Memory: rows borrow their texts. Threads: the db's. */
 #ifndef WAVETUNE_SERVER_AUDIT_AUDIT_H
 #define WAVETUNE_SERVER_AUDIT_AUDIT_H
 
@@ -48,7 +47,7 @@ struct audit_row {
   const char *object;
   const json_t *detail;
 };
-/* All in the caller's transaction. */
+/* In the caller's transaction. */
 must_check bool audit_add(struct db *db, const struct audit_row *rows, size_t n,
                           struct error *error);
 /* One row; `detail` is taken over. */

@@ -1,11 +1,11 @@
-/* Content-addressed files in the database: rows of 256 KiB, compressed with zstd, at most 64 MiB a
- * file.
+/* Content-addressed files in the database, of at most 64 MiB, in rows of 256 KiB that are
+ * compressed with zstd.
  *
- * What is read is verified against its digest, so that a damaged row is an error and never a wrong
- * file. A small cache keeps the files that were read last.
+ * A file that is read is checked against its digest, so that a damaged row is an error and never a
+ * wrong file. A small cache keeps the files that were read last.
  *
- * Memory: blobs are counted references. Threads: a blob_cache and blobs any; functions that take a
- * db, its own; answer_missing_files a database worker. */
+ * Memory: blobs have a reference count. Threads: a blob_cache and blobs any; functions with a db or
+ * a worker, its thread. */
 #ifndef WAVETUNE_SERVER_BLOB_BLOBS_H
 #define WAVETUNE_SERVER_BLOB_BLOBS_H
 

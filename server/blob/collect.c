@@ -1,4 +1,4 @@
-/* Retention, by POST /v1/gc: the removal of what nothing needs any more.
+/* POST /v1/gc: removes releases, files and demand that are no longer needed.
  *
  * A release is needed while a channel points at it, while it is one of the last COLLECT_ENTRIES
  * that a channel pointed at (to roll back to; renewals count once), and for keep_days after it was
@@ -8,7 +8,6 @@
  * collected. */
 #include "common/base/log.h"
 #include "server/audit/audit.h"
-
 #include "server/blob/blob.sql.h"
 #include "server/db/db_record.h"
 #include "server/http/request.h"
@@ -77,7 +76,7 @@ static void collection_release(struct collection *collection) {
 }
 #define cleanup_collection __attribute__((cleanup(collection_release)))
 
-/* In the caller's transaction, with a row in the audit where something was removed. */
+/* In the caller's transaction; adds a row to the audit table when something was removed. */
 static bool collect(struct db *db, const struct collect_request *request,
                     const struct author *author, struct collection *ret, struct error *error) {
   cleanup_rows struct db_rows *releases = NULL, *files = NULL, *demand = NULL;
@@ -119,8 +118,8 @@ void route_gc_post(struct worker *worker, struct request *request) {
     return;
   }
 
-  /* What is named by another transaction after a statement has looked is refused by the database
-   * (ERROR_REFERENCE); the next attempt sees it. */
+  /* When another transaction names a file or a release that is being removed, the database refuses
+   * the removal (ERROR_REFERENCE); the next attempt sees the new reference. */
   for (int attempt = 1;; attempt++) {
     cleanup_collection struct collection collection = {0};
     struct db *db = worker->db;

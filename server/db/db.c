@@ -18,10 +18,10 @@
 #define STATEMENTS_MAX 1024
 /* The pause after a failed attempt to connect, in which requests fail fast. */
 #define CONNECT_PAUSE_MS 250
-/* PostgreSQL ends long statements and idle transactions, which hold back vacuum for all. JIT takes
- * a hundred times what these statements run, also those that the planner believes to be long. A
- * plan is kept from its statement's first run on, because planning takes as long as running; it
- * must not scan a table that was small when the plan was made. */
+/* PostgreSQL ends long statements and idle transactions, because they hold back vacuum. JIT takes a
+ * hundred times as long as these statements run. Plans are kept from the first run on, because
+ * planning takes as long as running; enable_seqscan=off keeps a plan that was made for a small
+ * table usable when it has grown. */
 static const char server_options_format[] =
     "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c "
     "enable_seqscan=off -c plan_cache_mode=force_generic_plan";
@@ -29,8 +29,7 @@ static const char server_options_format[] =
 #define STOP_CHECK_MS 100
 /* What ROLLBACK may take, also when the deadline of the work has passed. */
 #define ROLLBACK_MS 2000
-/* Statements whose answers are not read yet: BEGIN, db_send's, and the one that is run, or
- * COMMIT. */
+/* Statements whose answers are not read yet: BEGIN, those of db_send, and db_run's or COMMIT. */
 #define SENT_MAX 8
 /* Different counters in one transaction. */
 #define AT_COMMIT_MAX 8
@@ -67,10 +66,10 @@ struct db {
   size_t n_at_commit;
   bool is_without_options; /* a pooler refused them */
   int64_t connected_since_ms, failed_at_ms;
-  int64_t run_ms, work_until_ms; /* the second 0: only each run has a deadline */
+  int64_t run_ms, work_until_ms; /* work_until_ms 0: there is only the deadline of each run */
   int64_t run_until_ms;          /* deadline of the present run */
-  bool is_late;                  /* the present run passed it */
-  bool must_close;               /* at the end of the transaction: a statement of it is stale */
+  bool is_late;                  /* the present run passed its deadline */
+  bool must_close;               /* at the end of the transaction, which has a stale statement */
   atomic_bool is_stopped;
   bool prepared[STATEMENTS_MAX]; /* on this connection, by slot */
 };
@@ -198,7 +197,7 @@ static void connection_try(struct db *db) {
   db->connection = PQconnectdbParams(keywords, values, 1);
 }
 
-/* Connects where there is no good connection. */
+/* Connects when there is no good connection. */
 static bool connection_ensure(struct db *db, struct error *error) {
   if (atomic_load(&db->is_stopped))
     return failure_set(ERROR_UNAVAILABLE, "the database is not used", "this program stops", error);
@@ -206,8 +205,8 @@ static bool connection_ensure(struct db *db, struct error *error) {
     return db->connection ||
            away_set(ERROR_UNAVAILABLE, "the connection was lost in a transaction", error);
 
-  /* PostgreSQL sends nothing on an idle connection but its end or, rarely, a changed setting.
-   * Checking now saves a request that would fail; another connection costs little. */
+  /* On an idle connection PostgreSQL sends only its end or, rarely, a changed setting. This check
+   * saves the request that would fail. */
   struct pollfd socket = {.fd = PQsocket(db->connection), .events = POLLIN};
   if (db->connection && poll(&socket, 1, 0) == 0)
     return true;
@@ -285,8 +284,8 @@ static void run_start(struct db *db) {
     db->run_until_ms = db->work_until_ms;
 }
 
-/* Sends what libpq has to send and reads until it has a result, which may be that the connection is
- * lost. False: too late. */
+/* Sends libpq's output and reads until it has a result, or finds that the connection is lost.
+ * False: too late. */
 static bool answer_wait(struct db *db) {
   for (;;) {
     int unsent = PQflush(db->connection);
@@ -304,7 +303,8 @@ static bool answer_wait(struct db *db) {
   }
 }
 
-/* The result of what was sent, of several the last; NULL: sending failed, or too late (is_late). */
+/* The last result of the statement or script that was sent; NULL: sending failed, or it is too late
+ * (is_late). */
 static PGresult *answer_take(struct db *db, int was_sent) {
   PGresult *result = NULL;
   while (was_sent) {
@@ -416,17 +416,16 @@ static bool statement_send(struct db *db, const struct statement *statement,
                              0);
 }
 
-/* PostgreSQL does not have the statement (a pooler's other connection), or its tables changed:
- * prepared again it works. */
+/* The statement must be prepared again: PostgreSQL does not have it (a pooler's other connection),
+ * or its tables changed. */
 static bool is_stale(const PGresult *result) {
   const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
   return string_equal(state, "26000") ||
          (string_equal(state, "0A000") && strstr(PQresultErrorMessage(result), "cached plan"));
 }
 
-/* A transaction's BEGIN and the statements whose answers it does not need at once are sent together
- * with the next one whose answer it needs, which saves waiting for PostgreSQL (libpq's
- * pipeline). */
+/* BEGIN and the statements of db_send are sent together with the next statement of db_run, which
+ * saves waiting for PostgreSQL (libpq's pipeline). */
 static void sent_add(struct db *db, const struct statement *statement, int64_t rows) {
   ALWAYS(db->n_sent < SENT_MAX);
   db->sent[db->n_sent++] = (struct sent){statement, rows};
@@ -448,8 +447,8 @@ static bool pipeline_begin(struct db *db) {
   return plain_send(db, &statement_begin);
 }
 
-/* Reads the answers to all that was sent. *ret_result (which may be NULL): the last one, the
- * caller's. False: one of them failed, and those after it were not run. */
+/* Reads the answers to all sent statements; *ret_result (ret_result may be NULL) is the last one,
+ * the caller's. False: a statement failed, and those after it were not run. */
 static bool sent_finish(struct db *db, PGresult **ret_result, struct error *error) {
   PGresult *last = NULL;
   const struct statement *stale = NULL;
@@ -572,8 +571,7 @@ bool db_run(struct db *db, const struct statement *statement,
   return true;
 }
 
-/* Scripts need the simple protocol, which a pipeline does not have: what was sent is finished
- * first. */
+/* Ends the pipeline before a script, which needs the simple protocol. */
 static bool waiting_finish(struct db *db, struct error *error) {
   if (db->must_begin && !pipeline_begin(db))
     return result_failure(db, statement_begin.name, NULL, error);
@@ -691,8 +689,7 @@ int64_t db_affected(const struct db_rows *rows) {
   return strtoll(PQcmdTuples(rows->result), NULL, 10);
 }
 
-/* PQfnumber folds case and allocates; a column here is called exactly what the statement calls
- * it. */
+/* Unlike PQfnumber, compares names exactly and allocates nothing. */
 static int column_find(const struct db_rows *rows, const char *column) {
   int n = PQnfields(rows->result);
   for (int i = 0; i < n; i++)

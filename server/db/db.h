@@ -34,7 +34,7 @@ int64_t db_set_run_ms(struct db *db, int64_t run_ms); /* returns the former valu
  * its own. */
 void db_set_deadline(struct db *db, int64_t until_ms);
 
-/* Whether there is a connection: false after a run that failed without one. */
+/* False after a run that lost the connection or could not connect. */
 bool db_is_connected(const struct db *db);
 
 /* When PostgreSQL last answered a connection of this process, by clock_monotonic_ms; 0: never. Any
@@ -44,15 +44,15 @@ int64_t db_answered_ms(void);
 /* The present run and later ones fail within 100 ms. Any thread. */
 void db_stop(struct db *db);
 
-/* Statements are written in the .sql files of their subjects, which server/db/statements.cmake
- * makes into objects sql_NAME of "FILE.sql.h". Parameters are called :name there. */
+/* Statements are written in .sql files, from which server/db/statements.cmake makes objects
+ * sql_NAME in "FILE.sql.h". Parameters are called :name there. */
 struct statement {
   const char *name; /* [a-z_0-9]+, unique */
   const char *sql;
 };
 
-/* Parameters of a statement, by name. Texts and bytes are borrowed until the run, except
- * bind_taken's. */
+/* Parameters of a statement, by name. Names, texts and bytes are borrowed until the run, except the
+ * text of bind_taken. */
 #define DB_PARAMETERS_MAX 64
 struct db_parameters {
   int n;
@@ -67,8 +67,7 @@ struct db_parameters {
 void db_parameters_release(struct db_parameters *parameters);
 #define cleanup_parameters __attribute__((cleanup(db_parameters_release)))
 
-/* Each parameter of the statement must be bound once; binding one that it does not have aborts.
- * Names are borrowed. */
+/* Each parameter of the statement must be bound once; binding one that it does not have aborts. */
 void bind_text(struct db_parameters *parameters, const char *name,
                const char *text); /* NULL: null */
 void bind_integer(struct db_parameters *parameters, const char *name, int64_t integer);
@@ -112,15 +111,14 @@ must_check uint8_t *db_get_bytes(const struct db_rows *rows, int row, const char
 
 /* Runs a statement. Errors: ERROR_UNAVAILABLE (no connection, or lost), ERROR_DEADLINE,
  * ERROR_CONTENTION (deadlock or serialization: run the transaction again), ERROR_UNIQUE (23505, a
- * unique index), ERROR_REFERENCE (23503, a row refers to one that is missing, or
- * would), otherwise
+ * unique index), ERROR_REFERENCE (23503, a row refers to one that is missing, or would), otherwise
  * ERROR_INTERNAL. */
 must_check bool db_run(struct db *db, const struct statement *statement,
                        const struct db_parameters *parameters, struct db_rows **ret_rows,
                        struct error *error);
 
-/* The same in a transaction, for a statement whose answer is not needed at once: its error is that
- * of the next run, or the commit, which is then not run. `rows`: how many it must touch; another
+/* The same in a transaction, for a statement whose answer is not needed at once. When it fails, the
+ * next run or the commit is not run and returns its error. `rows`: how many it must touch; another
  * number aborts. */
 #define DB_ANY_ROWS (-1)
 must_check bool db_send(struct db *db, const struct statement *statement,
@@ -128,25 +126,25 @@ must_check bool db_send(struct db *db, const struct statement *statement,
 
 /* BEGIN is sent with the first statement: until then there is no snapshot and no now(). */
 must_check bool db_begin(struct db *db, struct error *error);
-/* Begins before it returns, so that now() is from before the return. */
+/* Sends BEGIN at once: now() is before the return. */
 must_check bool db_begin_now(struct db *db, struct error *error);
-/* `done` is called when the transaction was committed, once for each `what`, with the sum of its
- * `n`. */
+/* Calls `done` after the transaction is committed, once for each `what`, with the sum of its `n`.
+ */
 void db_at_commit(struct db *db, void (*done)(int what, uint64_t n), int what, uint64_t n);
 must_check bool db_commit(struct db *db, struct error *error);
 void db_rollback(struct db *db);
 /* Commits when `is_good`; else rolls back, keeps *error and returns false. */
 must_check bool db_end(struct db *db, bool is_good, struct error *error);
 
-/* Monotonic milliseconds when this connection was made last: nothing expires for one lease time
+/* When this connection was made last, by clock_monotonic_ms. No lease expires for one lease time
  * after that. */
 int64_t db_connected_since_ms(const struct db *db);
 
 /* Several statements, by the simple protocol, without parameters. */
 must_check bool db_run_script(struct db *db, const char *sql, struct error *error);
 
-/* What is counted of each statement, for /metrics: calls visit once for each statement that this
- * process ever ran. Any thread. */
+/* Calls visit, for /metrics, with the statistics of each statement that this process ever ran. Any
+ * thread. */
 enum { DB_RUNS, DB_ROWS, DB_NANOSECONDS, DB_FAILURES, DB_STATISTICS };
 void db_statistics_visit(void (*visit)(void *context, const char *statement,
                                        const uint64_t values[DB_STATISTICS]),

@@ -37,11 +37,11 @@ void bind_json(struct db_parameters *parameters, const char *name,
 void bind_integers(struct db_parameters *parameters, const char *name, const int64_t *integers,
                    size_t n); /* bigint[] */
 
-/* Sets every field that has a column from the column of its name, which must be in the result; what
- * it held before is lost, not freed. Release the object. */
+/* Sets every field that has a column; the result must have that column. Values that the object held
+ * before are lost, not freed. Release the object. */
 void db_read(const struct db_rows *rows, int row, const struct record *record, void *ret_object);
 
-/* All rows; *ret_n of them, in memory of the caller: db_records_free. */
+/* All *ret_n rows; free them with db_records_free. */
 must_check void *db_read_all(const struct db_rows *rows, const struct record *record,
                              size_t *ret_n);
 void db_records_free(const struct record *record, void *objects, size_t n);
@@ -55,9 +55,6 @@ must_check json_t *db_rows_to_json(const struct db_rows *rows, const struct reco
 void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
                      json_t **ret_items, int64_t *ret_next);
 
-/* Digests, sets of configs, JSON and budgets as SQL's texts.
- *
- * Threads: pure functions. */
 /* A bytea literal, \x and 64 digits. */
 #define BYTEA_TEXT_SIZE (2 + 2 * DIGEST_SIZE + 1)
 char *digest_bytea(const struct digest *digest, char text[BYTEA_TEXT_SIZE]);

@@ -1,4 +1,4 @@
-/* Reads the migration files and applies them; checks, awaits and makes databases. */
+/* Reads and applies migrations; checks, awaits and makes databases. */
 #include "server/db/migrate.h"
 
 #include <dirent.h>

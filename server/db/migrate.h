@@ -1,6 +1,6 @@
-/* Checks and makes databases, and brings them to the version of this program: the files
- * NNNN_name.sql, in order, each in a transaction of its own under one advisory lock, so that any
- * number of servers may do it at the same time.
+/* Checks and makes databases, and migrates them: applies the files NNNN_name.sql in order, each in
+ * a transaction of its own under one advisory lock, so that any number of servers may do it at the
+ * same time.
  *
  * The table schema_migrations lists what was applied, with the SHA-256 of each file. A file that
  * changed after it was applied, and a database that is newer than the program, are refused. The
@@ -19,15 +19,15 @@ DEFINE_CLEANUP(struct migrations *, cleanup_migrations_free, migrations_free)
 #define cleanup_migrations __attribute__((cleanup(cleanup_migrations_free)))
 int64_t migrations_version(const struct migrations *migrations); /* of the newest file */
 
-/* Applies what is missing; *ret_applied counts the files. */
+/* Applies the missing files; *ret_applied counts them. */
 must_check bool migrate(struct db *db, const struct migrations *migrations, int *ret_applied,
                         struct error *error);
 
-/* The database's version, 0 when nothing was ever applied. Quick, for /readyz. */
+/* The database's version, 0 when no migration was applied. Quick, for /readyz. */
 must_check bool migrate_version(struct db *db, int64_t *ret_version, struct error *error);
 
-/* Gives a database role the rights that serving needs, and no others: what it had is taken first.
- * To be called by the owner of the tables, after each migration. */
+/* Revokes the rights of a database role and grants those that serving needs. The owner of the
+ * tables calls it after each migration. */
 must_check bool migrate_grant(struct db *db, const char *role, struct error *error);
 
 /* Whether libpq can read the connection string. The error does not quote it: it may hold a

@@ -1,9 +1,9 @@
-/* The client of a connection, or of the trusted proxy that made it: its address and its
- * certificate.
+/* The address and the certificate of a connection's client; for a connection from a trusted proxy,
+ * those that the proxy forwards.
  *
- * Memory: a certificate is the connection's; what other ret_ parameters return is the caller's.
- * Threads: the connection's event thread; client_address: the request's owner; the rest: pure
- * functions. */
+ * Memory: a certificate is the connection's; other results are the caller's. Threads: the
+ * connection's event thread; client_address: the request's owner; networks, addresses and
+ * forwarded_…: pure functions. */
 #ifndef WAVETUNE_SERVER_HTTP_CLIENT_H
 #define WAVETUNE_SERVER_HTTP_CLIENT_H
 
@@ -12,7 +12,7 @@
 #include "server/http/request.h"
 #include "server/http/tls.h"
 
-/* Addresses of which the first `bits` of 128 are the same; those of IPv4 are ::ffff:a.b.c.d. */
+/* The addresses with the same first `bits` of 128; IPv4 is mapped to ::ffff:a.b.c.d. */
 struct network {
   uint8_t address[16];
   unsigned bits;
@@ -32,12 +32,11 @@ bool networks_have(const struct networks *networks, const struct sockaddr *addre
 char *address_format(const struct sockaddr *address, char text[ADDRESS_SIZE]);
 
 /* The client in X-Forwarded-For, to which each proxy appends its caller's address: the last address
- * that is not a trusted proxy's. False, and text untouched: there is none. */
+ * that is not a trusted proxy's. False: there is none, and text is unchanged. */
 must_check bool forwarded_address(const struct networks *trusted, const char *value,
                                   char text[ADDRESS_SIZE]);
 
-/* A certificate as nginx passes it (PEM, percent-encoded) or as haproxy does (DER in base64), as
- * DER. */
+/* Decodes the header of nginx (PEM, percent-encoded) or haproxy (DER in base64) to DER. */
 must_check bool forwarded_certificate(const char *value, uint8_t **ret_der, size_t *ret_size);
 
 struct connection;
@@ -53,9 +52,8 @@ struct client_certificate {
 /* Notes whether the new connection is a trusted proxy's. */
 void client_connected(struct connection *connection);
 
-/* The certificate of the client; *ret is NULL where there is none. The header counts from trusted
- * proxies only, and a handshake's certificate from others only. False: there is one, and it is
- * refused. */
+/* The certificate of the client; *ret is NULL when there is none. A trusted proxy's client has it
+ * in the header, any other client in its handshake. False: it is refused. */
 must_check bool client_certificate(struct connection *connection,
                                    const struct client_certificate **ret, struct error *error);
 
@@ -63,8 +61,8 @@ must_check bool client_certificate(struct connection *connection,
 char *connection_address(const struct connection *connection, char text[ADDRESS_SIZE]);
 char *client_address(const struct request *request, char text[ADDRESS_SIZE]);
 
-/* Logs that the request is answered with 401, and the client's address: at most one line a second,
- * with how many were left out. */
+/* Logs a request that is answered 401, with the client's address: at most one line a second, with
+ * the number of those left out. */
 void client_note_refused(const struct request *request, const char *why);
 
 #endif

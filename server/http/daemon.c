@@ -1,4 +1,4 @@
-/* Starts and stops libmicrohttpd, on a socket that is opened here for the sake of its errors. */
+/* Starts and stops libmicrohttpd. The socket is opened here, so that errors name its address. */
 #include <errno.h>
 #include <netdb.h>
 #include <stdarg.h>
@@ -75,8 +75,7 @@ static unsigned connections_max(void) {
                                                           : limit.rlim_cur / 2;
   if (most < CONNECTIONS_WANTED)
     log_warning("http: only %llu connections fit into this process's limit of open files; raise it "
-                "(ulimit -n, "
-                "LimitNOFILE=) to %llu for thousands of agents",
+                "(ulimit -n, LimitNOFILE=) to %llu for thousands of agents",
                 (unsigned long long)most, (unsigned long long)wanted);
   return most < CONNECTIONS_WANTED ? (unsigned)most : CONNECTIONS_WANTED;
 }

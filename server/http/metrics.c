@@ -12,8 +12,8 @@
 #include "server/http/request_private.h"
 #include "server/server_private.h"
 
-/* Limits of --log-requests errors: an outage of the database, or of a thousand agents' network,
- * must not fill a disk. */
+/* Limits of --log-requests errors, so that an outage of the database or the network does not fill a
+ * disk. */
 #define SLOW_NS 1000000000LL
 #define LINES_PER_SECOND 20
 #define LINES_BURST 100
@@ -96,8 +96,8 @@ void metrics_note_answer(const struct answer_note *note) {
   if (log == REQUEST_LOG_OFF)
     return;
   if (log == REQUEST_LOG_ERRORS) {
-    /* A server that stops answers 503 to all waiting requests, and one that is not ready does to
-     * each probe of a load balancer: those are not logged. */
+    /* Not logged: the 503s of a server that stops, and those for a load balancer's probes of a
+     * server that is not ready. */
     bool is_expected = note->status == MHD_HTTP_SERVICE_UNAVAILABLE &&
                        (route == ROUTE_readyz_get || queue_state(server->queue).is_stopping);
     if (is_expected || (note->status < 500 && note->work_ns < SLOW_NS))

@@ -11,7 +11,7 @@
 #define ENTRIES_MAX 8192
 #define ENTRY_OVERHEAD 512 /* the entry and its texts */
 
-/* Shared by an entry and the responses that are being sent, which may outlive it. */
+/* Shared by an entry and by responses that are being sent, which may outlive the entry. */
 struct shared_body {
   atomic_size_t n_users;
   char *bytes;
@@ -43,7 +43,7 @@ struct response_cache *response_cache_new(size_t bytes_max, response_used *used,
   struct response_cache *cache = xcalloc(1, sizeof *cache);
   pthread_rwlockattr_t attributes;
 
-  /* Otherwise readers that never pause would keep a moved channel from being seen. */
+  /* Otherwise continuous readers would delay the removal of a moved channel's answers. */
   pthread_rwlockattr_init(&attributes);
   pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
   pthread_rwlock_init(&cache->lock, &attributes);

@@ -1,8 +1,8 @@
-/* The cache of responses from which event threads answer: a path and query as they were sent →
- * 200 with a body, or 304.
+/* The cache of responses that event threads send: from a path and query, as they were sent, to 200
+ * with a body, or 304.
  *
- * Memory: owns the bodies, bounded in bytes; a body lives until it was sent to every client. The
- * least recently used entry is evicted first. Threads: any; a look-up takes a reader's lock. */
+ * Memory: owns the bodies, bounded in bytes, until they are sent to every client. The least
+ * recently used entry is evicted first. Threads: any; a look-up takes a reader's lock. */
 #ifndef WAVETUNE_SERVER_HTTP_RESPONSE_CACHE_H
 #define WAVETUNE_SERVER_HTTP_RESPONSE_CACHE_H
 
@@ -27,25 +27,24 @@ struct cacheable {
   char *body;                              /* taken over */
   size_t size;
 };
-/* `generation` is response_cache_generation from before the answer was made: an answer that depends
- * on channels is not kept when channels have changed since. */
+/* `generation` is response_cache_generation before the answer was made: an answer that depends on
+ * channels is not cached when channels have changed since. */
 void response_cache_add(struct response_cache *cache, const char *target, size_t target_size,
                         const struct cacheable *answer, uint64_t generation);
 uint64_t response_cache_generation(struct response_cache *cache);
-void response_cache_forget(struct response_cache *cache); /* what depends on channels */
+void response_cache_forget(struct response_cache *cache); /* answers that depend on channels */
 
 enum cache_result { CACHE_ABSENT, CACHE_FORBIDDEN, CACHE_ANSWERED };
-/* An answer to one request: `response` is its own, so that `send` may add headers, and is destroyed
- * after `send`. */
+/* An answer to one request. `send` may add headers to `response`, which is destroyed after it. */
 struct cached_answer {
   unsigned status;
   struct MHD_Response *response;
   size_t size; /* of the body */
   enum route_id route;
 };
-/* Finds the answer and, when a token with `roles` may have it, gives it to `send`: with status 304
- * when `if_none_match` (may be NULL) names it. `send` must not block: the cache is locked for
- * reading. */
+/* Finds the answer and, when a token with `roles` may read it, calls `send` with it: with status
+ * 304 when `if_none_match` (may be NULL) lists its ETag. `send` must not block: the cache is locked
+ * for reading. */
 enum cache_result
 response_cache_answer(struct response_cache *cache, const char *target, size_t target_size,
                       unsigned roles, const char *if_none_match,

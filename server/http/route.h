@@ -1,5 +1,4 @@
-/* The one table of routes, from which router, roles, limits, /openapi.json, metrics and the tests
- * of routes are made.
+/* The table of routes: the router, roles, limits, /openapi.json, metrics and tests use it.
  *
  * ROUTE(id, method, path, roles that may call it, where it runs, body limit, summary)
  * The handler of a route is `void route_<id>(struct worker *worker, struct request *request)` for
@@ -37,8 +36,8 @@ enum token_role {
 #undef X
 };
 
-/* Sets of roles, which the table below gives to routes: a token may call what any of its roles may.
- * Beyond that a token may be bound (an agent's own to the agent, a publisher's to channels). */
+/* Sets of roles that may call a route; a token needs one of them. A token may also be bound to an
+ * agent or, with the role publisher, to channels. */
 #define MAY_READ                                                                                   \
   (TOKEN_READER | TOKEN_CACHE_WRITER | TOKEN_SUBMITTER | TOKEN_BUILDER | TOKEN_PUBLISHER |         \
    TOKEN_OPERATOR | TOKEN_ADMIN)
@@ -95,7 +94,7 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "List the environments that nodes have") \
   ROUTE(agent_post, "POST", "/v1/agents", MAY_ENROL, ROUTE_DATABASE, 256 * KIB, "Enrol an agent") \
   ROUTE(agent_heartbeat, "POST", "/v1/agents/{id}/heartbeat", \
-        MAY_WORK, ROUTE_EVENT_THREAD, 4 * KIB, "Say that an agent lives") \
+        MAY_WORK, ROUTE_EVENT_THREAD, 4 * KIB, "Send an agent's heartbeat") \
   ROUTE(agent_token, "POST", "/v1/agents/{id}/token", MAY_WORK, ROUTE_DATABASE, 4 * KIB, \
         "Replace an agent's own token") \
   ROUTE(agent_drain, "POST", "/v1/agents/{id}/drain", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
@@ -126,7 +125,7 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(channel_signature_post, "POST", "/v1/channels/{name}/signatures", \
         MAY_PUBLISH, ROUTE_DATABASE, 16 * KIB, "Add a signature to a channel entry") \
   ROUTE(cache_get, "GET", "/v1/cache", MAY_READ, ROUTE_DATABASE, 0, \
-        "What a starting container asks: environment and channel to release") \
+        "Find the release for an environment and a channel") \
   ROUTE(import_post, "POST", "/v1/imports", MAY_IMPORT, ROUTE_DATABASE, 64 * MIB, \
         "Import tables that were tuned elsewhere") \
   ROUTE(import_list, "GET", "/v1/imports", MAY_READ, ROUTE_DATABASE, 0, "List imported entries") \
@@ -148,7 +147,7 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(demand_queue, "POST", "/v1/demand/queue", MAY_SUBMIT, ROUTE_DATABASE, 4 * KIB, \
         "Queue jobs for the first of them") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
-        "Remove what nobody needs, or say what that would be") \
+        "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \
         "Which token wrote what, newest first") \
   ROUTE(token_post, "POST", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, "Make a token") \

@@ -13,7 +13,7 @@
 
 struct uri {
   char *text;
-  size_t n_segments; /* more than URI_SEGMENTS_MAX: no route has so many */
+  size_t n_segments; /* may be above URI_SEGMENTS_MAX: then no route matches */
   const char *segments[URI_SEGMENTS_MAX];
   size_t n_query;
   struct {
@@ -22,8 +22,8 @@ struct uri {
 };
 
 /* Parses the target of a request line ("/v1/jobs?limit=10" or an absolute one). Refuses a wrong
- * percent-encoding, NUL, what is not UTF-8, a query argument that comes twice, and too many of
- * them. */
+ * percent-encoding, NUL, bytes that are not UTF-8, a repeated query argument, and too many query
+ * arguments. */
 must_check bool uri_parse(const char *target, struct uri *ret_uri, struct error *error);
 /* Decodes %XX in place; a "+" is a space in a query. Refuses what uri_parse refuses. */
 must_check bool uri_decode(char *text, bool is_query, struct error *error);
@@ -36,14 +36,14 @@ struct route {
   unsigned roles; /* that may call it; TOKEN_ANYONE: no token is needed */
   enum route_place place;
   size_t body_max;
-  bool is_json; /* its body, where it takes one */
+  bool is_json; /* it takes a JSON body */
 };
 
 const struct route *route_of(enum route_id id);
 
 enum route_match { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
-/* HEAD is GET. Fills `segments` with what the path's {…} matched. ROUTE_NO_METHOD fills `allow`
- * with the methods that there are, for the header Allow. */
+/* HEAD is GET. `segments` are those that match {…} in the route. With ROUTE_NO_METHOD, `allow` is
+ * the value of the header Allow. */
 #define ROUTE_ALLOW_SIZE 48
 enum route_match route_find(const char *method, const struct uri *uri,
                             const struct route **ret_route,
@@ -66,8 +66,8 @@ const char *header_bearer(const char *value);
 bool header_etag_listed(const char *list, const char *etag);
 
 enum range_answer { RANGE_WHOLE, RANGE_PART, RANGE_UNSATISFIABLE };
-/* One range of bytes of a body of `size` bytes; what is not one well-formed range is ignored
- * (RANGE_WHOLE), as RFC 9110 allows. Both ends are included. */
+/* One range of bytes, both ends included, of a body of `size` bytes. Several ranges or a malformed
+ * one are ignored (RANGE_WHOLE), as RFC 9110 allows. */
 enum range_answer header_range(const char *value, size_t size, size_t *ret_first, size_t *ret_last);
 
 /* Decimal digits only, no sign or space. */

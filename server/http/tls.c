@@ -84,7 +84,7 @@ static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct er
   explicit_bzero(text, size);
   if (reason < 0 && is_encrypted)
     return error_set(
-        error, "%s is encrypted with a passphrase, which nobody is there to type; write it without",
+        error, "%s is encrypted with a passphrase, which a server cannot type; write it without",
         path);
   if (reason < 0)
     return error_set(error, "%s holds no private key in PEM: %s", path, gnutls_strerror(reason));
@@ -236,7 +236,8 @@ static void reload(struct tls *tls, const struct stamp now[FILES]) {
   material_release(&before);
   validity_log(&material, tls->paths[0]);
   if (!tls->paths[0])
-    log_info("tls: clients' certificates are checked against the authorities in %s anew",
+    log_info("tls: clients' certificates are checked against the authorities in %s, which were "
+             "read again",
              tls->paths[2]);
 }
 
@@ -261,8 +262,7 @@ void tls_reload_changed(struct tls *tls) {
   pthread_mutex_unlock(&tls->reload_lock);
 }
 
-/* Gives GnuTLS copies, which it frees with the session, because a reload may happen during a
- * handshake. */
+/* Gives GnuTLS copies, which it frees with the session: a reload may happen during a handshake. */
 int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
                  gnutls_pcert_st **certs, unsigned *n_certs, gnutls_ocsp_data_st **ocsp,
                  unsigned *n_ocsp, gnutls_privkey_t *key, unsigned *flags) {
@@ -306,8 +306,8 @@ bool tls_name_is_good(const char *text) {
   return is_known && text_is_printable(value + 1, strlen(value + 1));
 }
 
-/* The name is cut by no NUL: text_is_printable refuses one. A name that does not fit has a size
- * beyond NAME_LENGTH_MAX. */
+/* A name with a NUL is refused by text_is_printable, not cut. The size of a name that does not fit
+ * is above NAME_LENGTH_MAX. */
 static bool name_of(gnutls_x509_crt_t certificate, char ret_name[TLS_NAME_SIZE]) {
   static const struct {
     unsigned type;
@@ -389,12 +389,12 @@ bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n,
     n_read++;
   }
   if (!is_good)
-    error_set(error, "what the client shows is no certificate");
+    error_set(error, "what the client sent is no certificate");
   else if ((is_good = chain_check(tls, certificates, n, error)) &&
            !(is_good = name_of(certificates[0], ret_name)))
     error_set(error, "the client certificate has no name of printable ASCII, of 250 characters at "
-                     "most: give it a URI "
-                     "or DNS name among its alternative names, or a common name");
+                     "most: give it a URI or DNS name among its alternative names, or a common "
+                     "name");
   for (unsigned i = 0; i < n_read; i++)
     gnutls_x509_crt_deinit(certificates[i]);
   return is_good;

@@ -76,7 +76,7 @@ static const struct auth_token *token_find(const struct auth *auth, const struct
   return auth->n ? bsearch(&wanted, auth->tokens, auth->n, sizeof wanted, token_compare) : NULL;
 }
 
-/* A digest that has the same slot as another one replaces it. */
+/* Two digests may share a slot: the later one replaces the other. */
 static struct unknown_token *unknown_slot(struct auth *auth, const struct digest *digest) {
   return &auth->unknown[(digest->bytes[0] | (size_t)digest->bytes[1] << 8) % UNKNOWN_MAX];
 }
@@ -307,8 +307,8 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
 
-  /* Queries again when another answer came meanwhile. That ends, because each time another thread
-   * has made progress. */
+  /* Queries again when another answer came meanwhile. Each time, another thread has made progress.
+   */
   do {
     since = auth_answers(server->auth);
     is_answered = tokens_find(worker->db, digests, n, found, &n_found, &error);

@@ -1,11 +1,11 @@
-/* The tokens in memory, and how they follow the database's, which other servers and the command
+/* The tokens in memory, and their updates from the database, which other servers and the command
  * line change too.
  *
- * A struct auth maps the SHA-256 of each token to its roles, and is a negative cache of digests
- * that are not live tokens'. The housekeeper replaces the whole table when the database's changed;
- * a worker adds one that another server made. Every change is a new generation, which is all that a
- * keep-alive connection compares. Memory: a struct auth owns its entries. Threads: a struct auth
- * any; functions with a db or a worker, its own. */
+ * A struct auth maps the SHA-256 of each live token to its roles, and has a negative cache of other
+ * digests. The housekeeper replaces the table when the database's tokens changed; a worker adds a
+ * token that another server made. Every change makes a new generation, so that a keep-alive
+ * connection compares only that. Memory: a struct auth owns its entries. Threads: a struct auth
+ * any; functions with a db or a worker, its thread. */
 #ifndef WAVETUNE_SERVER_HTTP_TOKENS_H
 #define WAVETUNE_SERVER_HTTP_TOKENS_H
 
@@ -20,15 +20,15 @@
 struct auth_token {
   struct digest digest;
   int64_t id;       /* in the database */
-  int64_t replaces; /* id of the token that ends once this one was used; 0: none */
+  int64_t replaces; /* id of the token that ends after this one was used; 0: none */
   unsigned roles;
   int64_t expires_ms; /* since 1970; 0: never */
-  bool is_expired;    /* by the database's clock, when it was read; never true in the table */
+  bool is_expired;    /* by the database's clock; never true in the table */
   char name[TOKEN_NAME_SIZE];
   char agent[TOKEN_AGENT_SIZE]; /* the only agent that it may act as; "": it is not bound */
 };
 
-/* By this machine's clock: also while the database is away. */
+/* By this machine's clock, because the database may be away. */
 bool auth_has_expired(int64_t expires_ms);
 
 struct auth;
@@ -47,22 +47,20 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
 
 void auth_add_unknown(struct auth *auth, const struct digest *digest, bool is_expired);
 
-/* Puts what the database answered into the table: more tokens, or all there are. `since`:
- * auth_answers before the query. False, and nothing done: another answer came since then, so that
- * this one may be outdated; query again. */
+/* auth_add adds tokens that a query returned to the table; auth_replace replaces the table by them.
+ * `since`: auth_answers before the query. False: another answer came since then, so this one may be
+ * outdated and is ignored; query again. */
 must_check bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n,
                          uint64_t since);
 must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n,
                              uint64_t since);
-/* Grows with every answer that is put in, also with one that changes nothing, which is no new
- * generation. */
+/* The number of answers that were added, including those that changed nothing. */
 uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
 /* Whether the token is neither revoked nor expired. Linear in the number of tokens. */
 bool auth_is_live(struct auth *auth, int64_t id);
 
-/* Notes the use of a token that replaces another one, for the housekeeper, which ends the other
- * one. A token may be noted again. */
+/* Notes the use of a token that replaces another one; the housekeeper then ends the other one. */
 #define AUTH_USED_MAX 1024
 void auth_note_use(struct auth *auth, int64_t id);
 size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]);
@@ -75,15 +73,15 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
 /* Answers 401: the token or certificate of the request is not a live token's. */
 void tokens_answer_unknown(struct request_private *request, bool is_expired);
 
-/* The agent of a certificate, by tls_name_digest: the same at every server of a database, and not
- * to be guessed, so that no other agent can take the id first. False: the server has not read its
+/* The agent id of a certificate, by tls_name_digest: the same at every server of a database, and
+ * not guessable, so that no other agent can take the id first. False: the server has not read its
  * secret yet. */
 must_check bool tokens_agent_of_certificate(const struct server *server,
                                             const struct digest *certificate,
                                             char ret_agent[TOKEN_AGENT_SIZE]);
 
-/* The secret of this database, from which ids are made that cannot be guessed: made when there is
- * none, the same for all servers. */
+/* The secret of this database, which makes ids that cannot be guessed. It is made when there is
+ * none. */
 must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE],
                               struct error *error);
 
@@ -92,7 +90,7 @@ must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SI
 must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                             struct auth_token *ret_tokens, size_t *ret_n, struct error *error);
 
-/* These tokens, which replace others, have been used: the others end within a minute. */
+/* Lets the tokens that these tokens replace end within a minute. */
 must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n,
                                    struct error *error);
 

@@ -182,13 +182,12 @@ static bool entry_read(const struct import_entry *entry, const char *at,
                error))
     return false;
 
-  /* A release adds some members itself. */
   json_pointer_member(provenance_at, sizeof provenance_at, at, "provenance");
   for (size_t i = 0; i < ARRAY_LENGTH(added); i++)
     if (json_object_get(entry->provenance, added[i]))
       return error_at(error,
                       json_pointer_member(member_at, sizeof member_at, provenance_at, added[i]),
-                      "\"%s\" is not the table's to say; name the member otherwise", added[i]);
+                      "releases add \"%s\" themselves; give the member another name", added[i]);
   if (entry->provenance)
     return flat_read(entry->provenance, provenance_at, &row->provenance, error);
   row->provenance = xstrdup("{}");

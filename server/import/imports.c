@@ -74,8 +74,8 @@ static bool kernels_store(struct db *db, const struct import_post *post,
   return !has_any || db_run(db, &sql_import_kernels, &parameters, NULL, error);
 }
 
-/* In one transaction of the caller. A row replaces the one of the same kernel, key, environment and
- * tag, unless it is equal. */
+/* Stores the post in the caller's transaction. A row replaces the one of the same kernel, key,
+ * environment and tag, unless they are equal. */
 static bool all_store(struct db *db, const struct import_post *post, const struct author *author,
                       struct import_counts *ret_counts, struct error *error) {
   struct digest digest = environment_digest(&post->environment);
@@ -113,7 +113,7 @@ static bool all_store(struct db *db, const struct import_post *post, const struc
 
 static const char *const no_arguments[] = {NULL};
 
-/* Reads the registered kernels that the post names by hash. False, and answered: one is wrong. */
+/* Reads the kernels that the post names by hash; answers and returns false when one is missing. */
 static bool kernels_find(struct worker *worker, struct request *request,
                          struct import_post *import) {
   size_t n = import->kernels.n;
@@ -259,7 +259,7 @@ void route_import_list(struct worker *worker, struct request *request) {
   request_answer_json(request, 200, page_to_json(items, next));
 }
 
-/* `text` is the canonical JSON whose digest this is. */
+/* `text` is canonical JSON and has this digest. */
 static bool image_store(struct db *db, const struct digest *digest, const char *text,
                         const struct author *author, bool *ret_is_new, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;

@@ -31,8 +31,8 @@ struct import_entry {
 };
 
 struct import_kernel {
-  json_t *manifest;       /* NULL: named by its hash */
-  struct digest hash;     /* of either */
+  json_t *manifest; /* NULL: named by its hash */
+  struct digest hash;
   struct records entries; /* of struct import_entry */
   struct kernel *kernel;  /* of the manifest, or set by the caller before import_post_read */
 };
@@ -42,7 +42,7 @@ struct import_row {
   struct digest kernel, key_digest;
   char *key, *config, *provenance;  /* JSON texts */
   char *ms;                         /* an array's literal */
-  size_t kernel_index, entry_index; /* its place in the post */
+  size_t kernel_index, entry_index; /* of its entry in the post */
 };
 extern const struct record import_row_record;
 
@@ -62,10 +62,10 @@ static inline struct import_kernel *import_kernel_at(const struct import_post *p
   return (struct import_kernel *)post->kernels.all + i;
 }
 
-/* Reads all but the contents of the entries. */
+/* Reads and checks the post, except its entries' contents. */
 must_check bool import_post_parse(const json_t *json, struct import_post *ret, struct error *error);
 
-/* Makes rows of the entries, when every kernel that is named by its hash has its `kernel`. */
+/* Checks the entries and makes rows of them. Every kernel must have its `kernel`. */
 must_check bool import_post_read(struct import_post *post, struct error *error);
 
 /* The identity of an image as JSON; *ret_text is NULL when there is no such image. */

@@ -58,7 +58,7 @@ void token_request_release(struct token_request *request) {
   record_release(&token_request_record, request);
 }
 
-/* "7d", or a time in the future; how long that is. */
+/* Milliseconds from now of "7d", or of a time in the future. */
 static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error) {
   int64_t us, ms = 0;
   struct timespec now;
@@ -113,7 +113,7 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
     return error_at(error, "/role",
                     "uses, an agent's name and an environment are for tokens of the role enrol");
 
-  /* No other role: a browser sends its certificate with any request that a page makes it send. */
+  /* Only for agents: a browser sends its certificate with every request, also of foreign pages. */
   if (ret->certificate && roles != TOKEN_AGENT)
     return error_at(error, "/certificate",
                     "a client certificate stands for a token of the role agent, and no other");
@@ -225,7 +225,7 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                        "\"%.64s\" is the last admin token: without one no token can be made over "
                        "HTTP; make another first, or use \"wavetune-server token revoke\"",
                        name);
-  else if (is_good && !is_revoked) /* perhaps another request has revoked it just now */
+  else if (is_good && !is_revoked) /* also when another request has just revoked it */
     is_good = error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"", name);
   is_good = is_good && audit_note(db, author, AUDIT_REVOKE_TOKEN, name, NULL, error);
   return db_end(db, is_good, error);
@@ -296,22 +296,22 @@ static void refresh(struct worker *worker) {
 }
 
 void route_token_post(struct worker *worker, struct request *request) {
-  cleanup_token_request struct token_request asked = {0};
+  cleanup_token_request struct token_request wanted = {0};
   char token[TOKEN_TEXT_SIZE];
   struct error error;
 
-  if (!token_request_parse(request->json, &asked, &error) ||
-      !tokens_make(worker->db, &asked, request_author(request), token, &error)) {
+  if (!token_request_parse(request->json, &wanted, &error) ||
+      !tokens_make(worker->db, &wanted, request_author(request), token, &error)) {
     answer_failure(request, &error);
     return;
   }
 
-  log_info("token: %s made %s with the role %s%s%s", request->token_name, asked.name, asked.role,
-           asked.certificate ? " for the certificate " : "",
-           asked.certificate ? asked.certificate : "");
+  log_info("token: %s made %s with the role %s%s%s", request->token_name, wanted.name, wanted.role,
+           wanted.certificate ? " for the certificate " : "",
+           wanted.certificate ? wanted.certificate : "");
   refresh(worker);
-  struct token_answer answer = {asked.certificate ? NULL : token, asked.name, asked.role,
-                                asked.certificate};
+  struct token_answer answer = {wanted.certificate ? NULL : token, wanted.name, wanted.role,
+                                wanted.certificate};
   request_answer_json(request, 201, record_write(&token_answer_record, &answer));
 }
 

@@ -1,7 +1,7 @@
-/* Tokens: requests for new ones, and their table. Of a token only its SHA-256 is stored.
+/* Requests for new tokens, and the table of tokens, which has only the SHA-256 of each.
  *
- * Memory: requests own what they read from JSON; lists are the caller's. Threads: reading any;
- * functions that take a db, its own. */
+ * Memory: a parsed request owns its members; lists are the caller's. Threads: any; functions with a
+ * db, its thread. */
 #ifndef WAVETUNE_SERVER_TOKEN_TOKENS_H
 #define WAVETUNE_SERVER_TOKEN_TOKENS_H
 
@@ -15,7 +15,8 @@
 bool token_name_is_good(const char *name);
 
 /* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` writes from
- * its options, and what the server adds. Absent values are a record's (common/record/record.h). */
+ * its options, and members that the server adds. Absent members are as in common/record/record.h.
+ */
 struct token_request {
   const char *name;
   const char *role;        /* names of the database's enum, with commas between */
@@ -23,13 +24,12 @@ struct token_request {
   int64_t uses;            /* agents that one of the role enrol may enrol */
   const char *agent_name;  /* of the role enrol: a pattern for their names; NULL: any */
   json_t *environment;     /* of the role enrol: what each of their devices has; NULL: any */
-  const char *certificate; /* the name of the client certificate that stands for it; NULL: a token
-                              is made */
+  const char *certificate; /* the name of the client certificate to use instead; NULL: a token */
   struct texts channels;   /* of a publisher: patterns for their names */
   /* Not in JSON: */
   int64_t expires_in_ms; /* FIELD_NONE: never */
   const char *agent;     /* the only agent that it may act as; NULL: it is not bound */
-  int64_t replaces; /* the token that ends soon after this one was first used; FIELD_NONE: none */
+  int64_t replaces;      /* the token that ends after this one is first used; FIELD_NONE: none */
 };
 /* All absent. */
 void token_request_init(struct token_request *request);
@@ -41,10 +41,10 @@ must_check bool token_request_parse(const json_t *json, struct token_request *re
                                     struct error *error);
 extern const struct record token_request_record;
 
-/* Makes a random token and stores its digest; with a certificate, of which the digest of its name
- * is stored, no token is made (ret_token is ""). Fails with ERROR_CONFLICT when a live token has
- * the name, or stands for the certificate. The first in a transaction of its own, the second in the
- * caller's, which adds the row of the audit table. */
+/* Makes a random token and stores its digest; with a certificate, stores the digest of its name and
+ * sets ret_token to "". Fails with ERROR_CONFLICT when a live token has the name or the
+ * certificate. tokens_make does it in a transaction of its own; tokens_insert in the caller's,
+ * which adds the row of the audit table. */
 must_check bool tokens_make(struct db *db, const struct token_request *request,
                             const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                             struct error *error);
@@ -57,8 +57,8 @@ must_check bool tokens_insert(struct db *db, const struct token_request *request
 must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                               const struct author *author, struct error *error);
 
-/* Whether the publisher's token may move the channel. *ret_patterns: those that it may, with commas
- * between; the caller's. */
+/* Whether the publisher's token may move the channel. *ret_patterns: the patterns of the channels
+ * that it may move, with commas between; the caller's. */
 must_check bool token_moves_channel(struct db *db, int64_t token, const char *channel,
                                     bool *ret_may, char **ret_patterns, struct error *error);
 

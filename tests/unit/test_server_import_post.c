@@ -158,7 +158,7 @@ Test(import_post, wrong_entries_are_refused) {
                        "must hold numbers");
   assert_entry_refused("{\"key\": " KEY
                        ", \"config\": {\"B\": 1}, \"provenance\": {\"origin\": \"tuned\"}}",
-                       "/provenance/origin", "not the table's to say");
+                       "/provenance/origin", "releases add");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"provenance\": {\"a\": {}}}",
                        "/provenance/a", "must be a string");
   assert_entry_refused("{\"key\": " KEY ", \"config\": {\"B\": 1}, \"us\": 1}", "/us", "us");

@@ -173,11 +173,13 @@ static void folder_consider(struct cluster *cluster, const char *folder, long wa
   char line[512];
   if (access(initdb, X_OK) < 0 || access(postgres, X_OK) < 0 || strchr(folder, '\''))
     return;
+
   command_line_read(command, line);
   const char *digits = strpbrk(line, "0123456789");
   long version = digits ? strtol(digits, NULL, 10) : 0;
   if (version < 14 || (wanted && version != wanted) || version <= *best_version)
     return;
+
   free(cluster->bin);
   cluster->bin = xstrdup(folder);
   *best_version = version;
@@ -269,9 +271,11 @@ static bool leftover_wait(const struct cluster *cluster, struct error *error) {
     if (pid <= 1 || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
       return true;
     /* Another program may have the id by now. Then PostgreSQL removes the stale file itself. */
+
     cleanup_free char *name_path = xasprintf("/proc/%ld/comm", pid);
     if (file_read(name_path, 64, &name, &size, &unread) && !string_starts(name, "postgres"))
       return true;
+
     if (clock_monotonic_ms() >= until_ms)
       return error_set(
           error,
@@ -327,6 +331,7 @@ bool cluster_start(const char *folder, const char *bin, const char *user,
   cluster->data = xasprintf("%s/data", folder);
   cluster->run = xasprintf("%s/run", folder);
   cluster->log = xasprintf("%s/postgres.log", folder);
+
   if (!folder_make(folder, 0755, error) || !user_find(cluster, user, error) ||
       !folders_open(cluster, error) || !programs_find(cluster, bin, error) ||
       !leftover_wait(cluster, error) || !data_make(cluster, error) ||

@@ -106,10 +106,12 @@ static bool serve_options(const struct options *options, const char *database,
   if (!demand_policy_parse(option_text(options, "demand"), &demand))
     return error_set(error, "--demand \"%.32s\" is unknown: it must be off, suggest or automatic",
                      option_text(options, "demand"));
+
   enum request_log log_requests;
   if (!request_log_parse(option_text(options, "log-requests"), &log_requests))
     return error_set(error, "--log-requests \"%.32s\" is unknown: it must be off, errors or all",
                      option_text(options, "log-requests"));
+
   *ret = (struct server_options){
       .listen = option_text(options, "listen"),
       .port = (int)option_integer(options, "port"),

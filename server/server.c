@@ -94,6 +94,7 @@ static void ready_check(struct worker *worker) {
                              : "the database has schema version %lld, this program knows %lld: "
                                "install the newer wavetune-server",
                          (long long)version, (long long)known);
+
   is_ready = is_ready && (atomic_load(&server->has_lease_secret) ||
                           tokens_secret(worker->db, server->lease_secret, &error));
   if (is_ready)
@@ -182,6 +183,7 @@ static struct server *server_new(const struct server_options *options) {
   server->options = *options;
   server->options.listen = xstrdup(options->listen);
   server->options.database = xstrdup(options->database);
+
   server->queue = queue_new(options->queue_max, options->poll_ms);
   server->auth = auth_new();
   server->fetches = fetches_new();
@@ -191,6 +193,7 @@ static struct server *server_new(const struct server_options *options) {
   server->blobs = blob_cache_new(BLOB_CACHE_BYTES_MAX);
   server->agents = agent_table_new();
   server->openapi = openapi_text();
+
   server->started_ms = clock_monotonic_ms();
   pthread_mutex_init(&server->stop_lock, NULL);
   pthread_condattr_init(&attributes);
@@ -208,9 +211,11 @@ static bool files_read(struct server *server, const struct server_options *optio
                                   options->tls_client_ca};
   server->options.publisher_keys = server->options.trusted_proxies = NULL;
   server->options.tls_certificate = server->options.tls_key = server->options.tls_client_ca = NULL;
+
   for (size_t i = 0; i < options->n_publisher_keys; i++)
     if (!trusted_keys_add(&server->publisher_keys, options->publisher_keys[i], error))
       return error_prefix(error, "--publisher-key: ");
+
   if (!networks_parse(options->trusted_proxies, options->n_trusted_proxies,
                       &server->trusted_proxies, error))
     return error_prefix(error, "--trusted-proxy: ");
@@ -227,20 +232,24 @@ bool server_start(const struct server_options *options, struct server **ret_serv
   cleanup_migrations struct migrations *migrations = NULL;
   if (!migrations_load(&migrations, error))
     return false;
+
   json_object_seed(0); /* before threads make objects at the same time */
   struct server *server = server_new(options);
   server->migrations = TAKE(migrations);
+
   if (!files_read(server, options, error) || !daemon_start(server, &server->daemon, error) ||
       !threads_start(server, error)) {
     server_stop(server);
     return false;
   }
+
   if (!server_has_tls(server) && !string_starts(options->listen, "127.") &&
       !string_equal(options->listen, "::1"))
     log_warning(
         "server: listening on %s: tokens travel unencrypted unless clients connect through a proxy "
         "with TLS; --tls-certificate encrypts them",
         options->listen);
+
   *ret_server = server;
   return true;
 }

@@ -22,7 +22,7 @@ struct blob_cache {
   struct blob *blobs[CACHE_ENTRIES_MAX]; /* the one used last first */
 };
 
-struct blob *blob_reference(struct blob *blob) {
+static struct blob *blob_reference(struct blob *blob) {
   __atomic_add_fetch(&blob->references, 1, __ATOMIC_RELAXED);
   return blob;
 }

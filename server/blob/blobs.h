@@ -18,7 +18,6 @@ struct blob {
   uint8_t *bytes;
   uint32_t references; /* atomic */
 };
-struct blob *blob_reference(struct blob *blob);
 void blob_unreference(struct blob *blob);
 DEFINE_CLEANUP(struct blob *, cleanup_blob_unreference, blob_unreference)
 #define cleanup_blob __attribute__((cleanup(cleanup_blob_unreference)))

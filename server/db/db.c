@@ -247,6 +247,7 @@ static enum error_kind kind_of_state(const char *sqlstate) {
       {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby that is promoted or left soon */
       {"25P03", ERROR_UNAVAILABLE},
   };
+
   for (size_t i = 0; sqlstate && i < ARRAY_LENGTH(table); i++)
     if (string_starts(sqlstate, table[i].prefix))
       return table[i].kind;
@@ -263,6 +264,7 @@ static bool result_failure(struct db *db, const char *what, const PGresult *resu
         ERROR_DEADLINE,
         atomic_load(&db->is_stopped) ? "this program stops" : "it did not answer in time", error);
   }
+
   if (PQstatus(db->connection) != CONNECTION_OK) {
     away_set(ERROR_UNAVAILABLE, PQerrorMessage(db->connection), error);
     connection_close(db);

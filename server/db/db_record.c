@@ -150,6 +150,7 @@ static void columns_write(FILE *out, const struct record *record, const char *pl
     if (field->flags & FIELD_NO_COLUMN)
       continue;
     ALWAYS(field->type != FIELD_RECORD && field->type != FIELD_RECORDS);
+
     const char *cast = field->sql_type ? field->sql_type : sql_types[field->type].column;
     if (strcmp(placeholder, "{arrays}") == 0)
       fprintf(out, "%s:%s::%s[]", comma, column, sql_types[field->type].element);
@@ -168,6 +169,7 @@ struct statement statement_of_record(const struct statement *template,
   size_t size;
   FILE *out = open_memstream((char **)&made.sql, &size);
   ALWAYS(out != NULL);
+
   for (const char *sql = template->sql; *sql;) {
     size_t i = 0;
     while (i < ARRAY_LENGTH(placeholders) && !string_starts(sql, placeholders[i]))
@@ -176,6 +178,7 @@ struct statement statement_of_record(const struct statement *template,
       putc(*sql++, out);
       continue;
     }
+
     columns_write(out, record, placeholders[i]);
     sql += strlen(placeholders[i]);
   }

@@ -106,6 +106,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, &sql_migrations_list, NULL, &rows, error))
     return false;
+
   for (int row = 0; row < db_count(rows); row++) {
     int64_t version = db_get_integer(rows, row, "version");
     if (version > migrations_version(migrations))
@@ -124,6 +125,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
                        "write a new migration",
                        migrations->folder, (long long)version, migrations->files[row].name);
   }
+
   *ret_next = (size_t)db_count(rows);
   return true;
 }

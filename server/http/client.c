@@ -99,14 +99,6 @@ static char *bytes_format(const uint8_t address[16], char text[ADDRESS_SIZE]) {
   return text;
 }
 
-char *address_format(const struct sockaddr *address, char text[ADDRESS_SIZE]) {
-  uint8_t bytes[16];
-  if (address_bytes(address, bytes))
-    return bytes_format(bytes, text);
-  snprintf(text, ADDRESS_SIZE, "?");
-  return text;
-}
-
 bool forwarded_address(const struct networks *trusted, const char *value, char text[ADDRESS_SIZE]) {
   const char *end = value + strlen(value);
   bool is_found = false;
@@ -116,15 +108,18 @@ bool forwarded_address(const struct networks *trusted, const char *value, char t
     const char *begin = end;
     while (begin > value && !strchr(", \t", begin[-1]))
       begin--;
+
     char one[ADDRESS_SIZE];
     uint8_t bytes[16];
     bool is_four;
     /* No trusted proxy wrote what is not an address, nor anything before it. */
     if (begin == end || (size_t)(end - begin) >= sizeof one)
       return is_found;
+
     snprintf(one, sizeof one, "%.*s", (int)(end - begin), begin);
     if (!address_parse(one, bytes, &is_four))
       return is_found;
+
     bytes_format(bytes, text);
     is_found = true;
     if (!bytes_are_in(trusted, bytes))
@@ -215,9 +210,13 @@ bool client_certificate(struct connection *connection, const struct client_certi
 
 char *connection_address(const struct connection *connection, char text[ADDRESS_SIZE]) {
   const char *forwarded = connection->is_proxy ? connection->headers[HEADER_FORWARDED_FOR] : NULL;
+  uint8_t bytes[16];
   if (forwarded && forwarded_address(&connection->server->trusted_proxies, forwarded, text))
     return text;
-  return address_format(peer_of(connection), text);
+  if (address_bytes(peer_of(connection), bytes))
+    return bytes_format(bytes, text);
+  snprintf(text, ADDRESS_SIZE, "?");
+  return text;
 }
 
 char *client_address(const struct request *request, char text[ADDRESS_SIZE]) {

@@ -28,8 +28,6 @@ void networks_release(struct networks *networks);
 bool networks_have(const struct networks *networks, const struct sockaddr *address);
 
 #define ADDRESS_SIZE INET6_ADDRSTRLEN
-/* "192.0.2.7", also for ::ffff:192.0.2.7; "?" for other families. Returns text. */
-char *address_format(const struct sockaddr *address, char text[ADDRESS_SIZE]);
 
 /* The client in X-Forwarded-For, to which each proxy appends its caller's address: the last address
  * that is not a trusted proxy's. False: there is none, and text is unchanged. */
@@ -57,7 +55,8 @@ void client_connected(struct connection *connection);
 must_check bool client_certificate(struct connection *connection,
                                    const struct client_certificate **ret, struct error *error);
 
-/* The address of the client, which trusted proxies may forward. Returns text. */
+/* The address of the client, which trusted proxies may forward: "192.0.2.7", also for
+ * ::ffff:192.0.2.7; "?" for other families. Returns text. */
 char *connection_address(const struct connection *connection, char text[ADDRESS_SIZE]);
 char *client_address(const struct request *request, char text[ADDRESS_SIZE]);
 

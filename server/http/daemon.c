@@ -38,6 +38,7 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
         error,
         "cannot listen on \"%.100s\": %s; give a numeric address such as 127.0.0.1 or ::", address,
         gai_strerror(reason));
+
   cleanup_fd int fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   struct sockaddr_storage bound = {0};
   socklen_t bound_size = sizeof bound;
@@ -45,10 +46,12 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
   bool is_good = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
                  bind(fd, info->ai_addr, info->ai_addrlen) == 0 && listen(fd, BACKLOG) == 0 &&
                  getsockname(fd, (struct sockaddr *)&bound, &bound_size) == 0;
+
   reason = errno;
   freeaddrinfo(info);
   if (!is_good)
     return error_set(error, "cannot listen on %.100s port %d: %s", address, port, strerror(reason));
+
   if (getnameinfo((struct sockaddr *)&bound, bound_size, NULL, 0, service, sizeof service,
                   NI_NUMERICSERV) == 0)
     *ret_port = (int)strtol(service, NULL, 10);

@@ -292,6 +292,7 @@ static bool body_parse(struct request_private *request) {
 /* `worker` is NULL on an event thread. */
 static void handle(struct worker *worker, struct request *request) {
   ALWAYS((worker != NULL) == (route_of(request->route)->place == ROUTE_DATABASE));
+
   switch (request->route) {
 #define RUN_ROUTE_EVENT_THREAD(id) route_##id(request->server, request)
 #define RUN_ROUTE_DATABASE(id) route_##id(worker, request)

@@ -66,10 +66,12 @@ static bool line_take(uint64_t *ret_left_out) {
   static double lines = LINES_BURST;
   static uint64_t left_out;
   int64_t now_ms = clock_monotonic_ms();
+
   pthread_mutex_lock(&lock);
   lines += at_ms ? (double)(now_ms - at_ms) * LINES_PER_SECOND / 1000 : 0;
   lines = lines < LINES_BURST ? lines : LINES_BURST;
   at_ms = now_ms;
+
   bool may = lines >= 1;
   lines -= may;
   left_out += !may;

@@ -83,7 +83,7 @@ void park_add(struct park *park, struct park_item *item, const char *name, int64
   wheel_add(park, item);
 }
 
-void park_remove(struct park *park, struct park_item *item) {
+static void park_remove(struct park *park, struct park_item *item) {
   struct park_key *key = item->key;
   TAILQ_REMOVE(&key->items, item, in_key);
   wheel_remove(park, item);
@@ -174,11 +174,13 @@ struct queue {
 struct queue *queue_new(int64_t length_max, int64_t poll_ms) {
   struct queue *queue = xcalloc(1, sizeof *queue);
   pthread_condattr_t attributes;
+
   pthread_mutex_init(&queue->lock, NULL);
   pthread_condattr_init(&attributes);
   pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
   pthread_cond_init(&queue->work, &attributes);
   pthread_condattr_destroy(&attributes);
+
   queue->length_max = length_max;
   queue->poll_ms = poll_ms;
   queue->jitter = 0x9e3779b97f4a7c15u;
@@ -304,14 +306,17 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
   bool is_stopping = queue->is_stopping;
   if (!is_stopping) {
     int64_t now_ms = clock_monotonic_ms(), due_ms = poll_due(queue, now_ms);
+
     request->state = REQUEST_PARKED;
     request->parked_at_ns = clock_monotonic_ns();
     request->park.deadline_ms = deadline_ms;
     request->park.poll_ms = queue->poll_ms;
+
     /* Workers that fell asleep while nothing was parked sleep without a time-out, and this one may
      * be busy when the request is due. */
     if (!queue->park->n)
       pthread_cond_broadcast(&queue->work);
+
     park_add(queue->park, &request->park, key, now_ms, deadline_ms < due_ms ? deadline_ms : due_ms);
     if (park_was_woken(queue->park, key, since_generation)) {
       park_remove(queue->park, &request->park);

@@ -87,7 +87,6 @@ void park_free(struct park *park); /* must be empty */
 
 void park_add(struct park *park, struct park_item *item, const char *key, int64_t now_ms,
               int64_t due_ms);
-void park_remove(struct park *park, struct park_item *item);
 
 /* Removes and returns the item that was added first under this key; NULL: there is none. */
 struct park_item *park_take(struct park *park, const char *key);

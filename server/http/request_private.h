@@ -141,14 +141,10 @@ void request_set_token(struct request_private *request, const struct auth_token 
 /* Resumes the connection of a request, if it is suspended: its event thread continues. */
 void request_resume(struct request_private *request);
 
-/* Gives the request its response (taken over) and lets the event thread send it (response.c). */
-void request_finish(struct request_private *request, unsigned status,
-                    struct MHD_Response *response);
 /* How many requests this thread has answered or parked: one for each run of a handler. */
 extern _Thread_local uint64_t requests_settled;
 
-/* Responses as libmicrohttpd's objects; bodies are taken over. Any thread. */
-must_check struct MHD_Response *response_text(const char *content_type, char *body, size_t size);
+/* Responses as libmicrohttpd's objects. Any thread. */
 must_check struct MHD_Response *response_empty(void);
 void response_header(struct MHD_Response *response, const char *name, const char *value);
 /* ETag and Cache-Control. */

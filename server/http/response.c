@@ -16,7 +16,7 @@ void response_header(struct MHD_Response *response, const char *name, const char
     log_warning("http: a response header %s was refused", name);
 }
 
-struct MHD_Response *response_text(const char *content_type, char *body, size_t size) {
+static struct MHD_Response *response_text(const char *content_type, char *body, size_t size) {
   struct MHD_Response *response =
       MHD_create_response_from_buffer_with_free_callback(size, body, free);
   ALWAYS(response != NULL);
@@ -45,21 +45,27 @@ void request_resume(struct request_private *request) {
   MHD_resume_connection(request->connection->mhd);
 }
 
-void request_finish(struct request_private *request, unsigned status,
-                    struct MHD_Response *response) {
+/* Gives the request its response (taken over), whose body has `size` bytes, and lets the event
+ * thread send it. */
+static void finish(struct request *answered, int status, struct MHD_Response *response,
+                   size_t size) {
+  struct request_private *request = request_private_of(answered);
   ALWAYS(request->response == NULL && request->state != REQUEST_PARKED);
   for (size_t i = 0; i < request->n_headers; i++)
     response_header(response, request->headers[i].name, request->headers[i].value);
-  response_header(response, REQUEST_ID_HEADER, request->request.id);
-  request->status = status;
+  response_header(response, REQUEST_ID_HEADER, answered->id);
+
+  request->status = (unsigned)status;
   request->response = response;
+  request->bytes = size;
   request->answered_ns = clock_monotonic_ns();
   request->state = REQUEST_ANSWERED;
   requests_settled++;
   counter_add(COUNTER_requests, 1);
-  /* Freed by this thread, whose handler may hold references to values of it until it returns. */
-  json_decref(TAKE(request->request.json));
-  /* From here on the event thread may answer and free the request. */
+
+  /* Freed by this thread, because its handler may hold references to values of it. */
+  json_decref(TAKE(answered->json));
+  /* From here on the event thread may send the response and free the request. */
   request_resume(request);
 }
 
@@ -72,9 +78,7 @@ void request_add_header(struct request *request, const char *name, const char *v
 
 void request_answer_text(struct request *request, int status, const char *content_type, char *body,
                          size_t size) {
-  struct request_private *private_ = request_private_of(request);
-  private_->bytes = size;
-  request_finish(private_, (unsigned)status, response_text(content_type, body, size));
+  finish(request, status, response_text(content_type, body, size), size);
 }
 
 void request_answer_json(struct request *request, int status, json_t *body) {
@@ -103,17 +107,17 @@ void request_answer_json_with(struct request *request, int status, json_t *objec
 }
 
 void request_answer_empty(struct request *request, int status) {
-  request_finish(request_private_of(request), (unsigned)status, response_empty());
+  finish(request, status, response_empty(), 0);
 }
 
-/* Answers 304 where the client has the entity with this tag already. */
+/* Answers 304 and returns true when the client has the entity with this tag. */
 static bool answer_not_modified(struct request *request, const char *etag, bool immutable) {
   const char *list = request_header(request, MHD_HTTP_HEADER_IF_NONE_MATCH);
   if (!list || !header_etag_listed(list, etag))
     return false;
   struct MHD_Response *response = response_empty();
   response_entity_headers(response, etag, immutable);
-  request_finish(request_private_of(request), MHD_HTTP_NOT_MODIFIED, response);
+  finish(request, MHD_HTTP_NOT_MODIFIED, response, 0);
   return true;
 }
 
@@ -125,8 +129,7 @@ void request_answer_entity(struct request *request, const char *content_type, ch
   }
   struct MHD_Response *response = response_text(content_type, body, size);
   response_entity_headers(response, etag, immutable);
-  request_private_of(request)->bytes = size;
-  request_finish(request_private_of(request), MHD_HTTP_OK, response);
+  finish(request, MHD_HTTP_OK, response, size);
 }
 
 void request_answer_file(struct request *request, const char *etag, uint8_t *bytes, size_t size,
@@ -138,14 +141,12 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
 
   /* If-Range with another tag, or with a date, means the whole file. */
   size_t first = 0, last = 0;
-  int status = MHD_HTTP_OK;
   const char *range = request_header(request, MHD_HTTP_HEADER_RANGE);
   const char *if_range = request_header(request, MHD_HTTP_HEADER_IF_RANGE);
   bool is_whole = !range || (if_range && (*if_range != '"' || !header_etag_listed(if_range, etag)));
-  switch (is_whole ? RANGE_WHOLE : header_range(range, size, &first, &last)) {
-  case RANGE_WHOLE:
-    break;
-  case RANGE_UNSATISFIABLE: {
+  enum range_answer answer = is_whole ? RANGE_WHOLE : header_range(range, size, &first, &last);
+
+  if (answer == RANGE_UNSATISFIABLE) {
     cleanup_free char *content_range = xasprintf("bytes */%zu", size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
     request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE,
@@ -153,12 +154,10 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
     release(context);
     return;
   }
-  case RANGE_PART: {
+  if (answer == RANGE_PART) {
     cleanup_free char *content_range = xasprintf("bytes %zu-%zu/%zu", first, last, size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
     size = last - first + 1;
-    status = MHD_HTTP_PARTIAL_CONTENT;
-  }
   }
 
   struct MHD_Response *response =
@@ -167,12 +166,11 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
   response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "application/octet-stream");
   response_header(response, MHD_HTTP_HEADER_ACCEPT_RANGES, "bytes");
   response_entity_headers(response, etag, true);
-  request_private_of(request)->bytes = size;
-  request_finish(request_private_of(request), (unsigned)status, response);
+  finish(request, answer == RANGE_PART ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response, size);
 }
 
 const char *status_title(int status) {
-  /* RFC 9110's names, where libmicrohttpd has older ones. */
+  /* The names of RFC 9110 that libmicrohttpd does not have. */
   if (status == MHD_HTTP_UNPROCESSABLE_CONTENT)
     return "Unprocessable Content";
   if (status == MHD_HTTP_CONTENT_TOO_LARGE)
@@ -183,7 +181,7 @@ const char *status_title(int status) {
 
 void request_problem_extra(struct request *request, int status, const struct error *error,
                            json_t *extra) {
-  /* Some statuses are HTTP's and of no kind of error; then the kind follows from the status. */
+  /* For a status of HTTP's own, which no kind of error has, the kind follows from the status. */
   bool is_of_kind = error_http_status(error->kind) == status;
   enum error_kind kind = is_of_kind ? error->kind : error_kind_of_http(status);
   json_t *problem =
@@ -203,8 +201,7 @@ void request_problem_extra(struct request *request, int status, const struct err
     response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
   if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
     response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
-  request_private_of(request)->bytes = size;
-  request_finish(request_private_of(request), (unsigned)status, response);
+  finish(request, status, response, size);
 }
 
 static printf_like(4, 0) void error_format(struct error *error, enum error_kind kind,

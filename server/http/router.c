@@ -116,9 +116,11 @@ static bool path_matches(const char *pattern, const struct uri *uri,
   for (size_t i = 0; i < uri->n_segments; i++) {
     if (*pattern != '/')
       return false;
+
     const char *part = pattern + 1;
     size_t length = strcspn(part, "/");
     pattern = part + length;
+
     if (*part == '{' && *uri->segments[i]) {
       ALWAYS(n_captured < REQUEST_SEGMENTS_MAX);
       segments[n_captured++] = uri->segments[i];
@@ -137,6 +139,7 @@ enum route_match route_find(const char *method, const struct uri *uri,
     return ROUTE_NO_PATH;
   if (strcmp(method, "HEAD") == 0)
     method = "GET";
+
   allow[0] = '\0';
   for (size_t i = 0; i < ROUTE_COUNT; i++) {
     const char *captured[REQUEST_SEGMENTS_MAX] = {0};
@@ -147,6 +150,7 @@ enum route_match route_find(const char *method, const struct uri *uri,
       *ret_route = &routes[i];
       return ROUTE_FOUND;
     }
+
     size_t used = strlen(allow);
     snprintf(allow + used, ROUTE_ALLOW_SIZE - used, "%s%s%s", used ? ", " : "", routes[i].method,
              strcmp(routes[i].method, "GET") == 0 ? ", HEAD" : "");
@@ -261,14 +265,17 @@ enum range_answer header_range(const char *value, size_t size, size_t *ret_first
   if (strncasecmp(value, "bytes=", 6) != 0)
     return RANGE_WHOLE;
   value += 6;
+
   bool has_first = digits_read(&value, &first);
   if (*value++ != '-')
     return RANGE_WHOLE;
   bool has_last = digits_read(&value, &last);
   if (*value || (!has_first && !has_last) || (has_first && has_last && last < first))
     return RANGE_WHOLE;
+
   if (has_first ? first >= size : last == 0 || size == 0)
     return RANGE_UNSATISFIABLE;
+
   if (!has_first) { /* the last so many bytes */
     *ret_first = last < size ? size - last : 0;
     *ret_last = size - 1;

@@ -97,9 +97,11 @@ static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_cli
   unsigned n = 0, not_one = 0;
   if (!chain_read(path, &authorities, &n, error))
     return false;
+
   for (unsigned i = n; i > 0; i--)
     if (gnutls_x509_crt_get_ca_status(authorities[i - 1], NULL) <= 0)
       not_one = i;
+
   ALWAYS(gnutls_x509_trust_list_init(ret_clients, 0) == 0);
   gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* takes the certificates over */
   gnutls_free(authorities);
@@ -269,6 +271,7 @@ int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *inf
   struct tls *tls = atomic_load(&serving);
   gnutls_pcert_st *copies;
   (void)info;
+
   ALWAYS(tls != NULL);
   pthread_rwlock_rdlock(&tls->lock);
   const struct material *material = &tls->material;
@@ -278,10 +281,12 @@ int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *inf
   for (unsigned i = 0; i < material->n_chain; i++)
     ALWAYS(gnutls_pcert_import_x509(&copies[i], material->chain[i], 0) == 0);
   *n_certs = material->n_chain;
+
   /* Requested, not required: a client without a certificate may have a token. */
   if (material->clients)
     gnutls_certificate_server_set_request(session, GNUTLS_CERT_REQUEST);
   pthread_rwlock_unlock(&tls->lock);
+
   *certs = copies;
   *ocsp = NULL;
   *n_ocsp = 0;
@@ -357,17 +362,20 @@ static bool chain_check(struct tls *tls, gnutls_x509_crt_t *chain, unsigned n,
   unsigned status = 0;
   gnutls_typed_vdata_st purpose = {.type = GNUTLS_DT_KEY_PURPOSE_OID,
                                    .data = (unsigned char *)GNUTLS_KP_TLS_WWW_CLIENT};
+
   pthread_rwlock_rdlock(&tls->lock);
   int reason = tls->material.clients
                    ? gnutls_x509_trust_list_verify_crt2(tls->material.clients, chain, n, &purpose,
                                                         1, 0, &status, NULL)
                    : GNUTLS_E_NO_CERTIFICATE_FOUND;
   pthread_rwlock_unlock(&tls->lock);
+
   if (reason < 0)
     return error_set(error, "the client certificate cannot be checked: %s",
                      gnutls_strerror(reason));
   if (status == 0)
     return true;
+
   gnutls_datum_t text = {0};
   bool is_printed =
       gnutls_certificate_verification_status_print(status, GNUTLS_CRT_X509, &text, 0) == 0;
@@ -388,6 +396,7 @@ bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n,
         gnutls_x509_crt_import(certificates[n_read], &chain[n_read], GNUTLS_X509_FMT_DER) == 0;
     n_read++;
   }
+
   if (!is_good)
     error_set(error, "what the client sent is no certificate");
   else if ((is_good = chain_check(tls, certificates, n, error)) &&
@@ -395,6 +404,7 @@ bool tls_client_name(struct tls *tls, const gnutls_datum_t *chain, unsigned n,
     error_set(error, "the client certificate has no name of printable ASCII, of 250 characters at "
                      "most: give it a URI or DNS name among its alternative names, or a common "
                      "name");
+
   for (unsigned i = 0; i < n_read; i++)
     gnutls_x509_crt_deinit(certificates[i]);
   return is_good;

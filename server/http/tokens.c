@@ -214,6 +214,7 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
                                  .replaces = db_get_integer(rows, row, "replaces"),
                                  .expires_ms = db_get_integer(rows, row, "expires_ms"),
                                  .is_expired = db_get_bool(rows, row, "is_expired")};
+
     snprintf(ret[n].name, sizeof ret[n].name, "%s", db_get(rows, row, "name"));
     snprintf(ret[n].agent, sizeof ret[n].agent, "%s", db_get(rows, row, "agent"));
     n += roles_parse(db_get(rows, row, "role"), &ret[n].roles, &unknown);

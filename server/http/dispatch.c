@@ -430,12 +430,13 @@ static void send_cached(void *context, const struct cached_answer *cached) {
 static bool answer_cached(struct connection *connection, const struct credentials *credentials) {
   const struct server *server = connection->server;
   const struct auth_token *token = &connection->token;
+  const struct cache_query query = {connection->target, connection->target_size, token->roles,
+                                    connection->headers[HEADER_IF_NONE_MATCH]};
   bool is_get = strcmp(connection->method, "GET") == 0 || strcmp(connection->method, "HEAD") == 0;
   if (!is_get || has_body(connection) || credentials->answer != AUTH_KNOWN ||
       (server->options.require_enrolment && token->roles == TOKEN_AGENT && !*token->agent) ||
-      response_cache_answer(server->response_cache, connection->target, connection->target_size,
-                            token->roles, connection->headers[HEADER_IF_NONE_MATCH], send_cached,
-                            connection) != CACHE_ANSWERED)
+      response_cache_answer(server->response_cache, &query, send_cached, connection) !=
+          CACHE_ANSWERED)
     return false;
 
   counter_add(COUNTER_requests, 1);

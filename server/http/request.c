@@ -88,8 +88,8 @@ bool request_client_is_there(const struct request *request) {
   return poll(&socket, 1, 0) <= 0;
 }
 
-static void request_put(struct worker *worker, struct request *request, const char *key,
-                        bool is_idle, int64_t deadline_ms) {
+void request_park(struct worker *worker, struct request *request, const char *key, bool is_idle,
+                  int64_t deadline_ms) {
   struct request_private *private_ = request_private_of(request);
   ALWAYS(private_->is_suspended && private_->response == NULL);
   requests_settled++;
@@ -98,16 +98,6 @@ static void request_put(struct worker *worker, struct request *request, const ch
     requests_settled--;
     answer_refusal(request, ERROR_UNAVAILABLE, "", "the server is stopping; try again");
   }
-}
-
-void request_park(struct worker *worker, struct request *request, const char *key,
-                  int64_t deadline_ms) {
-  request_put(worker, request, key, false, deadline_ms);
-}
-
-void request_park_idle(struct worker *worker, struct request *request, const char *key,
-                       int64_t deadline_ms) {
-  request_put(worker, request, key, true, deadline_ms);
 }
 
 void park_wake(struct server *server, const char *key, size_t most) {

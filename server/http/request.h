@@ -85,14 +85,11 @@ void request_add_header(struct request *request, const char *name,
 
 /* Parks the request. It runs again after park_wake with its key, after the server's poll interval,
  * or at deadline_ms (clock_monotonic_ms). A wake-up since this run began is not lost: `worker` has
- * the generation of wake-ups from then. */
+ * the generation of wake-ups from then. `is_idle`: no request under this key could be answered now;
+ * puts off the polls of the others, so that of a thousand only a few run in each poll interval. */
 struct worker;
-void request_park(struct worker *worker, struct request *request, const char *key,
+void request_park(struct worker *worker, struct request *request, const char *key, bool is_idle,
                   int64_t deadline_ms);
-/* The same when no request under this key could be answered now: puts off the polls of the others,
- * so that of a thousand only a few run again in each poll interval. */
-void request_park_idle(struct worker *worker, struct request *request, const char *key,
-                       int64_t deadline_ms);
 
 /* Whether the client of a suspended request is still connected. libmicrohttpd does not poll the
  * socket of a suspended connection. */

@@ -178,14 +178,13 @@ void response_cache_forget(struct response_cache *cache) {
 }
 
 enum cache_result
-response_cache_answer(struct response_cache *cache, const char *target, size_t target_size,
-                      unsigned roles, const char *if_none_match,
+response_cache_answer(struct response_cache *cache, const struct cache_query *query,
                       void (*send)(void *context, const struct cached_answer *answer),
                       void *context) {
-  uint64_t hash = target_hash(target, target_size);
+  uint64_t hash = target_hash(query->target, query->target_size);
   pthread_rwlock_rdlock(&cache->lock);
-  struct entry *entry = *entry_find(cache, target, target_size, hash);
-  if (!entry || !roles_may(roles, route_of(entry->route)->roles)) {
+  struct entry *entry = *entry_find(cache, query->target, query->target_size, hash);
+  if (!entry || !roles_may(query->roles, route_of(entry->route)->roles)) {
     pthread_rwlock_unlock(&cache->lock);
     return entry ? CACHE_FORBIDDEN : CACHE_ABSENT;
   }
@@ -199,7 +198,7 @@ response_cache_answer(struct response_cache *cache, const char *target, size_t t
   }
 
   /* Each request has a response of its own, because each has its own X-Request-Id. */
-  bool is_current = if_none_match && header_etag_listed(if_none_match, entry->etag);
+  bool is_current = query->if_none_match && header_etag_listed(query->if_none_match, entry->etag);
   struct cached_answer answer = {is_current ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, NULL,
                                  is_current ? 0 : entry->size, entry->route};
   if (is_current) {

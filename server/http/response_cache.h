@@ -42,12 +42,17 @@ struct cached_answer {
   size_t size; /* of the body */
   enum route_id route;
 };
-/* Finds the answer and, when a token with `roles` may read it, calls `send` with it: with status
- * 304 when `if_none_match` (may be NULL) lists its ETag. `send` must not block: the cache is locked
- * for reading. */
+struct cache_query {
+  const char *target;
+  size_t target_size;
+  unsigned roles;            /* of the token */
+  const char *if_none_match; /* NULL: none */
+};
+/* Finds the answer and, when a token with these roles may read it, calls `send` with it: with
+ * status 304 when if_none_match lists its ETag. `send` must not block: the cache is locked for
+ * reading. */
 enum cache_result
-response_cache_answer(struct response_cache *cache, const char *target, size_t target_size,
-                      unsigned roles, const char *if_none_match,
+response_cache_answer(struct response_cache *cache, const struct cache_query *query,
                       void (*send)(void *context, const struct cached_answer *answer),
                       void *context);
 

@@ -306,7 +306,7 @@ void route_job_events(struct worker *worker, struct request *request) {
   int64_t deadline_ms = request->arrived_ms + (int64_t)(seconds * 1000);
   if (!has_events && !request->deadline_passed && clock_monotonic_ms() < deadline_ms) {
     char key[PARK_KEY_SIZE];
-    request_park(worker, request, job_park_key(job, key), deadline_ms);
+    request_park(worker, request, job_park_key(job, key), false, deadline_ms);
     return;
   }
 

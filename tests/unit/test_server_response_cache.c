@@ -39,7 +39,8 @@ static void send_note(void *context, const struct cached_answer *answer) {
 
 static enum cache_result ask(const char *target, enum token_role role, const char *if_none_match) {
   sent_status = 0;
-  return response_cache_answer(cache, target, strlen(target), role, if_none_match, send_note, NULL);
+  const struct cache_query query = {target, strlen(target), role, if_none_match};
+  return response_cache_answer(cache, &query, send_note, NULL);
 }
 
 Test(response_cache, a_cached_answer_is_for_the_roles_of_its_route) {

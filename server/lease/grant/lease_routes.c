@@ -92,9 +92,9 @@ static void no_lease_answer(struct worker *worker, struct request *request,
   else if (clock_monotonic_ms() >= deadline_ms)
     request_answer_empty(request, 204);
   else
-    (wish->is_idle ? request_park_idle : request_park)(
-        worker, request, lease_park_key(&wish->hardware_digest, wish->wants_signatures, key),
-        deadline_ms);
+    request_park(worker, request,
+                 lease_park_key(&wish->hardware_digest, wish->wants_signatures, key), wish->is_idle,
+                 deadline_ms);
 }
 
 void route_lease_post(struct worker *worker, struct request *request) {

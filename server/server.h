@@ -87,7 +87,7 @@ const struct server_options *server_options(const struct server *server);
  * /readyz. Any thread. */
 bool server_is_ready(const struct server *server);
 
-/* The secret that makes the ids of leases (lease/lease_id.h) and of agents with certificates
+/* The secret that makes the ids of leases (lease/identity.h) and of agents with certificates
  * (http/tokens.h), of SERVER_SECRET_SIZE bytes; NULL until it is read, before the server is
  * ready. */
 #define SERVER_SECRET_SIZE 32

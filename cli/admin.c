@@ -26,7 +26,7 @@ static int command_token_make(struct options *options) {
       option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
       "environment", environment, "channels", option_list_json(options, "channel"));
   if (option_integer(options, "uses"))
-    json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
+    json_put(body, "uses", json_integer(option_integer(options, "uses")));
 
   int code = cli_request_or_json(options, "POST", "/v1/tokens", body, &answer);
   if (answer)
@@ -86,8 +86,8 @@ static int command_audit(struct options *options) {
   cleanup_json json_t *items = json_array(),
                       *query = cli_options_json(options, filters, ARRAY_LENGTH(filters));
   for (size_t left = (size_t)option_integer(options, "limit"); left > 0;) {
-    json_object_set_new(query, "limit",
-                        json_integer(left < AUDIT_PAGE_MAX ? (json_int_t)left : AUDIT_PAGE_MAX));
+    json_put(query, "limit",
+             json_integer(left < AUDIT_PAGE_MAX ? (json_int_t)left : AUDIT_PAGE_MAX));
     cleanup_free char *arguments = cli_query(query, NULL),
                       *path = xasprintf("/v1/audit%s", arguments);
     cleanup_json json_t *page = NULL;

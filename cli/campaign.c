@@ -102,7 +102,7 @@ static json_t *job_body(const struct campaign *campaign, const struct digest *ke
                    "purpose", purpose);
 }
 
-/* Posts a job. That the server refuses it is success, with *ret_refused. */
+/* Posts a job. When the server refuses it, this succeeds and *ret_refused is the reason. */
 static int job_post(struct campaign *campaign, const json_t *body, char **ret_job,
                     char **ret_refused) {
   cleanup_free char *text = json_canonical(body);
@@ -126,7 +126,7 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   return EXIT_OK;
 }
 
-/* Ends what is tried for a winner. */
+/* Leaves a winner out, for this reason. */
 static int left_out(struct revalidated *it, const char *reason) {
   it->reason = xstrdup(reason);
   it->is_left_out = true;
@@ -202,7 +202,7 @@ static int screen_regret(struct http_client *client, const char *job, uint64_t o
   return EXIT_OK;
 }
 
-/* Sets what the finished small job states of the old winner. */
+/* Sets whether the old winner is still best, from the finished small job. */
 static int winner_judge(struct http_client *client, struct revalidated *it, const json_t *job) {
   const json_t *winner = json_object_get(job, "winner"),
                *verdict = json_object_get(winner, "verdict"), *finalist;
@@ -241,8 +241,7 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   return code;
 }
 
-/* The server takes no job for --to: one wrong argument, from which nothing follows for any
- * winner. */
+/* The server accepts no job for --to: the argument is wrong, so nothing is reported of winners. */
 static int environment_refuse(const struct campaign *campaign) {
   cleanup_json json_t *known = NULL;
   cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);

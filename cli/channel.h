@@ -29,20 +29,20 @@ struct signers {
   char *paths[CHANNEL_SIGNATURES_MAX];
   int64_t followed; /* --follow, the counter that was signed last; -1: not stated */
 };
-/* From OPTION_SIGN_KEY; no key is success. *ret is the caller's whatever is returned. */
+/* From OPTION_SIGN_KEY; no key is success. The caller releases *ret in any case. */
 must_check bool signers_of_keys(const struct options *options, struct signers *ret,
                                 struct error *error);
-/* From that and OPTION_FOLLOW. */
+/* From OPTION_SIGN_KEY and OPTION_FOLLOW. */
 must_check bool signers_of_option(const struct options *options, struct signers *ret,
                                   struct error *error);
 void signers_release(struct signers *signers);
 #define cleanup_signers __attribute__((cleanup(signers_release)))
 
-/* From OPTION_EXPIRES, 0 where not given. */
+/* From OPTION_EXPIRES; 0 where it is not given. */
 must_check bool expires_of_option(const struct options *options, int64_t *ret_s,
                                   struct error *error);
 
-/* Demands that bytes are a release with this digest. */
+/* Parses bytes, which must be a release with this digest. */
 must_check bool release_check(const char *bytes, size_t size, const char *digest_text,
                               struct release **ret_release, struct error *error);
 
@@ -50,7 +50,8 @@ must_check bool release_check(const char *bytes, size_t size, const char *digest
 must_check int release_get(struct http_client *client, const char *digest_text, const char *what,
                            struct release **ret_release);
 
-/* The path of a channel's entry for a place, BELOW ("" or "/entries") it. */
+/* The path of a channel's entry for an environment, tag and regime, with `below` ("" or
+ * "/entries") after it. */
 must_check char *channel_path(const char *channel, const char *below, const json_t *environment,
                               const char *tag, const char *regime);
 /* The same for the environment, tag and regime of a command's options. */
@@ -70,7 +71,7 @@ void channel_present_release(struct channel_present *present);
 must_check int channel_present_of_options(struct http_client *client, const struct options *options,
                                           const char *channel, struct channel_present *ret);
 
-/* Whether at least one of the keys signed the entry as it is. */
+/* Whether at least one of the keys signed the entry in its present form. */
 must_check bool entry_is_signed_by(const struct channel_entry *entry,
                                    const struct signing_key *keys, size_t n);
 

@@ -12,7 +12,7 @@ struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
 /* Follows a job to its end, with a progress bar on a terminal (jobs.c).
- * Goes on when the server is away, for --patience (OPTION_PATIENCE). *ret_job is its final
+ * Continues while the server is away, for --patience (OPTION_PATIENCE). *ret_job is its final
  * summary. */
 must_check int job_follow(struct http_client *client, const struct options *options,
                           const char *job, json_t **ret_job);

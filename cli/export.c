@@ -146,8 +146,7 @@ static void answer_print(const struct cache_files *files, const struct release *
     const struct cache_variable *variable = &files->variables[i];
     const char *below = variable->path;
     cleanup_free char *path = below ? xasprintf("%s%s%s", to, *below ? "/" : "", below) : NULL;
-    ALWAYS(json_object_set_new(variables, variable->name,
-                               json_string(path ? path : variable->literal)) == 0);
+    json_put(variables, variable->name, json_string(path ? path : variable->literal));
   }
 
   cleanup_json json_t *answer =

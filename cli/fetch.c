@@ -124,9 +124,8 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
   for (size_t i = 0; i < files.n_variables; i++) {
     const struct cache_variable *variable = &files.variables[i];
     const char *path = variable->path;
-    ALWAYS(json_array_append_new(variables, json_pack("{s:s, s:s}", "name", variable->name,
-                                                      path ? "path" : "value",
-                                                      path ? path : variable->literal)) == 0);
+    json_push(variables, json_pack("{s:s, s:s}", "name", variable->name, path ? "path" : "value",
+                                   path ? path : variable->literal));
   }
 
   json_t *rendering = json_pack(
@@ -163,17 +162,17 @@ static json_t *renderings_variables(const struct fetch *fetch) {
       const char *below = json_string_value(json_object_get(variable, "path"));
       cleanup_free char *path = below ? xasprintf("%s%s%s", root, *below ? "/" : "", below) : NULL;
       const char *value = path ? path : cli_member(variable, "value");
-      ALWAYS(json_object_set_new(variables, cli_member(variable, "name"), json_string(value)) == 0);
+      json_put(variables, cli_member(variable, "name"), json_string(value));
     }
   }
 
   return variables;
 }
 
-/* Asking */
+/* Requests */
 
-/* GET within the budget: a 200 answer, or 304 to an entity tag. Else false, with a sentence that
- * begins with `what` where the server refused. */
+/* Sends a GET within the budget. True for a 200 answer, and for 304 to an entity tag. Where the
+ * server refused, the error begins with `what`. */
 static bool get(struct fetch *fetch, const char *what, struct http_request request,
                 struct http_response *ret, struct error *error) {
   int64_t begin_ns = clock_monotonic_ns();
@@ -197,8 +196,8 @@ static bool get(struct fetch *fetch, const char *what, struct http_request reque
   return false;
 }
 
-/* Writes below `staging` what is missing of the release that `entry` names, while it is read and
- * rendered. */
+/* Writes the missing files of the release that `entry` names below `staging`, while the release is
+ * read and rendered. */
 static bool release_install(struct fetch *fetch, const struct channel_entry *entry,
                             const char *name, const char *staging, struct error *error) {
   cleanup_free char *bytes = NULL;
@@ -207,7 +206,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
   cleanup_file_stream struct file_stream *stream = NULL; /* ends before what it borrows */
   size_t size = 0;
 
-  /* In the folder it has the digest of its name, which is the entry's. */
+  /* A release in the folder has the digest of its name, which is the entry's. */
   bool is_new = !folder_release_read(fetch, name, &bytes, &size);
   if (is_new) {
     cleanup_http_response struct http_response response = {0};
@@ -262,7 +261,7 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
 
   int64_t begin_ns = clock_monotonic_ns();
   fetch->is_fresh = !is_whole || !string_equal(name, fetch->kept.name);
-  ALWAYS(json_object_set_new(fetch->state, "name", json_string(name)) == 0);
+  json_put(fetch->state, "name", json_string(name));
   bool ok = folder_publish(fetch, name, staging, error);
   fetch->took_ns[WORK_WRITE] += clock_monotonic_ns() - begin_ns;
 
@@ -291,9 +290,9 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
     return false;
   fetch->entry = TAKE(json);
   entry_note(fetch, &entry);
-  ALWAYS(json_object_set_new(fetch->state, "question", json_string(fetch->question)) == 0 &&
-         json_object_set_new(fetch->state, "etag",
-                             json_string(response->etag ? response->etag : "")) == 0);
+  json_put(fetch->state, "question", json_string(fetch->question));
+  const char *etag = response->etag && json_can_hold(response->etag) ? response->etag : "";
+  json_put(fetch->state, "etag", json_string(etag));
 
   return install(fetch, &entry, error);
 }
@@ -321,7 +320,7 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
 
 /* Reporting */
 
-/* Whether what is there may be used although the server's answer cannot be. */
+/* Whether the kept cache may be used although the server's answer cannot be. */
 static bool is_kept(const struct fetch *fetch) {
   return fetch->kept.is_there && fetch->kept.is_trusted;
 }
@@ -332,8 +331,8 @@ static const char *outcome(const struct fetch *fetch, bool succeeded) {
   return is_kept(fetch) ? "stale" : "nothing";
 }
 
-/* Prints why the fetch failed and what is left. A refused answer has an exit code of its own; for
- * other failures the code states what there is to start with. */
+/* Prints why the fetch failed and whether a cache is kept. A refused answer has an exit code of its
+ * own; for other failures the code states whether there is a cache. */
 static int failure_report(const struct fetch *fetch, const struct error *error) {
   const struct kept *kept = &fetch->kept;
   char text[TIME_TEXT_SIZE] = "";
@@ -368,15 +367,14 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
       continue;
     if (!json_parse_file(path, SKIPPED_MAX, &skipped, &ignored))
       skipped = json_array();
-    ALWAYS(json_array_append_new(formats,
-                                 json_pack("{s:s, s:s, s:O, s:o, s:O*}", "format",
-                                           fetch->formats[i]->name, "folder", folder, "files",
-                                           json_object_get(rendering, "files"), "skipped", skipped,
-                                           "reason", json_object_get(rendering, "reason"))) == 0);
+    json_push(formats,
+              json_pack("{s:s, s:s, s:O, s:o, s:O*}", "format", fetch->formats[i]->name, "folder",
+                        folder, "files", json_object_get(rendering, "files"), "skipped", skipped,
+                        "reason", json_object_get(rendering, "reason")));
   }
 
   for (size_t i = 0; i < WORK_N; i++)
-    ALWAYS(json_object_set_new(took, works[i], json_real((double)fetch->took_ns[i] / 1e6)) == 0);
+    json_put(took, works[i], json_real((double)fetch->took_ns[i] / 1e6));
 
   const json_t *entry = succeeded                                 ? fetch->entry
                         : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json

@@ -287,7 +287,7 @@ bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
     /* The hour of a replaced folder begins now, however old it is. */
     cleanup_free char *path = xasprintf("%s/%s", fetch->to, before);
     utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
-    ALWAYS(json_object_set_new(fetch->state, "previous", json_string(before)) == 0);
+    json_put(fetch->state, "previous", json_string(before));
   }
 
   if (!json_write(entry_path, fetch->entry, error) || !json_write(new_state, fetch->state, error) ||

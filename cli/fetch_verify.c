@@ -133,13 +133,12 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
   json_t *seen = json_array(), *keys = json_array(), *one;
   size_t i;
   for (i = 0; i < fetch->keys.n; i++)
-    ALWAYS(json_array_append_new(keys, json_digest_text(&fetch->keys.all[i].id)) == 0);
-  ALWAYS(json_array_append_new(
-             seen,
-             json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
-                       "environment", environment_to_json(&entry->environment), "tag", entry->tag,
-                       "regime", regime_name(entry->regime), "counter", (json_int_t)entry->counter,
-                       "release", json_digest_text(&entry->release), "keys", keys)) == 0);
+    json_push(keys, json_digest_text(&fetch->keys.all[i].id));
+  json_push(seen,
+            json_pack("{s:s, s:o, s:s, s:s, s:I, s:o, s:o}", "channel", entry->channel,
+                      "environment", environment_to_json(&entry->environment), "tag", entry->tag,
+                      "regime", regime_name(entry->regime), "counter", (json_int_t)entry->counter,
+                      "release", json_digest_text(&entry->release), "keys", keys));
 
   /* What was not verified replaces nothing that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
@@ -150,7 +149,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
       ALWAYS(json_array_append(seen, one) == 0);
   }
 
-  ALWAYS(json_object_set_new(fetch->state, "seen", seen) == 0);
+  json_put(fetch->state, "seen", seen);
 }
 
 bool bytes_verify(struct fetch *fetch, const struct channel_entry *entry, const char *bytes,

@@ -259,8 +259,7 @@ static json_t *entry_json(const struct import *import, const struct imported_ent
   /* The folders above a table are private, and would make the same table differ between machines.
    */
   if (source)
-    ALWAYS(json_object_set_new(provenance, "source",
-                               json_string(local_name(&import->names, source))) == 0);
+    json_put(provenance, "source", json_string(local_name(&import->names, source)));
   json_t *json = json_pack("{s:O, s:O, s:o, s:o}", "key", entry->key, "config", entry->config, "ms",
                            json_numbers(entry->ms, entry->n_ms), "provenance", provenance);
   ALWAYS(json != NULL);
@@ -276,13 +275,12 @@ static bool body_make(struct import *import, struct error *error) {
     const struct imported_kernel *kernel = &import->imported.kernels[i];
     json_t *entries = json_array();
     for (size_t j = 0; j < kernel->n_entries; j++)
-      ALWAYS(json_array_append_new(entries, entry_json(import, &kernel->entries[j])) == 0);
-    ALWAYS(
-        json_array_append_new(
-            kernels, kernel->manifest
-                         ? json_pack("{s:O, s:o}", "manifest", kernel->manifest, "entries", entries)
-                         : json_pack("{s:o, s:o}", "kernel", json_digest_text(&kernel->hash),
-                                     "entries", entries)) == 0);
+      json_push(entries, entry_json(import, &kernel->entries[j]));
+    json_push(kernels,
+              kernel->manifest
+                  ? json_pack("{s:O, s:o}", "manifest", kernel->manifest, "entries", entries)
+                  : json_pack("{s:o, s:o}", "kernel", json_digest_text(&kernel->hash), "entries",
+                              entries));
   }
 
   import->body = json_pack("{s:s, s:o, s:s, s:o}", "format", import->format->name, "environment",
@@ -307,9 +305,9 @@ static bool dry_answer(const struct import *import, json_t **ret_answer, struct 
       return false;
     const struct kernel *kernel = external ? external : kernel_of(import);
     struct digest hash = external ? external->hash : imported->hash;
-    json_array_append_new(kernels, json_pack("{s:o, s:s, s:I}", "kernel", json_digest_text(&hash),
-                                             "name", kernel ? kernel->name : "", "entries",
-                                             (json_int_t)imported->n_entries));
+    json_push(kernels,
+              json_pack("{s:o, s:s, s:I}", "kernel", json_digest_text(&hash), "name",
+                        kernel ? kernel->name : "", "entries", (json_int_t)imported->n_entries));
   }
 
   *ret_answer = json_pack("{s:s, s:o, s:o, s:s, s:O}", "format", import->format->name,

@@ -109,27 +109,27 @@ static bool job_template(const struct options *options, const struct kernel_fold
         error,
         "--search STRATEGY and --trials N go together: a search ends when its trials are used");
 
-  json_object_set_new(job, "kernel", json_digest_text(&folder->kernel->hash));
+  json_put(job, "kernel", json_digest_text(&folder->kernel->hash));
   json_object_set(job, "space", folder->space->json);
   json_object_set(job, "environment", environment);
-  json_object_set_new(job, "priority", json_integer(option_integer(options, "priority")));
+  json_put(job, "priority", json_integer(option_integer(options, "priority")));
   if (cli_regime_member(regime))
     json_object_set_new(job, "regime", json_string(regime));
   if (budget > 0)
-    json_object_set_new(job, "budget", json_pack("{s:I}", "device_seconds", budget));
+    json_put(job, "budget", json_pack("{s:I}", "device_seconds", budget));
   if (strategy)
     json_object_set_new(job, "search",
                         json_pack("{s:s, s:I}", "strategy", strategy, "trials", trials));
   if (devices > 1)
-    json_object_set_new(job, "finals", json_pack("{s:I}", "devices", devices));
+    json_put(job, "finals", json_pack("{s:I}", "devices", devices));
   *ret_job = TAKE(job);
   return true;
 }
 
 static void job_append(json_t *jobs, const json_t *template, const struct key *key) {
   json_t *job = json_copy((json_t *)template);
-  json_object_set_new(job, "key", key_to_json(key));
-  json_array_append_new(jobs, job);
+  json_put(job, "key", key_to_json(key));
+  json_push(jobs, job);
 }
 
 /* Keys from --key and from the lines of --keys FILE, each a JSON object. */

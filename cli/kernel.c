@@ -269,7 +269,7 @@ static int code_sign_and_post(const struct signing *signing, const struct signed
     signing_key_public_text(key, public_key);
     cleanup_json json_t *body = code_signature_to_json(&signature);
     json_object_del(body, "key"); /* it is the public key's digest */
-    json_object_set_new(body, "public_key", json_string(public_key));
+    json_put(body, "public_key", json_string(public_key));
 
     json_decref(TAKE(answer));
     int exit_code = cli_call(signing->client, "POST", path, body, &answer);
@@ -322,15 +322,15 @@ static int kernel_push_signed(const struct signing *signing, const struct push *
       code = code_sign_and_post(signing, &what, signing->expires_s, NULL);
     if (code != EXIT_OK)
       return code;
-    json_array_append_new(digests, json_digest_text(&build->digest));
+    json_push(digests, json_digest_text(&build->digest));
     if (!signing->as_json)
       printf("%s  build of %s for %s, triton %s%s%s\n", digest_format(&build->digest, digest),
              kernel->name, build->arch, build->triton, build->torch ? ", torch " : "",
              build->torch ? build->torch : "");
   }
 
-  json_array_append_new(signing->answers, json_pack("{s:s, s:s, s:O}", "kernel", hash, "name",
-                                                    kernel->name, "builds", digests));
+  json_push(signing->answers,
+            json_pack("{s:s, s:s, s:O}", "kernel", hash, "name", kernel->name, "builds", digests));
   return EXIT_OK;
 }
 
@@ -484,11 +484,10 @@ static int code_sign_one(const struct signing *signing, const struct signed_code
     return exit_code;
 
   size_t n = json_array_size(signatures);
-  json_array_append_new(signing->answers,
-                        json_pack("{s:s, s:s*, s:O}", "kernel",
-                                  digest_format(&code->kernel, kernel), "build",
-                                  code->is_build ? digest_format(&code->build, build) : NULL,
-                                  "signatures", signatures));
+  json_push(signing->answers,
+            json_pack("{s:s, s:s*, s:O}", "kernel", digest_format(&code->kernel, kernel), "build",
+                      code->is_build ? digest_format(&code->build, build) : NULL, "signatures",
+                      signatures));
   if (!signing->as_json)
     printf("%s  %zu signature%s\n", signed_code_format(code, what), n, n == 1 ? "" : "s");
   return EXIT_OK;

@@ -38,7 +38,7 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
   if (pins)
     json_object_set(body, "pins", pins);
   if (option_flag(options, "refuse-self-timed"))
-    json_object_set_new(body, "refuse_self_timed", json_true());
+    json_put(body, "refuse_self_timed", json_true());
   if (channel)
     json_object_set_new(body, "replaces",
                         json_pack("{s:s, s:f}", "channel", channel, "min_gain", min_gain));
@@ -384,7 +384,7 @@ static int signature_post(struct http_client *client, const struct channel_entry
                 "tag", entry->tag, "counter", (json_int_t)entry->counter, "signature",
                 json_array_get(signatures, 0));
   if (entry->regime != REGIME_COLD)
-    json_object_set_new(body, "regime", json_string(regime_name(entry->regime)));
+    json_put(body, "regime", json_string(regime_name(entry->regime)));
   cleanup_free char *path = cli_path("/v1/channels/", entry->channel, "/signatures");
   json_decref(TAKE(*answer));
   return cli_call(client, "POST", path, body, answer);

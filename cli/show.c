@@ -72,8 +72,8 @@ static size_t device_index(json_t *devices, const json_t *row) {
     if (string_equal(cli_member(known, "agent"), agent) &&
         string_equal(cli_member(known, "device"), device))
       return index;
-  ALWAYS(json_array_append_new(devices, json_pack("{s:s, s:s, s:b}", "agent", agent, "device",
-                                                  device, "quarantined", false)) == 0);
+  json_push(devices,
+            json_pack("{s:s, s:s, s:b}", "agent", agent, "device", device, "quarantined", false));
   return index;
 }
 
@@ -112,7 +112,7 @@ static int samples_load(struct http_client *client, const json_t *job, struct sa
         .device = (int64_t)device,
     };
     if (json_is_true(json_object_get(row, "quarantined")))
-      json_object_set_new(json_array_get(ret->devices, device), "quarantined", json_true());
+      json_put(json_array_get(ret->devices, device), "quarantined", json_true());
   }
 
   return EXIT_OK;
@@ -250,7 +250,7 @@ static void devices_name(json_t *devices, const json_t *agents) {
         break;
       }
     cleanup_free char *name = xasprintf("%s %s", agent, cli_member(device, "device"));
-    json_object_set_new(device, "name", json_string(name));
+    json_put(device, "name", json_string(name));
   }
 
   cleanup_json json_t *named = json_deep_copy(devices);
@@ -260,7 +260,7 @@ static void devices_name(json_t *devices, const json_t *agents) {
           string_equal(cli_member(device, "name"), cli_member(other, "name"))) {
         cleanup_free char *name = xasprintf("%s (%.*s)", cli_member(other, "name"), ID_SHOWN,
                                             cli_member(device, "agent"));
-        json_object_set_new(device, "name", json_string(name));
+        json_put(device, "name", json_string(name));
         break;
       }
 }
@@ -278,16 +278,16 @@ static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
           json_pack("{s:I, s:f, s:f, s:I}", "config", (json_int_t)row->config, "ratio", row->ratio,
                     "median_us", row->median_us, "processes", (json_int_t)row->n_processes);
       if (isfinite(row->upper)) {
-        json_object_set_new(finalist, "lower", json_real(row->lower));
-        json_object_set_new(finalist, "upper", json_real(row->upper));
+        json_put(finalist, "lower", json_real(row->lower));
+        json_put(finalist, "upper", json_real(row->upper));
       }
-      ALWAYS(json_array_append_new(finalists, finalist) == 0);
+      json_push(finalists, finalist);
     }
     const struct device_ratio *preferred =
         device_preference(ratios, &ratios->rows[first], end - first);
-    json_object_set_new(device, "prefers",
-                        preferred ? json_integer((json_int_t)preferred->config) : json_null());
-    json_object_set_new(device, "finalists", finalists);
+    json_put(device, "prefers",
+             preferred ? json_integer((json_int_t)preferred->config) : json_null());
+    json_put(device, "finalists", finalists);
   }
 }
 

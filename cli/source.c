@@ -49,8 +49,8 @@ json_t *skipped_to_json(const struct cache_files *files) {
   json_t *all = json_array();
   for (size_t i = 0; i < files->n_skipped; i++) {
     const struct cache_skipped *one = &files->skipped[i];
-    ALWAYS(json_array_append_new(all, json_pack("{s:s, s:s?, s:s}", "name", one->name, "key",
-                                                one->key, "reason", one->reason)) == 0);
+    json_push(all, json_pack("{s:s, s:s?, s:s}", "name", one->name, "key", one->key, "reason",
+                             one->reason));
   }
   return all;
 }

@@ -72,7 +72,7 @@ static const struct loaded *object_load(struct reviewing *reviewing, const struc
   bool is_ok = blob_read(reviewing->reader, digest, &bytes, &size, &error) &&
                code_object_parse(bytes, size, &code, &error) &&
                build_code_is_for(code, reviewing->review->arch, &error);
-  object_put(reviewing->index, text, json_integer((json_int_t)reviewing->n_loaded));
+  json_put(reviewing->index, text, json_integer((json_int_t)reviewing->n_loaded));
   GROW(reviewing->loaded, reviewing->n_loaded, reviewing->capacity);
   struct loaded *loaded = &reviewing->loaded[reviewing->n_loaded++];
   *loaded = is_ok ? (struct loaded){.code = TAKE(code)}
@@ -127,7 +127,7 @@ static void files_check(struct reviewing *reviewing, const json_t *object, const
       continue;
     reviewing->review->n_files++;
     if (is_digest)
-      object_put(reviewing->files, text, json_true());
+      json_put(reviewing->files, text, json_true());
     if (!is_digest || !blob_read(reviewing->reader, &digest, &bytes, &size, &error))
       review_find(&reviewing->review->findings, REVIEW_REFUSED, SOURCE_BUILDS,
                   "file \"%s\" of %s: %s", name, config,
@@ -172,7 +172,7 @@ static void object_review(struct reviewing *reviewing, const json_t *variant, si
       code_resources_to_json(&resources), "shared", json_is_integer(shared) ? shared : NULL,
       "waves_per_eu", waves > 0 ? json_real(waves) : json_null(), "refused",
       is_ok ? json_null() : json_string(error.message));
-  array_push(review->objects, item);
+  json_push(review->objects, item);
   files_check(reviewing, object, config);
 }
 

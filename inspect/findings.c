@@ -62,7 +62,7 @@ json_t *review_findings_to_json(const struct review_findings *findings) {
     const struct review_finding *finding = &findings->items[i];
     json_t *item = json_pack("{s:s, s:s, s:s}", "severity", review_severity_name(finding->severity),
                              "sentence", finding->sentence, "source", finding->source);
-    array_push(array, item);
+    json_push(array, item);
   }
   return array;
 }

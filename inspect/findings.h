@@ -42,13 +42,6 @@ must_check json_t *review_findings_to_json(const struct review_findings *finding
 /* A line each, "  warning: sentence", and below it its source; the most severe first. */
 void review_findings_print(const struct review_findings *findings, FILE *out);
 
-/* Adds what must not be NULL. */
-static inline void object_put(json_t *object, const char *name, json_t *value) {
-  ALWAYS(json_object_set_new(object, name, value) == 0);
-}
-static inline void array_push(json_t *array, json_t *value) {
-  ALWAYS(json_array_append_new(array, value) == 0);
-}
 /* Appends to a text that the caller owns and frees. */
 void text_append(char **text, const char *format, ...) printf_like(2, 3);
 

@@ -533,17 +533,17 @@ static json_t *widths_to_json(const int64_t widths[ISA_WIDTHS]) {
     char name[8];
     snprintf(name, sizeof name, "%" PRId64, isa_width_bytes[i]);
     if (widths[i])
-      object_put(json, name, json_integer(widths[i]));
+      json_put(json, name, json_integer(widths[i]));
   }
   return json;
 }
 
 static json_t *counts_to_json(const struct isa_counts *counts) {
   json_t *json = json_object();
-#define X(member, heading) object_put(json, #member, json_integer(counts->member));
+#define X(member, heading) json_put(json, #member, json_integer(counts->member));
   PLAIN_COUNTS(X)
 #undef X
-#define X(member, heading) object_put(json, #member, widths_to_json(counts->member));
+#define X(member, heading) json_put(json, #member, widths_to_json(counts->member));
   WIDTH_COUNTS(X)
 #undef X
   return json;
@@ -552,21 +552,21 @@ static json_t *counts_to_json(const struct isa_counts *counts) {
 json_t *isa_function_to_json(const struct isa_function *function) {
   json_t *json = counts_to_json(&function->counts), *loops = json_array(), *matrix = json_object();
   for (size_t i = 0; i < function->n_matrix; i++)
-    object_put(matrix, function->matrix[i].name,
-               json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count, "in_loops",
-                         (json_int_t)function->matrix[i].count_in_loops));
+    json_put(matrix, function->matrix[i].name,
+             json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count, "in_loops",
+                       (json_int_t)function->matrix[i].count_in_loops));
   for (size_t i = 0; i < function->n_loops; i++) {
     const struct isa_loop *loop = &function->loops[i];
     json_t *item = counts_to_json(&loop->counts);
-    object_put(item, "at", json_integer((json_int_t)loop->at));
-    object_put(item, "depth", json_integer(loop->depth));
-    object_put(item, "hot", json_boolean(loop->is_hot));
-    array_push(loops, item);
+    json_put(item, "at", json_integer((json_int_t)loop->at));
+    json_put(item, "depth", json_integer(loop->depth));
+    json_put(item, "hot", json_boolean(loop->is_hot));
+    json_push(loops, item);
   }
 
-  object_put(json, "matrix_instructions", matrix);
-  object_put(json, "loops", loops);
-  object_put(json, "findings", review_findings_to_json(&function->findings));
+  json_put(json, "matrix_instructions", matrix);
+  json_put(json, "loops", loops);
+  json_put(json, "findings", review_findings_to_json(&function->findings));
   return json;
 }
 

@@ -38,8 +38,8 @@ static void check_finish(struct check *check, json_t *answer, struct review_find
   bool is_refused = review_count(findings, REVIEW_REFUSED) > 0;
   check->is_refused |= is_refused;
   if (check->as_json) {
-    object_put(answer, "findings", review_findings_to_json(findings));
-    object_put(answer, "refused", json_boolean(is_refused));
+    json_put(answer, "findings", review_findings_to_json(findings));
+    json_put(answer, "refused", json_boolean(is_refused));
     ALWAYS(json_array_append(check->answers, answer) == 0);
   } else {
     review_findings_print(findings, stdout);
@@ -155,10 +155,10 @@ static void occupancy_check(const struct check *check, const struct code_object 
   struct occupancy occupancy = occupancy_of(target, &workgroup);
   const char *limit = occupancy_limit_name(occupancy.limit);
   if (check->as_json)
-    object_put(answer, "occupancy",
-               json_pack("{s:I, s:I, s:f, s:s}", "threads", (json_int_t)workgroup.threads,
-                         "workgroups_per_cu", (json_int_t)occupancy.workgroups_per_cu,
-                         "waves_per_eu", occupancy.waves_per_eu, "limit", limit));
+    json_put(answer, "occupancy",
+             json_pack("{s:I, s:I, s:f, s:s}", "threads", (json_int_t)workgroup.threads,
+                       "workgroups_per_cu", (json_int_t)occupancy.workgroups_per_cu, "waves_per_eu",
+                       occupancy.waves_per_eu, "limit", limit));
   else
     printf("  occupancy: %g waves per EU (%" PRId64 " workgroups of %" PRId64
            " threads per CU), limited by %s\n",
@@ -175,9 +175,9 @@ static void code_kernel_check(struct check *check, const char *place,
   for (i = 0; i < kernel->n_arguments; i++) {
     const struct code_argument *argument = &kernel->arguments[i];
     cleanup_free char *kind = name_plain(argument->kind, strlen(argument->kind));
-    array_push(arguments,
-               json_pack("{s:I, s:I, s:s, s:b}", "offset", (json_int_t)argument->offset, "size",
-                         (json_int_t)argument->size, "kind", kind, "hidden", argument->is_hidden));
+    json_push(arguments,
+              json_pack("{s:I, s:I, s:s, s:b}", "offset", (json_int_t)argument->offset, "size",
+                        (json_int_t)argument->size, "kind", kind, "hidden", argument->is_hidden));
   }
 
   json_array_foreach (json_object_get(object->notes, "amdhsa.kernels"), i, candidate) {
@@ -203,7 +203,7 @@ static void code_kernel_check(struct check *check, const char *place,
   occupancy_check(check, object, &kernel->resources, answer, &findings);
   const struct isa_function *function = review ? isa_review_function(review, kernel->name) : NULL;
   if (check->as_json)
-    object_put(answer, "instructions", function ? isa_function_to_json(function) : json_null());
+    json_put(answer, "instructions", function ? isa_function_to_json(function) : json_null());
   else if (function)
     isa_function_print(function, stdout);
   else
@@ -264,14 +264,14 @@ static bool text_check(struct check *check, const char *place, const char *text,
   if (ttgir && !check->as_json)
     ttgir_review_print(ttgir, stdout);
   else if (ttgir)
-    array_push(check->answers, json_pack("{s:s, s:s, s:b, s:o}", "place", place, "what", "ttgir",
-                                         "refused", 0, "review", ttgir_review_to_json(ttgir)));
+    json_push(check->answers, json_pack("{s:s, s:s, s:b, s:o}", "place", place, "what", "ttgir",
+                                        "refused", 0, "review", ttgir_review_to_json(ttgir)));
   for (size_t i = 0; review && i < review->n; i++) {
     const struct isa_function *function = &review->functions[i];
     if (check->as_json) {
-      array_push(check->answers, json_pack("{s:s, s:s, s:s, s:b, s:o}", "place", place, "what",
-                                           "disassembly", "kernel", function->name, "refused", 0,
-                                           "instructions", isa_function_to_json(function)));
+      json_push(check->answers, json_pack("{s:s, s:s, s:s, s:b, s:o}", "place", place, "what",
+                                          "disassembly", "kernel", function->name, "refused", 0,
+                                          "instructions", isa_function_to_json(function)));
     } else {
       printf("kernel %s\n", function->name);
       isa_function_print(function, stdout);
@@ -326,7 +326,7 @@ static void configs_check(const struct check *check, const struct space *space,
     review_find(findings, REVIEW_WARNING, SOURCE_CONDITIONS,
                 "the default config does not hold for %s: another one becomes the baseline",
                 key_text);
-  object_put(answer, "configs", json_integer((json_int_t)count));
+  json_put(answer, "configs", json_integer((json_int_t)count));
   if (!check->as_json)
     printf("  %" PRIu64 " of %" PRIu64 " configs hold for %s on %s\n", count, space->raw_count,
            key_text, facts.arch);
@@ -387,7 +387,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
     printf("  %" PRIu64 " configs before conditions; --key tells how many hold\n",
            folder->space->raw_count);
   const char *kind = kernel_kind_name(question.kind);
-  object_put(answer, "kind", json_string(kind));
+  json_put(answer, "kind", json_string(kind));
   if (!check->as_json)
     printf("  kind: %s%s\n", kind,
            option_text(options, "kind") ? "" : " (guessed from name and flops)");

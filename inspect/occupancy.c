@@ -159,11 +159,11 @@ static json_t *subject_to_json(const struct subject *subject) {
                 (json_int_t)subject->workgroup.threads, "waves", (json_int_t)waves_of(subject),
                 "lds_bytes", (json_int_t)subject->workgroup.lds_bytes);
   if (subject->workgroup.registers > 0)
-    object_put(json_object_get(json, "workgroup"), "vgprs",
-               json_integer(subject->workgroup.registers));
+    json_put(json_object_get(json, "workgroup"), "vgprs",
+             json_integer(subject->workgroup.registers));
   if (subject->kernel) {
-    object_put(json, "kernel", json_string(subject->kernel->name));
-    object_put(json, "resources", code_resources_to_json(&subject->kernel->resources));
+    json_put(json, "kernel", json_string(subject->kernel->name));
+    json_put(json, "resources", code_resources_to_json(&subject->kernel->resources));
   }
 
   return json;
@@ -248,8 +248,8 @@ static int command_occupancy(struct options *options) {
     return cli_fail(EXIT_USAGE, &error);
   if (!workgroup_fits(subject.target, &subject.workgroup, &error)) {
     cleanup_json json_t *json = subject_to_json(&subject);
-    object_put(json, "fits", json_false());
-    object_put(json, "reason", json_string(error.message));
+    json_put(json, "fits", json_false());
+    json_put(json, "reason", json_string(error.message));
     if (as_json) {
       cli_print_json(json);
     } else {

@@ -153,7 +153,7 @@ static json_t *review_json(const struct found *found, bool wants_asm) {
 
   json_t *functions = json_object();
   for (size_t i = 0; i < review->n; i++)
-    object_put(functions, review->functions[i].name, isa_function_to_json(&review->functions[i]));
+    json_put(functions, review->functions[i].name, isa_function_to_json(&review->functions[i]));
   return functions;
 }
 

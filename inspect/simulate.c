@@ -72,7 +72,7 @@ static size_t place_of(json_t **places, const char *name) {
   if (known)
     return (size_t)json_integer_value(known);
   size_t place = json_object_size(*places);
-  object_put(*places, name, json_integer((json_int_t)place));
+  json_put(*places, name, json_integer((json_int_t)place));
   return place;
 }
 
@@ -357,14 +357,14 @@ static json_t *landscape_to_json(const struct simulation *simulation,
   const struct measured_config *best = &landscape->configs[landscape->best];
   json_t *counts = json_array(), *expected = json_array(), *strategies = json_object();
   for (size_t i = 0; i < simulation->n_counts; i++) {
-    array_push(counts, json_integer((json_int_t)simulation->counts[i]));
-    array_push(expected, json_real(random_expected(landscape, simulation->counts[i])));
+    json_push(counts, json_integer((json_int_t)simulation->counts[i]));
+    json_push(expected, json_real(random_expected(landscape, simulation->counts[i])));
   }
 
   for (size_t i = 0; i < simulation->n_strategies; i++)
-    object_put(strategies, search_strategy_name(simulation->strategies[i]),
-               json_pack("{s:o, s:o}", "mean", json_numbers(replayed[i].mean, simulation->n_counts),
-                         "worst", json_numbers(replayed[i].worst, simulation->n_counts)));
+    json_put(strategies, search_strategy_name(simulation->strategies[i]),
+             json_pack("{s:o, s:o}", "mean", json_numbers(replayed[i].mean, simulation->n_counts),
+                       "worst", json_numbers(replayed[i].worst, simulation->n_counts)));
   return json_pack("{s:s, s:O, s:I, s:I, s:{s:I, s:O, s:f}, s:o, s:o, s:o}", "kernel",
                    landscape->kernel, "key", landscape->key, "configs", (json_int_t)landscape->n,
                    "failed", (json_int_t)landscape->n_failed, "best", "config",
@@ -397,7 +397,7 @@ static bool simulate(struct simulation *simulation, struct landscapes *landscape
         return false;
     }
     if (ret_keys) {
-      array_push(ret_keys, landscape_to_json(simulation, landscape, replayed));
+      json_push(ret_keys, landscape_to_json(simulation, landscape, replayed));
     } else {
       if (i > 0)
         putchar('\n');

@@ -485,50 +485,48 @@ void ttgir_review_free(struct ttgir_review *review) {
 
 static json_t *counts_to_json(const struct ttgir_counts *counts) {
   json_t *json = json_object(), *conversions = json_object();
-#define X(member, name, heading) object_put(json, #member, json_integer(counts->member));
+#define X(member, name, heading) json_put(json, #member, json_integer(counts->member));
   TTGIR_COUNTS(X)
 #undef X
-  object_put(json, "lds_trips", json_integer(counts->lds_trips));
+  json_put(json, "lds_trips", json_integer(counts->lds_trips));
   for (int i = 0; i < TTGIR_CONVERSIONS; i++)
-    object_put(conversions, ttgir_conversion_name((enum ttgir_conversion)i),
-               json_integer(counts->conversions[i]));
-  object_put(json, "conversions", conversions);
+    json_put(conversions, ttgir_conversion_name((enum ttgir_conversion)i),
+             json_integer(counts->conversions[i]));
+  json_put(json, "conversions", conversions);
   return json;
 }
 
 json_t *ttgir_review_to_json(const struct ttgir_review *review) {
   json_t *layouts = json_object(), *converts = json_array(), *dots = json_array();
   for (size_t i = 0; i < review->n_layouts; i++)
-    object_put(layouts, review->layouts[i].name, json_string(review->layouts[i].text));
+    json_put(layouts, review->layouts[i].name, json_string(review->layouts[i].text));
   for (size_t i = 0; i < review->n_converts; i++) {
     const struct ttgir_convert *convert = &review->converts[i];
-    array_push(converts,
-               json_pack("{s:I, s:i, s:s, s:s, s:s, s:s}", "line", (json_int_t)convert->line,
-                         "loop_depth", convert->loop_depth, "from", convert->from, "to",
-                         convert->to, "passes", ttgir_conversion_name(convert->conversion), "why",
-                         convert->why));
+    json_push(converts,
+              json_pack("{s:I, s:i, s:s, s:s, s:s, s:s}", "line", (json_int_t)convert->line,
+                        "loop_depth", convert->loop_depth, "from", convert->from, "to", convert->to,
+                        "passes", ttgir_conversion_name(convert->conversion), "why", convert->why));
   }
 
   for (size_t i = 0; i < review->n_dots; i++) {
     const struct ttgir_dot *dot = &review->dots[i];
-    array_push(dots,
-               json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count,
-                         "in_loops", (json_int_t)dot->count_in_loops));
+    json_push(dots, json_pack("{s:s, s:I, s:I}", "kind", dot->kind, "count", (json_int_t)dot->count,
+                              "in_loops", (json_int_t)dot->count_in_loops));
   }
 
   json_t *json = json_pack("{s:s?}", "target", review->target);
   for (size_t j = 0; j < ARRAY_LENGTH(attributes); j++) {
     int64_t number = *attribute_at(review, j);
-    object_put(json, attributes[j].member,
-               number == TTGIR_UNKNOWN ? json_null() : json_integer(number));
+    json_put(json, attributes[j].member,
+             number == TTGIR_UNKNOWN ? json_null() : json_integer(number));
   }
 
-  object_put(json, "layouts", layouts);
-  object_put(json, "all", counts_to_json(&review->all));
-  object_put(json, "in_loops", counts_to_json(&review->in_loops));
-  object_put(json, "conversions", converts);
-  object_put(json, "dots", dots);
-  object_put(json, "findings", review_findings_to_json(&review->findings));
+  json_put(json, "layouts", layouts);
+  json_put(json, "all", counts_to_json(&review->all));
+  json_put(json, "in_loops", counts_to_json(&review->in_loops));
+  json_put(json, "conversions", converts);
+  json_put(json, "dots", dots);
+  json_put(json, "findings", review_findings_to_json(&review->findings));
   return json;
 }
 

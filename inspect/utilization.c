@@ -192,15 +192,15 @@ static void print_json(const struct row *rows, size_t n, const struct machine *m
   for (size_t i = 0; i < n; i++) {
     json_t *tile = rows[i].tile_text ? json_array() : json_null();
     for (size_t j = 0; j < rows[i].tile.n; j++)
-      array_push(tile, json_integer(rows[i].tile.values[j]));
-    array_push(json_object_get(json, "grids"),
-               json_pack("{s:o, s:I, s:f, s:f}", "tile", tile, "workgroups",
-                         (json_int_t)rows[i].workgroups, "rounds",
-                         (double)rows[i].workgroups / (double)machine->slots, "used",
-                         used_of(&rows[i], machine)));
+      json_push(tile, json_integer(rows[i].tile.values[j]));
+    json_push(json_object_get(json, "grids"),
+              json_pack("{s:o, s:I, s:f, s:f}", "tile", tile, "workgroups",
+                        (json_int_t)rows[i].workgroups, "rounds",
+                        (double)rows[i].workgroups / (double)machine->slots, "used",
+                        used_of(&rows[i], machine)));
   }
 
-  object_put(json, "advice", review_findings_to_json(findings));
+  json_put(json, "advice", review_findings_to_json(findings));
   cli_print_json(json);
 }
 

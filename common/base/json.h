@@ -91,8 +91,15 @@ char *json_pointer_member(char *text, size_t size, const char *pointer, const ch
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);
 #define JSON_POINTER_SIZE 192
 
-/* New references; the text copies. For building answers: json_object_set_new(object, "id",
- * json_digest_text(&d)). */
+/* Add a value, which is taken over and must not be NULL. */
+static inline void json_put(json_t *object, const char *name, json_t *value) {
+  ALWAYS(json_object_set_new(object, name, value) == 0);
+}
+static inline void json_push(json_t *array, json_t *value) {
+  ALWAYS(json_array_append_new(array, value) == 0);
+}
+
+/* New references; the text copies: json_put(object, "id", json_digest_text(&digest)). */
 must_check json_t *json_digest_text(const struct digest *digest);
 must_check json_t *json_numbers(const double *numbers, size_t n);
 /* The strings of an array with a separator between them; "" when it is no array. Owned by the

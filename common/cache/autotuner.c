@@ -19,7 +19,7 @@ bool config_text_parse(const char *text, json_t **ret_config, struct error *erro
     if (json_object_size(config) == CONFIG_TEXT_MEMBERS_MAX)
       return error_set(error, "the config \"%.80s…\" has more than %d members", text,
                        CONFIG_TEXT_MEMBERS_MAX);
-    ALWAYS(json_object_set_new(config, name, value_to_json(python_value(separator + 2))) == 0);
+    json_put(config, name, value_to_json(python_value(separator + 2)));
     at += size;
     if (!*at)
       break;
@@ -56,7 +56,7 @@ json_t *config_names(const json_t *config) {
   const char *name;
   json_t *value, *names = json_array();
   json_object_foreach ((json_t *)config, name, value)
-    ALWAYS(json_array_append_new(names, json_string(name)) == 0);
+    json_push(names, json_string(name));
   return names;
 }
 
@@ -105,7 +105,7 @@ char *config_text_normal(const json_t *config, const char *triton) {
     cleanup_free char *printed_default =
         config_field(name, triton, &standard) ? value_format(standard, false) : NULL;
     if (!string_equal(printed, printed_default))
-      ALWAYS(json_object_set_new(normal, name, json_string(printed)) == 0);
+      json_put(normal, name, json_string(printed));
   }
 
   return json_canonical(normal);

@@ -91,7 +91,7 @@ static char *source_of(const struct function_record *record) {
 
 static void index_add(json_t *by, const char *text, size_t index) {
   if (text && !json_object_get(by, text))
-    ALWAYS(json_object_set_new(by, text, json_integer((json_int_t)index)) == 0);
+    json_put(by, text, json_integer((json_int_t)index));
 }
 
 static bool functions_read(const json_t *json, struct identity *identity, struct error *error) {

@@ -146,10 +146,10 @@ json_t *release_diff(const struct release *from, const struct release *to) {
     } else if (order == 0) {
       json_t *change = winner_to_json(&after, "to");
       ALWAYS(json_object_set(change, "from", position_config(&before)) == 0);
-      ALWAYS(json_array_append_new(changed, change) == 0);
+      json_push(changed, change);
     } else {
-      ALWAYS(json_array_append_new(order < 0 ? removed : added,
-                                   winner_to_json(order < 0 ? &before : &after, "config")) == 0);
+      json_push(order < 0 ? removed : added,
+                winner_to_json(order < 0 ? &before : &after, "config"));
     }
     if (order <= 0)
       position_advance(&before);
@@ -263,14 +263,14 @@ bool release_builder_add(struct release_builder *builder, const struct release_e
   cleanup_json json_t *names = json_array(), *values = json_array(), *config = json_object();
   for (size_t i = 0; i < entry->n_key_names; i++) {
     const char *name = entry->key_names[i];
-    ALWAYS(json_array_append_new(names, json_string(name)) == 0);
+    json_push(names, json_string(name));
     ALWAYS(json_array_append(values, json_object_get(entry->key, name)) == 0);
   }
 
   ALWAYS(json_object_set(config, "values", (json_t *)entry->config) == 0);
   if (entry->has_ordinal) {
-    ALWAYS(json_object_set_new(config, "ordinal", json_integer((json_int_t)entry->ordinal)) == 0);
-    ALWAYS(json_object_set_new(config, "space", json_digest_text(&entry->space)) == 0);
+    json_put(config, "ordinal", json_integer((json_int_t)entry->ordinal));
+    json_put(config, "space", json_digest_text(&entry->space));
   }
 
   GROW(builder->entries, builder->n, builder->capacity);

@@ -1,5 +1,5 @@
 /* Releases: an immutable set of winners for one environment, tag and regime, in canonical bytes
- * with one digest.
+ * with one digest; reading, comparing and making them, and the rules by which one is served.
  *
  * Canonical JSON (no white space, members sorted by name, as json_canonical writes it), here with
  * breaks:
@@ -10,28 +10,27 @@
  *                                 "spent_device_seconds": 1.25}],
  *                 "winners": [[[4096, 4096, 4096], 0, 0, [0.2031], 12], …]}],
  *    "regime": "warm", "tag": "default", "version": 2}
- * "regime" is there only when it is warm: what was measured cold keeps the digest that it had
- * before there were two. A winner is [key values in the order of "key", index in configs, index in
- * provenance, milliseconds, job]:
- *   milliseconds: [] (not known), [median], or [median, 20th percentile, 80th percentile], as
- *                 measured or imported;
- *   job: the id of the job that chose it, 0 when none did (a pin without a job, an import).
- * ordinal and space: of a config that a job's space holds; absent for what was imported.
- * Provenance is a flat object (members are null, booleans, numbers, strings). "origin" is one of
- * tuned, pinned, imported; "build" is the digest of the build that was measured, where there was
- * one; "kernel_key" and "build_key" are the ids of the keys whose signatures every agent that
- * measured the winner's final demanded (several with a space between); "spent_device_seconds" of
- * what was tuned is the device time of the job that chose the winner, with three digits; imports
- * add "format", "source" and what the format wants back on export.
- * Kernels are sorted by (name, kernel); configs and provenance by their canonical text, each there
- * once and used; winners by the canonical text of their key, one for each key. Nothing else is in
- * it: no time of making, no channel. The same winners with the same provenance give the same bytes
- * and so the same digest, on every server.
+ * "regime" is there only when it is warm, so that cold releases keep the digests that they had
+ * before there were regimes. A winner is [key values in the order of "key", index in configs, index
+ * in provenance, milliseconds, job]: milliseconds: [] (not known), [median], or [median, 20th
+ * percentile, 80th percentile], as measured or imported; job: the id of the job that chose it, 0
+ * when none did (a pin without a job, an import). ordinal and space: of a config that a job's space
+ * holds; absent for what was imported. Provenance is a flat object (members are null, booleans,
+ * numbers, strings). "origin" is one of tuned, pinned, imported; "build" is the digest of the build
+ * that was measured, where there was one; "kernel_key" and "build_key" are the ids of the keys
+ * whose signatures every agent that measured the winner's final demanded (several with a space
+ * between); "spent_device_seconds" of what was tuned is the device time of the job that chose the
+ * winner, with three digits; imports add "format", "source" and what the format wants back on
+ * export. Kernels are sorted by (name, kernel); configs and provenance by their canonical text,
+ * each there once and used; winners by the canonical text of their key, one for each key. There is
+ * no time and no channel in it. The same winners with the same provenance give the same bytes and
+ * so the same digest, on every server.
  *
- * Reading 50,000 winners is on the path of a container's start: keys stay text in the release's
+ * A container's start waits until 50,000 winners are read: their keys stay text in the release's
  * bytes.
  *
- * Memory: a release owns everything. Threads: read-only after parsing. */
+ * Memory: a release owns everything; a builder copies what it is given. Threads: a release is
+ * read-only after parsing; a builder is used by one. */
 #ifndef WAVETUNE_COMMON_CACHE_RELEASE_H
 #define WAVETUNE_COMMON_CACHE_RELEASE_H
 
@@ -85,18 +84,17 @@ struct release {
   size_t n_winners; /* of all kernels */
 };
 
-/* From bytes of which nothing is known, which are copied: refuses what is not canonical (another
+/* Parses bytes of which nothing is known, which are copied. Refuses what is not canonical (another
  * order, white space, other members, numbers or strings written in another way), so that the same
- * winners have one digest. What signs a release, or reads it from a file, uses this. Errors say
+ * winners have one digest. For releases that are to be signed or come from a file. Errors say
  * where. */
 must_check bool release_parse(const char *bytes, size_t size, struct release **ret_release,
                               struct error *error);
 
-/* From bytes that have the requested digest. What was hashed is what is read: JSON of one meaning
- * only, with all members in their places and none twice, and the order of winners, configs and
- * kernels. Whether each number and string is written as json_canonical writes it was checked before
- * signing, and is not checked again: a container's start waits for this. The bytes are
- * NUL-terminated beyond their size; *bytes becomes the release's, and NULL, when they are read. */
+/* Parses bytes that have the requested digest. Checks the members and the order of kernels, configs
+ * and winners. How numbers and strings are written was checked before signing, and is not checked
+ * again: a container's start waits for this. The bytes are NUL-terminated beyond their size; on
+ * success the release owns them, and *bytes is NULL. */
 must_check bool release_take(char **bytes, size_t size, const struct digest *digest,
                              struct release **ret_release, struct error *error);
 void release_free(struct release *release);
@@ -122,10 +120,8 @@ must_check json_t *release_key_object(const struct release_kernel *kernel,
  * kernel whose hash changed is in removed and in added. A new reference. */
 must_check json_t *release_diff(const struct release *from, const struct release *to);
 
-/* Making a release: winners in any order, canonical bytes out.
- *
- * Memory: the builder copies what it is given. Threads: one to a
- * builder. */
+/* Making a release: winners are added in any order. */
+
 /* One winner as it is added; everything is borrowed for the call. */
 struct release_entry {
   const char *name; /* the kernel's */
@@ -174,8 +170,8 @@ must_check bool release_builder_finish(const struct release_builder *builder,
  * A request allows one of: exact alone; unstated, the default: exact and unstated; minor: these two
  * and minor; compatible: all.
  *
- * Memory: environments are borrowed. Threads: pure functions. */
-/* From the narrowest to the widest, which is not the order in which a server tries them. */
+ * The enum is from the narrowest to the widest, which is not the order in which a server tries
+ * them. */
 enum cache_rule { CACHE_RULE_EXACT, CACHE_RULE_UNSTATED, CACHE_RULE_MINOR, CACHE_RULE_COMPATIBLE };
 #define CACHE_RULES "exact, unstated, minor or compatible"
 extern const char *const cache_rule_names[]; /* by value, ended by NULL */

@@ -472,9 +472,10 @@ static const char *winner_scan(struct scan *scan, const struct release_kernel *k
     return ms;
 
   while (*scan->at != ']') {
+    if (winner->n_ms == RELEASE_MS_MAX || (winner->n_ms && !scan_character(scan, ',')))
+      return ms;
     const char *begin = scan->at;
-    if (winner->n_ms == RELEASE_MS_MAX || (winner->n_ms && !scan_character(scan, ',')) ||
-        !scan_number(scan, &scalar))
+    if (!scan_number(scan, &scalar))
       return ms;
     if (scalar.value.type != VALUE_FLOAT || !(scalar.value.real > 0)) {
       scan->at = begin;
@@ -673,7 +674,7 @@ json_t *release_key_object(const struct release_kernel *kernel,
   json_t *object = json_object();
   release_key_values(kernel, winner, values);
   for (size_t i = 0; i < kernel->n_key_names; i++)
-    ALWAYS(json_object_set_new(object, kernel->key_names[i], value_to_json(values[i])) == 0);
+    json_put(object, kernel->key_names[i], value_to_json(values[i]));
   release_key_values_release(kernel, values);
   return object;
 }

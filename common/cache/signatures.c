@@ -1,5 +1,4 @@
-/* What is signed: channel entries, kernels and builds. Memory and threads: signatures.h.
- */
+/* What is signed: channel entries, kernels and builds. Memory and threads: signatures.h. */
 #include <inttypes.h>
 
 #include "common/base/time.h"
@@ -93,7 +92,7 @@ static bool signatures_read(const json_t *value, void *to, struct error *error) 
 json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n) {
   json_t *array = json_array();
   for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(array, record_write(&channel_signature_record, &all[i])) == 0);
+    json_push(array, record_write(&channel_signature_record, &all[i]));
   return array;
 }
 
@@ -183,7 +182,7 @@ json_t *channel_entry_to_json(const struct channel_entry *entry, bool with_signa
 json_t *channel_entry_to_answer(const struct channel_entry *entry) {
   json_t *json = entry_write(entry, ARRAY_LENGTH(entry_fields));
   if (entry->moved_by && entry->moved_by_id == FIELD_NONE)
-    ALWAYS(json_object_set_new(json, "moved_by_id", json_null()) == 0);
+    json_put(json, "moved_by_id", json_null());
   return json;
 }
 

@@ -1,16 +1,10 @@
-/* The channel entry: what a (channel, environment, tag, regime) points at, and the signatures over
- * it.
+/* Signatures: over channel entries, which deployments verify, and over kernels and builds, which
+ * agents verify before they compile and load them.
  *
- * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z",
- *        "release": "sha256:…", "regime": "warm", "tag": "default"}
- * with "expires" optional and "regime" only when it is warm. Answers add what is not signed:
- * "signatures": [{"key": "sha256:…", "signature": base64}], "updated_at", in a history "moved_by",
- * and "match".
- * What is signed: the bytes "wavetune channel entry 1\n" followed by the canonical JSON of the
- * signed members.
- * The counter starts at 1 and only grows; a rollback is a higher counter with an older release.
+ * What is signed is a line that names the kind, so that a signature of one kind is not one of
+ * another, and canonical JSON.
  *
- * Memory: an entry owns its strings. Threads: plain values. */
+ * Memory: an entry owns its strings; the other values are plain. Threads: any. */
 #ifndef WAVETUNE_COMMON_CACHE_SIGNATURES_H
 #define WAVETUNE_COMMON_CACHE_SIGNATURES_H
 
@@ -19,6 +13,14 @@
 #include "common/node/environment.h"
 #include "common/record/record.h"
 
+/* A channel entry: what a (channel, environment, tag, regime) points at.
+ *
+ * JSON: {"channel": "stable", "counter": 4, "environment": {…}, "expires": "2026-12-24T00:00:00Z",
+ *        "release": "sha256:…", "regime": "warm", "tag": "default"}
+ * with "expires" optional and "regime" only when it is warm. What is signed: the line
+ * "wavetune channel entry 1\n" and these members. Answers add "signatures": [{"key": "sha256:…",
+ * "signature": base64}], "updated_at", in a history "moved_by", and "match".
+ * The counter starts at 1 and only grows; a rollback is a higher counter with an older release. */
 #define CHANNEL_NAME_MAX 64
 #define CHANNEL_SIGNATURES_MAX 8
 
@@ -77,28 +79,22 @@ must_check bool channel_entry_verify(const struct channel_entry *entry,
 
 /* "expires" of an object, 0 where it is absent. */
 must_check bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *error);
-must_check json_t *channel_signatures_to_json(const struct channel_signature *all,
-                                              size_t n); /* a new reference */
+/* A new reference. */
+must_check json_t *channel_signatures_to_json(const struct channel_signature *all, size_t n);
 
-/* Signatures over what agents compile and load: kernels and builds.
- *
- * What is signed: a line and the canonical JSON of
+/* A kernel or a build. What is signed:
  *   "wavetune kernel 1\n"  {"expires": "2026-12-24T00:00:00Z", "kernel": "sha256:…"}
  *   "wavetune build 1\n"   {"build": "sha256:…", "expires": "…", "kernel": "sha256:…"}
  * with "expires" only where there is one. A kernel's hash covers its manifest, which has the
  * digests of every source and of the reference; a build's digest covers its document, which has
- * those of every object and file. The line keeps a signature of one kind, or of a channel's entry,
- * from being one of another.
- *
- * As JSON: {"key": "sha256:…", "signature": base64, "expires": "…"}.
- *
- * Memory: plain values; texts are the caller's. Threads: any. */
+ * those of every object and file. */
 struct signed_code {
   struct digest kernel;
   bool is_build; /* of that kernel; else it is the kernel itself */
   struct digest build;
 };
 
+/* As JSON: {"key": "sha256:…", "signature": base64, "expires": "…"}. */
 struct code_signature {
   struct digest key; /* the id */
   int64_t expires_s; /* since 1970, UTC; 0: never */
@@ -116,10 +112,10 @@ struct code_signature code_sign(const struct signed_code *code, const struct sig
 /* A new reference. */
 must_check json_t *code_signature_to_json(const struct code_signature *signature);
 
-/* Looks for a signature by a trusted key, over exactly this, that lasts at `now_s`, among those of
- * a JSON array that may hold anything: what is no signature is passed over, NULL is an empty array.
- * *ret is the one that lasts longest. The error distinguishes unsigned, signed by others,
- * expired, and signed by a trusted key but not over this. */
+/* Finds a signature of this code by a trusted key that has not expired at `now_s`; of several the
+ * one that expires last. Elements of the JSON array (NULL: empty) that are no signatures are
+ * ignored. The error distinguishes unsigned, signed by other keys, expired, and signed by a trusted
+ * key but not over this. */
 must_check bool code_signature_find(const struct signed_code *code, const json_t *signatures,
                                     const struct trusted_keys *keys, int64_t now_s,
                                     struct code_signature *ret, struct error *error);

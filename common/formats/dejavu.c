@@ -115,7 +115,7 @@ static bool function_from_record(const struct dejavu_path *storage,
   function->all_three =
       json_array_size(json_object_get(record->dejavu, "quantiles")) == RELEASE_MS_MAX;
 
-  /* By its normal form a winner's config is found whatever it leaves at its default. */
+  /* The normal form finds a winner's config whichever members it leaves at their defaults. */
   function->configs = json_object();
   for (size_t i = 0; i < record->n_configs; i++) {
     cleanup_json json_t *config = NULL;
@@ -405,8 +405,8 @@ static void configs_take(struct rendering *rendering, struct writer *writer) {
   }
 }
 
-/* Which values make a key. Of a record: those of the decorator; of an imported table: the key's
- * members, dtypes among them. */
+/* Finds the values that make a key: of a record the decorator's, of an imported table the members
+ * of its key, which include dtypes. */
 static bool key_bind(struct writer *writer, struct error *error) {
   const struct function *function = writer->function;
   const struct release_kernel *kernel = writer->kernel;
@@ -540,8 +540,8 @@ static bool entry_add(struct writer *writer, const struct release_winner *winner
   return true;
 }
 
-/* Adds bench time: once for each of `n` winners that a job chose, each by a job of its own, and
- * once for each file that was imported, as it was last. */
+/* Adds bench time: for each of `n` winners that a job chose its job's, and once for each imported
+ * file its largest total. */
 static void totals_add(struct table *table, const json_t *provenance, size_t n) {
   const char *source = json_string_value(json_object_get(provenance, "source"));
   json_t *total = json_object_get(provenance, "total_bench_time_s");

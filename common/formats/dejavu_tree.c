@@ -17,7 +17,7 @@ const char *const dejavu_part_names[DEJAVU_PARTS] = {
     "layout",          "triton",       "torch",         "runtime",        "gpu", "function",
     "autotune_config", "code_version", "tune_features", "kernel_configs", "tag"};
 
-/* What a folder's name has before the part. */
+/* Prefixes of folders' names, before the part. */
 static const char *const prefixes[DEJAVU_PARTS] = {[DEJAVU_LAYOUT] = "",
                                                    [DEJAVU_TRITON] = "triton_",
                                                    [DEJAVU_TORCH] = "torch_",
@@ -129,7 +129,7 @@ static bool part_take(const char *name, struct dejavu_path *path) {
   return true;
 }
 
-/* Whether the path has the parts of its layout and no others. */
+/* Checks that the path has exactly the parts of its layout. */
 static bool path_check(const struct dejavu_path *path, const enum dejavu_part **ret_parts,
                        struct error *error) {
   if (!dejavu_layout_parts(path->parts[DEJAVU_LAYOUT], ret_parts, error))
@@ -142,7 +142,7 @@ static bool path_check(const struct dejavu_path *path, const enum dejavu_part **
 
   cleanup_json json_t *names = json_array();
   for (const enum dejavu_part *part = *ret_parts; *part != DEJAVU_PARTS; part++)
-    ALWAYS(json_array_append_new(names, json_string(dejavu_part_names[*part])) == 0);
+    json_push(names, json_string(dejavu_part_names[*part]));
   cleanup_free char *list = json_texts_join(names, ", ");
   return error_set(error, "a path has the parts %s; one of them is missing or one too many", list);
 }
@@ -486,7 +486,7 @@ static json_t *manifest_of(const struct table *table, size_t n) {
                          : table->keys ? dtype
                                        : NULL;
     cleanup_free char *member = member_name(names, wanted, i);
-    ALWAYS(json_array_append_new(names, json_string(member)) == 0);
+    json_push(names, json_string(member));
   }
 
   json_t *exports =

@@ -35,7 +35,7 @@ static bool is_word(const char *text, size_t size, const char *others) {
   return size > 0;
 }
 
-/* XX/<64 hex>.best_config: letters and digits of a hash. */
+/* XX/<64 hex>.best_config, with XX letters and digits of a hash. */
 static bool is_place(const char *place) {
   size_t folder = strcspn(place, "/");
   if (folder > 64 || place[folder] != '/' || !is_word(place, folder, "_-"))

@@ -33,7 +33,7 @@ static void add_json(struct text *text, json_t *value) {
   text_add_string(text, canonical);
 }
 
-/* Writes what was made so far, and its memory is used again. */
+/* Writes the text so far and reuses its memory. */
 static void text_flush(struct text *text, struct cache_files *files) {
   cache_files_put(files, text->bytes, text->size);
   text->size = 0;

@@ -447,15 +447,14 @@ static bool kernel_add(struct rendering *rendering, const struct release_kernel 
       !mapping_read(rendering->dialect, manifest, &mapping, error))
     return false;
 
-  /* Each config as the table has it, or a text: why that cannot be. */
-
+  /* Each config as the table has it, or a text: the reason why the table cannot have it. */
   cleanup_json json_t *configs = json_array();
   for (size_t i = 0; i < kernel->n_configs; i++) {
     json_t *config = NULL;
     struct error why;
     if (!config_to_table(&mapping, kernel->configs[i].values, &config, &why))
       config = json_string(why.message);
-    ALWAYS(json_array_append_new(configs, config) == 0);
+    json_push(configs, config);
   }
 
   for (size_t i = 0; i < kernel->n_winners; i++) {
@@ -582,7 +581,7 @@ static struct imported_kernel *external_kernel(const struct dialect *dialect,
     if (members[i].is_variant && !dialect->has_variants)
       continue;
     json_put(exports, members[i].name, json_string(members[i].name));
-    ALWAYS(json_array_append_new(key, json_string(members[i].name)) == 0);
+    json_push(key, json_string(members[i].name));
   }
   return imported_external(imported, external_manifest(name, key, dialect->format, exports));
 }

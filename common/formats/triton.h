@@ -15,8 +15,8 @@
  * The compiled artifacts of winners whose build has them are added where the files' place is known:
  * Triton finds artifacts by absolute paths. Where a manifest, a build or a file of it is not
  * available, results are written as far as they can be known without it, and the note names what is
- * missing: the container compiles such a winner itself. Folders are writable for all: Triton makes
- * a lock and temporary folders there.
+ * missing: the container compiles such a winner itself. Folders are writable for all users:
+ * Triton makes a lock and temporary folders there.
  *
  * A function's winners that were imported are the kernel "triton/NAME" with the key {"folder": the
  * 52 characters, "key": the JSON of the tuning key} and exports {"triton": {"function": NAME,

@@ -209,7 +209,7 @@ static bool folder_make(const struct triton_function *function, const struct val
     else if (!expr_eval(tuned->parts[i].expr, key, &values[i], error))
       return error_prefix(error, "the value of \"%.60s\" in the function's tuning key: ",
                           function->record->key_names[i]);
-    ALWAYS(json_array_append_new(list, value_to_json(values[i])) == 0);
+    json_push(list, value_to_json(values[i]));
   }
 
   if (!python_tuple_repr(values, n, &tuple, error))

@@ -179,7 +179,7 @@ static bool validator_read(char *const *fields, size_t n, json_t *validators, st
       return error_set(error, "the validator is there twice");
   if (json_array_size(validators) >= VALIDATORS_MAX)
     return error_set(error, "too many validators");
-  ALWAYS(json_array_append_new(validators, json_pack("[s, s]", fields[1], fields[2])) == 0);
+  json_push(validators, json_pack("[s, s]", fields[1], fields[2]));
   return true;
 }
 

@@ -152,7 +152,7 @@ static int present_read(const struct http_response *response, const char *channe
   if (!string_equal(ret->entry.channel, channel))
     return cli_refuse(EXIT_REFUSED, "asked for channel %s, the server answered with %s", channel,
                       ret->entry.channel);
-  json_object_set_new(ret->json, "etag", json_string(response->etag ? response->etag : ""));
+  json_put(ret->json, "etag", json_string(response->etag ? response->etag : ""));
   return EXIT_OK;
 }
 

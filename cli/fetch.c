@@ -291,8 +291,7 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
   fetch->entry = TAKE(json);
   entry_note(fetch, &entry);
   json_put(fetch->state, "question", json_string(fetch->question));
-  const char *etag = response->etag && json_can_hold(response->etag) ? response->etag : "";
-  json_put(fetch->state, "etag", json_string(etag));
+  json_put(fetch->state, "etag", json_string(response->etag ? response->etag : ""));
 
   return install(fetch, &entry, error);
 }

@@ -111,7 +111,7 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
   return build_code_agrees(reviewing->kernel, variant, &launch, kernel, error);
 }
 
-/* Texts stored beside the code. */
+/* Checks the texts that are stored beside the code. */
 static void files_check(struct reviewing *reviewing, const json_t *object, const char *config) {
   const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
   const char *name;

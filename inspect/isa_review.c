@@ -311,7 +311,7 @@ static char *widths_format(const int64_t widths[ISA_WIDTHS], int64_t bytes_below
   return text;
 }
 
-/* Says that some of `widths` are narrower than `bytes_wanted`, where they are. */
+/* Adds a finding when some of `widths` are narrower than `bytes_wanted`. */
 static void find_narrow(struct review_findings *findings, enum review_severity severity,
                         const char *where, const int64_t widths[ISA_WIDTHS], int64_t bytes_wanted,
                         const char *what, const char *advice) {
@@ -408,7 +408,7 @@ static bool function_make(struct isa_function *function, const struct reading *r
       matrix_count(function, instruction, loop_of[i] != NONE);
   }
 
-  /* The hot loop does the most of what the kernel is for. */
+  /* The hot loop has the most matrix instructions, else the most accesses (isa_review.h). */
   qsort(function->loops, function->n_loops, sizeof *function->loops, compare_loops);
   struct isa_loop *hot = NULL;
   for (size_t i = 0; i < function->n_loops; i++) {
@@ -504,7 +504,7 @@ const struct isa_function *isa_review_function(const struct isa_review *review, 
   return NULL;
 }
 
-/* What is counted plainly: X(member, heading) */
+/* Members that are one number: X(member, heading) */
 #define PLAIN_COUNTS(X)                                                                            \
   X(instructions, "instructions")                                                                  \
   X(matrix, "matrix instructions")                                                                 \
@@ -519,7 +519,7 @@ const struct isa_function *isa_review_function(const struct isa_review *review, 
   X(waits_for_lds, "lgkmcnt(0)")                                                                   \
   X(barriers, "barriers")
 
-/* What is counted by width. */
+/* Members that are one number for each width. */
 #define WIDTH_COUNTS(X)                                                                            \
   X(global_loads, "global loads")                                                                  \
   X(global_stores, "global stores")                                                                \

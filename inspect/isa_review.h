@@ -1,9 +1,9 @@
 /* What the instructions of an AMD GPU kernel reveal about its speed: a review of llvm-objdump's
  * text (common/code/disassemble.h).
  *
- * Loops are natural loops; an instruction is counted in its innermost loop
- * alone. The hot loop is the one with the most matrix instructions; where none has any, the one
- * with the most accesses to memory.
+ * Loops are natural loops; an instruction is counted in its innermost loop alone. The hot loop is
+ * the one with the most matrix instructions; where none has any, the one with the most accesses to
+ * memory.
  *
  * Expected in a hot loop (AMD, MI300X workload optimization guide: assembly analysis): global loads
  * of 16 bytes a lane (dwordx4), LDS accesses of 16 or 8 (b128, b64), no scratch, no full stop for
@@ -41,7 +41,7 @@ struct isa_loop {
   uint64_t at; /* of its head, in bytes from the function's start: objdump's <name+0x…> */
   int depth;   /* 1: outermost */
   bool is_hot;
-  struct isa_counts counts; /* of what no inner loop holds */
+  struct isa_counts counts; /* of instructions that are in no inner loop */
 };
 
 struct isa_matrix {

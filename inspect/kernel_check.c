@@ -2,7 +2,7 @@
  * folder is consistent, whether a build is complete; with the guides' advice, without a server and
  * without a GPU.
  *
- * A place that cannot be looked at (a file that cannot be read, a wrong option) is an error: exit
+ * A place that cannot be checked (a file that cannot be read, a wrong option) is an error: exit
  * code 2. What is wrong with the subject itself is a finding: exit code 1. */
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -48,8 +48,7 @@ static void check_finish(struct check *check, json_t *answer, struct review_find
   review_findings_release(findings);
 }
 
-/* The same for a subject that is not the `what` it should have been. Returns true: it was
- * checked. */
+/* The same for a subject that is no valid `what`. Returns true, because it was checked. */
 static bool check_refuse(struct check *check, const char *place, const char *what,
                          const struct error *why) {
   struct review_findings findings = {0};
@@ -107,7 +106,7 @@ static void notes_print(const json_t *notes) {
     table_print(table, stdout);
 }
 
-/* A cubin has no such note: what was read of it, by wavetune's names. */
+/* A cubin has no such note: prints the resources that were read, by wavetune's names. */
 static void resources_print(const struct code_kernel *kernel) {
   cleanup_json json_t *resources = code_resources_to_json(&kernel->resources);
   const char *name;
@@ -119,8 +118,8 @@ static void resources_print(const struct code_kernel *kernel) {
            kernel->arguments[i].offset);
 }
 
-/* Of a workgroup of --warps, else of the largest that the code was compiled for. What cannot run
- * becomes a finding. */
+/* Prints the occupancy of a workgroup of --warps, else of the largest that the code was compiled
+ * for. One that cannot run becomes a finding. */
 static void occupancy_check(const struct check *check, const struct code_object *object,
                             const struct code_resources *resources, json_t *answer,
                             struct review_findings *findings) {

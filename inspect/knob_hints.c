@@ -1,4 +1,4 @@
-/* The table of knob rules, and what runs it over a space. */
+/* The table of knob rules, and its evaluation over a space. */
 #include "inspect/knob_hints.h"
 
 #include <ctype.h>
@@ -220,7 +220,7 @@ static void values_add(struct values *values, struct value value) {
     values->values[values->n++] = value;
 }
 
-/* How a config's workgroup follows from the manifest. An expression that reads what only a device
+/* Computes a config's workgroup from the manifest's expressions. One that reads what only a device
  * knows is left out. */
 struct geometry {
   const struct gpu_target *target; /* NULL: not known */
@@ -309,8 +309,8 @@ static bool geometry_fits(const struct geometry *geometry, struct error *error) 
   return workgroup_fits(geometry->target, &workgroup, error);
 }
 
-/* Walks the valid configs: which values they have, and which do not fit. *ret_walked: false when
- * there are too many. */
+/* Walks the valid configs, and notes the values that they have and the configs that do not fit.
+ * *ret_walked is false when there are too many configs. */
 static bool configs_walk(const struct knob_question *question, struct geometry *geometry,
                          struct values *values, bool *ret_walked, struct error *error) {
   const struct space *space = question->folder->space;
@@ -391,8 +391,8 @@ static void rule_run(const struct rule *rule, const struct knob_question *questi
     review_find(findings, rule->severity, rule->source, "%s: %s", rule->parameter, rule->sentence);
 }
 
-/* waves_per_eu asks the compiler to save registers until so many waves fit: worth it where few are
- * too many. */
+/* waves_per_eu makes the compiler save registers until that number of waves fits: worth it where
+ * only a few registers are too many. */
 static void find_boundaries(const struct knob_question *question, const struct gpu_target *target,
                             const char *parameter, struct review_findings *findings) {
   size_t near = 0, known = 0;

@@ -496,6 +496,12 @@ Test(release, a_provenance_that_is_wrong_is_refused) {
                  "/kernels/0/provenance/0/hashes", "must be null, a boolean, a number or a string");
 }
 
+Test(release, a_wrong_time_is_refused_at_its_own_byte) {
+  static const char bytes[] = RELEASE(WINNERS("[[1],0,0,[1.5,2],0]"));
+  cleanup_free char *place = xasprintf("at byte %td:", strstr(bytes, ",2],0]") + 1 - bytes);
+  expect_refused(bytes, "/kernels/0/winners/0", place);
+}
+
 Test(release, a_winner_that_is_wrong_is_refused_with_its_place) {
 #define FIRST(winner) RELEASE(WINNERS(winner)), "/kernels/0/winners/0"
   expect_refused(FIRST("7"), "'[' was expected");

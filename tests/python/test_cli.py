@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -120,51 +121,50 @@ def pack_add(folder, *more):
 
 
 @pytest.mark.parametrize("change, reason", [
-    (lambda k: k.update(versions={}), '"versions", at least one'),
+    (lambda k: k.update(versions={}), '"versions"'),
     (lambda k: k["versions"].update(c={"language": "c"}), None),
-    (lambda k: k["versions"]["triton"].update(language="hip"), "is in hip; only kernels in triton are packed"),
-    (lambda k: k["versions"].update(other=dict(k["versions"]["triton"])), "several versions: name one of triton, other"),
-    (lambda k: k["versions"]["triton"].update(sources=["../x.py"]), "leads out of its folder"),
+    (lambda k: k["versions"]["triton"].update(language="hip"), "hip.*only.*triton"),
+    (lambda k: k["versions"].update(other=dict(k["versions"]["triton"])), "versions.*triton, other"),
+    (lambda k: k["versions"]["triton"].update(sources=["../x.py"]), "leads out"),
     (lambda k: k["versions"]["triton"].update(sources=["x.py"]), "cannot read .*x.py"),
-    (lambda k: k["versions"]["triton"].update(sources=[3]), "must be the path of a file"),
+    (lambda k: k["versions"]["triton"].update(sources=[3]), "path of a file"),
     (lambda k: k["versions"]["triton"].pop("entry"), '"entry" is missing'),
-    (lambda k: k["versions"]["triton"].update(entry="other"), "has no function other"),
+    (lambda k: k["versions"]["triton"].update(entry="other"), "function other"),
     (lambda k: k["versions"]["triton"].update(space="s.json"), "cannot read .*s.json"),
-    (lambda k: k["arguments"].reverse(), "in the order of the function"),
-    (lambda k: k["arguments"].append({"name": "z", "dtype": "int64", "value": 1}), "has no parameter z"),
-    (lambda k: k["arguments"].pop(), "parameter n_elements of add_kernel gets no value; put it into the arguments"),
+    (lambda k: k["arguments"].reverse(), "order"),
+    (lambda k: k["arguments"].append({"name": "z", "dtype": "int64", "value": 1}), "parameter z"),
+    (lambda k: k["arguments"].pop(), "n_elements of add_kernel.*value.*arguments"),
     (lambda k: k["arguments"].append({"name": "BLOCK_SIZE", "dtype": "int64", "value": 1}),
-     "BLOCK_SIZE gets a value from the arguments and from the space"),
-    (lambda k: k["versions"]["triton"].update(defines={"Z": "n"}), "has no parameter Z, which the defines name"),
+     "BLOCK_SIZE.*arguments.*space"),
+    (lambda k: k["versions"]["triton"].update(defines={"Z": "n"}), "parameter Z.*defines"),
     (lambda k: (k["arguments"].pop(), k["versions"]["triton"].update(defines={"n_elements": "n"})),
-     "n_elements is no constexpr of add_kernel"),
-    (lambda k: k.update(key=["m"]), "the key n=64 must have exactly the members m"),
+     "n_elements.*constexpr"),
+    (lambda k: k.update(key=["m"]), "key n=64.*members m"),
 ])
 def test_a_kernel_folder_that_does_not_fit_its_function_is_refused(add_folder, change, reason):
     edit(add_folder, "kernel.json", change)
     if reason is None:
         run("keys", add_folder, "--key", "n=64")
         return
-    import re
     assert re.search(reason, refusal(*pack_add(add_folder)))
 
 
 @pytest.mark.parametrize("change, reason", [
-    (lambda s: s["roles"].pop("num_warps"), 'num_warps of the space is no constexpr of add_kernel; give it the role "option"'),
-    (lambda s: s["parameters"].update(OTHER=[1]), "OTHER of the space is no constexpr of add_kernel"),
-    (lambda s: (s["parameters"].update(fast=[1]), s["roles"].update(fast="option")), "fast has the role option, and"),
-    (lambda s: s["roles"].update(num_warps="env"), "num_warps has the role env; variables"),
-    (lambda s: s["parameters"].pop("BLOCK_SIZE") and s.pop("conditions"), "BLOCK_SIZE of add_kernel gets no value"),
-    (lambda s: s.update(conditions=["BLOCK > 1"]), "the name BLOCK is not known"),
+    (lambda s: s["roles"].pop("num_warps"), 'num_warps.*constexpr.*"option"'),
+    (lambda s: s["parameters"].update(OTHER=[1]), "OTHER.*constexpr"),
+    (lambda s: (s["parameters"].update(fast=[1]), s["roles"].update(fast="option")), "fast.*role option"),
+    (lambda s: s["roles"].update(num_warps="env"), "num_warps.*role env"),
+    (lambda s: s["parameters"].pop("BLOCK_SIZE") and s.pop("conditions"), "BLOCK_SIZE of add_kernel.*value"),
+    (lambda s: s.update(conditions=["BLOCK > 1"]), "name BLOCK "),
 ])
 def test_a_space_that_does_not_fit_its_function_is_refused(add_folder, change, reason):
     edit(add_folder, "space.json", change)
-    assert reason in refusal(*pack_add(add_folder))
+    assert re.search(reason, refusal(*pack_add(add_folder)))
 
 
 @pytest.mark.parametrize("more, reason", [
-    (["--key", "m=1"], "must have exactly the members n"), (["--arch", "mi300"], "like gfx942 or sm_90"),
-    (["--grid", "1"], "--grid is for a file"), (["--processes", "0"], "at least 1"), (["--colour"], "see --help"),
+    (["--key", "m=1"], "members n"), (["--arch", "mi300"], "gfx942 or sm_90"),
+    (["--grid", "1"], "--grid is"), (["--processes", "0"], "at least 1"), (["--colour"], "see --help"),
     (["--keys", "missing"], "cannot read missing"),
 ])
 def test_a_command_line_that_makes_no_sense_is_refused(add_folder, more, reason):
@@ -192,13 +192,13 @@ def pack_file(tmp_path, text=FILE, signature=WRITE, grid="1", key="n=64", *more)
 
 @pytest.mark.parametrize("signature, grid, reason", [
     ("x_ptr", "1", '"x_ptr" is not NAME=TYPE'), ("x_ptr=*fp32", "1", "is not NAME=*DTYPE[EXTENT"),
-    ("x_ptr=*half[n]", "1", "has the type half; known are i1"), ("x_ptr=*fp32[n]:see", "1", "has the access see"),
-    ("x_ptr=*fp32[n]:read:ones", "1", "has the fill ones"), ("x_ptr=*i8[n]:read:integers(0.5,1)", "1", "no numbers"),
-    (WRITE + ", x_ptr=i32", "1", "x_ptr stands there twice"), (WRITE + ", y=i32", "1", "has no parameter y"),
-    ("x_ptr=*fp32[n]", "1", "no buffer that is written"), (WRITE + ", n=constexpr", "1", "is not NAME=TYPE, NAME"),
-    ("n=i64", "1", "does not say what x_ptr is: write x_ptr=*fp16"), (WRITE, "x.shape[0]", "--grid reads x.shape[0]"),
-    (WRITE, "rows", "--grid reads rows, which is neither in the key"), (WRITE, "n / 2", "/ makes floats"),
-    (WRITE, "(1, 1, 1, 1)", "--grid has 1 to 3 dimensions"), (WRITE, "lambda", "is no expression"),
+    ("x_ptr=*half[n]", "1", "type half"), ("x_ptr=*fp32[n]:see", "1", "access see"),
+    ("x_ptr=*fp32[n]:read:ones", "1", "fill ones"), ("x_ptr=*i8[n]:read:integers(0.5,1)", "1", "no numbers"),
+    (WRITE + ", x_ptr=i32", "1", "twice"), (WRITE + ", y=i32", "1", "parameter y"),
+    ("x_ptr=*fp32[n]", "1", "written"), (WRITE + ", n=constexpr", "1", "NAME=TYPE"),
+    ("n=i64", "1", "x_ptr=*fp16"), (WRITE, "x.shape[0]", "--grid reads x.shape[0]"),
+    (WRITE, "rows", "--grid reads rows"), (WRITE, "n / 2", "/ makes floats"),
+    (WRITE, "(1, 1, 1, 1)", "1 to 3 dimensions"), (WRITE, "lambda", "is no expression"),
 ])
 def test_a_signature_or_grid_that_is_none_is_refused(tmp_path, signature, grid, reason):
     assert reason in refusal(*pack_file(tmp_path, FILE, signature, grid))
@@ -207,15 +207,15 @@ def test_a_signature_or_grid_that_is_none_is_refused(tmp_path, signature, grid, 
 
 @pytest.mark.parametrize("text, reason", [
     (FILE.replace('@triton.autotune(configs=[triton.Config({"B": 64}, num_warps=4)], key=["n"])\n', ""),
-     "under no autotune decorator; give its configs with --space"),
-    (FILE.replace("num_warps=4", "pre_hook=print"), "config 0 of kernel has a pre_hook"),
-    (FILE.replace("num_warps=4", "ir_override='x'"), "config 0 of kernel has an ir_override"),
+     "no autotune decorator"),
+    (FILE.replace("num_warps=4", "pre_hook=print"), "pre_hook"),
+    (FILE.replace("num_warps=4", "ir_override='x'"), "ir_override"),
     (FILE.replace('{"B": 64}', '{"B": 64.5}'), "config 0 has B = 64.5"),
-    (FILE.replace('{"B": 64}', '{"B": 64, "C": 1}'), "configs set C, which is neither a constexpr"),
-    (FILE.replace("[triton.Config", "[triton.Config({}), triton.Config"), "config 0 does not set B"),
-    (FILE.replace('key=["n"]', 'key=["n", "m"]'), "key has m; give it with --key, like m=4096"),
+    (FILE.replace('{"B": 64}', '{"B": 64, "C": 1}'), "configs set C"),
+    (FILE.replace("[triton.Config", "[triton.Config({}), triton.Config"), "not set B"),
+    (FILE.replace('key=["n"]', 'key=["n", "m"]'), "m=4096"),
     (FILE.replace("@triton.jit", "@triton.heuristics({'B': max})\n@triton.jit").replace('{"B": 64}', "{}"),
-     "the heuristic of B is no lambda"),
+     "heuristic of B"),
     (FILE.replace("@triton.autotune", "@triton.autotune(configs=[], key=[])\n@triton.autotune"),
      "two autotune decorators"),
 ])
@@ -233,8 +233,8 @@ def test_a_file_needs_what_it_does_not_say(tmp_path, flag):
 def test_a_kernel_folder_is_not_overwritten_with_another_kernel(tmp_path):
     run(*pack_file(tmp_path))
     run(*pack_file(tmp_path))
-    assert "kernel.json is there and says something else" in refusal(*pack_file(tmp_path, FILE, WRITE, "2"))
-    assert "f.py is there and says something else" in refusal(*pack_file(tmp_path, FILE + "\n"))
+    assert "kernel.json is there" in refusal(*pack_file(tmp_path, FILE, WRITE, "2"))
+    assert "f.py is there" in refusal(*pack_file(tmp_path, FILE + "\n"))
 
 
 def test_the_launch_of_a_file_becomes_expressions_over_key_and_config(tmp_path):
@@ -274,7 +274,7 @@ def test_a_triton_that_pack_does_not_know_is_refused(add_folder, tmp_path):
     (tmp_path / "triton.py").write_text("__version__ = '4.0.0'\n")
     environment["PYTHONPATH"] += f":{tmp_path}"
     done = subprocess.run(argv, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2 and "Triton 4.0.0 is installed; pack knows 3.3 to 3.6" in done.stderr
+    assert done.returncode == 2 and "Triton 4.0.0" in done.stderr
 
 
 def test_an_addition_of_the_tutorial_needs_a_space(tmp_path):

@@ -145,8 +145,8 @@ def test_an_image_with_other_variables_has_no_use_for_the_objects(packed, tmp_pa
 
 
 @pytest.mark.parametrize("triton, reason", [
-    ({"key": "3.6.0+rocm", "version": "3.6.0+rocm"}, r"another build of Triton \(3.6.0\+rocm\)"),
-    (None, "does not say which Triton the image has"), ({"version": "3.6.0"}, "does not say which Triton the image has")])
+    ({"key": "3.6.0+rocm", "version": "3.6.0+rocm"}, r"\(3.6.0\+rocm\)"),
+    (None, "which Triton"), ({"version": "3.6.0"}, "which Triton")])
 def test_an_image_with_another_triton_is_refused(triton, reason):
     with pytest.raises(PackError, match=reason):
         image_of({"version": 1, "triton": triton}, "identity.json")

@@ -108,7 +108,7 @@ def test_nothing_that_is_missing_is_an_error(tmp_path):
     out, err = run("identity", "--function", "a=ops:add", PYTHONPATH=install(tmp_path, NO_TRITON))
     assert json.loads(out) == {"version": 1, "functions": [], "variables": {}, **dict.fromkeys((
         "triton", "torch", "hip", "rocm", "gpu", "devices", "dejavu", "tunableop", "moe_device_name"))}
-    assert "triton cannot be imported" in err and "name them with --gpu" in err
+    assert "triton cannot be imported" in err and "--gpu" in err
 
 
 def test_a_module_that_cannot_be_imported_is_a_note_and_the_others_are_recorded(tmp_path):
@@ -117,7 +117,7 @@ def test_a_module_that_cannot_be_imported_is_a_note_and_the_others_are_recorded(
     out, err = run("identity", "--arch", "gfx942", "--function", "a=needy:add", "--function", f"{hash_}=scaled:scale_kernel",
                    "--output", tmp_path / "etc/identity.json", "--json", PYTHONPATH=path)
     document = json.loads(out)
-    assert "needy cannot be imported, so add is not recorded: RuntimeError: no GPU" in document["notes"]
+    assert any(re.search("needy.*add.*RuntimeError: no GPU", note) for note in document["notes"])
     text = (tmp_path / "etc/identity.json").read_text()
     (record,) = json.loads(text)["functions"]
     assert record["kernel"] == hash_ and "name" not in record and record["key_names"] == record["tuning_key"] == ["n"]
@@ -125,12 +125,12 @@ def test_a_module_that_cannot_be_imported_is_a_note_and_the_others_are_recorded(
 
 
 @pytest.mark.parametrize("place, reason", [
-    ("ops", '"ops" is not package.module:function'), ("json:nothing", "json has no nothing"),
-    ("json:dumps", "json:dumps is no @triton.jit function")])
+    ("ops", "package.module:function"), ("json:nothing", "json .*nothing"),
+    ("json:dumps", "json:dumps .*@triton.jit")])
 def test_a_function_that_is_none_is_refused(place, reason):
     with pytest.raises(PackError, match=reason):
         function_record("a", place, None, [])
-    with pytest.raises(PackError, match='"ops:add" is not KERNEL='):
+    with pytest.raises(PackError, match='"ops:add" .*KERNEL='):
         make_identity("gfx942", None, ["ops:add"])
 
 
@@ -167,7 +167,7 @@ def test_an_identity_is_put_at_the_server_under_its_digest(tmp_path):
 
 
 def test_where_to_put_an_identity_must_be_said():
-    assert "--put needs the server in WAVETUNE_URL" in run("identity", "--put", status=2, WAVETUNE_URL="")[1]
+    assert "WAVETUNE_URL" in run("identity", "--put", status=2, WAVETUNE_URL="")[1]
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path):

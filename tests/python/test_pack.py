@@ -198,7 +198,7 @@ def test_a_config_that_does_not_compile_is_listed_and_stops_nothing(add_folder, 
 
 def test_a_kernel_of_which_no_config_compiles_is_no_build(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s["parameters"].update(BLOCK_SIZE=[1000], num_warps=[4]))
-    assert "no config compiles for the key n=98432; the first one says: " in refusal(
+    assert "no config compiles for the key n=98432" in refusal(
         "pack", add_folder, "--output", tmp_path / "build", "--key", "n=98432", status=1)
     assert not (tmp_path / "build").exists() and os.listdir(tmp_path) == ["add"]
 

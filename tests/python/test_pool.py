@@ -29,15 +29,15 @@ def test_a_worker_that_crashes_costs_its_task_alone():
         return task
 
     answers = collect([{}] * 8, run)
-    assert answers[2] == (None, "the compiler process was ended by signal 9 (SIGKILL)")
-    assert answers[5] == (None, "the compiler process ended with the status 7")
+    assert answers[2][0] is None and "signal 9 (SIGKILL)" in answers[2][1]
+    assert answers[5][0] is None and "status 7" in answers[5][1]
     assert [answers[i][0] for i in (0, 1, 3, 4, 6, 7)] == [0, 1, 3, 4, 6, 7]
 
 
 def test_a_task_that_takes_too_long_is_ended():
     for timeout_s in (1, 10, 100):  # a slow machine needs more for the others, too
         answers = collect([{}] * 3, lambda task: time.sleep(600) if task == 1 else task, timeout_s=timeout_s)
-        assert answers[1] == (None, f"compiling took more than {timeout_s} s")
+        assert answers[1][0] is None and f"more than {timeout_s} s" in answers[1][1]
         if answers[0] == (0, None) and answers[2] == (2, None):
             return
     raise AssertionError(answers)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 from conftest import KERNELS, MATMUL, edit, read, run
@@ -32,9 +33,8 @@ def carried(types, target=H200, warps=4, loop=FOR, ctas=1, more=""):
 
 @pytest.mark.parametrize("loop", [FOR, ONE, WHILE])
 def test_an_accumulator_of_twice_a_threads_registers_is_refused_in_a_sentence(loop):
-    assert carried("tensor<256x256xf32, #mma>", loop=loop) == (
-        "a loop carries 256 x 256 values, 512 registers of a thread, and there are 255: every turn would store and load half "
-        "of them; pack --keep-spilling compiles it")
+    sentence = carried("tensor<256x256xf32, #mma>", loop=loop)
+    assert re.search("256 x 256 values, 512 registers .* 255.*--keep-spilling", sentence)
 
 
 @pytest.mark.parametrize("types", [
@@ -56,7 +56,7 @@ def test_what_spills_less_or_can_be_computed_again_is_compiled(types):
 def test_more_warps_blocks_of_a_cluster_and_other_gpus_hold_more():
     tile = "tensor<256x256xf32, #mma>"
     assert carried(tile, warps=8) is None and carried(tile, ctas=2) is None and carried(tile, MI300X) is None
-    assert "1024 registers of a thread, and there are 512" in carried(tile, MI300X, warps=1)
+    assert re.search("1024 registers .* 512", carried(tile, MI300X, warps=1))
 
 
 def test_a_text_without_warps_or_with_warps_of_their_own_says_nothing():
@@ -88,7 +88,7 @@ def test_a_config_that_carries_too_much_is_listed_as_failed(tiles):
     assert "1 objects, 1 failed" in said
     (variant,) = read(place / "build")["variants"]
     assert [o["config"]["BLOCK_SIZE_M"] for o in variant["objects"]] == [32]
-    assert variant["failed"][0]["error"].startswith("a loop carries 256 x 256 values, 2048 registers of a thread")
+    assert "256 x 256 values, 2048 registers" in variant["failed"][0]["error"]
 
 
 def write_kernel(place):

@@ -118,34 +118,34 @@ def kernel(x_ptr):
 
 @pytest.mark.parametrize("text, reason", [
     ("def f(:", "is not Python"),
-    ("x = 1", "has no function under @triton.jit"),
-    (HEAD + "@triton.jit\ndef a(x): pass\n@triton.jit\ndef b(x): pass\n", "several kernels: name one of a, b"),
+    ("x = 1", "no function under @triton.jit"),
+    (HEAD + "@triton.jit\ndef a(x): pass\n@triton.jit\ndef b(x): pass\n", "several kernels.* a, b"),
     (HEAD + "import torch\nN = torch.cuda.device_count() + 1\n@triton.autotune([triton.Config({'B': N})], [])\n"
      "@triton.jit\ndef k(x, B: tl.constexpr): pass\n",
-     r"kernel.py:4: the value of torch.cuda.device_count\(…\) is needed to read the kernel, and pack does not execute torch, "
-     r"only .* into this file; driver.active.get_current_target\(\) answers for --arch$"),
+     r"kernel.py:4: .* torch.cuda.device_count\(…\) is needed .* torch, "
+     r".*driver.active.get_current_target\(\) .*--arch$"),
     (HEAD + "import torch\nif torch.cuda.is_available():\n    N = 1\n@triton.autotune([triton.Config({'B': N})], [])\n"
-     "@triton.jit\ndef k(x, B: tl.constexpr): pass\n", r"torch.cuda.is_available\(…\) is needed .* into this file"),
+     "@triton.jit\ndef k(x, B: tl.constexpr): pass\n", r"torch.cuda.is_available\(…\) is needed"),
     (HEAD + "from fla.utils import more\n@triton.autotune([triton.Config({'B': 1})], [], **more)\n@triton.jit\n"
      "def k(x, B: tl.constexpr): pass\n",
-     r"kernel.py:6: the value of fla.utils.more.\w+\(…\) is needed .* does not execute fla.utils, only .* into this file$"),
+     r"kernel.py:6: .* fla.utils.more.\w+\(…\) is needed .* fla.utils, "),
     (HEAD + "from . import flags\n@triton.autotune([triton.Config({'B': flags.B + 1})], [])\n@triton.jit\n"
-     "def k(x, B: tl.constexpr): pass\n", r"the value of .flags.B is needed .* does not execute \., only"),
+     "def k(x, B: tl.constexpr): pass\n", r" \.flags.B is needed .* \., "),
     (HEAD + "import a.b as c\nN = int(c.N)\n@triton.autotune([triton.Config({'B': N})], [])\n@triton.jit\n"
-     "def k(x, B: tl.constexpr): pass\n", r"the value of a.b.N is needed .* does not execute a.b, only"),
+     "def k(x, B: tl.constexpr): pass\n", r" a.b.N is needed .* a.b, "),
     (HEAD + "N = int(triton.runtime.driver.active.utils.sms)\n@triton.autotune([triton.Config({'B': N})], [])\n@triton.jit\n"
-     "def k(x, B: tl.constexpr): pass\n", r"driver.active.utils.sms is needed .* there is no GPU here to ask: put .* --arch$"),
+     "def k(x, B: tl.constexpr): pass\n", r"driver.active.utils.sms is needed .* GPU .* --arch$"),
     (HEAD + "from other import helper\n@triton.jit\ndef k(x):\n    tl.store(x, helper(1))\n",
-     "the kernel reads helper, which is <other.helper>"),
+     "helper.*<other.helper>"),
     (HEAD + "from .other import helper\n@triton.jit\ndef k(x):\n    tl.store(x, helper(1))\n", "<.other.helper>"),
     (HEAD + "from other import *\n@triton.jit\ndef k(x):\n    pass\nk = k\n", None),
     (HEAD + "N = undefined\n@triton.autotune([triton.Config({'B': N})], [])\n@triton.jit\n"
-     "def k(x, B: tl.constexpr): pass\n", "kernel.py:3 cannot be executed .* NameError"),
-    (HEAD + "def mine(f): return 3\n@mine\n@triton.jit\ndef k(x): pass\n", "under a decorator that gives int"),
+     "def k(x, B: tl.constexpr): pass\n", "kernel.py:3 .* NameError"),
+    (HEAD + "def mine(f): return 3\n@mine\n@triton.jit\ndef k(x): pass\n", "decorator .* int"),
     (HEAD + "from triton_dejavu import nothing\n@nothing\n@triton.jit\ndef k(x): pass\n",
-     "the stand-in for triton_dejavu has no nothing"),
+     "triton_dejavu .*nothing"),
     (HEAD + "import triton_dejavu as d\n@d.autotune(key=[], configs=[], config_space=d.ConfigSpace({}))\n@triton.jit\n"
-     "def k(x): pass\n", "configs or config_space, not both"),
+     "def k(x): pass\n", "configs or config_space"),
 ])
 def test_what_cannot_be_read_is_told(tmp_path, text, reason):
     if reason is None:
@@ -156,7 +156,7 @@ def test_what_cannot_be_read_is_told(tmp_path, text, reason):
 
 
 def test_a_function_that_is_not_there_is_told_with_those_that_are(tmp_path):
-    with pytest.raises(PackError, match="has no function g under @triton.jit; it has f"):
+    with pytest.raises(PackError, match="function g .*has f"):
         load(tmp_path, HEAD + "@triton.jit\ndef f(x): pass\n", "g")
 
 

@@ -146,15 +146,15 @@ def test_constexprs_of_the_key_are_equalities_for_every_config():
 
 def test_an_integer_beyond_int32_in_an_int32_argument_is_refused():
     arguments = [dict(a, dtype="int32") if a["name"] == "stride" else a for a in ARGUMENTS]
-    with pytest.raises(PackError, match="argument stride is int32 and its value .* is 2147483648"):
+    with pytest.raises(PackError, match="argument stride is int32 .* 2147483648"):
         specialise(plain, {"arguments": arguments}, [{}], {"M": 1, "stride": 2**31}, True)
 
 
 @pytest.mark.parametrize("index, change, reason", [
-    (4, {"dtype": "float64"}, "Triton passes a Python float as fp32"),
-    (2, {"dtype": "int8"}, "Triton passes a Python integer as i32 or i64"),
-    (2, {"value": "'text'"}, "its value for the key .* is 'text'"),
-    (2, {"value": "X + 1"}, "the name X is not known"),
+    (4, {"dtype": "float64"}, "float as fp32"),
+    (2, {"dtype": "int8"}, "integer as i32 or i64"),
+    (2, {"value": "'text'"}, "value .* 'text'"),
+    (2, {"value": "X + 1"}, "name X "),
     (0, {"shape": ["M", "scale"]}, "scale is a float"),
 ])
 def test_an_argument_that_the_jit_would_pass_otherwise_is_refused(index, change, reason):
@@ -165,7 +165,7 @@ def test_an_argument_that_the_jit_would_pass_otherwise_is_refused(index, change,
 
 def test_an_argument_narrower_than_its_annotation_is_refused():
     arguments = [dict(a, dtype="int32") if a["name"] == "M" else a for a in ARGUMENTS]
-    with pytest.raises(PackError, match="argument M is int32 in the manifest and i64 in the function"):
+    with pytest.raises(PackError, match="argument M is int32 .*i64"):
         specialise(annotated, {"arguments": arguments}, [{}], {"M": 1, "stride": 2}, True)
 
 

@@ -72,7 +72,7 @@ def test_two_agents_cannot_share_a_state_folder(server, start):
     first = start(harness.Agent, server, name="a")
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     done = agent("run", "--state", first.state, "--url", server.url, environment={"WAVETUNE_TOKEN": server.token})
-    assert done.returncode == 2 and "another agent works in" in done.stderr
+    assert done.returncode == 2 and "another agent" in done.stderr
 
 
 def test_an_agent_keeps_its_id_over_restarts(server, start):
@@ -107,7 +107,7 @@ def test_a_lease_that_the_device_cannot_execute_states_no_opening_of_the_one_bef
     first = small_job(server, small_kernel(tmp_path / "kernel"))
     wait_until(lambda: state_of(server, first) == "done", 120, "the job")
     other = small_job(server, harness.QUICK.parent / "gpu_quick")
-    wait_until(lambda: "kernels in hip run on GPUs" in one.messages, 60, "the lease that fails")
+    wait_until(lambda: "run on GPUs" in one.messages, 60, "the lease that fails")
     assert one.stop() == 0
     assert server.get(f"/v1/jobs/{first}")["opening_device_seconds"] > 0
     assert server.get(f"/v1/jobs/{other}")["opening_device_seconds"] == 0
@@ -151,11 +151,11 @@ def test_what_was_measured_while_the_server_was_away_is_posted_by_the_next_run(s
     port = server.port
     server.kill()
     gated.open()
-    wait_until(lambda: "wait in the spool" in one.messages, 120, "results that wait")
+    wait_until(lambda: "in the spool" in one.messages, 120, "results that wait")
     one.kill()
     again = start(harness.Server, database, port=port)
     two = start(harness.Agent, again, name="a", options=QUICK)
-    wait_until(lambda: "posted before anything else" in two.messages, 60, "the replay")
+    wait_until(lambda: "posted before" in two.messages, 60, "the replay")
     wait_until(lambda: again.get(f"/v1/jobs/{job}")["state"] == "done", 120, "the job")
     assert_nothing_twice(again, job)
 
@@ -189,7 +189,7 @@ def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tm
     enrolled = wait_until(lambda: server.items("/v1/agents"), 30, "the agent")[0]
     path = f"/v1/agents/{enrolled['agent']}/drain"
     assert server.request("POST", path, {"reason": "new disks"}).status == 200
-    wait_until(lambda: "drained: it gets no more leases" in one.messages, 20, "the agent to hear of it")
+    wait_until(lambda: "drained: " in one.messages, 20, "the agent to hear of it")
     job = small_job(server, kernel)
     assert "draining: new disks" in wavetune(server, "agents").stdout
     answer = server.request("POST", "/v1/leases", {"agent": enrolled["agent"], "device": "cpu0", "nonce": "n", "wait": 1})
@@ -206,7 +206,7 @@ def test_an_agent_whose_token_was_revoked_says_so_and_works_again_with_another(s
     one = start(harness.Agent, server, name="a", options=QUICK, token=tokens[0])
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     assert server.request("DELETE", "/v1/tokens/first").status == 204
-    wait_until(lambda: "no heartbeat: the server answered 401" in one.messages, 30, "a refused heartbeat")
+    wait_until(lambda: re.search("no heartbeat: .*401", one.messages), 30, "a refused heartbeat")
     assert one.process.poll() is None and tokens[0] not in one.messages
     job = small_job(server, kernel)
     assert one.stop() == 0
@@ -223,11 +223,11 @@ def test_what_an_agent_with_a_revoked_token_measured_is_not_lost(server, start, 
     job = job_in_the_middle(server, gated)
     server.request("DELETE", "/v1/tokens/first")
     gated.open()
-    wait_until(lambda: "wait in the spool: the server answered 401" in one.messages, 60, "a refusal")
+    wait_until(lambda: re.search("in the spool: .*401", one.messages), 60, "a refusal")
     one.kill()  # told to end, it would try to post for some seconds more
     two = start(harness.Agent, server, name="a", options=QUICK, token=tokens[1])
     wait_until(lambda: state_of(server, job) == "done", 120, "the job")
-    assert "posted before anything else" in two.messages
+    assert "posted before" in two.messages
     assert_nothing_twice(server, job)
 
 

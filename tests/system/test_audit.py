@@ -258,7 +258,7 @@ def test_the_command_line_lists_it_with_filters(server, postgres):
     assert wavetune(server, "audit", "--action", "dance", check=False).returncode == 4
     assert wavetune(server, "audit", "--since", "yesterday", check=False).returncode == 4
     refused = wavetune(server, "audit", check=False, token=server.written["by"]["submitter"].token)
-    assert refused.returncode == 4 and "needs the role operator or admin" in refused.stderr
+    assert refused.returncode == 4 and "role operator or admin" in refused.stderr
     first = server.get("/v1/audit?limit=2")
     second = server.get(f"/v1/audit?limit=2&after={first['next']}")
     assert first["items"] + second["items"] == everything[:4]
@@ -332,7 +332,7 @@ def test_a_serving_role_that_may_not_migrate_waits_for_who_may(postgres, start, 
 
 def test_a_role_to_serve_as_must_be_there_and_not_own_the_tables(postgres, two_roles):
     owner, _ = two_roles
-    for role, sentence in (("nobody_here", 'there is no database role "nobody_here"'),
+    for role, sentence in (("nobody_here", '"nobody_here"'),
                            (owner.split("user=")[1].split()[0], "owns the tables"), ("postgres", "owns the tables")):
         done = migrate(owner, "--serve-role", role)
         assert done.returncode == 1 and sentence in done.stderr, (role, done.stderr)

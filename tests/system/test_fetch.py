@@ -190,7 +190,7 @@ def test_a_release_is_kept_in_a_folder_of_its_digest_that_current_points_at(worl
 
 def test_without_a_trusted_key_stderr_says_what_is_not_verified(world):
     done = world.fetch()
-    assert done.stdout.startswith("fresh") and "nothing but digests was verified" in done.stderr
+    assert done.stdout.startswith("fresh") and "nothing but digests" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -245,7 +245,7 @@ def test_a_format_that_cannot_say_the_release_is_named_and_does_not_stop_the_oth
     identity.write_text(json.dumps({**IDENTITY, "functions": []}))
     arguments = ("--format", "json", "--format", "dejavu", "--identity", identity)
     done = world.fetch(*arguments)
-    assert done.stdout.startswith("fresh") and "dejavu: no winner can be written" in done.stderr
+    assert done.stdout.startswith("fresh") and "dejavu: no winner" in done.stderr
     world.requests()
     done = world.fetch(*arguments)
     assert done.stdout.startswith("unchanged") and "dejavu: no winner" in done.stderr and world.requests() == ["/v1/cache"]
@@ -255,10 +255,10 @@ def test_a_release_that_no_format_can_hold_has_an_exit_code_of_its_own_since_try
     identity = world.folder / "identity.json"
     identity.write_text(json.dumps({**IDENTITY, "functions": []}))
     arguments = ("--format", "dejavu", "--identity", identity)
-    assert "there is no cache to fall back on" in world.fetch(*arguments, expect=8).stderr
+    assert "no cache to fall back" in world.fetch(*arguments, expect=8).stderr
     world.fetch("--format", "json")
     alone = world.fetch(*arguments, expect=8)
-    assert "no winner can be written" in alone.stderr and "the last good cache is kept" in alone.stderr and world.block() == 256
+    assert "no winner" in alone.stderr and "last good cache" in alone.stderr and world.block() == 256
     assert json.loads(world.fetch(*arguments, "--json", expect=8).stdout)["outcome"] == "stale"
     world.fetch(*arguments, url="http://127.0.0.1:9", expect=5)
 
@@ -270,7 +270,7 @@ def test_winners_that_are_left_out_are_counted_on_stderr_and_listed_with_json(wo
     world.publish(canonical(release))
     arguments = ("--format", "dejavu", "--identity", world.folder / "identity.json", "--json")
     done = world.fetch(*arguments)
-    assert "dejavu: 1 winner was left out; the first: add/triton [8192,1]" in done.stderr
+    assert "dejavu: 1 winner " in done.stderr and "add/triton [8192,1]" in done.stderr
     for done in (done, world.fetch(*arguments)):
         (format,) = json.loads(done.stdout)["formats"]
         assert [(s["name"], s["key"]) for s in format["skipped"]] == [("add/triton", "[8192,1]")]
@@ -294,11 +294,11 @@ def expect_refused(world, code, sentence, **more):
     """The fetch is refused, alone and beside a cache that is kept."""
     kept, block = world.current(), world.block()
     done = world.fetch(expect=code, **more)
-    assert sentence in done.stderr and done.stderr.endswith("; the last good cache is kept\n"), done.stderr
+    assert sentence in done.stderr and "last good cache" in done.stderr.splitlines()[-1], done.stderr
     assert (world.current(), world.block()) == (kept, block)
     cache, world.cache = world.cache, world.folder / f"empty-{time.monotonic_ns()}"
     done = world.fetch(expect=code, **more)
-    assert sentence in done.stderr and done.stderr.endswith("; there is no cache to fall back on\n"), done.stderr
+    assert sentence in done.stderr and "no cache to fall back" in done.stderr, done.stderr
     assert not (world.cache / "current").exists()
     world.cache = cache
 
@@ -309,13 +309,13 @@ def test_a_release_with_one_other_byte_is_tampered_with(world, keys):
     release = release_of(1024)
     entry = world.publish(release, 2, keys[0])
     world.releases[entry["release"]] = release.replace(b"4096", b"4097")
-    expect_refused(world, 10, "arrived with other bytes", trust=keys[:1])
+    expect_refused(world, 10, "other bytes", trust=keys[:1])
 
 
 def test_a_release_for_another_gpu_than_its_entry_says_is_tampered_with(world):
     world.fetch()
     world.publish(release_of(1024, {**ENVIRONMENT, "compute_units": 38, "partition": "CPX/NPS4"}), 2)
-    expect_refused(world, 10, "is for another environment, tag or regime (")
+    expect_refused(world, 10, "another environment")
 
 
 def test_an_older_entry_is_a_replay_and_so_is_another_release_with_the_same_counter(world, keys):
@@ -325,7 +325,7 @@ def test_an_older_entry_is_a_replay_and_so_is_another_release_with_the_same_coun
     world.fetch(trust=keys[:1])
     world.entry = old
     done = world.fetch(trust=keys[:1], expect=11)
-    assert "entry 4 of channel" in done.stderr and "entry 5 was seen already" in done.stderr and world.block() == 1024
+    assert "entry 4 of channel" in done.stderr and "entry 5 " in done.stderr and world.block() == 1024
     world.publish(release_of(512), 5, keys[0])
     assert "with another release" in world.fetch(trust=keys[:1], expect=11).stderr
     world.publish(release_of(), 6, keys[0])
@@ -364,7 +364,7 @@ def test_a_kept_cache_that_expired_meanwhile_is_kept_and_said_so(world, keys):
     expired = world.publish(release_of(), publisher=keys[0], expires="2026-01-01T00:00:00Z")
     (world.cache / "current/entry.json").write_text(json.dumps(expired))
     away = world.fetch(trust=keys[:1], expect=12, url="http://127.0.0.1:9")
-    assert "the last good cache is kept, which expired at 2026-01-01T00:00:00Z" in away.stderr and world.block() == 256
+    assert "last good cache" in away.stderr and "2026-01-01T00:00:00Z" in away.stderr and world.block() == 256
     state = json.loads((world.cache / ".fetch.json").read_text())
     state["etag"] = '"' + hashlib.sha256(canonical(expired)).hexdigest() + '"'
     (world.cache / ".fetch.json").write_text(json.dumps(state))
@@ -400,7 +400,7 @@ def test_keys_are_files_and_folders_from_options_and_the_variable(world, keys):
 def test_a_cache_that_no_trusted_key_signed_is_not_fallen_back_on(world, keys):
     world.fetch()
     done = world.fetch("--print-env", trust=keys[:1], url="http://127.0.0.1:9", expect=6)
-    assert "the cache that is there is not used: no trusted key signed it" in done.stderr and done.stdout == ""
+    assert "no trusted key" in done.stderr and done.stdout == ""
     world.requests()
     world.entry = keys[0].sign(world.entry)
     assert world.fetch(trust=keys[:1]).returncode == 0
@@ -413,7 +413,7 @@ def test_an_entry_for_another_question_is_refused(world):
                     {"environment": {**ENVIRONMENT, "torch": "2.8.0"}}, {"environment": {**ENVIRONMENT, "rocm": "6.4.0"}}):
         world.publish(release_of(1024), 2, **changes)
         done = world.fetch(expect=13)
-        assert "which was not asked for" in done.stderr or "another environment" in done.stderr
+        assert "not asked for" in done.stderr or "another environment" in done.stderr
     assert world.block() == 256
 
 
@@ -492,7 +492,7 @@ for body, length in (({entry!r}, {len(entry)}), ({release[:100]!r}, {len(release
         fetched = pool.submit(world.fetch, expect=14, trust=keys[:1], url=url)
         assert server.stdout.readline() == "half\n"
         server.kill()
-        assert "the last good cache is kept" in fetched.result().stderr
+        assert "last good cache" in fetched.result().stderr
     server.wait()
     assert world.block() == 256
 
@@ -503,7 +503,7 @@ def test_answers_that_mean_nothing_leave_what_is_there(world):
                          (404, {"detail": "channel \"stable\" has no entry"})):
         world.other["/v1/cache"] = (status, body)
         done = world.fetch("--tag", f"t{status}", expect=5)
-        assert done.stderr.count("\n") == 1 and "last good cache is kept" in done.stderr
+        assert done.stderr.count("\n") == 1 and "last good cache" in done.stderr
     world.other["/v1/cache"] = (200, b" " * (65 << 20))
     assert "larger than" in world.fetch("--tag", "large", expect=5).stderr
     del world.other["/v1/cache"]
@@ -526,7 +526,7 @@ def test_what_renderers_need_is_verified_too(world, format):
     arguments = ("--format", format, "--format", "json", "--identity", world.folder / "identity.json")
     world.other[kernel] = (200, {"manifest": {**manifest, "name": "other"}})
     done = world.fetch(*arguments, expect=10)
-    assert f"kernel {digest(canonical(manifest))} arrived with other bytes" in done.stderr and world.block() == 256
+    assert f"kernel {digest(canonical(manifest))} " in done.stderr and "other bytes" in done.stderr and world.block() == 256
     world.other[kernel] = (200, b"{")
     world.fetch(*arguments, expect=10)
     world.other[kernel] = (503, b"")
@@ -571,7 +571,7 @@ def test_of_two_fetches_at_once_one_does_the_work(world):
 def test_a_folder_that_cannot_be_made_or_written_blocks_no_start(world):
     cache, world.cache = world.cache, world.folder / "file/cache"
     (world.folder / "file").write_text("")
-    assert "cannot make the folder" in world.fetch(expect=6).stderr
+    assert "cannot make" in world.fetch(expect=6).stderr
     world.cache = cache
     world.fetch()
     (cache / ".lock").unlink()
@@ -678,7 +678,7 @@ def test_a_disk_that_takes_no_new_cache_leaves_the_old_one(world, disk):
     world.publish(release_of(1024), 2)
     assert "cannot sync" in world.fetch(environment=disk("broken"), expect=5).stderr
     try:
-        assert "did not take the new cache within the budget" in held_up(world, disk("hangs")).stderr
+        assert "within the budget" in held_up(world, disk("hangs")).stderr
     finally:
         (world.folder / "gate").touch()
     assert "budget" in held_up(world, disk("slow")).stderr
@@ -686,12 +686,12 @@ def test_a_disk_that_takes_no_new_cache_leaves_the_old_one(world, disk):
 
 
 @pytest.mark.parametrize("what, file, sentence", [
-    ("full", "release.json", "cannot write release.json: No space left"),
-    ("full", "cache.json", "cannot write json/cache.json: No space left"),
-    ("late", "cache.json", "cannot write json/cache.json: Disk quota exceeded"),
-    ("late", ".wavetune.json", "cannot write json/.wavetune.json: Disk quota exceeded"),
-    ("folderless", "", "cannot make the folder json: No space left"),
-    ("threadless", "", "cannot start a thread that writes")])
+    ("full", "release.json", "release.json: No space left"),
+    ("full", "cache.json", "json/cache.json: No space left"),
+    ("late", "cache.json", "json/cache.json: Disk quota exceeded"),
+    ("late", ".wavetune.json", "json/.wavetune.json: Disk quota exceeded"),
+    ("folderless", "", "json: No space left"),
+    ("threadless", "", "thread")])
 def test_a_cache_that_cannot_be_written_leaves_the_old_one_and_nothing_else(world, disk, what, file, sentence):
     world.fetch()
     world.publish(release_of(1024), 2)
@@ -929,13 +929,13 @@ def test_export_refuses_what_it_cannot_do(world, tmp_path):
     (tmp_path / "bad.json").write_bytes(release_of() + b" ")
     world.releases[world.entry["release"]] = release_of(1024)
     for arguments, code, sentence in (
-            ((file, "--to", tmp_path), 2, "is there already"), ((file,), 2, "say what and where"),
+            ((file, "--to", tmp_path), 2, "is there already"), ((file,), 2, "what and where"),
             ((file, "--to", "/"), 2, "is there already"), ((file, "--to", tmp_path / "release.json/x"), 2, "cannot make"),
             ((tmp_path / "bad.json", "--to", tmp_path / "x"), 2, "bad.json: "),
-            ((file, "--to", tmp_path / "x", "--format", "json", "--format", "dejavu"), 2, "one format at a time"),
+            ((file, "--to", tmp_path / "x", "--format", "json", "--format", "dejavu"), 2, "one format"),
             ((file, "--to", tmp_path / "x", "--format", "dejavu"), 1, "dejavu: "),
             ((file, "--to", tmp_path / "no/x.tar"), 1, "cannot write"),
-            ((world.entry["release"], "--to", tmp_path / "x", "--url", world.url), 10, "arrived with other bytes"),
+            ((world.entry["release"], "--to", tmp_path / "x", "--url", world.url), 10, "other bytes"),
             (("sha256:" + "0" * 64, "--to", tmp_path / "x", "--url", world.url), 4, "not there"),
             (("nowhere", "--to", tmp_path / "x", "--url", world.url), 4, "not there"),
             (("stable", "--to", tmp_path / "x", "--url", "http://127.0.0.1:9"), 3, "127.0.0.1:9")):

@@ -5,6 +5,7 @@ import http.client
 import http.server
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import threading
@@ -177,7 +178,7 @@ def test_a_gpu_that_is_reset_between_two_configs_costs_neither(tmp_path):
 def test_the_default_that_faults_is_told_also_where_the_runtime_cannot_be_closed_after_it(tmp_path):
     done = tune(hip_kernel(tmp_path / "kernel", [FAULT]), tmp_path, FAKE_HIP_STUCK="1")
     assert done.returncode == 1
-    assert "an illegal memory access was encountered" in done.stderr, done.stderr
+    assert "illegal memory access" in done.stderr, done.stderr
 
 
 def test_tune_takes_the_gpu_that_is_named_in_processes_that_see_no_other(tmp_path):
@@ -189,7 +190,7 @@ def test_tune_takes_the_gpu_that_is_named_in_processes_that_see_no_other(tmp_pat
     assert answer["device"] == "hip2" and answer["outcomes"] == {"correct": 2, "runtime": 1}
     assert set(taken.read_text().splitlines()) == {"2 of 1"}
     done = tune(kernel, tmp_path, "--device", "hip1", HIP_VISIBLE_DEVICES="2", **several)
-    assert done.returncode != 0 and 'there is no device "hip1" here; there are hip0' in done.stderr
+    assert done.returncode != 0 and 'no device "hip1"' in done.stderr and "hip0" in done.stderr
 
 
 def test_tune_prints_what_the_winners_code_needs(tmp_path):
@@ -203,7 +204,7 @@ def test_tune_gives_up_on_a_gpu_that_does_not_pass_its_sentinel(tmp_path):
     (tmp_path / "fake/broken").touch()
     done = tune(hip_kernel(tmp_path / "kernel", [GOOD]), tmp_path)
     assert done.returncode == 1
-    assert "hip0 is not trusted any more" in done.stderr and "sentinel" in done.stderr, done.stderr
+    assert "hip0 is not trusted" in done.stderr and "sentinel" in done.stderr, done.stderr
 
 
 def test_tune_runs_a_build_from_its_folder(tmp_path):
@@ -231,7 +232,7 @@ def test_tune_refuses_a_build_for_another_arch(tmp_path):
     text = (build / "build.json").read_text().replace("gfx942", "gfx90a")
     (build / "build.json").write_text(text)
     done = tune(kernel, tmp_path, "--build", build)
-    assert done.returncode == 1 and "the build is for gfx90a and this device is gfx942" in done.stderr, done.stderr
+    assert done.returncode == 1 and "build is for gfx90a" in done.stderr and "gfx942" in done.stderr, done.stderr
 
 
 def test_an_agent_measures_hip_on_a_gpu_and_stores_the_finalists_code(server, start, tmp_path):
@@ -257,7 +258,7 @@ def test_an_agent_runs_builds_of_triton_kernels(server, start, tmp_path):
     assert job["outcomes"] == {"correct": 2, "compile": 2}
     details = {m["config"]: m["detail"] for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["outcome"] == "compile"}
     assert details[1] == "out of resource: shared memory"
-    assert "the build has no object of" in details[2]
+    assert "no object of" in details[2]
 
 
 def test_a_gpu_that_breaks_is_in_quarantine_until_it_passes_its_sentinel(server, start, tmp_path):
@@ -290,7 +291,7 @@ def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server,
     wait_until(lambda: "agent: enrolled" in agent.messages, 30, "the agent's enrolment")
     wavetune(server, "submit", hip_kernel(tmp_path / "kernel", [GOOD]), "--key", "n=1000")
     assert agent.wait(60) == 0
-    assert "in quarantine" in agent.messages and "no work for 2 s; it ends" in agent.messages
+    assert "in quarantine" in agent.messages and "no work for 2 s" in agent.messages
 
 
 def test_results_go_without_code_that_is_not_in_the_cache_any_more(server, start, tmp_path):
@@ -310,7 +311,7 @@ def test_results_go_without_code_that_is_not_in_the_cache_any_more(server, start
     assert job["state"] == "done", job
     finals = [m for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["stage"] == "final" and m["process"] < 3]
     assert sorted(bool(m["object"]) for m in finals) == [False] * 3 + [True] * 3
-    assert "go without their compiled code: cannot " in agents[0].messages, agents[0].messages
+    assert "compiled code: cannot " in agents[0].messages, agents[0].messages
 
 
 def test_results_go_without_their_code_where_the_server_does_not_take_it(server, start, tmp_path):
@@ -329,7 +330,7 @@ def test_results_go_without_their_code_where_the_server_does_not_take_it(server,
     assert job["state"] == "done", job
     finals = [m for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["stage"] == "final"]
     assert finals and not any(m["object"] for m in finals)
-    assert "go without their compiled code: the server answered 503" in agent.messages
+    assert re.search("compiled code: .*503", agent.messages)
     assert len(puts) < len(finals) + 2, "asked three times, then once for what is posted together"
 
 
@@ -353,7 +354,7 @@ def test_a_server_that_is_away_gets_the_finalists_code_when_it_is_back(server, s
 
 
 @pytest.mark.parametrize("instead, said", [((404, b"{}"), "the server answered 404 to GET /v1/kernels/"),
-                                           ((200, b"{}"), "the server answered another build"),
+                                           ((200, b"{}"), "another build"),
                                            ((200, b"{"), "lease: failed")])
 def test_a_lease_fails_whose_build_cannot_be_had(server, start, tmp_path, instead, said):
     kernel = triton_kernel(tmp_path / "kernel", [0, 7])

@@ -109,7 +109,7 @@ def test_parts_that_claim_time_are_refused(machine, part):
 def test_without_a_hip_device_it_says_so(machine):
     done = machine.run("--emulated", hip="/nonexistent/libamdhip64.so")
     assert done.returncode == 1
-    assert "there is no HIP device here; start this under the emulator" in done.stdout
+    assert "no HIP device" in done.stdout
     assert "hip: " in done.stdout and "/nonexistent/libamdhip64.so" in done.stdout
 
 

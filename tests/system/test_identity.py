@@ -102,7 +102,7 @@ def test_another_tokens_renewal_results_and_release_of_a_lease_are_refused(two, 
     submit(LARGE)
     lease = a.lease()
     for attack in (b.renew, b.post, b.release):
-        says_no(attack(lease), "was not granted to you")
+        says_no(attack(lease), "not granted")
     assert rows(postgres, database, "select count(*) from measurements") == "0", "nothing is recorded under A's name"
     assert a.renew(lease).status == 200 and a.post(lease).status == 200
 
@@ -173,9 +173,9 @@ def test_an_agents_own_lease_id_is_opaque_and_good_for_its_epoch_only(nodes, sub
     lease = a.lease()
     number, mac = lease["lease"].split(".")
     assert number.isdigit() and len(mac) == 22
-    says_no(a.renew(lease, epoch=lease["epoch"] + 1), "was not granted to you")
-    says_no(a.renew(lease | {"lease": number}), "was not granted to you")
-    says_no(a.renew(lease | {"lease": f"{int(number) + 1}.{mac}"}), "was not granted to you")
+    says_no(a.renew(lease, epoch=lease["epoch"] + 1), "not granted")
+    says_no(a.renew(lease | {"lease": number}), "not granted")
+    says_no(a.renew(lease | {"lease": f"{int(number) + 1}.{mac}"}), "not granted")
     expire(plain(lease))
     again = a.lease()
     assert again["lease"] != lease["lease"] and again["lease"].split(".")[0] == number
@@ -232,7 +232,7 @@ def test_an_enrolment_token_makes_so_many_agents_and_does_nothing_else(server, e
     image = enrol_token(uses=2)
     first, second, third = (Node(server, image, f"n{n}", f"boot-{n}") for n in range(3))
     assert first.id != second.id and first.token != second.token and len({first.token, second.token, image}) == 3
-    says_no(third.enrolled, "image", "as many agents as it may")
+    says_no(third.enrolled, "image", "as many agents")
     for method, path in (("GET", "/v1/kernels"), ("GET", "/v1/jobs"), ("GET", "/metrics"), ("POST", "/v1/leases")):
         says_no(server.request(method, path, {} if method == "POST" else None, token=image), "enrol")
     says_no(server.request("POST", f"/v1/agents/{first.id}/heartbeat", {"boot": first.boot}, token=image))
@@ -273,7 +273,8 @@ def test_tokens_expire_with_a_sentence(server, enrol_token):
     assert server.request("GET", "/v1/jobs", token=short).status == 200
     ended = harness.wait_until(lambda: (a := server.request("GET", "/v1/jobs", token=short)).status == 401 and a, 30, "its end")
     assert "has expired" in ended.json["detail"]
-    assert server.request("GET", "/v1/jobs", token="wt_nobodys").json["detail"] == "the token is unknown or revoked"
+    unknown = server.request("GET", "/v1/jobs", token="wt_unknown")
+    assert unknown.status == 401 and "expired" not in unknown.json["detail"] and "revoked" in unknown.json["detail"]
     again = server.request("POST", "/v1/tokens", {"name": "guest", "role": "reader", "expires": "2099-01-01T00:00:00Z"})
     assert again.status == 201, "its name is free"
     for wrong in ("7", "-1d", "yesterday", "2020-01-01T00:00:00Z", "0d", "99999999999d"):

@@ -129,7 +129,7 @@ def test_a_stored_kernel_that_cannot_be_read_any_more_takes_no_imports(server, p
     postgres.sql(f"INSERT INTO kernels (hash, name, language, manifest) VALUES ('\\x{'aa' * 32}', 'f', 'c', '{{}}')",
                  conninfo=server.database)
     assert post(server, [{"kernel": "sha256:" + "aa" * 32, "entries": [entry()]}]).status == 422
-    assert "a stored manifest is not valid any more" in server.messages
+    assert "stored manifest" in server.messages
 
 
 def test_readers_may_not_import(server):
@@ -143,11 +143,11 @@ def test_a_kernel_known_by_name_only_takes_no_jobs_and_no_builds(server):
     Hand(server, "node")
     job = server.request("POST", "/v1/jobs", {"kernel": hash_, "key": {"n": 1, "dtype": "fp16"}, "environment": ENVIRONMENT,
                                               "space": {"parameters": {"BLOCK": [64]}}})
-    assert job.status == 422 and "known by name only" in job.json["detail"] and job.json["pointer"] == "/kernel"
+    assert job.status == 422 and "by name only" in job.json["detail"] and job.json["pointer"] == "/kernel"
     build = {"kernel": hash_, "toolchain": {"triton": "3.6.0"}, "arch": "gfx942", "warp_size": 64, "variants": []}
     digest = hashlib.sha256(json.dumps(build, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
     answer = server.request("PUT", f"/v1/kernels/{hash_}/builds/sha256:{digest}", build)
-    assert answer.status == 422 and "it takes no builds" in answer.json["detail"] and "by name only" in answer.json["detail"]
+    assert answer.status == 422 and "no builds" in answer.json["detail"] and "by name only" in answer.json["detail"]
 
 
 def test_an_external_kernel_may_be_registered_by_itself(server):
@@ -451,7 +451,7 @@ def test_a_signed_table_is_taken_by_the_rule_and_refused_without_it(server, publ
 def test_publish_says_when_no_node_will_find_the_entry(server, tmp_path):
     post(server, [external(entry())], {"rocm": "6.4.1"}, tag="nameless")
     done = wavetune(server, "publish", "--tag", "nameless", "--channel", "nameless")
-    assert "names no model of GPU" in done.stderr and '--environment \'{"gpu": …}\'' in done.stderr
+    assert "model of GPU" in done.stderr and '--environment \'{"gpu": …}\'' in done.stderr
 
 
 def test_a_dry_run_reads_everything_and_needs_no_server(tables):
@@ -476,10 +476,10 @@ def test_links_are_not_followed_and_one_that_leads_out_is_refused(tables, tmp_pa
     assert entries(looked_at("vllm-moe", tables)) == 6
     inside.unlink()
     inside.symlink_to("/etc/hostname")
-    assert "is a link that leads out of" in refused("vllm-moe", tables, "--dry-run")
+    assert "link that leads out" in refused("vllm-moe", tables, "--dry-run")
     inside.unlink()
     inside.symlink_to("nowhere")
-    assert "is a link that leads nowhere" in refused("vllm-moe", tables, "--dry-run")
+    assert "leads nowhere" in refused("vllm-moe", tables, "--dry-run")
 
 
 def test_what_is_no_table_is_left_out_of_a_folder(tables):
@@ -497,7 +497,7 @@ def test_what_cannot_be_read_is_refused(tables, tmp_path):
     assert "holds no tables" in refused("vllm-moe", harness.SOURCE / "migrations", "--dry-run")
     assert "is named twice" in refused("vllm-moe", tables, tables / MOE.format(8), "--dry-run")
     assert "did you mean \"vllm-moe\"" in refused("vlm-moe", tables, "--dry-run")
-    assert "at least one file or folder" in refused("vllm-moe", "--dry-run")
+    assert "at least one file" in refused("vllm-moe", "--dry-run")
     (tables / "a\nb.json").write_text("{}")
     assert "control characters" in refused("vllm-moe", tables, "--dry-run")
 
@@ -508,11 +508,11 @@ def test_folders_and_files_that_are_too_large_are_refused(tmp_path):
             file.truncate(mib << 20)
 
     sparse("large.json", 65)
-    assert "has more than 64 MiB" in refused("vllm-moe", tmp_path, "--dry-run")
+    assert "more than 64 MiB" in refused("vllm-moe", tmp_path, "--dry-run")
     (tmp_path / "large.json").unlink()
     for i in range(5):
         sparse(f"{i}.json", 60)
-    assert "more than 256 MiB of files" in refused("vllm-moe", tmp_path, "--dry-run")
+    assert "256 MiB" in refused("vllm-moe", tmp_path, "--dry-run")
     many = tmp_path / "many"
     many.mkdir()
     for i in range(100):
@@ -526,21 +526,21 @@ def test_what_the_server_would_not_take_is_not_sent(tmp_path):
     place.mkdir(parents=True)
     rows = "".join(f"GemmTunableOp_float_TN,tn_{n}_1_64_ld_64_64_{n},Gemm_Rocblas_1,0.5\n" for n in range(1, 20001))
     (place / "tunableop_results0.csv").write_text("Validator,PT_VERSION,2.9.1\n" + rows)
-    assert "64; import them in parts" in refused("tunableop", tmp_path, "--dry-run")
+    assert "in parts" in refused("tunableop", tmp_path, "--dry-run")
 
 
 def test_environment_completes_and_corrects_what_the_tables_state(tables):
     done = wavetune(None, "import", "vllm-moe", tables, "--dry-run", "--json", "--environment",
                     '{"gpu": "AMD Instinct MI300X OAM", "arch": "gfx942"}')
     assert json.loads(done.stdout)["environment"] == {"gpu": "AMD Instinct MI300X OAM", "arch": "gfx942"}
-    assert 'the tables state "gpu": "AMD Instinct MI300X"; imported as "AMD Instinct MI300X OAM"' in done.stderr
+    assert '"gpu": "AMD Instinct MI300X";' in done.stderr and '"AMD Instinct MI300X OAM"' in done.stderr
     assert "one platform" in refused("vllm-moe", tables, "--dry-run", "--environment", '{"rocm": "6", "cuda": "12"}')
 
 
 def test_a_kernel_to_map_to_is_a_folder_or_one_that_the_server_knows(server, tables, tmp_path):
     quick = harness.QUICK
     unknown = "sha256:" + "a" * 64
-    assert "there is no kernel" in refused("vllm-moe", tables, "--kernel", unknown, code=4, server=server)
+    assert "no kernel" in refused("vllm-moe", tables, "--kernel", unknown, code=4, server=server)
     assert "asks no server" in refused("vllm-moe", tables, "--kernel", unknown, "--dry-run")
     assert "cannot open" in refused("vllm-moe", tables, "--kernel", tmp_path / "nothing", "--dry-run")
     with harness.FakeServer(lambda method, path: (200, {"manifest": {}})) as fake:

@@ -142,7 +142,7 @@ def test_a_code_object_has_its_occupancy_and_the_review_of_its_instructions(comp
     loop, = by_name["strided"]["instructions"]["loops"]
     assert loop["hot"] and loop["global_loads"] == {"4": 1} and loop["depth"] == 1
     warnings = [f["sentence"] for f in by_name["strided"]["instructions"]["findings"] if f["severity"] == "warning"]
-    assert len(warnings) == 1 and "1 of 1 global loads move less than 16 bytes" in warnings[0]
+    assert len(warnings) == 1 and "1 of 1 global loads" in warnings[0]
     assert by_name["in_lds"]["instructions"]["barriers"] >= 1 and by_name["in_lds"]["resources"]["lds_bytes"] == 4096
     assert any("scratch" in f["sentence"] for f in by_name["on_stack"]["instructions"]["findings"])
     printed = check(compiled).stdout
@@ -154,20 +154,20 @@ def test_occupancy_is_for_the_workgroup_that_is_asked_for(compiled):
     by_name = {answer["kernel"]: answer for answer in answers(compiled, "--shared", "16384")}
     assert by_name["strided"]["occupancy"]["limit"] == "lds" and by_name["strided"]["occupancy"]["workgroups_per_cu"] == 4
     refused = {a["kernel"]: sentences(a, "refused") for a in answers(compiled, "--warps", "4", code=1)}
-    assert refused["in_lds"] == [] and refused["strided"] == ["it was compiled for at most 64 threads, not for 256"]
-    assert "needs 69632 bytes of LDS, gfx942 has 65536" in check(compiled, "--shared", "65536", code=1).stdout
+    assert refused["in_lds"] == [] and ["at most 64 threads" in s for s in refused["strided"]] == [True]
+    assert "needs 69632 bytes of LDS" in check(compiled, "--shared", "65536", code=1).stdout
 
 
 def test_where_there_is_no_disassembler_the_rest_is_told(compiled):
     done = check(compiled, environment={"WAVETUNE_OBJDUMP": "/nonexistent"})
-    assert done.stdout.count("instructions: not reviewed: WAVETUNE_OBJDUMP names /nonexistent") == 3
+    assert done.stdout.count("not reviewed: WAVETUNE_OBJDUMP") == 3
     assert all(a["instructions"] is None for a in answers(compiled, environment={"WAVETUNE_OBJDUMP": "/nonexistent"}))
 
 
 def test_a_cubin_is_told_by_wavetunes_own_names():
     printed = check(CUBIN, "--warps", "4").stdout
     assert "CUDA cubin for sm_90" in printed and "  scratch_bytes                 256\n" in printed
-    assert "only AMD's instructions are" in printed and "16 workgroups of 128 threads per CU" in printed
+    assert "only AMD's instructions" in printed and "16 workgroups of 128 threads per CU" in printed
     assert "give --warps" in check(CUBIN).stdout
     assert answers(CUBIN)[0]["notes"] is None
 
@@ -180,7 +180,7 @@ def test_a_damaged_code_object_is_refused_and_other_files_are(tmp_path):
     assert "refused: " in check(tmp_path / "text", code=1).stdout
     several = answers(CUBIN, tmp_path / "text", code=1)
     assert [a["refused"] for a in several].count(True) == 1 and len(several) > 2
-    for arguments, said in (((), "name a code object"), ((tmp_path / "none",), "there is no"), (("--warps", "x"), "integer")):
+    for arguments, said in (((), "a code object"), ((tmp_path / "none",), "there is no"), (("--warps", "x"), "integer")):
         done = check(*arguments, code=2)
         assert said in done.stderr and done.stdout == "" and done.stderr.count("\n") == 1
 
@@ -195,7 +195,7 @@ def test_a_code_object_without_kernels_is_refused(tmp_path):
     subprocess.run([clang, "-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc",
                     "--no-gpu-bundle-output", tmp_path / "n.hip", "-o", tmp_path / "n.co"], check=True)
     answer, = answers(tmp_path / "n.co", code=1)
-    assert sentences(answer, "refused") == ["the code object has no kernel"]
+    assert ["no kernel" in s for s in sentences(answer, "refused")] == [True]
 
 
 def test_a_name_that_json_cannot_hold_is_refused(tmp_path):
@@ -213,7 +213,7 @@ def test_a_ttgir_module_is_reviewed():
 
 def test_a_module_that_is_cut_off_is_refused(tmp_path):
     (tmp_path / "cut.ttgir").write_text(TTGIR.read_text()[:3000])
-    assert "it is cut off" in check(tmp_path / "cut.ttgir", code=1).stdout
+    assert "cut off" in check(tmp_path / "cut.ttgir", code=1).stdout
 
 
 def test_lines_of_a_module_are_reviewed_without_it(tmp_path):
@@ -254,7 +254,7 @@ def test_a_kernel_folder_says_how_many_configs_hold_for_a_key():
                                   "--json").stdout)
     answer, = answers(place, "--key", "rows=512,columns=1024")
     assert (answer["configs"], answer["raw"]) == (counted["configs"], counted["raw"]) and answer["kernel"].startswith("sha256:")
-    assert "configs before conditions; --key tells" in check(place).stdout
+    assert "configs before conditions" in check(place).stdout
     assert "--key rows=1" in check(place, "--key", "rows=1", code=2).stderr
 
 
@@ -265,8 +265,8 @@ def test_a_wrong_kernel_folder_is_refused_with_the_place(tmp_path):
     assert "/space/conditions/0" in sentences(answers(folder, code=1)[0], "refused")[0]
     (folder / "space.json").write_text(json.dumps({"parameters": {"REPEAT": [1, 8], "TURN": [0]}, "conditions": ["n < REPEAT"],
                                                    "default": {"REPEAT": 1, "TURN": 0}}))
-    assert sentences(answers(folder, "--key", "n=9", code=1)[0], "refused") == ["no config holds for n=9"]
-    assert "default config does not hold" in sentences(answers(folder, "--key", "n=5")[0], "warning")[0]
+    assert ["for n=9" in s for s in sentences(answers(folder, "--key", "n=9", code=1)[0], "refused")] == [True]
+    assert "default config" in sentences(answers(folder, "--key", "n=5")[0], "warning")[0]
     (folder / "space.json").write_text(json.dumps({"parameters": {"REPEAT": [1], "TURN": [0]}, "conditions": ["n // TURN == 1"]}))
     assert "zero" in sentences(answers(folder, "--key", "n=9", code=1)[0], "refused")[0]
     (folder / "kernel.json").write_text(json.dumps({**manifest, "color": "red"}))
@@ -299,15 +299,15 @@ def test_values_that_cannot_run_are_refused_and_others_hinted_with_their_source(
     assert answer["kind"] == "gemm"
     refused = "\n".join(sentences(answer, "refused"))
     assert "num_stages = 0" in refused and "num_warps = 32" in refused and "BLOCK = 48" in refused
-    assert any(s.startswith("num_stages: a kernel with one GEMM wants 2") for s in sentences(answer, "hint"))
+    assert any(s.startswith("num_stages: ") and "one GEMM" in s for s in sentences(answer, "hint"))
     assert all(f["source"] for f in answer["findings"])
-    assert any("Triton refuses it since 3.2" in s for s in sentences(answers(matmul, code=1)[0], "hint"))
+    assert any("since 3.2" in s for s in sentences(answers(matmul, code=1)[0], "hint"))
     fused, = answers(matmul, "--kind", "fused", "--triton", "3.1.0", "--arch", "gfx90a", code=1)
     assert fused["kind"] == "fused" and not any("num_stages" in s for s in sentences(fused, "refused"))
     printed = check(matmul, "--kind", "fused", code=1).stdout
     assert "  kind: fused\n" in printed and "[AMD, MI300X workload optimization guide" in printed
     assert "--kind is gemm" in check(matmul, "--kind", "conv", code=2).stderr
-    assert "--triton is a version" in check(matmul, "--triton", "new", code=2).stderr
+    assert "--triton is" in check(matmul, "--triton", "new", code=2).stderr
 
 
 # Builds
@@ -360,9 +360,9 @@ def test_a_build_is_held_against_its_kernel(matmul, code, tmp_path):
     assert answer["objects"][0]["refused"] is None, "the object is as the manifest says"
     assert any("num_stages = 0" in s for s in sentences(answer, "refused")), "its space has what Triton 3.6.0 refuses"
     answer, = answers(build, "--kernel", matmul, "--key", "n=64", code=1)
-    assert any(s.startswith("4 configs cannot run; the first: BLOCK=48 num_warps=32") for s in sentences(answer, "refused"))
+    assert any(s.startswith("4 configs cannot run") and "BLOCK=48 num_warps=32" in s for s in sentences(answer, "refused"))
     wrong, = answers(pack(tmp_path / "w", hash_of(matmul), code, {"c": "*fp32", "n": "i64"}), "--kernel", matmul, code=1)
-    assert 'argument "n" takes 4 bytes in its code and 8 by the signature' in wrong["objects"][0]["refused"]
+    assert 'argument "n" takes 4 bytes' in wrong["objects"][0]["refused"]
     other, = answers(pack(tmp_path / "o", "sha256:" + "0" * 64, code), "--kernel", matmul, code=1)
     assert "another kernel" in sentences(other, "refused")[0]
     assert "kernel.json" in check(build, "--kernel", tmp_path, code=2).stderr
@@ -372,7 +372,7 @@ def test_a_build_is_held_against_its_kernel(matmul, code, tmp_path):
 
 def test_what_is_missing_damaged_or_cannot_run_in_a_build_is_refused(matmul, code, tmp_path):
     build = pack(tmp_path / "b", hash_of(matmul), code, num_warps=2)
-    assert "launched with 128 threads and was compiled for at most 64" in check(build, code=1).stdout
+    assert "launched with 128 threads" in check(build, code=1).stdout
     build = pack(tmp_path / "l", hash_of(matmul), code, shared=70000)
     assert "needs 70000 bytes of LDS" in check(build, code=1).stdout
     assert "  shared         70000 to 70000\n" in check(build, code=1).stdout
@@ -455,7 +455,7 @@ def test_show_disassembles_the_object_that_an_agent_stored(server, matmul, code)
     assert server.request("PUT", f"/v1/blobs/{sha(code)}", code).status == 201
     finish(Hand(server, environment=MI300X), object=sha(code))
     refused = wavetune(server, "show", job, "--ttgir", check=False)
-    assert refused.returncode == 1 and "only kernels in triton have TTGIR" in refused.stderr
+    assert refused.returncode == 1 and "only kernels in triton" in refused.stderr
     if shutil.which("llvm-objdump-19"):
         assert "<matmul>:" in wavetune(server, "show", job, "--asm").stdout
 
@@ -470,7 +470,7 @@ def test_show_says_when_no_agent_stored_the_code(server, matmul):
                                               "space": {"parameters": {"BLOCK": [64, 128]}}}).json["job"]
     finish(Hand(server, environment=MI300X))
     done = wavetune(server, "show", job, "--asm", check=False)
-    assert done.returncode == 1 and "no agent stored the winner's code" in done.stderr
+    assert done.returncode == 1 and "no agent stored" in done.stderr
 
 
 def test_show_trusts_no_bytes_that_are_not_the_digests(tmp_path):
@@ -492,7 +492,7 @@ def test_show_trusts_no_bytes_that_are_not_the_digests(tmp_path):
     named = {**job["winner"], "resources": [{"config": 3, "object": sha(text)}]}
     assert "no compiled GPU code" in shown((200, text), winner=named).stderr
     strange = shown((200, {"manifest": {}}), build="sha256:" + "2" * 64)
-    assert strange.returncode == 4 and "not one this program understands" in strange.stderr
+    assert strange.returncode == 4 and "understands" in strange.stderr
 
 
 def test_show_says_when_a_build_does_not_have_the_winners_config(matmul, code, tmp_path):
@@ -510,5 +510,5 @@ def test_show_says_when_a_build_does_not_have_the_winners_config(matmul, code, t
         with FakeServer(answer) as fake:
             return wavetune(fake, "show", "1", "--ttgir", check=False)
 
-    assert shown().returncode == 1 and "no object for the winner's config" in shown().stderr
-    assert "no variant of the build" in shown(key={"n": 7}).stderr
+    assert shown().returncode == 1 and "no object for" in shown().stderr
+    assert "no variant" in shown(key={"n": 7}).stderr

@@ -355,13 +355,13 @@ def test_the_format_comes_from_a_configuration_file_too(tmp_path):
                                              ("wavetune-agent", "run"), ("wavetune-agent", "tune")])
 def test_an_unknown_format_is_refused_with_those_there_are(program, command):
     done = subprocess.run([BUILD / program, command, "--log-format", "xml"], capture_output=True, text=True, timeout=600)
-    assert done.returncode == 2 and '--log-format "xml" is unknown: it must be text or json' in done.stderr
+    assert done.returncode == 2 and '--log-format "xml"' in done.stderr and "text or json" in done.stderr
 
 
 def test_an_unknown_choice_of_requests_is_refused():
     done = subprocess.run([BUILD / "wavetune-server", "serve", "--database", "dbname=x", "--log-requests", "some"],
                           capture_output=True, text=True, timeout=600)
-    assert done.returncode == 2 and "it must be off, errors or all" in done.stderr
+    assert done.returncode == 2 and "off, errors or all" in done.stderr
 
 
 def test_an_agent_that_cannot_start_says_so_in_json(tmp_path):

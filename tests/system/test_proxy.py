@@ -151,7 +151,7 @@ def test_headers_of_who_is_no_trusted_proxy_are_ignored(server, node):
         headers = {"X-Client-Cert": form(node.pair)}
         assert plain(server, "/v1/kernels", headers).status == 200, "from the trusted address"
         answer = plain(server, "/v1/kernels", headers, source="127.0.0.2")
-        assert answer.status == 401 and "a token is needed" in answer.json["detail"]
+        assert answer.status == 401 and "token is needed" in answer.json["detail"]
 
 
 def test_addresses_are_believed_of_trusted_proxies_only(server):
@@ -191,9 +191,9 @@ def test_a_connection_of_a_proxy_carries_many_clients(server, node, other):
 
 def test_a_proxys_header_that_is_no_certificate_of_the_authority_is_refused(server, authority, tmp_path):
     foreign = Authority(tmp_path, "foreign").issue("node-17", san=NODE)
-    for value, why in ((der(foreign), "the client certificate is refused"), (escaped(foreign), "the client certificate is refused"),
-                       ("@@@", "neither PEM, percent-encoded, nor DER"), ("-----BEGIN%2", "neither PEM"), ("AAAA", "is no certificate"),
-                       (der(authority.issue("s", san=NODE, usage="serverAuth")), "the client certificate is refused")):
+    for value, why in ((der(foreign), "certificate is refused"), (escaped(foreign), "certificate is refused"),
+                       ("@@@", "neither PEM"), ("-----BEGIN%2", "neither PEM"), ("AAAA", "is no certificate"),
+                       (der(authority.issue("s", san=NODE, usage="serverAuth")), "certificate is refused")):
         answer = plain(server, "/v1/kernels", {"X-Client-Cert": value})
         assert answer.status == 401 and why in answer.json["detail"], (value, answer)
     twice = (f"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nX-Client-Cert: {der(foreign)}\r\nX-Client-Cert: {der(foreign)}\r\n\r\n").encode()
@@ -206,7 +206,7 @@ def test_a_token_that_came_unencrypted_to_the_proxy_is_said_once(server):
     for _ in range(2):
         assert plain(server, "/v1/kernels", {"X-Forwarded-Proto": "http"}, token=server.token).status == 200
     assert plain(server, "/v1/kernels", {"X-Forwarded-Proto": "http"}, "127.0.0.2", server.token).status == 200
-    assert server.messages.count("a client sent its token to the trusted proxy over http://") == 1
+    assert server.messages.count("trusted proxy over http://") == 1
 
 
 def test_a_certificate_goes_through_a_proxy(proxy, server, node, other, authority):
@@ -223,7 +223,7 @@ def test_forged_headers_do_not_pass_a_proxy(proxy, server, node, other, authorit
               "X-Forwarded-For": "192.0.2.66", "X-Forwarded-Proto": "http"}
     for name, value in forged.items():
         answer = Client(authority).ask(proxy.port, "GET", "/v1/kernels", headers={name: value})
-        assert answer.status == 401 and "a token is needed" in answer.json["detail"], name
+        assert answer.status == 401 and "token is needed" in answer.json["detail"], name
     body = {"boot": "b1", "name": "n", "version": "0.1.0", "devices": [
         {"device": "cpu0", "backend": "cpu",
          "environment": {"cpu": "gcc 1", "gpu": "Test CPU", "arch": "x86_64", "compute_units": 4, "partition": ""}}]}

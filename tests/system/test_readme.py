@@ -84,3 +84,19 @@ def test_the_tests_that_the_page_on_security_names_are_there():
     there = {name for path in (harness.SOURCE / "tests/system").glob("test_*.py")
              for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)}
     assert len(named) > 20 and named <= there, named - there
+
+
+def test_the_tests_that_the_page_on_bugs_names_are_there():
+    """A fragment behind `::` is of a name or an id, one behind `:` begins the name of a unit test."""
+    page = (harness.SOURCE / "docs/bugs-found.md").read_text().split("bug | test", 1)[1]
+    absent = []
+    for file, fragments in re.findall(r"`((?:python/)?test_\w+\.py)(?:::([\w,]+))?`", page):
+        path = harness.SOURCE / "tests" / (file if "/" in file else f"system/{file}")
+        text = path.read_text() if path.exists() else ""
+        absent += [f"{file}::{word}" for word in fragments.split(",") if not re.search(rf'def test_\w*{word}|"[^"\n]*{word}', text)]
+        absent += [] if text else [file]
+    for file, beginning in re.findall(r"`(\w+):(\w+)`", page):
+        path = harness.SOURCE / f"tests/unit/test_{file}.c"
+        if not path.exists() or not re.search(rf"^\w*Test\(\w+,\s*{beginning}|^\w+_TEST\({beginning}", path.read_text(), re.M):
+            absent.append(f"{file}:{beginning}")
+    assert len(page) > 1000 and absent == []

@@ -102,7 +102,7 @@ def test_a_token_may_have_several_roles(shared):
         assert may(shared, method, path, token), path
     assert not may(shared, "POST", "/v1/gc", token)
     refused = shared.request("POST", "/v1/gc", {}, token=token)
-    assert "needs the role operator or admin" in refused.json["detail"]
+    assert "role operator or admin" in refused.json["detail"]
     assert 'has the role submitter,publisher' in refused.json["detail"]
 
 
@@ -133,8 +133,7 @@ def test_a_publisher_moves_and_signs_the_channels_that_its_token_names_alone(sha
         assert (moved.status == 422, moved.status == 403) == (allowed, not allowed), (channel, moved)
         assert (signed.status == 404, signed.status == 403) == (allowed, not allowed), (channel, signed)
         if not allowed:
-            assert moved.json["detail"] == (f'the token "of-publisher" publishes the channels stable,test-*, and "{channel}" '
-                                            "is none of them")
+            assert all(word in moved.json["detail"] for word in ('"of-publisher"', "stable,test-*", f'"{channel}"'))
     assert shared.request("PUT", "/v1/channels/production", body).status == 422, "an admin may"
 
 

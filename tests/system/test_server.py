@@ -90,7 +90,7 @@ def test_a_migration_that_changed_after_it_was_applied_is_refused(empty_database
     first = folder / "0001_base.sql"
     first.write_text(first.read_text() + "-- a thought\n")
     done = run("migrate", "--database", empty_database, environment=environment)
-    assert done.returncode == 1 and "0001_base.sql" in done.stderr and "write a new migration" in done.stderr
+    assert done.returncode == 1 and "0001_base.sql" in done.stderr and "new migration" in done.stderr
 
 
 def test_a_database_newer_than_the_program_is_refused_and_the_server_is_not_ready(empty_database, tmp_path, start):
@@ -114,7 +114,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(postgres, empty_database, 
     (folder / "0001_good.sql").write_text("CREATE TABLE good (id integer);\n")
     (folder / "0002_bad.sql").write_text("CREATE TABLE half (id integer); SELECT 1 / 0;\n")
     done = run("migrate", "--database", empty_database, environment={"WAVETUNE_MIGRATIONS": str(folder)})
-    assert done.returncode == 1 and "0002_bad failed and was undone" in done.stderr
+    assert done.returncode == 1 and "0002_bad failed" in done.stderr
     there = postgres.sql("select to_regclass('good') is not null, to_regclass('half') is null", conninfo=empty_database)
     assert there == "t|t"
 
@@ -273,7 +273,7 @@ def test_the_last_admin_token_is_revoked_at_the_database_only(server, database):
     harness.make_token(database, "reader", "reader")
     assert server.request("DELETE", f"/v1/tokens/{mine}").status == 204
     answer = server.request("DELETE", "/v1/tokens/other", token=other)
-    assert answer.status == 409 and "the last admin token" in answer.json["detail"]
+    assert answer.status == 409 and "last admin token" in answer.json["detail"]
     assert server.request("DELETE", "/v1/tokens/reader", token=other).status == 204
     assert server.request("GET", "/v1/tokens", token=other).status == 200
     assert run("token", "revoke", "other", "--database", database).returncode == 0

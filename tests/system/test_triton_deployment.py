@@ -130,10 +130,10 @@ def masked(x_ptr, n, CAUSAL: tl.constexpr, MODE: tl.constexpr, B: tl.constexpr):
                         check=False)
 
     refused = submit()
-    assert refused.returncode == 4 and "this kernel has no build" in refused.stderr
+    assert refused.returncode == 4 and "no build" in refused.stderr
     wavetune(server, "kernel", "push", folder, "--build", tmp_path / "first")
     refused = submit()
-    assert refused.returncode == 4 and "no variant of the build for gfx942 covers this key" in refused.stderr
+    assert refused.returncode == 4 and "no variant of the build for gfx942" in refused.stderr
     pack, push = re.findall(r"`((?:python3|wavetune) .*?)`(?: and push|$|\s)", refused.stderr, re.MULTILINE)
     typed(pack, {" DIR ": f" {folder} ", " FOLDER": f" {build}"}, server)
     typed(push, {" DIR ": f" {folder} ", " FOLDER": f" {build}"}, server)

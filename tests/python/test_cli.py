@@ -28,7 +28,7 @@ def test_env_prints_versions_without_importing_anything(tmp_path):
                                        "torch": "2.9.0+rocm6.4", "torch_hip": "6.4.43484-123eb5128", "torch_cuda": None}
 
 
-def test_env_answers_null_for_what_is_not_installed():
+def test_env_prints_null_for_packages_that_are_not_installed():
     out, _ = run("env")
     assert json.loads(out)["torch"] is None
 
@@ -171,7 +171,7 @@ def test_a_command_line_that_makes_no_sense_is_refused(add_folder, more, reason)
     assert reason in refusal(*pack_add(add_folder, *more))
 
 
-def test_a_folder_that_is_none_is_refused(tmp_path):
+def test_an_absent_folder_is_refused(tmp_path):
     assert "cannot read" in refusal("pack", tmp_path / "none:triton", "-o", tmp_path / "b", "--key", "n=1")
 
 
@@ -200,7 +200,7 @@ def pack_file(tmp_path, text=FILE, signature=WRITE, grid="1", key="n=64", *more)
     (WRITE, "rows", "--grid reads rows"), (WRITE, "n / 2", "/ makes floats"),
     (WRITE, "(1, 1, 1, 1)", "1 to 3 dimensions"), (WRITE, "lambda", "is no expression"),
 ])
-def test_a_signature_or_grid_that_is_none_is_refused(tmp_path, signature, grid, reason):
+def test_an_invalid_signature_or_grid_is_refused(tmp_path, signature, grid, reason):
     assert reason in refusal(*pack_file(tmp_path, FILE, signature, grid))
     assert not (tmp_path / "k").exists()
 
@@ -224,7 +224,7 @@ def test_a_decorator_that_cannot_be_packed_is_refused(tmp_path, text, reason):
 
 
 @pytest.mark.parametrize("flag", ["--kernel", "--signature", "--grid"])
-def test_a_file_needs_what_it_does_not_say(tmp_path, flag):
+def test_a_file_needs_its_signature_and_grid(tmp_path, flag):
     arguments = list(pack_file(tmp_path))
     index = arguments.index(flag)
     assert f"{flag} is missing" in refusal(*arguments[:index], *arguments[index + 2:])
@@ -261,7 +261,7 @@ def test_buffers_have_fills_and_a_module_can_be_named(tmp_path):
     assert read(tmp_path / "b")["record"]["function"]["module"] == "package.kernels"
 
 
-def test_a_python_without_triton_is_told_which_one_has_it(add_folder, tmp_path):
+def test_a_python_without_triton_is_refused_with_one_that_has_it(add_folder, tmp_path):
     argv, environment = command(*pack_add(add_folder))
     (tmp_path / "triton.py").write_text("raise ImportError('no module of this name')\n")
     environment["PYTHONPATH"] += f":{tmp_path}"

@@ -48,7 +48,7 @@ def space(tmp_path):
     return ("--space", tmp_path / "space.json")
 
 
-def test_a_decorator_with_nothing_but_configs_and_key_is_packed_without_a_word(tmp_path):
+def test_a_decorator_with_nothing_but_configs_and_key_is_packed_without_a_warning(tmp_path):
     write(tmp_path, "prune_configs_by={'top_k': 1}, reset_to_zero=[], pre_hook=None, cache_results=True")
     assert run(*pack(tmp_path))[1] == ""
 
@@ -63,7 +63,7 @@ def test_configs_that_are_pruned_by_the_arguments_of_a_call_are_refused(tmp_path
     assert nothing_was_made(tmp_path)
 
 
-def test_pruning_that_is_ignored_packs_every_config_and_says_what_follows(tmp_path):
+def test_pruning_that_is_ignored_packs_every_config_with_a_warning(tmp_path):
     write(tmp_path, PRUNE)
     _, said = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
     assert said.count("\n") == 1 and "prune_configs_by of total" in said
@@ -99,7 +99,7 @@ def test_hooks_of_the_decorator_are_refused_unless_they_are_ignored(tmp_path, sp
     assert f"the {hook} of total's" in said
 
 
-def test_hooks_of_configs_are_refused_or_said_where_the_configs_are_stated(tmp_path, space):
+def test_hooks_of_configs_are_refused_or_reported_when_the_configs_are_stated(tmp_path, space):
     write(tmp_path, "", config="{'B': 64}, pre_hook=print")
     assert f"{tmp_path}/f.py:5: config 0 of total has a pre_hook" in refusal(*pack(tmp_path))
     _, said = run(*pack(tmp_path, *space))
@@ -142,18 +142,18 @@ def test_a_kernel_folder_that_contradicts_its_decorator_is_refused(tmp_path):
     ("warmup=10", "warmup of total's"),
     ("rep=10, use_cuda_graph=True", "rep and use_cuda_graph of total's"),
     ("do_bench=lambda call, quantiles: [1.0] * 3", "do_bench of total's")])
-def test_how_the_decorator_measures_is_said_not_to_be_followed(tmp_path, arguments, named):
+def test_measuring_options_of_the_decorator_are_reported_as_not_followed(tmp_path, arguments, named):
     write(tmp_path, arguments)
     _, said = run(*pack(tmp_path))
     assert said.count("\n") == 1 and f"{tmp_path}/f.py:5: {named}" in said
 
 
-def test_how_dejavu_measures_is_said_where_it_is_no_default(tmp_path):
+def test_measuring_options_of_dejavu_are_reported_unless_default(tmp_path):
     write(tmp_path, "warmup=25, rep=50, use_random_search=True", "triton_dejavu.autotune")
     assert "rep and use_random_search of total's" in run(*pack(tmp_path))[1]
 
 
-def test_only_what_can_be_ignored_is_and_a_folder_has_nothing_to_ignore(tmp_path):
+def test_only_known_options_can_be_ignored_and_only_for_a_file(tmp_path):
     write(tmp_path, "")
     assert "--ignore: invalid choice" in refusal(*pack(tmp_path, "--ignore", "restore_value"))
     run(*pack(tmp_path))
@@ -191,7 +191,7 @@ def test_fills_are_taken_and_refused_as_by_the_c_programs(add_folder, buffer, is
 
 
 @pytest.mark.parametrize("fill", ["ones", {"integers": [1]}, {"uniform": "wide"}, {"normal": [0, 1]}, {}, 3])
-def test_a_fill_that_is_none_is_refused(fill):
+def test_an_invalid_fill_is_refused(fill):
     with pytest.raises(PackError, match="x_ptr has the fill"):
         check_fills([{"name": "x_ptr", "dtype": "float32", "shape": ["n"], "access": "read", "fill": fill}])
 
@@ -201,7 +201,7 @@ def test_a_fill_of_a_folder_is_refused_too(add_folder, tmp_path):
     assert "x_ptr has the fill" in refusal("pack", add_folder, "-o", tmp_path / "b", "--key", "n=64")
 
 
-def test_a_pack_that_fails_leaves_nothing_in_the_way_of_the_next_one(tmp_path):
+def test_a_failed_pack_does_not_hinder_the_next_one(tmp_path):
     write(tmp_path, "", config="{'B': 100}")
     (tmp_path / "f.py").write_text((tmp_path / "f.py").read_text().replace("'B': 128", "'B': 96"))
     assert "no config compiles" in refusal(*pack(tmp_path), status=1)
@@ -212,7 +212,7 @@ def test_a_pack_that_fails_leaves_nothing_in_the_way_of_the_next_one(tmp_path):
     assert sorted(os.listdir(tmp_path / "k")) == ["f.py", "kernel.json", "space.json"]
 
 
-def test_what_was_in_the_folder_before_stays_as_it_is(tmp_path):
+def test_files_that_were_in_the_folder_stay_unchanged(tmp_path):
     write(tmp_path, "")
     (tmp_path / "k").mkdir()
     (tmp_path / "k/notes.txt").write_text("mine")

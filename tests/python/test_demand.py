@@ -150,7 +150,7 @@ def test_a_function_that_the_identity_does_not_name_is_left_alone(watching, serv
     assert type(make_tuner().cache) is dict
 
 
-def test_nothing_is_posted_when_nothing_was_asked_for(watching, server):
+def test_nothing_is_posted_without_lookups(watching, server):
     post(watching())
     assert server.seen == []
 
@@ -166,7 +166,7 @@ def test_stopping_restores_the_autotuner_and_posts_what_is_left(watching, server
     assert server.seen[0][2]["items"][0]["misses"] == 1
 
 
-def test_a_dead_server_costs_nothing_and_is_told_later_what_it_missed(watching, server):
+def test_an_unreachable_server_costs_nothing_and_gets_the_reports_later(watching, server):
     watcher, tuner = watching(url="http://127.0.0.1:9"), make_tuner()
     tuner.run(4096, 16)
     assert watcher._report() is False and watcher._report() is False and watcher.failures == 2
@@ -176,7 +176,7 @@ def test_a_dead_server_costs_nothing_and_is_told_later_what_it_missed(watching, 
     assert [(item["hits"], item["misses"]) for item in server.seen[0][2]["items"]] == [(1, 1)]
 
 
-def test_a_server_that_refuses_keeps_nothing_from_the_program(watching, server):
+def test_a_server_that_refuses_does_not_disturb_the_program(watching, server):
     watcher, tuner = watching(), make_tuner()
     server.status = 429
     tuner.run(4096, 16)
@@ -184,7 +184,7 @@ def test_a_server_that_refuses_keeps_nothing_from_the_program(watching, server):
     assert tuner.run(4096, 16) == (4096, 16)
 
 
-def test_what_does_not_fit_is_dropped_and_counted(watching, server, monkeypatch):
+def test_reports_beyond_the_limit_are_dropped_and_counted(watching, server, monkeypatch):
     monkeypatch.setattr(demand, "ITEMS_MAX", 2)
     watcher, tuner = watching(), make_tuner(timings=[1.0] * 20)
     for n in range(5):
@@ -205,7 +205,7 @@ def test_many_keys_are_posted_in_batches(watching, server, monkeypatch):
     assert [len(body["items"]) for _, _, body in server.seen] == [2, 2, 1] and watcher.pending == {}
 
 
-def test_a_triton_with_a_listener_tells_what_it_tuned(watching, server, monkeypatch):
+def test_a_triton_with_a_listener_reports_what_it_tuned(watching, server, monkeypatch):
     told = []
     knobs = types.SimpleNamespace(listener=lambda **event: told.append(event))
     monkeypatch.setattr(triton, "knobs", types.SimpleNamespace(autotuning=knobs))
@@ -237,7 +237,7 @@ def test_a_failure_of_the_watcher_does_not_reach_the_program(watching, monkeypat
     (RECORD, (1,), None), (RECORD, ((1, 2), 3), None), (RECORD, (float("inf"), 3), None),
     ({**RECORD, "tuning_key": ["N", "2 * N"]}, (1, 2), None), ({**RECORD, "tuning_key": ["N", "N"]}, (1, 2), None),
     ({**RECORD, "tuning_key": ["N", "N"]}, (2, 2), {"N": 2}), ({**RECORD, "tuning_key": []}, (1, 2), None)])
-def test_the_key_of_an_autotuner_is_read_as_the_record_says(record, key, wanted):
+def test_the_key_of_an_autotuner_is_read_as_in_its_record(record, key, wanted):
     assert demand.wavetune_key(record, key) == wanted
 
 
@@ -261,7 +261,7 @@ def test_a_fork_counts_anew_and_has_a_thread_of_its_own(watching, server):
 @pytest.mark.parametrize("environment", [
     {}, {"WAVETUNE_URL": "http://127.0.0.1:9"}, {"WAVETUNE_TOKEN": "t", "WAVETUNE_URL": "u", "WAVETUNE_IDENTITY": "/none"},
     {"WAVETUNE_TOKEN": "t", "WAVETUNE_URL": "u", "WAVETUNE_IDENTITY": __file__}])
-def test_without_what_it_needs_nothing_is_watched_and_nothing_is_said(monkeypatch, capfd, environment):
+def test_without_its_requirements_nothing_is_watched_and_nothing_is_printed(monkeypatch, capfd, environment):
     for name in ("WAVETUNE_URL", "WAVETUNE_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -274,7 +274,7 @@ def test_without_what_it_needs_nothing_is_watched_and_nothing_is_said(monkeypatc
     ("https://tuning.example", None, True), ("http://127.0.0.1:7200", None, True), ("http://[::1]:7200", None, True),
     ("http://localhost", None, True), ("http://tuning.example", None, False), ("http://192.0.2.1:7200", "0", False),
     ("http://127.0.0.1.example", None, False), ("http://tuning.example", "1", True)])
-def test_a_token_goes_over_plain_http_to_loopback_only_unless_that_is_said(monkeypatch, capfd, url, insecure, goes):
+def test_a_token_goes_over_plain_http_to_loopback_only_unless_allowed(monkeypatch, capfd, url, insecure, goes):
     for name, value in (("WAVETUNE_URL", url), ("WAVETUNE_TOKEN", "wt_s3"), ("WAVETUNE_INSECURE_HTTP", insecure)):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     settings = demand._settings({"identity": {}})
@@ -313,7 +313,7 @@ def test_a_program_is_watched_from_its_start_to_its_end(server, tmp_path):
         "scale/triton", {"n": 4096}, 1, 1, 1.0)
 
 
-def test_a_module_runs_unwatched_when_that_is_said(server, tmp_path):
+def test_a_module_runs_unwatched_on_request(server, tmp_path):
     done = run_watched(server, tmp_path, "-m", "json.tool", "--help", WAVETUNE_DEMAND="0")
     assert done.returncode == 0 and "json.tool" in done.stdout and server.seen == []
     assert "usage: python3 -m wavetune.demand" in run_watched(server, tmp_path).stderr

@@ -87,7 +87,7 @@ def test_an_exported_winner_runs_without_benchmarking_and_without_compiling(pack
 
 
 @pytest.mark.parametrize("packed", ["gfx942"], indirect=True)
-def test_a_key_or_an_environment_that_was_not_exported_is_tuned_as_if_nothing_were_there(packed, tmp_path):
+def test_a_key_or_an_environment_that_was_not_exported_is_tuned_as_without_a_cache(packed, tmp_path):
     arch, build, identity = packed
     lay_out(build, tmp_path)
     put_winner(identity, 4096, {"kwargs": {"BLOCK": 512}, "num_warps": 8, "num_stages": 1}, tmp_path)
@@ -107,7 +107,7 @@ def test_the_metadata_file_is_the_one_that_the_jit_writes(packed, tmp_path):
     assert json.loads(ours.read_text()) == json.loads(theirs.read_text())
 
 
-def test_the_identity_is_what_triton_says_of_itself(packed):
+def test_the_identity_is_the_one_that_triton_reports(packed):
     arch, build, identity = packed
     (record,) = identity["functions"]
     own = read(build)["record"]
@@ -127,7 +127,7 @@ def pack_for(identity, tmp_path):
 
 
 @pytest.mark.parametrize("packed", ["gfx942"], indirect=True)
-def test_the_place_of_triton_in_the_image_enters_the_folder_on_amd(packed, tmp_path):
+def test_the_location_of_triton_in_the_image_enters_the_folder_on_amd(packed, tmp_path):
     _, build, identity = packed
     own = read(build)["variants"][0]["objects"][0]
     moved = pack_for({**identity, "triton": {**identity["triton"], "folder": "/opt/image/triton"},
@@ -140,7 +140,7 @@ def test_the_place_of_triton_in_the_image_enters_the_folder_on_amd(packed, tmp_p
 
 
 @pytest.mark.parametrize("packed", ["gfx942"], indirect=True)
-def test_an_image_with_other_variables_has_no_use_for_the_objects(packed, tmp_path):
+def test_an_image_with_other_variables_does_not_use_the_objects(packed, tmp_path):
     assert "cache" not in pack_for({**packed[2], "variables": {"AMDGCN_USE_BUFFER_OPS": "false"}}, tmp_path)["metadata"]
 
 

@@ -38,17 +38,17 @@ def test_lambdas_of_dejavu_read_their_members(text, names, value):
 
 @pytest.mark.parametrize("text", ["lambda a, b: a", "lambda a: a", "lambda a=1: a['x']", "a['x']", "a.b", "1 / 2",
                                   "open('x')", "(lambda: 1)()", "[x for x in (1, 2)]", "1 if", "x" * 5000])
-def test_what_is_not_of_the_language_is_refused(text):
+def test_expressions_outside_the_language_are_refused(text):
     with pytest.raises(PackError):
         expression(text).evaluate({"x": 1})
 
 
-def test_an_unknown_name_is_told_with_its_column_and_the_known_ones():
+def test_an_unknown_name_is_reported_with_its_column_and_the_known_ones():
     with pytest.raises(PackError, match=r'column 5 of "1 \+ X": .*K, M'):
         expression("1 + X").evaluate({"M": 1, "K": 2})
 
 
-def test_a_float_of_the_key_is_not_calculated_with():
+def test_a_float_of_the_key_is_refused_in_a_calculation():
     with pytest.raises(PackError, match="scale is a float"):
         expression("scale > 1").evaluate({"scale": 0.5})
 
@@ -59,7 +59,7 @@ def test_substitution_leaves_the_names_that_have_no_value():
     assert substitute("min(min, 3)", {"min": 2}) == "min(2, 3)"
 
 
-def test_only_what_an_operator_could_tear_apart_is_put_into_parentheses():
+def test_parentheses_are_added_only_where_precedence_needs_them():
     assert [grouped(t) for t in ("M", "16", "M + 1", "min(M, 2)", "(M) + (2)")] == \
         ["M", "16", "(M + 1)", "min(M, 2)", "((M) + (2))"]
 
@@ -86,12 +86,12 @@ def test_keys_are_read_as_the_command_line_of_the_c_programs_reads_them():
 
 @pytest.mark.parametrize("text, reason", [("M", "is not NAME=VALUE"), ("M=1,M=2", "twice"), ("", "empty"),
                                           ("1M=3", "is not NAME=VALUE"), ("M='x", "not NAME=VALUE|closed")])
-def test_a_key_that_is_none_is_refused(text, reason):
+def test_an_invalid_key_is_refused(text, reason):
     with pytest.raises(PackError, match=reason):
         parse_key(text)
 
 
-def test_keys_of_a_file_stand_one_a_line_and_count_once(tmp_path):
+def test_a_file_has_one_key_a_line_and_duplicates_count_once(tmp_path):
     (tmp_path / "keys").write_text('{"M": 1}\n\n{"M": 2}\n{"M": 1}\n')
     assert read_keys(["M=3"], str(tmp_path / "keys")) == [{"M": 3}, {"M": 1}, {"M": 2}]
     (tmp_path / "keys").write_text("[1]\n")
@@ -116,12 +116,12 @@ def test_a_key_must_have_the_kernels_members():
     ({"parameters": {"A": [1]}, "other": 1}, "no member other"),
     ({"parameters": {c: list(range(100)) for c in "ABCD"}}, "before conditions"),
 ])
-def test_a_space_that_is_none_is_refused(json, reason):
+def test_an_invalid_space_is_refused(json, reason):
     with pytest.raises(PackError, match=reason):
         parse_space(json, "space.json")
 
 
-def test_a_condition_may_guard_another_one_and_else_its_failure_is_told():
+def test_a_condition_may_guard_another_one_and_otherwise_its_failure_is_reported():
     space = {"parameters": {"A": [0, 1]}, "conditions": ["4 // A > 1"]}
     with pytest.raises(PackError, match='condition .*{"A":0}'):
         list(parse_space(space, "s").points([{}]))
@@ -129,12 +129,12 @@ def test_a_condition_may_guard_another_one_and_else_its_failure_is_told():
     assert list(parse_space(space, "s").points([{}])) == [{"A": 1}]
 
 
-def test_a_point_that_holds_for_one_of_the_keys_is_packed():
+def test_a_config_that_is_valid_for_one_of_the_keys_is_packed():
     space = parse_space({"parameters": {"A": [1, 2, 3]}, "conditions": ["A <= M"]}, "s")
     assert list(space.points([{"M": 1}, {"M": 2}])) == [{"A": 1}, {"A": 2}]
 
 
-def test_the_points_are_those_that_wavetune_space_expand_prints(tmp_path):
+def test_the_configs_are_those_that_wavetune_space_expand_prints(tmp_path):
     path = KERNELS / "matmul.space.json"
     done = subprocess.run([program("wavetune"), "space", "expand", "--json", path], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

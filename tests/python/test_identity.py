@@ -58,7 +58,7 @@ def install(tmp_path, *packages):
     return f"{ROOT / 'python'}:{tmp_path / 'site'}:{KERNELS}"
 
 
-def test_what_an_image_has_is_recorded_as_its_tools_have_it(tmp_path):
+def test_an_image_is_recorded_with_the_values_of_its_tools(tmp_path):
     (tmp_path / "storage").mkdir()
     (tmp_path / "rocm/.info").mkdir(parents=True)
     (tmp_path / "rocm/.info/version").write_text("6.4.1-83\n")
@@ -104,7 +104,7 @@ def test_the_runtime_in_dejavus_path_is_found_by_its_rules(monkeypatch, versions
     assert found is runtime or re.fullmatch(runtime, found)
 
 
-def test_nothing_that_is_missing_is_an_error(tmp_path):
+def test_missing_packages_are_no_error(tmp_path):
     out, err = run("identity", "--function", "a=ops:add", PYTHONPATH=install(tmp_path, NO_TRITON))
     assert json.loads(out) == {"version": 1, "functions": [], "variables": {}, **dict.fromkeys((
         "triton", "torch", "hip", "rocm", "gpu", "devices", "dejavu", "tunableop", "moe_device_name"))}
@@ -127,7 +127,7 @@ def test_a_module_that_cannot_be_imported_is_a_note_and_the_others_are_recorded(
 @pytest.mark.parametrize("place, reason", [
     ("ops", "package.module:function"), ("json:nothing", "json .*nothing"),
     ("json:dumps", "json:dumps .*@triton.jit")])
-def test_a_function_that_is_none_is_refused(place, reason):
+def test_an_invalid_function_is_refused(place, reason):
     with pytest.raises(PackError, match=reason):
         function_record("a", place, None, [])
     with pytest.raises(PackError, match='"ops:add" .*KERNEL='):
@@ -166,10 +166,10 @@ def test_an_identity_is_put_at_the_server_under_its_digest(tmp_path):
     assert "does not answer" in err
 
 
-def test_where_to_put_an_identity_must_be_said():
+def test_putting_an_identity_needs_the_server():
     assert "WAVETUNE_URL" in run("identity", "--put", status=2, WAVETUNE_URL="")[1]
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path):
+def test_a_file_that_cannot_be_written_is_reported(tmp_path):
     (tmp_path / "file").write_text("")
     assert "cannot write" in run("identity", "-o", tmp_path / "file/identity.json", status=1)[1]

@@ -133,7 +133,7 @@ print(hashlib.sha256(kernel.asm["hsaco"]).hexdigest())
     assert own["digest"] == "sha256:" + done.stdout.strip()
 
 
-def test_a_key_that_no_variant_covers_is_told(packed):
+def test_a_key_that_no_variant_covers_is_reported(packed):
     out, _ = run("keys", packed[0], "--key", "M=4096,N=4096,K=1000", "--key", "M=64,N=16,K=4096", "--build", packed[1],
                  "--json", status=1)
     assert [entry["variant"] for entry in json.loads(out)] == [0, None] or \
@@ -196,7 +196,7 @@ def test_a_config_that_does_not_compile_is_listed_and_stops_nothing(add_folder, 
     assert all("\n" not in error and len(error) <= 300 for error in errors.values())
 
 
-def test_a_kernel_of_which_no_config_compiles_is_no_build(add_folder, tmp_path):
+def test_a_kernel_without_a_config_that_compiles_gives_no_build(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s["parameters"].update(BLOCK_SIZE=[1000], num_warps=[4]))
     assert "no config compiles for the key n=98432" in refusal(
         "pack", add_folder, "--output", tmp_path / "build", "--key", "n=98432", status=1)
@@ -255,7 +255,7 @@ def test_amd_options_of_a_space_do_nothing_on_nvidia(add_folder, tmp_path):
     assert len(digests) == 3 and all(len(same) == 1 for same in digests.values())
 
 
-def test_toolchain_says_what_the_deployment_has(add_folder, tmp_path):
+def test_the_toolchain_has_the_versions_of_the_deployment(add_folder, tmp_path):
     edit(add_folder, "space.json", lambda s: s.update(conditions=["BLOCK_SIZE == 256 and num_warps == 4"]))
     build = pack_add(add_folder, tmp_path / "build", "--torch", "2.9.0", "--rocm", "6.4.1")
     assert build["toolchain"] == {"triton": "3.6.0", "torch": "2.9.0", "rocm": "6.4.1"}

@@ -54,7 +54,7 @@ def test_tasks_of_one_environment_run_where_it_is_set_and_nowhere_else():
     assert all(len(values) == 1 for values in by_process.values())
 
 
-def test_what_a_compiler_prints_does_not_reach_the_terminal(capfd):
+def test_output_of_a_compiler_does_not_reach_the_terminal(capfd):
     assert collect([{}], lambda task: (os.write(1, b"noise"), os.system("echo more; echo and more >&2"))[1]) == {
         0: (0, None)}
     assert capfd.readouterr() == ("", "")

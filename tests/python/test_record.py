@@ -64,7 +64,7 @@ def add_kernel(x_ptr, y_ptr, o_ptr, n, BLOCK: tl.constexpr):
         "kernel_configs": "2ad9769d4a5a1f1bd33fd2b694f8e4c926efcf11422a6e352b5c7b558f482b68"}
 
 
-def test_parameters_of_a_search_and_quantiles_stand_in_the_hashed_text():
+def test_parameters_of_a_search_and_quantiles_are_in_the_hashed_text():
     assert dejavu_param_text({**DEFAULT, "quantiles": (0.5, 0.2, 0.8), "use_random_search": True}, 50) == (
         "autotuner params: warmup 25 rep 100 cuda_graphs False quantiles (0.5, 0.2, 0.8) use_bo False use_random True "
         "max_search_n 50 max_search_t 180")
@@ -126,7 +126,7 @@ def test_where_the_values_of_the_decorators_key_come_from_is_recorded(tmp_path):
     ("configs=[triton.Config({'BLOCK': 1}, pre_hook=print)]", (True, False)),
     ("configs=[], prune_configs_by={'early_config_prune': lambda c, n, **k: c}", (False, True)),
     ("configs=[], prune_configs_by={'perf_model': print, 'top_k': 1}", (False, True))])
-def test_what_keeps_triton_from_using_a_file_is_recorded(tmp_path, arguments, wanted):
+def test_reasons_why_triton_does_not_use_a_file_are_recorded(tmp_path, arguments, wanted):
     path = tmp_path / "keyed.py"
     path.write_text(f"import triton, triton.language as tl\n@triton.autotune(key=['n'], {arguments})\n@triton.jit\n{ADD}")
     autotune = record(path)["autotune"]
@@ -134,7 +134,7 @@ def test_what_keeps_triton_from_using_a_file_is_recorded(tmp_path, arguments, wa
 
 
 @pytest.mark.parametrize("name", ["key", "backend_hash", "version"])
-def test_what_only_the_installed_triton_knows_is_recorded(name):
+def test_facts_that_only_the_installed_triton_has_are_recorded(name):
     made = record(KERNELS / "vector_add.py", [{"BLOCK_SIZE": 256}])["triton"][name]
     assert made and made == {"key": triton.runtime.cache.triton_key(), "backend_hash": make_backend(AMD).hash(),
                              "version": triton.__version__}[name]

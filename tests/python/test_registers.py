@@ -41,7 +41,7 @@ def test_an_accumulator_of_twice_a_threads_registers_is_refused_in_a_sentence(lo
     "tensor<256x256xf32, #mma>, tensor<256x64x!tt.ptr<f16>, #blocked>, i32", "i32, tensor<256x256xf32, #mma>, !ttg.async.token",
     "tensor<256x512xbf16>", "tensor<2x128x256xf32, #ttg.slice<{dim = 0, parent = #mma}>>, i32",
     "tensor<256xf32, #ttg.slice<{dim = 1, parent = #mma1}>>, tensor<256x256xf32, #mma>"])
-def test_every_value_that_a_loop_carries_is_looked_at(types):
+def test_every_value_that_a_loop_carries_is_counted(types):
     assert carried(types)
 
 
@@ -49,7 +49,7 @@ def test_every_value_that_a_loop_carries_is_looked_at(types):
     "tensor<128x256xf32, #mma>",  # 256 registers of 255: spills a little, and may well win
     "tensor<256x256x!tt.ptr<f32>, #blocked>, i32", "tensor<256x256xi32, #blocked>", "tensor<256x256xf16, #mma>", "i32", "f32",
     "!ttg.memdesc<256x256xf32, #shared, #smem, mutable>"])
-def test_what_spills_less_or_can_be_computed_again_is_compiled(types):
+def test_kernels_that_spill_less_or_can_recompute_are_compiled(types):
     assert carried(types) is None
 
 
@@ -59,7 +59,7 @@ def test_more_warps_blocks_of_a_cluster_and_other_gpus_hold_more():
     assert re.search("1024 registers .* 512", carried(tile, MI300X, warps=1))
 
 
-def test_a_text_without_warps_or_with_warps_of_their_own_says_nothing():
+def test_a_text_without_warps_or_with_specialised_warps_is_not_judged():
     assert carried_too_much(FOR.format(types="tensor<256x256xf32>"), H200) is None
     assert carried("tensor<256x256xf32>", more="ttg.warp_specialize") is None
 
@@ -110,7 +110,7 @@ def tasks_of(place, keep_spilling):
     return [make_task(plan, plan.variants[0], config) for config in plan.configs[0]]
 
 
-def test_the_default_and_what_is_asked_for_are_compiled_all_the_same(tiles):
+def test_the_default_and_requested_configs_are_still_compiled(tiles):
     place, command = tiles
     edit(place, "space.json", lambda space: space.update(
         default={"BLOCK_SIZE_M": 256, "BLOCK_SIZE_N": 256, "BLOCK_SIZE_K": 16, "GROUP_SIZE_M": 8, "num_warps": 1}))
@@ -119,14 +119,14 @@ def test_the_default_and_what_is_asked_for_are_compiled_all_the_same(tiles):
     assert [task.may_spill for task in tasks_of(place, True)] == [True, True]
 
 
-def test_without_a_default_the_first_one_that_holds_is_compiled_all_the_same(tiles):
+def test_without_a_default_the_first_valid_config_is_still_compiled(tiles):
     place, command = tiles
     edit(place, "space.json", lambda space: space["parameters"].update(BLOCK_SIZE_M=[256, 32]))  # 256 x 32 does not hold
     write_kernel(place)
     assert [task.may_spill for task in tasks_of(place, False)] == [True, False]
 
 
-def test_what_the_cache_holds_is_looked_at_too(tiles, monkeypatch):
+def test_cached_objects_are_checked_too(tiles, monkeypatch):
     place, _ = tiles
     write_kernel(place)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(place / "cache"))

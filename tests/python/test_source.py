@@ -147,7 +147,7 @@ def kernel(x_ptr):
     (HEAD + "import triton_dejavu as d\n@d.autotune(key=[], configs=[], config_space=d.ConfigSpace({}))\n@triton.jit\n"
      "def k(x): pass\n", "configs or config_space"),
 ])
-def test_what_cannot_be_read_is_told(tmp_path, text, reason):
+def test_unreadable_sources_are_reported(tmp_path, text, reason):
     if reason is None:
         assert load(tmp_path, text).jit.arg_names == ["x"]
         return
@@ -155,11 +155,11 @@ def test_what_cannot_be_read_is_told(tmp_path, text, reason):
         load(tmp_path, text)
 
 
-def test_a_function_that_is_not_there_is_told_with_those_that_are(tmp_path):
+def test_an_absent_function_is_reported_with_the_present_ones(tmp_path):
     with pytest.raises(PackError, match="function g .*has f"):
         load(tmp_path, HEAD + "@triton.jit\ndef f(x): pass\n", "g")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_an_absent_file_is_reported(tmp_path):
     with pytest.raises(PackError, match="cannot read .*missing.py: No such file"):
         load_function(tmp_path / "missing.py", None, AMD)

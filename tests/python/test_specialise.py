@@ -75,7 +75,7 @@ def tritons(function, key, target, monkeypatch):
 
 @pytest.mark.parametrize("target", [AMD, NVIDIA], ids=["gfx942", "sm_90"])
 @pytest.mark.parametrize("function", [plain, unspecialised, annotated], ids=lambda f: f.__name__)
-def test_it_is_what_tritons_jit_chooses(function, target, monkeypatch):
+def test_the_specialisation_is_the_one_of_tritons_jit(function, target, monkeypatch):
     values = (1, 2, 15, 16, 4096, 2**28, 2**28 - 1, 2**31 - 1, 2**31, 2**31 + 1, 2**33)
     for m, stride in itertools.product(values, values):
         if function is annotated and stride >= 2**31:

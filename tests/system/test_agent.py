@@ -50,7 +50,7 @@ def test_probe_prints_devices_and_env_the_environment_of_one():
     assert f"compute_units={environment['compute_units']}" in query and " " not in query
 
 
-def test_an_unknown_device_is_refused_with_those_there_are():
+def test_an_unknown_device_is_refused_with_the_available_ones():
     done = agent("env", "--device", "gpu77")
     assert done.returncode == 2 and "gpu77" in done.stderr and "cpu0" in done.stderr
 
@@ -63,7 +63,7 @@ def test_run_needs_a_url_and_a_token_that_the_server_knows(server, tmp_path):
     assert "wt_wrong" not in done.stderr
 
 
-def test_run_with_a_device_that_is_not_there_is_refused(server, tmp_path):
+def test_run_with_an_absent_device_is_refused(server, tmp_path):
     done = agent("run", "--state", tmp_path, "--url", server.url, "--device", "gpu77")
     assert done.returncode == 2 and "gpu77" in done.stderr
 
@@ -83,12 +83,12 @@ def test_an_agent_keeps_its_id_over_restarts(server, start):
     assert len(server.items("/v1/agents")) == 1
 
 
-def test_an_agent_without_work_ends_when_it_was_told_to(server, start):
+def test_an_agent_without_work_ends_after_its_idle_time(server, start):
     one = start(harness.Agent, server, options=("--idle-exit", "1"))
     assert one.wait() == 0
 
 
-def test_an_agent_told_to_end_hands_its_lease_back_at_once(server, start):
+def test_a_stopped_agent_releases_its_lease_at_once(server, start):
     one = start(harness.Agent, server, name="a", options=("--config-timeout", "3600"))
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     job = json.loads(wavetune(server, "submit", harness.MISBEHAVING, "--key", "n=1000", "--json").stdout)[0]["job"]
@@ -101,7 +101,7 @@ def test_an_agent_told_to_end_hands_its_lease_back_at_once(server, start):
     assert not [m for m in server.items(f"/v1/jobs/{job}/measurements") if m["late"]]
 
 
-def test_a_lease_that_the_device_cannot_execute_states_no_opening_of_the_one_before(server, start, tmp_path):
+def test_a_lease_that_cannot_be_executed_does_not_report_the_previous_opening_time(server, start, tmp_path):
     one = start(harness.Agent, server, options=QUICK)
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     first = small_job(server, small_kernel(tmp_path / "kernel"))
@@ -113,7 +113,7 @@ def test_a_lease_that_the_device_cannot_execute_states_no_opening_of_the_one_bef
     assert server.get(f"/v1/jobs/{other}")["opening_device_seconds"] == 0
 
 
-def test_an_agent_that_waits_for_its_server_works_when_it_comes(start, database, tmp_path):
+def test_an_agent_started_before_its_server_works_once_the_server_is_up(start, database, tmp_path):
     server = start(harness.Server, database)
     port = server.port
     server.stop()
@@ -124,7 +124,7 @@ def test_an_agent_that_waits_for_its_server_works_when_it_comes(start, database,
     assert one.process.poll() is None
 
 
-def test_an_agent_told_to_end_while_it_enrols_again_does_not_wait_for_the_answer(tmp_path):
+def test_an_agent_stopped_while_it_enrols_again_does_not_wait_for_the_answer(tmp_path):
     asked, answered = threading.Event(), threading.Event()
 
     def answer(method, path):
@@ -199,7 +199,7 @@ def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tm
     wait_until(lambda: "no longer drained" in one.messages, 20, "the agent to hear of that, too")
 
 
-def test_an_agent_whose_token_was_revoked_says_so_and_works_again_with_another(start, database, tmp_path):
+def test_an_agent_whose_token_was_revoked_logs_that_and_works_again_with_another(start, database, tmp_path):
     server = start(harness.Server, database, options=("--heartbeat-ms", "200"))
     kernel = small_kernel(tmp_path / "kernel")
     tokens = [harness.make_token(database, name, "agent") for name in ("first", "second")]
@@ -231,7 +231,7 @@ def test_what_an_agent_with_a_revoked_token_measured_is_not_lost(server, start, 
     assert_nothing_twice(server, job)
 
 
-def test_a_second_agent_gets_the_rest_of_a_lease_when_the_first_is_told_to_end(server, start, tmp_path):
+def test_a_second_agent_gets_the_rest_of_a_lease_when_the_first_is_stopped(server, start, tmp_path):
     """Without waiting for the lease to expire: here that would take ten minutes."""
     gated = harness.GatedKernel(tmp_path / "kernel", {"REPEAT": [1, 2, 4, 8], "TURN": [0, 1, 2]})
     one = start(harness.Agent, server, name="a", options=PATIENT)

@@ -37,12 +37,12 @@ def test_the_table_of_routes_was_read():
     assert ROUTE_H.count("ROUTE(") - 2 <= len(ROUTES) + 2
 
 
-def test_an_unknown_token_is_401_and_says_how_to_authenticate(shared):
+def test_an_unknown_token_is_401_with_the_authentication_scheme(shared):
     answer = shared.request("GET", "/v1/jobs", token="wt_nobody")
     assert answer.status == 401 and answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_a_token_revoked_stops_working(shared):
+def test_a_revoked_token_stops_working(shared):
     made = shared.request("POST", "/v1/tokens", {"name": "short", "role": "reader"})
     assert made.status == 201
     assert shared.request("GET", "/v1/jobs", token=made.json["token"]).status == 200
@@ -163,7 +163,7 @@ def test_errors_of_the_protocol_are_answered(shared):
     assert shared.request("GET", "/v1/jobs/99999999999999999999").status in (404, 422)
 
 
-def test_a_problem_says_of_what_kind_it_is(shared):
+def test_a_problem_document_has_its_kind(shared):
     problems = [shared.request("GET", "/v1/nothing"), shared.request("PATCH", "/v1/jobs", {}),
                 shared.request("GET", "/v1/jobs?limit=0"), shared.request("GET", "/v1/jobs", token="wt_wrong"),
                 shared.request("POST", "/v1/kernels", {}, token=shared.tokens["reader"])]
@@ -185,7 +185,7 @@ STRANGE_HEADS = {
 
 
 @pytest.mark.parametrize("what", STRANGE_HEADS)
-def test_a_strange_head_does_not_end_the_server(shared, what):
+def test_malformed_headers_do_not_end_the_server(shared, what):
     with socket.create_connection(("127.0.0.1", shared.port), timeout=120) as connection:
         try:
             connection.sendall(STRANGE_HEADS[what])

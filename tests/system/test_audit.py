@@ -106,7 +106,7 @@ def collect(server, postgres, owner=None):
     return ("operator", "collect", "older than 30 days")
 
 
-def test_each_write_is_recorded_with_the_token_that_asked_for_it(server, postgres):
+def test_each_write_is_recorded_with_its_token(server, postgres):
     said = write_everything(server)
     said.append(collect(server, postgres))
     rows = [row for row in reversed(audit(server)) if row["token"] != "(command line)"]
@@ -222,7 +222,7 @@ def test_a_write_whose_row_cannot_be_added_is_undone(server, postgres):
     assert server.request("POST", "/v1/jobs", job).status == 201
 
 
-def test_jobs_of_one_batch_have_each_its_author_and_row(server, postgres):
+def test_each_job_of_a_batch_has_its_author_and_audit_row(server, postgres):
     by = callers(server)
     kernel = hands.register(server)
     hands.Hand(server, "node")
@@ -234,7 +234,7 @@ def test_jobs_of_one_batch_have_each_its_author_and_row(server, postgres):
     assert {row["token"] for row in audit(server, action="submit")} == {"submitter"}
 
 
-def test_the_command_line_lists_it_with_filters(server, postgres):
+def test_the_command_line_lists_the_audit_log_with_filters(server, postgres):
     write_everything(server)
 
     def rows(*arguments):
@@ -286,7 +286,7 @@ def migrate(conninfo, *options):
                           capture_output=True, text=True, timeout=600)
 
 
-def test_a_server_under_a_role_of_its_own_does_all_and_can_change_no_row(postgres, start, two_roles):
+def test_a_server_with_its_own_database_role_works_and_cannot_change_audit_rows(postgres, start, two_roles):
     owner, serving = two_roles
     owner_role, role = (conninfo.split("user=")[1].split()[0] for conninfo in (owner, serving))
     for _ in range(2):  # a second time, too
@@ -320,7 +320,7 @@ def test_a_server_under_a_role_of_its_own_does_all_and_can_change_no_row(postgre
     assert as_role(postgres, owner, "delete from audit where at < now() + interval '1 day'") == "", "retention is the owner's"
 
 
-def test_a_serving_role_that_may_not_migrate_waits_for_who_may(postgres, start, two_roles):
+def test_a_serving_role_without_the_right_to_migrate_waits_for_the_migration(postgres, start, two_roles):
     owner, serving = two_roles
     done = migrate(serving)
     assert done.returncode == 1 and "permission denied" in done.stderr, done.stderr

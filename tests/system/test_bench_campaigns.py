@@ -22,7 +22,7 @@ def shown(capsys, tuned, gpus, choices=()):
     return capsys.readouterr().out
 
 
-def test_pairs_of_one_gpu_and_of_two_are_counted_apart(capsys):
+def test_pairs_of_one_gpu_and_of_two_are_counted_separately(capsys):
     out = shown(capsys, [campaign(58), campaign(58), campaign(53, others=[58]), campaign(53)], [0, 0, 1, 1])
     assert "2 winners, 4 of 12 pairs inside; GPU 0: 58 (2), GPU 1: 53 (2)" in out
     assert "inside the stored equivalence set: 4 of 12 = 33.33 %" in out
@@ -30,14 +30,14 @@ def test_pairs_of_one_gpu_and_of_two_are_counted_apart(capsys):
     assert "of the 8 outside 2 were finalists that their interval kept out; 0 of 4 verdicts took more" in out
 
 
-def test_what_was_not_compared_is_none(capsys):
+def test_a_comparison_without_pairs_has_no_share(capsys):
     assert "pairs of one GPU: none; of two: 2 of 2 = 100.00 %" in shown(capsys, [campaign(58), campaign(58)], [0, 1])
     assert "pairs of one GPU" not in shown(capsys, [campaign(58), campaign(58)], [0, 0])
     unfinished = types.SimpleNamespace(seconds=20.0, lines=[{"error": "out of memory"}])
     assert "1 winners, 0 of 0 pairs inside" in shown(capsys, [campaign(58), unfinished], [0, 1])
 
 
-def test_a_peers_choices_are_held_against_the_sets(capsys):
+def test_a_peers_choices_are_compared_with_the_sets(capsys):
     kernel = tuning.TRITON[0]
     config = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 2}
     ordinal = kernel.ordinal(config)

@@ -149,7 +149,7 @@ def test_wrong_builds_are_one_sentence_and_push_nothing(server, folder, tmp_path
     assert server.items(f"/v1/kernels/{kernel}/builds") == []
 
 
-def test_objects_that_the_server_invents_are_its_mistake(folder, tmp_path):
+def test_objects_that_only_the_server_lists_are_its_error(folder, tmp_path):
     pack(tmp_path / "build", hash_of(folder))
     for missing in (["sha256:" + "0" * 64], ["x"], [7]):
         def answer(method, path, missing=missing):
@@ -239,7 +239,7 @@ def test_a_build_whose_objects_or_files_are_missing_is_refused_with_them(server,
     assert answer.status == 409 and set(answer.json["missing"]) == names and len(names) == 4
 
 
-def test_a_build_of_some_hundred_configs_and_many_variants_is_taken(server, folder, tmp_path):
+def test_a_build_of_some_hundred_configs_and_many_variants_is_accepted(server, folder, tmp_path):
     wavetune(server, "kernel", "push", folder)
     blob = b"code"
     assert server.request("PUT", f"/v1/blobs/{sha(blob)}", blob).status == 201
@@ -267,7 +267,7 @@ def test_a_job_names_its_build_and_has_its_toolchain_and_agents_match_by_hardwar
     assert hand.lease("n1").json["build"] == digest
 
 
-def test_where_no_agent_has_the_hardware_the_nearest_says_what_differs(server, pushed):
+def test_without_matching_hardware_the_differences_from_the_nearest_agent_are_listed(server, pushed):
     Hand(server, "partition", {**MI300X, "compute_units": 38, "partition": "CPX/NPS4"})
     agents = job_of(server, pushed[0]).json["agents"]
     assert agents["matching"] == 0 and agents["nearest"]["name"] == "partition"
@@ -275,7 +275,7 @@ def test_where_no_agent_has_the_hardware_the_nearest_says_what_differs(server, p
                                                 "partition": {"job": "SPX/NPS1", "agent": "CPX/NPS4"}}
 
 
-def test_hardware_that_is_not_there_yet_is_stated_and_the_toolchain_comes_from_the_build(server, pushed):
+def test_absent_hardware_can_be_stated_and_the_toolchain_comes_from_the_build(server, pushed):
     assert job_of(server, pushed[0]).json["environment"] == {**MI300X, "triton": "3.6.0", "torch": "2.9.0"}
 
 
@@ -289,7 +289,7 @@ def test_a_key_that_no_variant_covers_is_refused_with_the_command_that_packs_it(
     assert server.items("/v1/jobs") == []
 
 
-def test_without_a_build_that_fits_a_job_is_refused_with_what_there_is(server, folder, tmp_path):
+def test_a_job_without_a_matching_build_is_refused_with_the_available_ones(server, folder, tmp_path):
     wavetune(server, "kernel", "push", folder)
     answer = job_of(server, hash_of(folder))
     assert answer.status == 422 and answer.json["pointer"] == "/kernel" and "python3 -m wavetune pack" in answer.json["detail"]
@@ -302,7 +302,7 @@ def test_without_a_build_that_fits_a_job_is_refused_with_what_there_is(server, f
     assert answer.status == 422 and "gfx90a" in answer.json["detail"]
 
 
-def test_builds_of_two_toolchains_are_told_apart_by_the_environment(server, folder, tmp_path, pushed):
+def test_builds_of_two_toolchains_are_distinguished_by_the_environment(server, folder, tmp_path, pushed):
     older = pack(tmp_path / "older", pushed[0], toolchain={"triton": "3.5.0"})
     wavetune(server, "kernel", "push", folder, "--build", tmp_path / "older")
     answer = job_of(server, pushed[0])
@@ -311,7 +311,7 @@ def test_builds_of_two_toolchains_are_told_apart_by_the_environment(server, fold
     assert server.get(f"/v1/jobs/{answer.json['job']}")["build"] == older
 
 
-def test_the_newest_build_that_covers_the_key_is_chosen_and_a_job_stays_what_it_is(server, folder, tmp_path, pushed):
+def test_the_newest_build_that_covers_the_key_is_chosen_and_a_job_keeps_its_build(server, folder, tmp_path, pushed):
     kernel, first = pushed
     job = job_of(server, kernel, n=64).json["job"]
     newer = pack(tmp_path / "newer", kernel, [("n % 32 == 0", "newer")])
@@ -325,7 +325,7 @@ def test_the_newest_build_that_covers_the_key_is_chosen_and_a_job_stays_what_it_
     assert server.get(f"/v1/jobs/{uncovered}")["build"] == first
 
 
-def test_a_hip_kernel_takes_no_build_and_its_jobs_have_none(server, folder, tmp_path):
+def test_a_hip_kernel_accepts_no_build_and_its_jobs_have_none(server, folder, tmp_path):
     manifest = json.loads((folder / "kernel.json").read_text())
     manifest["versions"] = {"hip": {"language": "hip", "entry": "add", "sources": ["add.py"],
                                     "launch": {"grid": ["n"], "block": [64]}}}
@@ -379,7 +379,7 @@ def test_a_final_names_its_object_which_must_be_stored_before(server, database, 
     assert {(m["object"], m["conditions"]) for m in rows if m["stage"] == "screen"} == {(None, None)}
 
 
-def test_one_post_with_an_unknown_object_does_not_refuse_those_it_came_with(server, pushed):
+def test_a_post_with_an_unknown_object_does_not_refuse_the_others_of_its_batch(server, pushed):
     hand = Hand(server, environment=MI300X)
     for n in (16, 32):
         job_of(server, pushed[0], n=n)
@@ -399,7 +399,7 @@ def test_one_post_with_an_unknown_object_does_not_refuse_those_it_came_with(serv
     assert answers[1].status == 200 and answers[1].json["accepted"] == len(configs_of(leases[1]))
 
 
-def test_show_has_columns_for_what_the_finalists_took_and_sums_up_the_conditions(server, pushed):
+def test_show_has_columns_for_the_finalists_resources_and_sums_up_the_conditions(server, pushed):
     hand, code = Hand(server, environment=MI300X), b"the compiled code"
     server.request("PUT", f"/v1/blobs/{sha(code)}", code)
     job = job_of(server, pushed[0]).json["job"]
@@ -451,7 +451,7 @@ def test_a_baseline_that_the_device_cannot_run_fails_the_job_with_the_reason(ser
     assert summary["state"] == "failed" and "98304 bytes of LDS" in summary["reason"]
 
 
-def test_a_job_whose_configs_all_are_pruned_fails_and_says_so(server, pushed):
+def test_a_job_whose_configs_are_all_pruned_fails_with_the_reason(server, pushed):
     hand = Hand(server, environment=MI300X)
     job = job_of(server, pushed[0]).json["job"]
     lease = hand.lease("n1").json

@@ -10,7 +10,7 @@ import pytest
 from hands import ENVIRONMENT, LARGE, SMALL, Hand, configs_of, events, expire, hands, kernel, register, server, submit  # noqa: F401
 
 
-def test_a_job_is_cut_by_how_long_the_kernels_configs_took_before(server, hands, submit):
+def test_lease_sizes_follow_the_earlier_times_of_the_kernels_configs(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     assert [len(configs_of(lease)) for lease in hand.take_all(device_us=60000) if lease["stage"] == "screen"] == [8, 8, 8]
     submit(LARGE, run="known to be slow")
@@ -22,7 +22,7 @@ def test_a_job_is_cut_by_how_long_the_kernels_configs_took_before(server, hands,
     assert len(configs_of(hand.pull().json)) == 8, "the mean over the kernel's jobs"
 
 
-def test_who_won_before_is_the_baseline_where_it_is_a_point_that_holds(server, hands, submit):
+def test_an_earlier_winner_is_the_baseline_if_it_is_a_valid_config(server, hands, submit):
     hand, first = hands("hand"), submit(SMALL)
     hand.work(ratios={2: 0.5})
     assert server.get(f"/v1/jobs/{first}")["baseline_from"] == "first"
@@ -37,7 +37,7 @@ def test_who_won_before_is_the_baseline_where_it_is_a_point_that_holds(server, h
     assert elsewhere["baseline_from"] == "first"
 
 
-def test_what_won_elsewhere_is_tried_first_and_is_in_the_first_lease(server, hands, submit):
+def test_winners_of_other_keys_are_tried_first_in_the_first_lease(server, hands, submit):
     hand, _ = hands("hand"), submit(LARGE)
     hand.work(ratios={20: 0.5}, device_us=30000)
     job = submit(LARGE, key={"n": 128})
@@ -48,7 +48,7 @@ def test_what_won_elsewhere_is_tried_first_and_is_in_the_first_lease(server, han
     assert (summary["state"], summary["measured"]) == ("done", 24)
 
 
-def test_a_lease_tells_the_best_ratio_so_far(server, hands, submit):
+def test_a_lease_has_the_best_ratio_so_far(server, hands, submit):
     hand, _ = hands("hand"), submit(LARGE)
     told = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75})]
     assert told[:3] == [None, 1.0, 0.75]
@@ -60,7 +60,7 @@ def test_the_best_ratio_is_not_that_of_a_config_that_left_the_race_early(server,
     assert told[:3] == [None, 1.0, 0.8]
 
 
-def test_a_config_that_left_the_race_early_keeps_none_of_those_that_stayed_from_the_final(server, hands, submit):
+def test_a_config_that_left_the_race_early_displaces_no_finalist_that_stayed(server, hands, submit):
     hand, _ = hands("hand"), submit(LARGE)
     ratios = dict.fromkeys(range(5, 12), 0.5) | {12: 0.5, 13: 0.8, 14: 0.82}
     final = next(lease for lease in hand.take_all(ratios=ratios, ends=dict.fromkeys(range(5, 13), "far")) if lease["stage"] == "final")
@@ -96,7 +96,7 @@ def test_a_lease_gets_its_share_of_the_budget_and_is_not_leased_again_when_that_
 
 
 @pytest.mark.parametrize("seconds", [0.05, 1, 60])
-def test_a_job_spends_its_budget_and_no_more_where_its_leases_spend_what_they_may(server, hands, submit, seconds):
+def test_a_job_spends_its_budget_and_no_more_when_its_leases_use_their_limits(server, hands, submit, seconds):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": seconds})
     while (answer := hand.pull()).status == 200:
         lease = answer.json
@@ -106,7 +106,7 @@ def test_a_job_spends_its_budget_and_no_more_where_its_leases_spend_what_they_ma
     assert "exceeded" not in harness.wavetune(server, "show", job).stdout
 
 
-def test_a_budget_that_no_final_of_the_same_job_can_keep_is_refused_with_one_that_may_do(server, hands, submit, kernel):
+def test_a_budget_too_small_for_any_final_of_the_job_is_refused_with_a_larger_one(server, hands, submit, kernel):
     hand, _ = hands("hand"), submit(LARGE)
     hand.work(device_us=100000)
     again = {"kernel": kernel, "key": {"n": 64}, "space": LARGE, "environment": ENVIRONMENT, "run": "again"}
@@ -118,7 +118,7 @@ def test_a_budget_that_no_final_of_the_same_job_can_keep_is_refused_with_one_tha
         "nothing is known of this key"
 
 
-def test_the_least_final_is_measured_also_where_the_screen_was_slower_than_the_budget_says(server, hands, submit):
+def test_the_least_final_is_measured_even_after_a_screen_that_exceeded_its_budget(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
     leases = hand.take_all(device_us=500000)
     assert [(lease["stage"], len(configs_of(lease))) for lease in leases] == [("screen", 8)] + [("final", 2)] * 3
@@ -134,7 +134,7 @@ def spent_of(server, job):
     return round(summary["spent_device_seconds"] * 1e6), round(summary["opening_device_seconds"] * 1e6)
 
 
-def test_opening_the_kernel_is_spent_and_a_repeated_post_counts_once(server, hands, submit):
+def test_opening_the_kernel_counts_as_spent_once_even_when_posted_again(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
     body = {"epoch": lease["epoch"], "opening_us": 300000,
@@ -151,7 +151,7 @@ def test_opening_the_kernel_is_spent_and_a_repeated_post_counts_once(server, han
     assert spent_of(server, job) == (504000, 500000), "with the end of the lease alone"
 
 
-def test_each_holder_of_a_lease_states_its_own_opening_and_who_lost_it_none(server, hands, submit, expire):
+def test_each_holder_of_a_lease_reports_its_own_opening_time_and_a_former_one_none(server, hands, submit, expire):
     one, two, job = hands("one"), hands("two"), submit(LARGE)
     lost = one.pull().json
     assert one.post(lost, configs=[0], done=False, opening_us=100000).status == 200
@@ -169,7 +169,7 @@ def test_each_holder_of_a_lease_states_its_own_opening_and_who_lost_it_none(serv
 
 
 @pytest.mark.parametrize("opening", [None, -1, 1.5, "1"])
-def test_an_opening_that_is_no_time_is_refused_and_moves_nothing(server, hands, submit, opening):
+def test_an_invalid_opening_time_is_refused_and_changes_nothing(server, hands, submit, opening):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
     refused = release(server, lease, "x", opening_us=opening)
@@ -177,7 +177,7 @@ def test_an_opening_that_is_no_time_is_refused_and_moves_nothing(server, hands, 
     assert hand.post(lease).status == 200 and spent_of(server, job) == (8000, 0)
 
 
-def test_a_job_whose_opening_alone_passes_its_budget_ends_after_its_first_lease(server, hands, submit):
+def test_a_job_whose_opening_alone_exceeds_its_budget_ends_after_its_first_lease(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
     lease = hand.pull().json
     assert lease["budget_us"] == 600000
@@ -191,7 +191,7 @@ def test_a_job_whose_opening_alone_passes_its_budget_ends_after_its_first_lease(
     assert "0.6 device-seconds were spent, 0.6 of them" in shown
 
 
-def test_an_opening_that_passes_the_screens_part_ends_the_screen_with_what_was_measured(server, hands, submit):
+def test_an_opening_longer_than_the_screens_share_ends_the_screen_with_its_measurements(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": 1})
     assert hand.post(hand.pull().json, opening_us=700000).status == 200
     leases = hand.take_all(opening_us=100000)
@@ -211,7 +211,7 @@ def test_each_process_of_the_final_is_predicted_to_open_the_kernel(server, hands
     assert {len(configs_of(lease)) for lease in leases if lease["stage"] == "final"} == {finalists}
 
 
-def test_an_agent_that_says_nothing_of_opening_goes_on_as_before(server, hands, submit):
+def test_an_agent_that_reports_no_opening_time_works_as_before(server, hands, submit):
     old, new, job = hands("old"), hands("new"), submit(LARGE, budget={"device_seconds": 60})
     assert old.post(old.pull().json).status == 200 and new.post(new.pull().json, opening_us=2000).status == 200
     assert old.work() == ["screen"] + ["final"] * 3
@@ -246,7 +246,7 @@ def test_many_close_configs_of_several_leases_race_once_more_together(server, ha
     assert server.get(f"/v1/jobs/{job}")["winner"]["config"] == 0
 
 
-def test_a_halving_that_fails_leaves_what_the_screen_said(server, hands, submit):
+def test_a_failed_halving_keeps_the_results_of_the_screen(server, hands, submit):
     hand, _ = hands("hand"), submit(LARGE)
     for _ in range(3):
         hand.post(hand.pull().json, ratios=CLOSE)
@@ -255,7 +255,7 @@ def test_a_halving_that_fails_leaves_what_the_screen_said(server, hands, submit)
     assert final["stage"] == "final" and configs_of(final) == list(range(16))
 
 
-def test_the_default_is_a_finalist_wherever_it_stands(server, hands, submit):
+def test_the_default_is_a_finalist_whatever_its_rank(server, hands, submit):
     hand, _ = hands("hand"), submit(SMALL | {"default": {"A": 3}})
     hand.post(hand.pull().json, ratios={2: 7.0})
     assert 2 in configs_of(hand.pull().json)
@@ -303,7 +303,7 @@ def of_devices(server, job):
 DEVICES_AGREE = "no device is known to be more than 2 % faster"
 
 
-def test_a_device_that_would_choose_otherwise_is_named(server, hands, submit):
+def test_a_device_that_prefers_another_config_is_named(server, hands, submit):
     job, one, two = final_on_two(server, hands, submit, ratios={2: 0.95})
     document = by_device(server, job)
     assert (document["job"], document["winner"], document["knows_processes"]) == (job, 0, True)
@@ -319,7 +319,7 @@ def test_a_device_that_would_choose_otherwise_is_named(server, hands, submit):
     assert len(remarks) == 1 and remarks[0].startswith("two cpu0 would choose config 2 (!): ") and "5.0 %" in remarks[0]
 
 
-def test_devices_that_agree_are_said_to_also_where_they_share_a_name(server, hands, submit):
+def test_agreeing_devices_are_reported_even_when_they_share_a_name(server, hands, submit):
     job, one, two = final_on_two(server, hands, submit, name_of_two="one")
     table, remarks = of_devices(server, job)
     assert [remark.startswith(DEVICES_AGREE) for remark in remarks] == [True]
@@ -327,7 +327,7 @@ def test_devices_that_agree_are_said_to_also_where_they_share_a_name(server, han
     assert f"one cpu0 ({one.id[:8]})" in table
 
 
-def test_devices_of_one_process_each_are_not_told_from_it(server, hands, submit):
+def test_devices_with_one_process_each_are_not_distinguished_from_the_process(server, hands, submit):
     three, job = [hands(name) for name in "abc"], submit(SMALL, finals={"devices": 3})
     three[0].post(three[0].pull().json)
     for hand in three:
@@ -341,7 +341,7 @@ def test_devices_of_one_process_each_are_not_told_from_it(server, hands, submit)
     assert {"lower" in f or "upper" in f for d in document["devices"] for f in d["finalists"] if f["config"]} == {False}
 
 
-def test_what_is_wrong_with_a_device_of_a_final_is_said(server, hands, submit, postgres, database):
+def test_problems_of_a_device_in_a_final_are_reported(server, hands, submit, postgres, database):
     one, gone, two, job = hands("one"), hands("gone"), hands("two"), submit(SMALL)
     one.post(one.pull().json)
     first, left = one.pull().json, gone.pull().json
@@ -380,7 +380,7 @@ def test_a_final_goes_to_the_only_device_in_the_end(server, hands, submit, postg
     assert summary["state"] == "done" and summary["waiting"] is None
 
 
-def test_a_job_that_no_device_takes_says_so(server, hands, submit):
+def test_a_job_without_an_available_device_reports_that(server, hands, submit):
     hand, job = hands("only"), submit(SMALL)
     assert server.get(f"/v1/jobs/{job}")["waiting"] is None
     server.request("POST", f"/v1/agents/{hand.id}/drain", {"reason": "repair"})
@@ -427,7 +427,7 @@ def test_a_search_ends_with_the_round_that_spends_its_budget(server, hands, subm
     assert server.get(f"/v1/jobs/{job}")["state"] == "done"
 
 
-def test_the_baseline_of_a_search_is_a_finalist_that_wins_where_nothing_better_was_found(server, hands, submit):
+def test_the_baseline_of_a_search_is_a_finalist_that_wins_when_nothing_better_was_found(server, hands, submit):
     hand, job = hands("hand"), submit(THOUSAND, search={"strategy": "random", "trials": 9})
     leases = hand.take_all(ratios={config: 1.0 if config == 0 else 1.5 for config in range(1000)})
     assert sum(lease["stage"] == "screen" and 0 in configs_of(lease) for lease in leases) == 1
@@ -445,7 +445,7 @@ def test_a_search_measures_its_incumbent_and_its_default(server, hands, submit):
     assert summary["baseline_from"] == "incumbent" and {summary["baseline"], 999} <= set(configs_of(hand.pull().json))
 
 
-def test_a_search_begins_with_what_won_elsewhere(server, hands, submit):
+def test_a_search_begins_with_winners_of_other_keys(server, hands, submit):
     hand, _ = hands("hand"), submit(THOUSAND, search={"strategy": "random", "trials": 20})
     leases = hand.take_all()
     best = min(config for lease in leases for config in configs_of(lease))
@@ -460,7 +460,7 @@ def test_a_space_that_is_searched_may_have_more_points_than_a_job(server, submit
     assert server.get(f"/v1/jobs/{job}")["configs"] == 10
 
 
-def test_submit_asks_for_a_search_and_for_devices(server, hands):
+def test_submit_requests_a_search_and_devices(server, hands):
     hands("hand")
     submitted = harness.wavetune(server, "submit", harness.QUICK, "--key", "n=5", "--search", "random", "--trials", "7",
                                  "--final-devices", "2", "--environment", json.dumps(ENVIRONMENT), "--json")
@@ -471,13 +471,13 @@ def test_submit_asks_for_a_search_and_for_devices(server, hands):
     assert half.returncode == 2 and "go together" in half.stderr
 
 
-def test_show_says_what_a_job_was_measured_against(server, hands, submit):
+def test_show_names_the_baseline_of_a_job(server, hands, submit):
     hand, job = hands("hand"), submit(SMALL)
     hand.work()
     assert "measured against config 0" in harness.wavetune(server, "show", job).stdout
 
 
-def test_a_measurement_says_why_its_sampling_ended(server, hands, submit):
+def test_a_measurement_has_the_reason_why_its_sampling_ended(server, hands, submit):
     hand, job = hands("hand"), submit(SMALL)
     lease = hand.pull().json
     measurement = {"seq": 1, "config": 1, "outcome": "correct", "samples_us": [2.0], "baseline_us": [1.0], "end": "far",
@@ -547,7 +547,7 @@ def test_an_idle_device_takes_over_the_later_half_of_a_lease_that_has_long_to_go
     assert tails.server.get(f"/v1/jobs/{tails.job}")["measured"] == 200
 
 
-def test_a_tail_is_split_again_while_it_is_worth_it(tails):
+def test_remaining_configs_are_split_again_while_it_is_worthwhile(tails):
     sizes = []
     for hand in (tails.two, Hand(tails.server, "three"), Hand(tails.server, "four")):
         tails.age()
@@ -556,7 +556,7 @@ def test_a_tail_is_split_again_while_it_is_worth_it(tails):
     assert sizes == [100, 0, 0], "3 s are left of each half"
 
 
-def test_no_lease_is_split_that_is_young_short_or_the_asking_devices_own(tails):
+def test_a_lease_that_is_young_short_or_the_requesting_devices_own_is_not_split(tails):
     assert tails.two.pull().status == 204, "it was granted just now"
     tails.age()
     assert tails.one.pull().status == 204, "it is its own"
@@ -564,7 +564,7 @@ def test_no_lease_is_split_that_is_young_short_or_the_asking_devices_own(tails):
     assert tails.two.pull().status == 204, "10 configs are left, whatever they take"
 
 
-def test_a_parked_device_gets_a_tail_as_soon_as_there_is_one(tails):
+def test_a_parked_device_gets_remaining_configs_as_soon_as_there_are_some(tails):
     answers = []
     waiting = threading.Thread(target=lambda: answers.append(tails.two.pull(wait=60)))
     waiting.start()
@@ -573,7 +573,7 @@ def test_a_parked_device_gets_a_tail_as_soon_as_there_is_one(tails):
     assert configs_of(answers[0].json) == list(range(100, 200))
 
 
-def test_a_lease_that_was_split_and_lost_is_leased_again_without_its_tail(tails):
+def test_a_lease_that_was_split_and_lost_is_leased_again_without_the_configs_split_off(tails):
     tails.age()
     assert tails.two.pull().status == 200
     assert release(tails.server, tails.lease, "the agent ends").json == {"state": "open"}

@@ -83,7 +83,7 @@ def test_every_command_has_help_with_its_usage_and_each_option_once(program):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_program_says_its_version_and_what_it_can_do(program):
+def test_every_program_prints_its_version_and_its_help(program):
     done = call("--version", program=program)
     assert done.returncode == 0 and re.fullmatch(rf"{program} \d+\.\d+\.\d+\n", done.stdout)
     assert call(*commands_of(program)[0].split(), "--version", program=program).stdout == done.stdout
@@ -109,7 +109,7 @@ def test_a_mistyped_call_is_refused_with_what_was_meant(words, said):
 
 
 @pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])
-def test_a_token_is_not_sent_over_plain_http_to_another_host_unless_that_is_said(program, words, tmp_path):
+def test_a_token_is_not_sent_over_plain_http_to_another_host_unless_allowed(program, words, tmp_path):
     there = ("--url", "http://192.0.2.1:7200")  # nobody has this address
     state = ("--state", tmp_path / "state") if program == "wavetune-agent" else ()
     token = {"WAVETUNE_TOKEN": "wt_s3"}
@@ -188,7 +188,7 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
     (("publish",), "role publisher or admin"), (("submit",), "final included"),
     (("compatible", "add"), "the same members"),
     (("campaign", "revalidate"), "with 2 when --to")])
-def test_help_says_in_plain_words_what_an_option_means(words, sentence):
+def test_help_explains_options(words, sentence):
     assert sentence in " ".join(call(*words, "--help").stdout.split())
 
 
@@ -214,7 +214,7 @@ def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
     ("jobs",), ("show", "1"), ("agents",), ("environments",), ("publish",), ("releases",), ("channels",),
     ("promote", "x", "y"), ("diff", "sha256:" + "0" * 64, "sha256:" + "1" * 64), ("token", "make", "x"), ("token", "list"),
     ("token", "revoke", "x")], ids=lambda words: " ".join(map(str, words[:2])).replace(str(harness.QUICK), "…"))
-def test_a_server_that_cannot_now_is_3_and_one_that_says_no_is_4(words):
+def test_a_temporary_error_of_a_server_is_3_and_a_refusal_is_4(words):
     for status, code in ((503, 3), (500, 3), (403, 4)):
         with FakeServer(lambda *_: (status, {"detail": "because I say so", "status": status})) as fake:
             done = wavetune(fake, *words, check=False)
@@ -296,7 +296,7 @@ def test_kernels_are_pushed_listed_and_shown(world, tmp_path):
     assert json.loads(wavetune(world.server, "kernel", "show", world.hash).stdout) == shown["manifest"]
 
 
-def test_a_kernel_is_registered_while_blobs_come_and_go_at_the_server():
+def test_a_kernel_is_registered_while_blobs_are_added_and_removed():
     """The server lists what it lacks; when it lists it again after the upload, that is an answer, not a loop."""
     def answer(method, path):
         return (201, {}) if method == "PUT" else (409, {"detail": "files are missing", "missing": list(digests)})
@@ -372,7 +372,7 @@ def test_a_job_is_shown_and_decided_again(world):
     assert done.returncode == 2 and "--recompute, --devices, --asm and --ttgir" in done.stderr
 
 
-def test_a_verdict_that_the_samples_do_not_give_is_said(world, postgres):
+def test_a_verdict_that_differs_from_the_samples_is_reported(world, postgres):
     database, job = world.server.database, world.job["job"]
     stored = postgres.sql(f"select verdict from winners where job_id = {job}", conninfo=database)
     postgres.sql(f"update winners set verdict = jsonb_set(verdict::jsonb, '{{regret_bound}}', '0.5') where job_id = {job}",
@@ -403,7 +403,7 @@ def test_waiting_for_a_job_that_is_cancelled_ends_with_1(world, tmp_path):
     assert json.loads(waiting.output)[0]["state"] == "cancelled"
 
 
-def test_waiting_outlasts_a_restart_of_the_server_but_not_patience(start, database, tmp_path):
+def test_waiting_outlasts_a_restart_of_the_server_but_not_the_time_limit(start, database, tmp_path):
     server = start(harness.Server, database)
     arguments = ("submit", small_kernel(tmp_path / "kernel"), "--key", "n=10", *NOWHERE)
     job = json.loads(wavetune(server, *arguments, "--json").stdout)[0]["job"]
@@ -438,7 +438,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_never_on_a_pipe(world):
     assert code == 0 and "\rscreen [" in shown and "\rfinal [" in shown and "\x1b" not in out
 
 
-def test_a_refusal_comes_on_a_line_of_its_own_behind_a_bar(world):
+def test_a_refusal_after_a_bar_is_on_a_line_of_its_own(world):
     """The bar is wiped before the sentence."""
     def answer(method, path):
         if "/events" in path:
@@ -463,7 +463,7 @@ def test_agents_and_environments_are_listed(world):
 
 # Releases and channels
 
-def test_publishing_says_what_was_taken_and_what_was_skipped(world):
+def test_publishing_lists_what_was_released_and_what_was_skipped(world):
     wavetune(world.server, "submit", world.kernel, "--key", "n=7", *NOWHERE)  # is no second environment before it was tuned
     done = wavetune(world.server, "publish", "--kernel", world.hash)
     assert re.match(r"release  sha256:[0-9a-f]{64}\n         \d+ winners?, tag default, cpu ", done.stdout), done.stdout
@@ -479,7 +479,7 @@ def test_publishing_says_what_was_taken_and_what_was_skipped(world):
     assert as_it_was["release"] == world.published["release"] and as_it_was["winners"] == 1
 
 
-def test_publishing_to_a_channel_keeps_what_was_not_measured_beside_the_winner(world):
+def test_publishing_to_a_channel_keeps_a_config_that_was_not_measured_with_the_winner(world):
     """The pinned config is far slower, so it is no finalist: only a pin, or promoting a release, takes it out."""
     assert re.match(r'kept     quick/c \{"n":1003\}: .* config \d+ ', world.kept.stderr)
     assert f"release  {world.pinned['release']}" in world.kept.stdout and "channel  stable, counter 1" in world.kept.stdout
@@ -491,14 +491,14 @@ def test_a_minimum_gain_is_a_share(share):
     assert done.returncode == 2 and "0 to below 1" in done.stderr
 
 
-def test_a_release_that_is_not_what_its_digest_says_is_not_published():
+def test_a_release_that_does_not_match_its_digest_is_not_published():
     with FakeServer(lambda *_: (201, {"release": "sha256:" + "0" * 64, "bytes": "{}"})) as fake:
         done = wavetune(fake, "publish", "--channel", "stable", check=False)
         assert [r[0] for r in fake.requests] == ["POST"], "no channel was moved"
     assert done.returncode == 4 and "not a release" in done.stderr
 
 
-def test_channels_are_promoted_rolled_back_and_races_lost(world):
+def test_channels_are_promoted_and_rolled_back_and_a_lost_race_is_refused(world):
     first, second = world.pinned["release"], world.published["release"]
     moved = document(world, "promote", first, "canary")
     assert (moved["channel"], moved["counter"], moved["release"]) == ("canary", 1, first)
@@ -524,7 +524,7 @@ def test_only_an_admin_moves_channels_and_a_reader_submits_nothing(world, reader
     assert wavetune(world.server, "jobs", token=reader).returncode == 0
 
 
-def test_two_releases_are_held_against_each_other(world, tmp_path):
+def test_two_releases_are_compared(world, tmp_path):
     first, second = world.pinned["release"], world.published["release"]
     done = wavetune(world.server, "diff", first, second, check=False)
     winner = json.dumps(world.job["winner"]["config_values"], separators=(",", ":"))
@@ -539,7 +539,7 @@ def test_two_releases_are_held_against_each_other(world, tmp_path):
     assert same.stdout == "0 removed, 0 added, 0 changed, 1 the same\n"
 
 
-def test_releases_that_differ_in_their_place_alone_say_so(world, tmp_path):
+def test_releases_that_differ_only_in_environment_or_tag_are_reported(world, tmp_path):
     (tmp_path / "a").write_text(world.published["bytes"])
     release = json.loads(world.published["bytes"])
     release["tag"], release["environment"]["cpu"] = "night", "clang 19"

@@ -90,12 +90,12 @@ def test_a_server_that_is_away_leaves_the_last_good_cache(node):
     assert (storage, status) == (f"{node.cache}/current/dejavu", "5") and "last good cache" in said
 
 
-def test_a_release_of_which_the_formats_hold_nothing_is_told_from_a_server_that_is_away(node):
+def test_a_release_without_winners_for_the_formats_has_another_status_than_an_absent_server(node):
     (_, status, *_), said = node.start(WAVETUNE_FORMATS="vllm-moe", WAVETUNE_TO=node.folder / "other")
     assert status == "8" and "fetch ended with 8" in said
 
 
-def test_with_nothing_at_all_the_program_starts_all_the_same(node):
+def test_without_any_cache_the_program_still_starts(node):
     nothing = {"WAVETUNE_URL": "http://127.0.0.1:9", "WAVETUNE_TO": node.folder / "none"}
     (storage, status, _, arguments), said = node.start(**nothing)
     assert (storage, status, arguments) == ("", "6", "serve it *")
@@ -106,7 +106,7 @@ def test_with_nothing_at_all_the_program_starts_all_the_same(node):
     ({"WAVETUNE_FORMATS": "xml"}, "2"), ({"WAVETUNE_FORMATS": "*"}, "2"), ({"WAVETUNE_TOKEN_FILE": "/nowhere"}, "5"),
     ({"WAVETUNE_BUDGET_MS": "many"}, "2"), ({"WAVETUNE_TRUSTED_KEYS": "/nowhere"}, "2"), ({"WAVETUNE_TO": "/dev/null/x"}, "6")],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else value)
-def test_wrong_settings_keep_no_program_from_starting(node, tmp_path, variables, status):
+def test_wrong_settings_do_not_prevent_the_start_of_the_program(node, tmp_path, variables, status):
     node.start()
     patient = tmp_path / "timeout"  # a budget that is no number is 2 s, which are for fetch and not for this machine
     patient.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
@@ -115,7 +115,7 @@ def test_wrong_settings_keep_no_program_from_starting(node, tmp_path, variables,
     assert (ended, arguments) == (status, "serve it *") and said
 
 
-def test_a_fetch_that_crashes_hangs_or_is_absent_keeps_no_program_from_starting(node, tmp_path):
+def test_a_fetch_that_crashes_hangs_or_is_absent_does_not_prevent_the_start_of_the_program(node, tmp_path):
     fake = tmp_path / "wavetune"
     fake.touch(0o755)
     for script, budget, statuses in (("kill -SEGV $$", 300000, ["139"]), ("echo \"export X='unclosed\"; exit 3", 300000, ["3"]),

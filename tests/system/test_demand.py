@@ -95,12 +95,12 @@ def test_a_table_of_the_same_name_hides_no_kernel_from_reports(server):
     assert wanted(server)[9]["kernel"] == server.kernel
 
 
-def test_a_report_that_is_none_is_refused_where_it_is_wrong(server):
+def test_an_invalid_report_is_refused_with_its_pointer(server):
     answer = report(server, item(1, -1))
     assert answer.status == 422 and answer.json["pointer"] == "/items/0/misses"
 
 
-def test_a_token_that_reports_all_the_time_is_told_to_wait(server):
+def test_a_token_that_reports_too_often_has_to_wait(server):
     token = harness.make_token(server.database, "eager", "demand")
     answers = (report(server, item(2), token=token) for _ in range(1000))  # a slow machine posts more before its bucket is empty
     refused = next(a for a in answers if a.status == 429)
@@ -150,7 +150,7 @@ def test_the_gain_of_a_kernel_is_against_its_default_and_not_against_incumbents(
     assert first == pytest.approx(0.5, abs=0.01) and wanted(other)[2]["gain"] == pytest.approx(first, abs=0.01)
 
 
-def test_what_cannot_be_queued_says_why_and_is_not_asked_again_at_once(server):
+def test_demand_that_cannot_be_queued_has_a_reason_and_is_not_retried_at_once(server):
     body = {"environment": ENVIRONMENT | {"arch": "riscv64"}, "items": [item(1003, tuning_ms=9e8)]}
     assert server.request("POST", "/v1/demand", body, token=server.demand).status == 202
     done = wavetune(server, "demand", "--queue", "1")
@@ -178,7 +178,7 @@ def server_count(server):
     return sum(1 for j in server.items("/v1/jobs") if server.get(f"/v1/jobs/{j['job']}")["priority"] == -100)
 
 
-def test_a_server_that_drops_reports_says_so(start, database, server):
+def test_a_server_that_drops_reports_states_that(start, database, server):
     other = start(harness.Server, database, options=(*ONE, "--demand", "off"))
     assert other.request("POST", "/v1/demand", {"environment": ENVIRONMENT, "items": [item(3000)]},
                          token=server.demand).json == {"accepted": 0, "ignored": 1, "policy": "off"}
@@ -199,7 +199,7 @@ def query(environment, **more):
     return "&".join(f"{k}={v}" for k, v in (environment | more).items()).replace(" ", "%20").replace("/", "%2F")
 
 
-def test_a_near_environment_is_served_only_to_who_asks_for_that(server, database, postgres):
+def test_a_near_environment_is_served_only_on_request(server, database, postgres):
     tune(server, 64, tag="near")
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "near"}).json["release"]
     assert server.request("PUT", "/v1/channels/near", {"release": release}).status == 200
@@ -226,7 +226,7 @@ def test_a_near_environment_is_served_only_to_who_asks_for_that(server, database
     assert server.request("GET", path + "&match=wide").status == 422
 
 
-def test_what_another_server_withdrew_is_served_no_longer(server, database, start):
+def test_a_cache_that_another_server_withdrew_is_served_no_longer(server, database, start):
     other = start(harness.Server, database, options=ONE)
     tune(server, 65, tag="withdrawn")
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "withdrawn"}).json["release"]
@@ -283,7 +283,7 @@ def test_a_campaign_measures_the_winners_on_a_new_stack_and_tunes_again_what_bro
     assert "1 of 3 keys still best (33.3 %), worst regret 50.0 %" in again.stdout, "the same jobs, all done"
 
 
-def test_a_campaign_that_cannot_begin_says_why(server):
+def test_a_campaign_that_cannot_begin_is_refused_with_the_reason(server):
     some = json.dumps(ENVIRONMENT)
     assert wavetune(server, "campaign", "revalidate", "--from", some, check=False).returncode == 2
     assert wavetune(server, "campaign", "revalidate", "--from", some, "--to", "[]", check=False).returncode == 2
@@ -335,7 +335,7 @@ def forgetful(server, database, postgres):
     postgres.sql("drop function forget cascade", conninfo=database)
 
 
-def test_what_a_channel_or_a_recent_fetch_needs_is_never_collected(forgetful, database, postgres):
+def test_releases_that_a_channel_or_a_recent_fetch_needs_are_never_collected(forgetful, database, postgres):
     server = forgetful
     job = tune(server, 5000, tag="gc")
     releases = []
@@ -369,7 +369,7 @@ def age(postgres, database, tag):
                  f"interval '60 d' where tag = '{tag}'", conninfo=database)
 
 
-def test_renewals_of_a_release_do_not_take_the_place_of_what_is_rolled_back_to(server, database, postgres):
+def test_renewals_of_a_release_do_not_displace_the_rollback_target(server, database, postgres):
     tune(server, 5100, tag="renewed")
     releases = []
     for config in (1, 2):
@@ -401,7 +401,7 @@ def test_the_history_of_a_channel_names_releases_that_are_gone(forgetful, databa
     assert server.get("/v1/channels/long/entries?tag=long")["items"] == before
 
 
-def test_demand_that_nobody_has_any_more_is_collected(server, database, postgres):
+def test_demand_that_is_no_longer_reported_is_collected(server, database, postgres):
     report(server, item(5300), item(5301))
     old = "key::text = '{\"n\":5300}'"
     postgres.sql(f"update demand set last_at = now() - interval '60 d' where {old}", conninfo=database)
@@ -457,7 +457,7 @@ def test_a_release_that_a_channel_takes_while_it_is_collected_stays(forgetful, d
     assert server.get(f"/v1/releases/{release}")["tag"] == "race"
 
 
-def test_a_channel_does_not_move_to_what_is_being_collected(server, database, postgres):
+def test_a_channel_does_not_move_to_a_release_that_is_being_collected(server, database, postgres):
     tune(server, 5500, tag="late")
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "late"}).json["release"]
     answer = while_locked(database, postgres, f"delete from releases where digest = '\\x{release[7:]}'", "",

@@ -88,7 +88,7 @@ def test_dev_prints_what_a_shell_needs_and_ctrl_c_stops_it_and_its_postgres(plac
         dev.request("/healthz")
 
 
-def test_a_second_dev_in_a_folder_in_use_is_refused_and_disturbs_nobody(place, tmp_path):
+def test_a_second_dev_in_a_folder_in_use_is_refused_and_leaves_the_first_running(place, tmp_path):
     dev = Dev(place / "a", tmp_path)
     token = dev.ready()["token"]
     second = Dev(place / "a", tmp_path)
@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(place, tmp_path):
     assert done.returncode == 2 and "cannot make" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_ctrl_c_answers_everybody_who_waits(place, tmp_path):
+def test_ctrl_c_answers_all_waiting_requests(place, tmp_path):
     dev = Dev(place / "a", tmp_path)
     facts = dev.ready()
     job = json.loads(harness.wavetune(types.SimpleNamespace(**facts), "submit", harness.QUICK, "--key", "n=5", "--json", "--environment", json.dumps(
@@ -178,7 +178,7 @@ def test_a_wrong_database_is_one_sentence_without_its_password(database, code, s
 
 
 @pytest.mark.parametrize("options", [(), ("--migrate",)])
-def test_serve_without_its_database_lives_and_says_so_in_its_log_only(options, tmp_path):
+def test_serve_without_its_database_runs_and_reports_that_only_in_its_log(options, tmp_path):
     server = harness.Program([SERVER, "serve", *options, "--port", "0", "--database", "host=/nowhere dbname=x"], tmp_path)
     url = wait_until(lambda: "\n" in server.output and server.output, 20, "its line").split()[-1]
     wait_until(lambda: re.search("not ready: .*away", server.messages), 20, "the reason")

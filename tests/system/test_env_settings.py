@@ -58,7 +58,7 @@ def node(tmp_path):
     return made
 
 
-def test_what_is_refused_ends_nothing_and_is_told(node):
+def test_a_refused_setting_ends_nothing_and_is_reported(node):
     node.tool("rocm-smi", "echo 'GPU[0] : set_perf_determinism, Permission denied'; exit 1")
     done = node.env("set")
     assert done.returncode == 1
@@ -81,7 +81,7 @@ def test_amd_smi_alone_is_enough(node):
     assert node.states()["perf_determinism"] == "good"
 
 
-def test_a_gpu_without_clock_determinism_is_not_wrong(node):
+def test_a_gpu_without_clock_determinism_is_no_error(node):
     node.tool("amd-smi", "echo 'PERFDETERMINISM: [AMDSMI_STATUS_NOT_SUPPORTED] Unable to set'")
     assert node.states()["perf_determinism"] == "differs"
     done = node.env("set")

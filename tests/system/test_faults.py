@@ -177,7 +177,7 @@ def test_results_posted_again_are_known_and_with_another_body_refused(server):
     assert len(server.items(f"/v1/jobs/{job}/measurements")) == 2, "a refused request stores nothing"
 
 
-def test_a_lease_whose_answer_was_lost_is_given_again_by_its_nonce(server):
+def test_a_lease_whose_answer_was_lost_is_granted_again_by_its_nonce(server):
     hand = Hand(server)
     submit_for(server)
     first = hand.lease("the same").json
@@ -204,7 +204,7 @@ def test_the_same_job_submitted_fifty_times_at_once_is_one_job(server):
     assert len({a.json["job"] for a in answers}) == 1
 
 
-def test_a_job_is_the_same_job_also_when_it_is_done(server, start):
+def test_a_done_job_submitted_again_is_the_same_job(server, start):
     start(harness.Agent, server, options=QUICK)
     wait_until(lambda: server.items("/v1/agents"), 30, "the agent")
     job = submit(server)["job"]
@@ -215,7 +215,7 @@ def test_a_job_is_the_same_job_also_when_it_is_done(server, start):
     assert fresh["job"] != job and fresh["created"]
 
 
-def test_what_one_server_renews_another_does_not_expire(start, database, postgres):
+def test_a_lease_renewed_at_one_server_is_not_expired_by_another(start, database, postgres):
     one = start(harness.Server, database, options=(*harness.UNHURRIED, *harness.LEASES_OF_8))
     hand = Hand(one)
     job = submit_for(one)["job"]
@@ -230,7 +230,7 @@ def test_what_one_server_renews_another_does_not_expire(start, database, postgre
     assert not [m for m in two.items(f"/v1/jobs/{job}/measurements") if m["late"]]
 
 
-def test_a_server_that_stood_still_expires_nothing_before_agents_could_renew(start, database, postgres):
+def test_a_server_that_was_paused_expires_nothing_before_agents_can_renew(start, database, postgres):
     lease_s = 6
     server = start(harness.Server, database, options=("--lease-ms", str(1000 * lease_s)))
     hand = Hand(server)
@@ -280,7 +280,7 @@ def test_a_parked_agent_that_hung_up_is_not_granted_a_lease(server):
     assert other.lease("n1", wait=60).json["epoch"] == 1, "no lease was granted to a client that is gone"
 
 
-def test_an_agent_restarted_hands_its_leases_back_at_once(server):
+def test_a_restarted_agent_releases_its_leases_at_once(server):
     hand = Hand(server)
     submit_for(server)
     lease = hand.lease("n1").json

@@ -240,7 +240,7 @@ def test_another_image_or_place_renders_again(world):
     assert world.fetch(*arguments).stdout.startswith("unchanged")
 
 
-def test_a_format_that_cannot_say_the_release_is_named_and_does_not_stop_the_others(world):
+def test_a_format_that_cannot_hold_the_release_is_named_and_does_not_stop_the_others(world):
     identity = world.folder / "identity.json"
     identity.write_text(json.dumps({**IDENTITY, "functions": []}))
     arguments = ("--format", "json", "--format", "dejavu", "--identity", identity)
@@ -251,7 +251,7 @@ def test_a_format_that_cannot_say_the_release_is_named_and_does_not_stop_the_oth
     assert done.stdout.startswith("unchanged") and "dejavu: no winner" in done.stderr and world.requests() == ["/v1/cache"]
 
 
-def test_a_release_that_no_format_can_hold_has_an_exit_code_of_its_own_since_trying_again_is_no_use(world):
+def test_a_release_that_no_format_can_hold_has_an_exit_code_of_its_own(world):
     identity = world.folder / "identity.json"
     identity.write_text(json.dumps({**IDENTITY, "functions": []}))
     arguments = ("--format", "dejavu", "--identity", identity)
@@ -276,7 +276,7 @@ def test_winners_that_are_left_out_are_counted_on_stderr_and_listed_with_json(wo
         assert [(s["name"], s["key"]) for s in format["skipped"]] == [("add/triton", "[8192,1]")]
 
 
-def test_json_tells_outcome_entry_variables_and_times(world):
+def test_json_has_outcome_entry_variables_and_times(world):
     answer = json.loads(world.fetch("--format", "dejavu", "--identity", world.folder / "identity.json", "--json").stdout)
     assert (answer["outcome"], answer["folder"]) == ("fresh", f"{world.cache}/current")
     assert answer["entry"] == world.entry and answer["asked"] == ENVIRONMENT
@@ -303,7 +303,7 @@ def expect_refused(world, code, sentence, **more):
     world.cache = cache
 
 
-def test_a_release_with_one_other_byte_is_tampered_with(world, keys):
+def test_a_release_with_one_changed_byte_is_refused_as_tampered(world, keys):
     world.publish(release_of(), publisher=keys[0])
     world.fetch(trust=keys[:1])
     release = release_of(1024)
@@ -312,7 +312,7 @@ def test_a_release_with_one_other_byte_is_tampered_with(world, keys):
     expect_refused(world, 10, "other bytes", trust=keys[:1])
 
 
-def test_a_release_for_another_gpu_than_its_entry_says_is_tampered_with(world):
+def test_a_release_for_another_gpu_than_its_entry_is_refused_as_tampered(world):
     world.fetch()
     world.publish(release_of(1024, {**ENVIRONMENT, "compute_units": 38, "partition": "CPX/NPS4"}), 2)
     expect_refused(world, 10, "another environment")
@@ -335,7 +335,7 @@ def test_an_older_entry_is_a_replay_and_so_is_another_release_with_the_same_coun
     assert world.fetch(trust=keys[:1], given=other).stdout.startswith("fresh"), "each entry has a counter of its own"
 
 
-def test_counters_hold_while_keys_are_rotated_and_what_nobody_signed_does_not_count(world, keys):
+def test_counters_survive_key_rotation_and_unsigned_entries_do_not_count(world, keys):
     a, b = keys
     world.publish(release_of(), 1000)
     world.fetch()
@@ -358,7 +358,7 @@ def test_an_expired_entry_is_refused(world, keys):
     expect_refused(world, 12, "expired at 2026-01-01T00:00:00Z", trust=keys[:1])
 
 
-def test_a_kept_cache_that_expired_meanwhile_is_kept_and_said_so(world, keys):
+def test_a_kept_cache_that_expired_is_still_kept_and_reported(world, keys):
     world.publish(release_of(), publisher=keys[0], expires="9999-01-01T00:00:00Z")
     world.fetch(trust=keys[:1])
     expired = world.publish(release_of(), publisher=keys[0], expires="2026-01-01T00:00:00Z")
@@ -397,7 +397,7 @@ def test_keys_are_files_and_folders_from_options_and_the_variable(world, keys):
     assert "/nowhere" in world.fetch("--trusted-key", "/nowhere", expect=2).stderr
 
 
-def test_a_cache_that_no_trusted_key_signed_is_not_fallen_back_on(world, keys):
+def test_a_cache_that_no_trusted_key_signed_is_no_fallback(world, keys):
     world.fetch()
     done = world.fetch("--print-env", trust=keys[:1], url="http://127.0.0.1:9", expect=6)
     assert "no trusted key" in done.stderr and done.stdout == ""
@@ -407,7 +407,7 @@ def test_a_cache_that_no_trusted_key_signed_is_not_fallen_back_on(world, keys):
     assert world.fake.requests[0][2].get("If-None-Match") is None, "a 304 would have made it the trusted one"
 
 
-def test_an_entry_for_another_question_is_refused(world):
+def test_an_entry_for_another_request_is_refused(world):
     world.fetch()
     for changes in ({"channel": "other"}, {"tag": "other"}, {"environment": {**ENVIRONMENT, "compute_units": 38}},
                     {"environment": {**ENVIRONMENT, "torch": "2.8.0"}}, {"environment": {**ENVIRONMENT, "rocm": "6.4.0"}}):
@@ -421,7 +421,7 @@ def test_an_entry_for_another_question_is_refused(world):
     ("minor", {"rocm": "6.4.0"}, 0), ("minor", {"rocm": "6.3.1"}, 13), ("minor", {"torch": "2.8.0"}, 13),
     ("compatible", {"rocm": "6.3.1", "torch": "2.8.0"}, 0), ("compatible", {"arch": "gfx90a"}, 13),
     ("compatible", {"compute_units": 38}, 13), ("compatible", {"partition": "CPX/NPS4"}, 13)])
-def test_wider_rules_are_asked_for_and_never_give_another_gpu(world, rule, changes, code):
+def test_wider_rules_are_requested_and_never_give_another_gpu(world, rule, changes, code):
     other = {**ENVIRONMENT, **changes}
     world.publish(release_of(environment=other), environment=other)
     world.fetch(expect=13)
@@ -433,7 +433,7 @@ def test_wider_rules_are_asked_for_and_never_give_another_gpu(world, rule, chang
 TABLE = {"rocm": "6.4.1", "gpu": "AMD Instinct MI300X"}
 
 
-def test_an_entry_that_states_less_is_taken_unless_the_exact_one_was_asked_for(world):
+def test_an_entry_that_states_less_is_accepted_unless_an_exact_one_was_requested(world):
     world.publish(release_of(environment=TABLE), environment=TABLE)
     for rule in ("unstated", "minor", "compatible"):
         world.fetch("--match", rule)
@@ -497,7 +497,7 @@ for body, length in (({entry!r}, {len(entry)}), ({release[:100]!r}, {len(release
     assert world.block() == 256
 
 
-def test_answers_that_mean_nothing_leave_what_is_there(world):
+def test_meaningless_answers_leave_the_cache_unchanged(world):
     world.fetch()
     for status, body in ((200, b"not json"), (200, {"release": "sha256:short"}), (500, b""), (304, b""),
                          (404, {"detail": "channel \"stable\" has no entry"})):
@@ -515,7 +515,7 @@ def test_answers_that_mean_nothing_leave_what_is_there(world):
 
 
 @pytest.mark.parametrize("format", ["dejavu", "inductor", "triton", "tunableop", "vllm-moe"])
-def test_what_renderers_need_is_verified_too(world, format):
+def test_kernels_that_renderers_need_are_verified_too(world, format):
     provenance = {"build": "sha256:" + "7" * 64, "origin": "tuned"}
     manifest = {"name": "add/triton", "language": "external", "key": ["n", "m"]}
     release = release_of(kernel=digest(canonical(manifest)), provenance=provenance)
@@ -535,7 +535,7 @@ def test_what_renderers_need_is_verified_too(world, format):
     assert f"{format}: no winner" in world.fetch(*arguments).stderr, "what the server does not have is left out"
 
 
-def test_export_ends_with_the_code_of_what_a_server_answers_for_a_kernel(world, tmp_path):
+def test_the_exit_code_of_export_follows_the_servers_answer_for_a_kernel(world, tmp_path):
     manifest = {"name": "add/triton", "language": "external", "key": ["n", "m"]}
     kernel = digest(canonical(manifest))
     (world.folder / "identity.json").write_text(json.dumps({**IDENTITY, "functions": []}))
@@ -725,7 +725,7 @@ def test_a_cache_of_megabytes_is_written_while_it_is_rendered_as_export_writes_i
             assert len(content) > 16 * 65536 and (world.cache / "current" / format / path).read_bytes() == content
 
 
-def test_a_file_system_that_exchanges_nothing_gets_the_new_rendering_all_the_same(world, disk):
+def test_a_file_system_without_exchange_still_gets_the_new_rendering(world, disk):
     identity = world.folder / "identity.json"
     arguments = ("--format", "dejavu", "--identity", identity)
     world.fetch(*arguments)
@@ -783,7 +783,7 @@ def test_a_link_or_a_file_in_a_releases_place_is_replaced_and_not_written_throug
     assert after == before and before
 
 
-def test_an_entity_tag_is_not_used_for_another_question_nor_without_its_cache(world):
+def test_an_entity_tag_is_not_used_for_another_request_nor_without_its_cache(world):
     world.fetch()
     assert world.fetch().stdout.startswith("unchanged")
     assert world.fetch(given={**ENVIRONMENT, "partition": "SPX/NPS1"}).stdout.startswith("unchanged")
@@ -904,7 +904,7 @@ def test_export_writes_a_folder_or_a_tar_from_a_file_a_digest_or_a_channel(world
     assert untarred.stdout == content
 
 
-def test_export_says_what_it_left_out_and_where_the_variables_point(world, tmp_path):
+def test_export_reports_what_it_left_out_and_the_values_of_the_variables(world, tmp_path):
     file = tmp_path / "release.json"
     file.write_bytes(release_of())
     answer = json.loads(export(file, "--format", "dejavu", "--to", tmp_path / "dejavu/", "--identity",

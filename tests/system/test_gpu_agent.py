@@ -175,13 +175,13 @@ def test_a_gpu_that_is_reset_between_two_configs_costs_neither(tmp_path):
     assert json.loads(done.stdout)["outcomes"] == {"correct": 3}
 
 
-def test_the_default_that_faults_is_told_also_where_the_runtime_cannot_be_closed_after_it(tmp_path):
+def test_a_faulting_default_is_reported_even_when_the_runtime_cannot_be_closed(tmp_path):
     done = tune(hip_kernel(tmp_path / "kernel", [FAULT]), tmp_path, FAKE_HIP_STUCK="1")
     assert done.returncode == 1
     assert "illegal memory access" in done.stderr, done.stderr
 
 
-def test_tune_takes_the_gpu_that_is_named_in_processes_that_see_no_other(tmp_path):
+def test_tune_uses_the_named_gpu_in_processes_that_see_no_other(tmp_path):
     kernel, taken = hip_kernel(tmp_path / "kernel", [GOOD, FAULT, GOOD_TOO]), tmp_path / "fake/taken"
     several = {"FAKE_HIP_COUNT": "3", "FAKE_HIP_USABLE": "3", "FAKE_HIP_TAKEN": str(taken)}
     done = tune(kernel, tmp_path, "--device", "hip2", "--json", **several)
@@ -284,7 +284,7 @@ def test_an_agent_on_a_gpu_ends_at_once_also_in_quarantine(server, start, tmp_pa
     assert agent.wait() == 0
 
 
-def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server, start, tmp_path):
+def test_an_agent_whose_gpu_stays_in_quarantine_ends_after_its_idle_time(server, start, tmp_path):
     (tmp_path / "fake").mkdir(exist_ok=True)
     (tmp_path / "fake/broken").touch()
     agent = start(harness.Agent, server, options=("--device", "hip0", "--idle-exit", "2", *QUICK), environment=gpu(tmp_path))
@@ -294,7 +294,7 @@ def test_an_agent_whose_gpu_stays_in_quarantine_ends_when_it_was_told_to(server,
     assert "in quarantine" in agent.messages and "no work for 2 s" in agent.messages
 
 
-def test_results_go_without_code_that_is_not_in_the_cache_any_more(server, start, tmp_path):
+def test_results_are_posted_without_code_that_left_the_cache(server, start, tmp_path):
     agents, pruned = [], []
 
     def prune(method, path):
@@ -314,7 +314,7 @@ def test_results_go_without_code_that_is_not_in_the_cache_any_more(server, start
     assert "compiled code: cannot " in agents[0].messages, agents[0].messages
 
 
-def test_results_go_without_their_code_where_the_server_does_not_take_it(server, start, tmp_path):
+def test_results_are_posted_without_code_that_the_server_refuses(server, start, tmp_path):
     puts = []
 
     def no_blobs(method, path):
@@ -356,7 +356,7 @@ def test_a_server_that_is_away_gets_the_finalists_code_when_it_is_back(server, s
 @pytest.mark.parametrize("instead, said", [((404, b"{}"), "the server answered 404 to GET /v1/kernels/"),
                                            ((200, b"{}"), "another build"),
                                            ((200, b"{"), "lease: failed")])
-def test_a_lease_fails_whose_build_cannot_be_had(server, start, tmp_path, instead, said):
+def test_a_lease_whose_build_cannot_be_fetched_fails(server, start, tmp_path, instead, said):
     kernel = triton_kernel(tmp_path / "kernel", [0, 7])
     build = build_folder(tmp_path / "build", kernel, tmp_path)
     with Proxy(server, lambda method, path: instead if method == "GET" and "/builds/" in path else None) as proxy:
@@ -367,7 +367,7 @@ def test_a_lease_fails_whose_build_cannot_be_had(server, start, tmp_path, instea
         assert agent.stop() == 0
 
 
-def test_a_gpu_that_cannot_be_looked_at_does_not_hide_the_others(tmp_path):
+def test_a_gpu_that_cannot_be_read_does_not_hide_the_others(tmp_path):
     done = subprocess.run([harness.BUILD / "wavetune-agent", "probe"], capture_output=True, text=True, timeout=600,
                           env={**harness.os.environ, **gpu(tmp_path), "FAKE_HIP_COUNT": "3"})
     assert done.returncode == 0, done.stderr

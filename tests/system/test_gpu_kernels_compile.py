@@ -164,7 +164,7 @@ def test_the_matrix_product_by_matrix_cores_accesses_memory_and_lds_widely(name,
 
 
 @needs_clang
-def test_the_bad_configs_compile_but_for_the_one_that_must_not(tmp_path):
+def test_the_bad_configs_compile_except_the_one_that_must_fail(tmp_path):
     folder = TEST_KERNELS / "gpu_misbehaving"
     KEYS.setdefault(folder.name, ({"n": 1000},))
     version = Version(folder, "hip")

@@ -72,7 +72,7 @@ def machine(tmp_path):
     return Machine()
 
 
-def test_an_emulated_gpu_runs_what_claims_no_time_and_that_is_recorded(machine):
+def test_an_emulated_gpu_runs_the_parts_without_timing_and_that_is_recorded(machine):
     done = machine.run("--emulated")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "== device\n" in done.stdout and "== isolation\n" in done.stdout and done.stdout.count("== ") == 2
@@ -106,14 +106,14 @@ def test_parts_that_claim_time_are_refused(machine, part):
     assert machine.called == [] and not machine.out.joinpath("EMULATED.txt").exists()
 
 
-def test_without_a_hip_device_it_says_so(machine):
+def test_a_missing_hip_device_is_reported(machine):
     done = machine.run("--emulated", hip="/nonexistent/libamdhip64.so")
     assert done.returncode == 1
     assert "no HIP device" in done.stdout
     assert "hip: " in done.stdout and "/nonexistent/libamdhip64.so" in done.stdout
 
 
-def test_where_there_is_hip_and_no_cuda_the_hip_device_is_tested_alone(machine):
+def test_with_hip_and_without_cuda_only_the_hip_device_is_tested(machine):
     done = machine.run("device", "isolation")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 passed, 0 failed" in done.stdout and NOTE not in done.stdout
@@ -121,7 +121,7 @@ def test_where_there_is_hip_and_no_cuda_the_hip_device_is_tested_alone(machine):
     assert [line for line in machine.called if "gpu_misbehaving" in line and "--config-timeout 4" in line and "n=100000" in line]
 
 
-def test_where_there_is_cuda_hip_is_tested_over_the_shim(machine):
+def test_with_cuda_hip_is_tested_over_the_shim(machine):
     machine.skips = []
     shim = machine.out.parent / "build/tests/hip_shim/libamdhip64.so"
     machine.program("tests/hip_shim/libamdhip64.so", "")

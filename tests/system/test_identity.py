@@ -156,7 +156,7 @@ def test_a_wrong_epoch_is_not_answered_with_the_right_one(two, submit, expire):
     assert told.status == 409 and told.json["epoch"] == again["epoch"], "it holds the lease"
 
 
-def test_only_the_holder_hears_the_epoch_of_a_lease_that_another_took_over(two, submit, expire):
+def test_only_the_holder_is_sent_the_epoch_of_a_lease_that_another_took_over(two, submit, expire):
     a, b = two
     submit({"parameters": {"A": [1, 2, 3]}})
     lease = a.lease()
@@ -182,7 +182,7 @@ def test_an_agents_own_lease_id_is_opaque_and_good_for_its_epoch_only(nodes, sub
     assert a.post(lease).status == 409 and a.post(again).status == 200
 
 
-def test_several_servers_know_each_others_lease_ids(nodes, submit, server, start, database):
+def test_several_servers_accept_each_others_lease_ids(nodes, submit, server, start, database):
     other = start(harness.Server, database, options=harness.UNHURRIED)
     a = nodes("a")
     submit(LARGE)
@@ -209,7 +209,7 @@ def test_agents_that_share_a_token_go_on_as_before(server, database, submit):
     assert a.renew(lease).status == 200 and a.post(lease).status == 200 and b.beat().status == 200 and b.pull().status in (200, 204)
 
 
-def test_an_agent_of_before_the_upgrade_becomes_its_tokens_with_the_next_lease(server, database, postgres, submit):
+def test_an_agent_from_before_the_upgrade_is_bound_to_its_token_by_the_next_lease(server, database, postgres, submit):
     a, b = (Node(server, make_token(database, f"node-{name}", "agent"), name, f"boot-{name}") for name in "ab")
     submit(LARGE)
     lease = a.lease()
@@ -219,7 +219,7 @@ def test_an_agent_of_before_the_upgrade_becomes_its_tokens_with_the_next_lease(s
     says_no(b.pull(a), "node-a")
 
 
-def test_enrolment_may_be_demanded(start, database, enrol_token):
+def test_enrolment_tokens_can_be_required(start, database, enrol_token):
     strict = start(harness.Server, database, options=(*harness.UNHURRIED, "--require-enrolment"))
     for token in (make_token(database, "old", "agent"), strict.token):
         says_no(Node(strict, token).enrolled, "--role enrol")
@@ -228,7 +228,7 @@ def test_enrolment_may_be_demanded(start, database, enrol_token):
     assert own.beat().status == 200 and own.pull().status == 204
 
 
-def test_an_enrolment_token_makes_so_many_agents_and_does_nothing_else(server, enrol_token):
+def test_an_enrolment_token_enrols_a_limited_number_of_agents_and_does_nothing_else(server, enrol_token):
     image = enrol_token(uses=2)
     first, second, third = (Node(server, image, f"n{n}", f"boot-{n}") for n in range(3))
     assert first.id != second.id and first.token != second.token and len({first.token, second.token, image}) == 3

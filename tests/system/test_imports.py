@@ -54,7 +54,7 @@ def assert_nothing_is_stored(server):
     assert server.items("/v1/imports") == [] and server.items("/v1/kernels") == []
 
 
-def test_an_import_registers_kernels_and_says_what_it_took(server):
+def test_an_import_registers_kernels_and_reports_what_it_accepted(server):
     answer = post(server, [external(entry(1, ms=[0.25], provenance={"source": "f/cache.json"}), entry(2)),
                            external(entry(1), name="dejavu/g", function="g")])
     assert answer.status == 201 and counts(answer) == (3, 0, 0)
@@ -71,7 +71,7 @@ def test_an_import_registers_kernels_and_says_what_it_took(server):
         "config": {"BLOCK": 64, "num_warps": 4}, "ms": [0.25], "provenance": {"source": "f/cache.json"}, "format": "triton"}
 
 
-def test_the_same_again_is_known_and_the_newest_config_of_a_key_replaces_the_one_before(server):
+def test_a_repeated_import_is_known_and_the_newest_config_of_a_key_replaces_the_one_before(server):
     assert counts(post(server, [external(entry(1), entry(2))])) == (2, 0, 0)
     before = server.items("/v1/imports")
     again = post(server, [external(entry(2), entry(1))])
@@ -80,7 +80,7 @@ def test_the_same_again_is_known_and_the_newest_config_of_a_key_replaces_the_one
     assert [i["config"]["BLOCK"] for i in server.items("/v1/imports")] == [128, 64, 64]
 
 
-def test_environments_and_tags_are_apart(server):
+def test_environments_and_tags_are_separate(server):
     post(server, [external(entry())])
     assert counts(post(server, [external(entry(block=8))], tag="long")) == (1, 0, 0)
     assert counts(post(server, [external(entry(block=8))], environment={**ROCM, "arch": "gfx942"})) == (1, 0, 0)
@@ -125,7 +125,7 @@ def test_an_index_that_no_statement_expects_is_a_bug_and_no_conflict(server, pos
     assert_nothing_is_stored(server)
 
 
-def test_a_stored_kernel_that_cannot_be_read_any_more_takes_no_imports(server, postgres):
+def test_a_stored_kernel_that_became_unreadable_accepts_no_imports(server, postgres):
     postgres.sql(f"INSERT INTO kernels (hash, name, language, manifest) VALUES ('\\x{'aa' * 32}', 'f', 'c', '{{}}')",
                  conninfo=server.database)
     assert post(server, [{"kernel": "sha256:" + "aa" * 32, "entries": [entry()]}]).status == 422
@@ -138,7 +138,7 @@ def test_readers_may_not_import(server):
     assert server.request("GET", "/v1/imports", token=reader).status == 200
 
 
-def test_a_kernel_known_by_name_only_takes_no_jobs_and_no_builds(server):
+def test_a_kernel_known_by_name_only_accepts_no_jobs_and_no_builds(server):
     hash_ = post(server, [external(entry())]).json["kernels"][0]["kernel"]
     Hand(server, "node")
     job = server.request("POST", "/v1/jobs", {"kernel": hash_, "key": {"n": 1, "dtype": "fp16"}, "environment": ENVIRONMENT,
@@ -204,12 +204,12 @@ def test_another_environment_tag_or_key_is_no_baseline(imported, baseline):
     assert baseline() == (1, "default")
 
 
-def test_an_imported_config_that_is_no_point_of_the_space_is_no_baseline(imported, baseline):
+def test_an_imported_config_outside_the_space_is_no_baseline(imported, baseline):
     imported(9)
     assert baseline() == (1, "default")
 
 
-def test_what_was_tuned_later_is_the_baseline_and_an_import_after_that_again(server, hands, submit, imported, baseline):
+def test_the_later_of_a_winner_and_an_import_is_the_baseline(server, hands, submit, imported, baseline):
     imported(3)
     job = submit({"parameters": {"A": [1, 2, 3]}})
     hands("tuner").work(ratios={0: 1.5, 1: 0.4, 2: 1.0})
@@ -220,7 +220,7 @@ def test_what_was_tuned_later_is_the_baseline_and_an_import_after_that_again(ser
     assert baseline((2, 3)) == (2, "incumbent")  # the import is no point of that space
 
 
-def test_the_bench_time_of_an_exported_table_is_what_its_jobs_took(server, kernel, hands, submit, tmp_path):
+def test_the_bench_time_of_an_exported_table_is_the_device_time_of_its_jobs(server, kernel, hands, submit, tmp_path):
     """Two keys, tuned and published one after the other: the first winner stays, with the time that it took."""
     hand = hands("tuner")
     identity, spent, totals = tmp_path / "identity.json", [], []
@@ -414,7 +414,7 @@ def test_a_table_of_a_gpu_is_found_by_every_image_on_whole_gpus_of_that_name(ser
     assert "no entry" in published_table(tmp_path / "to9", "--match", "exact", code=6)["reason"]
 
 
-def test_a_table_that_says_nothing_of_partitions_is_not_served_to_a_part_of_a_gpu(published_table, tmp_path):
+def test_a_table_without_a_partition_is_not_served_to_a_part_of_a_gpu(published_table, tmp_path):
     part = ("--environment", '{"gpu": "AMD Instinct MI300X"}')  # the same name: their function has no PCI folder there
     published_table.publish()
     assert "no entry" in published_table(tmp_path / "to", *part, topology="mi300x_cpx", code=6)["reason"]
@@ -424,7 +424,7 @@ def test_a_table_that_says_nothing_of_partitions_is_not_served_to_a_part_of_a_gp
     assert published_table(tmp_path / "to1")["entry"]["environment"].get("compute_units") is None
 
 
-def test_the_answer_says_what_the_entry_does_not_state_and_is_remembered(server, published_table):
+def test_the_answer_lists_what_the_entry_does_not_state_and_is_cached(server, published_table):
     published_table.publish()
     path = (f"/v1/cache?channel={published_table.channel}&rocm=6.4.1&gpu=AMD%20Instinct%20MI300X&arch=gfx942"
             "&compute_units=304&partition=SPX%2FNPS1")
@@ -439,7 +439,7 @@ def test_the_answer_says_what_the_entry_does_not_state_and_is_remembered(server,
     assert answer.headers["Wavetune-Match"] == "exact", "what states more goes before"
 
 
-def test_a_signed_table_is_taken_by_the_rule_and_refused_without_it(server, published_table, tmp_path):
+def test_a_signed_table_is_accepted_by_the_rule_and_refused_without_it(server, published_table, tmp_path):
     published_table.publish()
     wavetune(server, "key", "new", tmp_path / "publisher.key")
     wavetune(server, "sign", published_table.channel, "--sign-key", tmp_path / "publisher.key", "--environment",
@@ -448,7 +448,7 @@ def test_a_signed_table_is_taken_by_the_rule_and_refused_without_it(server, publ
     assert published_table(tmp_path / "to", *trust)["outcome"] == "fresh"
 
 
-def test_publish_says_when_no_node_will_find_the_entry(server, tmp_path):
+def test_publish_warns_when_no_node_will_find_the_entry(server, tmp_path):
     post(server, [external(entry())], {"rocm": "6.4.1"}, tag="nameless")
     done = wavetune(server, "publish", "--tag", "nameless", "--channel", "nameless")
     assert "model of GPU" in done.stderr and '--environment \'{"gpu": …}\'' in done.stderr
@@ -482,7 +482,7 @@ def test_links_are_not_followed_and_one_that_leads_out_is_refused(tables, tmp_pa
     assert "leads nowhere" in refused("vllm-moe", tables, "--dry-run")
 
 
-def test_what_is_no_table_is_left_out_of_a_folder(tables):
+def test_files_that_are_no_tables_are_left_out_of_a_folder(tables):
     (tables / "notes.txt").write_text("not a table")
     (tables / ".hidden.json").write_text("{")
     (tables / ".cache").mkdir()
@@ -520,7 +520,7 @@ def test_folders_and_files_that_are_too_large_are_refused(tmp_path):
     assert "more than 10000 files" in refused("vllm-moe", *[many] * 101, "--dry-run")
 
 
-def test_what_the_server_would_not_take_is_not_sent(tmp_path):
+def test_tables_that_the_server_would_refuse_are_not_sent(tmp_path):
     """A short table in so deep a folder that its entries, which name the file, make more than 64 MiB."""
     place = tmp_path.joinpath(*("d" * 250 for _ in range(14)))
     place.mkdir(parents=True)

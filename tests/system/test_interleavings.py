@@ -195,7 +195,7 @@ def test_cancelling_while_results_wait_leaves_nothing_open(bench, session):
     assert bench.pull("after").status == 204
 
 
-def test_posts_that_all_met_other_connections_posts_are_all_taken_in_the_end(postgres, database, start):
+def test_posts_that_conflict_with_other_connections_are_all_accepted_in_the_end(postgres, database, start):
     options = ("--workers", "1", *harness.UNHURRIED, *harness.LEASES_OF_8)
     bench = Bench(postgres, database, start(harness.Server, database, options=options))
     harness.wavetune(bench.server, "submit", harness.QUICK, "--key", "n=7", "--environment", json.dumps(ENVIRONMENT))
@@ -298,14 +298,14 @@ SPLIT = ("update leases set remaining = remaining - '{{[4,100)}}', is_split = tr
          "round, process, '{{[4,8)}}', '{{[4,8)}}', device_class, priority from leases where id = {lease}")
 
 
-def test_results_that_waited_while_the_tail_was_given_away_count_for_what_was_left(bench, session):
+def test_results_that_waited_while_the_lease_was_split_count_for_the_configs_left(bench, session):
     assert bench.configs == [0, 1, 2, 3, 4, 6, 7, 8]
     answer, = behind_lock(bench, session, SPLIT, lambda: bench.post(bench.configs, done=True))
     assert answer.json == {"accepted": 8, "late": 4, "known": 0, "state": "done"}
     assert counted(bench) == 4
 
 
-def test_a_renewal_that_waited_while_the_tail_was_given_away_says_what_is_left(bench, session):
+def test_a_renewal_that_waited_while_the_lease_was_split_has_the_configs_left(bench, session):
     answer, = behind_lock(bench, session, SPLIT, bench.renew)
     assert answer.json["configs"] == [[0, 4]]
 
@@ -333,7 +333,7 @@ def tails(postgres, database, start):
     return Tails(postgres, database, start(harness.Server, database, options=harness.UNHURRIED))
 
 
-def test_a_lease_whose_row_somebody_has_locked_is_not_split_and_nobody_waits_for_it(tails, session):
+def test_a_lease_whose_row_is_locked_is_not_split_and_not_waited_for(tails, session):
     session.run("begin")
     session.run(f"select 1 from leases where id = {tails.lease['lease']} for update")
     assert tails.ask(tails.idle[0]).status == 204
@@ -341,7 +341,7 @@ def test_a_lease_whose_row_somebody_has_locked_is_not_split_and_nobody_waits_for
     assert tails.ask(tails.idle[0]).status == 200
 
 
-def test_a_job_that_ends_just_now_is_not_split(tails, session):
+def test_a_job_that_is_ending_is_not_split(tails, session):
     session.run("begin")
     session.run(f"update jobs set state = 'cancelled', finished_at = now() where id = {tails.job}")
     assert tails.ask(tails.idle[0]).status == 204
@@ -350,7 +350,7 @@ def test_a_job_that_ends_just_now_is_not_split(tails, session):
     assert tails.sql("select count(*) from leases where state = 'open'") == "0"
 
 
-def test_idle_devices_that_ask_two_servers_at_once_share_a_lease_without_overlap(tails, start, database):
+def test_idle_devices_at_two_servers_share_a_lease_without_overlap(tails, start, database):
     other = start(harness.Server, database, options=harness.UNHURRIED)
     answers = [None, None]
 

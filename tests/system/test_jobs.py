@@ -72,7 +72,7 @@ def test_a_job_whose_last_lease_ended_unseen_is_moved_on_by_the_housekeeper(
     assert server.get(f"/v1/jobs/{other}")["state"] == "queued"
 
 
-def test_followers_of_several_jobs_hear_of_their_own(server, submit):  # noqa: F811
+def test_followers_of_several_jobs_get_the_events_of_their_own(server, submit):  # noqa: F811
     jobs = [submit(SMALL, key={"n": n}) for n in (1, 2, 3)]
     heard = {}
 
@@ -89,7 +89,7 @@ def test_followers_of_several_jobs_hear_of_their_own(server, submit):  # noqa: F
         assert [event["kind"] for event in heard[job]["items"]] == ["cancelled"] and heard[job]["next"] == "2"
 
 
-def test_a_job_in_a_list_has_what_it_has_alone_but_for_its_space_and_verdict(server, hands, submit):  # noqa: F811
+def test_a_listed_job_has_the_members_of_a_single_one_except_space_and_verdict(server, hands, submit):  # noqa: F811
     job, both = submit(SMALL, budget={"device_seconds": 60}, finals={"devices": 2}), (hands("a"), hands("b"))
     wait_until(lambda: [hand.work() for hand in both] and server.get(f"/v1/jobs/{job}")["state"] == "done", 30, "the job to be done")
     alone, listed = server.get(f"/v1/jobs/{job}"), server.get("/v1/jobs")["items"][0]

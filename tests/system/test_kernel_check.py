@@ -127,11 +127,11 @@ def assert_like_readelf(path):
 
 # Code objects
 
-def test_a_code_object_of_triton_is_told_as_llvm_readelf_tells_it():
+def test_a_code_object_of_triton_is_described_as_by_llvm_readelf():
     assert_like_readelf(TRITON_MATMUL)
 
 
-def test_compiled_code_objects_are_told_as_llvm_readelf_tells_them(compiled):
+def test_compiled_code_objects_are_described_as_by_llvm_readelf(compiled):
     assert_like_readelf(compiled)
     assert {a["kernel"] for a in answers(compiled)} == {"strided", "in_lds", "on_stack"}
 
@@ -150,7 +150,7 @@ def test_a_code_object_has_its_occupancy_and_the_review_of_its_instructions(comp
     assert "loop at +0x" in printed and "  warning: the hot loop" in printed
 
 
-def test_occupancy_is_for_the_workgroup_that_is_asked_for(compiled):
+def test_occupancy_is_for_the_requested_workgroup(compiled):
     by_name = {answer["kernel"]: answer for answer in answers(compiled, "--shared", "16384")}
     assert by_name["strided"]["occupancy"]["limit"] == "lds" and by_name["strided"]["occupancy"]["workgroups_per_cu"] == 4
     refused = {a["kernel"]: sentences(a, "refused") for a in answers(compiled, "--warps", "4", code=1)}
@@ -158,13 +158,13 @@ def test_occupancy_is_for_the_workgroup_that_is_asked_for(compiled):
     assert "needs 69632 bytes of LDS" in check(compiled, "--shared", "65536", code=1).stdout
 
 
-def test_where_there_is_no_disassembler_the_rest_is_told(compiled):
+def test_without_a_disassembler_the_rest_is_printed(compiled):
     done = check(compiled, environment={"WAVETUNE_OBJDUMP": "/nonexistent"})
     assert done.stdout.count("not reviewed: WAVETUNE_OBJDUMP") == 3
     assert all(a["instructions"] is None for a in answers(compiled, environment={"WAVETUNE_OBJDUMP": "/nonexistent"}))
 
 
-def test_a_cubin_is_told_by_wavetunes_own_names():
+def test_a_cubin_is_described_with_wavetunes_own_names():
     printed = check(CUBIN, "--warps", "4").stdout
     assert "CUDA cubin for sm_90" in printed and "  scratch_bytes                 256\n" in printed
     assert "only AMD's instructions" in printed and "16 workgroups of 128 threads per CU" in printed
@@ -172,7 +172,7 @@ def test_a_cubin_is_told_by_wavetunes_own_names():
     assert answers(CUBIN)[0]["notes"] is None
 
 
-def test_a_damaged_code_object_is_refused_and_other_files_are(tmp_path):
+def test_a_damaged_code_object_and_other_files_are_refused(tmp_path):
     (tmp_path / "cut.co").write_bytes(CUBIN.read_bytes()[:300])
     (tmp_path / "text").write_text("hello")
     answer, = answers(tmp_path / "cut.co", code=1)
@@ -232,7 +232,7 @@ def test_a_disassembly_is_reviewed(tmp_path):
     assert "loops.s: disassembly\nkernel f\n" in check(tmp_path / "loops.s").stdout
 
 
-def test_what_is_none_of_it_is_told_what_was_looked_for(tmp_path):
+def test_an_unknown_file_is_refused_with_the_kinds_that_are_known(tmp_path):
     (tmp_path / "notes.txt").write_text("Two trips through LDS.\n")
     answer, = answers(tmp_path / "notes.txt", code=1)
     said, = sentences(answer, "refused")
@@ -248,7 +248,7 @@ def test_every_kernel_of_the_tree_passes(tmp_path):
             assert check(f"{manifest.parent}:{version}").stdout.startswith(f"{manifest.parent}:{version}: kernel ")
 
 
-def test_a_kernel_folder_says_how_many_configs_hold_for_a_key():
+def test_a_kernel_folder_has_its_valid_configs_for_a_key_counted():
     place = f"{KERNELS}/softmax:online"
     counted = json.loads(wavetune(None, "space", "count", place, "--key", "rows=512,columns=1024", "--arch", "gfx942",
                                   "--json").stdout)
@@ -354,7 +354,7 @@ def test_a_whole_build_passes_and_is_summed_up(matmul, code, tmp_path):
     assert "1 objects (1 distinct) in 1 variants, 0 configs failed to compile, 1 texts" in check(build).stdout
 
 
-def test_a_build_is_held_against_its_kernel(matmul, code, tmp_path):
+def test_a_build_is_compared_with_its_kernel(matmul, code, tmp_path):
     build = pack(tmp_path / "b", hash_of(matmul), code)
     answer, = answers(build, "--kernel", matmul, code=1)
     assert answer["objects"][0]["refused"] is None, "the object is as the manifest says"
@@ -370,7 +370,7 @@ def test_a_build_is_held_against_its_kernel(matmul, code, tmp_path):
     assert "--kind is" in check(build, "--kernel", matmul, "--kind", "x", code=2).stderr
 
 
-def test_what_is_missing_damaged_or_cannot_run_in_a_build_is_refused(matmul, code, tmp_path):
+def test_missing_damaged_and_impossible_objects_of_a_build_are_refused(matmul, code, tmp_path):
     build = pack(tmp_path / "b", hash_of(matmul), code, num_warps=2)
     assert "launched with 128 threads" in check(build, code=1).stdout
     build = pack(tmp_path / "l", hash_of(matmul), code, shared=70000)
@@ -460,7 +460,7 @@ def test_show_disassembles_the_object_that_an_agent_stored(server, matmul, code)
         assert "<matmul>:" in wavetune(server, "show", job, "--asm").stdout
 
 
-def test_show_says_when_no_agent_stored_the_code(server, matmul):
+def test_show_reports_when_no_agent_stored_the_code(server, matmul):
     manifest = json.loads((matmul / "kernel.json").read_text())
     manifest["versions"] = {"hip": {"language": "hip", "entry": "matmul", "sources": ["matmul.py"],
                                     "launch": {"grid": ["n"], "block": [64]}}}
@@ -473,7 +473,7 @@ def test_show_says_when_no_agent_stored_the_code(server, matmul):
     assert done.returncode == 1 and "no agent stored" in done.stderr
 
 
-def test_show_trusts_no_bytes_that_are_not_the_digests(tmp_path):
+def test_show_refuses_bytes_that_do_not_match_their_digest(tmp_path):
     job = {"job": "1", "kernel": "sha256:" + "0" * 64, "state": "done", "build": None,
            "winner": {"config": 3, "config_values": {}, "resources": [{"config": 3, "object": "sha256:" + "1" * 64}]}}
 
@@ -495,7 +495,7 @@ def test_show_trusts_no_bytes_that_are_not_the_digests(tmp_path):
     assert strange.returncode == 4 and "understands" in strange.stderr
 
 
-def test_show_says_when_a_build_does_not_have_the_winners_config(matmul, code, tmp_path):
+def test_show_reports_when_a_build_does_not_have_the_winners_config(matmul, code, tmp_path):
     kernel = hash_of(matmul)
     build = json.loads((pack(tmp_path / "b", kernel, code) / "build.json").read_text())
     manifest = json.loads(wavetune(None, "kernel", "hash", matmul, "--manifest", "--json").stdout)["manifest"]

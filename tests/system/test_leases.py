@@ -91,7 +91,7 @@ def test_a_restarted_agent_hands_back_its_leases_and_blames_the_config_it_measur
     assert after.pull().json["epoch"] == lease["epoch"] + 1
 
 
-def test_a_lease_that_is_always_given_back_unmeasured_is_given_up(server, hands, submit):
+def test_a_lease_that_is_always_released_unmeasured_is_given_up(server, hands, submit):
     hand, job = hands("idle"), submit(SMALL)
     grants = 0
     while (answer := hand.pull()).status == 200:
@@ -102,7 +102,7 @@ def test_a_lease_that_is_always_given_back_unmeasured_is_given_up(server, hands,
     assert summary["state"] == "failed" and "given up" in summary["reason"]
 
 
-def test_a_job_whose_baseline_fails_fails_with_its_sentence(server, hands, submit):
+def test_a_job_whose_baseline_fails_fails_with_the_baselines_error(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     lease = hand.pull().json
     hand.post(lease, configs=[0], done=False, outcomes={0: "runtime"}, detail="it crashed", baseline_failed=[0])
@@ -112,7 +112,7 @@ def test_a_job_whose_baseline_fails_fails_with_its_sentence(server, hands, submi
     assert hand.renew(lease).status == 409
 
 
-def test_an_agent_of_before_reports_a_failed_baseline_in_its_detail(server, hands, submit):
+def test_an_older_agent_reports_a_failed_baseline_in_its_detail(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     hand.post(hand.pull().json, configs=[0], done=False, outcomes={0: "runtime"}, detail="baseline: it crashed")
     summary = server.get(f"/v1/jobs/{job}")
@@ -138,7 +138,7 @@ def test_only_the_jobs_baseline_can_be_the_baseline_that_failed(server, hands, s
     assert server.get(f"/v1/jobs/{job}")["state"] == "running"
 
 
-def test_a_job_without_a_correct_config_fails_and_says_what_happened(server, hands, submit):
+def test_a_job_without_a_correct_config_fails_with_the_outcomes(server, hands, submit):
     hand, job = hands("hand"), submit(SMALL)
     hand.post(hand.pull().json, outcomes={0: "compile", 1: "compile", 2: "timeout"}, detail="no such header")
     summary = server.get(f"/v1/jobs/{job}")
@@ -258,7 +258,7 @@ def test_a_raised_priority_is_leased_first(server, hands, submit):
     assert hand.pull().json["job"] == later
 
 
-def test_a_priority_that_was_raised_but_not_on_the_leases_is_when_asked_again(server, hands, submit, postgres, database):
+def test_a_raised_priority_missing_on_the_leases_is_set_by_the_next_submission(server, hands, submit, postgres, database):
     hand, _, later = hands("hand"), submit(SMALL), submit(SMALL, tag="later", priority=5)
     postgres.sql(f"update leases set priority = 0 where job_id = {later}", conninfo=database)  # a crash between the two
     again = {"kernel": server.get(f"/v1/jobs/{later}")["kernel"], "key": {"n": 64}, "space": SMALL,
@@ -289,7 +289,7 @@ def test_a_nonce_gives_another_device_no_lease(server, hands, submit):
     assert pull("cpu0").json["lease"] == lease
 
 
-def test_a_cancelled_job_is_leased_no_more_and_says_so_to_who_follows_it(server, hands, submit):
+def test_a_cancelled_job_is_leased_no_more_and_its_followers_are_notified(server, hands, submit):
     hand, job = hands("hand"), submit(LARGE)
     answers = []
     follower = threading.Thread(target=lambda: answers.append(server.get(f"/v1/jobs/{job}/events?after=1&wait=30")))
@@ -316,7 +316,7 @@ def runs_of(server, statement):
     return metric(server, f'wavetune_db_runs_total{{statement="{statement}"}}')
 
 
-def test_of_many_idle_devices_few_look_for_leases_and_each_gets_one_when_there_are_some(server, hands, submit):
+def test_of_many_idle_devices_few_query_for_leases_and_each_gets_an_available_one(server, hands, submit):
     idle = [hands(f"idle {n}") for n in range(24)]
     answers = []
     threads = [threading.Thread(target=lambda hand=hand: answers.append(hand.pull(wait=50))) for hand in idle]
@@ -335,7 +335,7 @@ def test_of_many_idle_devices_few_look_for_leases_and_each_gets_one_when_there_a
     assert len({answer.json["lease"] for answer in answers}) == len(idle)
 
 
-def test_one_nonce_asked_for_many_times_at_once_gives_one_lease(server, hands, submit):
+def test_one_nonce_requested_many_times_at_once_gives_one_lease(server, hands, submit):
     submit({"parameters": {"A": list(range(64))}})
     hand = hands("a")
     for n in range(5):

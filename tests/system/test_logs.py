@@ -84,7 +84,7 @@ def test_a_line_has_the_path_s_template_and_the_token_s_name_never_the_token(all
     assert all_logged.token not in text and "7777" not in text and "secret" not in text
 
 
-def test_answers_from_memory_have_ids_of_their_own_too(all_logged):
+def test_cached_answers_have_ids_of_their_own_too(all_logged):
     body = {"format": "json", "environment": {"gpu": "x"}, "kernels": [
         {"manifest": {"name": "k", "language": "external", "key": ["n"],
                       "exports": {"dejavu": {"function": "f"}}}, "entries": [{"key": {"n": 1}, "config": {"B": 1}}]}]}
@@ -107,7 +107,7 @@ def test_answers_from_memory_have_ids_of_their_own_too(all_logged):
 
 
 @pytest.mark.parametrize("id", ["5f1c4e0a9b7d4f6a", "7F000001:A3B2_0001:1F90-65a1.c", "a" * 64])
-def test_an_id_that_a_caller_or_proxy_made_is_taken_over(all_logged, id):
+def test_an_id_that_a_caller_or_proxy_made_is_kept(all_logged, id):
     answer = all_logged.request("GET", "/v1/jobs/none", headers={"x-request-id": id})
     assert answer.headers["X-Request-Id"] == answer.json["request"] == id
     assert of_request(all_logged, id)[0]["status"] == 404
@@ -122,7 +122,7 @@ def test_an_id_that_is_malformed_is_replaced(all_logged, id):
     assert MADE.fullmatch(id_there) and json.loads(received.split(b"\r\n\r\n", 1)[1])["request"] == id_there
 
 
-def test_an_id_that_stands_twice_is_replaced(all_logged):
+def test_an_id_that_is_repeated_is_replaced(all_logged):
     received = raw(all_logged.port, b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Request-Id: one\r\n"
                                     b"X-Request-Id: two\r\n\r\n")
     assert MADE.fullmatch(re.search(rb"X-Request-Id: (.*)\r\n", received)[1].decode())
@@ -245,7 +245,7 @@ def test_python_shows_the_request_that_failed(server, tmp_path):
     assert named and f"request={named[1]}" in server.messages, done.stderr
 
 
-def test_what_takes_long_gets_a_line(server, database):
+def test_slow_requests_get_a_line(server, database):
     session = Session(database)
     session.run("begin")
     session.run("lock table jobs")
@@ -269,7 +269,7 @@ def test_a_flood_of_errors_does_not_flood_the_log(server):
     assert left_out > 0 and server.messages.count("http: request ") == 400 - left_out
 
 
-def test_a_server_that_ends_says_nothing_of_those_that_wait(server):
+def test_an_ending_server_does_not_log_waiting_requests(server):
     agent = server.request("POST", "/v1/agents", {"boot": "b", "name": "n", "version": "1", "devices": [
         {"device": "cpu0", "backend": "cpu", "facts": {}, "environment": {
             "cpu": "gcc 12", "gpu": "test", "arch": "x86_64", "compute_units": 1, "partition": ""}}]}).json["agent"]
@@ -353,7 +353,7 @@ def test_the_format_comes_from_a_configuration_file_too(tmp_path):
 
 @pytest.mark.parametrize("program,command", [("wavetune-server", "serve"), ("wavetune-server", "dev"), ("wavetune-server", "migrate"),
                                              ("wavetune-agent", "run"), ("wavetune-agent", "tune")])
-def test_an_unknown_format_is_refused_with_those_there_are(program, command):
+def test_an_unknown_format_is_refused_with_the_known_ones(program, command):
     done = subprocess.run([BUILD / program, command, "--log-format", "xml"], capture_output=True, text=True, timeout=600)
     assert done.returncode == 2 and '--log-format "xml"' in done.stderr and "text or json" in done.stderr
 
@@ -364,7 +364,7 @@ def test_an_unknown_choice_of_requests_is_refused():
     assert done.returncode == 2 and "off, errors or all" in done.stderr
 
 
-def test_an_agent_that_cannot_start_says_so_in_json(tmp_path):
+def test_an_agent_that_cannot_start_logs_that_in_json(tmp_path):
     done = subprocess.run([BUILD / "wavetune-agent", "run", *JSON, "--state", tmp_path], capture_output=True, text=True,
                           timeout=600, env={"PATH": "/usr/bin:/bin"})
     line = json.loads(done.stderr)

@@ -176,7 +176,7 @@ def assert_not_hurried(liar):
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_an_agent_says_what_is_wrong_is_not_hurried_and_goes_on_with_an_honest_server(name, submit, start):
+def test_an_agent_logs_a_false_answer_does_not_retry_fast_and_continues_with_correct_answers(name, submit, start):
     lie, sentence = LIES[name]
     submit.job("of lies")
     with Liar(submit.server) as liar:
@@ -206,7 +206,7 @@ def test_an_answer_decides_whether_a_lease_waits_for_a_source(submit, start):
             assert agent.stop() == 0
 
 
-def test_leases_that_have_ended_do_not_hurry_an_agent_that_has_their_sources(submit, start):
+def test_leases_that_have_ended_do_not_make_an_agent_poll_fast(submit, start):
     first, leases = submit.job("first"), []
     with Liar(submit.server) as liar:
         def record(_, path, ask):
@@ -253,7 +253,7 @@ def world(tmp_path):
 
 
 @pytest.mark.parametrize("etag", [b'"\xff\xfe"', b'"a\x01b"', b'"' + b"e" * 60000 + b'"'], ids=["no UTF-8", "control", "long"])
-def test_an_entity_tag_that_cannot_be_sent_back_is_none(world, etag):
+def test_an_entity_tag_that_cannot_be_sent_back_is_ignored(world, etag):
     entry, release = json.dumps(world.entry).encode(), release_of()
     tagged = http_text(entry).replace(b"\r\n\r\n", b"\r\nETag: " + etag + b"\r\n\r\n", 1)
     with Raw(lambda path: tagged if path == "/v1/cache" else http_text(release), False) as raw:
@@ -297,7 +297,7 @@ def world_server(world):
     return Server()
 
 
-def test_what_a_server_says_does_not_drive_a_terminal(world):
+def test_an_answer_of_a_server_does_not_control_the_terminal(world):
     world.fetch()
     world.other["/v1/cache"] = (400, {"detail": "\x1b]0;owned\x07\x1b[2J\u009b2Jno\r"})
     done = world.fetch("--tag", "other", expect=5)
@@ -326,7 +326,7 @@ UP = "../../../../escaped"
     forged("tunableop", ["op", "params"], [UP, UP], {"solution": UP},
            {"validators": [["PT_VERSION", UP], ["GCN_ARCH_NAME", UP]]}, "tunableop"),
 ], ids=["names", "inductor", "moe", "tunableop"])
-def test_nothing_that_a_forged_release_says_is_written_elsewhere(world, forgery):
+def test_a_forged_release_writes_nothing_outside_its_folder(world, forgery):
     manifest, release = forgery
     (world.folder / "identity.json").write_text(json.dumps({**IDENTITY, "functions": []}))
     world.publish(release)

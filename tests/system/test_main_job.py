@@ -108,7 +108,7 @@ def tuned_alone(kernel, state, *more):
     return json.loads(done.stdout)
 
 
-def test_a_job_and_a_tune_whose_opening_alone_passes_the_budget_end_before_anything_is_measured(server, start, tmp_path):
+def test_a_job_and_a_tune_whose_opening_alone_exceeds_the_budget_end_before_anything_is_measured(server, start, tmp_path):
     """The screen may spend 0.6 of 1 s; its baseline takes that long when it is called once to be checked."""
     kernel = harness.sleeping_kernel(tmp_path / "kernel")
     source = kernel / "quick.c"
@@ -126,7 +126,7 @@ def test_a_job_and_a_tune_whose_opening_alone_passes_the_budget_end_before_anyth
     assert alone["device_seconds"] == alone["opening_seconds"] > 0.7
 
 
-def test_a_job_and_a_tune_spend_what_their_measurements_and_openings_took(server, start, tmp_path):
+def test_a_job_and_a_tune_spend_the_time_of_their_measurements_and_openings(server, start, tmp_path):
     kernel, samples = harness.sleeping_kernel(tmp_path / "kernel"), tmp_path / "samples.jsonl"
     quick = ("--screen-rounds", "3", "--final-rounds", "10")
     start(harness.Agent, server, options=quick)

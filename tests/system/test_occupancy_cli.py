@@ -67,7 +67,7 @@ def test_occupancy_as_text():
     assert "limited by the slots" in call("occupancy", "--arch", "gfx90a", "--warps", 4).stdout
 
 
-def test_occupancy_of_nvidia_speaks_of_warps_and_multiprocessors():
+def test_occupancy_of_nvidia_is_in_warps_and_multiprocessors():
     text = call("occupancy", "--arch", "sm_90", "--vgprs", 33, "--warps", 4).stdout
     assert "12 blocks per multiprocessor, 12 of 16 warps per quarter" in text and "waves" not in text
     assert answer("occupancy", "--arch", "sm_90", "--vgprs", 33, "--warps", 4)["vgprs_for_more"] == 32
@@ -107,7 +107,7 @@ extern "C" __attribute__((global, amdgpu_flat_work_group_size(64, 256), amdgpu_w
 
 @pytest.mark.skipif(not (shutil.which("clang-19") and shutil.which("ld.lld-19")),
                     reason="clang-19 or lld-19 is not installed (tests/run.sh brings them)")
-def test_spills_are_warned_of(tmp_path):
+def test_spills_cause_a_warning(tmp_path):
     source, code = tmp_path / "k.hip", tmp_path / "k.co"
     source.write_text(SPILLING)
     subprocess.run(["clang-19", "-x", "hip", "--cuda-device-only", "--offload-arch=gfx942", "-nogpulib", "-nogpuinc", "-O3",
@@ -125,7 +125,7 @@ def test_a_workgroup_that_cannot_run_exits_with_1():
     assert answer(*("occupancy", "--arch", "gfx950", "--lds", 81920, "--warps", 4))["workgroups_per_cu"] == 2
 
 
-def test_occupancy_says_what_is_missing_or_too_much(tmp_path):
+def test_occupancy_names_missing_and_superfluous_options(tmp_path):
     text = tmp_path / "text"
     text.write_text("no code object at all")
     assert "code object, or give --arch" in refused("occupancy")
@@ -160,7 +160,7 @@ for count, occupancy in re.findall(r"; TotalNumVgprs: (\\d+).*?; Occupancy: (\\d
 
 @pytest.mark.skipif(not TRITON.exists(), reason="no Python environment with Triton, whose LLVM knows gfx950 "
                                                 "(tests/python-env.sh makes it)")
-def test_occupancy_on_gfx950_is_what_the_llvm_within_triton_says():
+def test_occupancy_on_gfx950_agrees_with_the_llvm_in_triton():
     done = subprocess.run([TRITON, "-c", SWEEP], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     said = dict(map(int, line.split()) for line in done.stdout.splitlines())
@@ -214,7 +214,7 @@ def test_small_grids_are_advised_smaller_tiles_or_split_k():
     assert "split-K" not in advice(answer("utilization", "--output", "512", "--tile", "64", "--gpu", "MI300X"))
 
 
-def test_block_k_is_held_against_512_contiguous_bytes():
+def test_block_k_is_compared_with_512_contiguous_bytes():
     arguments = ("utilization", "--output", "8192,8192", "--gpu", "MI300X", "--dtype", "float16")
     text = advice(answer(*arguments, "--tile", "64,64,32"))
     assert text.startswith("tile 64,64,32: BLOCK_K 32 is 64 contiguous bytes") and "512" in text and text.endswith(" BLOCK_K 256")
@@ -236,7 +236,7 @@ def test_every_advice_has_its_source():
     assert all(re.search(r"AMD, MI300X workload optimization guide", finding["source"]) for finding in document["advice"])
 
 
-def test_utilization_says_what_is_missing_or_wrong():
+def test_utilization_names_missing_and_wrong_options():
     grid, gpu = ("--grid", 8), ("--cus", 8)
     assert "--gpu NAME or --cus N" in refused("utilization", *grid)
     assert "--gpu NAME or --cus N" in refused("utilization", *grid, *gpu, "--gpu", "MI300X")

@@ -55,21 +55,21 @@ def test_the_winner_is_run_once_under_rocprofv3(tmp_path):
     assert f"profile is in {tmp_path}/profile" in answer.stderr
 
 
-def test_the_older_rocprof_serves_too(tmp_path):
+def test_the_older_rocprof_works_too(tmp_path):
     profiler(tmp_path / "bin", "rocprof", 'echo "$@" >"$ROCPROF_CALLS"\n')
     answer = tune(tmp_path / "state", "--only", 0, "--profile", tmp_path / "profile", path=tmp_path / "bin", ROCPROF_CALLS=str(tmp_path / "calls"))
     assert answer.returncode == 0, answer.stderr
     assert (tmp_path / "calls").read_text().startswith(f"--stats -o {tmp_path}/profile/profile.csv ")
 
 
-def test_a_profiler_that_fails_is_told(tmp_path):
+def test_a_profiler_that_fails_is_reported(tmp_path):
     profiler(tmp_path / "bin", "rocprofv3", "echo no GPU for me\nexit 3\n")
     answer = tune(tmp_path / "state", "--only", 0, "--profile", tmp_path / "profile", path=tmp_path / "bin")
     assert answer.returncode == 1
     assert "did not profile config" in answer.stderr and "no GPU for me" in answer.stderr
 
 
-def test_without_a_profiler_the_sentence_says_what_to_install(tmp_path):
+def test_without_a_profiler_the_error_names_what_to_install(tmp_path):
     if pathlib.Path("/opt/rocm/bin/rocprofv3").exists():
         return
     answer = tune(tmp_path / "state", "--only", 0, "--profile", tmp_path / "profile")

@@ -146,7 +146,7 @@ def plain(server, path, headers=None, source="127.0.0.1", token=None):
         connection.close()
 
 
-def test_headers_of_who_is_no_trusted_proxy_are_ignored(server, node):
+def test_headers_from_an_untrusted_address_are_ignored(server, node):
     for form in (escaped, der):
         headers = {"X-Client-Cert": form(node.pair)}
         assert plain(server, "/v1/kernels", headers).status == 200, "from the trusted address"
@@ -154,7 +154,7 @@ def test_headers_of_who_is_no_trusted_proxy_are_ignored(server, node):
         assert answer.status == 401 and "token is needed" in answer.json["detail"]
 
 
-def test_addresses_are_believed_of_trusted_proxies_only(server):
+def test_forwarded_addresses_are_accepted_from_trusted_proxies_only(server):
     def refuse(source, forwarded):
         n = server.messages.count("http: refused")
         headers = {"X-Forwarded-For": forwarded}
@@ -202,7 +202,7 @@ def test_a_proxys_header_that_is_no_certificate_of_the_authority_is_refused(serv
         assert b"the header X-Client-Cert stands twice" in connection.recv(4096)
 
 
-def test_a_token_that_came_unencrypted_to_the_proxy_is_said_once(server):
+def test_a_token_that_came_unencrypted_to_the_proxy_is_logged_once(server):
     for _ in range(2):
         assert plain(server, "/v1/kernels", {"X-Forwarded-Proto": "http"}, token=server.token).status == 200
     assert plain(server, "/v1/kernels", {"X-Forwarded-Proto": "http"}, "127.0.0.2", server.token).status == 200

@@ -20,7 +20,7 @@ def run(command, environment, timeout=900):
     return done.stdout
 
 
-def test_the_day_says_which_tokens_it_needs_and_brings_what_deployments_read():
+def test_the_readme_names_the_tokens_and_fetches_what_deployments_read():
     day = README.split("## Five minutes with it")[1].split("## ")[0]
     assert "WAVETUNE_TOKEN" in day and "`agent`" in day and "`submitter`" in day and "`publisher`" in day
     assert "--format triton" in next(line for line in day.splitlines() if line.startswith("wavetune fetch "))

@@ -112,7 +112,7 @@ def test_a_signed_channel_is_promoted_signed_again_and_rolled_back_within_its_re
         assert fetched.stdout.startswith("fresh"), fetched
 
 
-def test_a_deployment_fetches_the_regime_that_it_asks_for(server, both, tmp_path):
+def test_a_deployment_fetches_the_regime_that_it_requests(server, both, tmp_path):
     releases = {"cold": publish(server)["release"], "warm": publish(server, "--regime", "warm")["release"]}
     for regime, release in releases.items():
         wavetune(server, "fetch", "--environment", WHERE, "--regime", regime, "--to", tmp_path)
@@ -132,7 +132,7 @@ def test_a_deployment_refuses_the_entry_of_another_regime(server, both, tmp_path
     assert fetched.returncode == 13 and "regime cold" in fetched.stderr, fetched
 
 
-def test_what_deployments_miss_is_counted_and_tuned_in_its_regime(server, both):
+def test_misses_of_deployments_are_counted_and_tuned_in_their_regime(server, both):
     token = harness.make_token(server.database, "deployment", "demand")
     for regime in ("cold", "warm"):
         body = {"environment": ENVIRONMENT, "regime": regime, "items": [{"kernel": "test/leases", "key": {"n": 65}, "misses": 2}]}
@@ -151,7 +151,7 @@ def test_a_real_agent_measures_a_warm_job_warm(server, start, tmp_path):
     assert job["state"] == "done" and {row["regime"] for row in rows} == {"warm"}
 
 
-def test_a_database_of_before_is_cold(start, empty_database, postgres, tmp_path):
+def test_an_upgraded_database_is_cold(start, empty_database, postgres, tmp_path):
     """Releases keep their digests, channels their entries and signatures, jobs their identity."""
     before = tmp_path / "migrations"
     before.mkdir()

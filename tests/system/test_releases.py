@@ -141,7 +141,7 @@ def test_a_retune_that_changed_nothing_is_the_release_that_is_served(bench):
     assert bench.release(ROCM_64).status == 201  # of the newer job, which says so
 
 
-def test_a_served_release_that_nobody_can_read_any_more_does_not_stand_in_the_way(bench):
+def test_an_unreadable_served_release_does_not_prevent_a_new_one(bench):
     bench.job(ROCM_64, winner=1)
     bench.move(bench.release(ROCM_64).json["release"])
     old = canonical({"environment": ROCM_64, "tag": "default", "version": 1, "winners": []})
@@ -161,7 +161,7 @@ def test_a_winner_names_the_build_that_was_measured(bench):
     assert kernel["provenance"] == [{"build": "sha256:" + sha256("build"), "origin": "tuned"}]
 
 
-def test_an_import_stands_in_where_nothing_was_tuned(bench):
+def test_an_import_is_released_where_nothing_was_tuned(bench):
     job = bench.job(ROCM_64, m=1)
     bench.imported(ROCM_64, {"B": 3}, m=1)
     bench.imported(ROCM_64, {"B": 3}, m=2)
@@ -234,7 +234,7 @@ def test_kernels_limit_a_release(bench):
     assert [entry["name"] for entry in answer.json["included"]] == ["matmul"]
 
 
-def test_a_partial_environment_must_mean_one(bench):
+def test_a_partial_environment_must_match_exactly_one(bench):
     bench.job(ROCM_64)
     bench.job(ROCM_63)
     several = bench.release({"arch": "gfx942"})
@@ -309,13 +309,13 @@ def test_an_export_of_several_files_is_one_tar_that_depends_on_nothing_else(moe)
         assert {name: json.load(tar.extractfile(name)) for name in tar.getnames()}[members[0].name]["2"] == moe_config(32)
 
 
-def test_an_export_says_how_many_winners_it_could_not_say(moe):
+def test_an_export_counts_the_winners_that_its_format_cannot_hold(moe):
     answer = export(moe, moe.second, "vllm-moe")
     assert answer.status == 200 and answer.headers["Wavetune-Skipped"] == "1"
     assert answer.headers["Cache-Control"] == "no-cache"  # another server may say more
 
 
-def test_an_export_that_can_say_nothing_is_422(bench):
+def test_an_export_without_winners_is_422(bench):
     bench.job(ROCM_64)
     release = bench.release(ROCM_64).json["release"]
     refused = export(bench, release, "tunableop")
@@ -357,7 +357,7 @@ def test_of_an_edited_kernel_the_newer_is_released_unless_both_are_named(bench):
     assert len(exported["kernels"]) == 2
 
 
-def test_what_times_itself_is_refused_where_the_request_says_so(bench):
+def test_self_timed_winners_are_skipped_on_request(bench):
     bench.job(ROCM_64, kernel="itself", m=1)
     bench.job(ROCM_64, kernel="watched", m=1)
     bench.sql("UPDATE kernels SET language = 'hip' WHERE name = 'watched'")
@@ -479,7 +479,7 @@ def test_movers_without_a_precondition_all_move_one_after_the_other(two):
     assert counter == entries == newest
 
 
-def test_the_database_refuses_to_turn_a_counter_back_or_history_over(two):
+def test_the_database_refuses_to_decrease_a_counter_or_change_history(two):
     two.move(two.first)
     for statement in ("UPDATE channels SET counter = counter", "DELETE FROM channels", "DELETE FROM channel_entries",
                       "UPDATE channel_entries SET moved_by = 'me'", "UPDATE releases SET tag = 'x'"):
@@ -541,7 +541,7 @@ def test_a_move_is_seen_by_another_server(two, start):
     wait_until(lambda: other.cache().json["release"] == two.second, 10, "the other server to see the move")
 
 
-def test_a_move_that_never_gets_its_turn_is_told_to_try_again(server, postgres):
+def test_a_move_that_loses_every_race_is_answered_with_a_retry(server, postgres):
     two = two_releases(Bench(server, postgres))
     two.move(two.first)
     two.sql("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"

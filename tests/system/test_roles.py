@@ -59,7 +59,7 @@ def found(shared):
     return matrix(shared, shared.tokens)
 
 
-def test_the_contract_says_of_each_operation_who_may_call_it(shared, found):
+def test_the_contract_lists_the_roles_of_each_operation(shared, found):
     for method, path, operation in operations(shared):
         callers = found[f"{method} {path}"]
         allowed = [role for role in ROLES if callers[role]]
@@ -76,7 +76,7 @@ def test_no_role_is_empty_and_an_admin_may_call_everything(found):
     assert all(callers["admin"] for callers in found.values())
 
 
-def test_roles_of_before_may_what_they_could(found):
+def test_older_roles_keep_their_rights(found):
     """Tokens of existing databases: what their roles had is still theirs, and no more but signatures of code and reading the audit."""
     readers = {o for o, callers in found.items() if callers["reader"]}
     assert {o for o, c in found.items() if c["submitter"]} - readers == {
@@ -107,7 +107,7 @@ def test_a_token_may_have_several_roles(shared):
 
 
 @pytest.mark.parametrize("role", ["agent,enrol", "admin,reader", "reader,agent", "reader,reader", "reader,", "", "king"])
-def test_roles_that_are_none_or_do_not_go_together_are_refused(shared, role):
+def test_unknown_and_incompatible_roles_are_refused(shared, role):
     answer = shared.request("POST", "/v1/tokens", {"name": "wrong", "role": role})
     assert answer.status == 422 and answer.json["pointer"] == "/role", answer
 
@@ -117,7 +117,7 @@ def test_roles_that_are_none_or_do_not_go_together_are_refused(shared, role):
     ({"role": "submitter", "channels": ["stable"]}, "/channels"), ({"role": "publisher", "channels": ["Stable"]}, "/channels/0"),
     ({"role": "publisher", "channels": ["a", 7]}, "/channels/1"), ({"role": "publisher", "channels": [""]}, "/channels/0"),
     ({"role": "publisher", "channels": ["a"] * 65}, "/channels"), ({"role": "publisher", "channels": "stable"}, "/channels")])
-def test_a_publisher_names_channels_and_nobody_else_does(shared, terms, pointer):
+def test_only_a_publishers_token_names_channels(shared, terms, pointer):
     answer = shared.request("POST", "/v1/tokens", {"name": "wrong"} | terms)
     assert answer.status == 422 and answer.json["pointer"] == pointer, answer
 
@@ -137,7 +137,7 @@ def test_a_publisher_moves_and_signs_the_channels_that_its_token_names_alone(sha
     assert shared.request("PUT", "/v1/channels/production", body).status == 422, "an admin may"
 
 
-def test_tokens_of_a_database_of_before_keep_working(postgres, start, tmp_path):
+def test_tokens_of_an_upgraded_database_keep_working(postgres, start, tmp_path):
     """A database that has only the migrations before roles, with tokens as they were then."""
     old = tmp_path / "migrations"
     old.mkdir()

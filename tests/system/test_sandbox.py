@@ -309,7 +309,7 @@ def test_a_reference_is_not_in_the_process_that_measures(server, agent, tmp_path
     assert processes["reference"] and processes["kernel"] and not processes["reference"] & processes["kernel"], processes
 
 
-def test_measurements_say_how_their_process_was_confined(server, agent, tmp_path):
+def test_measurements_record_how_their_process_was_confined(server, agent, tmp_path):
     job = submit(server, small_kernel(tmp_path / "kernel"))
     wait_ended(server, job)
     conditions = [m["conditions"] for m in server.items(f"/v1/jobs/{job}/measurements") if m["outcome"] == "correct"]
@@ -363,7 +363,7 @@ def test_the_log_says_once_whether_workers_have_cgroups(tmp_path):
     assert re.search("2048 MiB and 1024 processes|no cgroups of their own, .*: .", said[0]), said
 
 
-def test_without_its_sandbox_an_agent_says_so_and_is_refused_where_one_is_required(tmp_path):
+def test_an_agent_without_a_sandbox_logs_that_and_is_refused_where_one_is_required(tmp_path):
     for level, required, code in (("none", (), 0), ("none", ("--require-sandbox=seccomp",), 1), ("seccomp", ("--require-sandbox=seccomp",), 0),
                                   ("nothing", (), 1)):
         done = tune(tmp_path / "state", *required, environment={"WAVETUNE_SANDBOX": level})
@@ -416,7 +416,7 @@ HARMFUL = {
 
 
 @pytest.mark.parametrize("name", HARMFUL)
-def test_harm_that_a_kernel_does_is_its_own(server, start, tmp_path, name):
+def test_harm_by_a_kernel_affects_only_its_own_config(server, start, tmp_path, name):
     # What writes the status page ends with the limit of a whole request, which grows with the rounds.
     quick = ("--screen-rounds", "2") if "status page" in name else ()
     agent = start(UnprivilegedAgent, server, options=("--config-timeout", "1" if quick else "2", "--open-timeout", "10", *quick))
@@ -435,7 +435,7 @@ def test_harm_that_a_kernel_does_is_its_own(server, start, tmp_path, name):
 
 @pytest.mark.parametrize("name", ["answers that are none", "answers without an end", "descriptors through the socket", "its own death",
                                   "a hang"])
-def test_harm_that_a_reference_does_is_its_jobs(server, start, tmp_path, name):
+def test_harm_by_a_reference_affects_only_its_own_job(server, start, tmp_path, name):
     agent = start(UnprivilegedAgent, server, options=("--config-timeout", "2", "--open-timeout", "5"))
     wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")
     kernel = small_kernel(tmp_path / "kernel")

@@ -134,7 +134,7 @@ def test_a_server_on_an_empty_database_lives_but_is_not_ready(empty_database, tm
 
 
 @pytest.mark.parametrize("address, says", [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
-def test_a_server_that_others_can_reach_says_that_tokens_travel_unencrypted(address, says, tmp_path):
+def test_a_server_that_others_can_reach_warns_of_unencrypted_tokens(address, says, tmp_path):
     alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: nobody can reach it
     up = "ip link set lo up; exec \"$@\""
     if subprocess.run([*alone, "ip", "link", "set", "lo", "up"], capture_output=True, timeout=300).returncode != 0:
@@ -171,7 +171,7 @@ def test_commands_without_a_database_say_how_to_name_one():
         assert done.returncode == 2 and "--database" in done.stderr
 
 
-def test_a_port_that_is_taken_and_an_address_that_is_none_are_errors(server):
+def test_a_port_in_use_and_an_invalid_address_are_errors(server):
     done = run("serve", "--port", server.port, "--database", server.database)
     assert done.returncode == 2 and "in use" in done.stderr
     done = run("serve", "--listen", "localhost.invalid", "--database", server.database)
@@ -230,7 +230,7 @@ def test_requests_in_one_packet_are_answered_in_order(server):
     assert statuses(received) == [200, 200, 200, 404, 200]
 
 
-def test_a_statement_that_the_database_does_not_understand_is_a_bug_and_its_words_are_for_the_log(server, postgres):
+def test_a_statement_that_the_database_cannot_parse_is_an_internal_error_with_details_only_in_the_log(server, postgres):
     digest = "sha256:" + hashlib.sha256(b"code").hexdigest()
     assert server.request("PUT", f"/v1/blobs/{digest}", b"code").status == 201
     postgres.sql("ALTER TABLE blob_chunks RENAME TO odd", conninfo=server.database)
@@ -319,7 +319,7 @@ def test_every_server_counts_each_live_agent_once(start, database):
 
 # Waiting and stopping
 
-def test_stopping_answers_everybody_who_waits(server):
+def test_stopping_answers_all_waiting_requests(server):
     agent = enrol(server)
     waiting = [park(server, agent, i) for i in range(1000)]
     wait_until(lambda: metric(server, "wavetune_suspended") >= 1000, 30, "1,000 waiting agents")
@@ -334,7 +334,7 @@ def test_stopping_answers_everybody_who_waits(server):
     assert "fatal" not in server.messages
 
 
-def test_clients_that_leave_while_they_wait_are_let_go(server):
+def test_clients_that_disconnect_while_they_wait_are_removed(server):
     agent = enrol(server)
     waiting = [park(server, agent, i) for i in range(50)]
     wait_until(lambda: metric(server, "wavetune_parked") >= 50, 10, "50 waiting agents")
@@ -463,7 +463,7 @@ def test_dev_takes_a_folder_whose_path_is_too_long_for_a_socket(dev_folder, tmp_
     assert not pathlib.Path(run_folder).exists()
 
 
-def test_dev_says_what_it_lacks(dev_folder):
+def test_dev_names_what_is_missing(dev_folder):
     done = run("dev", "--folder", dev_folder / "a", "--postgres-bin", dev_folder)
     assert done.returncode == 2 and "install the package" in done.stderr
     if os.geteuid() == 0:

@@ -128,7 +128,7 @@ def test_a_signed_kernel_is_tuned_and_its_provenance_names_the_key(world):
     assert entry["provenance"][0] == entry["provenance"][0] | {"origin": "tuned", "kernel_key": identity}
 
 
-def test_without_the_option_everything_goes_on(world):
+def test_without_the_option_kernels_run_unverified(world):
     folder = world.kernel()
     kernel = world.push(folder, "--sign-key", world.key("a")[0])
     agent = world.agent()
@@ -195,7 +195,7 @@ def by_hand(world, folder, **space):
     return answer.json
 
 
-def test_an_agent_is_given_what_its_keys_signed_and_not_what_stands_before(world):
+def test_an_agent_is_granted_leases_that_its_keys_signed_past_earlier_ones(world):
     (a, _, a_id), (b, _, b_id) = world.key("a"), world.key("b")
     hand_a, hand_b, hand_both = (Wanting(world.server, *words) for words in (("a", a_id), ("b", b_id), ("ab", b_id, a_id)))
     folders = [world.kernel(f"k{n}", name=f"quick/{n}") for n in range(12)]
@@ -213,7 +213,7 @@ def test_an_agent_is_given_what_its_keys_signed_and_not_what_stands_before(world
     assert plain["kernel"] == kernels[0] and "signatures" not in plain
 
 
-def test_two_groups_that_ask_at_once_share_what_is_there(world):
+def test_two_groups_of_agents_share_the_open_leases(world):
     a, _, a_id = world.key("a")
     world.run("kernel", "push", world.kernel(), "--sign-key", a)
     by_hand(world, world.folder / "kernel", REPEAT=list(range(1, 6)))
@@ -250,7 +250,7 @@ def test_an_expired_signature_is_offered_no_more(world):
     assert hand.pull().json["signatures"][0]["expires"] > expires
 
 
-def test_a_space_that_renames_what_is_signed_is_offered_to_none_that_asks_for_signatures(world):
+def test_a_space_that_renames_signed_code_is_not_offered_to_agents_that_require_signatures(world):
     a, public, a_id = world.key("a")
     world.push(world.kernel(), "--sign-key", a)
     hand = Wanting(world.server, "a", a_id)
@@ -259,7 +259,7 @@ def test_a_space_that_renames_what_is_signed_is_offered_to_none_that_asks_for_si
     assert hand.pull().status == 204 and Hand(world.server, "plain").pull().status == 200
 
 
-def test_handing_back_what_is_not_signed_is_no_vain_lease(world):
+def test_releasing_a_lease_that_is_not_signed_does_not_count_against_the_job(world):
     a, _, a_id = world.key("a")
     world.push(world.kernel(), "--sign-key", a)
     job = by_hand(world, world.folder / "kernel")["job"]
@@ -370,7 +370,7 @@ def test_files_that_a_server_changes_are_refused(world, what):
         assert list((agent.state / "objects").glob("*")) == [], "something was compiled"
 
 
-def test_a_kernel_that_a_liar_offers_again_and_again_is_refused_ever_later(world):
+def test_a_kernel_that_a_false_server_offers_repeatedly_is_refused_with_growing_delays(world):
     folder, _, public, _ = signed_world(world)
     leases = []
 
@@ -385,7 +385,7 @@ def test_a_kernel_that_a_liar_offers_again_and_again_is_refused_ever_later(world
         assert len(leases) <= len(refusals(agent)) + 1 and untouched(agent)
 
 
-def test_a_liar_that_hides_a_renaming_space_is_found_out(world):
+def test_a_false_server_that_hides_a_renaming_space_is_detected(world):
     folder, _, public, _ = signed_world(world, parameters={"REPEAT": [1, 64], "TURN": [0], "fabsf": ["system"]})
     agent = world.agent(public)
     world.submit(folder)
@@ -442,7 +442,7 @@ def test_keys_of_the_environment_count_too(world):
     assert world.document("agents")[0]["trusted_keys"] == [identity]
 
 
-def test_an_old_server_is_told_from_one_that_keeps_signatures(world):
+def test_an_older_server_that_keeps_no_signatures_is_detected(world):
     def answer(method, path):
         return 422, {"type": "about:blank", "title": "Unprocessable Content", "status": 422, "pointer": "/trusted_keys",
                      "detail": "unknown member \"trusted_keys\""}
@@ -593,7 +593,7 @@ def test_a_build_is_signed_beside_its_kernel_and_both_keys_are_in_the_provenance
 
 
 @needs_gpu
-def test_another_keys_hand_does_not_pass_on_what_was_not_signed(world):
+def test_signing_with_another_key_adds_no_signature_to_unsigned_builds(world):
     packed, (other, _, _) = Packed(world, sign_build=False), world.key("b")
     done = world.run("kernel", "sign", packed.kernel, "--sign-key", other, "--trusted-key", packed.public)
     assert "left unsigned: build" in done.stderr and done.stdout.count("signatures") == 1

@@ -104,7 +104,7 @@ def test_a_key_is_made_once_and_shown(tmp_path):
         assert refused.returncode == 2 and what in refused.stderr, refused
 
 
-def test_a_signed_promotion_is_one_count_more_and_says_what_it_signs(world):
+def test_a_signed_promotion_raises_the_counter_by_one_and_prints_what_it_signs(world):
     key, identity = world.key("k")
     world.run("promote", world.releases[0], world.channel)
     done = world.run("promote", world.releases[1], world.channel, "--sign-key", key)
@@ -115,7 +115,7 @@ def test_a_signed_promotion_is_one_count_more_and_says_what_it_signs(world):
     assert signed_by(entry) == {identity} and "expires" not in entry
 
 
-def test_what_is_there_and_signed_already_is_left_and_a_second_key_is_a_move(world):
+def test_an_entry_that_is_signed_already_is_left_and_a_second_key_is_a_move(world):
     a, b = world.key("a")[0], world.key("b")[0]
     for keys, counter in (((a,), 1), ((a,), 1), ((a, b), 2), ((b,), 2)):
         environment = {"WAVETUNE_SIGN_KEYS": ":".join(map(str, keys))}
@@ -123,7 +123,7 @@ def test_what_is_there_and_signed_already_is_left_and_a_second_key_is_a_move(wor
         assert f"counter {counter}" in done.stdout, (keys, done)
 
 
-def test_publishing_signs_and_a_lost_race_is_refused_with_what_is_there(world):
+def test_publishing_signs_and_a_lost_race_is_refused_with_the_present_entry(world):
     key, identity = world.key("k")
     published = world.document("publish", "--environment", json.dumps(ROCM_64), "--channel", world.channel, "--sign-key", key)
     assert published["release"] == world.releases[2] and signed_by(published["channel"]) == {identity}
@@ -191,7 +191,7 @@ def test_signing_needs_a_private_key_a_channel_and_an_entry(world):
     assert done.returncode == 2 and "WAVETUNE_SIGN_KEYS: cannot read /none" in done.stderr
 
 
-def test_a_server_that_lies_gets_no_signature(world):
+def test_a_server_with_false_answers_gets_no_signature(world):
     key, _ = world.key("k")
     bytes_of = {r: world.server.request("GET", f"/v1/releases/{r}").body for r in world.releases[:2]}
     entry = {**world.put(world.releases[0]).json, "signatures": []}
@@ -242,7 +242,7 @@ def test_only_the_history_that_the_publisher_signed_is_rolled_back_to(world):
     assert world.document("rollback", world.channel, "--to", world.releases[0], "--sign-key", key)["counter"] == 3
 
 
-def test_a_counter_that_nobody_signed_is_said_to_be_the_servers(world):
+def test_an_unsigned_counter_is_reported_as_the_servers(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel)
     done = world.run("promote", world.releases[1], world.channel, "--sign-key", key)
@@ -275,7 +275,7 @@ def test_only_the_counter_after_the_one_that_the_publisher_states_is_signed(worl
     assert refused.returncode == 4 and "does not follow counter 1" in refused.stderr
 
 
-def test_who_states_the_counter_is_not_warned_of_the_servers_word(world):
+def test_a_stated_counter_avoids_the_warning_about_the_servers_counter(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel)
     assert "word alone" not in world.run("promote", world.releases[1], world.channel, "--sign-key", key, "--follow", "1").stderr
@@ -284,7 +284,7 @@ def test_who_states_the_counter_is_not_warned_of_the_servers_word(world):
 @pytest.mark.parametrize("words, what", [(("--follow", "1"), "give --sign-key"),
                                          *((("--sign-key", "k", "--follow", text), "signed last")
                                            for text in ("", "x", "-1", "1x", "99999999999999999999"))])
-def test_a_counter_that_is_none_is_refused_before_anything_is_asked(tmp_path, words, what):
+def test_an_invalid_counter_is_refused_before_any_request(tmp_path, words, what):
     wavetune(None, "key", "new", tmp_path / "k")
     words = [tmp_path / word if word == "k" else word for word in words]
     for command in (("promote", "sha256:" + "0" * 64, "stable"), ("publish", "--channel", "stable")):
@@ -293,7 +293,7 @@ def test_a_counter_that_is_none_is_refused_before_anything_is_asked(tmp_path, wo
     assert "give --channel" in wavetune(None, "publish", *words, "--url", "http://127.0.0.1:9", check=False).stderr
 
 
-def test_the_last_counter_there_is_has_no_next_one(world):
+def test_the_last_counter_has_no_successor(world):
     key, _ = world.key("k")
     shown = {**world.put(world.releases[0]).json, "counter": 2**63 - 1}
     bytes_of = world.server.request("GET", f"/v1/releases/{world.releases[1]}").body
@@ -302,7 +302,7 @@ def test_the_last_counter_there_is_has_no_next_one(world):
     assert done.returncode == 4 and "last counter" in done.stderr and "signing" not in done.stderr
 
 
-def test_a_rollback_stays_in_its_place(server, postgres, tmp_path):
+def test_a_rollback_stays_in_its_environment_and_tag(server, postgres, tmp_path):
     world = World(server, postgres, tmp_path, "stable").make_releases()
     world.job(ROCM_63)
     elsewhere = world.release(ROCM_63).json["release"]
@@ -317,7 +317,7 @@ def test_a_rollback_stays_in_its_place(server, postgres, tmp_path):
     assert world.entry(rocm="6.3.0")["release"] == elsewhere
 
 
-def test_an_unsigned_move_of_a_signed_channel_is_warned_of(world):
+def test_an_unsigned_move_of_a_signed_channel_causes_a_warning(world):
     key, _ = world.key("k")
     world.run("promote", world.releases[0], world.channel, "--sign-key", key)
     done = world.run("promote", world.releases[1], world.channel)
@@ -341,7 +341,7 @@ def test_an_expiry_is_stored_and_renewed(world):
         assert done.returncode == 2 and what in done.stderr, (text, done)
 
 
-def test_a_server_may_take_only_what_its_publishers_signed(world, start):
+def test_a_server_may_accept_only_what_its_publishers_signed(world, start):
     key, identity = world.key("k")
     thief, _ = world.key("thief")
     strict = start(harness.Server, world.server.database, options=("--publisher-key", f"{key}.pub"))
@@ -360,7 +360,7 @@ def test_a_server_may_take_only_what_its_publishers_signed(world, start):
 
 
 @pytest.mark.parametrize("name, what", [("k", "private key"), ("none", "No such file")])
-def test_a_server_takes_public_keys_alone(tmp_path, name, what):
+def test_a_server_accepts_public_keys_only(tmp_path, name, what):
     wavetune(None, "key", "new", tmp_path / "k")
     done = subprocess.run([BUILD / "wavetune-server", "serve", "--database", "dbname=none", "--port", "0", "--publisher-key",
                            tmp_path / name], capture_output=True, text=True, timeout=600)
@@ -394,7 +394,7 @@ def test_signatures_are_checked_before_they_are_stored(world):
     assert world.server.request("POST", f"{world.path}/signatures", {}, token=reader).status == 403
 
 
-def test_a_signature_that_never_gets_its_turn_is_told_to_try_again(server, postgres, tmp_path):
+def test_a_signature_that_loses_every_race_is_answered_with_a_retry(server, postgres, tmp_path):
     world = World(server, postgres, tmp_path, "stable").make_releases()
     world.put(world.releases[0])
     world.sql("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
@@ -405,7 +405,7 @@ def test_a_signature_that_never_gets_its_turn_is_told_to_try_again(server, postg
 
 @pytest.mark.parametrize("words", [("rollback", "stable"), ("rollback", "stable", "--to", "sha256:" + "0" * 64), ("sign", "stable"),
                                    ("promote", "sha256:" + "0" * 64, "stable")], ids=" ".join)
-def test_a_server_that_cannot_now_is_3_and_one_that_says_no_is_4(words, tmp_path):
+def test_a_temporary_error_of_a_server_is_3_and_a_refusal_is_4(words, tmp_path):
     wavetune(None, "key", "new", tmp_path / "k")
     for status, code in ((503, 3), (403, 4)):
         with FakeServer(lambda *_: (status, {"detail": "because I say so", "status": status})) as fake:

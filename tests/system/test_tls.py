@@ -101,7 +101,7 @@ def test_tls_1_2_is_the_least_and_plain_http_is_not_answered(serve):
         assert not plain.recv(100).startswith(b"HTTP")
 
 
-def test_a_client_that_leaves_a_long_poll_is_noticed(serve):
+def test_a_client_that_disconnects_from_a_long_poll_is_noticed(serve):
     server = serve("--poll-ms", "200")
     agent = server.request("POST", "/v1/agents", enrolment()).json["agent"]
     connection = server.client.connect(server.port)
@@ -205,7 +205,7 @@ def test_sighup_reads_the_files_again_and_ends_no_server(serve, start, database)
     assert plain.request("GET", "/healthz").status == 200 and server.request("GET", "/healthz").status == 200
 
 
-def test_a_server_with_tls_does_not_say_that_tokens_travel_unencrypted(authority, tmp_path):
+def test_a_server_with_tls_does_not_warn_of_unencrypted_tokens(authority, tmp_path):
     alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: nobody can reach it
     if subprocess.run([*alone, "true"], capture_output=True, timeout=300).returncode != 0:
         pytest.skip("no network namespace can be made")
@@ -249,7 +249,7 @@ def test_a_client_key_that_others_may_read_is_refused(serve, node):
     assert half.returncode == 2 and "belong together" in half.stderr
 
 
-def test_a_certificate_stands_for_a_token_that_was_made_for_its_name(serve, authority, node):
+def test_a_certificate_authenticates_as_the_token_made_for_its_name(serve, authority, node):
     server = serve("--tls-client-ca", authority.certificate)
     answer = node.ask(server.port, "GET", "/v1/kernels")
     assert answer.status == 401 and "no live token" in answer.json["detail"] and f'certificate of "{NODE}"' in answer.json["detail"]
@@ -298,7 +298,7 @@ def test_names_of_certificates_come_from_uri_then_dns_then_subject(serve, author
         assert "printable ASCII" in long.ask(server.port, "GET", "/v1/kernels").json["detail"]
 
 
-def test_certificates_stand_for_agents_only_and_for_one_token(serve):
+def test_certificates_authenticate_agents_only_and_one_token_each(serve):
     server = serve()
     post = lambda **body: server.request("POST", "/v1/tokens", {"name": "n", "role": "agent", "certificate": NODE} | body)  # noqa: E731
     for role in ("admin", "submitter", "reader", "demand", "enrol"):

@@ -81,7 +81,7 @@ def test_a_fetched_cache_spares_an_unmodified_triton_all_tuning_and_compiling(fe
         "best": ["BLOCK: 512, num_warps: 8, num_ctas: 1, num_stages: 1, maxnreg: None"] * len(KEYS)}
 
 
-def test_what_an_image_is_and_what_its_program_had_to_tune_reach_the_server(server, packed, tmp_path):
+def test_the_identity_of_an_image_and_the_demand_of_its_program_reach_the_server(server, packed, tmp_path):
     wavetune(server, "kernel", "push", packed / "scale")
     there = {"WAVETUNE_URL": server.url, "WAVETUNE_TOKEN": make_token(server.database, "image", "submitter")}
     digest = json.loads(bridge("identity", "--arch", "gfx942", "--json", "--put", "--function",

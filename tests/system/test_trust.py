@@ -162,7 +162,7 @@ def test_a_device_that_drifts_is_drained_and_others_measure_again_what_it_measur
     assert re.search(rf"^{node.id} .*draining: drift: baseline 0 .*  cpu0 .*\n{node.id} .*  live +cpu1 ", listed, re.M), listed
 
 
-def test_what_a_baseline_took_is_stored_with_the_results_that_end_its_lease(server, node, submit, postgres):
+def test_the_time_of_a_baseline_is_stored_with_the_results_that_end_its_lease(server, node, submit, postgres):
     """By the same transaction: it costs no commit of its own, and is not lost when the database crashes."""
     job = submit(PAIR)
     node.work()
@@ -173,7 +173,7 @@ def test_what_a_baseline_took_is_stored_with_the_results_that_end_its_lease(serv
     assert n > 0 and n_apart == 0
 
 
-def test_what_a_drifting_device_holds_is_taken_away(server, node, submit, age):
+def test_leases_of_a_drifting_device_are_taken_away(server, node, submit, age):
     submit(WIDE), submit(WIDE)
     node.work(ratios={0: 0.9})
     age()
@@ -187,7 +187,7 @@ def test_what_a_drifting_device_holds_is_taken_away(server, node, submit, age):
     assert sorted(c for lease in taken for c in configs_of(lease)) == list(range(32))
 
 
-def test_what_a_device_measures_in_a_lease_that_it_got_while_it_was_drained_is_quarantined_too(server, node, submit, age, postgres):
+def test_results_of_a_lease_granted_while_the_device_was_drained_are_quarantined_too(server, node, submit, age, postgres):
     submit(WIDE), submit(WIDE)
     node.work(ratios={0: 0.9})
     age()
@@ -232,7 +232,7 @@ def test_a_job_is_decided_again_when_its_samples_are_quarantined_while_it_is_dec
     assert "the same verdict" in wavetune(server, "show", job, "--recompute").stdout
 
 
-def test_a_search_keeps_what_it_was_told_when_that_is_quarantined(server, node, submit, age):
+def test_a_search_keeps_the_results_it_used_when_they_are_quarantined(server, node, submit, age):
     space = {"parameters": {"A": list(range(96))}}
     submit(space)
     node.work()
@@ -327,7 +327,7 @@ def test_a_winner_that_later_measures_slower_than_the_default_is_flagged_and_rel
     assert "kept" not in done.stderr and "counter 2" in done.stdout, "a gain of 1 % is enough against a flagged one"
 
 
-def test_an_older_winner_is_held_against_the_default_as_a_finalist(server, node, submit):
+def test_an_older_winner_is_compared_with_the_default_as_a_finalist(server, node, submit):
     space = TRIPLE | {"default": {"A": 1}}
     older = submit(space)
     node.work(ratios={1: 0.8, 2: 0.82})
@@ -383,7 +383,7 @@ def test_a_gain_of_one_percent_does_not(node, submit, publish):
     assert 'kept     test/leases {"n":64}: the served config 0 ' in said and "equivalence set" in said
 
 
-def test_the_minimum_gain_is_what_publish_says(node, submit, publish):
+def test_the_minimum_gain_is_the_option_of_publish(node, submit, publish):
     submit(TRIPLE)
     node.work(ratios={0: 1.0, 1: 1.3, 2: 0.96})
     said, config, _ = publish("--min-gain", "0.1")

@@ -110,7 +110,7 @@ void misbehaving(float *y, const float *x, int64_t n) {
 """
 
 
-def test_no_config_wins_that_died_in_one_of_the_finals(tmp_path):
+def test_a_config_that_died_in_one_of_the_finals_does_not_win(tmp_path):
     folder = tmp_path / "kernel"
     shutil.copytree(harness.MISBEHAVING, folder)
     (folder / "misbehaving.c").write_text(MOODY)
@@ -144,7 +144,7 @@ void misbehaving(float *y, const float *x, int64_t n) {
 
 
 @pytest.mark.parametrize("default", ["right", "spoilt"])
-def test_an_element_that_no_sample_has_costs_its_config_and_the_default_everything(tmp_path, default):
+def test_a_wrong_element_outside_the_samples_fails_its_config_and_in_the_default_the_key(tmp_path, default):
     folder = tmp_path / "kernel"
     shutil.copytree(harness.MISBEHAVING, folder)
     (folder / "misbehaving.c").write_text(SPOILT)
@@ -261,7 +261,7 @@ def test_keys_share_the_processes_of_their_finals(five):
     assert 3 + 2 <= len(processes) <= five.whole["processes"] + 2
 
 
-def test_what_won_for_the_nearest_key_is_tried_first(five):
+def test_the_winner_of_the_nearest_key_is_tried_first(five):
     assert [us for _, n, us in five.calls if n == 1100][:2] == [20000, 5000], "the default opens, then the likely one"
 
 
@@ -292,7 +292,7 @@ def test_a_campaign_prints_its_tables_in_the_order_of_the_keys(tmp_path):
     assert done.stdout.splitlines()[-1].startswith("2 of 2 keys have a winner")
 
 
-def test_samples_that_cannot_be_written_end_it(tmp_path):
+def test_samples_that_cannot_be_written_end_the_campaign(tmp_path):
     done, lines, whole = campaign(sleeper(tmp_path / "kernel", (100,)), ["n=1000", "n=2000"], tmp_path / "state", "--samples",
                                   "/dev/full")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
@@ -336,7 +336,7 @@ def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):
     assert answer["device_seconds"] < 3 * 1.5, "no more than a round for each lease above it, where a config takes 5 ms"
 
 
-def test_a_budget_that_is_too_small_decides_with_the_least_final_and_says_by_how_much_it_was_exceeded(tmp_path):
+def test_a_budget_that_is_too_small_decides_with_the_least_final_and_prints_the_excess(tmp_path):
     folder = sleeper(tmp_path / "kernel", (5000,), turns=200)
     done, lines, _ = campaign(folder, ["n=1000", "n=2000"], tmp_path / "state", "--budget", "1.5")
     assert done.returncode == 0, done.stderr
@@ -358,7 +358,7 @@ def test_a_search_finds_the_best_of_a_large_space(tmp_path):
         assert winner_of(answer)["US"] == 200 and answer["configs"] == answer["measured"] == 40, strategy
 
 
-def test_a_search_of_a_space_that_holds_nothing_is_refused(tmp_path):
+def test_a_search_of_a_space_without_valid_configs_is_refused(tmp_path):
     folder = sleeper(tmp_path / "kernel", (100,), conditions=["US < 0"])
     done = tune(folder, "n=1000", tmp_path / "state", "--search", "random")
     assert done.returncode == 2 and "no point" in done.stderr
@@ -375,7 +375,7 @@ BANDS = SLEEPER.replace("  nanosleep(", """  static int us = US;
   nanosleep(""").replace("tv_nsec = US", "tv_nsec = us")
 
 
-def test_what_processes_do_not_agree_on_is_measured_in_more_of_them(tmp_path):
+def test_an_ambiguous_verdict_is_measured_in_more_processes(tmp_path):
     folder = sleeper(tmp_path / "kernel", (4000, 0))
     (folder / "quick.c").write_text(BANDS)
     done = tune(folder, "n=1000", tmp_path / "state", "--json", environment={"BANDS": str(tmp_path / "bands")})
@@ -384,7 +384,7 @@ def test_what_processes_do_not_agree_on_is_measured_in_more_of_them(tmp_path):
 
 
 @pytest.mark.parametrize("search", [(), ("--search", "descent", "--trials", "6")])
-def test_more_than_a_final_takes_of_several_leases_race_once_more_before_it(tmp_path, search):
+def test_more_candidates_than_a_final_takes_race_once_more_before_it(tmp_path, search):
     samples = tmp_path / "samples"  # a search asks for its configs in several batches, each of which is a lease
     done = tune(sleeper(tmp_path / "kernel", (60000,), turns=6), "n=1000", tmp_path / "state", "--json", "--finalists", "2",
                 "--samples", samples, *search)
@@ -425,7 +425,7 @@ def test_a_build_is_for_kernels_that_need_one_and_for_no_other(tmp_path):
         assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
-def test_a_default_that_does_not_work_is_told(tmp_path):
+def test_a_default_that_does_not_work_is_reported(tmp_path):
     folder = tmp_path / "kernel"
     shutil.copytree(harness.MISBEHAVING, folder)
     space = json.loads((folder / "space.json").read_text())
@@ -467,7 +467,7 @@ def is_gone(pid):
         return True
 
 
-def test_a_campaign_told_to_end_takes_its_workers_with_it(tmp_path):
+def test_a_stopped_campaign_ends_its_workers(tmp_path):
     (tmp_path / "keys").write_text("n=1000\nn=2000\n")
     process, workers = hanging_tune(tmp_path, "--keys", tmp_path / "keys", "--json")
     process.send_signal(signal.SIGTERM)
@@ -482,7 +482,7 @@ def test_a_campaign_told_to_end_takes_its_workers_with_it(tmp_path):
         wait_until(lambda: is_gone(worker), 10, "the worker's end")
 
 
-def test_a_killed_tune_takes_its_workers_with_it(tmp_path):
+def test_a_killed_tune_leaves_no_workers(tmp_path):
     process, workers = hanging_tune(tmp_path, "--key", "n=1000")
     process.kill()
     process.wait(300)

@@ -46,7 +46,7 @@ def known(empty_database, tmp_path):
     known.server.stop()
 
 
-def test_every_row_is_there_as_it_was(known):
+def test_every_row_is_unchanged(known):
     assert {which: known.job(which)["state"] for which in known.jobs} == {
         "done": "done", "failed": "failed", "cancelled": "cancelled", "running": "running", "queued": "queued"}
     assert known.job("done")["winner"]["config"] == 0
@@ -58,7 +58,7 @@ def test_every_row_is_there_as_it_was(known):
         assert answer.status == (200 if role in ("admin", "reader", "submitter") else 403), (role, answer)
 
 
-def test_agents_of_before_finish_what_they_had_leased_and_nothing_counts_twice(known):
+def test_older_agents_finish_their_leases_and_nothing_counts_twice(known):
     half, none = known.hand("half"), known.hand("none")
     for hand in (half, none):  # the server that started has yet to look them up
         wait_until(lambda hand=hand: hand.beat().status == 200, 20, "an agent of before to be known")
@@ -77,7 +77,7 @@ def test_agents_of_before_finish_what_they_had_leased_and_nothing_counts_twice(k
     assert known.job("queued")["state"] == "done"
 
 
-def test_results_of_before_posted_once_more_are_known(known):
+def test_results_from_before_the_upgrade_are_known_when_posted_again(known):
     """The answer was lost in the upgrade; the spool posts again, with the numbers that it had."""
     half = known.hand("half")
     lease, posted = known.hands["half"]["lease"], known.hands["half"]["posted"]
@@ -85,7 +85,7 @@ def test_results_of_before_posted_once_more_are_known(known):
     assert half.post(lease, posted, done=False).json["known"] == len(posted)
 
 
-def test_the_channel_of_before_verifies_and_moves_on(known, tmp_path):
+def test_a_channel_from_before_the_upgrade_verifies_and_moves(known, tmp_path):
     (tmp_path / "old.pub").write_text(known.public_key)
     fetch = ("fetch", "--to", tmp_path / "cache", "--channel", "stable", "--format", "json", "--trusted-key", tmp_path / "old.pub",
              "--environment", json.dumps(hands.ENVIRONMENT))

@@ -4,8 +4,8 @@ in turn, in whole (200) and unchanged (304). wavetune checks the token of every 
 
     bench/cached_get.py [ROUNDS [SECONDS]]        default 5 rounds of 3 s
 
-Needs nginx and wrk (packages nginx-light, wrk). wrk shares the cores with what it asks, so that the CPU time that the
-server itself spent on a request stands beside the rate.
+Needs nginx and wrk (packages nginx-light, wrk). wrk shares the cores with the servers, so the CPU time that the server itself
+spent on a request is printed beside the rate.
 """
 
 import re

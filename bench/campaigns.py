@@ -2,12 +2,12 @@
 
     bench/campaigns.py [--gpus N] [--campaigns 10] [--kernel NAME]… [--keys N] [--peer-keys N] [--cpu] [--json FILE]
 
-Each campaign is a fresh process with a fresh seed. A pair of (key, campaign) agrees when its winner lies in the equivalence
-set that another campaign stored for the key: of all ordered pairs of campaigns the share is printed, with its Wilson
+Each campaign is a fresh process with a fresh seed. A pair of (key, campaign) agrees when its winner is in the equivalence set
+that another campaign stored for the key. Printed: the share of all ordered pairs of campaigns that agree, with its Wilson
 interval and the sizes of the sets. Beside it, for the first --peer-keys keys, the choices of the peer (Triton's autotuner on
-GPUs, fixed_budget.py on the CPU) in as many runs: how many different ones, and how often they lie in our sets.
-With --gpus N, GPU i runs every Nth campaign, so that what is compared comes from different GPUs too: pairs of one GPU and of
-two are counted apart, since two chips can differ in truth, and for a key with a pair outside is said which GPU chose what.
+GPUs, fixed_budget.py on the CPU) in as many runs: how many different ones, and how often they are in our sets. With --gpus N,
+GPU i runs every Nth campaign, so that campaigns of different GPUs are compared too. Pairs of one GPU and of two are counted
+separately, because two chips can really differ; for a key with a pair outside, the choices of each GPU are printed.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def chosen(winners, gpus):
 
 
 def show(kernel, keys, campaigns, ran_on, choices):
-    one_gpu, two_gpus, of_peer = [], [], []  # per pair: does the winner lie in the set?
+    one_gpu, two_gpus, of_peer = [], [], []  # per pair: is the winner in the set?
     sizes, distinct, floors, processes, kept_out = [], [], [], [], 0
     print(f"\n{kernel.name}: {len(campaigns)} campaigns of {len(keys)} keys, {statistics.median(c.seconds for c in campaigns):.1f} s each")
     for i, key in enumerate(keys):

@@ -23,7 +23,7 @@ ENVIRONMENT = {"cpu": "bench", "gpu": "Bench CPU", "arch": "x86_64", "compute_un
 
 
 def need(program, package):
-    """The path of a program, or the end with a sentence that says what to install."""
+    """The path of a program, or the end with a sentence that names what to install."""
     found = harness.postgres_bin() / program if (harness.postgres_bin() / program).exists() else shutil.which(program)
     if not found:
         sys.exit(f"{program} is not installed: apt-get install {package}")
@@ -73,7 +73,7 @@ class Bench:
         return agent
 
     def print_machine(self):
-        """The line that says what the figures hold for."""
+        """The line with the machine and versions that the figures are valid for."""
         setting = {name: self.postgres.sql(f"show {name}", database="postgres")
                    for name in ("server_version", "fsync", "synchronous_commit", "shared_buffers")}
         times = fsync_us(self.folder)

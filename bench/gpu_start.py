@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-AT_ONCE = 4  # processes a GPU: as many as a key's tuning takes
+AT_ONCE = 4  # processes on one GPU: as many as tuning a key needs
 
 
 def runtime_library(is_hip):
@@ -61,7 +61,7 @@ def start(is_hip, ordinal):
 
 
 def gpus_counted(is_hip):
-    """Asked in a process of its own, so that this one never starts the runtime."""
+    """Found out in a process of its own, so that this one never starts the runtime."""
     name = "hipGetDeviceCount" if is_hip else "cuDeviceGetCount"
     code = (f"import ctypes; library = ctypes.CDLL({'libamdhip64.so' if is_hip else 'libcuda.so.1'!r}); n = ctypes.c_int(); "
             f"library.{'hipInit' if is_hip else 'cuInit'}(0); library.{name}(ctypes.byref(n)); print(n.value)")
@@ -70,7 +70,7 @@ def gpus_counted(is_hip):
 
 
 def visible(is_hip, n):
-    """The variable that says which GPUs a process sees, and what it calls the first n that this one sees."""
+    """The variable with the GPUs that a process sees, and its value for the first n that this process sees."""
     variable = "HIP_VISIBLE_DEVICES" if is_hip else "CUDA_VISIBLE_DEVICES"
     listed = os.environ.get(variable)
     return variable, listed.split(",")[:n] if listed else [str(gpu) for gpu in range(n)]

@@ -2,13 +2,12 @@
 
     bench/gpus.py [--counts 1,2,4] [--kernel matmul] [--keys N] [--copies N] [--postgres-bin DIR] [--cpu | --fake] [--json FILE]
 
-A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to
-the last verdict, under tags of its own: nobody begins with another's winners as incumbents. Code was brought to the agent
-by a campaign before, and an agent serves for days: its first jobs, in which each device starts a process, are timed apart.
-Efficiency is the time on one device over N times the time on N. Winners agree when each lies in the other's equivalence
-set.
-With --fake the devices are GPUs that are none (tests/fake_hip): a launch takes its time and no core. What is lost then is what
-the server and the agent lose, on as few cores as there are. It says nothing of kernels.
+A private server, one agent with so many devices. Every count tunes the same keys (--copies times) from the first lease to the
+last verdict, under tags of its own: no count begins with the winners of another one as incumbents. Code was brought to the
+agent by a campaign before, and an agent serves for days: its first jobs, in which each device starts a process, are timed
+separately. Efficiency is the time on one device over N times the time on N. Winners agree when each is in the other's
+equivalence set. With --fake the devices are simulated (tests/fake_hip): a launch takes its time and no core. The loss is then
+that of the server and the agent, on the cores of this machine; nothing is learned about kernels.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import tuning
 
 
 class Server:
-    """`wavetune-server dev` and what is asked of it."""
+    """`wavetune-server dev` and the requests to it."""
 
     def __init__(self, folder, postgres_bin):
         command = [tuning.program("wavetune-server"), "dev", "--folder", folder, "--port", "0", "--json"]
@@ -51,7 +50,7 @@ class Server:
 
 
 def fake_kernel(scratch):
-    """A folder with one kernel that tests/fake_hip knows: 96 configs, each of which takes half a percent
+    """A folder with one kernel that tests/fake_hip can run: 96 configs, each of which takes half a percent
     longer than the one before, the first 500 us."""
     folder = pathlib.Path(scratch, "fake")
     folder.mkdir()
@@ -81,7 +80,7 @@ def fake_gpus():
 
 
 def campaign(server, scratch, place, keys, run, devices, copies):
-    """The seconds of the agent's first jobs, those of the whole, the jobs, and what its devices say that they did."""
+    """The seconds of the agent's first jobs, those of the whole, the jobs, and the times that its devices report."""
     command = [tuning.program("wavetune-agent"), "run", "--state", pathlib.Path(scratch, "agent"), "--name", "bench"]
     for device in devices:
         command += ["--device", device]
@@ -114,7 +113,7 @@ def campaign(server, scratch, place, keys, run, devices, copies):
 
 
 def agreement(first, second):
-    """How many of the jobs' winners lie in the other run's equivalence set."""
+    """How many of the jobs' winners are in the other run's equivalence set."""
     agree = 0
     for a, b in zip(first, second):
         if a["state"] == b["state"] == "done":

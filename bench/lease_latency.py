@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How long a lease request takes with 1,000 agents that ask at a modest rate, with few and with many measurements stored.
+"""How long a lease request takes with 1,000 agents at a modest rate of requests, with few and with many measurements stored.
 
 Two databases of one cluster, a server on each, in turn: one with 10^4 measurements in its tables, one with 10^6 (done jobs
 of 2,000 configs in 16 leases, written by SQL into the real tables with all their indexes). 1,000 connections, each an agent
-of its own, ask every 5 s (200 lease requests a second), take a lease of 8 configs and post its measurements at once. The
+of its own, request one every 5 s (200 lease requests a second), get a lease of 8 configs and post its measurements at once. The
 latency is that of the request for the lease, committed before it is answered.
 
     bench/lease_latency.py [ROUNDS [SECONDS [MANY]]]        default 3 rounds of 10 s, 1,000,000 measurements

@@ -18,7 +18,7 @@ import time
 import driver
 import harness
 
-CONFIGS_PER_LEASE = 8  # of so few no device takes another's tail over
+CONFIGS_PER_LEASE = 8  # so few configs that no lease is split
 MEMORY_GOAL_MIB = 512
 
 

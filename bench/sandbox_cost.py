@@ -40,7 +40,7 @@ def environment(way):
 
 
 def alternating(n):
-    """n times both ways; who begins changes."""
+    """n times both ways; the first one alternates."""
     for i in range(n):
         for way in (WAYS if i % 2 == 0 else WAYS[::-1]):
             yield i, way

@@ -93,8 +93,8 @@ def simulate(path, strategy, repeat, trials):
 
 
 def table(path, repeat):
-    """Rows (kernel, key, configs, failed, best, {share: {strategy: regret}}); "expected" is random's closed form. A
-    search is told how many trials it has, so each share is a search of its own."""
+    """Rows (kernel, key, configs, failed, best, {share: {strategy: regret}}); "expected" is random's closed form. A search
+    knows its number of trials, so each share is a search of its own."""
     rows = []
     for name, whole in simulate(path, "random", 1, 0).items():
         row = {"name": name, "whole": whole, "regrets": {}}

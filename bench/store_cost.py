@@ -71,7 +71,7 @@ class Table:
 
 
 def variants(table):
-    """What is changed -> (the statement that changes it, the one that takes it back)."""
+    """What is changed -> (the statement that changes it, the one that undoes it)."""
     found = {"as the migrations leave it": ("", ""),
              "with the key that 0019 drops": (f"alter table measurements {FOREIGN_KEY}",
                                               "alter table measurements drop constraint lease_exists")}

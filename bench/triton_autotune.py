@@ -2,11 +2,11 @@
 
     triton_autotune.py FOLDER:VERSION KEYS.jsonl [--repeat N] [--warm PROCESSES]
 
-The kernel is the folder's own function under @triton.autotune with exactly the space's configs that hold for the GPU.
+The kernel is the folder's own function under @triton.autotune with exactly the space's valid configs for the GPU.
 A line: {"key", "repeat", "seconds", "config", "times_ms"}: the wall time of the first call with this key (do_bench of
 every config, and compiling where that was not done before), its choice, and its own figure of each config.
 With --warm the configs are compiled for every key by that many processes first, then each is launched once before its
-key is timed, so that they lie in memory and what is timed is measuring alone.
+key is timed, so that they are in memory and only measuring is timed.
 """
 
 import argparse
@@ -35,7 +35,7 @@ def function_of(kernel):
 
 
 def keywords_of(kernel, config):
-    """The config as the function takes it on this GPU: constexprs and options."""
+    """The config in the form of the function on this GPU: constexprs and options."""
     return {name: value for name, value in config.items()
             if kernel.space.roles[name] == "constexpr" or name in OPTIONS}
 

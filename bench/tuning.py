@@ -91,7 +91,7 @@ def visible_gpu(index):
 
 
 def on_cores(cores, command):
-    """The command on some cores, given as `taskset` takes them; on all where None."""
+    """The command on some cores, in the notation of `taskset`; on all if None."""
     return ["taskset", "-c", cores, *command] if cores else command
 
 
@@ -114,7 +114,7 @@ def pack(kernel, scratch, arch, keys=None, cores=None, options=()):
 
 
 class Campaign:
-    """What one run of `tune --keys` said: `lines` in the order of the keys, the wall seconds of the whole process."""
+    """The results of one run of `tune --keys`: `lines` in the order of the keys, the wall seconds of the whole process."""
 
     def __init__(self, lines, seconds):
         self.lines, self.seconds = lines[:-1], seconds
@@ -159,7 +159,7 @@ class Oracle:
 
 
 def oracle(kernel, scratch, build=None, device=None, keys=None, rounds=100, processes=5):
-    """In `processes` processes of `rounds` rounds; who is surely a fifth slower than the best leaves early."""
+    """In `processes` processes of `rounds` rounds; a config that is surely a fifth slower than the best leaves early."""
     return Oracle(tune(kernel, scratch, build, device, keys,
                        ["--exhaustive", str(rounds), "--processes", str(processes), "--margin", "20"]))
 

@@ -4,15 +4,15 @@
         [--cold] [--json FILE]
 
 On GPUs the peer is Triton's own autotuner (bench/triton_autotune.py, compiled and loaded beforehand); with --cpu it is
-bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and held against an oracle: every
-config in PROCESSES processes of ROUNDS interleaved rounds, which only those leave that are surely a fifth slower than the
-best. Printed for every key: the seconds of both, their ratio, what each one's choice loses against the oracle's best
-(regret), the noise floor. Wavetune's seconds of a key are those of the whole process over the number of keys; beside them
-stand one key alone, and with --cold compiling and tuning one key from nothing on the same cores. Four keys at a time go to the
-peer and the oracle, and what is known of them is printed at once; --limit seconds after a kernel was packed no more do.
-With --gpus N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every
-Eth of those, with --skip S those after the first S (which a run with --limit has told of); --cold runs one kernel on each,
-with its share of the cores (and nothing else with --keys 0).
+bench/fixed_budget.py, which does the same to kernels in C. Every key is tuned by both and compared with an oracle: every config
+in PROCESSES processes of ROUNDS interleaved rounds; only configs that are surely a fifth slower than the best leave early.
+Printed for every key: the seconds of both, their ratio, the loss of each choice against the oracle's best (regret), the noise
+floor. Wavetune's seconds of a key are those of the whole process over the number of keys; beside them are those of one key
+alone, and with --cold those of compiling and tuning one key from nothing on the same cores. Four keys at a time go to the peer
+and the oracle, and their results are printed at once; --limit seconds after a kernel was packed no more are compared. With --gpus
+N each GPU runs a whole campaign, and compares every Nth key with the peer and the oracle, with --every E every Eth of those,
+with --skip S those after the first S (which a run with --limit has printed); --cold runs one kernel on each, with its share of
+the cores (and nothing else with --keys 0).
 """
 
 import argparse
@@ -29,7 +29,7 @@ import time
 
 import tuning
 
-GROUP = 4  # keys that are compared together, so that a run that is cut off has told of those before
+GROUP = 4  # keys that are compared together: a run that is cut off has printed the earlier ones
 BENCH = pathlib.Path(__file__).resolve().parent
 
 
@@ -71,7 +71,8 @@ def compare(kernel, scratch, build, everything, gpu, arguments):
 
 
 def compare_group(kernel, place, everything, gpu, group, campaign, arguments):
-    """The rows of a few of the campaign's keys, by index: what the peer took and chose, and what the oracle says of both choices."""
+    """The rows of a few of the campaign's keys, by index: the time and choice of the peer, and the regret of both choices by
+    the oracle."""
     device = "cpu0" if arguments.cpu else f"cuda{gpu}"
     keys = kernel.keys[:arguments.keys]
     lines = peer(kernel, place, [keys[i] for i in group], gpu, arguments.cpu, arguments.warm)

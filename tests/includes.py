@@ -2,11 +2,11 @@
 
     tests/includes.py
 
-A file may include files of its own folder and of the folders that the last column of its folder's row names. A name there
-is a folder beside the row's own (`space` in a row of common/) or a path from the root; `common` and `server/*` stand for a
-folder with all folders below it. No two folders may depend on each other, directly or through a third; server/ alone is
-exempt, because it has both main() and the headers that all of its folders share. A header's guard is made from its path.
-ctest runs this as lint/includes.
+A file may include files of its own folder and of the folders in the last column of its folder's row. A name there is a folder
+beside the row's own (`space` in a row of common/) or a path from the root; `common` and `server/*` stand for a folder with all
+folders below it. No two folders may depend on each other, directly or through a third; server/ alone is exempt, because it has
+both main() and the headers that all of its folders share. A header's guard is made from its path. ctest runs this as
+lint/includes.
 """
 
 import pathlib
@@ -57,7 +57,7 @@ def cycle(allowed, folder, way=()):
 
 
 def problems(allowed, path):
-    """What is wrong with one file."""
+    """The faults of one file."""
     file, folder, text = str(path.relative_to(ROOT)), str(path.parent.relative_to(ROOT)), path.read_text()
     if folder not in allowed:
         yield f"{PAGE} has no row for the folder {folder}/"

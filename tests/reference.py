@@ -30,7 +30,7 @@ COMMENT_LINE = re.compile(r"^\s*(?:/\*| \*).*$", re.M)
 HELP_WIDTH = 110  # of common/program/options.c
 SHARED_BY = 3  # an option that so many commands of a program have in the same words is described once
 
-# Variables that no option has: who reads them, and what for.
+# Variables that no option has: which program reads them, and why.
 VARIABLES = {
     "WAVETUNE_AMDGPU_IDS": ("wavetune", "libdrm's list of GPU names, for `fetch` (default: `amdgpu.ids` of ROCm or the system)"),
     "WAVETUNE_ARCH": ("wavetune-agent", "the GPU's target, such as `gfx942`, instead of what the KFD's topology states"),
@@ -215,7 +215,7 @@ def short(schema, indent=0):
 
 
 def bounds(schema, low, high):
-    """ a..b, without a bound that only says what fits into a double."""
+    """a..b, without a bound that is only the range of a double."""
     ends = [f"{end:g}" if isinstance(end, float) else f"{end}" if end is not None and abs(end) <= 1 << 52 else ""
             for end in (schema.get(low), schema.get(high))]
     return f" {ends[0]}..{ends[1]}" if any(ends) else ""

@@ -1,4 +1,4 @@
-"""Holds the shape of C source trees side by side: ours and those of peers that are checked out beside it.
+"""Compares the shape of C source trees: ours and those of peers that are checked out beside it.
 
     tests/shape.py NAME=FOLDER…        e.g. wavetune=. pgbouncer=../pgbouncer/src varnishd=../varnish-cache/bin/varnishd
 

@@ -92,7 +92,7 @@ def read_folder(folder):
     status = (results / "ctest.status").read_text().strip() if (results / "ctest.status").exists() else "unknown"
     try:
         entries = ET.parse(results / "ctest.xml").findall("testcase")
-    except (OSError, ET.ParseError):  # it writes its report last: what programs reported before counts all the same
+    except (OSError, ET.ParseError):  # it writes its report last: earlier reports of programs still count
         for path in sorted(p for suite, suffix in REPORTS.items() for p in results.glob(f"{suite}/*{suffix}")):
             tests += [(path.parent.name, test) for test in read_report(path)]
         tests.append(("ctest", Test("ctest", "", "failed", f"ended before its report, with exit status {status}", 0)))

@@ -46,7 +46,7 @@ def read(folder, name="build.json"):
 
 
 def program(name):
-    """A program of the C build, or a skip that says so."""
+    """A program of the C build; skips the test if it is not built."""
     path = pathlib.Path(os.environ.get("WAVETUNE_BUILD", ROOT / "build/dev")) / name
     if not path.exists():
         pytest.skip(f"{path} is not built")

@@ -1,7 +1,7 @@
 """A program as it is deployed, where there is no GPU: `scaled.scale_kernel` called with stand-ins for tensors under a driver
 that knows its target. Triton is the real one.
 
-    deployment.py ARCH run|warmup N…     prints what its own listeners and a benchmark that measures nothing have seen
+    deployment.py ARCH run|warmup N…     prints the counts of its own listeners and of a benchmark that measures nothing
 """
 import json
 import sys

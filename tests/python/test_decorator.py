@@ -1,5 +1,4 @@
-"""What an autotune decorator asks for besides its configs and its key is followed, refused before anything is compiled, or
-said on stderr."""
+"""The other arguments of an autotune decorator are followed, refused before anything is compiled, or reported on stderr."""
 
 import json
 import os

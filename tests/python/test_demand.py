@@ -1,4 +1,4 @@
-"""What deployments ask for is reported, and nothing that happens to a report reaches the program."""
+"""Lookups of deployments are reported, and no failure of a report reaches the program."""
 
 import gc
 import http.server
@@ -35,7 +35,7 @@ class Keeper(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """What is posted arrives, however slow the machine is."""
+    """Reports arrive even on a slow machine."""
     monkeypatch.setattr(demand, "TIMEOUT_S", 600.0)
     monkeypatch.setattr(demand, "LAST_S", 600.0)
 
@@ -158,7 +158,7 @@ def test_nothing_is_posted_without_lookups(watching, server):
 def test_stopping_restores_the_autotuner_and_posts_what_is_left(watching, server):
     init, bench, finders = Autotuner.__init__, Autotuner._bench, list(sys.meta_path)
     watcher = watching()
-    make_tuner().run(1, 2)  # its cache is gone before it is asked
+    make_tuner().run(1, 2)  # its cache is gone before it is read
     gc.collect()
     assert Autotuner.__init__ is not init and sys.meta_path != finders
     watcher.stop()

@@ -1,4 +1,4 @@
-"""Identities: what is there is recorded as its tools have it, and what is missing is null with a note."""
+"""Identities: versions are recorded as their tools report them; missing ones are null with a note."""
 
 import http.server
 import json
@@ -86,7 +86,7 @@ def test_an_image_is_recorded_with_the_values_of_its_tools(tmp_path):
 def test_the_paths_of_dejavu_follow_from_torch_where_it_is_not_installed(tmp_path):
     out, _ = run("identity", "--arch", "gfx942", PYTHONPATH=install(tmp_path, TORCH))
     assert json.loads(out)["dejavu"] == {"layout": "dejavu_0.7", "triton": "3.6.0", "gpu": "AMD_Instinct_MI300X_OAM",
-                                         "runtime": "rocm_torch_6.4.43484-123eb5128"}  # Triton 3.6 has no linker to ask
+                                         "runtime": "rocm_torch_6.4.43484-123eb5128"}  # Triton 3.6 has no linker
 
 
 @pytest.mark.parametrize("versions, stated, runtime", [
@@ -159,7 +159,7 @@ def test_an_identity_is_put_at_the_server_under_its_digest(tmp_path):
     assert "answered 403" in err
     server.shutdown()
     server.server_close()
-    with socket.socket() as nobody:  # has a port, which nobody else can get, and does not listen
+    with socket.socket() as nobody:  # has a port, which no other process can get, and does not listen
         nobody.bind(("127.0.0.1", 0))
         there["WAVETUNE_URL"] = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         _, err = run("identity", "--put", "--output", tmp_path / "i.json", status=3, **there)

@@ -1,4 +1,4 @@
-"""Kernels packed with the real Triton for gfx942 on a CPU: what a build says agrees with its code objects."""
+"""Kernels packed with the real Triton for gfx942 on a CPU: a build agrees with its code objects."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ SIZES = {"i32": 4, "fp32": 4, "i64": 8}
 
 @pytest.fixture(scope="session")
 def packed(tmp_path_factory):
-    """32 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 those of four tile sizes: the
-    others differ in nothing else, and take a minute."""
+    """32 configs of a matrix product for one key: (kernel folder, build folder). Of the space's 104 configs those of four tile
+    sizes; all of them would take a minute."""
     folder = tmp_path_factory.mktemp("matmul")
     space = read(KERNELS, "matmul.space.json")
     space["parameters"] |= {"BLOCK_SIZE_M": [16, 64], "BLOCK_SIZE_N": [32, 64]}

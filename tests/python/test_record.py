@@ -1,4 +1,4 @@
-"""What is recorded for caches of other tools is what those tools compute."""
+"""The records for caches of other tools have the values that those tools compute."""
 
 import base64
 import hashlib

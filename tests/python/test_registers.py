@@ -1,4 +1,5 @@
-"""What pack leaves out because of what its loops carry: texts as Triton writes them, and a kernel compiled for an H200."""
+"""Configs that pack leaves out because their loops carry too many registers: texts from Triton, and a kernel compiled for an
+H200."""
 
 import dataclasses
 import json
@@ -121,7 +122,7 @@ def test_the_default_and_requested_configs_are_still_compiled(tiles):
 
 def test_without_a_default_the_first_valid_config_is_still_compiled(tiles):
     place, command = tiles
-    edit(place, "space.json", lambda space: space["parameters"].update(BLOCK_SIZE_M=[256, 32]))  # 256 x 32 does not hold
+    edit(place, "space.json", lambda space: space["parameters"].update(BLOCK_SIZE_M=[256, 32]))  # 256 x 32 is not valid
     write_kernel(place)
     assert [task.may_spill for task in tasks_of(place, False)] == [True, False]
 

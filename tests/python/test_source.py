@@ -1,4 +1,4 @@
-"""Files are read by what the kernel needs of them: nothing else is executed, and what is missing is told."""
+"""Only those statements of a file are executed that the kernel needs; a missing value is reported."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The specialisation that pack chooses is the one of Triton's own JIT, and `when` says exactly when it holds."""
+"""The specialisation that pack chooses is the one of Triton's own JIT, and `when` is true exactly for its keys."""
 
 import itertools
 import sys
@@ -34,7 +34,7 @@ def annotated(a_ptr, b_ptr: "tl.const", M: tl.int64, stride: tl.int32, eps: tl.f
 
 
 class Tensor:
-    """What Triton's JIT asks a torch tensor."""
+    """The members of a torch tensor that Triton's JIT uses."""
 
     def __init__(self, dtype, size):
         self.dtype, self.size = dtype, size

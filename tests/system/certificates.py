@@ -23,7 +23,7 @@ class Pair:
 
     @property
     def both(self):
-        """One file with the certificate and the key, as haproxy takes it."""
+        """One file with the certificate and the key, as haproxy reads it."""
         path = self.certificate.with_suffix(".both")
         path.write_text(self.certificate.read_text() + self.key.read_text())
         path.chmod(0o600)
@@ -56,7 +56,7 @@ class Authority(Pair):
 
 
 class Client:
-    """Who trusts an authority and may show a certificate of its own."""
+    """A client that trusts an authority and may have a certificate of its own."""
 
     def __init__(self, authority, pair=None):
         self.authority, self.pair = authority, pair
@@ -84,7 +84,7 @@ class Client:
 
 
 def ask(connection, method, path, body=None, token=None, headers=None):
-    """On a connection that goes on."""
+    """On a connection that stays open."""
     headers = dict(headers or {})
     if token:
         headers["Authorization"] = f"Bearer {token}"

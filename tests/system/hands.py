@@ -1,4 +1,4 @@
-"""Agents that are played by the test, and a kernel that only they could measure."""
+"""Agents that the test plays, and a kernel that only they can measure."""
 
 import hashlib
 import itertools
@@ -16,7 +16,7 @@ nonces = (f"n{n}" for n in itertools.count())
 
 
 class Hand:
-    """An agent that does what it is told."""
+    """An agent that the test plays."""
 
     def __init__(self, server, name, boot="b1", agent=None, devices=("cpu0",), environment=ENVIRONMENT):
         self.server, self.boot = server, boot
@@ -39,8 +39,8 @@ class Hand:
     def post(self, lease, configs=None, done=True, outcomes=None, detail="because", ratios=None, device_us=1000,
              ends=None, rounds=5, baseline_failed=(), opening_us=None):
         """`outcomes`: those of configs that are not correct. `ratios`: times to the baseline's that are not 1 + config / 100.
-        `ends`: why sampling ended, of configs that say so. `baseline_failed`: configs posted as a baseline that failed.
-        `opening_us`: what the lease says that opening the kernel took so far; None: nothing, as older agents do."""
+        `ends`: why sampling ended, for some configs. `baseline_failed`: configs posted as a baseline that failed.
+        `opening_us`: the reported time of opening the kernel so far; None: not reported, as by older agents."""
         measurements = []
         for config in configs_of(lease) if configs is None else configs:
             outcome = (outcomes or {}).get(config, "correct")
@@ -55,7 +55,7 @@ class Hand:
                                    | ({} if opening_us is None else {"opening_us": opening_us}))
 
     def take_all(self, **how):
-        """Takes and completes leases until there are none; returns them."""
+        """Pulls and completes leases until there are none; returns them."""
         leases = []
         while (answer := self.pull()).status == 200:
             leases.append(answer.json)
@@ -84,8 +84,8 @@ def hands(server):
 
 @pytest.fixture
 def expire(server, start, postgres, database):
-    """Has a lease expire that an agent holds. The test's server never does that by itself, as its leases are long; one on the
-    same database whose leases are short does, with all that are overdue."""
+    """Makes an agent's lease expire. The leases of the test's server are too long for that; a second server on the same
+    database, whose leases are short, expires all that are overdue."""
     servers = []
 
     def expire(lease):

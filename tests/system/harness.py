@@ -27,15 +27,15 @@ QUICK = SOURCE / "tests/data/kernels/quick"  # 49 configs, 5 compiles, one best
 UNHURRIED = ("--lease-ms", "600000", "--heartbeat-ms", "600000")
 LEASES_OF_8 = ("--lease-target-ms", "240")  # of a server: configs of a kernel that was never measured count 30 ms each
 MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
-# What tests name as limits is ample for a machine of one's own; one that others load may take several times as long.
+# The limits of tests are ample for an idle machine; a loaded one may need several times as long.
 PATIENCE = 5
 # `fetch` gives up after two seconds so that a start is never held up; here it must not, however slow the machine is.
 os.environ.setdefault("WAVETUNE_BUDGET_MS", "300000")
 
 
 def wait_until(condition, seconds=30, what="the condition"):
-    """Polls until `condition()` is true and returns its value; fails with `what` after `seconds`, and PATIENCE. What is waited
-    for must last: a test never has to look at the right moment."""
+    """Polls until `condition()` is true and returns its value; fails with `what` after `seconds`, and PATIENCE. The condition
+    must stay true: a test never has to look at the right moment."""
     seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -54,7 +54,7 @@ def postgres_bin():
 
 
 def scratch():
-    """In memory where there is room: copying a database and removing it again takes ten times as long on a disk."""
+    """A folder in memory if there is room: copying and removing a database is ten times slower on a disk."""
     memory = "/dev/shm"
     return memory if os.path.isdir(memory) and shutil.disk_usage(memory).free > 4 << 30 else "/tmp"
 
@@ -76,7 +76,7 @@ class Postgres:
         self.start()
 
     def _make_cluster(self):
-        """A copy of one that is made once for a build folder: initdb takes a second of a CPU."""
+        """A copy of a cluster that is made once for each build folder: initdb takes a second of a CPU."""
         first = BUILD / f"postgres-{postgres_bin().parent.name}"
         if not first.exists():
             self._run("initdb", "-D", f"{self.folder}/data", "--no-sync", "--no-instructions", "-A", "trust", "-U", "postgres",
@@ -196,7 +196,7 @@ class Program:
         return self.process.wait(seconds * PATIENCE)
 
     def stop(self, seconds=20):
-        """Asks it to end and returns its exit status."""
+        """Sends SIGTERM and returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -252,7 +252,7 @@ class Server(Program):
             connection.close()
 
     def get(self, path, **more):
-        """Asks again while the answer is that it cannot now: each of its threads finds a database that was away by itself."""
+        """Tries again while the answer is 503: each thread of the server reconnects to its database by itself."""
         def ask():
             answer = self.request("GET", path, **more)
             return answer if answer.status != 503 else None
@@ -328,9 +328,9 @@ def sleeping_kernel(folder):
 
 
 class GatedKernel:
-    """small_kernel whose calls (of the configs for which `when` holds, which may name REPEAT) say by the file `reached` that
-    they began, and wait until `gate` is there: so an agent, with a long --config-timeout, is sure to be in the middle of a
-    config for as long as the test wants."""
+    """small_kernel whose calls (of the configs for which the C expression `when` is true; it may use REPEAT) make the file
+    `reached` and wait until the file `gate` exists. So an agent with a long --config-timeout stays in the middle of a config as
+    long as the test wants."""
 
     def __init__(self, folder, parameters=None, when="1"):
         self.folder = small_kernel(folder, parameters)
@@ -356,7 +356,7 @@ class GatedKernel:
 
 
 class FakeServer:
-    """A server that says what the test wants: `answer(method, path)` returns (status, body) or (status, body, headers); a body
+    """A server with the answers of the test: `answer(method, path)` returns (status, body) or (status, body, headers); a body
     that is not bytes travels as JSON. `with_body`: answer gets the request's body too. `with FakeServer(answer) as fake: … fake.url … fake.requests`."""
 
     def __init__(self, answer, with_body=False):
@@ -404,7 +404,7 @@ def on_terminal(arguments, environment=None, timeout=600):
         try:
             while chunk := os.read(master, 65536):
                 shown.append(chunk)
-        except OSError:  # EIO: nobody has the other end any more
+        except OSError:  # EIO: the other end is closed
             pass
 
     reader = threading.Thread(target=drain)

@@ -224,7 +224,7 @@ def test_what_an_agent_with_a_revoked_token_measured_is_not_lost(server, start, 
     server.request("DELETE", "/v1/tokens/first")
     gated.open()
     wait_until(lambda: re.search("in the spool: .*401", one.messages), 60, "a refusal")
-    one.kill()  # told to end, it would try to post for some seconds more
+    one.kill()  # stopped by SIGTERM, it would try to post for some seconds more
     two = start(harness.Agent, server, name="a", options=QUICK, token=tokens[1])
     wait_until(lambda: state_of(server, job) == "done", 120, "the job")
     assert "posted before" in two.messages

@@ -1,4 +1,5 @@
-"""The contract at its edges: who may call what, bodies that are wrong in every way, and the document that describes it."""
+"""The contract at its edges: the roles of each operation, bodies that are wrong in every way, and the document that describes
+it."""
 
 import json
 import re

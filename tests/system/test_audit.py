@@ -1,4 +1,4 @@
-"""Who wrote what: authors in the rows, the record of all writes, and a serving role that cannot change it."""
+"""The audit log: authors in the rows, the record of all writes, and a serving role that cannot change it."""
 
 import datetime
 import hashlib
@@ -45,7 +45,7 @@ def audit(server, **filters):
 
 
 def write_everything(server):
-    """Each kind of write once, by the role that is for it; returns what the rows are to say, oldest first."""
+    """Each kind of write once, by the role that is for it; returns the expected rows, oldest first."""
     by = callers(server)
     said = []
 

@@ -1,4 +1,4 @@
-"""What bench/campaigns.py counts: pairs of campaigns, of one GPU and of two apart. The campaigns are the test's."""
+"""The counts of bench/campaigns.py: pairs of campaigns, separately for one GPU and two. The campaigns are the test's."""
 
 import pathlib
 import sys

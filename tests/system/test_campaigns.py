@@ -1,4 +1,4 @@
-"""How the server makes campaigns fast: ranges by predicted seconds, tails for idle devices, what earlier winners say, budgets,
+"""How the server makes campaigns fast: ranges by predicted seconds, remaining configs for idle devices, earlier winners, budgets,
 halving, searches and finals on several devices. Agents are played by the test."""
 
 import json
@@ -203,8 +203,8 @@ def test_an_opening_longer_than_the_screens_share_ends_the_screen_with_its_measu
 
 @pytest.mark.parametrize("seconds, finalists", [(0.71, 8), (0.65, 2)])
 def test_each_process_of_the_final_is_predicted_to_open_the_kernel(server, hands, submit, seconds, finalists):
-    """100 ms an opening, 1 ms a config, so 324 ms for the screen, and 9 ms for a finalist in three processes: what is left
-    after three openings pays for all eight that are close, or for the least number."""
+    """100 ms an opening, 1 ms a config, so 324 ms for the screen, and 9 ms for a finalist in three processes: the rest after
+    three openings suffices for all eight close ones, or for the least number."""
     hand, job = hands("hand"), submit(LARGE, budget={"device_seconds": seconds})
     leases = hand.take_all(opening_us=100000)
     assert server.get(f"/v1/jobs/{job}")["measured"] == 24
@@ -268,7 +268,7 @@ def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands
     assert first["process"] == 0 and third["process"] == 2, "any device may have the last"
     assert one.pull().status == 204
     other = submit(SMALL, tag="later")
-    assert one.pull().json["job"] == other, "what waits for another device holds nobody up"
+    assert one.pull().json["job"] == other, "leases that wait for another device delay no other device"
     second = two.pull().json
     assert second["process"] == 1
     two.post(second)
@@ -493,12 +493,12 @@ LONG = {"parameters": {"A": list(range(200))}}  # 6 s of configs that were never
 
 @pytest.fixture
 def patient(start, database):
-    """A server whose leases hold more configs: what `server` names in the tests of tails."""
+    """A server whose leases have more configs: the fixture `server` of the tests that split leases."""
     return start(harness.Server, database, options=(*harness.UNHURRIED, "--poll-ms", "200"))
 
 
 class Tails:
-    """One agent holds a lease of a whole job for a while, another one is idle."""
+    """One agent has a lease of a whole job for a while, another one is idle."""
 
     def __init__(self, server, postgres, submit_to):
         self.server, self.postgres = server, postgres
@@ -561,7 +561,7 @@ def test_a_lease_that_is_young_short_or_the_requesting_devices_own_is_not_split(
     tails.age()
     assert tails.one.pull().status == 204, "it is its own"
     tails.one.post(tails.lease, configs=list(range(190)), done=False, device_us=2000000)
-    assert tails.two.pull().status == 204, "10 configs are left, whatever they take"
+    assert tails.two.pull().status == 204, "10 configs are left, however long they take"
 
 
 def test_a_parked_device_gets_remaining_configs_as_soon_as_there_are_some(tails):

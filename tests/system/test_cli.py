@@ -1,4 +1,4 @@
-"""The command line as people and scripts call it: what every command prints, how it ends, and how it says no."""
+"""The command line as people and scripts call it: the output, exit code and refusals of every command."""
 
 import datetime
 import hashlib
@@ -16,7 +16,7 @@ from harness import BUILD, FakeServer, on_terminal, small_kernel, wait_until, wa
 
 PROGRAMS = ("wavetune", "wavetune-agent", "wavetune-server")
 QUICK_OPTIONS = ("--screen-rounds", "3", "--final-rounds", "10", "--poll-seconds", "1")
-# Jobs that no agent takes.
+# Jobs that no agent works on.
 NOWHERE = ("--environment",
            json.dumps({"cpu": "gcc 1", "gpu": "nowhere", "arch": "x86_64", "compute_units": 4, "partition": ""}))
 
@@ -110,13 +110,13 @@ def test_a_mistyped_call_is_refused_with_what_was_meant(words, said):
 
 @pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])
 def test_a_token_is_not_sent_over_plain_http_to_another_host_unless_allowed(program, words, tmp_path):
-    there = ("--url", "http://192.0.2.1:7200")  # nobody has this address
+    there = ("--url", "http://192.0.2.1:7200")  # an address that is reserved for documentation
     state = ("--state", tmp_path / "state") if program == "wavetune-agent" else ()
     token = {"WAVETUNE_TOKEN": "wt_s3"}
     done = call(*words, *there, *state, program=program, environment=token)
     assert done.returncode == 2 and done.stderr.count("\n") == 1 and "s3" not in done.stderr
     assert "unencrypted to http://192.0.2.1:7200" in done.stderr and "--insecure-http" in done.stderr
-    if program == "wavetune":  # which goes on to send it, in vain: to a port of this machine, by a proxy for the other host
+    if program == "wavetune":  # with the flag it does send it: to a proxy on this machine
         with FakeServer(lambda method, path: (200, {"items": [], "next": None})) as proxy:
             for environment, flags in (({}, ("--insecure-http",)), ({"WAVETUNE_INSECURE_HTTP": "1"}, ())):
                 done = call(*words, *there, *flags, environment={**token, **environment, "http_proxy": proxy.url})
@@ -195,8 +195,8 @@ def test_help_explains_options(words, sentence):
 # Exit codes
 
 def test_every_documented_exit_code_is_reached(world, reader, tmp_path):
-    """70 is what test_server's dev ends with when its PostgreSQL was killed: nothing else can be made to happen. 10 to 14 are
-    what test_fetch.py sees of servers that lie."""
+    """70 is what test_server's dev ends with when its PostgreSQL was killed: no other case can be made to happen. 10 to 14 are
+    reached in test_fetch.py with servers that send false answers."""
     url = ("--url", world.server.url, "--token", world.server.token)
     away = ("--url", "http://127.0.0.1:9")
     fetch = ("fetch", "--to", tmp_path / "cache")
@@ -480,7 +480,7 @@ def test_publishing_lists_what_was_released_and_what_was_skipped(world):
 
 
 def test_publishing_to_a_channel_keeps_a_config_that_was_not_measured_with_the_winner(world):
-    """The pinned config is far slower, so it is no finalist: only a pin, or promoting a release, takes it out."""
+    """The pinned config is far slower, so it is no finalist: only a pin, or promoting a release, replaces it."""
     assert re.match(r'kept     quick/c \{"n":1003\}: .* config \d+ ', world.kept.stderr)
     assert f"release  {world.pinned['release']}" in world.kept.stdout and "channel  stable, counter 1" in world.kept.stdout
 
@@ -587,7 +587,7 @@ def test_the_page_has_an_example_of_every_command():
 
 
 def test_every_example_of_the_page_works(world, tmp_path):
-    """In its order, in one shell that stops at the first failure; `diff` answers with 1 there, as the page says."""
+    """In their order, in one shell that stops at the first failure; `diff` exits with 1 there, as the page describes."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S)
     script = tmp_path / "page.sh"
     script.write_text("set -eu\n" + "".join(blocks))

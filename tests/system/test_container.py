@@ -48,7 +48,7 @@ class Node:
                  self.folder / "publisher")
 
     def start(self, *program, expect=0, **variables):
-        """(storage, fetch's status, token, arguments) that the program sees, and what stood on stderr."""
+        """(storage, fetch's status, token, arguments) that the program sees, and the text on stderr."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
         variables = {"PATH": f"{BUILD}:{os.environ['PATH']}", "WAVETUNE_URL": self.server.url, "WAVETUNE_TO": self.cache,
                      "WAVETUNE_TOKEN_FILE": self.folder / "token", "WAVETUNE_FORMATS": "dejavu json",

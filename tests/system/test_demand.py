@@ -1,5 +1,5 @@
-"""What deployments ask for: reports of hits and misses, which untuned keys become jobs, caches of near environments, campaigns
-on a new stack, and what is kept for whom. Agents are played by the test."""
+"""Demand: reports of hits and misses, untuned keys that become jobs, caches of near environments, campaigns on a new stack, and
+garbage collection. The test plays the agents."""
 
 import json
 import subprocess
@@ -327,7 +327,7 @@ def test_a_campaign_leaves_out_what_was_cancelled(server):
 
 @pytest.fixture
 def forgetful(server, database, postgres):
-    """The server, while nobody writes down that a release was made or fetched just now."""
+    """The server, while no other request records that a release was made or fetched."""
     postgres.sql("create function forget() returns trigger language plpgsql as 'begin return null; end';"
                  "create trigger forget before insert on release_fetches for each row"
                  " when (new.fetched_at > now() - interval '1 h') execute function forget()", conninfo=database)
@@ -412,7 +412,7 @@ def test_demand_that_is_no_longer_reported_is_collected(server, database, postgr
 
 
 class Psql:
-    """A session of its own that is told what to do."""
+    """A database session with chosen statements."""
 
     def __init__(self, database):
         self.process = subprocess.Popen([postgres_bin() / "psql", "-qAtX", database], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -431,7 +431,7 @@ class Psql:
 
 
 def while_locked(database, postgres, sql, end, call):
-    """What `call` answers that waits for a row which `sql` locked, until `end` is said and committed."""
+    """The answer of `call`, which waits for a row that `sql` locked until `end` is executed and committed."""
     answers = []
     with Psql(database) as psql:
         psql.say(f"begin; {sql};")

@@ -22,7 +22,7 @@ SERVER = BUILD / "wavetune-server"
 
 @pytest.fixture(scope="module")
 def place():
-    """A folder that everybody may write to and where everybody may read the programs."""
+    """A folder that every user may write to and in which every user may read the programs."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="wt-dev-", dir="/tmp"))
     folder.chmod(0o777)
     yield folder

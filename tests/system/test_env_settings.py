@@ -1,5 +1,5 @@
-"""wavetune-agent env check, set and reset as a person runs them, over a folder that stands in for / and with shell scripts
-that stand in for amd-smi and rocm-smi: no AMD GPU took part."""
+"""wavetune-agent env check, set and reset over a folder in place of / and with shell scripts in place of amd-smi and rocm-smi:
+no AMD GPU is used."""
 
 import json
 import os

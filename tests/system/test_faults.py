@@ -1,4 +1,4 @@
-"""What must hold when things die: nothing lost, nothing counted twice, late results fenced off."""
+"""Killed agents, servers and databases: nothing is lost, nothing counts twice, late results are refused."""
 
 import itertools
 import json
@@ -96,7 +96,8 @@ def test_two_agents_on_one_job_never_measure_the_same_config_twice(server, start
 
 @pytest.fixture
 def gated(tmp_path):
-    """A kernel of three leases. Of the second, four configs do not compile, which is told at once, and one waits at the gate."""
+    """A kernel of three leases. Of the second, four configs do not compile, which is reported at once, and one waits at the
+    gate."""
     gated = harness.GatedKernel(tmp_path / "kernel", {"REPEAT": [40, 24, 0, 16, 1], "TURN": [0, 1, 2, 3]}, "REPEAT == 16")
     source = gated.folder / "quick.c"
     source.write_text("#if REPEAT == 0\n#error nothing to do\n#endif\n" + source.read_text())
@@ -182,7 +183,7 @@ def test_a_lease_whose_answer_was_lost_is_granted_again_by_its_nonce(server):
     submit_for(server)
     first = hand.lease("the same").json
     again = hand.lease("the same").json
-    submit(server, "n=7", "--environment", json.dumps(ENVIRONMENT))  # a job is one lease while nobody else works
+    submit(server, "n=7", "--environment", json.dumps(ENVIRONMENT))  # a job is one lease while no other agent works
     other = hand.lease("another").json
     assert (again["lease"], again["epoch"]) == (first["lease"], first["epoch"])
     assert other["lease"] != first["lease"]

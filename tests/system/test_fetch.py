@@ -1,4 +1,5 @@
-"""`wavetune fetch` as a container's entrypoint calls it, against servers that tell the truth, lie, break off and die."""
+"""`wavetune fetch` as a container's entrypoint calls it, against servers that send correct, false and incomplete answers, or
+die."""
 
 import base64
 import concurrent.futures
@@ -79,7 +80,8 @@ def keys(tmp_path_factory):
 
 
 class World:
-    """A fake server with a channel, and fetches into a folder from it. What the server says is plain data to change."""
+    """A fake server with a channel, and fetches into a folder from it. The answers of the server are plain data that a test
+    changes."""
 
     def __init__(self, folder):
         self.cache, self.folder = folder / "cache", folder
@@ -127,7 +129,7 @@ class World:
         return rendered["kernels"]["add/triton"]["entries"][0]["config"]["BLOCK"]
 
     def requests(self):
-        """Paths asked for since the last call."""
+        """Paths requested since the last call."""
         paths = [path.split("?")[0] for _, path, _ in self.fake.requests]
         self.fake.requests.clear()
         return paths
@@ -146,8 +148,8 @@ def world(tmp_path):
 
 
 class Raw:
-    """A server of one thread that sends the bytes that `answer(path)` returns, then ends the connection, with a reset if it
-    is told to."""
+    """A server of one thread that sends the bytes that `answer(path)` returns, then ends the connection, with a reset if
+    `reset` is set."""
 
     def __init__(self, answer, resets=False):
         self.answer, self.resets = answer, resets
@@ -288,7 +290,7 @@ def test_json_has_outcome_entry_variables_and_times(world):
     assert json.loads(world.fetch("--json", url="http://127.0.0.1:9", expect=6).stdout)["outcome"] == "nothing"
 
 
-# What is refused, each with its own code
+# Refusals, each with its own exit code
 
 def expect_refused(world, code, sentence, **more):
     """The fetch is refused, alone and beside a cache that is kept."""
@@ -446,7 +448,7 @@ def test_an_entry_that_states_less_is_accepted_unless_an_exact_one_was_requested
     (TABLE, {"rocm": "6.4.0"}), (TABLE, {"gpu": "AMD Instinct MI308X"}), (TABLE, {"partition": "CPX/NPS4", "compute_units": 38}),
     (TABLE, {"partition": None}), ({"rocm": "6.4.1"}, {}), ({"rocm": "6.4.1", "gpu": "AMD Radeon Graphics"}, {})])
 def test_an_entry_that_states_less_is_checked_here_as_the_server_does(world, served, changes):
-    """A server that lies: its entry states another GPU, names none, or is of a whole one where this node has a part."""
+    """False answers: an entry that states another GPU, none, or a whole one where this node has a part."""
     world.publish(release_of(environment=served), environment=served)
     node = {name: value for name, value in {**ENVIRONMENT, **changes}.items() if value is not None}
     for rule in ("unstated", "minor", "compatible"):
@@ -662,7 +664,7 @@ def disk(tmp_path_factory):
 
 
 def held_up(world, variables):
-    """A fetch whose disk takes longer than the budget, which is as large as this machine needs to come to the disk at all."""
+    """A fetch whose disk needs longer than the budget, which is just large enough for this machine to reach the disk."""
     for budget in (300 << n for n in range(11)):
         reached = world.folder / f"{variables['DISK']}-{budget}"
         more = {"DISK_REACHED": str(reached), "DISK_GATE": str(world.folder / "gate"), "DISK_MS": str(budget)}
@@ -735,7 +737,7 @@ def test_a_file_system_without_exchange_still_gets_the_new_rendering(world, disk
     assert folders(world.cache) == [world.entry["release"][7:]]
 
 
-# What is in the folder
+# Contents of the folder
 
 def test_leftovers_of_a_killed_fetch_do_not_matter_and_are_removed(world):
     name = world.entry["release"][7:]
@@ -860,7 +862,7 @@ def test_print_env_prints_what_a_shell_evaluates_and_nothing_else(world):
     assert world.fetch(*arguments, expect=6, url="http://127.0.0.1:9").stdout == ""
 
 
-# The environment that is asked for
+# The environment that is requested
 
 def asked(world, given, *more, expect=0, **folders):
     variables = {"WAVETUNE_KFD_TOPOLOGY": KFD / "mi300x_spx", "WAVETUNE_PCI_DEVICES": KFD / "pci", "ROCM_PATH": KFD / "rocm",

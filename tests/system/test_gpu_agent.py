@@ -1,4 +1,4 @@
-"""The agent around a GPU that is none: a HIP runtime for tests (tests/fake_hip) stands in for one, the compiler is real."""
+"""The agent with a simulated GPU: the HIP runtime is tests/fake_hip, the compiler is real."""
 
 import hashlib
 import http.client
@@ -42,8 +42,8 @@ ARGUMENTS = [
 
 
 def gpu(tmp_path):
-    """The environment in which there is one GPU, hip0, on which every config takes 100 us. The runtime keeps files in a folder
-    of its own, as no real one does."""
+    """The environment in which there is one GPU, hip0, on which every config takes 100 us. Unlike a real one, the runtime keeps
+    files in a folder of its own."""
     fake = tmp_path / "fake"
     fake.mkdir(exist_ok=True)
     return {"WAVETUNE_HIP_LIBRARY": str(FAKE_HIP), "WAVETUNE_ARCH": "gfx942", "WAVETUNE_KFD_TOPOLOGY": str(tmp_path / "none"),
@@ -119,7 +119,8 @@ def agent_on_gpu(start, server, tmp_path):
 
 
 class Proxy:
-    """Stands between an agent and a server, and answers what `instead(method, path)` says: (status, bytes), or None."""
+    """A proxy between an agent and a server that answers `instead(method, path)`: (status, bytes), or None to pass the request
+    on."""
 
     def __init__(self, server, instead):
         self.token, target = server.token, urllib.parse.urlparse(server.url)
@@ -331,7 +332,7 @@ def test_results_are_posted_without_code_that_the_server_refuses(server, start, 
     finals = [m for m in server.items(f"/v1/jobs/{job['job']}/measurements") if m["stage"] == "final"]
     assert finals and not any(m["object"] for m in finals)
     assert re.search("compiled code: .*503", agent.messages)
-    assert len(puts) < len(finals) + 2, "asked three times, then once for what is posted together"
+    assert len(puts) < len(finals) + 2, "three requests, then one for the results posted together"
 
 
 def test_a_server_that_is_away_gets_the_finalists_code_when_it_is_back(server, start, tmp_path):

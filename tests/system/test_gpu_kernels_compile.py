@@ -52,7 +52,7 @@ class Version:
         return f"{self.folder}:{self.name}"
 
     def configs(self, key, arch):
-        """All configs that hold."""
+        """All valid configs."""
         text = ",".join(f"{name}={value}" for name, value in key.items())
         out = harness.wavetune(None, "space", "expand", self.place, "--key", text, "--arch", arch, "--json").stdout
         return [json.loads(line)["config"] for line in out.splitlines()]
@@ -121,7 +121,7 @@ def instructions(target):
 @needs_clang
 @each_version
 def test_the_default_and_a_sample_compile_for_amd_without_spills_of_the_default(version, tmp_path):
-    points = {}  # by what is compiled: where definitions do not depend on the key, both keys' are the same
+    points = {}  # by the text that is compiled: definitions that do not depend on the key are the same for both keys
     for arch in AMD:
         for key in version.keys:
             for config in version.sample(key, arch):

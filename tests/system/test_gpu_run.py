@@ -1,5 +1,5 @@
-"""What tests/gpu/run.sh does of an emulated GPU, and of a machine without one. The agent that probes is the real one, over
-the fake HIP runtime; the programs that need a GPU to say anything are shell scripts that stand in for them."""
+"""tests/gpu/run.sh with an emulated GPU and without one. The agent that probes is the real one, with the fake HIP runtime; the
+programs that need a GPU are replaced by shell scripts."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def tuned(modes, failed):
 
 @pytest.fixture
 def machine(tmp_path):
-    """machine.run(…) runs run.sh; machine.called is what the stand-ins were called with."""
+    """machine.run(…) runs run.sh; machine.called has the arguments of the replaced programs."""
 
     class Machine:
         out = tmp_path / "out"

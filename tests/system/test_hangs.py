@@ -66,7 +66,7 @@ def test_a_server_ends_while_postgresql_hangs(postgres, start, database):
 
 
 def test_a_statement_that_takes_too_long_is_ended_by_postgresql_and_its_connection_stays(postgres, server):
-    """A row of the job list's table is locked by somebody for long: the request fails, the server goes on."""
+    """Another session locks the job list's table for long: the request fails, the server works on."""
     locker = harness.subprocess.Popen(
         [str(harness.postgres_bin() / "psql"), server.database, "-XAtq", "-c",
          f"BEGIN; LOCK TABLE jobs IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep({4 * TIMEOUT_MS / 1000})"])

@@ -153,7 +153,7 @@ def test_a_wrong_epoch_is_not_answered_with_the_right_one(two, submit, expire):
         late = b.renew(again, epoch=epoch)
         assert late.status in (403, 409) and not late.json.get("epoch") and "epoch is" not in late.json["detail"], late
     told = a.renew(lease)
-    assert told.status == 409 and told.json["epoch"] == again["epoch"], "it holds the lease"
+    assert told.status == 409 and told.json["epoch"] == again["epoch"], "it has the lease"
 
 
 def test_only_the_holder_is_sent_the_epoch_of_a_lease_that_another_took_over(two, submit, expire):
@@ -205,7 +205,7 @@ def test_agents_that_share_a_token_go_on_as_before(server, database, submit):
     a, b = (Node(server, shared, name, f"boot-{name}") for name in "ab")
     submit(LARGE)
     lease = a.lease()
-    assert lease["lease"].isdigit(), "agents of before take decimal ids only"
+    assert lease["lease"].isdigit(), "older agents accept decimal ids only"
     assert a.renew(lease).status == 200 and a.post(lease).status == 200 and b.beat().status == 200 and b.pull().status in (200, 204)
 
 
@@ -214,7 +214,7 @@ def test_an_agent_from_before_the_upgrade_is_bound_to_its_token_by_the_next_leas
     submit(LARGE)
     lease = a.lease()
     rows(postgres, database, "update agents set token_id = null; update leases set token_id = null")
-    assert a.renew(lease).status == 200 and a.post(lease).status == 200, "what was granted before goes on"
+    assert a.renew(lease).status == 200 and a.post(lease).status == 200, "earlier leases stay valid"
     assert a.pull().status in (200, 204)
     says_no(b.pull(a), "node-a")
 
@@ -263,7 +263,7 @@ def test_an_enrolment_token_is_bound_to_names_and_an_environment(server, enrol_t
     assert says_no(refused, "mi300-*", "h200-7") and refused.json["pointer"] == "/name"
     refused = Node(server, image, "mi300-8", "b3", ENVIRONMENT | {"compute_units": 8}).enrolled
     assert says_no(refused, "cpu0") and refused.json["pointer"] == "/devices/0"
-    assert {t["name"]: t["uses_left"] for t in server.items("/v1/tokens")}["image"] == 8, "what is refused is no use"
+    assert {t["name"]: t["uses_left"] for t in server.items("/v1/tokens")}["image"] == 8, "a refused enrolment does not count as a use"
     mine = Node(server, image, "mi300-9", "b4")
     says_no(mine.ask("POST", "/v1/agents", mine.body | {"name": "h200-9"}), "mi300-*")
 
@@ -339,7 +339,7 @@ def test_an_agents_token_is_replaced_without_a_gap(server, nodes, database, post
     lost = a.ask("POST", path, {}).json["token"]
     new = a.ask("POST", path, {}).json["token"]
     assert len({old, lost, new}) == 3
-    assert a.beat().status == 200, "the old one goes on until the new one was used"
+    assert a.beat().status == 200, "the old one is valid until the new one was used"
     a.token = new
     assert a.beat().status == 200
     ends = "select count(*) from tokens where agent is not null and revoked_at is null and expires_at < now() + interval '1 min'"

@@ -170,7 +170,7 @@ def imported(server, kernel):
 
 @pytest.fixture
 def baseline(server, kernel, hands):
-    """Submits a job for n = 64 and says what it is measured against, and why."""
+    """Submits a job for n = 64 and returns its baseline and the reason for it."""
     hands("node")
     runs = iter(range(100))
 

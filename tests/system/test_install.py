@@ -1,4 +1,4 @@
-"""What `cmake --install` puts where, and whether systemd takes it."""
+"""The files that `cmake --install` installs, and whether systemd accepts them."""
 
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
-"""Two sessions on one row, in chosen orders: a statement that waited for a lock must act on what it finds then, not on what
-it saw before. A third session holds the lease's row, so that the order is certain."""
+"""Two sessions on one row, in chosen orders: a statement that waited for a lock must act on the row as it is then, not as it
+was before. A third session locks the lease's row, so that the order is certain."""
 
 import json
 import subprocess
@@ -268,7 +268,7 @@ def test_posts_of_many_jobs_lock_the_jobs_in_the_order_of_their_ids(postgres, da
         thread.join(300)
     first.close()
     job.close()
-    assert free.split() == [str(other) for other in jobs[1:]], "who waits for a job holds none that comes after it"
+    assert free.split() == [str(other) for other in jobs[1:]], "a session that waits for a job has locked no later one"
     assert [answer.status for answer in answers] == [200] * 9, answers
 
 

@@ -1,4 +1,4 @@
-"""Jobs: what a post of several stores, what clients that post at the same time get, and what a job's events say."""
+"""Jobs: posts of several jobs, clients that post at the same time, and the events of a job."""
 
 import threading
 

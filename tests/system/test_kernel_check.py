@@ -278,7 +278,7 @@ def test_a_wrong_kernel_folder_is_refused_with_the_place(tmp_path):
 
 @pytest.fixture
 def matmul(tmp_path):
-    """A triton kernel with a space that AMD's guide has much to say of."""
+    """A triton kernel with a space that gets many hints from AMD's guide."""
     place = tmp_path / "matmul"
     place.mkdir()
     (place / "matmul.py").write_text("import triton\n\n\ndef matmul(c):\n    x = tl.arange(0, BLOCK)\n")
@@ -333,7 +333,7 @@ def pack(place, kernel, code, signature=None, blobs=(), **metadata):
 
 @pytest.fixture(scope="module")
 def code(tmp_path_factory):
-    """Code that takes what the kernel of `matmul` passes: a pointer, an int, two scratch pointers."""
+    """Code with the parameters of the kernel of `matmul`: a pointer, an int, two scratch pointers."""
     clang = shutil.which("clang-19")
     if not clang:
         pytest.skip("clang-19 is not here")
@@ -357,7 +357,7 @@ def test_a_whole_build_passes_and_is_summed_up(matmul, code, tmp_path):
 def test_a_build_is_compared_with_its_kernel(matmul, code, tmp_path):
     build = pack(tmp_path / "b", hash_of(matmul), code)
     answer, = answers(build, "--kernel", matmul, code=1)
-    assert answer["objects"][0]["refused"] is None, "the object is as the manifest says"
+    assert answer["objects"][0]["refused"] is None, "the object has the arguments of the manifest"
     assert any("num_stages = 0" in s for s in sentences(answer, "refused")), "its space has what Triton 3.6.0 refuses"
     answer, = answers(build, "--kernel", matmul, "--key", "n=64", code=1)
     assert any(s.startswith("4 configs cannot run") and "BLOCK=48 num_warps=32" in s for s in sentences(answer, "refused"))
@@ -391,7 +391,7 @@ def test_missing_damaged_and_impossible_objects_of_a_build_are_refused(matmul, c
 
 @pytest.fixture
 def done_job(server, matmul, code, tmp_path):
-    """A job whose space is what its build holds, with a winner."""
+    """A job with a winner, whose space has the configs of its build."""
     def make(**metadata):
         (matmul / "space.json").write_text(json.dumps({"parameters": {"BLOCK": [64], "num_warps": [1], "num_stages": [1],
                                                                       "kpack": [1]}, "roles": {"num_warps": "option"}}))

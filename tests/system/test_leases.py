@@ -13,7 +13,7 @@ from test_interleavings import Session
 
 @pytest.fixture
 def lose(server, expire):
-    """Takes leases with a config, says each time that it is being measured, and is silent until the lease is lost."""
+    """Pulls leases with a config, reports each time that it is being measured, and sends nothing more until the lease is lost."""
     def lose(hand, job, config, times):
         for _ in range(times):
             lost = events(server, job).count(("lease_lost", config))
@@ -164,7 +164,7 @@ def test_a_finalist_that_fails_in_one_process_drops_out(server, hands, submit):
 
 
 def finals(hand, hand_post):
-    """Completes final leases until there are none, each as `hand_post(lease)` says; returns their (process, round)."""
+    """Completes final leases with `hand_post(lease)` until there are none; returns their (process, round)."""
     taken = []
     while (answer := hand.pull()).status == 200:
         taken.append((answer.json["process"], answer.json["round"]))

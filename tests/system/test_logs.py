@@ -297,7 +297,7 @@ JUNK = r'''
 
 
 def junk_kernel(folder):
-    """Prints what no log should take as it is."""
+    """Prints bytes that no log may contain unchanged."""
     harness.small_kernel(folder)
     source = folder / "quick.c"
     source.write_text("#include <string.h>\n#include <unistd.h>\n" +

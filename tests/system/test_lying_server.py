@@ -1,5 +1,5 @@
-"""Agents and fetches whose server lies: forged, huge, endless, slow, cut and redirected answers. They say what is wrong in a
-sentence, ask no faster than they would of an honest server, and go on when it is honest again."""
+"""False answers to agents and fetches: forged, huge, endless, slow, cut and redirected ones. The programs report the fault in a
+sentence, send no more requests than to a correct server, and work on once the answers are correct again."""
 
 import http.server
 import json
@@ -14,16 +14,16 @@ from harness import BUILD, FakeServer, small_kernel, wait_until, wavetune
 from test_fetch import ENVIRONMENT, IDENTITY, Raw, World, canonical, digest, http as http_text, release_of
 
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
-# Of a lease that the agent never learned of, the honest server takes the configs back soon.
+# The real server soon takes back the configs of a lease that the agent never received.
 BRIEF = ("--lease-ms", "3000", "--heartbeat-ms", "500")
 REQUESTS_PER_S = 70  # two devices of renewals every 20 ms would be 100
 WATCHED_S = 2
 
 
 class Liar:
-    """Stands before a server and passes requests on. `lie(method, path, ask)`, where there is one, answers in its place: `ask()`
-    gets the honest (status, body); None is that, a pair or triple (with headers) is sent, bytes are sent raw, and a function is
-    called with the connection's file."""
+    """A proxy for a server. `lie(method, path, ask)`, if set, answers in its place: `ask()` gets the true (status, body). A
+    result of None sends that, a pair or triple (with headers) is sent, bytes are sent raw, and a function is called with the
+    connection's file."""
 
     def __init__(self, server):
         liar = self
@@ -83,7 +83,7 @@ def sends(path, raw):
 
 
 def changes(path, **members):
-    """The honest answer with other members."""
+    """The true answer with other members."""
     def lie(_, p, ask):
         if not re.fullmatch(path, p):
             return None
@@ -240,10 +240,10 @@ def test_an_agent_follows_no_redirect(database, start, tmp_path):
         wait_until(lambda: "redirects" in agent.messages, 30, "the sentence")
         liar.lie = None
         wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
-        assert not elsewhere.requests, "nobody else got the token"
+        assert not elsewhere.requests, "no other server got the token"
 
 
-# wavetune fetch. More lies are in test_fetch.py and test_signing.py.
+# wavetune fetch. More false answers are in test_fetch.py and test_signing.py.
 
 @pytest.fixture
 def world(tmp_path):

@@ -73,7 +73,7 @@ def test_a_second_fetch_is_one_304(database, start, tmp_path, one_config):
         metrics = server.request("GET", "/metrics").body.decode()
         return sum(float(l.split()[-1]) for l in metrics.splitlines() if l.startswith(f"{name} "))
 
-    assert agent.stop() == 0  # it asks for work now and then
+    assert agent.stop() == 0  # it requests work now and then
     wait_until(lambda: metric("wavetune_suspended") == 0, 30, "its last one to be let go, which counts as a request")
     before = metric("wavetune_http_requests_total")
     again = wavetune(server, "fetch", "--to", tmp_path / "cache")

@@ -32,7 +32,7 @@ def optional_members(contract, schema, body, pointer=""):
 
 
 def bodies(kernel, hand, lease):
-    """(method, path, a body that is taken) of every route that takes JSON of its own making; documents that are kept under
+    """(method, path, an accepted body) of every route with a JSON body; documents that are kept under
     their digests (manifests, builds, identities) name null in the contract."""
     job = {"kernel": kernel, "key": {"n": 1}, "space": SMALL, "environment": ENVIRONMENT}
     entry = {"key": {"n": 1}, "config": {"A": 1}}

@@ -1,4 +1,4 @@
-"""wavetune occupancy and wavetune utilization: what they print and answer, and how they say no."""
+"""wavetune occupancy and wavetune utilization: their tables, documents and refusals."""
 
 import json
 import os

@@ -64,8 +64,8 @@ def scans(node):
 
 
 class Stale:
-    """A server over tables whose statistics say that no lease is open, and a hand that takes leases. What the server's
-    statements do is in PostgreSQL's log."""
+    """A server over tables whose statistics contain no open lease, and an agent that pulls leases. The plans of the server's
+    statements are in PostgreSQL's log."""
 
     def __init__(self, start, database, postgres):
         self.start, self.database, self.postgres = start, database, postgres
@@ -99,7 +99,7 @@ class Stale:
         return (self.postgres.folder / "log").stat().st_size
 
 
-# Functions that migrations say are put into the statement which names them.
+# Functions that, by their migrations, are inlined into the calling statement.
 INLINED = {
     "rfc3339": "select rfc3339(at) from audit", "digest_text": "select digest_text(hash) from kernels",
     "is_open": "select from leases where is_open(state)",

@@ -1,5 +1,5 @@
-"""`tune --only` and `tune --profile`, with a program that stands in for rocprofv3: it notes how it was called and runs what
-it was given, as the profiler does."""
+"""`tune --only` and `tune --profile`, with a script in place of rocprofv3: it records its arguments and runs the given command,
+as the profiler does."""
 import json
 import os
 import pathlib
@@ -75,4 +75,4 @@ def test_without_a_profiler_the_error_names_what_to_install(tmp_path):
     answer = tune(tmp_path / "state", "--only", 0, "--profile", tmp_path / "profile")
     assert answer.returncode == 1
     assert "install rocprofiler-sdk" in answer.stderr
-    assert "winner" in answer.stdout  # what was tuned is told before
+    assert "winner" in answer.stdout  # the results are printed before

@@ -1,4 +1,5 @@
-"""The samples of deploy/proxy with the real nginx and haproxy, and whom a server believes what headers say of clients."""
+"""The samples of deploy/proxy with the real nginx and haproxy, and the addresses from which a server accepts headers about
+clients."""
 
 import base64
 import hashlib
@@ -50,7 +51,7 @@ def other(authority):
 
 @pytest.fixture
 def server(start, database, authority):
-    """Believes 127.0.0.1, where the proxies are; tests are somebody else when they come from 127.0.0.2."""
+    """Trusts 127.0.0.1, where the proxies are; requests of a test from 127.0.0.2 are untrusted."""
     server = start(harness.Server, database, options=(*harness.UNHURRIED, "--log-requests", "all", "--trusted-proxy",
                                                       "127.0.0.1", "--tls-client-ca", authority.certificate))
     for name, certificate in (("node-17", NODE), ("node-18", OTHER)):

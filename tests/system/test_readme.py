@@ -1,4 +1,4 @@
-"""Every command of the README, as it stands there, in its order."""
+"""Every command of the README, unchanged and in its order."""
 
 import os
 import re
@@ -71,7 +71,7 @@ def test_the_commands_of_a_day(tmp_path, start):
         for i, command in enumerate(day):
             run(command, roles["ci"] if i <= last_of_ci else environment)
         refused = subprocess.run(["bash", "-c", day[last_of_ci]], capture_output=True, text=True, env=roles["submitter"])
-        assert refused.returncode == 4 and "role publisher or admin" in refused.stderr, "the README says which role it needs"
+        assert refused.returncode == 4 and "role publisher or admin" in refused.stderr, "the README names the role"
         assert (tmp_path / ".cache/wavetune/current/json/cache.json").exists()
         assert server.stop(30) == 0, server.messages[-2000:]
         assert not list(folder.glob("**/postmaster.pid")), "PostgreSQL was stopped too"

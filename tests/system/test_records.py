@@ -1,4 +1,4 @@
-"""Records (common/record/record.h): what C, JSON, SQL and /openapi.json say of each is the same.
+"""Records (common/record/record.h): C, JSON, SQL and /openapi.json agree about each.
 
 build/…/tests/records prints the server's records; their columns are looked up in a migrated database, and their schemas in
 the document of a running server."""
@@ -40,7 +40,7 @@ def columns_of(postgres, database):
 
 
 def column_faults(record, tables, enums):
-    """What is wrong with a record's columns, in sentences."""
+    """The faults of a record's columns, as sentences."""
     places = record["table"].split()
     unknown = [place for place in places if place not in tables]
     if unknown or not places:
@@ -74,7 +74,7 @@ def types_of(schema):
 
 
 def schema_faults(record, schemas):
-    """What is wrong with a record's schema; one without a name has it where it is used."""
+    """The faults of a record's schema; a record without a name has its schema where it is used."""
     if not record["name"]:
         return []
     if record["name"] not in schemas:

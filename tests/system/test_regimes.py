@@ -1,5 +1,5 @@
 """Cold and warm: a regime is part of a job, of the release that its winner is in, of the channel entry that names the release,
-and of what a deployment asks for. What does not state one is cold, byte for byte what it was before there were two."""
+and of the request of a deployment. Documents without one are cold, and byte for byte the same as before regimes existed."""
 
 import json
 import os
@@ -167,7 +167,7 @@ def test_an_upgraded_database_is_cold(start, empty_database, postgres, tmp_path)
     hand.work(ratios=FAST)
     wavetune(None, "key", "new", tmp_path / "key")
     digest = publish(later, "--sign-key", tmp_path / "key")["release"]
-    # The tables as they were, with the rows of a server of today but for what is new in them.
+    # The older tables with the rows of a current server, without the new columns.
     tables = {"blobs": "digest, size, created_at", "kernels": "hash, name, language, manifest, created_at",
               "environments": "digest, hardware_digest, identity", "spaces": "digest, space",
               "jobs": "kernel, key, key_digest, space_digest, environment_id, tag, run, state, stage, round, priority, "

@@ -138,7 +138,7 @@ def test_a_retune_that_changed_nothing_is_the_release_that_is_served(bench):
     assert (first.status, second.status) == (201, 200)
     assert first.json["release"] == second.json["release"]
     assert len(bench.server.items("/v1/releases")) == 1
-    assert bench.release(ROCM_64).status == 201  # of the newer job, which says so
+    assert bench.release(ROCM_64).status == 201  # of the newer job, which states that
 
 
 def test_an_unreadable_served_release_does_not_prevent_a_new_one(bench):
@@ -150,7 +150,7 @@ def test_an_unreadable_served_release_does_not_prevent_a_new_one(bench):
                   UPDATE channels SET release = '\\x{sha256(old)}', counter = 2""")
     again = bench.release(ROCM_64, replaces={})
     assert again.status == 200 and not again.json["kept"]
-    assert again.json["replaces"]["etag"].startswith('"2.'), "it is what is replaced"
+    assert again.json["replaces"]["etag"].startswith('"2.'), "it is replaced"
     assert "not compared with" in bench.server.messages
 
 
@@ -176,7 +176,7 @@ def test_an_import_is_released_where_nothing_was_tuned(bench):
 
 
 def test_an_environment_that_only_imports_have_can_be_released(bench):
-    table = {"rocm": "6.2.0", "gpu": GPU["gpu"]}  # a table says less than a node
+    table = {"rocm": "6.2.0", "gpu": GPU["gpu"]}  # a table states less than a node
     bench.imported(table, {"B": 3}, tag="old")
     bench.imported(table, {"B": 5}, tag="old", m=2)
     answer = bench.release({"rocm": "6.2.0"}, tag="old", pins=[
@@ -280,7 +280,7 @@ def moe_config(block):
 
 @pytest.fixture
 def moe(bench):
-    """.release holds two tables of vLLM, and .skipping one more that is none."""
+    """.release holds two tables of vLLM, and .skipping one more file that is no table."""
     for name, experts in (("a", 8), ("b", 16)):
         manifest = {"name": name, "language": "external", "key": ["M"],
                     "exports": {"vllm-moe": {"E": str(experts), "N": "384", "M": "M"}}}
@@ -312,7 +312,7 @@ def test_an_export_of_several_files_is_one_tar_that_depends_on_nothing_else(moe)
 def test_an_export_counts_the_winners_that_its_format_cannot_hold(moe):
     answer = export(moe, moe.second, "vllm-moe")
     assert answer.status == 200 and answer.headers["Wavetune-Skipped"] == "1"
-    assert answer.headers["Cache-Control"] == "no-cache"  # another server may say more
+    assert answer.headers["Cache-Control"] == "no-cache"  # another server may state more
 
 
 def test_an_export_without_winners_is_422(bench):

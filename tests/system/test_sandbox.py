@@ -15,7 +15,7 @@ import pytest
 from harness import small_kernel, wait_until, wavetune
 
 QUICK = ("--screen-rounds", "3", "--final-rounds", "10")
-# What attacks are written with. They say on stderr, which is the agent's log, what came of them.
+# The helpers of attacks. They print their outcome on stderr, which is the agent's log.
 PRELUDE = r"""
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -51,8 +51,8 @@ static void try_open(const char *what, const char *path, int flags) {
 
 
 def attacking_kernel(folder, attack, when="1"):
-    """small_kernel whose object attacks when it is loaded, in the configs for which `when` holds, which may name REPEAT: 64 is
-    the default, 1 the other config."""
+    """small_kernel whose object attacks when it is loaded, in the configs for which the C expression `when` is true. It may use
+    REPEAT: 64 is the default, 1 the other config."""
     small_kernel(folder)
     source = folder / "quick.c"
     source.write_text(f"{PRELUDE}\n#if {when}\n__attribute__((constructor)) static void attack(void) {{\n{attack}\n}}\n#endif\n" +
@@ -66,7 +66,7 @@ class UnprivilegedAgent(harness.Program):
     def __init__(self, server, folder, options=(), environment=None, arguments=()):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="wt-sandbox-"))
         self.state = self.home / "state"
-        program = self.home / "wavetune-agent"  # nobody need not see the build folder
+        program = self.home / "wavetune-agent"  # the user nobody may not read the build folder
         shutil.copy(harness.BUILD / "wavetune-agent", program)
         prefix = []
         if os.geteuid() == 0:
@@ -82,7 +82,7 @@ class UnprivilegedAgent(harness.Program):
         shutil.rmtree(self.home, ignore_errors=True)
 
     def attacks(self):
-        """{what: what came of it} of all that kernels said."""
+        """{attempt: outcome} of all that kernels printed."""
         return dict(re.findall(r"attack: (.+): (.+)", self.messages))
 
 

@@ -1,5 +1,5 @@
 """The server as a process: migrations, tokens from the command line, stopping while thousands wait, a database that goes and
-comes, connections that lie about their bodies, and `dev`."""
+comes, false lengths of bodies, and `dev`."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def run(*arguments, environment=None, timeout=600):
 
 
 def exchange(port, text):
-    """Sends bytes and reads until the server closes, as it does after a request that says CLOSE."""
+    """Sends bytes and reads until the server closes, as it does after a request with CLOSE."""
     with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(text)
         received = b""
@@ -135,7 +135,7 @@ def test_a_server_on_an_empty_database_lives_but_is_not_ready(empty_database, tm
 
 @pytest.mark.parametrize("address, says", [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
 def test_a_server_that_others_can_reach_warns_of_unencrypted_tokens(address, says, tmp_path):
-    alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: nobody can reach it
+    alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: no other machine can reach it
     up = "ip link set lo up; exec \"$@\""
     if subprocess.run([*alone, "ip", "link", "set", "lo", "up"], capture_output=True, timeout=300).returncode != 0:
         pytest.skip("no network namespace can be made")

@@ -1,5 +1,5 @@
-"""Signed kernels: agents with trusted keys run what these signed and nothing else, whatever the server says. Real agents compile
-and measure; servers lie by SQL, or through a proxy that changes what they answer."""
+"""Signed kernels: agents with trusted keys run only code that these signed, whatever the server answers. Real agents compile
+and measure; false answers are made by SQL or by a proxy that changes them."""
 
 import base64
 import hashlib
@@ -73,7 +73,7 @@ class World:
         return self.server.items(f"/v1/jobs/{job}/measurements")
 
     def sign(self, code, path, kind="kernel", **more):
-        """The route's request, made by openssl alone, as docs/signing.md says."""
+        """The route's request, made by openssl alone, as in docs/signing.md."""
         text = self.folder / "signed"
         text.write_text(f"wavetune {kind} 1\n" + json.dumps(code, sort_keys=True, separators=(",", ":")))
         public = openssl("pkey", "-in", path, "-pubout", "-outform", "DER")[-32:]
@@ -102,7 +102,7 @@ def refused(agent):
     return refusals(agent)[0]
 
 
-# What is signed is tuned
+# Signed kernels are tuned
 
 def test_a_signed_kernel_is_tuned_and_its_provenance_names_the_key(world):
     path, public, identity = world.key("a")
@@ -134,7 +134,7 @@ def test_without_the_option_kernels_run_unverified(world):
     agent = world.agent()
     assert world.document("agents")[0]["trusted_keys"] is None
     measurements = world.wait(world.submit(folder)[0]["job"])
-    assert not any("kernel_key" in m["conditions"] for m in measurements), "nobody verified it"
+    assert not any("kernel_key" in m["conditions"] for m in measurements), "no agent verified it"
     entry, = world.server.get(f"/v1/releases/{world.document('publish')['release']}")["kernels"]
     assert "kernel_key" not in entry["provenance"][0] and entry["kernel"] == kernel
     assert refusals(agent) == []
@@ -284,10 +284,10 @@ def test_keys_of_an_agent_are_those_of_its_last_enrolment(world):
     assert hand.pull().status == 200
 
 
-# A server that lies
+# A server with false answers
 
 class Liar(FakeServer):
-    """Between an agent and a server: `change(method, path, bytes)` returns what is answered instead."""
+    """A proxy between an agent and a server: `change(method, path, bytes)` returns the answer that is sent instead."""
 
     def __init__(self, server, change):
         def answer(method, path, body):
@@ -539,13 +539,13 @@ def test_what_cannot_be_signed_is_one_sentence(world):
     assert signed == [{"kernel": signed[0]["kernel"], "signatures": world.server.items("/v1/kernels")[0]["signatures"]}]
 
 
-# Builds, on a GPU that is none (test_gpu_agent.py)
+# Builds, on a simulated GPU (test_gpu_agent.py)
 
 needs_gpu = pytest.mark.skipif(not gpu_agent.CLANG or not gpu_agent.FAKE_HIP.exists(), reason="clang-19 or the fake HIP runtime is not here")
 
 
 class Packed:
-    """A triton kernel and a build of it, pushed; the kernel is signed, and the build when `builds` says so."""
+    """A triton kernel and a build of it, pushed; the kernel is signed, and the build too if `sign_build` is set."""
 
     def __init__(self, world, sign_build):
         self.world = world

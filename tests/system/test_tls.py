@@ -105,13 +105,13 @@ def test_a_client_that_disconnects_from_a_long_poll_is_noticed(serve):
     server = serve("--poll-ms", "200")
     agent = server.request("POST", "/v1/agents", enrolment()).json["agent"]
     connection = server.client.connect(server.port)
-    assert ask(connection, "GET", "/healthz").status == 200  # what is unread at the end would make it a reset
+    assert ask(connection, "GET", "/healthz").status == 200  # unread bytes at the end would cause a reset
     body = b'{"agent": "%s", "device": "cpu0", "nonce": "n1", "wait": 60}' % agent.encode()
     connection.request("POST", "/v1/leases", body, {"Authorization": f"Bearer {server.token}", "Content-Type": "application/json"})
     wait_until(lambda: suspended(server) == 1, 10, "the poll to wait")
     connection.sock.settimeout(0.1)
     with pytest.raises(TimeoutError):
-        connection.sock.unwrap()  # says farewell, as programs do, and waits in vain for the server's
+        connection.sock.unwrap()  # sends close_notify, as programs do, and does not get the server's
     connection.close()
     wait_until(lambda: suspended(server) == 0, 10, "the server to notice that the client has gone")
 
@@ -206,7 +206,7 @@ def test_sighup_reads_the_files_again_and_ends_no_server(serve, start, database)
 
 
 def test_a_server_with_tls_does_not_warn_of_unencrypted_tokens(authority, tmp_path):
-    alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: nobody can reach it
+    alone = ["unshare", "--map-root-user", "--net"]  # a network of its own: no other machine can reach it
     if subprocess.run([*alone, "true"], capture_output=True, timeout=300).returncode != 0:
         pytest.skip("no network namespace can be made")
     pair = authority.server()
@@ -325,7 +325,7 @@ def test_an_agent_of_a_certificate_is_one_agent_and_acts_as_no_other(serve, auth
     assert enrolled.status == 201 and "token" not in enrolled.json and enrolled.json["rotate_in_ms"] is None
     id17 = enrolled.json["agent"]
     again = node.ask(server.port, "POST", "/v1/agents", enrolment("boot-2"))
-    assert again.status == 200 and again.json["agent"] == id17, "the certificate says who it is, without any state"
+    assert again.status == 200 and again.json["agent"] == id17, "the certificate identifies the agent, without any state"
     id18 = other.ask(server.port, "POST", "/v1/agents", enrolment()).json["agent"]
     assert id18 != id17
     pull = {"agent": id17, "device": "cpu0", "nonce": "n1", "wait": 0}

@@ -1,5 +1,5 @@
 """From a file with a decorated function to a container that neither tunes nor compiles: packed, pushed, published, signed,
-fetched, and found by an unmodified Triton, which has no GPU here and says by its own listeners what it did."""
+fetched, and found by an unmodified Triton, which has no GPU here and reports its work by its own listeners."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""Which measurements and winners are believed: devices that drift, winners that are slower than the default, and what it takes
-to replace what a channel serves. Agents are played by the test, with the times that it chooses."""
+"""Which measurements and winners count: devices that drift, winners that are slower than the default, and the gain that
+replaces a served config. The test plays the agents, with times that it chooses."""
 
 import itertools
 import json
@@ -21,7 +21,7 @@ nonces = (f"t{n}" for n in itertools.count())
 
 
 class Node:
-    """An agent with two devices that does what it is told."""
+    """An agent with two devices that the test plays."""
 
     def __init__(self, server, agent=None):
         self.server, self.seqs, self.noise = server, itertools.count(1), random.Random(7)
@@ -48,7 +48,7 @@ class Node:
                                    {"epoch": lease["epoch"], "measurements": measurements, "done": configs is None})
 
     def work(self, device="cpu0", stage=None, most=99, **how):
-        """Takes and completes leases until there are none (of the stage); returns them."""
+        """Pulls and completes leases until there are none (of the stage); returns them."""
         done = []
         while len(done) < most and (answer := self.pull(device)).status == 200:
             if stage and answer.json["stage"] != stage:
@@ -71,7 +71,7 @@ def server(postgres, tmp_path_factory):
 
 @pytest.fixture
 def tag(request):
-    """What keeps the jobs and channels of the tests apart, which share a server."""
+    """A tag for each test, because the tests share a server."""
     return request.node.name
 
 
@@ -98,7 +98,7 @@ def submit(server, tag):
 
 @pytest.fixture
 def age(server, postgres):
-    """Moves all that was measured so far into the past: leases five minutes apart, the newest an hour ago."""
+    """Moves all measurements so far into the past: leases five minutes apart, the newest an hour ago."""
     def age():
         postgres.sql("UPDATE device_baselines b SET at = now() - interval '1 hour' - o.n * interval '5 minutes' FROM (SELECT *, "
                      "row_number() OVER (ORDER BY at DESC, lease_id DESC) AS n FROM device_baselines) o WHERE o.lease_id = b.lease_id;"
@@ -131,7 +131,7 @@ def test_a_device_that_drifts_is_drained_and_others_measure_again_what_it_measur
     job = submit(WIDE)
     slow, late = node.pull().json, node.pull("cpu0").json
     assert node.post(slow, baseline_us=130.0).status == 200
-    assert drained(node) == [None, None], "one lease tells nothing"
+    assert drained(node) == [None, None], "one lease is no evidence"
     assert node.post(late, baseline_us=130.0).status == 200
     reason, others = drained(node)
     noted, = server.items(f"/v1/audit?action=drain&object={node.id}")
@@ -244,7 +244,7 @@ def test_a_search_keeps_the_results_it_used_when_they_are_quarantined(server, no
     assert second["round"] == 1 and node.post(second, baseline_us=130.0).status == 200
     assert drained(node)[0].startswith("drift: ")
     detail, = events(server, job, "quarantined")
-    assert (detail["measurements"], detail["leased_again"]) == (16, 8), "the round before was told already"
+    assert (detail["measurements"], detail["leased_again"]) == (16, 8), "the results of the round before were used already"
     node.work("cpu1", ratios={config: 2 - config / 100 for config in range(96)})
     assert server.get(f"/v1/jobs/{job}")["state"] == "done"
     screened = [m["config"] for m in server.items(f"/v1/jobs/{job}/measurements") if m["stage"] == "screen" and not m["late"]]
@@ -353,8 +353,8 @@ def test_a_winner_that_stays_faster_than_the_default_is_not_flagged(server, node
 
 @pytest.fixture
 def publish(server, node, submit, tag):
-    """The channel stable serves A = 1, which the next job has as its baseline. Calling it publishes there, and returns what was
-    said, the A that is served then and how often the channel was moved."""
+    """The channel stable serves A = 1, which the next job has as its baseline. Calling it publishes there, and returns the
+    output, the A that is served then and how often the channel was moved."""
     def publish(*options):
         done = wavetune(server, "publish", "--tag", tag, "--channel", "stable", *options)
         entry = server.get(f"/v1/channels/stable?tag={tag}")

@@ -1,5 +1,5 @@
-"""`wavetune-agent tune`, one key and campaigns of many. Kernels sleep for as long as their config says, milliseconds and four
-times as long as the best, where it matters which one wins: then that does not depend on how busy the machine is."""
+"""`wavetune-agent tune`, one key and campaigns of many. Kernels sleep for the milliseconds of their config. Where the winner
+matters, the others sleep four times as long as the best, so that the result does not depend on the load of the machine."""
 
 import json
 import os
@@ -53,7 +53,7 @@ void quick(float *y, const float *x, int64_t n) {
 
 
 def sleeper(folder, us, **space):
-    """A kernel whose configs take `us` microseconds; of equal times there are as many configs, by TURN, as `turns` says."""
+    """A kernel whose configs sleep `us` microseconds, with `turns` configs (parameter TURN) of each time."""
     turns = space.pop("turns", 1)
     small_kernel(folder)
     (folder / "quick.c").write_text(SLEEPER)
@@ -333,7 +333,7 @@ def test_a_budget_ends_the_screen_and_leaves_some_for_the_finals(tmp_path):
     assert answer["measured"] + answer["unmeasured"] == answer["configs"] == 1000
     assert answer["unmeasured"] > 0 and answer["outcomes"] == {"correct": answer["measured"]}
     assert answer["verdict"]["processes"] >= 3
-    assert answer["device_seconds"] < 3 * 1.5, "no more than a round for each lease above it, where a config takes 5 ms"
+    assert answer["device_seconds"] < 3 * 1.5, "no more than a round for each lease above it; a config sleeps 5 ms"
 
 
 def test_a_budget_that_is_too_small_decides_with_the_least_final_and_prints_the_excess(tmp_path):
@@ -364,7 +364,7 @@ def test_a_search_of_a_space_without_valid_configs_is_refused(tmp_path):
     assert done.returncode == 2 and "no point" in done.stderr
 
 
-# US 0 takes 2 ms in one process, 8 ms in the next.
+# US 0: 2 ms in one process, 8 ms in the next.
 BANDS = SLEEPER.replace("  nanosleep(", """  static int us = US;
   if (us == 0) {
     FILE *file = fopen(getenv("BANDS"), "a");
@@ -385,7 +385,7 @@ def test_an_ambiguous_verdict_is_measured_in_more_processes(tmp_path):
 
 @pytest.mark.parametrize("search", [(), ("--search", "descent", "--trials", "6")])
 def test_more_candidates_than_a_final_takes_race_once_more_before_it(tmp_path, search):
-    samples = tmp_path / "samples"  # a search asks for its configs in several batches, each of which is a lease
+    samples = tmp_path / "samples"  # a search gets its configs in several batches, each of which is a lease
     done = tune(sleeper(tmp_path / "kernel", (60000,), turns=6), "n=1000", tmp_path / "state", "--json", "--finalists", "2",
                 "--samples", samples, *search)
     assert done.returncode == 0, done.stderr

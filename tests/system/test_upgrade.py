@@ -1,5 +1,5 @@
-"""A database of an older version with work under way is upgraded and its clients, of that version, go on. What the clients knew
-stands in tests/data/upgrade/; make.py there made it with the old programs."""
+"""A database of an older version with work under way is upgraded while its clients, of that version, work on. The state of the
+clients is in tests/data/upgrade/, which make.py there made with the old programs."""
 
 import collections
 import json

@@ -56,34 +56,34 @@ def test_a_decorator_with_nothing_but_configs_and_key_is_packed_without_a_warnin
 @pytest.mark.parametrize("pruning", [PRUNE, "prune_configs_by={'perf_model': lambda **call: 1.0, 'top_k': 1}"])
 def test_configs_that_are_pruned_by_the_arguments_of_a_call_are_refused(tmp_path, decorator, pruning):
     write(tmp_path, pruning, decorator)
-    said = refusal(*pack(tmp_path))
-    assert f"{tmp_path}/f.py:5: total " in said
-    assert "--ignore prune_configs_by" in said
+    output = refusal(*pack(tmp_path))
+    assert f"{tmp_path}/f.py:5: total " in output
+    assert "--ignore prune_configs_by" in output
     assert nothing_was_made(tmp_path)
 
 
 def test_pruning_that_is_ignored_packs_every_config_with_a_warning(tmp_path):
     write(tmp_path, PRUNE)
-    _, said = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
-    assert said.count("\n") == 1 and "prune_configs_by of total" in said
-    assert "format triton" in said
+    _, output = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
+    assert output.count("\n") == 1 and "prune_configs_by of total" in output
+    assert "format triton" in output
     assert len(read(tmp_path / "b")["variants"][0]["objects"]) == 2
     assert read(tmp_path / "b")["record"]["autotune"]["prunes"] is True
 
 
 def test_the_winners_of_dejavus_functions_are_found_although_they_prune(tmp_path):
     write(tmp_path, PRUNE, "triton_dejavu.autotune")
-    _, said = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
-    assert "every config of the space" in said
+    _, output = run(*pack(tmp_path, "--ignore", "prune_configs_by"))
+    assert "every config of the space" in output
 
 
 def test_configs_that_are_stated_are_packed_whatever_the_decorator_prunes(tmp_path, space):
     write(tmp_path, PRUNE)
-    _, said = run(*pack(tmp_path, *space))
-    assert "prune_configs_by of total" in said
+    _, output = run(*pack(tmp_path, *space))
+    assert "prune_configs_by of total" in output
     assert [o["config"] for o in read(tmp_path / "b")["variants"][0]["objects"]] == [{"B": 256}]
-    _, said = run("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64")
-    assert f"{tmp_path}/k/f.py:5: prune_configs_by of total" in said
+    _, output = run("pack", tmp_path / "k", "-o", tmp_path / "b", "--key", "n=64")
+    assert f"{tmp_path}/k/f.py:5: prune_configs_by of total" in output
 
 
 @pytest.mark.parametrize("hook", ["pre_hook", "post_hook"])
@@ -91,26 +91,26 @@ def test_configs_that_are_stated_are_packed_whatever_the_decorator_prunes(tmp_pa
 def test_hooks_of_the_decorator_are_refused_unless_they_are_ignored(tmp_path, space, decorator, hook):
     write(tmp_path, f"{hook}=lambda args, **more: None", decorator)
     for more in ((), space):
-        said = refusal(*pack(tmp_path, *more))
-        assert f"{tmp_path}/f.py:5: " in said and f"add --ignore {hook}" in said
+        output = refusal(*pack(tmp_path, *more))
+        assert f"{tmp_path}/f.py:5: " in output and f"add --ignore {hook}" in output
         assert nothing_was_made(tmp_path)
-    _, said = run(*pack(tmp_path, "--ignore", hook))
-    assert f"the {hook} of total's" in said
+    _, output = run(*pack(tmp_path, "--ignore", hook))
+    assert f"the {hook} of total's" in output
 
 
 def test_hooks_of_configs_are_refused_or_reported_when_the_configs_are_stated(tmp_path, space):
     write(tmp_path, "", config="{'B': 64}, pre_hook=print")
     assert f"{tmp_path}/f.py:5: config 0 of total has a pre_hook" in refusal(*pack(tmp_path))
-    _, said = run(*pack(tmp_path, *space))
-    assert "configs of total have a pre_hook" in said
+    _, output = run(*pack(tmp_path, *space))
+    assert "configs of total have a pre_hook" in output
 
 
 @pytest.mark.parametrize("decorator", ["triton.autotune", "triton_dejavu.autotune"])
 def test_buffers_that_the_decorator_resets_or_restores_are_readwrite(tmp_path, decorator):
     write(tmp_path, "reset_to_zero=['out_ptr'], restore_value=['x_ptr']", decorator)
-    _, said = run(*pack(tmp_path, signature=f"{READ}, {OUT}"))
+    _, output = run(*pack(tmp_path, signature=f"{READ}, {OUT}"))
     made = arguments_of(tmp_path)
-    assert said == "" and made["out_ptr"]["access"] == made["x_ptr"]["access"] == "readwrite"
+    assert output == "" and made["out_ptr"]["access"] == made["x_ptr"]["access"] == "readwrite"
     assert made["out_ptr"]["fill"] == "zeros" and "fill" not in made["x_ptr"]
 
 
@@ -123,8 +123,8 @@ def test_buffers_that_the_decorator_resets_or_restores_are_readwrite(tmp_path, d
     ("reset_to_zero=['m']", f"{READ}, {OUT}:write", "lists m,")])
 def test_an_access_that_contradicts_the_decorator_is_refused(tmp_path, listed, signature, reason):
     write(tmp_path, listed)
-    said = refusal(*pack(tmp_path, signature=signature))
-    assert f"{tmp_path}/f.py:5: {listed.split('=')[0]} of total lists" in said and reason in said
+    output = refusal(*pack(tmp_path, signature=signature))
+    assert f"{tmp_path}/f.py:5: {listed.split('=')[0]} of total lists" in output and reason in output
     assert nothing_was_made(tmp_path)
 
 
@@ -143,8 +143,8 @@ def test_a_kernel_folder_that_contradicts_its_decorator_is_refused(tmp_path):
     ("do_bench=lambda call, quantiles: [1.0] * 3", "do_bench of total's")])
 def test_measuring_options_of_the_decorator_are_reported_as_not_followed(tmp_path, arguments, named):
     write(tmp_path, arguments)
-    _, said = run(*pack(tmp_path))
-    assert said.count("\n") == 1 and f"{tmp_path}/f.py:5: {named}" in said
+    _, output = run(*pack(tmp_path))
+    assert output.count("\n") == 1 and f"{tmp_path}/f.py:5: {named}" in output
 
 
 def test_measuring_options_of_dejavu_are_reported_unless_default(tmp_path):
@@ -162,8 +162,8 @@ def test_only_known_options_can_be_ignored_and_only_for_a_file(tmp_path):
 
 def test_integers_without_a_fill_are_refused_before_anything_is_compiled(tmp_path):
     write(tmp_path, "").write_text((tmp_path / "f.py").read_text().replace("none_ptr=None", "map_ptr"))
-    said = refusal(*pack(tmp_path, signature=f"{READ}, {OUT}:write, map_ptr=*i32[n]"))
-    assert "map_ptr is a buffer of int32" in said
+    output = refusal(*pack(tmp_path, signature=f"{READ}, {OUT}:write, map_ptr=*i32[n]"))
+    assert "map_ptr is a buffer of int32" in output
     assert nothing_was_made(tmp_path)
     run(*pack(tmp_path, signature=f"{READ}, {OUT}:write, map_ptr=*i32[n]:read:integers(0,9)"))
 

@@ -206,15 +206,15 @@ def test_many_keys_are_posted_in_batches(watching, server, monkeypatch):
 
 
 def test_a_triton_with_a_listener_reports_what_it_tuned(watching, server, monkeypatch):
-    told = []
-    knobs = types.SimpleNamespace(listener=lambda **event: told.append(event))
+    received = []
+    knobs = types.SimpleNamespace(listener=lambda **event: received.append(event))
     monkeypatch.setattr(triton, "knobs", types.SimpleNamespace(autotuning=knobs))
     watcher, best = watching(), triton.Config({"BLOCK": 64})
     event = {"fn": Function(), "key": (8, 16, "torch.float16"), "best_config": best, "configs_timings": {best: [0.5, 0.4, 0.6]},
              "duration": 2.0}
     knobs.listener(**event, cache_hit=False)
     knobs.listener(**event, cache_hit=True)
-    assert len(told) == 2
+    assert len(received) == 2
     post(watcher)
     assert server.seen[0][2]["items"] == [{"kernel": RECORD["kernel"], "key": {"N": 8, "M": 16}, "hits": 0, "misses": 1,
                                            "tuning_ms": 2000.0, "kernel_ms": 0.5}]
@@ -278,10 +278,10 @@ def test_a_token_goes_over_plain_http_to_loopback_only_unless_allowed(monkeypatc
     for name, value in (("WAVETUNE_URL", url), ("WAVETUNE_TOKEN", "wt_s3"), ("WAVETUNE_INSECURE_HTTP", insecure)):
         monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
     settings = demand._settings({"identity": {}})
-    said = capfd.readouterr().err
-    assert (settings is not None) == goes and ("WAVETUNE_INSECURE_HTTP=1" in said) == (not goes) and "s3" not in said
+    output = capfd.readouterr().err
+    assert (settings is not None) == goes and ("WAVETUNE_INSECURE_HTTP=1" in output) == (not goes) and "s3" not in output
     if not goes:
-        assert said.count("\n") == 1 and not demand.watch(identity={})
+        assert output.count("\n") == 1 and not demand.watch(identity={})
         with pytest.raises(PackError, match="unencrypted"):
             put_identity("{}", "sha256:0", dict(os.environ))
 

@@ -159,9 +159,9 @@ def test_an_identity_is_put_at_the_server_under_its_digest(tmp_path):
     assert "answered 403" in err
     server.shutdown()
     server.server_close()
-    with socket.socket() as nobody:  # has a port, which no other process can get, and does not listen
-        nobody.bind(("127.0.0.1", 0))
-        there["WAVETUNE_URL"] = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as closed:  # has a port, which no other process can get, and does not listen
+        closed.bind(("127.0.0.1", 0))
+        there["WAVETUNE_URL"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
         _, err = run("identity", "--put", "--output", tmp_path / "i.json", status=3, **there)
     assert "does not answer" in err
 

@@ -85,8 +85,8 @@ def tiles(tmp_path):
 
 def test_a_config_that_carries_too_much_is_listed_as_failed(tiles):
     place, command = tiles
-    said, _ = run(*command)
-    assert "1 objects, 1 failed" in said
+    output, _ = run(*command)
+    assert "1 objects, 1 failed" in output
     (variant,) = read(place / "build")["variants"]
     assert [o["config"]["BLOCK_SIZE_M"] for o in variant["objects"]] == [32]
     assert "256 x 256 values, 2048 registers" in variant["failed"][0]["error"]

@@ -43,7 +43,7 @@ def wait_until(condition, seconds=30, what="the condition"):
         if value:
             return value
         time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} s in vain for {what}")
+    raise AssertionError(f"waited {seconds} s without success for {what}")
 
 
 def postgres_bin():

@@ -118,17 +118,17 @@ def test_an_agent_started_before_its_server_works_once_the_server_is_up(start, d
     port = server.port
     server.stop()
     one = start(harness.Agent, server, name="a")
-    wait_until(lambda: "cannot enrol yet" in one.messages, 30, "a try in vain")
+    wait_until(lambda: "cannot enrol yet" in one.messages, 30, "a failed try")
     again = start(harness.Server, database, port=port)
     wait_until(lambda: again.items("/v1/agents"), 30, "the enrolment")
     assert one.process.poll() is None
 
 
 def test_an_agent_stopped_while_it_enrols_again_does_not_wait_for_the_answer(tmp_path):
-    asked, answered = threading.Event(), threading.Event()
+    requested, answered = threading.Event(), threading.Event()
 
     def answer(method, path):
-        asked.set()
+        requested.set()
         answered.wait(600)
         return 503, {}
 
@@ -137,7 +137,7 @@ def test_an_agent_stopped_while_it_enrols_again_does_not_wait_for_the_answer(tmp
         state.mkdir()
         (state / "agent").write_text("0123456789abcdef0123456789abcdef\n")
         one = harness.Agent(fake, tmp_path, name="a")
-        assert asked.wait(300)
+        assert requested.wait(300)
         assert one.stop() == 0
         assert "was cancelled" in one.messages
         answered.set()

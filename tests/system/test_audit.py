@@ -47,10 +47,10 @@ def audit(server, **filters):
 def write_everything(server):
     """Each kind of write once, by the role that is for it; returns the expected rows, oldest first."""
     by = callers(server)
-    said = []
+    output = []
 
     def wrote(role, action, thing):
-        said.append((role, action, thing))
+        output.append((role, action, thing))
 
     kernel = hands.register(by["submitter"])
     for data in (hands.SOURCE, hands.REFERENCE):
@@ -96,7 +96,7 @@ def write_everything(server):
     assert by["builder"].request("PUT", f"/v1/blobs/{digest}", stray).status == 201
     wrote("builder", "put-blob", digest)
     server.written = {"kernel": kernel, "job": job, "again": again, "release": release, "agent": hand.id, "hand": hand, "by": by}
-    return said
+    return output
 
 
 def collect(server, postgres, owner=None):
@@ -107,10 +107,10 @@ def collect(server, postgres, owner=None):
 
 
 def test_each_write_is_recorded_with_its_token(server, postgres):
-    said = write_everything(server)
-    said.append(collect(server, postgres))
+    output = write_everything(server)
+    output.append(collect(server, postgres))
     rows = [row for row in reversed(audit(server)) if row["token"] != "(command line)"]
-    assert [(row["token"], row["action"], row["object"]) for row in rows] == said
+    assert [(row["token"], row["action"], row["object"]) for row in rows] == output
     ids = {item["name"]: item["id"] for item in server.items("/v1/tokens")}
     for row in rows:
         assert (row["token_id"], row["role"], row["peer"]) == (ids[row["token"]], row["token"], "127.0.0.1"), row
@@ -162,7 +162,7 @@ def test_authors_are_shown_where_users_look(server):
     assert "submitted by operator at 2" in shown and "cancelled by operator at 2" in shown
     assert "submitter" in next(l for l in wavetune(server, "jobs").stdout.splitlines() if l.split()[0] == written["job"])
     assert " publisher " in wavetune(server, "releases").stdout
-    assert "registered 2" in (said := wavetune(server, "kernel", "show", written["kernel"]).stderr) and "by submitter" in said
+    assert "registered 2" in (output := wavetune(server, "kernel", "show", written["kernel"]).stderr) and "by submitter" in output
     assert "draining: hot (by operator)" in wavetune(server, "agents").stdout
     assert "by (command line)" in wavetune(server, "token", "list").stdout
 
@@ -293,12 +293,12 @@ def test_a_server_with_its_own_database_role_works_and_cannot_change_audit_rows(
         done = migrate(owner, "--serve-role", role)
         assert done.returncode == 0, done.stderr
     server = start(harness.Server, serving, options=("--migrate", *harness.UNHURRIED, "--poll-ms", "200"))
-    said = write_everything(server)
-    said.append(collect(server, postgres, owner))
+    output = write_everything(server)
+    output.append(collect(server, postgres, owner))
     written = server.written
     assert server.request("DELETE", f"/v1/jobs/{written['job']}").status == 409
     rows = [row for row in reversed(audit(server)) if row["token"] != "(command line)"]
-    assert [(row["token"], row["action"], row["object"]) for row in rows] == said
+    assert [(row["token"], row["action"], row["object"]) for row in rows] == output
     assert "permission denied" not in server.messages and " error " not in server.messages, server.messages
 
     before = postgres.sql("select md5(string_agg(a::text, ' ' order by id)) from audit a", conninfo=owner)

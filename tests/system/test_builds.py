@@ -84,9 +84,9 @@ def job_of(server, kernel, n=64, environment=MI300X, **more):
 
 def test_a_kernel_is_pushed_with_its_build_and_listed(server, folder, tmp_path):
     kernel, digest = hash_of(folder), pack(tmp_path / "build", hash_of(folder))
-    said = wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build").stdout
-    assert said.splitlines()[0] == f"{kernel}  add/triton"
-    assert said.splitlines()[1] == f"{digest}  build of add/triton for gfx942, triton 3.6.0, torch 2.9.0"
+    output = wavetune(server, "kernel", "push", folder, "--build", tmp_path / "build").stdout
+    assert output.splitlines()[0] == f"{kernel}  add/triton"
+    assert output.splitlines()[1] == f"{digest}  build of add/triton for gfx942, triton 3.6.0, torch 2.9.0"
     row = wavetune(server, "kernel", "builds", kernel).stdout.splitlines()[1].split()
     assert row[:6] == [digest, "gfx942", "3.6.0", "2.9.0", "6.4.1", "2"]
     listed, = json.loads(wavetune(server, "kernel", "builds", kernel, "--json").stdout)
@@ -125,9 +125,9 @@ def test_kernels_are_pushed_each_with_its_builds(server, folder, tmp_path):
 def test_wrong_builds_are_one_sentence_and_push_nothing(server, folder, tmp_path):
     place, kernel = tmp_path / "build", hash_of(folder)
 
-    def refused(said, code=2):
+    def refused(word, code=2):
         done = wavetune(server, "kernel", "push", folder, "--build", place, check=False)
-        assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1, done
+        assert done.returncode == code and word in done.stderr and done.stderr.count("\n") == 1, done
         return done
 
     refused("build.json")

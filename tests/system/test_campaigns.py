@@ -50,14 +50,14 @@ def test_winners_of_other_keys_are_tried_first_in_the_first_lease(server, hands,
 
 def test_a_lease_has_the_best_ratio_so_far(server, hands, submit):
     hand, _ = hands("hand"), submit(LARGE)
-    told = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75})]
-    assert told[:3] == [None, 1.0, 0.75]
+    best = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75})]
+    assert best[:3] == [None, 1.0, 0.75]
 
 
 def test_the_best_ratio_is_not_that_of_a_config_that_left_the_race_early(server, hands, submit):
     hand, _ = hands("hand"), submit(LARGE)
-    told = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75, 13: 0.8}, ends={12: "far", 13: "decided"})]
-    assert told[:3] == [None, 1.0, 0.8]
+    best = [lease["best_ratio"] for lease in hand.take_all(ratios={12: 0.75, 13: 0.8}, ends={12: "far", 13: "decided"})]
+    assert best[:3] == [None, 1.0, 0.8]
 
 
 def test_a_config_that_left_the_race_early_displaces_no_finalist_that_stayed(server, hands, submit):
@@ -518,7 +518,7 @@ class Tails:
 
 
 @pytest.fixture
-def tails(patient, postgres):
+def splits(patient, postgres):
     def submit_to(server, space):
         kernel = register(server)
         answer = server.request("POST", "/v1/jobs", {"kernel": kernel, "key": {"n": 64}, "space": space,
@@ -529,54 +529,54 @@ def tails(patient, postgres):
     return Tails(patient, postgres, submit_to)
 
 
-def test_an_idle_device_takes_over_the_later_half_of_a_lease_that_has_long_to_go(tails):
-    assert "configs" not in tails.renewed()
-    tails.age()
-    tail = tails.two.pull().json
-    assert configs_of(tail) == list(range(100, 200))
-    assert tail["job"] == tails.job and tail["stage"] == "screen" and tail["lease"] != tails.lease["lease"]
-    assert tails.renewed()["configs"] == [[0, 100]] == tails.renewed()["configs"]
-    given = tails.one.post(tails.lease, configs=[99, 150], done=False)
+def test_an_idle_device_takes_over_the_later_half_of_a_lease_that_has_long_to_go(splits):
+    assert "configs" not in splits.renewed()
+    splits.age()
+    rest = splits.two.pull().json
+    assert configs_of(rest) == list(range(100, 200))
+    assert rest["job"] == splits.job and rest["stage"] == "screen" and rest["lease"] != splits.lease["lease"]
+    assert splits.renewed()["configs"] == [[0, 100]] == splits.renewed()["configs"]
+    given = splits.one.post(splits.lease, configs=[99, 150], done=False)
     assert given.status == 200 and given.json == {"accepted": 2, "late": 1, "known": 0, "state": "held"}
-    assert tails.one.post(tails.lease, configs=list(range(99))).json["state"] == "done"
-    assert tails.two.post(tail).json["state"] == "done"
-    rows = tails.server.items(f"/v1/jobs/{tails.job}/measurements")
+    assert splits.one.post(splits.lease, configs=list(range(99))).json["state"] == "done"
+    assert splits.two.post(rest).json["state"] == "done"
+    rows = splits.server.items(f"/v1/jobs/{splits.job}/measurements")
     assert sorted(row["config"] for row in rows if not row["late"]) == list(range(200))
     assert [row["config"] for row in rows if row["late"]] == [150]
-    assert tails.one.work() == ["final"] * 3
-    assert tails.server.get(f"/v1/jobs/{tails.job}")["measured"] == 200
+    assert splits.one.work() == ["final"] * 3
+    assert splits.server.get(f"/v1/jobs/{splits.job}")["measured"] == 200
 
 
-def test_remaining_configs_are_split_again_while_it_is_worthwhile(tails):
+def test_remaining_configs_are_split_again_while_it_is_worthwhile(splits):
     sizes = []
-    for hand in (tails.two, Hand(tails.server, "three"), Hand(tails.server, "four")):
-        tails.age()
+    for hand in (splits.two, Hand(splits.server, "three"), Hand(splits.server, "four")):
+        splits.age()
         answer = hand.pull()
         sizes.append(len(configs_of(answer.json)) if answer.status == 200 else 0)
     assert sizes == [100, 0, 0], "3 s are left of each half"
 
 
-def test_a_lease_that_is_young_short_or_the_requesting_devices_own_is_not_split(tails):
-    assert tails.two.pull().status == 204, "it was granted just now"
-    tails.age()
-    assert tails.one.pull().status == 204, "it is its own"
-    tails.one.post(tails.lease, configs=list(range(190)), done=False, device_us=2000000)
-    assert tails.two.pull().status == 204, "10 configs are left, however long they take"
+def test_a_lease_that_is_young_short_or_the_requesting_devices_own_is_not_split(splits):
+    assert splits.two.pull().status == 204, "it was granted just now"
+    splits.age()
+    assert splits.one.pull().status == 204, "it is its own"
+    splits.one.post(splits.lease, configs=list(range(190)), done=False, device_us=2000000)
+    assert splits.two.pull().status == 204, "10 configs are left, however long they take"
 
 
-def test_a_parked_device_gets_remaining_configs_as_soon_as_there_are_some(tails):
+def test_a_parked_device_gets_remaining_configs_as_soon_as_there_are_some(splits):
     answers = []
-    waiting = threading.Thread(target=lambda: answers.append(tails.two.pull(wait=60)))
+    waiting = threading.Thread(target=lambda: answers.append(splits.two.pull(wait=60)))
     waiting.start()
-    tails.age()
+    splits.age()
     waiting.join(300)
     assert configs_of(answers[0].json) == list(range(100, 200))
 
 
-def test_a_lease_that_was_split_and_lost_is_leased_again_without_the_configs_split_off(tails):
-    tails.age()
-    assert tails.two.pull().status == 200
-    assert release(tails.server, tails.lease, "the agent ends").json == {"state": "open"}
-    again = tails.one.pull().json
+def test_a_lease_that_was_split_and_lost_is_leased_again_without_the_configs_split_off(splits):
+    splits.age()
+    assert splits.two.pull().status == 200
+    assert release(splits.server, splits.lease, "the agent ends").json == {"state": "open"}
+    again = splits.one.pull().json
     assert configs_of(again) == list(range(100))
-    assert "configs" not in tails.one.renew(again).json
+    assert "configs" not in splits.one.renew(again).json

@@ -97,15 +97,15 @@ def test_a_group_lists_its_commands():
     assert call("kernel", "--help").stdout == done.stderr
 
 
-@pytest.mark.parametrize("words, said", [
+@pytest.mark.parametrize("words, word", [
     (("sumbit",), 'did you mean "submit"?'), (("kernel", "psuh"), 'did you mean "kernel push"?'),
     (("token", "mkae", "x"), 'did you mean "token make"?'), (("submit", "--prioritty", "1"), "did you mean --priority?"),
     (("fetch", "--tw", "x"), "did you mean --to?"), (("jobs", "-j"), "two dashes"),
     (("jobs", "now"), 'unexpected argument "now"'), (("submit", "x", "--priority"), "--priority needs a value"),
     (("submit", "x", "--priority", "high"), "integer from -1000 to 1000"), (("jobs", "--config", "/none.json"), "/none.json")])
-def test_a_mistyped_call_is_refused_with_what_was_meant(words, said):
+def test_a_mistyped_call_is_refused_with_what_was_meant(words, word):
     done = call(*words)
-    assert done.returncode == 2 and said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
+    assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
 
 
 @pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])
@@ -131,7 +131,7 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
     (tmp_path / "keys").write_text('{"n": 5}\n\n{"m": 5}\n')
     (tmp_path / "nothing").write_text("\n")
     kernel, url, wrong = world.kernel, ("--url", world.server.url, "--token", world.server.token), []
-    for arguments, code, said in (
+    for arguments, code, word in (
             (("submit",), 2, "one kernel folder"),
             (("submit", tmp_path), 2, "kernel.json"),
             (("submit", kernel), 2, "--key"),
@@ -177,9 +177,9 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
             (("token", "revoke"), 2, "name one token"),
             (("token", "revoke", "no-such-token"), 4, "no-such-token")):
         done = call(*arguments, *(() if "--url" in arguments or arguments[0] == "space" else url))
-        is_good = done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
+        is_good = done.returncode == code and word in done.stderr and done.stderr.count("\n") == 1 and done.stdout == ""
         if not is_good or world.server.token in done.stderr:
-            wrong.append((arguments, code, said, done))
+            wrong.append((arguments, code, word, done))
     assert not wrong, "\n".join(map(str, wrong))
 
 
@@ -276,10 +276,10 @@ def test_a_file_holds_options_of_all_programs_and_nothing_else(tmp_path):
         done = call(*words, "--config", path, program=program)
         assert "option" not in done.stderr, (program, done.stderr)
     for program, words in (("wavetune", ("jobs",)), ("wavetune-agent", ("run",)), ("wavetune-server", ("serve",))):
-        for wrong, said in (("portt", 'did you mean "port"?'), ("frobnicate", 'option "frobnicate"')):
+        for wrong, word in (("portt", 'did you mean "port"?'), ("frobnicate", 'option "frobnicate"')):
             path.write_text(json.dumps({"url": "http://127.0.0.1:1", wrong: "s3cret"}))
             done = call(*words, "--config", path, program=program)
-            assert done.returncode == 2 and said in done.stderr and "s3cret" not in done.stderr, done
+            assert done.returncode == 2 and word in done.stderr and "s3cret" not in done.stderr, done
 
 
 # Kernels and spaces
@@ -416,7 +416,7 @@ def test_waiting_outlasts_a_restart_of_the_server_but_not_the_time_limit(start, 
     wait_until(lambda: patient.output and hasty.output, 20, "both to follow the job")
     server.stop()
     assert hasty.wait() == 3
-    wait_until(lambda: "trying again for" in patient.messages, 20, "the first try in vain")
+    wait_until(lambda: "trying again for" in patient.messages, 20, "the first failed try")
     again = start(harness.Server, database, port=server.port)
     again.request("DELETE", f"/v1/jobs/{job}")
     assert patient.wait() == 1

@@ -86,20 +86,20 @@ def test_the_program_starts_with_the_newest_cache_and_without_the_token(node):
 
 def test_a_server_that_is_away_leaves_the_last_good_cache(node):
     node.start()
-    (storage, status, *_), said = node.start(WAVETUNE_URL="http://127.0.0.1:9")
-    assert (storage, status) == (f"{node.cache}/current/dejavu", "5") and "last good cache" in said
+    (storage, status, *_), output = node.start(WAVETUNE_URL="http://127.0.0.1:9")
+    assert (storage, status) == (f"{node.cache}/current/dejavu", "5") and "last good cache" in output
 
 
 def test_a_release_without_winners_for_the_formats_has_another_status_than_an_absent_server(node):
-    (_, status, *_), said = node.start(WAVETUNE_FORMATS="vllm-moe", WAVETUNE_TO=node.folder / "other")
-    assert status == "8" and "fetch ended with 8" in said
+    (_, status, *_), output = node.start(WAVETUNE_FORMATS="vllm-moe", WAVETUNE_TO=node.folder / "other")
+    assert status == "8" and "fetch ended with 8" in output
 
 
 def test_without_any_cache_the_program_still_starts(node):
     nothing = {"WAVETUNE_URL": "http://127.0.0.1:9", "WAVETUNE_TO": node.folder / "none"}
-    (storage, status, _, arguments), said = node.start(**nothing)
+    (storage, status, _, arguments), output = node.start(**nothing)
     assert (storage, status, arguments) == ("", "6", "serve it *")
-    assert said.splitlines()[-1].startswith("wavetune-entrypoint: fetch ended with 6")
+    assert output.splitlines()[-1].startswith("wavetune-entrypoint: fetch ended with 6")
 
 
 @pytest.mark.parametrize("variables,status", [
@@ -111,8 +111,8 @@ def test_wrong_settings_do_not_prevent_the_start_of_the_program(node, tmp_path, 
     patient = tmp_path / "timeout"  # a budget that is no number is 2 s, which are for fetch and not for this machine
     patient.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     patient.chmod(0o755)
-    (_, ended, _, arguments), said = node.start(PATH=f"{tmp_path}:{BUILD}:{os.environ['PATH']}", **variables)
-    assert (ended, arguments) == (status, "serve it *") and said
+    (_, ended, _, arguments), output = node.start(PATH=f"{tmp_path}:{BUILD}:{os.environ['PATH']}", **variables)
+    assert (ended, arguments) == (status, "serve it *") and output
 
 
 def test_a_fetch_that_crashes_hangs_or_is_absent_does_not_prevent_the_start_of_the_program(node, tmp_path):
@@ -122,8 +122,8 @@ def test_a_fetch_that_crashes_hangs_or_is_absent_does_not_prevent_the_start_of_t
                                      ("exec sleep 600", 1, ["124", "137"])):  # the other one where it took long to die
         fake.write_text(f"#!/bin/sh\n{script}\n")
         variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WAVETUNE_BUDGET_MS": budget}
-        (storage, ended, _, arguments), said = node.start(**variables)
-        assert (storage, arguments) == ("", "serve it *") and ended in statuses and "starting" in said
+        (storage, ended, _, arguments), output = node.start(**variables)
+        assert (storage, arguments) == ("", "serve it *") and ended in statuses and "starting" in output
     assert node.start(PATH="/usr/bin:/bin")[0][1] == "127"
 
 

@@ -203,8 +203,8 @@ def test_a_near_environment_is_served_only_on_request(server, database, postgres
     tune(server, 64, tag="near")
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "near"}).json["release"]
     assert server.request("PUT", "/v1/channels/near", {"release": release}).status == 200
-    asked = ENVIRONMENT | {"cpu": "gcc 9"}
-    path = f"/v1/cache?{query(asked, tag='near', channel='near')}"
+    near = ENVIRONMENT | {"cpu": "gcc 9"}
+    path = f"/v1/cache?{query(near, tag='near', channel='near')}"
     assert server.request("GET", path).status == 404
     assert server.request("GET", path + "&match=compatible").status == 404
     pair = ("--asked", '{"cpu": "gcc 9"}', "--served", '{"cpu": "gcc 1"}')
@@ -272,12 +272,12 @@ def test_a_campaign_measures_the_winners_on_a_new_stack_and_tunes_again_what_bro
         ended.set()
         worker.join()
     assert done.returncode == 1, done
-    told = json.loads(done.stdout)
-    outcomes = {i["key"]["n"]: i["outcome"] for i in told["items"]}
-    assert outcomes == {1: "still best", 2: "broke", 3: "broke"}, told
-    assert (told["keys"], told["still_best"], told["broke"], told["without_regret"]) == (3, 1, 2, 1)
-    assert told["worst_regret"] == pytest.approx(0.5, abs=0.01)
-    retuned = [server.get(f"/v1/jobs/{i['retune']}") for i in told["items"] if i["retune"]]
+    document = json.loads(done.stdout)
+    outcomes = {i["key"]["n"]: i["outcome"] for i in document["items"]}
+    assert outcomes == {1: "still best", 2: "broke", 3: "broke"}, document
+    assert (document["keys"], document["still_best"], document["broke"], document["without_regret"]) == (3, 1, 2, 1)
+    assert document["worst_regret"] == pytest.approx(0.5, abs=0.01)
+    retuned = [server.get(f"/v1/jobs/{i['retune']}") for i in document["items"] if i["retune"]]
     assert [(j["state"], j["space"]["parameters"]) for j in retuned] == [("done", SMALL["parameters"])] * 2
     again = wavetune(server, *call, check=False)
     assert "1 of 3 keys still best (33.3 %), worst regret 50.0 %" in again.stdout, "the same jobs, all done"
@@ -311,8 +311,8 @@ def test_a_campaign_leaves_out_what_was_cancelled(server):
     node = Hand(server, "another", environment=NEXT)
     call = ("campaign", "revalidate", "--from", json.dumps(ENVIRONMENT), "--to", json.dumps(NEXT), "--tag", "cancelled", "--channel",
             "cancelled")
-    told = []
-    worker = threading.Thread(target=lambda: told.append(wavetune(server, *call, "--json", check=False)))
+    finished = []
+    worker = threading.Thread(target=lambda: finished.append(wavetune(server, *call, "--json", check=False)))
     worker.start()
     of_tag = lambda: [j for j in server.items("/v1/jobs") if j["tag"] == "cancelled" and j["environment"] == NEXT]
     wait_until(lambda: len(of_tag()) == 2, 60, "both small jobs")
@@ -320,8 +320,8 @@ def test_a_campaign_leaves_out_what_was_cancelled(server):
     assert server.request("DELETE", f"/v1/jobs/{cancelled['job']}").status == 200
     wait_until(lambda: node.work(ratios={0: 0.5, 1: 1.0}) or not worker.is_alive(), 60, "the other one")
     worker.join()
-    outcomes = {i["key"]["n"]: i["outcome"] for i in json.loads(told[0].stdout)["items"]}
-    assert outcomes == {70: "left out", 71: "still best"}, told
+    outcomes = {i["key"]["n"]: i["outcome"] for i in json.loads(finished[0].stdout)["items"]}
+    assert outcomes == {70: "left out", 71: "still best"}, finished
     assert len(of_tag()) == 2, "what was cancelled is not tuned again"
 
 
@@ -349,13 +349,13 @@ def test_releases_that_a_channel_or_a_recent_fetch_needs_are_never_collected(for
     sql("alter table releases disable trigger releases_are_immutable; update releases set created_at = now() - interval '60 d'"
         " where tag = 'gc'; update blobs set created_at = now() - interval '60 d'")
     sql(f"insert into release_fetches values ('\\x{fetched[7:]}', now() - interval '1 d')")
-    orphan = b"nobody names this"
+    orphan = b"no release names this"
     import hashlib
     digest = hashlib.sha256(orphan).hexdigest()
     server.request("PUT", f"/v1/blobs/sha256:{digest}", orphan)
     sql(f"update blobs set created_at = now() - interval '60 d' where digest = '\\x{digest}'")
-    told = json.loads(wavetune(server, "gc", "--dry-run", "--json").stdout)
-    assert [r["release"] for r in told["releases"]] == [idle] and told["files"] == {"n": 1, "bytes": len(orphan)}
+    document = json.loads(wavetune(server, "gc", "--dry-run", "--json").stdout)
+    assert [r["release"] for r in document["releases"]] == [idle] and document["files"] == {"n": 1, "bytes": len(orphan)}
     assert server.get(f"/v1/releases/{idle}")["tag"] == "gc", "a dry run removes nothing"
     assert "removed 1 releases and 1 files" in wavetune(server, "gc").stdout
     assert "removed 0 releases and 0 files" in wavetune(server, "gc").stdout

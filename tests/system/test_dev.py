@@ -164,13 +164,13 @@ def test_ctrl_c_answers_all_waiting_requests(place, tmp_path):
     assert statuses == [503] * 8
 
 
-@pytest.mark.parametrize("database, code, said", [
+@pytest.mark.parametrize("database, code, word", [
     ("host=/nowhere dbname=x password=s3cret", 3, "database is away"),
     ("postgresql://me:s3cret@[", 2, "neither"), ("password=my s3cret", 2, "neither"), ("no=such", 2, "neither")])
-def test_a_wrong_database_is_one_sentence_without_its_password(database, code, said):
+def test_a_wrong_database_is_one_sentence_without_its_password(database, code, word):
     for command in (("migrate",), ("token", "list")):
         done = subprocess.run([SERVER, *command, "--database", database], capture_output=True, text=True, timeout=600)
-        assert done.returncode == code and said in done.stderr and done.stderr.count("\n") == 1, (command, done)
+        assert done.returncode == code and word in done.stderr and done.stderr.count("\n") == 1, (command, done)
         assert "s3cret" not in done.stderr and done.stdout == ""
     done = subprocess.run([SERVER, "serve", "--port", "0"], capture_output=True, text=True, timeout=600,
                           env={**os.environ, "WAVETUNE_DATABASE": "no=such"})

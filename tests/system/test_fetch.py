@@ -864,7 +864,7 @@ def test_print_env_prints_what_a_shell_evaluates_and_nothing_else(world):
 
 # The environment that is requested
 
-def asked(world, given, *more, expect=0, **folders):
+def requested(world, given, *more, expect=0, **folders):
     variables = {"WAVETUNE_KFD_TOPOLOGY": KFD / "mi300x_spx", "WAVETUNE_PCI_DEVICES": KFD / "pci", "ROCM_PATH": KFD / "rocm",
                  "WAVETUNE_AMDGPU_IDS": KFD / "amdgpu.ids", **folders}
     done = world.fetch("--json", *more, given=given, expect=expect,
@@ -874,12 +874,12 @@ def asked(world, given, *more, expect=0, **folders):
 
 def test_members_that_are_not_given_are_read_from_the_node_and_the_identity(world):
     identity = ("--identity", world.folder / "identity.json")
-    assert asked(world, None, *identity) == ENVIRONMENT
-    assert asked(world, {"torch": "2.9.0"}) == {k: v for k, v in ENVIRONMENT.items() if k != "triton"}
-    assert asked(world, None, *identity, WAVETUNE_AMDGPU_IDS="/nowhere") == ENVIRONMENT, "the image knows the name"
+    assert requested(world, None, *identity) == ENVIRONMENT
+    assert requested(world, {"torch": "2.9.0"}) == {k: v for k, v in ENVIRONMENT.items() if k != "triton"}
+    assert requested(world, None, *identity, WAVETUNE_AMDGPU_IDS="/nowhere") == ENVIRONMENT, "the image knows the name"
     given = {"rocm": "6.4.0", "gpu": "other"}
-    assert asked(world, given, expect=13) == {**given, "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
-    assert asked(world, {"cpu": "gcc 12"}, expect=13) == {"cpu": "gcc 12"}, "not what this node's GPU is"
+    assert requested(world, given, expect=13) == {**given, "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
+    assert requested(world, {"cpu": "gcc 12"}, expect=13) == {"cpu": "gcc 12"}, "not what this node's GPU is"
 
 
 # Export

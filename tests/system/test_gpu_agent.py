@@ -354,17 +354,17 @@ def test_a_server_that_is_away_gets_the_finalists_code_when_it_is_back(server, s
     assert finals and all(m["object"] for m in finals)
 
 
-@pytest.mark.parametrize("instead, said", [((404, b"{}"), "the server answered 404 to GET /v1/kernels/"),
+@pytest.mark.parametrize("instead, word", [((404, b"{}"), "the server answered 404 to GET /v1/kernels/"),
                                            ((200, b"{}"), "another build"),
                                            ((200, b"{"), "lease: failed")])
-def test_a_lease_whose_build_cannot_be_fetched_fails(server, start, tmp_path, instead, said):
+def test_a_lease_whose_build_cannot_be_fetched_fails(server, start, tmp_path, instead, word):
     kernel = triton_kernel(tmp_path / "kernel", [0, 7])
     build = build_folder(tmp_path / "build", kernel, tmp_path)
     with Proxy(server, lambda method, path: instead if method == "GET" and "/builds/" in path else None) as proxy:
         agent = agent_on_gpu(start, proxy, tmp_path)
         wavetune(server, "kernel", "push", kernel, "--build", build)
         wavetune(server, "submit", kernel, "--key", "n=1000")
-        wait_until(lambda: said in agent.messages, 30, said)
+        wait_until(lambda: word in agent.messages, 30, word)
         assert agent.stop() == 0
 
 

@@ -56,9 +56,9 @@ def machine(tmp_path):
                 *misbehaving*) cat {tmp_path}/misbehaving.json;;
                 *) cat {tmp_path}/quick.json;;
                 esac''')
-            told = "\n".join(f"echo '[SKIP] device_gpu::x: {words}'" for words in self.skips)
+            reports = "\n".join(f"echo '[SKIP] device_gpu::x: {words}'" for words in self.skips)
             self.program("tests/test_agent_device_gpu", f'''echo device $WAVETUNE_ARCH $WAVETUNE_HIP_LIBRARY >>{tmp_path}/called
-                {told}
+                {reports}
                 echo '[====] Synthesis: Tested: 25 | Passing: 25 | Failing: 0 | Crashing: 0' ''')
             clean = {k: v for k, v in os.environ.items() if not k.startswith(("WAVETUNE_", "ROCM_"))}
             done = subprocess.run([RUN, *arguments], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env={

@@ -90,7 +90,7 @@ def nodes(server, enrol_token):
     return lambda name, **more: Node(server, image, name, **{"boot": f"boot-{name}"} | more)
 
 
-def says_no(answer, *words):
+def assert_refused(answer, *words):
     assert answer.status == 403, answer
     for word in words:
         assert word in answer.json["detail"], answer
@@ -102,7 +102,7 @@ def test_another_tokens_renewal_results_and_release_of_a_lease_are_refused(two, 
     submit(LARGE)
     lease = a.lease()
     for attack in (b.renew, b.post, b.release):
-        says_no(attack(lease), "not granted")
+        assert_refused(attack(lease), "not granted")
     assert rows(postgres, database, "select count(*) from measurements") == "0", "nothing is recorded under A's name"
     assert a.renew(lease).status == 200 and a.post(lease).status == 200
 
@@ -110,8 +110,8 @@ def test_another_tokens_renewal_results_and_release_of_a_lease_are_refused(two, 
 def test_another_token_neither_beats_nor_leases_as_an_agent(two, submit):
     a, b = two
     submit(LARGE)
-    says_no(b.beat(a))
-    says_no(b.pull(a))
+    assert_refused(b.beat(a))
+    assert_refused(b.pull(a))
     assert a.beat().status == 200 and a.pull().status == 200
 
 
@@ -119,7 +119,7 @@ def test_a_lease_is_not_learned_by_its_nonce(two, submit):
     a, b = two
     submit(LARGE)
     answer = a.pull(nonce="n-1")
-    says_no(b.pull(a, nonce="n-1"))
+    assert_refused(b.pull(a, nonce="n-1"))
     other = b.pull(nonce="n-1")
     assert other.status in (200, 204) and (other.status == 204 or other.json["lease"] != answer.json["lease"])
     assert a.pull(nonce="n-1").json["lease"] == answer.json["lease"], "A's own nonce still names its lease"
@@ -128,7 +128,7 @@ def test_a_lease_is_not_learned_by_its_nonce(two, submit):
 def test_an_id_is_not_taken_by_enrolling_anew(two, server):
     a, b = two
     taken = b.ask("POST", "/v1/agents", b.body | {"agent": a.id})
-    says_no(taken)
+    assert_refused(taken)
     assert a.beat().status == 200
     assert {agent["agent"]: agent["name"] for agent in server.items("/v1/agents")}[a.id] == "a"
 
@@ -152,8 +152,8 @@ def test_a_wrong_epoch_is_not_answered_with_the_right_one(two, submit, expire):
     for epoch in (lease["epoch"], again["epoch"] + 1):
         late = b.renew(again, epoch=epoch)
         assert late.status in (403, 409) and not late.json.get("epoch") and "epoch is" not in late.json["detail"], late
-    told = a.renew(lease)
-    assert told.status == 409 and told.json["epoch"] == again["epoch"], "it has the lease"
+    renewed = a.renew(lease)
+    assert renewed.status == 409 and renewed.json["epoch"] == again["epoch"], "it has the lease"
 
 
 def test_only_the_holder_is_sent_the_epoch_of_a_lease_that_another_took_over(two, submit, expire):
@@ -173,9 +173,9 @@ def test_an_agents_own_lease_id_is_opaque_and_good_for_its_epoch_only(nodes, sub
     lease = a.lease()
     number, mac = lease["lease"].split(".")
     assert number.isdigit() and len(mac) == 22
-    says_no(a.renew(lease, epoch=lease["epoch"] + 1), "not granted")
-    says_no(a.renew(lease | {"lease": number}), "not granted")
-    says_no(a.renew(lease | {"lease": f"{int(number) + 1}.{mac}"}), "not granted")
+    assert_refused(a.renew(lease, epoch=lease["epoch"] + 1), "not granted")
+    assert_refused(a.renew(lease | {"lease": number}), "not granted")
+    assert_refused(a.renew(lease | {"lease": f"{int(number) + 1}.{mac}"}), "not granted")
     expire(plain(lease))
     again = a.lease()
     assert again["lease"] != lease["lease"] and again["lease"].split(".")[0] == number
@@ -216,14 +216,14 @@ def test_an_agent_from_before_the_upgrade_is_bound_to_its_token_by_the_next_leas
     rows(postgres, database, "update agents set token_id = null; update leases set token_id = null")
     assert a.renew(lease).status == 200 and a.post(lease).status == 200, "earlier leases stay valid"
     assert a.pull().status in (200, 204)
-    says_no(b.pull(a), "node-a")
+    assert_refused(b.pull(a), "node-a")
 
 
 def test_enrolment_tokens_can_be_required(start, database, enrol_token):
     strict = start(harness.Server, database, options=(*harness.UNHURRIED, "--require-enrolment"))
     for token in (make_token(database, "old", "agent"), strict.token):
-        says_no(Node(strict, token).enrolled, "--role enrol")
-    says_no(strict.request("GET", "/v1/kernels", token=make_token(database, "old-2", "agent")), "--role enrol")
+        assert_refused(Node(strict, token).enrolled, "--role enrol")
+    assert_refused(strict.request("GET", "/v1/kernels", token=make_token(database, "old-2", "agent")), "--role enrol")
     own = Node(strict, enrol_token())
     assert own.beat().status == 200 and own.pull().status == 204
 
@@ -232,10 +232,10 @@ def test_an_enrolment_token_enrols_a_limited_number_of_agents_and_does_nothing_e
     image = enrol_token(uses=2)
     first, second, third = (Node(server, image, f"n{n}", f"boot-{n}") for n in range(3))
     assert first.id != second.id and first.token != second.token and len({first.token, second.token, image}) == 3
-    says_no(third.enrolled, "image", "as many agents")
+    assert_refused(third.enrolled, "image", "as many agents")
     for method, path in (("GET", "/v1/kernels"), ("GET", "/v1/jobs"), ("GET", "/metrics"), ("POST", "/v1/leases")):
-        says_no(server.request(method, path, {} if method == "POST" else None, token=image), "enrol")
-    says_no(server.request("POST", f"/v1/agents/{first.id}/heartbeat", {"boot": first.boot}, token=image))
+        assert_refused(server.request(method, path, {} if method == "POST" else None, token=image), "enrol")
+    assert_refused(server.request("POST", f"/v1/agents/{first.id}/heartbeat", {"boot": first.boot}, token=image))
     listed = {token["name"]: token for token in server.items("/v1/tokens")}
     assert listed["image"]["uses_left"] == 0 and listed["image"]["role"] == "enrol"
     assert {token["agent"] for token in listed.values()} >= {first.id, second.id}
@@ -260,12 +260,12 @@ def test_an_enrolment_token_is_bound_to_names_and_an_environment(server, enrol_t
     image = enrol_token(uses=9, agent_name="mi300-*", environment={"gpu": ENVIRONMENT["gpu"], "compute_units": 4})
     assert Node(server, image, "mi300-7", "b1").enrolled.status == 201
     refused = Node(server, image, "h200-7", "b2").enrolled
-    assert says_no(refused, "mi300-*", "h200-7") and refused.json["pointer"] == "/name"
+    assert assert_refused(refused, "mi300-*", "h200-7") and refused.json["pointer"] == "/name"
     refused = Node(server, image, "mi300-8", "b3", ENVIRONMENT | {"compute_units": 8}).enrolled
-    assert says_no(refused, "cpu0") and refused.json["pointer"] == "/devices/0"
+    assert assert_refused(refused, "cpu0") and refused.json["pointer"] == "/devices/0"
     assert {t["name"]: t["uses_left"] for t in server.items("/v1/tokens")}["image"] == 8, "a refused enrolment does not count as a use"
     mine = Node(server, image, "mi300-9", "b4")
-    says_no(mine.ask("POST", "/v1/agents", mine.body | {"name": "h200-9"}), "mi300-*")
+    assert_refused(mine.ask("POST", "/v1/agents", mine.body | {"name": "h200-9"}), "mi300-*")
 
 
 def test_tokens_expire_with_a_sentence(server, enrol_token):
@@ -353,7 +353,7 @@ def test_an_agents_token_is_replaced_without_a_gap(server, nodes, database, post
 def test_a_token_is_replaced_by_its_own_agent_only(server, nodes, database):
     a, b = nodes("a"), nodes("b")
     for token in (b.token, server.token, make_token(database, "old", "agent")):
-        says_no(server.request("POST", f"/v1/agents/{a.id}/token", {}, token=token))
+        assert_refused(server.request("POST", f"/v1/agents/{a.id}/token", {}, token=token))
 
 
 QUICK_RACES = ("--screen-rounds", "3", "--final-rounds", "10")

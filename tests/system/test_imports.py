@@ -464,8 +464,8 @@ def test_a_dry_run_reads_everything_and_needs_no_server(tables):
                                        ('{"1": {"BLOCK_SIZE_M": [16]}}', "/1/BLOCK_SIZE_M")])
 def test_one_bad_table_among_many_is_named_and_nothing_is_sent(server, tables, text, why):
     (tables / "a" / MOE.format(16)).write_text(text)
-    said = refused("vllm-moe", tables, server=server)
-    assert f"a/{MOE.format(16)}: " in said and why in said
+    output = refused("vllm-moe", tables, server=server)
+    assert f"a/{MOE.format(16)}: " in output and why in output
     assert_nothing_is_stored(server)
 
 
@@ -545,8 +545,8 @@ def test_a_kernel_to_map_to_is_a_folder_or_one_that_the_server_knows(server, tab
     assert "cannot open" in refused("vllm-moe", tables, "--kernel", tmp_path / "nothing", "--dry-run")
     with harness.FakeServer(lambda method, path: (200, {"manifest": {}})) as fake:
         assert f"kernel {unknown}: " in refused("vllm-moe", tables, "--kernel", unknown, code=3, server=fake)
-    said = refused("vllm-moe", tables, "--kernel", quick, "--dry-run")
-    assert "exports" in said
+    output = refused("vllm-moe", tables, "--kernel", quick, "--dry-run")
+    assert "exports" in output
 
 
 def test_a_table_of_a_registered_kernel_is_the_baseline_of_its_jobs(server, tables, tmp_path):

@@ -325,46 +325,46 @@ class Tails(Bench):
 
     def ask(self, agent, server=None, wait=0):
         return (server or self.server).request("POST", "/v1/leases",
-                                               {"agent": agent, "device": "cpu0", "nonce": "tail", "wait": wait})
+                                               {"agent": agent, "device": "cpu0", "nonce": "rest", "wait": wait})
 
 
 @pytest.fixture
-def tails(postgres, database, start):
+def splits(postgres, database, start):
     return Tails(postgres, database, start(harness.Server, database, options=harness.UNHURRIED))
 
 
-def test_a_lease_whose_row_is_locked_is_not_split_and_not_waited_for(tails, session):
+def test_a_lease_whose_row_is_locked_is_not_split_and_not_waited_for(splits, session):
     session.run("begin")
-    session.run(f"select 1 from leases where id = {tails.lease['lease']} for update")
-    assert tails.ask(tails.idle[0]).status == 204
+    session.run(f"select 1 from leases where id = {splits.lease['lease']} for update")
+    assert splits.ask(splits.idle[0]).status == 204
     session.run("commit")
-    assert tails.ask(tails.idle[0]).status == 200
+    assert splits.ask(splits.idle[0]).status == 200
 
 
-def test_a_job_that_is_ending_is_not_split(tails, session):
+def test_a_job_that_is_ending_is_not_split(splits, session):
     session.run("begin")
-    session.run(f"update jobs set state = 'cancelled', finished_at = now() where id = {tails.job}")
-    assert tails.ask(tails.idle[0]).status == 204
+    session.run(f"update jobs set state = 'cancelled', finished_at = now() where id = {splits.job}")
+    assert splits.ask(splits.idle[0]).status == 204
     session.run("commit")
-    assert tails.ask(tails.idle[0]).status == 204
-    assert tails.sql("select count(*) from leases where state = 'open'") == "0"
+    assert splits.ask(splits.idle[0]).status == 204
+    assert splits.sql("select count(*) from leases where state = 'open'") == "0"
 
 
-def test_idle_devices_at_two_servers_share_a_lease_without_overlap(tails, start, database):
+def test_idle_devices_at_two_servers_share_a_lease_without_overlap(splits, start, database):
     other = start(harness.Server, database, options=harness.UNHURRIED)
     answers = [None, None]
 
     def ask(index, server):
-        answers[index] = tails.ask(tails.idle[index], server, wait=60)
+        answers[index] = splits.ask(splits.idle[index], server, wait=60)
 
-    threads = [threading.Thread(target=ask, args=pair) for pair in enumerate((tails.server, other))]
+    threads = [threading.Thread(target=ask, args=pair) for pair in enumerate((splits.server, other))]
     for thread in threads:
         thread.start()
-    wait_until(lambda: all(answers) or tails.sql("select count(*) from leases where state = 'held'") == "3"
-               or tails.sql("update leases set granted_at = now() - interval '10 s' where state = 'held'"), 20, "both to have one")
+    wait_until(lambda: all(answers) or splits.sql("select count(*) from leases where state = 'held'") == "3"
+               or splits.sql("update leases set granted_at = now() - interval '10 s' where state = 'held'"), 20, "both to have one")
     for thread in threads:
         thread.join(300)
     assert [answer.status for answer in answers] == [200, 200]
-    overlap = tails.sql("select count(*) from leases a join leases b on a.id < b.id and a.remaining && b.remaining")
-    left = tails.sql("select sum(upper(r) - lower(r)) from leases, unnest(remaining) r where state in ('open', 'held')")
+    overlap = splits.sql("select count(*) from leases a join leases b on a.id < b.id and a.remaining && b.remaining")
+    left = splits.sql("select sum(upper(r) - lower(r)) from leases, unnest(remaining) r where state in ('open', 'held')")
     assert (overlap, left) == ("0", "49")

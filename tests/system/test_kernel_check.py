@@ -180,9 +180,9 @@ def test_a_damaged_code_object_and_other_files_are_refused(tmp_path):
     assert "refused: " in check(tmp_path / "text", code=1).stdout
     several = answers(CUBIN, tmp_path / "text", code=1)
     assert [a["refused"] for a in several].count(True) == 1 and len(several) > 2
-    for arguments, said in (((), "a code object"), ((tmp_path / "none",), "there is no"), (("--warps", "x"), "integer")):
+    for arguments, word in (((), "a code object"), ((tmp_path / "none",), "there is no"), (("--warps", "x"), "integer")):
         done = check(*arguments, code=2)
-        assert said in done.stderr and done.stdout == "" and done.stderr.count("\n") == 1
+        assert word in done.stderr and done.stdout == "" and done.stderr.count("\n") == 1
 
 
 # TTGIR
@@ -235,9 +235,9 @@ def test_a_disassembly_is_reviewed(tmp_path):
 def test_an_unknown_file_is_refused_with_the_kinds_that_are_known(tmp_path):
     (tmp_path / "notes.txt").write_text("Two trips through LDS.\n")
     answer, = answers(tmp_path / "notes.txt", code=1)
-    said, = sentences(answer, "refused")
+    output, = sentences(answer, "refused")
     for word in ("ELF", "TTGIR module", "lines of one", "disassembly"):
-        assert word in said
+        assert word in output
 
 
 # Kernel folders

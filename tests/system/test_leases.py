@@ -20,7 +20,7 @@ def lose(server, expire):
             lease = hand.pull(wait=60).json
             assert hand.renew(lease, config).status == 200
             expire(lease)
-            wait_until(lambda: events(server, job).count(("lease_lost", config)) == lost + 1, 20, "the loss to be told")
+            wait_until(lambda: events(server, job).count(("lease_lost", config)) == lost + 1, 20, "the loss to be reported")
 
     return lose
 

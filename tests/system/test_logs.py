@@ -175,8 +175,8 @@ def test_a_histogram_counts_work_not_waiting(server):
     agent = server.request("POST", "/v1/agents", {"boot": "b", "name": "n", "version": "1", "devices": [
         {"device": "cpu0", "backend": "cpu", "facts": {}, "environment": {
             "cpu": "gcc 12", "gpu": "test", "arch": "x86_64", "compute_units": 1, "partition": ""}}]}).json["agent"]
-    asked = {"agent": agent, "device": "cpu0", "nonce": "1", "wait": 3}
-    assert server.request("POST", "/v1/leases", asked).status == 204
+    poll = {"agent": agent, "device": "cpu0", "nonce": "1", "wait": 3}
+    assert server.request("POST", "/v1/leases", poll).status == 204
     assert metric(server, 'wavetune_http_answers_total{route="lease_post",status="204"}') == 1
     assert metric(server, 'wavetune_http_work_seconds_sum{route="lease_post"}') < 2
     assert "http: request" not in server.messages, "waiting is not slow"
@@ -325,10 +325,10 @@ def test_the_logs_of_a_campaign_are_json_line_by_line_and_hold_no_token(start, d
         assert not any(secret in program.messages for secret in (server.token, token, own))
 
     worker = [line for line in of_agent if line.get("component") == "worker"]
-    said = [line["message"] for line in worker]
-    assert '{"level":"error","message":"forged"}' in said and "\x1b[2J\x07 bell" in said
-    assert "\ufffd\ufffd\ufffd\ufffd no utf-8" in said and "\x9b c1 \u2028 separator" in said
-    assert any("behind" in text for text in said), "what follows a NUL is there"
+    printed = [line["message"] for line in worker]
+    assert '{"level":"error","message":"forged"}' in printed and "\x1b[2J\x07 bell" in printed
+    assert "\ufffd\ufffd\ufffd\ufffd no utf-8" in printed and "\x9b c1 \u2028 separator" in printed
+    assert any("behind" in text for text in printed), "what follows a NUL is there"
     assert all(isinstance(line["pid"], int) and line["level"] == "info" for line in worker)
     assert not any(line["message"] == "forged" for line in of_agent)
 

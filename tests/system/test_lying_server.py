@@ -20,34 +20,34 @@ REQUESTS_PER_S = 70  # two devices of renewals every 20 ms would be 100
 WATCHED_S = 2
 
 
-class Liar:
-    """A proxy for a server. `lie(method, path, ask)`, if set, answers in its place: `ask()` gets the true (status, body). A
+class FalseProxy:
+    """A proxy for a server. `falsify(method, path, ask)`, if set, answers in its place: `ask()` gets the true (status, body). A
     result of None sends that, a pair or triple (with headers) is sent, bytes are sent raw, and a function is called with the
     connection's file."""
 
     def __init__(self, server):
-        liar = self
-        self.lie, self.requests, self.token = None, [], server.token
+        false_proxy = self
+        self.falsify, self.requests, self.token = None, [], server.token
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def handle_any(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                liar.requests.append((self.command, self.path))
+                false_proxy.requests.append((self.command, self.path))
                 token = self.headers["Authorization"].split()[1]
 
                 def ask():
                     answer = server.request(self.command, self.path, body=body or None, token=token)
                     return answer.status, answer.body
 
-                said = liar.lie(self.command, self.path, ask) if liar.lie else None
-                if callable(said) or isinstance(said, bytes):
+                output = false_proxy.falsify(self.command, self.path, ask) if false_proxy.falsify else None
+                if callable(output) or isinstance(output, bytes):
                     self.close_connection = True
                     try:
-                        said(self.wfile) if callable(said) else self.wfile.write(said)
+                        output(self.wfile) if callable(output) else self.wfile.write(output)
                     except OSError:  # the agent has hung up
                         pass
                     return
-                status, body, *headers = said or ask()
+                status, body, *headers = output or ask()
                 body = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 for name, value in (headers[0] if headers else {}).items():
@@ -84,20 +84,20 @@ def sends(path, raw):
 
 def changes(path, **members):
     """The true answer with other members."""
-    def lie(_, p, ask):
+    def falsify(_, p, ask):
         if not re.fullmatch(path, p):
             return None
         status, body = ask()
         return (status, {**json.loads(body), **members}) if status in (200, 201) and body else (status, body)
 
-    return lie
+    return falsify
 
 
-def both(*lies):
-    def lie(method, path, ask):
-        return next((said for one in lies if (said := one(method, path, ask)) is not None), None)
+def both(*answers):
+    def falsify(method, path, ask):
+        return next((output for one in answers if (output := one(method, path, ask)) is not None), None)
 
-    return lie
+    return falsify
 
 
 def endless(out):
@@ -117,7 +117,7 @@ def slow(out):
 AGENTS, LEASES, RENEW, RESULTS = "/v1/agents", "/v1/leases", "/v1/leases/[^/]+/renew", "/v1/leases/[^/]+/results"
 UNSTORED = says("POST", RESULTS, 503, {"detail": "not now"})  # the lease is held for as long
 HUGE = 2**63 - 1
-LIES = {
+FALSE_ANSWERS = {
     "an array for everything": (lambda *_: (200, []), 'must be an object'),
     "an id of another type": (says("POST", AGENTS, 200, {"agent": 7}), '"agent" must be a string'),
     "an id that is a path": (says("POST", AGENTS, 200, {"agent": "../../gc"}), "agent's id is not"),
@@ -167,26 +167,26 @@ def submit(database, start, tmp_path):
     return Submit()
 
 
-def assert_not_hurried(liar):
+def assert_not_hurried(false_proxy):
     """Counts for some seconds."""
-    before, began = len(liar.requests), time.monotonic()
+    before, began = len(false_proxy.requests), time.monotonic()
     wait_until(lambda: time.monotonic() - began > WATCHED_S, 10, "some seconds")
-    requests = liar.requests[before:]
+    requests = false_proxy.requests[before:]
     assert len(requests) < REQUESTS_PER_S * (time.monotonic() - began), (len(requests), requests[-5:])
 
 
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", FALSE_ANSWERS)
 def test_an_agent_logs_a_false_answer_does_not_retry_fast_and_continues_with_correct_answers(name, submit, start):
-    lie, sentence = LIES[name]
-    submit.job("of lies")
-    with Liar(submit.server) as liar:
-        liar.lie = lie
-        agent = start(harness.Agent, liar, options=QUICK)
+    falsify, sentence = FALSE_ANSWERS[name]
+    submit.job("with false answers")
+    with FalseProxy(submit.server) as false_proxy:
+        false_proxy.falsify = falsify
+        agent = start(harness.Agent, false_proxy, options=QUICK)
         wait_until(lambda: sentence in agent.messages or agent.process.poll() is not None, 60, sentence)
-        assert_not_hurried(liar)
+        assert_not_hurried(false_proxy)
         assert agent.process.poll() is None and sentence in agent.messages, agent.messages[-3000:]
-        liar.lie = None
-        submit.wait(submit.job("of the truth"))
+        false_proxy.falsify = None
+        submit.wait(submit.job("with true answers"))
         assert agent.stop() == 0
     assert not (agent.state / "refused.jsonl").exists() or name == "a lease of another agent"
 
@@ -196,19 +196,19 @@ def test_an_answer_decides_whether_a_lease_waits_for_a_source(submit, start):
     cases = [(302, plain, ends), (401, plain, ends), (403, plain, ends), (404, plain, ends), (422, plain, ends),
              (408, plain, waits), (429, plain, waits), (500, plain, waits), (503, plain, waits), (504, b"<html>", waits),
              (500, {"detail": "x", "kind": "missing"}, ends), (422, {"detail": "x", "kind": "unavailable"}, waits)]
-    with Liar(submit.server) as liar:
-        for n, (status, body, said) in enumerate(cases):
+    with FalseProxy(submit.server) as false_proxy:
+        for n, (status, body, word) in enumerate(cases):
             submit.job(f"of {n}")
-            liar.lie = says("GET", "/v1/blobs/.*", status, body)
-            agent = start(harness.Agent, liar, options=QUICK, name=f"a{n}")
-            wait_until(lambda: waits in agent.messages or ends in agent.messages, 30, f"{status} to be said")
-            assert said in agent.messages and f"the server answered {status} to GET /v1/blobs/" in agent.messages, (status, agent.messages)
+            false_proxy.falsify = says("GET", "/v1/blobs/.*", status, body)
+            agent = start(harness.Agent, false_proxy, options=QUICK, name=f"a{n}")
+            wait_until(lambda: waits in agent.messages or ends in agent.messages, 30, f"{status} to be logged")
+            assert word in agent.messages and f"the server answered {status} to GET /v1/blobs/" in agent.messages, agent.messages
             assert agent.stop() == 0
 
 
 def test_leases_that_have_ended_do_not_make_an_agent_poll_fast(submit, start):
     first, leases = submit.job("first"), []
-    with Liar(submit.server) as liar:
+    with FalseProxy(submit.server) as false_proxy:
         def record(_, path, ask):
             if path != LEASES:
                 return None
@@ -221,24 +221,24 @@ def test_leases_that_have_ended_do_not_make_an_agent_poll_fast(submit, start):
             leases[0]["epoch"] += 1
             return (200, {**leases[0], "expires_in_ms": 1, "renew_every_ms": 1}) if path == LEASES else None
 
-        liar.lie = record
-        agent = start(harness.Agent, liar, options=QUICK)
+        false_proxy.falsify = record
+        agent = start(harness.Agent, false_proxy, options=QUICK)
         submit.wait(first)
-        liar.lie = replay
+        false_proxy.falsify = replay
         wait_until(lambda: "lease: stopped" in agent.messages, 60, "a lease that has ended")
-        assert_not_hurried(liar)
-        liar.lie = None
+        assert_not_hurried(false_proxy)
+        false_proxy.falsify = None
         submit.wait(submit.job("second"))
         assert agent.stop() == 0
 
 
 def test_an_agent_follows_no_redirect(database, start, tmp_path):
     server = start(harness.Server, database, options=BRIEF)
-    with FakeServer(lambda *_: (200, {"agent": "ab"})) as elsewhere, Liar(server) as liar:
-        liar.lie = says("POST", AGENTS, 307, b"<html>", {"Location": f"{elsewhere.url}/v1/agents"})
-        agent = start(harness.Agent, liar)
+    with FakeServer(lambda *_: (200, {"agent": "ab"})) as elsewhere, FalseProxy(server) as false_proxy:
+        false_proxy.falsify = says("POST", AGENTS, 307, b"<html>", {"Location": f"{elsewhere.url}/v1/agents"})
+        agent = start(harness.Agent, false_proxy)
         wait_until(lambda: "redirects" in agent.messages, 30, "the sentence")
-        liar.lie = None
+        false_proxy.falsify = None
         wait_until(lambda: server.items("/v1/agents"), 60, "the agent")
         assert not elsewhere.requests, "no other server got the token"
 
@@ -284,9 +284,9 @@ def test_a_fetch_follows_no_redirect(world):
 
 def test_a_slow_answer_costs_no_more_than_the_budget(world):
     world.fetch()
-    with Liar(world_server(world)) as liar:
-        liar.lie = sends("/v1/cache.*", slow)
-        done = world.fetch("--tag", "slow", "--budget-ms", "500", url=liar.url, expect=5, environment={"WAVETUNE_TOKEN": "t"})
+    with FalseProxy(world_server(world)) as false_proxy:
+        false_proxy.falsify = sends("/v1/cache.*", slow)
+        done = world.fetch("--tag", "slow", "--budget-ms", "500", url=false_proxy.url, expect=5, environment={"WAVETUNE_TOKEN": "t"})
     assert "last good cache" in done.stderr and world.block() == 256
 
 

@@ -163,13 +163,13 @@ for count, occupancy in re.findall(r"; TotalNumVgprs: (\\d+).*?; Occupancy: (\\d
 def test_occupancy_on_gfx950_agrees_with_the_llvm_in_triton():
     done = subprocess.run([TRITON, "-c", SWEEP], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    said = dict(map(int, line.split()) for line in done.stdout.splitlines())
-    assert len(said) > 100
-    boundaries = [n for n in sorted(said) if said.get(n + 1, said[n]) != said[n]]
+    output = dict(map(int, line.split()) for line in done.stdout.splitlines())
+    assert len(output) > 100
+    boundaries = [n for n in sorted(output) if output.get(n + 1, output[n]) != output[n]]
     assert boundaries == [64, 72, 80, 96, 128, 168]
     for vgprs in {n + d for n in boundaries for d in (0, 1)}:
         document = answer("occupancy", "--arch", "gfx950", "--vgprs", vgprs, "--warps", 4)
-        assert document["waves_per_eu"] == said[vgprs], vgprs
+        assert document["waves_per_eu"] == output[vgprs], vgprs
 
 
 # Utilization

@@ -53,12 +53,12 @@ def test_the_commands_of_a_day(tmp_path, start):
         server = start(lambda command, logs: harness.Program([harness.BUILD / "wavetune-server", "dev", "--folder", folder], logs,
                                                               environment), None)
 
-        def said(word):
+        def printed(word):
             assert server.process.poll() is None, server.messages[-3000:]
             return next((line.split()[1] for line in server.output.splitlines() if line.startswith(word + " ")), None)
 
-        environment["WAVETUNE_URL"] = wait_until(lambda: said("url"), 60, "the url line")
-        environment["WAVETUNE_TOKEN"] = wait_until(lambda: said("token"), 10, "the token line")
+        environment["WAVETUNE_URL"] = wait_until(lambda: printed("url"), 60, "the url line")
+        environment["WAVETUNE_TOKEN"] = wait_until(lambda: printed("token"), 10, "the token line")
         roles = {role: environment | {"WAVETUNE_TOKEN": run(f"wavetune token make {role} --role {role}", environment).strip()}
                  for role in ("agent", "submitter")}
         made = " ".join(re.search(r"`(wavetune token make ci [^`]*)`", README)[1].split())

@@ -82,10 +82,10 @@ def test_a_release_has_the_winners_of_its_regime_and_only_warm_ones_state_it(ser
 
 def test_a_channel_has_an_entry_for_each_regime(server, both):
     cold, warm = publish(server), publish(server, "--regime", "warm")
-    asked = {regime: server.get(f"/v1/cache?cpu=gcc+1&regime={regime}") for regime in both}
-    assert [asked["cold"]["release"], asked["warm"]["release"]] == [cold["release"], warm["release"]]
-    assert [asked["cold"]["counter"], asked["warm"]["counter"]] == [1, 1]
-    assert "regime" not in asked["cold"] and asked["warm"]["regime"] == "warm"
+    entries = {regime: server.get(f"/v1/cache?cpu=gcc+1&regime={regime}") for regime in both}
+    assert [entries["cold"]["release"], entries["warm"]["release"]] == [cold["release"], warm["release"]]
+    assert [entries["cold"]["counter"], entries["warm"]["counter"]] == [1, 1]
+    assert "regime" not in entries["cold"] and entries["warm"]["regime"] == "warm"
     assert server.get("/v1/cache?cpu=gcc+1")["release"] == cold["release"]
     history = server.items("/v1/channels/stable/entries?cpu=gcc+1&regime=warm")
     assert [entry["release"] for entry in history] == [warm["release"]]

@@ -358,9 +358,9 @@ def test_an_object_that_was_changed_is_not_loaded_but_compiled_anew(tmp_path):
 
 def test_the_log_says_once_whether_workers_have_cgroups(tmp_path):
     done = tune(tmp_path / "state", "--worker-memory-mb", "2048", environment={"WAVETUNE_LOG": "debug"})
-    said = [line for line in done.stderr.splitlines() if "cgroup" in line]
-    assert done.returncode == 0 and len(said) == 1, done.stderr
-    assert re.search("2048 MiB and 1024 processes|no cgroups of their own, .*: .", said[0]), said
+    output = [line for line in done.stderr.splitlines() if "cgroup" in line]
+    assert done.returncode == 0 and len(output) == 1, done.stderr
+    assert re.search("2048 MiB and 1024 processes|no cgroups of their own, .*: .", output[0]), output
 
 
 def test_an_agent_without_a_sandbox_logs_that_and_is_refused_where_one_is_required(tmp_path):

@@ -145,10 +145,10 @@ def test_an_unsigned_kernel_waits_until_it_is_signed(world):
     folder = world.kernel()
     world.push(folder)
     agent = world.agent(public)
-    answer, said = world.submit(folder)
+    answer, output = world.submit(folder)
     refusing = answer["agents"].pop("refusing")
     assert answer["agents"] == {"matching": 0, "nearest": None} and refusing["agents"] == 1
-    assert "`wavetune kernel sign`" in refusing["reason"] and "1 would, but take only signed kernels" in said
+    assert "`wavetune kernel sign`" in refusing["reason"] and "1 would, but take only signed kernels" in output
     polls = len(re.findall("lease", agent.messages))
     assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "queued" and untouched(agent)
     done = world.run("kernel", "sign", folder, "--sign-key", path)
@@ -286,7 +286,7 @@ def test_keys_of_an_agent_are_those_of_its_last_enrolment(world):
 
 # A server with false answers
 
-class Liar(FakeServer):
+class FalseProxy(FakeServer):
     """A proxy between an agent and a server: `change(method, path, bytes)` returns the answer that is sent instead."""
 
     def __init__(self, server, change):
@@ -320,11 +320,11 @@ def test_signatures_that_a_server_changes_are_refused(world):
     agent = world.agent(public)
     answer, _ = world.submit(folder)
     assert f"signature of kernel {kernel} is not what key {identity} signed" in refused(agent)
-    wait_until(lambda: "not signed for this agent" in world.server.messages, 30, "the server to be told")
+    wait_until(lambda: "not signed for this agent" in world.server.messages, 30, "the server to log it")
     assert world.server.get(f"/v1/jobs/{answer['job']}")["state"] == "running"
 
 
-@pytest.mark.parametrize("lie, said", [
+@pytest.mark.parametrize("change, word", [
     (lambda lease: lease.pop("signatures") and None, "is not signed"),
     (lambda lease: lease.update(signatures={"key": 1}), "is not signed"),
     (lambda lease: lease["signatures"][0].update(expires="2031-01-01T00:00:00Z"), "changed on its way"),
@@ -332,24 +332,24 @@ def test_signatures_that_a_server_changes_are_refused(world):
     (lambda lease: lease["manifest"].update(flops="1"), "its digest differs"),
     (lambda lease: lease["manifest"]["sources"][0].update(digest="sha256:" + "0" * 64), "its digest differs"),
 ], ids=["none", "no list", "expiry", "key", "manifest", "source"])
-def test_leases_that_a_server_changes_are_refused(world, lie, said):
+def test_leases_that_a_server_changes_are_refused(world, change, word):
     folder, _, public, _ = signed_world(world)
-    with Liar(world.server, leases_change(lie)) as liar:
-        agent = world.agent(public, server=liar)
+    with FalseProxy(world.server, leases_change(change)) as false_proxy:
+        agent = world.agent(public, server=false_proxy)
         world.submit(folder)
-        assert said in refused(agent)
+        assert word in refused(agent)
 
 
 def test_another_manifest_under_its_own_hash_is_not_signed(world):
     folder, _, public, identity = signed_world(world)
 
-    def lie(lease):
+    def change(lease):
         lease["manifest"]["flops"] = "1"
         text = json.dumps(lease["manifest"], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         lease["kernel"] = sha(text.encode())
 
-    with Liar(world.server, leases_change(lie)) as liar:
-        agent = world.agent(public, server=liar)
+    with FalseProxy(world.server, leases_change(change)) as false_proxy:
+        agent = world.agent(public, server=false_proxy)
         world.submit(folder)
         assert f"not what key {identity} signed" in refused(agent)
 
@@ -362,8 +362,8 @@ def test_files_that_a_server_changes_are_refused(world, what):
     def change(method, path, body):
         return b"int main;" if path == f"/v1/blobs/{digest}" else body
 
-    with Liar(world.server, change) as liar:
-        agent = world.agent(public, server=liar)
+    with FalseProxy(world.server, change) as false_proxy:
+        agent = world.agent(public, server=false_proxy)
         world.submit(folder)
         wait_until(lambda: refusals(agent), 60, "the agent's refusal")
         assert f"the file {what} of the kernel" in refusals(agent)[0]
@@ -378,8 +378,8 @@ def test_a_kernel_that_a_false_server_offers_repeatedly_is_refused_with_growing_
         leases.append(lease["lease"])
         lease.pop("signatures")
 
-    with Liar(world.server, leases_change(change)) as liar:
-        agent = world.agent(public, server=liar)
+    with FalseProxy(world.server, leases_change(change)) as false_proxy:
+        agent = world.agent(public, server=false_proxy)
         world.submit(folder)
         wait_until(lambda: len(refusals(agent)) >= 3, 60, "three refusals")
         assert len(leases) <= len(refusals(agent)) + 1 and untouched(agent)
@@ -416,17 +416,17 @@ def test_a_key_that_is_taken_from_the_folder_counts_no_more(world):
     assert all(m["conditions"]["kernel_key"] == b_id for m in world.wait(world.submit(by_b)[0]["job"]))
     assert world.server.get(f"/v1/jobs/{waiting['job']}")["state"] == "queued" and refusals(agent) == []
 
-    for words, said in ((("--trusted-key", world.key("c")[1]), "not trusted here"), ((), "give --trusted-key")):
+    for words, word in ((("--trusted-key", world.key("c")[1]), "not trusted here"), ((), "give --trusted-key")):
         done = world.run("kernel", "sign", kernel_a, "--sign-key", b, *words, check=False)
-        assert done.returncode in (2, 4) and said in done.stderr, done
+        assert done.returncode in (2, 4) and word in done.stderr, done
     world.run("kernel", "sign", kernel_a, "--sign-key", b, "--trusted-key", a_pub)
     assert all(m["conditions"]["kernel_key"] == b_id for m in world.wait(waiting["job"]))
 
 
 def test_an_agent_that_cannot_read_its_keys_does_not_start(world):
-    for what, said in ((world.folder / "none.pub", "cannot read"), (world.key("a")[0], "private key")):
+    for what, word in ((world.folder / "none.pub", "cannot read"), (world.key("a")[0], "private key")):
         agent = world.start(harness.Agent, world.server, options=("--trusted-key", what))
-        assert agent.wait() == 2 and said in agent.messages, agent.messages
+        assert agent.wait() == 2 and word in agent.messages, agent.messages
 
 
 @pytest.mark.parametrize("variable, nothing", [("KEYS", ""), ("KEYS", ":"), ("KEY", "")])
@@ -468,7 +468,7 @@ def test_the_server_keeps_only_signatures_that_hold(world):
     wrong = world.sign({"kernel": sha(b"")}, path)
     build = world.sign({"kernel": kernel, "build": kernel}, path, kind="build")
     channel = world.sign({"kernel": kernel}, path, kind="channel entry")
-    for body, pointer, said in ((wrong, "/signature", "not the signature of kernel"), (build, "/signature", "not the signature"),
+    for body, pointer, word in ((wrong, "/signature", "not the signature of kernel"), (build, "/signature", "not the signature"),
                                 (channel, "/signature", "not the signature"),
                                 (good | {"expires": "2031-01-01T00:00:00Z"}, "/signature", "with this expiry"),
                                 (good | {"expires": "soon"}, "/expires", "expiry"),
@@ -476,7 +476,7 @@ def test_the_server_keeps_only_signatures_that_hold(world):
                                 (good | {"signature": "AAAA"}, "/signature", "not the signature"),
                                 (good | {"key": identity}, "/key", "key"), ({}, "/public_key", "public_key")):
         answer = post(body)
-        assert (answer.status, answer.json["pointer"]) == (422, pointer) and said in answer.json["detail"], answer
+        assert (answer.status, answer.json["pointer"]) == (422, pointer) and word in answer.json["detail"], answer
     assert post(good, f"/v1/kernels/{sha(b'')}/signatures").status == 404
     assert post(good, "/v1/kernels/none/signatures").status == 404
     assert post(good, f"/v1/kernels/{kernel}/builds/{kernel}/signatures").status == 404
@@ -520,7 +520,7 @@ def test_more_signatures_than_fit_are_refused(world):
 def test_what_cannot_be_signed_is_one_sentence(world):
     path, public, _ = world.key("a")
     folder = world.kernel()
-    for words, code, said in (((folder,), 2, "say who signs"), ((folder, "--sign-key", public), 2, "public key"),
+    for words, code, word in (((folder,), 2, "say who signs"), ((folder, "--sign-key", public), 2, "public key"),
                               (("--sign-key", path), 2, "at least one kernel folder"),
                               ((folder, "--sign-key", path), 4, "push it first"),
                               ((folder, "--sign-key", path, "--trusted-key", public), 2, "these are folders"),
@@ -530,7 +530,7 @@ def test_what_cannot_be_signed_is_one_sentence(world):
                               ((sha(b""), "--sign-key", path, "--trusted-key", public), 4, "no kernel"),
                               ((folder, "--sign-key", path, "--expires", "yesterday"), 2, "--expires")):
         done = world.run("kernel", "sign", *words, check=False)
-        assert done.returncode == code and said in done.stderr.splitlines()[-1], (words, done)
+        assert done.returncode == code and word in done.stderr.splitlines()[-1], (words, done)
     done = world.run("kernel", "push", folder, "--expires", "7d", check=False)
     assert done.returncode == 2 and "nothing is signed" in done.stderr and world.server.items("/v1/kernels") == []
     signed = world.run("kernel", "push", folder, environment={"WAVETUNE_SIGN_KEYS": str(path)})
@@ -615,19 +615,19 @@ def document(change):
 
 
 @needs_gpu
-@pytest.mark.parametrize("change, said", [
+@pytest.mark.parametrize("change, word", [
     (leases_change(no_build_signature), "is not signed"),
     (leases_change(kernels_signature), "changed on its way"),
     (document(lambda body: body.replace(b'"shared":1024', b'"shared":1023')), "another build"),
     (lambda method, path, body: b"\x7fELF" + body[4:-1] + b"!" if path.startswith("/v1/blobs/") else body, "is not the"),
 ], ids=["no signature", "the kernel's signature", "the document", "objects and files"])
-def test_builds_that_a_server_changes_are_refused(world, change, said):
+def test_builds_that_a_server_changes_are_refused(world, change, word):
     packed = Packed(world, sign_build=True)
-    with Liar(world.server, change) as liar:
-        agent = packed.agent(server=liar)
+    with FalseProxy(world.server, change) as false_proxy:
+        agent = packed.agent(server=false_proxy)
         packed.submit()
         wait_until(lambda: refusals(agent), 60, "the agent's refusal")
-        assert said in refusals(agent)[0] and loaded(agent) == []
+        assert word in refusals(agent)[0] and loaded(agent) == []
         assert agent.stop() == 0
 
 
@@ -635,8 +635,8 @@ def test_builds_that_a_server_changes_are_refused(world, change, said):
 def test_an_object_that_a_server_changes_is_not_loaded(world):
     packed = Packed(world, sign_build=True)
     objects = {f"/v1/blobs/sha256:{path.name}" for path in (packed.build / "objects").iterdir()}
-    with Liar(world.server, lambda method, path, body: body[:-1] + b"!" if path in objects else body) as liar:
-        agent = packed.agent(server=liar)
+    with FalseProxy(world.server, lambda method, path, body: body[:-1] + b"!" if path in objects else body) as false_proxy:
+        agent = packed.agent(server=false_proxy)
         packed.submit()
         wait_until(lambda: refusals(agent), 60, "the agent's refusal")
         assert "is not the blob" in refusals(agent)[0] and loaded(agent) == []

@@ -195,9 +195,9 @@ def test_a_server_with_false_answers_gets_no_signature(world):
     key, _ = world.key("k")
     bytes_of = {r: world.server.request("GET", f"/v1/releases/{r}").body for r in world.releases[:2]}
     entry = {**world.put(world.releases[0]).json, "signatures": []}
-    lies = {"the digest": (world.releases[1], entry), "another place": (world.releases[0], {**entry, "tag": "night"}),
+    false_answers = {"the digest": (world.releases[1], entry), "another place": (world.releases[0], {**entry, "tag": "night"}),
             "answered with beta": (world.releases[0], {**entry, "channel": "beta"}), "is none": (world.releases[0], {})}
-    for what, (sent, shown) in lies.items():
+    for what, (sent, shown) in false_answers.items():
         with FakeServer(lambda _, path: (200, bytes_of[sent] if "/releases/" in path else shown)) as fake:
             done = wavetune(fake, "sign", world.channel, "--sign-key", key, check=False)
             assert {r[0] for r in fake.requests} == {"GET"}, "nothing was signed"

@@ -100,7 +100,7 @@ def test_each_key_is_replayed_and_measurements_of_several_processes_are_one_conf
 GOOD = json.dumps(row(0, {"p": 0}, 50.0))
 
 
-@pytest.mark.parametrize("line, said", [
+@pytest.mark.parametrize("line, word", [
     ("{", ""),
     ("[1]", "JSON object"),
     (json.dumps({"kernel": "k", "key": {}}), ""),
@@ -111,18 +111,18 @@ GOOD = json.dumps(row(0, {"p": 0}, 50.0))
     (json.dumps(row(0, {"p": 7}, 50.0)), "config 0 "),
     ('"' + "x" * (17 << 20) + '"', "16 MiB"),
 ], ids=["cut off", "no object", "no config", "no outcome", "no pairs", "no time", "no number", "another space", "too long"])
-def test_a_bad_line_is_named_with_what_a_line_must_be(tmp_path, line, said):
+def test_a_bad_line_is_named_with_what_a_line_must_be(tmp_path, line, word):
     path = tmp_path / "bad.jsonl"
     path.write_text(f"{GOOD}\n{line}\n")
     done = wavetune(None, "simulate", path, check=False)
-    assert done.returncode == 2 and f"{path}:2: " in done.stderr and said in done.stderr, done.stderr
+    assert done.returncode == 2 and f"{path}:2: " in done.stderr and word in done.stderr, done.stderr
     assert "wavetune-agent tune --samples FILE" in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_what_cannot_be_replayed_is_refused(tmp_path, bowl):
-    def refused(code, said, *arguments):
+    def refused(code, word, *arguments):
         done = wavetune(None, "simulate", *arguments, check=False)
-        assert (done.returncode, done.stdout) == (code, "") and said in done.stderr, done.stderr
+        assert (done.returncode, done.stdout) == (code, "") and word in done.stderr, done.stderr
 
     refused(2, "name one file")
     refused(2, "name one file", bowl, bowl)
@@ -158,14 +158,14 @@ def test_a_job_of_a_server_is_replayed_from_all_pages_without_what_came_late_or_
         assert done.returncode == 4 and "there is no such job" in done.stderr
 
 
-@pytest.mark.parametrize("changes, code, said", [
+@pytest.mark.parametrize("changes, code, word", [
     ({"rows": []}, 1, "wavetune show 7"),
     ({"job": {"key": None}}, 4, "understands"),
     ({"job": {"space": {}}}, 4, "understands"),
     ({"rows": [{"config": 5, "outcome": "correct"}]}, 4, "understands"),
     ({"rows": [{"config": 1, "outcome": "fine"}]}, 4, "understands"),
 ])
-def test_a_job_that_cannot_be_replayed_is_refused(changes, code, said):
+def test_a_job_that_cannot_be_replayed_is_refused(changes, code, word):
     with FakeServer(lambda _, path: job_answer(path, **changes)) as fake:
         done = wavetune(fake, "simulate", "--job", "7", check=False)
-        assert done.returncode == code and said in done.stderr, done.stderr
+        assert done.returncode == code and word in done.stderr, done.stderr

@@ -60,10 +60,10 @@ def fetched(server, postgres, packed, tmp_path):
     wavetune(None, "key", "new", tmp_path / "publisher")
     environment = json.dumps({**MI300X, "triton": "3.6.0"})
     wavetune(server, "publish", "--environment", environment, "--channel", "stable", "--sign-key", tmp_path / "publisher")
-    said = wavetune(server, "fetch", "--to", tmp_path / "cache", "--format", "triton", "--environment", environment,
+    output = wavetune(server, "fetch", "--to", tmp_path / "cache", "--format", "triton", "--environment", environment,
                     "--identity", packed / "identity.json", "--trusted-key", tmp_path / "publisher.pub", "--budget-ms",
                     "600000", "--print-env").stdout
-    return dict(line.removeprefix("export ").split("=", 1) for line in shlex.split(said) if "=" in line)
+    return dict(line.removeprefix("export ").split("=", 1) for line in shlex.split(output) if "=" in line)
 
 
 def deploy(variables, *sizes, watched=()):

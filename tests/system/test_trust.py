@@ -371,23 +371,23 @@ def publish(server, node, submit, tag):
 def test_a_gain_of_five_percent_replaces_what_is_served(node, submit, publish):
     submit(TRIPLE)
     node.work(ratios={0: 1.0, 1: 1.3, 2: 0.95})
-    said, config, moves = publish()
-    assert (config, moves) == (3, 2) and "kept" not in said
+    output, config, moves = publish()
+    assert (config, moves) == (3, 2) and "kept" not in output
 
 
 def test_a_gain_of_one_percent_does_not(node, submit, publish):
     submit(TRIPLE)
     node.work(ratios={0: 1.0, 1: 1.3, 2: 0.99})
-    said, config, moves = publish()
+    output, config, moves = publish()
     assert (config, moves) == (1, 1)
-    assert 'kept     test/leases {"n":64}: the served config 0 ' in said and "equivalence set" in said
+    assert 'kept     test/leases {"n":64}: the served config 0 ' in output and "equivalence set" in output
 
 
 def test_the_minimum_gain_is_the_option_of_publish(node, submit, publish):
     submit(TRIPLE)
     node.work(ratios={0: 1.0, 1: 1.3, 2: 0.96})
-    said, config, _ = publish("--min-gain", "0.1")
-    assert config == 1 and "less than the 10.00 %" in said
+    output, config, _ = publish("--min-gain", "0.1")
+    assert config == 1 and "less than the 10.00 %" in output
     assert publish("--min-gain", "0")[1] == 3
 
 
@@ -398,8 +398,8 @@ def test_a_doubtful_gain_replaces_nothing_even_without_a_minimum(node, submit, p
             break
         ratio = (0.8, 1.1)[n % 2] if lease.json["stage"] == "final" else 0.9
         node.post(lease.json, ratios={0: 1.0, 1: 1.3, 2: ratio})
-    said, config, _ = publish("--min-gain", "0")
-    assert config == 1 and "ambiguous" in said
+    output, config, _ = publish("--min-gain", "0")
+    assert config == 1 and "ambiguous" in output
 
 
 def test_jobs_whose_configs_are_all_the_same_replace_nothing(node, submit, publish):

@@ -178,7 +178,7 @@ def test_a_second_tune_does_not_compile_again(tmp_path):
 def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("n=1\n")
-    for arguments, said in (
+    for arguments, word in (
         (("tune",), "give one folder"),
         (("tune", tmp_path, "--key", "n=1"), "kernel.json"),
         (("tune", harness.QUICK), "--key"),
@@ -199,12 +199,12 @@ def test_what_cannot_be_read_is_refused_with_one_sentence(tmp_path):
     ):
         done = agent(*arguments)
         assert done.returncode == 2, (arguments, done)
-        assert said in done.stderr and done.stderr.count("\n") == 1, (arguments, done.stderr)
+        assert word in done.stderr and done.stderr.count("\n") == 1, (arguments, done.stderr)
 
 
 def test_a_bad_line_of_keys_is_refused_with_its_number(tmp_path):
     keys = tmp_path / "keys"
-    for text, place, said in (
+    for text, place, word in (
         ("n=1\n\n# n=2\nm=5\n", "keys:4: ", "\"m\""),
         ("n=1\n{\"n\": }\n", "keys:2: ", ""),
         ("n=1 # first\n{\"n\": 1}\n", "keys:2: ", "line 1"),
@@ -212,7 +212,7 @@ def test_a_bad_line_of_keys_is_refused_with_its_number(tmp_path):
     ):
         keys.write_text(text)
         done = agent("tune", harness.QUICK, "--keys", keys)
-        assert done.returncode == 2 and place in done.stderr and said in done.stderr and done.stdout == "", (text, done)
+        assert done.returncode == 2 and place in done.stderr and word in done.stderr and done.stdout == "", (text, done)
     keys.write_text("n=3\n")
     done = agent("tune", harness.QUICK, "--keys", keys, "--key", "n=3")
     assert done.returncode == 2 and "keys:1: " in done.stderr and "--key" in done.stderr
@@ -344,9 +344,9 @@ def test_a_budget_that_is_too_small_decides_with_the_least_final_and_prints_the_
         assert line["unmeasured"] > 0 and line["measured"] + line["unmeasured"] == 200
         assert line["finalists"] <= 2 and line["verdict"]["processes"] == 3 and line["device_seconds"] > 1.5
         assert 0.02 * 4 < line["opening_seconds"] < line["device_seconds"], "four processes, 20 ms of warm-up in each"
-    told = tune(folder, "n=1000", tmp_path / "state", "--budget", "1.5").stdout
-    assert "never tried: the budget of 1.5 device-seconds" in told
-    assert "was exceeded by" in told and "on opening the kernel\n" in told
+    output = tune(folder, "n=1000", tmp_path / "state", "--budget", "1.5").stdout
+    assert "never tried: the budget of 1.5 device-seconds" in output
+    assert "was exceeded by" in output and "on opening the kernel\n" in output
 
 
 def test_a_search_finds_the_best_of_a_large_space(tmp_path):
@@ -416,13 +416,13 @@ def test_a_kernel_that_the_device_cannot_run_is_refused():
 
 def test_a_build_is_for_kernels_that_need_one_and_for_no_other(tmp_path):
     kernel = as_triton(tmp_path / "kernel")
-    for arguments, said in (
+    for arguments, word in (
         ((harness.QUICK, "--build", tmp_path), "takes no --build"),
         ((kernel,), "python3 -m wavetune pack"),
         ((kernel, "--build", tmp_path / "absent"), "absent/build.json"),
     ):
         done = agent("tune", *arguments, "--key", "n=10")
-        assert done.returncode == 2 and said in done.stderr, done.stderr
+        assert done.returncode == 2 and word in done.stderr, done.stderr
 
 
 def test_a_default_that_does_not_work_is_reported(tmp_path):

@@ -119,8 +119,8 @@ def test_buffers_that_the_decorator_resets_or_restores_are_readwrite(tmp_path, d
     ("restore_value=['out_ptr']", f"{READ}, {OUT}:write", "access is write"),
     ("restore_value=['x_ptr']", f"{READ}:read, {OUT}:write", "access is read:"),
     ("reset_to_zero=['out_ptr']", f"{READ}, {OUT}:readwrite:index", "fill is index"),
-    ("reset_to_zero=['n']", f"{READ}, {OUT}:write", "lists n,"),
-    ("reset_to_zero=['m']", f"{READ}, {OUT}:write", "lists m,")])
+    ("reset_to_zero=['n']", f"{READ}, {OUT}:write", "lists n"),
+    ("reset_to_zero=['m']", f"{READ}, {OUT}:write", "lists m")])
 def test_an_access_that_contradicts_the_decorator_is_refused(tmp_path, listed, signature, reason):
     write(tmp_path, listed)
     output = refusal(*pack(tmp_path, signature=signature))
@@ -129,7 +129,7 @@ def test_an_access_that_contradicts_the_decorator_is_refused(tmp_path, listed, s
 
 
 def test_a_kernel_folder_that_contradicts_its_decorator_is_refused(tmp_path):
-    write(tmp_path, "reset_to_zero=['out_ptr', 'none_ptr']")  # a pointer that is None has nothing to reset
+    write(tmp_path, "reset_to_zero=['out_ptr', 'none_ptr']")  # a None pointer has no buffer to reset
     run(*pack(tmp_path))
     for access, fill, reason in (("write", {}, "access is write"), ("readwrite", {}, "fill is normal")):
         edit(tmp_path / "k", "kernel.json", lambda k: k["arguments"][1].clear() or k["arguments"][1].update(

@@ -35,7 +35,7 @@ def test_a_worker_that_crashes_costs_its_task_alone():
 
 
 def test_a_task_that_takes_too_long_is_ended():
-    for timeout_s in (1, 10, 100):  # a slow machine needs more for the others, too
+    for timeout_s in (1, 10, 100):  # a slow machine needs more time for the others too
         answers = collect([{}] * 3, lambda task: time.sleep(600) if task == 1 else task, timeout_s=timeout_s)
         assert answers[1][0] is None and f"more than {timeout_s} s" in answers[1][1]
         if answers[0] == (0, None) and answers[2] == (2, None):

@@ -23,13 +23,13 @@ BUILD = pathlib.Path(os.environ.get("WAVETUNE_BUILD", SOURCE / "build/dev"))
 DATA = SOURCE / "tests/data"
 KERNELS = SOURCE / "kernels"
 QUICK = SOURCE / "tests/data/kernels/quick"  # 49 configs, 5 compiles, one best
-# Of a server whose agents the test plays: they need neither renew nor beat, and nothing is lost by a pause.
+# For a server whose agents the test plays: they send no renewals or heartbeats, and no lease expires during a pause.
 UNHURRIED = ("--lease-ms", "600000", "--heartbeat-ms", "600000")
-LEASES_OF_8 = ("--lease-target-ms", "240")  # of a server: configs of a kernel that was never measured count 30 ms each
+LEASES_OF_8 = ("--lease-target-ms", "240")  # for a server: configs of a kernel that was never measured count 30 ms each
 MISBEHAVING = SOURCE / "tests/data/kernels/misbehaving"
 # The limits of tests are ample for an idle machine; a loaded one may need several times as long.
 PATIENCE = 5
-# `fetch` gives up after two seconds so that a start is never held up; here it must not, however slow the machine is.
+# `fetch` gives up after two seconds, to delay no start; in tests it must not give up on a slow machine.
 os.environ.setdefault("WAVETUNE_BUDGET_MS", "300000")
 
 
@@ -85,7 +85,7 @@ class Postgres:
             subprocess.run(["cp", "-a", f"{self.folder}/data", mine], check=True)
             try:
                 os.rename(mine, first)
-            except OSError:  # another test's was there before
+            except OSError:  # another test has made it meanwhile
                 shutil.rmtree(mine)
         else:
             subprocess.run(["cp", "-a", first, f"{self.folder}/data"], check=True)

@@ -97,7 +97,7 @@ def test_a_stopped_agent_releases_its_lease_at_once(server, start):
     assert re.search(r"device: cpu0 ends after \S+ s and 1 leases; .* asking=\S+ preparing=\S+ .* timing=", one.messages)
     hand = server.items("/v1/agents")[0]["agent"]
     answer = server.request("POST", "/v1/leases", {"agent": hand, "device": "cpu0", "nonce": "next", "wait": 60})
-    assert answer.status == 200, "the rest of the lease is there for the next one, long before it would have expired"
+    assert answer.status == 200, "the next agent can get the rest of the lease long before its expiry"
     assert not [m for m in server.items(f"/v1/jobs/{job}/measurements") if m["late"]]
 
 
@@ -175,7 +175,7 @@ def test_a_state_folder_that_cannot_be_made_or_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     closed = tmp_path / "closed"
     closed.mkdir()
-    (closed / "spool").mkdir()  # in the way of the file of that name, for root too
+    (closed / "spool").mkdir()  # makes writing the file of that name fail, for root too
     (closed / "agent.lock").mkdir()
     for state in (tmp_path / "file/state", "/proc/state", closed):
         done = agent("run", "--url", "http://127.0.0.1:9", "--state", state)
@@ -189,14 +189,14 @@ def test_a_drained_agent_gets_no_lease_until_it_is_undrained(start, database, tm
     enrolled = wait_until(lambda: server.items("/v1/agents"), 30, "the agent")[0]
     path = f"/v1/agents/{enrolled['agent']}/drain"
     assert server.request("POST", path, {"reason": "new disks"}).status == 200
-    wait_until(lambda: "drained: " in one.messages, 20, "the agent to hear of it")
+    wait_until(lambda: "drained: " in one.messages, 20, "the agent to receive it")
     job = small_job(server, kernel)
     assert "draining: new disks" in wavetune(server, "agents").stdout
     answer = server.request("POST", "/v1/leases", {"agent": enrolled["agent"], "device": "cpu0", "nonce": "n", "wait": 1})
     assert answer.status == 403 and state_of(server, job) == "queued" and "lease: began" not in one.messages
     assert server.request("POST", path, {"reason": None}).status == 200
     wait_until(lambda: state_of(server, job) == "done", 60, "the job")
-    wait_until(lambda: "no longer drained" in one.messages, 20, "the agent to hear of that, too")
+    wait_until(lambda: "no longer drained" in one.messages, 20, "the agent to receive that too")
 
 
 def test_an_agent_whose_token_was_revoked_logs_that_and_works_again_with_another(start, database, tmp_path):

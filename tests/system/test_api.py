@@ -104,7 +104,7 @@ def test_a_wrong_body_is_a_problem_with_a_pointer_and_the_server_lives(shared, n
 
 @pytest.mark.parametrize("name,method,path", JSON_ROUTES)
 def test_an_oversized_body_is_413_and_the_server_lives(shared, name, method, path):
-    for length in (max(LIMITS[name], 4 * BYTES["MIB"]) + 1, 1 << 40):  # too many to be read and thrown away
+    for length in (max(LIMITS[name], 4 * BYTES["MIB"]) + 1, 1 << 40):  # too many to be read and discarded
         with socket.create_connection(("127.0.0.1", shared.port), timeout=120) as connection:
             connection.sendall(f"{method} {concrete(path)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {shared.token}\r\n"
                                f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode())
@@ -115,7 +115,7 @@ def test_an_oversized_body_is_413_and_the_server_lives(shared, name, method, pat
 
 SPACE = {"parameters": {"B": [1, 2]}}
 JOB = {"kernel": DIGEST, "key": {}, "space": SPACE, "environment": {}}
-WRONG_TYPES = {  # (method, path): (body, where the error must point)
+WRONG_TYPES = {  # (method, path): (body, the expected pointer)
     "job key": ("POST", "/v1/jobs", {**JOB, "key": 1}, "/key"),
     "job kernel": ("POST", "/v1/jobs", {**JOB, "kernel": "sha1:00"}, "/kernel"),
     "job space": ("POST", "/v1/jobs", {**JOB, "space": []}, "/space"),
@@ -192,7 +192,7 @@ def test_malformed_headers_do_not_end_the_server(shared, what):
             connection.sendall(STRANGE_HEADS[what])
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65536)
-        except OSError:  # reset, or closed before we were done sending
+        except OSError:  # reset, or closed before all was sent
             answer = b""
     assert answer == b"" or answer.split(b" ")[1][:1] == b"4", answer[:200]
     assert alive(shared)

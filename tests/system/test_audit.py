@@ -175,7 +175,7 @@ def test_what_is_refused_or_fails_or_changes_nothing_leaves_no_row(server, postg
     for caller, method, path, body, status in [
             (by["reader"], "POST", "/v1/gc", {}, 403),
             (Caller(server, None), "POST", "/v1/gc", {}, 401),
-            (admin, "POST", "/v1/gc", {}, 200),  # nothing is old
+            (admin, "POST", "/v1/gc", {}, 200),  # no file is old
             (admin, "POST", "/v1/gc", {"dry_run": True}, 200),
             (admin, "POST", "/v1/gc", {"keep_days": 0}, 422),
             (admin, "POST", "/v1/tokens", {"name": "reader", "role": "reader"}, 409),
@@ -289,7 +289,7 @@ def migrate(conninfo, *options):
 def test_a_server_with_its_own_database_role_works_and_cannot_change_audit_rows(postgres, start, two_roles):
     owner, serving = two_roles
     owner_role, role = (conninfo.split("user=")[1].split()[0] for conninfo in (owner, serving))
-    for _ in range(2):  # a second time, too
+    for _ in range(2):  # works a second time too
         done = migrate(owner, "--serve-role", role)
         assert done.returncode == 0, done.stderr
     server = start(harness.Server, serving, options=("--migrate", *harness.UNHURRIED, "--poll-ms", "200"))
@@ -327,7 +327,7 @@ def test_a_serving_role_without_the_right_to_migrate_waits_for_the_migration(pos
     assert migrate(owner).returncode == 0
     assert migrate(serving).returncode == 1, "it may read nothing yet"
     assert migrate(owner, "--serve-role", serving.split("user=")[1].split()[0]).returncode == 0
-    assert migrate(serving).returncode == 0, "nothing is missing"
+    assert migrate(serving).returncode == 0, "it has every right that it needs"
 
 
 def test_a_role_to_serve_as_must_be_there_and_not_own_the_tables(postgres, two_roles):

@@ -174,7 +174,7 @@ def test_a_build_is_read_as_the_bytes_that_its_digest_covers(server, tmp_path, p
     kernel, digest = pushed
     path = f"/v1/kernels/{kernel}/builds/{digest}"
     agent = make_token(database, "node", "agent")
-    for _ in range(2):  # from the database, then from memory
+    for _ in range(2):  # from the database, then from the cache
         answer = server.request("GET", path, token=agent)
         assert answer.status == 200 and answer.body == (tmp_path / "build/build.json").read_bytes() and sha(answer.body) == digest
         assert "immutable" in answer.headers["Cache-Control"] and answer.headers["ETag"] == f'"{digest}"'
@@ -221,7 +221,7 @@ def test_the_migration_of_builds_reads_no_measurement(empty_database, postgres, 
             shutil.copy(file, before)
         subprocess.run([harness.BUILD / "wavetune-server", "migrate", "--database", empty_database], check=True,
                        capture_output=True, env={**harness.os.environ, "WAVETUNE_MIGRATIONS": str(before)})
-        # A session counts what it read when it ends, which is after the program that it was of.
+        # PostgreSQL adds a session's reads to its counters when the session ends, which is after its program has ended.
         harness.wait_until(lambda: postgres.sql("select count(*) from pg_stat_activity where datname = current_database() "
                                                 "and pid <> pg_backend_pid()", conninfo=empty_database) == "0")
         read = postgres.sql(state, conninfo=empty_database)

@@ -115,7 +115,7 @@ def test_a_budget_too_small_for_any_final_of_the_job_is_refused_with_a_larger_on
     assert "0.1" in refused.json["detail"] and "at least 0.6" in refused.json["detail"]
     assert server.request("POST", "/v1/jobs", again | {"budget": {"device_seconds": 0.6}}).status == 201
     assert server.request("POST", "/v1/jobs", again | {"key": {"n": 65}, "budget": {"device_seconds": 0.5}}).status == 201, \
-        "nothing is known of this key"
+        "nothing was measured for this key"
 
 
 def test_the_least_final_is_measured_even_after_a_screen_that_exceeded_its_budget(server, hands, submit):
@@ -146,9 +146,9 @@ def test_opening_the_kernel_counts_as_spent_once_even_when_posted_again(server, 
     assert spent_of(server, job) == (452000, 450000), "it was opened again: 150 ms more"
     assert hand.post(lease, configs=[2], done=False, opening_us=300000).status == 200
     assert hand.post(lease, configs=[3], done=False).status == 200
-    assert spent_of(server, job) == (454000, 450000), "what was stated before, or not at all, is no more"
+    assert spent_of(server, job) == (454000, 450000), "an earlier report, or none, adds nothing"
     assert hand.post(lease, configs=[], opening_us=500000).json["state"] == "open"
-    assert spent_of(server, job) == (504000, 500000), "with the end of the lease alone"
+    assert spent_of(server, job) == (504000, 500000), "only with the end of the lease"
 
 
 def test_each_holder_of_a_lease_reports_its_own_opening_time_and_a_former_one_none(server, hands, submit, expire):
@@ -157,7 +157,7 @@ def test_each_holder_of_a_lease_reports_its_own_opening_time_and_a_former_one_no
     assert one.post(lost, configs=[0], done=False, opening_us=100000).status == 200
     expire(lost)
     assert one.post(lost, configs=[1], done=False, opening_us=900000).status == 409
-    assert spent_of(server, job) == (101000, 100000), "evidence that moves nothing"
+    assert spent_of(server, job) == (101000, 100000), "late results change nothing"
     held = two.pull().json
     assert held["lease"] == lost["lease"]
     assert two.post(held, configs=[1], done=False, opening_us=70000).status == 200
@@ -265,7 +265,7 @@ def test_a_final_is_spread_over_devices_and_waits_a_while_for_them(server, hands
     one, two, job = hands("one"), hands("two"), submit(SMALL, finals={"devices": 2})
     one.post(one.pull().json)
     first, third = one.pull().json, one.pull().json
-    assert first["process"] == 0 and third["process"] == 2, "any device may have the last"
+    assert first["process"] == 0 and third["process"] == 2, "any device may get the last one"
     assert one.pull().status == 204
     other = submit(SMALL, tag="later")
     assert one.pull().json["job"] == other, "leases that wait for another device delay no other device"
@@ -559,7 +559,7 @@ def test_remaining_configs_are_split_again_while_it_is_worthwhile(splits):
 def test_a_lease_that_is_young_short_or_the_requesting_devices_own_is_not_split(splits):
     assert splits.two.pull().status == 204, "it was granted just now"
     splits.age()
-    assert splits.one.pull().status == 204, "it is its own"
+    assert splits.one.pull().status == 204, "the lease is its own"
     splits.one.post(splits.lease, configs=list(range(190)), done=False, device_us=2000000)
     assert splits.two.pull().status == 204, "10 configs are left, however long they take"
 

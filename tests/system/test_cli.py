@@ -168,7 +168,7 @@ def test_wrong_inputs_are_one_sentence(world, tmp_path):
             (("promote", world.published["release"], "No Channel"), 4, "channel"),
             (("diff", world.published["release"]), 2, "two releases"),
             (("diff", "sha256:" + "0" * 64, world.published["release"]), 4, "0" * 64),
-            (("diff", world.published["release"], tmp_path / "list.json"), 2, "list.json"),
+            (("diff", world.published["release"], tmp_path / "list.json"), 2, "no release"),
             (("fetch",), 2, "--to FOLDER"),
             (("fetch", "--to", tmp_path / "c", "--format", "xml"), 2, "unknown format \"xml\""),
             (("fetch", "--to", tmp_path / "c", "--environment", "x"), 2, "--environment"),
@@ -397,7 +397,7 @@ def test_waiting_for_a_job_that_is_cancelled_ends_with_1(world, tmp_path):
     job = document(world, *arguments[:-1])[0]["job"]
     waiting = harness.Program([BUILD / "wavetune", *arguments, "--wait"], tmp_path,
                               {"WAVETUNE_URL": world.server.url, "WAVETUNE_TOKEN": world.server.token})
-    wait_until(lambda: "no live agent" in waiting.messages, 20, "a wait that cannot end by itself to say so")
+    wait_until(lambda: "no live agent" in waiting.messages, 20, "the warning about a wait that cannot end")
     assert world.server.request("DELETE", f"/v1/jobs/{job}").status == 200
     assert waiting.wait() == 1
     assert json.loads(waiting.output)[0]["state"] == "cancelled"
@@ -464,7 +464,7 @@ def test_agents_and_environments_are_listed(world):
 # Releases and channels
 
 def test_publishing_lists_what_was_released_and_what_was_skipped(world):
-    wavetune(world.server, "submit", world.kernel, "--key", "n=7", *NOWHERE)  # is no second environment before it was tuned
+    wavetune(world.server, "submit", world.kernel, "--key", "n=7", *NOWHERE)  # becomes a second environment only when it was tuned
     done = wavetune(world.server, "publish", "--kernel", world.hash)
     assert re.match(r"release  sha256:[0-9a-f]{64}\n         \d+ winners?, tag default, cpu ", done.stdout), done.stdout
     assert [made["included"][0]["origin"] for made in (world.pinned, world.published)] == ["pinned", "tuned"]
@@ -576,7 +576,7 @@ def test_tokens_are_made_listed_and_revoked(world):
     assert document(world, "token", "revoke", other) == {"revoked": other}
 
 
-# The page about it
+# The documentation page
 
 PAGE = harness.SOURCE / "docs/cli.md"
 

@@ -77,7 +77,7 @@ def test_the_program_starts_with_the_newest_cache_and_without_the_token(node):
     storage = f"{node.cache}/current/dejavu"
     assert node.start() == ([storage, "0", "", "serve it *"], "")
     content = (node.cache / "current/dejavu" / TABLE).read_bytes()
-    assert content == (node.folder / "tables" / TABLE).read_bytes(), "an imported table comes back as it was"
+    assert content == (node.folder / "tables" / TABLE).read_bytes(), "an imported table is exported unchanged"
     assert node.start()[0] == [storage, "0", "", "serve it *"]
     node.publish(1024)
     assert node.start()[0][:2] == [storage, "0"]
@@ -108,7 +108,7 @@ def test_without_any_cache_the_program_still_starts(node):
     ids=lambda value: "-".join(value) if isinstance(value, dict) else value)
 def test_wrong_settings_do_not_prevent_the_start_of_the_program(node, tmp_path, variables, status):
     node.start()
-    patient = tmp_path / "timeout"  # a budget that is no number is 2 s, which are for fetch and not for this machine
+    patient = tmp_path / "timeout"  # an invalid budget means 2 s, which is too short for a slow machine
     patient.write_text('#!/bin/sh\nshift 3\nexec "$@"\n')
     patient.chmod(0o755)
     (_, ended, _, arguments), output = node.start(PATH=f"{tmp_path}:{BUILD}:{os.environ['PATH']}", **variables)
@@ -119,7 +119,7 @@ def test_a_fetch_that_crashes_hangs_or_is_absent_does_not_prevent_the_start_of_t
     fake = tmp_path / "wavetune"
     fake.touch(0o755)
     for script, budget, statuses in (("kill -SEGV $$", 300000, ["139"]), ("echo \"export X='unclosed\"; exit 3", 300000, ["3"]),
-                                     ("exec sleep 600", 1, ["124", "137"])):  # the other one where it took long to die
+                                     ("exec sleep 600", 1, ["124", "137"])):  # the second one if it took long to die
         fake.write_text(f"#!/bin/sh\n{script}\n")
         variables = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "WAVETUNE_BUDGET_MS": budget}
         (storage, ended, _, arguments), output = node.start(**variables)

@@ -219,7 +219,7 @@ def test_a_near_environment_is_served_only_on_request(server, database, postgres
     assert exact.headers["Wavetune-Match"] == "exact"
     assert "gcc 9" in wavetune(server, "compatible", "list").stdout
     wavetune(server, "compatible", "remove", declared)
-    assert server.request("GET", path + "&match=compatible").status == 404, "what was remembered is forgotten"
+    assert server.request("GET", path + "&match=compatible").status == 404, "the cached answer was dropped"
     assert wavetune(server, "compatible", "remove", declared, check=False).returncode == 4
     assert wavetune(server, "compatible", "add", "--asked", "{}", "--served", "{}", check=False).returncode == 4
     assert wavetune(server, "compatible", "add", "--asked", "{}", check=False).returncode == 2
@@ -237,7 +237,7 @@ def test_a_cache_that_another_server_withdrew_is_served_no_longer(server, databa
     declared = declare("a guess")
     assert other.get(path)["match"]["reason"] == "a guess"
     declare("tried")
-    wait_until(lambda: other.get(path)["match"]["reason"] == "tried", 60, "the other server to say the new reason")
+    wait_until(lambda: other.get(path)["match"]["reason"] == "tried", 60, "the other server to answer with the new reason")
     assert server.request("DELETE", f"/v1/compatibilities/{declared}").status == 204
     wait_until(lambda: other.request("GET", path).status == 404, 60, "the other server to serve it no longer")
 
@@ -322,7 +322,7 @@ def test_a_campaign_leaves_out_what_was_cancelled(server):
     worker.join()
     outcomes = {i["key"]["n"]: i["outcome"] for i in json.loads(finished[0].stdout)["items"]}
     assert outcomes == {70: "left out", 71: "still best"}, finished
-    assert len(of_tag()) == 2, "what was cancelled is not tuned again"
+    assert len(of_tag()) == 2, "a cancelled job is not tuned again"
 
 
 @pytest.fixture
@@ -470,6 +470,6 @@ def test_a_release_that_was_made_again_or_exported_is_noted_as_fetched(server, s
     server = start(harness.Server, database, options=("--poll-ms", "10", *harness.UNHURRIED))
     release = server.request("POST", "/v1/releases", {"environment": ENVIRONMENT, "tag": "noted"}).json["release"]
     taken = f"delete from release_fetches where release = '\\x{release[7:]}' returning 1"
-    wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "that it was made to be written down")
+    wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "the time of its making to be recorded")
     server.get(f"/v1/releases/{release}/export/json")
-    wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "the export to be written down")
+    wait_until(lambda: postgres.sql(taken, conninfo=database) == "1", 100, "the export to be recorded")

@@ -177,7 +177,7 @@ class Raw:
         self.listener.close()
 
 
-# What a good server's answer becomes
+# Correct answers
 
 def test_a_release_is_kept_in_a_folder_of_its_digest_that_current_points_at(world, keys):
     release = release_of()
@@ -439,7 +439,7 @@ def test_an_entry_that_states_less_is_accepted_unless_an_exact_one_was_requested
     world.publish(release_of(environment=TABLE), environment=TABLE)
     for rule in ("unstated", "minor", "compatible"):
         world.fetch("--match", rule)
-    assert "match=" not in world.fake.requests[0][1], "what an older server does not know is not sent unasked"
+    assert "match=" not in world.fake.requests[0][1], "a parameter that older servers do not have is sent only on request"
     world.fetch("--match", "exact", expect=13)
     assert "match=exact" in world.fake.requests[-1][1]
 
@@ -534,7 +534,7 @@ def test_kernels_that_renderers_need_are_verified_too(world, format):
     world.other[kernel] = (503, b"")
     assert "answered 503" in world.fetch(*arguments, expect=5).stderr
     world.other[kernel] = (404, b"")
-    assert f"{format}: no winner" in world.fetch(*arguments).stderr, "what the server does not have is left out"
+    assert f"{format}: no winner" in world.fetch(*arguments).stderr, "a kernel that the server does not have is left out"
 
 
 def test_the_exit_code_of_export_follows_the_servers_answer_for_a_kernel(world, tmp_path):
@@ -577,7 +577,7 @@ def test_a_folder_that_cannot_be_made_or_written_blocks_no_start(world):
     world.cache = cache
     world.fetch()
     (cache / ".lock").unlink()
-    (cache / ".lock").mkdir()  # as a folder that is read-only, for root too
+    (cache / ".lock").mkdir()  # like a read-only folder, for root too
     assert "cannot write to" in world.fetch(expect=5).stderr
     (cache / ".lock").rmdir()
     (cache / "current").unlink()
@@ -585,8 +585,8 @@ def test_a_folder_that_cannot_be_made_or_written_blocks_no_start(world):
     assert "cannot point" in world.fetch(expect=5).stderr
 
 
-# A disk that is slow or broken: calls of the C library that fetch makes, and the test decides. What holds a fetch up says by
-# the file DISK_REACHED that it came so far.
+# A disk that is slow or broken: the test replaces calls of the C library. A call that blocks makes
+# the file DISK_REACHED first.
 DISK = r"""
 #include <dlfcn.h>
 #include <errno.h>
@@ -764,7 +764,7 @@ def test_a_release_that_was_damaged_on_the_disk_is_fetched_again(world):
 def test_a_link_or_a_file_in_a_releases_place_is_replaced_and_not_written_through(world, is_current):
     name = digest(release_of())[7:]
     elsewhere = world.folder / "elsewhere"
-    if is_current:  # the link leads to a good release: what current names then is whole, and still no folder of this one's
+    if is_current:  # the link points to a whole release, which is still no folder of this cache
         world.fetch()
         (world.cache / name).rename(elsewhere)
     else:
@@ -876,10 +876,10 @@ def test_members_that_are_not_given_are_read_from_the_node_and_the_identity(worl
     identity = ("--identity", world.folder / "identity.json")
     assert requested(world, None, *identity) == ENVIRONMENT
     assert requested(world, {"torch": "2.9.0"}) == {k: v for k, v in ENVIRONMENT.items() if k != "triton"}
-    assert requested(world, None, *identity, WAVETUNE_AMDGPU_IDS="/nowhere") == ENVIRONMENT, "the image knows the name"
+    assert requested(world, None, *identity, WAVETUNE_AMDGPU_IDS="/nowhere") == ENVIRONMENT, "the image has the name"
     given = {"rocm": "6.4.0", "gpu": "other"}
     assert requested(world, given, expect=13) == {**given, "arch": "gfx942", "compute_units": 304, "partition": "SPX/NPS1"}
-    assert requested(world, {"cpu": "gcc 12"}, expect=13) == {"cpu": "gcc 12"}, "not what this node's GPU is"
+    assert requested(world, {"cpu": "gcc 12"}, expect=13) == {"cpu": "gcc 12"}, "not the values of this node's GPU"
 
 
 # Export

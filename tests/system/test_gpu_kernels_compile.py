@@ -24,7 +24,7 @@ AGENT = harness.BUILD / "wavetune-agent"
 AMD = ("gfx942", "gfx90a")
 SAMPLE = 4  # configs of a space beside its default
 TEST_KERNELS = harness.SOURCE / "tests/data/kernels"
-# Of each folder: a key whose rows are aligned and tiles whole, and one whose are not.
+# For each folder: a key with aligned rows and whole tiles, and one without.
 KEYS = {
     "vector_add": ({"n": 1 << 20}, {"n": 1000003}),
     "softmax": ({"rows": 512, "columns": 4096}, {"rows": 7, "columns": 777}),

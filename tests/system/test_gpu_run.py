@@ -78,7 +78,7 @@ def test_an_emulated_gpu_runs_the_parts_without_timing_and_that_is_recorded(mach
     assert "== device\n" in done.stdout and "== isolation\n" in done.stdout and done.stdout.count("== ") == 2
     assert "24 configs" in done.stdout and "each as expected" in done.stdout
 
-    # That no time is claimed: at the begin, at the end, in the log, in a file and in every document.
+    # The note that times are not valid is at the begin, at the end, in the log, in a file and in every document.
     *_, note, last = done.stdout.splitlines()
     assert NOTE in note and last == "6 passed, 0 failed" and done.stdout.count(NOTE) == 2
     assert NOTE in (machine.out / "log.txt").read_text() and NOTE in (machine.out / "EMULATED.txt").read_text()
@@ -86,7 +86,7 @@ def test_an_emulated_gpu_runs_the_parts_without_timing_and_that_is_recorded(mach
         assert NOTE in json.loads((machine.out / f"{name}.json").read_text())["note"]
     assert "as fast as" not in done.stdout and " s)" not in done.stdout and " in " not in done.stdout.split("started")[1]
 
-    # HIP alone, over the runtime that is there and no shim; time enough, and less to do.
+    # Only HIP, over the given runtime and no shim, with enough time and fewer samples.
     assert not [line for line in machine.called if "cuda" in line or "hip_shim" in line]
     assert f"device gfx942 {FAKE_HIP}" in machine.called
     assert [line for line in machine.called if "gpu_misbehaving" in line and "--config-timeout 120" in line

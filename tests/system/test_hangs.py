@@ -47,13 +47,13 @@ def test_requests_are_answered_while_postgresql_hangs_and_served_when_it_goes_on
         for _ in range(2):
             began = time.monotonic()
             answer = server.request("GET", "/v1/jobs")
-            # A new connection is given up after 5 s, whatever the request's own time.
+            # A new connection is abandoned after 5 s, whatever the limit of the request.
             assert answer.status == 503 and time.monotonic() - began < TIMEOUT_MS / 1000 + 10 * PATIENCE, answer
-        wait_until(lambda: server.request("GET", "/readyz").status == 503, 30, "/readyz to say that the database hangs")
-        wait_until(lambda: "not ready" in server.messages, 60, "the log to say why")
+        wait_until(lambda: server.request("GET", "/readyz").status == 503, 30, "/readyz to report that the database hangs")
+        wait_until(lambda: "not ready" in server.messages, 60, "the reason in the log")
         assert "wavetune_ready 0" in server.request("GET", "/metrics").body.decode()
     wait_until(lambda: server.request("GET", "/v1/jobs").status == 200, 10, "requests to be served again")
-    wait_until(lambda: server.request("GET", "/readyz").status == 200, 10, "/readyz to be well again")
+    wait_until(lambda: server.request("GET", "/readyz").status == 200, 10, "/readyz to answer 200 again")
 
 
 def test_a_server_ends_while_postgresql_hangs(postgres, start, database):

@@ -424,7 +424,7 @@ def test_an_agent_killed_while_it_replaces_its_token_is_the_same_agent_again(bri
         program = start(harness.Agent, brief, token=image, options=QUICK_RACES)
         harness.wait_until(state.exists, 60, "its token")
         before = state.read_text()
-        # Odd times as soon as the file changes: two tokens are in it then, and the new one was hardly used.
+        # The agent is killed at a random time after the file changed: it has two tokens then, and the new one was hardly used.
         if kills % 2:
             harness.wait_until(lambda: state.read_text() != before, 60, "a new token")
         program.kill()
@@ -477,7 +477,7 @@ def test_a_copied_state_folder_does_not_work_beside_its_original(start, database
     harness.wait_until(lambda: "agent: enrolled" in program.messages, 60, "the agent to enrol")
     agent, = [agent["agent"] for agent in server.items("/v1/agents")]
     program.kill()
-    # The original is on another machine from now on: this one's was not seen for a while.
+    # From now on the original is on another machine: the one on this machine was not seen for a while.
     rows(postgres, database, "update agents set last_seen = now() - interval '1 day'")
     original = Node(server, own_token(program)[0], boot="elsewhere", machine="sha256:elsewhere")
     assert original.enrolled.status == 200 and original.id == agent

@@ -21,7 +21,7 @@ def test_equal_jobs_of_a_post_are_one_job_with_the_highest_priority(server, kern
 
 def test_one_bad_job_refuses_the_whole_post(server, kernel):  # noqa: F811
     for wrong, pointer in ((body(kernel, 2, priority=2000), "/jobs/1/priority"),  # seen when it is read,
-                           (body(kernel, 2, key={"m": 2}), "/jobs/1/key/m"),  # when it is held against its kernel,
+                           (body(kernel, 2, key={"m": 2}), "/jobs/1/key/m"),  # when it is compared with its kernel,
                            (body(kernel, 2, space={"parameters": {"A": [1]}, "conditions": ["A > 1"]}), "/jobs/1/space")):
         answer = server.request("POST", "/v1/jobs", {"jobs": [body(kernel, 1), wrong]})
         assert (answer.status, answer.json["pointer"]) == (422, pointer), answer

@@ -358,7 +358,7 @@ def test_a_build_is_compared_with_its_kernel(matmul, code, tmp_path):
     build = pack(tmp_path / "b", hash_of(matmul), code)
     answer, = answers(build, "--kernel", matmul, code=1)
     assert answer["objects"][0]["refused"] is None, "the object has the arguments of the manifest"
-    assert any("num_stages = 0" in s for s in sentences(answer, "refused")), "its space has what Triton 3.6.0 refuses"
+    assert any("num_stages = 0" in s for s in sentences(answer, "refused")), "its space has configs that Triton 3.6.0 refuses"
     answer, = answers(build, "--kernel", matmul, "--key", "n=64", code=1)
     assert any(s.startswith("4 configs cannot run") and "BLOCK=48 num_warps=32" in s for s in sentences(answer, "refused"))
     wrong, = answers(pack(tmp_path / "w", hash_of(matmul), code, {"c": "*fp32", "n": "i64"}), "--kernel", matmul, code=1)

@@ -260,7 +260,7 @@ def test_a_raised_priority_is_leased_first(server, hands, submit):
 
 def test_a_raised_priority_missing_on_the_leases_is_set_by_the_next_submission(server, hands, submit, postgres, database):
     hand, _, later = hands("hand"), submit(SMALL), submit(SMALL, tag="later", priority=5)
-    postgres.sql(f"update leases set priority = 0 where job_id = {later}", conninfo=database)  # a crash between the two
+    postgres.sql(f"update leases set priority = 0 where job_id = {later}", conninfo=database)  # as after a crash between both
     again = {"kernel": server.get(f"/v1/jobs/{later}")["kernel"], "key": {"n": 64}, "space": SMALL,
              "environment": ENVIRONMENT, "tag": "later", "priority": 5}
     assert server.request("POST", "/v1/jobs", again).status == 200

@@ -21,7 +21,7 @@ class JsonServer(harness.Server):
 
     def _wait_ready(self):
         self.url = wait_until(lambda: next((line["url"] for line in lines(self) if line["message"] == "listening"), None), 30,
-                              "the line that says where it listens")
+                              "the line with the address")
         wait_until(lambda: self.request("GET", "/readyz").status == 200, 20, "/readyz")
         return self.url
 
@@ -215,7 +215,7 @@ def test_by_default_only_errors_get_a_line_and_clients_name_the_request(server):
     named = re.search(r"\(request (\S+)\)", done.stderr)
     assert done.returncode == 3 and named and f"request={named[1]}" in server.messages
     done = wavetune(server, "jobs", check=False, token="wt_wrong")
-    assert done.returncode == 4 and "(request" not in done.stderr, "a refusal is the caller's own"
+    assert done.returncode == 4 and "(request" not in done.stderr, "a refusal is the caller's fault"
 
 
 def test_off_is_silent(start, database):
@@ -328,7 +328,7 @@ def test_the_logs_of_a_campaign_are_json_line_by_line_and_hold_no_token(start, d
     printed = [line["message"] for line in worker]
     assert '{"level":"error","message":"forged"}' in printed and "\x1b[2J\x07 bell" in printed
     assert "\ufffd\ufffd\ufffd\ufffd no utf-8" in printed and "\x9b c1 \u2028 separator" in printed
-    assert any("behind" in text for text in printed), "what follows a NUL is there"
+    assert any("behind" in text for text in printed), "the text after a NUL is logged"
     assert all(isinstance(line["pid"], int) and line["level"] == "info" for line in worker)
     assert not any(line["message"] == "forged" for line in of_agent)
 

@@ -44,7 +44,7 @@ class FalseProxy:
                     self.close_connection = True
                     try:
                         output(self.wfile) if callable(output) else self.wfile.write(output)
-                    except OSError:  # the agent has hung up
+                    except OSError:  # the agent closed the connection
                         pass
                     return
                 status, body, *headers = output or ask()
@@ -115,7 +115,7 @@ def slow(out):
 
 
 AGENTS, LEASES, RENEW, RESULTS = "/v1/agents", "/v1/leases", "/v1/leases/[^/]+/renew", "/v1/leases/[^/]+/results"
-UNSTORED = says("POST", RESULTS, 503, {"detail": "not now"})  # the lease is held for as long
+UNSTORED = says("POST", RESULTS, 503, {"detail": "not now"})  # the agent keeps the lease meanwhile
 HUGE = 2**63 - 1
 FALSE_ANSWERS = {
     "an array for everything": (lambda *_: (200, []), 'must be an object'),
@@ -167,7 +167,7 @@ def submit(database, start, tmp_path):
     return Submit()
 
 
-def assert_not_hurried(false_proxy):
+def assert_few_requests(false_proxy):
     """Counts for some seconds."""
     before, began = len(false_proxy.requests), time.monotonic()
     wait_until(lambda: time.monotonic() - began > WATCHED_S, 10, "some seconds")
@@ -183,7 +183,7 @@ def test_an_agent_logs_a_false_answer_does_not_retry_fast_and_continues_with_cor
         false_proxy.falsify = falsify
         agent = start(harness.Agent, false_proxy, options=QUICK)
         wait_until(lambda: sentence in agent.messages or agent.process.poll() is not None, 60, sentence)
-        assert_not_hurried(false_proxy)
+        assert_few_requests(false_proxy)
         assert agent.process.poll() is None and sentence in agent.messages, agent.messages[-3000:]
         false_proxy.falsify = None
         submit.wait(submit.job("with true answers"))
@@ -226,7 +226,7 @@ def test_leases_that_have_ended_do_not_make_an_agent_poll_fast(submit, start):
         submit.wait(first)
         false_proxy.falsify = replay
         wait_until(lambda: "lease: stopped" in agent.messages, 60, "a lease that has ended")
-        assert_not_hurried(false_proxy)
+        assert_few_requests(false_proxy)
         false_proxy.falsify = None
         submit.wait(submit.job("second"))
         assert agent.stop() == 0

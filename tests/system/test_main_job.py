@@ -41,7 +41,7 @@ def test_a_kernel_is_tuned_published_promoted_and_fetched(server, start, tmp_pat
     assert winner["verdict"]["processes"] >= 3
 
     order = list(json.loads((kernel / "space.json").read_text())["parameters"])
-    assert order != sorted(order), "the order of parameters means something, so it must not be the alphabet's here"
+    assert order != sorted(order), "the order of parameters matters, so it must not be alphabetical here"
     assert list(job["space"]["parameters"]) == list(winner["config_values"]) == order
     expanded = dict(line.split(None, 1) for line in wavetune(None, "space", "expand", kernel).stdout.splitlines())
     assert expanded[str(winner["config"])].strip() == " ".join(f"{n}={v}" for n, v in winner["config_values"].items())
@@ -74,7 +74,7 @@ def test_a_second_fetch_is_one_304(database, start, tmp_path, one_config):
         return sum(float(l.split()[-1]) for l in metrics.splitlines() if l.startswith(f"{name} "))
 
     assert agent.stop() == 0  # it requests work now and then
-    wait_until(lambda: metric("wavetune_suspended") == 0, 30, "its last one to be let go, which counts as a request")
+    wait_until(lambda: metric("wavetune_suspended") == 0, 30, "its last poll to end, which counts as a request")
     before = metric("wavetune_http_requests_total")
     again = wavetune(server, "fetch", "--to", tmp_path / "cache")
     assert again.stdout.startswith("unchanged"), again.stdout

@@ -12,17 +12,17 @@ from harness import wait_until
 DONE_JOBS, OPEN_JOBS, LEASES_A_JOB = 150, 60, 100
 OPEN_LEASES = OPEN_JOBS * LEASES_A_JOB
 WATCHED = ("jobs", "leases", "measurements")
-# What a statement may touch in one run: a few jobs with all their leases, not all open leases nor all unfinished jobs' ones.
+# The rows that a statement may read in one run: a few jobs with all their leases, not all open leases nor those of all jobs.
 ROWS_MAX, BLOCKS_MAX = 1000, 4000
-ROWS_MAX_OF = {"leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but not those of all times
-               "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with what their leases took
-# It writes thousands of leases; and the mean of 16 jobs' leases may as well be read from a table that is not much larger.
+ROWS_MAX_OF = {"leases_cancel_all_ended": OPEN_LEASES + 1000,  # a sweep: all live leases, but no ended ones
+               "jobs_list": 100 * LEASES_A_JOB + 1000}  # a page of jobs, with the times of their leases
+# It writes thousands of leases; and PostgreSQL may read the mean of 16 jobs' leases from a whole table that is not much larger.
 NOT_JUDGED = {"leases_insert", "kernels_pace"}
 EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_analyze": "on",
            "auto_explain.log_timing": "off", "auto_explain.log_buffers": "on", "auto_explain.log_format": "json",
            "log_min_duration_statement": "0"}
 
-# Jobs like the one that is there, done, with leases and measurements.
+# Copies of the existing job, done, with leases and measurements.
 HISTORY = """
 insert into jobs (kernel, key, key_digest, space_digest, environment_id, tag, run, state, priority, baseline, seed, configs,
                   runner, device_class, events, finished_at)
@@ -162,7 +162,7 @@ def test_statements_read_what_they_need_when_statistics_are_stale(prepare, start
     assert server.request("DELETE", f"/v1/jobs/{lease['job']}").status == 200
     lease = stale.hand.pull().json
     stale.sql(f"update leases set expires_at = now() - interval '1 s' where id = {lease['lease']}")
-    start(harness.Server, database, options=("--lease-ms", "100", "--heartbeat-ms", "600000"))  # in whose eyes it expires
+    start(harness.Server, database, options=("--lease-ms", "100", "--heartbeat-ms", "600000"))  # which expires it
     wait_until(lambda: stale.sql(f"select state from leases where id = {lease['lease']}") == "open", 30, "the lease to expire")
     swept = {"jobs_ready_all", "leases_cancel_all_ended", "leases_unwanted"}  # by the housekeeper, in its own time
     wait_until(lambda: swept <= {name for name, _ in plans_since(postgres.folder / "log", began)}, 30, "the sweeps")

@@ -165,7 +165,7 @@ def test_forwarded_addresses_are_accepted_from_trusted_proxies_only(server):
 
     assert refuse("127.0.0.2", "192.0.2.7") == "127.0.0.2"
     assert refuse("127.0.0.1", "192.0.2.7") == "192.0.2.7"
-    assert refuse("127.0.0.1", "192.0.2.66, 192.0.2.7, 127.0.0.1") == "192.0.2.7", "what the client wrote itself is left of it"
+    assert refuse("127.0.0.1", "192.0.2.66, 192.0.2.7, 127.0.0.1") == "192.0.2.7", "the client's own value comes before it"
     assert refuse("127.0.0.1", "192.0.2.66, nonsense") == "127.0.0.1"
 
 
@@ -261,8 +261,8 @@ def test_a_proxy_refuses_tricks_with_headers(proxy, server, authority, trick):
     before = metric(server, "wavetune_http_requests_total")
     statuses = proxy.send(client, head + TRICKS[trick] + smuggled)
     assert statuses and statuses[0] in (400, 411, 422), statuses
-    assert len(statuses) == 1, "nothing behind it is taken for a request"
-    assert metric(server, "wavetune_http_requests_total") == before + 1, "the server saw none of it, only this question"
+    assert len(statuses) == 1, "no bytes after it are read as a request"
+    assert metric(server, "wavetune_http_requests_total") == before + 1, "the server received nothing of it, only this request"
 
 
 def metric(server, name):

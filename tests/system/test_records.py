@@ -221,7 +221,7 @@ def test_every_member_of_a_measurement_is_stored_and_read_again(server, submit, 
     stored, = server.get(f"/v1/jobs/{lease['job']}/measurements")["items"]
     assert {name: stored[name] for name in measurement} == measurement
 
-    # What it leaves out is null, or the lease's.
+    # Members that it leaves out are null, or those of the lease.
     least = {"seq": 99, "config": lease["configs"][0][0] + 1, "outcome": "compile"}
     answer = server.request("POST", f"/v1/leases/{lease['lease']}/results", {"epoch": lease["epoch"], "measurements": [least]})
     assert answer.status == 200, answer

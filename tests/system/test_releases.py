@@ -250,7 +250,7 @@ def test_a_release_is_read_back_as_it_was_made(bench):
     bench.job(ROCM_64)
     made = bench.release(ROCM_64).json
     path = f"/v1/releases/{made['release']}"
-    for _ in range(2):  # from the database, then from memory
+    for _ in range(2):  # from the database, then from the cache
         answer = bench.server.request("GET", path)
         assert answer.status == 200 and answer.body.decode() == made["bytes"]
         assert answer.headers["ETag"] == f'"{made["release"]}"' and "immutable" in answer.headers["Cache-Control"]
@@ -299,7 +299,7 @@ def export(bench, release, format, query=""):
 
 
 def test_an_export_of_several_files_is_one_tar_that_depends_on_nothing_else(moe):
-    first, again = (export(moe, moe.first, "vllm-moe") for _ in range(2))  # from the database, then from memory
+    first, again = (export(moe, moe.first, "vllm-moe") for _ in range(2))  # from the database, then from the cache
     assert first.status == again.status == 200 and first.body == again.body
     assert first.headers["Content-Type"] == "application/x-tar" and "Wavetune-Skipped" not in first.headers
     with tarfile.open(fileobj=io.BytesIO(first.body)) as tar:
@@ -370,7 +370,7 @@ def test_self_timed_winners_are_skipped_on_request(bench):
     pinned = bench.release(ROCM_64, refuse_self_timed=True, pins=[pin]).json
     assert {entry["name"] for entry in pinned["included"]} == {"itself", "watched"}
 
-    # What a channel serves of it is not kept.
+    # The answer of a channel with it is not cached.
     both = bench.release(ROCM_64).json["release"]
     assert bench.server.request("PUT", "/v1/channels/timed", {"release": both}).status == 200
     replaced = bench.release(ROCM_64, refuse_self_timed=True, replaces={"channel": "timed"}).json
@@ -492,7 +492,7 @@ def test_the_cache_finds_the_entry_that_the_stated_members_identify(two):
     other = two.release(ROCM_63).json["release"]
     two.move(two.first)
     two.move(other)
-    for _ in range(2):  # from the database, then from memory
+    for _ in range(2):  # from the database, then from the cache
         answer = two.cache(rocm="6.3.0", gpu=GPU["gpu"])
         assert answer.status == 200 and answer.headers["Wavetune-Match"] == "exact"
         assert answer.json["release"] == other and answer.json["environment"] == ROCM_63

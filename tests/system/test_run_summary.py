@@ -128,7 +128,7 @@ def test_skips_are_grouped_by_reason(run):
 
 
 def test_a_program_whose_tests_all_skip_has_not_passed(run):
-    assert run("^unit/test_skips$")[-1] == "0 passed, 0 failed, 2 skipped"  # and so the run, of nothing else, has failed
+    assert run("^unit/test_skips$")[-1] == "0 passed, 0 failed, 2 skipped"  # so the run, which has no other test, failed
     assert run("^(unit/test_skips|lint/clean)$", passes=True)[-1] == "1 passed, 0 failed, 2 skipped"
 
 

@@ -259,7 +259,7 @@ def test_a_reference_reaches_nothing_beyond_its_process(server, agent, tmp_path,
     assert len(attacks) == n and set(attacks.values()) <= refusals, attacks
 
 
-# What works where nothing confines a kernel: the tests above would pass for ever if they looked at the wrong place.
+# Attacks that succeed without confinement: otherwise the tests above could pass because an attack is wrong.
 UNCONFINED = r"""
   try_open("/etc/passwd", "/etc/passwd", O_RDONLY);
   try_open("the spool, to write", "STATE/spool", O_WRONLY | O_APPEND);
@@ -370,7 +370,7 @@ def test_an_agent_without_a_sandbox_logs_that_and_is_refused_where_one_is_requir
         assert done.returncode == code and "WAVETUNE_SANDBOX" in done.stderr, (level, required, done.stderr)
 
 
-# What each does is its config's loss, or its job's.
+# The harm of each fails only its config, or its job.
 HARMFUL = {
     "the status page cut off": "ftruncate(4, 0);",
     "answers that are none": 'dprintf(3, "this is no answer\\n");',
@@ -417,7 +417,7 @@ HARMFUL = {
 
 @pytest.mark.parametrize("name", HARMFUL)
 def test_harm_by_a_kernel_affects_only_its_own_config(server, start, tmp_path, name):
-    # What writes the status page ends with the limit of a whole request, which grows with the rounds.
+    # A writer of the status page is ended at the limit of a whole request, which grows with the rounds.
     quick = ("--screen-rounds", "2") if "status page" in name else ()
     agent = start(UnprivilegedAgent, server, options=("--config-timeout", "1" if quick else "2", "--open-timeout", "10", *quick))
     wait_until(lambda: "enrolled" in agent.messages, 30, "the agent to enrol")

@@ -340,7 +340,7 @@ def test_clients_that_disconnect_while_they_wait_are_removed(server):
     wait_until(lambda: metric(server, "wavetune_parked") >= 50, 10, "50 waiting agents")
     for connection in waiting:
         connection.close()
-    wait_until(lambda: metric(server, "wavetune_suspended") == 0, 10, "all to be let go")
+    wait_until(lambda: metric(server, "wavetune_suspended") == 0, 10, "all to be removed")
 
 
 def test_a_database_that_goes_and_comes_is_503_and_then_works(server, postgres):
@@ -380,7 +380,7 @@ def test_a_full_queue_is_503_and_counted(start, database):
     for _ in range(7):
         connections.append(socket.create_connection(("127.0.0.1", server.port), timeout=120))
         connections[-1].sendall(one)
-    wait_until(lambda: metric(server, "wavetune_queue_shed_total") == 5, 20, "those that find no place to be refused")
+    wait_until(lambda: metric(server, "wavetune_queue_shed_total") == 5, 20, "requests beyond the queue to be refused")
     session.run("commit")
     session.close()
     found = sorted(statuses(c.recv(65536))[0] for c in connections)

@@ -175,7 +175,7 @@ def test_other_agents_take_what_is_not_signed_or_by_another_key(world):
     world.wait(world.submit(signed)[0]["job"])
 
 
-# The server chooses by the signatures: by hands
+# The server chooses leases by signatures; the test plays the agents
 
 class Wanting(Hand):
     """A hand that wants signatures by these keys."""
@@ -394,7 +394,7 @@ def test_a_false_server_that_hides_a_renaming_space_is_detected(world):
     assert '"fabsf" could rename' in refused(agent)
 
 
-# Keys that come and go
+# Keys that are added and removed
 
 def test_a_key_that_is_taken_from_the_folder_counts_no_more(world):
     (a, a_pub, a_id), (b, b_pub, b_id) = world.key("a"), world.key("b")

@@ -228,7 +228,7 @@ def test_only_the_history_that_the_publisher_signed_is_rolled_back_to(world):
     world.run("promote", world.releases[1], world.channel, "--sign-key", key)
     done = world.run("rollback", world.channel, "--sign-key", key, check=False)
     assert done.returncode == 4 and "name the release" in done.stderr
-    # What was signed for another channel is no history of this one.
+    # Entries that were signed for another channel are no history of this one.
     elsewhere = f"{world.channel}.2"
     world.run("promote", world.releases[0], elsewhere, "--sign-key", key)
     borrowed = world.server.get(f"/v1/channels/{elsewhere}/entries")["items"][0]

@@ -83,7 +83,7 @@ def test_the_order_of_lines_does_not_matter(bowl, tmp_path):
 
 def test_the_descent_begins_at_the_baseline(bowl):
     (key,) = simulate(bowl, "--strategy", "descent", "--repeat", "2")["keys"]
-    # The baseline is config 0, a corner that failed: it counts as the slowest that did not.
+    # The baseline is config 0, a corner that failed: it counts as slow as the slowest that did not fail.
     assert key["strategies"]["descent"]["mean"][0] == pytest.approx(max(r["samples_us"][0] for r in bowl_rows()
                                                                          if "samples_us" in r) / 50 - 1)
 

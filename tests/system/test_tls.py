@@ -160,7 +160,7 @@ def test_a_new_certificate_is_used_without_a_restart_and_open_connections_go_on(
     assert ask(connection, "GET", "/v1/tokens", token=server.token).status == 200
     replace(server.pair, authority.server("renewed"))
     wait_until(lambda: serial(server.port) != before, 20, "the new certificate")
-    assert ask(connection, "GET", "/v1/tokens", token=server.token).status == 200, "on the connection from before"
+    assert ask(connection, "GET", "/v1/tokens", token=server.token).status == 200, "on the earlier connection"
     assert server.messages.count("tls: new connections use") == 2, "a pair that is half written is not tried"
     assert "tls: --tls" not in server.messages
 
@@ -312,7 +312,7 @@ def test_certificates_authenticate_agents_only_and_one_token_each(serve):
     taken = post(name="m")
     assert taken.status == 409 and "another one" in taken.json["detail"]
     assert server.request("DELETE", "/v1/tokens/n").status == 204
-    assert post(name="m").status == 201, "what was revoked gives the certificate up"
+    assert post(name="m").status == 201, "a revoked token frees its certificate"
 
 
 def test_an_agent_of_a_certificate_is_one_agent_and_acts_as_no_other(serve, authority, node):

@@ -349,7 +349,7 @@ def test_a_winner_that_stays_faster_than_the_default_is_not_flagged(server, node
     assert server.get(f"/v1/jobs/{promoted}")["flagged"] is None
 
 
-# Replacing what a channel serves
+# Replacing a served config
 
 @pytest.fixture
 def publish(server, node, submit, tag):

@@ -18,9 +18,9 @@ QUICK = ("--screen-rounds", "3", "--final-rounds", "4")
 
 def agent(*arguments, environment=None, timeout=600):
     full = {k: v for k, v in os.environ.items() if not k.startswith("WAVETUNE_")}
-    # A config that crashes on purpose is a signal here, also where a sanitizer would print a page about it.
+    # A config that crashes on purpose ends by its signal, also under a sanitizer, which would print a report.
     full["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":handle_segv=0"
-    # Kernels of these tests leave traces, in files that such a variable names.
+    # Kernels of these tests write to files that such a variable names.
     traces = [os.path.dirname(v) for k, v in (environment or {}).items() if k in ("CALLS", "MOODY_FILE", "BANDS")]
     full["WAVETUNE_WORKER_WRITES"] = ":".join(traces)
     return subprocess.run([str(a) for a in (AGENT, *arguments)], capture_output=True, text=True, timeout=timeout,
@@ -115,7 +115,7 @@ def test_a_config_that_died_in_one_of_the_finals_does_not_win(tmp_path):
     shutil.copytree(harness.MISBEHAVING, folder)
     (folder / "misbehaving.c").write_text(MOODY)
     (folder / "space.json").write_text('{"parameters": {"MODE": ["good", "moody"]}, "default": {"MODE": "good"}}')
-    processes = tmp_path / "processes"  # the screen's, then five finals: it dies in the last one
+    processes = tmp_path / "processes"  # one screen, then five finals: it dies in the last one
     five = ("--json", "--processes", "5")
     done = tune(folder, "n=1000", tmp_path / "state", *five, environment={"MOODY_FILE": str(processes)})
     assert done.returncode == 0, done.stderr
@@ -256,7 +256,7 @@ def test_a_key_that_fails_does_not_end_the_campaign(five):
 def test_keys_share_the_processes_of_their_finals(five):
     processes = {pid for pid, n, _ in five.calls if n != 13}
     assert five.whole["processes"] >= 3
-    # Three for finals and two for screens: that of n = 13 ended one. What was left open takes a further process, which may
+    # Three for finals and two for screens: that of n = 13 ended one. Open finals need a further process, which may
     # be the second of the screens: n = 1000 has not been in it.
     assert 3 + 2 <= len(processes) <= five.whole["processes"] + 2
 
@@ -274,7 +274,7 @@ def test_samples_are_written_as_they_come(five):
         else:
             assert line["outcome"] == "correct" and line["timer"] and line["end"]
             assert len(line["samples_us"]) == len(line["baseline_us"]) > 0
-            assert line["device_us"] > 0 and line["conditions"]["rounds"] >= len(line["samples_us"]), "what it was measured in"
+            assert line["device_us"] > 0 and line["conditions"]["rounds"] >= len(line["samples_us"]), "its conditions"
         assert line["seed"] == 1 + line["process"], "of its inputs"
     for answer in five.good:
         mine = [line for line in five.samples if line["key"] == answer["key"]]
@@ -309,7 +309,7 @@ def test_exhaustive_races_every_config_in_every_process_to_the_end(tmp_path):
     assert answer["finalists"] == len(answer["verdict"]["finalists"]) == 3 and answer["seconds"]["screen"] == 0
     lines = [json.loads(line) for line in samples.read_text().splitlines()]
     assert sorted((line["process"], line["config"]) for line in lines) == [(p, c) for p in range(4) for c in range(3)]
-    for line in lines:  # what a falling clock rejects is less than half
+    for line in lines:  # less than half is rejected because of a falling clock
         assert line["stage"] == "final" and 5 <= len(line["samples_us"]) <= 9
 
 

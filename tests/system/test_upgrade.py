@@ -60,8 +60,8 @@ def test_every_row_is_unchanged(known):
 
 def test_older_agents_finish_their_leases_and_nothing_counts_twice(known):
     half, none = known.hand("half"), known.hand("none")
-    for hand in (half, none):  # the server that started has yet to look them up
-        wait_until(lambda hand=hand: hand.beat().status == 200, 20, "an agent of before to be known")
+    for hand in (half, none):  # the new server has not looked them up yet
+        wait_until(lambda hand=hand: hand.beat().status == 200, 20, "the older agent to be known")
     for hand, name in ((half, "half"), (none, "none")):
         lease, posted = known.hands[name]["lease"], known.hands[name]["posted"]
         assert hand.renew(lease).status == 200

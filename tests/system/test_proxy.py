@@ -200,7 +200,8 @@ def test_a_proxys_header_that_is_no_certificate_of_the_authority_is_refused(serv
     twice = (f"GET /v1/kernels HTTP/1.1\r\nHost: x\r\nX-Client-Cert: {der(foreign)}\r\nX-Client-Cert: {der(foreign)}\r\n\r\n").encode()
     with socket.create_connection(("127.0.0.1", server.port), timeout=300) as connection:
         connection.sendall(twice)
-        assert b"the header X-Client-Cert stands twice" in connection.recv(4096)
+        received = connection.recv(4096)
+        assert received.startswith(b"HTTP/1.1 400") and b"X-Client-Cert" in received, received
 
 
 def test_a_token_that_came_unencrypted_to_the_proxy_is_logged_once(server):

@@ -301,7 +301,7 @@ def test_of_two_admins_that_revoke_each_other_one_stays(server, database, postgr
 def test_many_query_arguments_are_answered_at_once(server, n):
     target = b"/healthz?" + b"&".join(b"a%d=1" % i for i in range(n))
     answer = exchange(server.port, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n" + CLOSE)
-    assert statuses(answer) == [400] and b"the query has more than 32 arguments" in answer
+    assert statuses(answer) == [400] and b"more than 32" in answer
 
 
 def test_every_server_counts_each_live_agent_once(start, database):

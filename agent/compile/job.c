@@ -270,7 +270,8 @@ static bool sources_give(const struct compile_job *job, const char *folder,
  * could not be run. */
 static bool compiler_run(const struct compile_job *job, const char *scratch, const char *sources,
                          const struct compile_bounds *bounds, struct command_result *ret_ran,
-                         struct error *error) {
+                         struct compile_result *result) {
+  struct error *error = &result->error;
   cleanup_free char *text_path = xasprintf("%s/%s", scratch, job->compiler->kind->text_name);
   bool is_other_user = sources != job->sources;
   /* The scratch folder is given last: until then only this program reaches what is in it. */
@@ -314,7 +315,10 @@ static bool compiler_run(const struct compile_job *job, const char *scratch, con
       .custody = bounds->custody,
       .stop_fd = bounds->stop_fd,
   };
+  int64_t start = clock_monotonic_ms();
   bool has_run = command_run(&command, ret_ran, error);
+  /* At least 1: 0 means that nothing had to be compiled. */
+  result->compile_ms = clock_monotonic_ms() - start + 1;
   /* Taken back: no other user changes what is read and removed there now. */
   if (is_other_user && lchown(scratch, geteuid(), getegid()) < 0)
     log_warning("compile: %s stays another user's: %s", scratch, strerror(errno));
@@ -331,14 +335,11 @@ static bool compile_in(const struct compile_job *job, const char *scratch, const
   struct command_result ran;
   char text[DIGEST_TEXT_SIZE];
   size_t size;
-  int64_t start = clock_monotonic_ms();
-  if (!compiler_run(job, scratch, sources, bounds, &ran, error))
+  if (!compiler_run(job, scratch, sources, bounds, &ran, result))
     return error_become(error, ERROR_UNAVAILABLE);
   cleanup_free char *output = ran.output, *bytes = NULL,
                     *made = xasprintf("%s/%s", scratch, job->compiler->kind->object_name),
                     *digest_path = xasprintf("%s" OBJECT_DIGEST_SUFFIX, object);
-  /* At least 1: 0 means that nothing had to be compiled. */
-  result->compile_ms = clock_monotonic_ms() - start + 1;
   if (!ran.succeeded)
     return ran_refuse(job, sources, &ran, bounds->timeout_ms, error);
   if (!object_read(job, made, &bytes, &size, result, error))

@@ -255,13 +255,13 @@ static json_t *cuda_conditions(const struct gpu_facts *facts) {
     return conditions;
 
   if (nvml.clock(device, NVML_CLOCK_SM, &value) == 0)
-    gpu_fact_set(conditions, "clock_mhz", value);
+    ALWAYS(json_object_set_new(conditions, "clock_mhz", json_integer(value)) == 0);
   if (nvml.clock(device, NVML_CLOCK_MEM, &value) == 0)
-    gpu_fact_set(conditions, "memory_clock_mhz", value);
+    ALWAYS(json_object_set_new(conditions, "memory_clock_mhz", json_integer(value)) == 0);
   if (nvml.power(device, &value) == 0)
     ALWAYS(json_object_set_new(conditions, "power_w", json_real((double)value / 1000)) == 0);
   if (nvml.temperature(device, NVML_TEMPERATURE_GPU, &value) == 0)
-    gpu_fact_set(conditions, "temperature_c", value);
+    ALWAYS(json_object_set_new(conditions, "temperature_c", json_integer(value)) == 0);
   if (nvml.throttle && nvml.throttle(device, &reasons) == 0) {
     json_t *names = json_array();
     for (size_t i = 0; i < ARRAY_LENGTH(throttles); i++)

@@ -172,7 +172,8 @@ static int set_run(struct options *options) {
     return command_failed("env set", EXIT_FAILED, &error);
 
   changes_print(&changes, "set");
-  fprintf(stderr, "what was there is kept in %s; `wavetune-agent env reset` puts it back\n", saved);
+  fprintf(stderr, "the former settings are saved in %s; `wavetune-agent env reset` restores them\n",
+          saved);
   puts("export HIP_FORCE_DEV_KERNARG=1");
   return settings_changes_failed(&changes) ? EXIT_FAILED : EXIT_OK;
 }

@@ -100,7 +100,7 @@ void object_touch(const char *object);
 void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s);
 
 /* `wavetune-agent rtc`: one process that loads a runtime compiler's library, queries or uses it
- * once, and ends. The library is another vendor's code that reads a stranger's text: if it crashes,
+ * once, and ends. The library is another vendor's code that reads untrusted text: if it crashes,
  * hangs or is taken over, only this confined process is affected.
  *
  *   rtc find SYMBOLS LIBRARY…  prints the path of the first library that loads, and its identity

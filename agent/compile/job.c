@@ -215,7 +215,7 @@ static bool ran_refuse(const struct compile_job *job, const char *sources,
   if (WIFSIGNALED(ran->status))
     return error_of(error, kind, "the compiler was ended by signal %d (%s)", WTERMSIG(ran->status),
                     strsignal(WTERMSIG(ran->status)));
-  return error_of(error, kind, "the compiler exited with status %d and said nothing",
+  return error_of(error, kind, "the compiler exited with status %d without a message",
                   WEXITSTATUS(ran->status));
 }
 
@@ -230,7 +230,7 @@ static bool object_read(const struct compile_job *job, const char *object, char 
   result->resources = code_resources_unknown;
   /* Links are not followed: the compiler was confined, and this program is not. */
   if (lstat(object, &status) < 0 || !S_ISREG(status.st_mode))
-    return error_set(error, "the compiler said that all was well and left no object");
+    return error_set(error, "the compiler reported success but left no object");
   if (!file_read(object, COMPILE_OBJECT_MAX, &bytes, &size, error) ||
       (job->entry && !code_object_parse(bytes, size, &code, error)))
     return error_prefix(error, "the compiler's object cannot be read: ");

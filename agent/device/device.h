@@ -25,7 +25,7 @@ struct device {
   char *gpu_name, *arch; /* as the environment states them */
   int64_t compute_units; /* as the environment states them */
   int64_t warp_size;     /* lanes of a wavefront; 1 on a CPU */
-  /* After so many bytes are written no data cache holds earlier data: of the target's row in
+  /* Once this many bytes are written no data cache holds earlier data: from the target's row in
    * common/code/gpu_target.h (512 MiB on gfx942), else twice the last-level cache. */
   size_t displacement_bytes;
   size_t memory_bytes;  /* free for buffers when it was opened; 0: not known */

@@ -95,7 +95,7 @@ static bool gpu_open(const struct gpu_api *api, const char *name, struct device 
       !gpu_check(api, api->device_enter(ordinal), error, "opening the GPU"))
     return error_prefix(error, "%s: ", name);
   if (!gpu_check(api, api->memory_info(&free_bytes, &total_bytes), error,
-                 "asking the GPU for its free memory") ||
+                 "reading the GPU's free memory") ||
       !gpu_check(api, api->stream_new(&stream, STREAM_NON_BLOCKING), error,
                  "making a stream on the GPU")) {
     if (api->device_leave)
@@ -395,7 +395,7 @@ bool gpu_launch(struct device *base, const struct device_launch *launch, struct 
                        "%s wants %u bytes of shared memory, a workgroup on this GPU has %u at most",
                        module->entry, shared_bytes, device->facts.shared_bytes);
     if (!gpu_check(api, api->shared_allow(module->function, shared_bytes), error,
-                   "asking for shared memory"))
+                   "setting the shared memory size"))
       return error_prefix(error, "%s wants %u bytes: ", module->entry, shared_bytes);
     module->shared_allowed = shared_bytes;
   }

@@ -146,7 +146,7 @@ struct gpu_device {
   void *parts; /* one fingerprint of each workgroup */
   struct fingerprint *parts_host;
 
-  /* Of gpu_timing.c; made when first needed. */
+  /* Used by gpu_timing.c, and made when first needed. */
   void *(*events)[2];
   struct interval *intervals; /* one for each pair of events */
   size_t n_event_pairs;

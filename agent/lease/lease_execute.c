@@ -9,7 +9,7 @@
 #define BATCH_LEAST 16 /* enough to race while the others are compiled */
 #define COMPILE_POLL_MS 50
 
-/* What the object says of a config before it ever ran: spills, occupancy, utilization. */
+/* What the object states of a config before its first run: spills, occupancy, utilization. */
 static void facts_learn(const struct execution *execution, struct lease_config *config) {
   const struct executor *executor = execution->executor;
   const struct lease *lease = execution->lease;

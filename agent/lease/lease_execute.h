@@ -82,7 +82,7 @@ struct executor {
   const char *faults; /* folder for a debug agent's output on configs that kill their worker; NULL:
                          not run */
   struct executor_worker workers[EXECUTOR_WORKERS];
-  struct helper_object helpers[HELPER_COUNT]; /* path NULL: none, or not asked for yet */
+  struct helper_object helpers[HELPER_COUNT]; /* path NULL: none, or not requested yet */
   bool is_helper_missed[HELPER_COUNT];        /* it could not be had, which was logged */
   struct executor_spent spent;
   int64_t opening_us; /* device time of opening the kernel for the current or the last lease */

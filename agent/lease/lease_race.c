@@ -99,7 +99,7 @@ static enum step report_answer(struct execution *execution, struct lease_config 
   measurement_init(&measurement);
   if (!answer_read(answer, &measurement))
     return report_failure(execution, config, OUTCOME_RUNTIME,
-                          "the worker's answer for it makes no sense", 0);
+                          "the worker's answer for it is invalid", 0);
 
   /* The best ratio that a later batch of the lease races against: not of a config that left early,
    * whose few rounds say little. */
@@ -121,7 +121,8 @@ static int64_t left_us(const struct execution *execution) {
   return bound_us - execution->spent_us;
 }
 
-/* A final is measured whole: without one finalist its process says nothing of the others. */
+/* A final is measured whole: when one finalist fails, its process gives no result for the others.
+ */
 static bool is_spent(const struct execution *execution) {
   return execution->lease->stage != STAGE_FINAL && execution->lease->device_us &&
          left_us(execution) <= 0;

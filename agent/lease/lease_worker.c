@@ -158,7 +158,7 @@ static enum step answer_expect(struct execution *execution, struct executor_work
   return event == WORKER_STOPPED ? STEP_STOPPED : STEP_ON;
 }
 
-/* Waits until the worker has opened the device, if it was asked to. */
+/* Waits until a worker that is opening the device has done so. */
 static enum step worker_settle(struct execution *execution, struct executor_worker *worker) {
   int64_t began_ns = clock_monotonic_ns();
   if (!worker->is_starting)

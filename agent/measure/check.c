@@ -9,9 +9,9 @@
 #define SCAN_ELEMENTS (64 * SCAN_BLOCK) /* of a thread at once */
 
 /* Passes a device call's result on; after a failure asks the device whether it still works. */
-static bool device_did(struct problem *problem, bool ok) {
+static bool device_result(struct problem *problem, bool ok) {
   if (!ok)
-    problem_ask_device(problem, true);
+    problem_check_device(problem, true);
   return ok;
 }
 
@@ -83,12 +83,12 @@ static int64_t suspect_next(const struct scan *scan, int64_t k) {
 
 static bool nans_check(struct problem *problem, size_t i, const struct scan *scan,
                        struct error *error) {
-  size_t n_asked = 0;
-  for (int64_t k = suspect_next(scan, 0); k < scan->elements && n_asked < CHECK_NANS_MAX;
+  size_t n_computed = 0;
+  for (int64_t k = suspect_next(scan, 0); k < scan->elements && n_computed < CHECK_NANS_MAX;
        k = suspect_next(scan, k + 1)) {
     if (!isnan(element_get(scan->dtype, scan->bytes, k)))
       continue;
-    n_asked++;
+    n_computed++;
     double reference = reference_element(problem->reference, i, k, problem->host_arguments);
     if (!isnan(reference))
       return error_set(error, "%s[%lld] is NaN, the reference has %.9g",
@@ -152,18 +152,18 @@ static bool first_compare(struct problem *problem, size_t i, struct error *error
 
   /* One of each piece in turn, so that many of one piece that are right do not hide another that is
    * wrong. */
-  size_t n_asked = 0, n_far = pieces;
+  size_t n_computed = 0, n_far = pieces;
   for (size_t turn = 0; n_far > 0; turn++) {
     n_far = 0;
     for (size_t piece = 0; piece < pieces; piece++) {
-      if (turn > 0 && n_asked >= CHECK_FAR_ASKED)
+      if (turn > 0 && n_computed >= CHECK_FAR_MAX)
         return true;
       if (turn > 0 && far[piece] >= 0)
         far[piece] = far_find(&comparison, piece, far[piece] + 1);
       if (far[piece] < 0)
         continue;
       n_far++;
-      n_asked++;
+      n_computed++;
       if (!far_settle(problem, i, far[piece], error))
         return false;
     }
@@ -176,18 +176,18 @@ static bool launch(struct problem *problem, struct candidate *candidate, int mar
   const struct device_ops *ops = problem->device->ops;
   struct device_launch given = candidate_launch(candidate);
   if (!problem_reset(problem, mark, error)) {
-    problem_ask_device(problem, false);
+    problem_check_device(problem, false);
     return false;
   }
-  return device_did(problem, ops->launch(problem->device, &given, error) &&
-                                 ops->synchronize(problem->device, error));
+  return device_result(problem, ops->launch(problem->device, &given, error) &&
+                                    ops->synchronize(problem->device, error));
 }
 
 static bool download(struct problem *problem, void *bytes, const struct operand *operand,
                      struct error *error) {
-  return device_did(problem, problem->device->ops->download(problem->device, bytes,
-                                                            operand->checked->address,
-                                                            operand->bytes, error));
+  return device_result(problem, problem->device->ops->download(problem->device, bytes,
+                                                               operand->checked->address,
+                                                               operand->bytes, error));
 }
 
 /* Checks all buffers even after a failure: each call restores the canaries. What else was written
@@ -213,8 +213,8 @@ static bool output_take(struct problem *problem, struct operand *operand, struct
   bool has_fingerprint = device->has_fingerprint;
   operand->is_new = operand->is_known = false;
   if (has_fingerprint) {
-    if (!device_did(problem, device->ops->fingerprint(device, operand->checked->address,
-                                                      operand->bytes, &operand->left, error)))
+    if (!device_result(problem, device->ops->fingerprint(device, operand->checked->address,
+                                                         operand->bytes, &operand->left, error)))
       return false;
   } else if (!download(problem, operand->written, operand, error)) {
     return false;
@@ -340,30 +340,30 @@ static bool input_restore(struct problem *problem, const struct operand *operand
 
 /* Checks all arguments that are only to be read. *ret_changed is the first one that was changed;
  * n_arguments: none was. */
-static bool inputs_look(struct problem *problem, size_t *ret_changed, struct error *error) {
+static bool inputs_compare(struct problem *problem, size_t *ret_changed, struct error *error) {
   struct device *device = problem->device;
   size_t n = problem->kernel->n_arguments, first = n;
   void *chunk = device->ops->host_buffer_new(device, INPUT_CHUNK);
-  bool looked = true;
-  for (size_t i = 0; i < n && looked; i++) {
+  bool is_compared = true;
+  for (size_t i = 0; i < n && is_compared; i++) {
     const struct operand *operand = &problem->operands[i];
     struct fingerprint now;
     bool changed = false, is_same = false;
     if (!operand->checked || problem->kernel->arguments[i].access != ACCESS_READ)
       continue;
     if (device->has_fingerprint) {
-      looked =
+      is_compared =
           device->ops->fingerprint(device, operand->checked->address, operand->bytes, &now, error);
-      is_same = looked && fingerprint_equal(now, operand->filled);
+      is_same = is_compared && fingerprint_equal(now, operand->filled);
     }
-    if (looked && !is_same)
-      looked = input_restore(problem, operand, chunk, &changed, error);
+    if (is_compared && !is_same)
+      is_compared = input_restore(problem, operand, chunk, &changed, error);
     if (changed && first == n)
       first = i;
   }
 
   device->ops->host_buffer_free(device, chunk);
-  if (!looked)
+  if (!is_compared)
     return false;
 
   for (size_t i = 0; i < n; i++) {
@@ -401,7 +401,7 @@ static bool unsettled_recheck(struct problem *problem, struct error *error) {
     candidate->outcome = outputs_check(problem, candidate, &candidate->error);
     if (problem->is_spoiled)
       continue;
-    if (!inputs_look(problem, &changed, error))
+    if (!inputs_compare(problem, &changed, error))
       return false;
     if (changed != problem->kernel->n_arguments)
       candidate_blame(problem, candidate, changed);
@@ -414,20 +414,20 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   if (problem->n_ran == 0)
     return true;
 
-  bool looked = inputs_look(problem, &changed, error);
-  if (looked && changed != problem->kernel->n_arguments) {
+  bool is_compared = inputs_compare(problem, &changed, error);
+  if (is_compared && changed != problem->kernel->n_arguments) {
     if (problem->n_ran == 1 && problem->n_unsettled == 1)
       candidate_blame(problem, problem->unsettled[0], changed);
     else
-      looked = unsettled_recheck(problem, error);
+      is_compared = unsettled_recheck(problem, error);
   }
 
   problem->n_unsettled = problem->n_ran = 0;
-  if (looked)
+  if (is_compared)
     return true;
 
   /* Neither what the inputs hold now is known, nor which config changed them. */
-  problem_ask_device(problem, true);
+  problem_check_device(problem, true);
   problem->is_lost |= !problem->is_spoiled;
   problem->is_spoiled = true;
   return false;

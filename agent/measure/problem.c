@@ -253,7 +253,7 @@ enum outcome candidate_load(struct problem *problem, uint64_t config, const char
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
   if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module,
                                          error)) {
-    problem_ask_device(problem, false);
+    problem_check_device(problem, false);
     return OUTCOME_RUNTIME;
   }
 
@@ -286,7 +286,7 @@ struct device_launch candidate_launch(struct candidate *candidate) {
                                 .arguments = candidate->arguments};
 }
 
-void problem_ask_device(struct problem *problem, bool was_launched) {
+void problem_check_device(struct problem *problem, bool was_launched) {
   struct error ignored;
   if (problem->is_spoiled || problem->device->ops->sentinel(problem->device, &ignored))
     return;

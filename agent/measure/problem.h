@@ -25,11 +25,11 @@
  * Samples do not find the one tile that is wrong. So all elements of an output are compared with
  * those of the first one that was right, which is the baseline's: where they differ by more than
  * CHECK_FAR tolerances the reference is computed, for one element of each piece (half a million
- * elements) in turn, for CHECK_FAR_ASKED elements in all and for one of every piece in any case;
+ * elements) in turn, for CHECK_FAR_MAX elements in all and for one of every piece in any case;
  * what is more than CHECK_FAR tolerances off is wrong. (So many, because of a hundred million
  * rounding errors the largest is about twice the largest of a thousand: 5.7 and 3.3 standard
  * deviations.) Where it is the baseline that is wrong, problem->baseline_wrong says so: nothing
- * that is paired with it is worth anything.
+ * that is paired with it is valid.
  *
  * An output that has the fingerprint (agent/device/fingerprint.h) of one that passed before is
  * right at once: most configs of a kernel agree to the last bit, and those outputs need not come to
@@ -56,8 +56,8 @@
 #define VERIFIED_MAX 64       /* of an operand */
 #define CHECK_INPUTS_EVERY 16 /* configs */
 #define CHECK_NANS_MAX 4096
-#define CHECK_FAR 4.0       /* tolerances */
-#define CHECK_FAR_ASKED 256 /* of an output; each may take the reference a row times a column */
+#define CHECK_FAR 4.0     /* tolerances */
+#define CHECK_FAR_MAX 256 /* of an output; each may take the reference a row times a column */
 
 /* One buffer argument; all zero for a scalar. Host buffers are the device's, except `room`. */
 struct operand {
@@ -154,7 +154,7 @@ struct device_launch candidate_launch(struct candidate *candidate);
 
 /* After the device refused a call: sets is_spoiled when it does not pass its sentinel any more, and
  * is_lost when the config was not even launched: the device was reset, maybe by another process. */
-void problem_ask_device(struct problem *problem, bool was_launched);
+void problem_check_device(struct problem *problem, bool was_launched);
 
 /* Puts the checked copies in place: outputs marked as not written, what is changed as it was
  * filled. */

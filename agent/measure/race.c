@@ -80,7 +80,7 @@ bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_
 
 static void turn_take(const struct running *running, const struct timed *timed) {
   const struct race_listener *listener = &running->setup->listener;
-  listener->take(listener->context, timed ? timed->candidate->config : RACE_NOBODY);
+  listener->take(listener->context, timed ? timed->candidate->config : RACE_NO_CONFIG);
 }
 
 static bool is_over(const struct running *running) {
@@ -125,7 +125,7 @@ static void fail(struct running *running, size_t i, const struct error *error) {
   struct timed *timed = &running->setup->configs[i];
   timed->error = *error;
   timed->n = 0;
-  problem_ask_device(running->setup->problem, true);
+  problem_check_device(running->setup->problem, true);
   leave(running, i, RACE_END_FAILED);
 }
 
@@ -193,7 +193,7 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
     turn_take(running, NULL);
     is_timed = device->ops->time(device, timings, n, &error);
     if (!is_timed)
-      problem_ask_device(setup->problem, true);
+      problem_check_device(setup->problem, true);
   }
 
   for (size_t k = 0; k < n && !is_timed && !is_over(running); k++) {

@@ -28,9 +28,9 @@
 
 #include "agent/measure/problem.h"
 
-/* A sample lasts at least so long: a shorter kernel is called several times in it. A call's time
+/* The shortest sample: a shorter kernel is called several times in it. A call's time
  * varies by half a microsecond or so whatever it does (softmax on an H200: docs/measurements.md),
- * and what surrounds a sample takes longer than 20 us: in samples of so long a kernel of 5 us
+ * and what surrounds a sample takes longer than 20 us: in samples of that length a kernel of 5 us
  * varied by 4 %. */
 #define SAMPLE_US 60
 #define SLOW_US 20 /* from here on a single call shows whether a config is far behind */
@@ -38,7 +38,7 @@
 #define RACE_BASELINES 3
 #define RACE_FAR 2.0
 #define RACE_CLOCK 0.9
-#define RACE_NOBODY UINT64_MAX /* has the turn while a block runs */
+#define RACE_NO_CONFIG UINT64_MAX /* in place of a config while a block runs */
 #define WARM_UP_CONFIG_US 300
 #define WARM_UP_BASELINE_US 20000
 
@@ -87,8 +87,8 @@ struct race {
   bool is_over_budget;
 };
 
-/* Callbacks of a race. `take`: before a config, the baseline or a block (RACE_NOBODY) runs, so that
- * a hang can be attributed. `left`: as soon as a config's sampling has ended, for every config
+/* Callbacks of a race. `take`: before a config, the baseline or a block (RACE_NO_CONFIG) runs, so
+ * that a hang can be attributed. `left`: as soon as a config's sampling has ended, for every config
  * exactly once, unless another config spoiled the problem for it; may be NULL. A config that leaves
  * early has the rounds so far that count. */
 struct race_listener {

@@ -262,10 +262,10 @@ static void elements_compute(const struct sampling *sampling) {
 }
 
 /* A request through the socket: this, then the indices. The answer: as many values. */
-struct question {
+struct element_request {
   uint32_t argument, n;
 };
-#define QUESTION_MAX 4096
+#define REQUEST_ELEMENTS_MAX 4096
 
 static bool bytes_receive(int socket, void *bytes, size_t size) {
   return recv(socket, bytes, size, MSG_WAITALL) == (ssize_t)size;
@@ -283,11 +283,11 @@ static bool bytes_send(int socket, const void *bytes, size_t size) {
   return true;
 }
 
-static bool elements_ask(int socket, const struct sampling *sampling) {
+static bool elements_request(int socket, const struct sampling *sampling) {
   for (size_t at = 0, n; at < sampling->n; at += n) {
-    n = sampling->n - at < QUESTION_MAX ? sampling->n - at : QUESTION_MAX;
-    struct question question = {(uint32_t)sampling->argument, (uint32_t)n};
-    if (!bytes_send(socket, &question, sizeof question) ||
+    n = sampling->n - at < REQUEST_ELEMENTS_MAX ? sampling->n - at : REQUEST_ELEMENTS_MAX;
+    struct element_request request = {(uint32_t)sampling->argument, (uint32_t)n};
+    if (!bytes_send(socket, &request, sizeof request) ||
         !bytes_send(socket, sampling->indices + at, n * sizeof *sampling->indices) ||
         !bytes_receive(socket, sampling->values + at, n * sizeof *sampling->values))
       return false;
@@ -300,7 +300,7 @@ static void elements_get(struct reference *reference, const struct sampling *sam
     elements_compute(sampling);
     return;
   }
-  reference->is_lost = reference->is_lost || !elements_ask(reference->socket, sampling);
+  reference->is_lost = reference->is_lost || !elements_request(reference->socket, sampling);
   for (size_t i = 0; i < sampling->n && reference->is_lost; i++)
     sampling->values[i] = NAN;
 }
@@ -315,16 +315,16 @@ double reference_element(struct reference *reference, size_t argument, int64_t i
 
 void reference_serve(const struct reference *reference, const struct reference_host *host,
                      int socket) {
-  struct question question;
-  int64_t indices[QUESTION_MAX];
-  double values[QUESTION_MAX];
-  while (bytes_receive(socket, &question, sizeof question) && question.n <= QUESTION_MAX &&
-         question.argument < KERNEL_ARGUMENTS_MAX &&
-         bytes_receive(socket, indices, question.n * sizeof *indices)) {
+  struct element_request request;
+  int64_t indices[REQUEST_ELEMENTS_MAX];
+  double values[REQUEST_ELEMENTS_MAX];
+  while (bytes_receive(socket, &request, sizeof request) && request.n <= REQUEST_ELEMENTS_MAX &&
+         request.argument < KERNEL_ARGUMENTS_MAX &&
+         bytes_receive(socket, indices, request.n * sizeof *indices)) {
     struct sampling sampling = {
-        reference, question.argument, question.n, (void **)host->arguments, indices, values};
+        reference, request.argument, request.n, (void **)host->arguments, indices, values};
     elements_compute(&sampling);
-    if (!bytes_send(socket, values, question.n * sizeof *values))
+    if (!bytes_send(socket, values, request.n * sizeof *values))
       return;
   }
 }

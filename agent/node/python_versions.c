@@ -53,7 +53,7 @@ bool python_versions_read(const char *interpreter, struct python_versions *ret_v
   cleanup_free char *output = result.output;
   output[strcspn(output, "\n")] = '\0';
   if (!result.succeeded)
-    return error_set(error, "%s cannot be asked for torch and triton: %.200s", path,
+    return error_set(error, "%s cannot report its torch and triton: %.200s", path,
                      result.timed_out ? "it did not end in time" : output);
 
   cleanup_json json_t *answer = json_loads(output, 0, NULL);

@@ -234,14 +234,14 @@ static bool end_append(struct granted *granted, enum lease_end end, const struct
 
 /* Executes a lease. True: also when it ended through no fault of this device. *ret_n_measured:
  * configs, in either case. */
-static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t asked_ms,
+static bool lease_granted(struct device_thread *thread, const json_t *json, int64_t requested_ms,
                           size_t *ret_n_measured) {
   struct agent *agent = thread->agent;
   struct lease_terms terms;
   struct error error;
   *ret_n_measured = 0;
   if (!lease_terms_read(json, &terms, &error)) {
-    log_error("lease: the server grants a lease that makes no sense: %s", error.message);
+    log_error("lease: the server granted an invalid lease: %s", error.message);
     return false;
   }
 
@@ -249,7 +249,7 @@ static bool lease_granted(struct device_thread *thread, const json_t *json, int6
       .thread = thread, .terms = &terms, .backoff = backoff_new(BACKOFF_LEAST_MS, BACKOFF_MOST_MS)};
   held_add(agent->held, &(struct held_grant){.lease = terms.id,
                                              .epoch = terms.epoch,
-                                             .asked_ms = asked_ms,
+                                             .requested_ms = requested_ms,
                                              .expires_in_ms = terms.expires_in_ms,
                                              .renew_every_ms = terms.renew_every_ms,
                                              .current = &thread->executor.current});
@@ -325,7 +325,7 @@ struct requesting {
 static void device_step(struct device_thread *thread, struct requesting *requesting) {
   struct agent *agent = thread->agent;
   cleanup_free char *id = agent_id(agent);
-  int64_t began_ms = clock_monotonic_ms(), asked_ms = held_clock_ms();
+  int64_t began_ms = clock_monotonic_ms(), requested_ms = held_clock_ms();
   int64_t idle_s = option_integer(agent->options, "idle-exit");
   int64_t wait_s = idle_s && idle_s < LEASE_WAIT_S ? idle_s : LEASE_WAIT_S;
   cleanup_json json_t *body =
@@ -362,7 +362,7 @@ static void device_step(struct device_thread *thread, struct requesting *request
   thread->asking_ms += clock_monotonic_ms() - began_ms;
   leases_count(agent, 1);
   size_t n_measured;
-  bool ok = lease_granted(thread, answer.json, asked_ms, &n_measured);
+  bool ok = lease_granted(thread, answer.json, requested_ms, &n_measured);
   leases_count(agent, -1);
   if (ok)
     backoff_reset(&requesting->failed);

@@ -62,10 +62,10 @@ static void held_remove(struct held_table *table, struct held *held) {
   *held = table->held[--table->n];
 }
 
-static void expiry_set(struct held *held, int64_t asked_ms, int64_t expires_in_ms) {
-  held->expires_ms = asked_ms + expires_in_ms;
+static void expiry_set(struct held *held, int64_t requested_ms, int64_t expires_in_ms) {
+  held->expires_ms = requested_ms + expires_in_ms;
   held->margin_ms = expires_in_ms / 5 < MARGIN_MAX_MS ? expires_in_ms / 5 : MARGIN_MAX_MS;
-  held->renew_ms = asked_ms + held->renew_every_ms;
+  held->renew_ms = requested_ms + held->renew_every_ms;
 }
 
 void held_add(struct held_table *table, const struct held_grant *grant) {
@@ -81,7 +81,7 @@ void held_add(struct held_table *table, const struct held_grant *grant) {
       .current = grant->current,
   };
   snprintf(held->lease, sizeof held->lease, "%s", grant->lease);
-  expiry_set(held, grant->asked_ms, grant->expires_in_ms);
+  expiry_set(held, grant->requested_ms, grant->expires_in_ms);
   held_unlock(table);
 }
 
@@ -138,11 +138,11 @@ void held_drop(struct held_table *table, const char *lease, int64_t epoch) {
   held_unlock(table);
 }
 
-void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms,
+void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t requested_ms,
                   int64_t expires_in_ms) {
   struct held *held = held_lock(table, lease, epoch);
   if (held)
-    expiry_set(held, asked_ms, expires_in_ms);
+    expiry_set(held, requested_ms, expires_in_ms);
   held_unlock(table);
 }
 

@@ -22,7 +22,7 @@ void held_table_free(struct held_table *table);
 struct held_grant {
   const char *lease;
   int64_t epoch;
-  int64_t asked_ms; /* held_clock_ms before the request: the server's clock starts later */
+  int64_t requested_ms; /* held_clock_ms before the request: the server's clock starts later */
   int64_t expires_in_ms, renew_every_ms;
   const _Atomic uint64_t *current; /* the config at work; read until held_end */
 };
@@ -52,7 +52,7 @@ struct held_due {
 /* The lease to renew next. True: *ret_due is due now (and not again for a moment). False: none is
  * due for *ret_wait_ms; INT64_MAX: there is none. */
 bool held_next_due(struct held_table *table, struct held_due *ret_due, int64_t *ret_wait_ms);
-void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t asked_ms,
+void held_renewed(struct held_table *table, const char *lease, int64_t epoch, int64_t requested_ms,
                   int64_t expires_in_ms);
 
 #endif

@@ -237,7 +237,7 @@ static void rotation_plan(struct agent *agent, int64_t rotate_in_ms) {
 static void answer_refuse(struct server_answer *answer, const char *what) {
   answer->is_ok = false;
   error_become(&answer->error, ERROR_UNAVAILABLE);
-  error_prefix(&answer->error, "the server's answer to %s makes no sense: ", what);
+  error_prefix(&answer->error, "the server's answer to %s is invalid: ", what);
 }
 
 /* One try. */
@@ -377,14 +377,14 @@ static void lease_renew(struct agent *agent, const struct held_due *due) {
   cleanup_json json_t *body =
       json_pack("{s:I, s:o}", "epoch", (json_int_t)due->epoch, "config",
                 due->config == UINT64_MAX ? json_null() : json_integer((json_int_t)due->config));
-  int64_t asked_ms = held_clock_ms();
+  int64_t requested_ms = held_clock_ms();
   cleanup_server_answer struct server_answer answer =
       server_ask(agent->keeper_client, "POST", path, body, timeout_ms);
   struct renewed renewed;
   if (answer.is_ok && !renewed_read(answer.json, &renewed, &answer.error))
     answer_refuse(&answer, path);
   if (answer.is_ok) {
-    held_renewed(agent->held, due->lease, due->epoch, asked_ms, renewed.expires_in_ms);
+    held_renewed(agent->held, due->lease, due->epoch, requested_ms, renewed.expires_in_ms);
     if (renewed.is_limited)
       held_limit(agent->held, due->lease, due->epoch, &renewed.configs);
   } else if (answer_is(&answer, ERROR_CONFLICT) || answer_is(&answer, ERROR_MISSING)) {

@@ -263,7 +263,7 @@ static int run_work(struct supervisor *supervisor, void *context) {
 static void run_stop(void *context) {
   struct agent *agent = context;
   MAGIC_CHECK(agent, AGENT_MAGIC);
-  log_info("agent: told to end; it stops measuring and hands its leases back");
+  log_info("agent: ending on a signal; it stops measuring and returns its leases");
   agent_stop(agent);
 }
 

@@ -19,8 +19,8 @@
 
 struct spool;
 
-/* `shorten_at`: acknowledged records leave the file when they have more than so many bytes, and at
- * least half of it. */
+/* `shorten_at`: acknowledged records leave the file when they have more bytes than this, and at
+ * least half of the file. */
 must_check bool spool_open(const char *folder, uint64_t shorten_at, struct spool **ret_spool,
                            struct error *error);
 void spool_close(struct spool *spool);

@@ -221,8 +221,7 @@ static bool key_add(struct reading *reading, const char *text, size_t line, stru
   if (before && !number)
     return error_set(error, "this key is that of --key; leave one out");
   if (before)
-    return error_set(error, "this key stands in line %lld already; leave one out",
-                     (long long)number);
+    return error_set(error, "this key is in line %lld already; leave one out", (long long)number);
 
   ALWAYS(json_object_set_new(reading->seen, digest_text, json_integer((json_int_t)line)) == 0);
   if (campaign->n == KEYS_MAX)

@@ -229,7 +229,7 @@ int supervise(struct supervisor *supervisor) {
 
   signal(SIGPIPE, SIG_IGN);
 
-  /* Workers run a stranger's code as the same user. A command that needs the token has read it. */
+  /* Workers run untrusted code as the same user. A command that needs the token has read it. */
   free(environment_take("WAVETUNE_TOKEN"));
   process_hide();
 

@@ -5,7 +5,7 @@
  * thread: a worker that a device thread had forked would die with that thread. A worker is this
  * program again (/proc/self/exe worker) in a process group of its own, with the two file
  * descriptors of agent/worker/worker.h and nothing else open but a pipe to print to, without new
- * privileges, and first in line when memory runs out. The token is not in its environment:
+ * privileges, and the first to be killed when memory runs out. The token is not in its environment:
  * supervise() removes it from this process's.
  *
  * The first SIGTERM or SIGINT asks the work to end (supervisor_stopped), a second one ends the

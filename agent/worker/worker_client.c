@@ -17,10 +17,10 @@
 #define POLL_MS 50
 #define LEAVE_MS 2000 /* a GPU runtime unloads in well under a second */
 #define KILL_MS 10000 /* a process that a driver holds does not die at all */
-#define EPITAPH_MS 1000
-#define PUSH_MS 10000 /* a worker that serves a reference only reads */
+#define DEATH_REASON_MS 1000
+#define FLUSH_MS 10000 /* a worker that serves a reference only reads */
 #define READ_SIZE 65536
-#define UNASKED_READS 256
+#define STALE_READS 256
 /* Phases of a config, each with its own limit: loading, checking, warming up, a last check. */
 #define PHASES_ONCE 4
 #define PRINTED_MAX ((size_t)64 << 10)
@@ -43,8 +43,8 @@ struct worker_client {
   uint64_t seen_config;
   int seen_phase;
   int64_t seen_since_ns, changed_ms;
-  int64_t asked_ms; /* when the request was made */
-  int64_t whole_ms; /* what it may take in all, independently of the page */
+  int64_t requested_ms; /* when the request was made */
+  int64_t whole_ms;     /* what it may take in all, independently of the page */
 };
 
 bool worker_start(struct spawner *spawner, struct worker_limits limits,
@@ -213,14 +213,14 @@ bool worker_request_with(struct worker_client *worker, const json_t *request, in
    * each. A kernel that writes to the page all the time would have no deadline otherwise. */
   size_t n_configs = json_array_size(json_object_get(request, "configs"));
   int64_t rounds = json_integer_value(json_object_get(request, "rounds_max"));
-  worker->asked_ms = clock_monotonic_ms();
+  worker->requested_ms = clock_monotonic_ms();
   worker->whole_ms = worker->limits.open_ms + ((int64_t)n_configs + 1) *
                                                   (PHASES_ONCE + 2 * rounds) *
                                                   worker->limits.config_ms;
 
   /* What it sent before is no answer to this request, which has a line for each config and one
    * more. */
-  for (int i = 0; i < UNASKED_READS && worker_receive(worker) && worker->answers.size; i++)
+  for (int i = 0; i < STALE_READS && worker_receive(worker) && worker->answers.size; i++)
     worker->answers.size = 0;
   worker_answers_expect(&worker->answers, n_configs + 1);
   page_read(worker, true);
@@ -322,7 +322,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
       event = WORKER_HUNG;
       break;
     }
-    if (clock_monotonic_ms() - worker->asked_ms >= worker->whole_ms) {
+    if (clock_monotonic_ms() - worker->requested_ms >= worker->whole_ms) {
       end_describe(worker, ret_end,
                    "killed after %.3g s in all, which is more than all its turns may take",
                    (double)worker->whole_ms / 1000);
@@ -349,7 +349,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
 }
 
 void worker_flush(struct worker_client *worker) {
-  int64_t deadline_ms = clock_monotonic_ms() + PUSH_MS;
+  int64_t deadline_ms = clock_monotonic_ms() + FLUSH_MS;
   while (worker->sent < worker->out_size && clock_monotonic_ms() < deadline_ms) {
     struct pollfd fd = {.fd = worker->process.socket, .events = POLLOUT};
     if (poll(&fd, 1, POLL_MS) > 0)
@@ -361,14 +361,14 @@ static bool deadline_is_over(void *context) {
   return clock_monotonic_ms() >= *(const int64_t *)context;
 }
 
-char *worker_death_reason(struct worker_client *worker, bool *ret_has_said) {
-  int64_t deadline_ms = clock_monotonic_ms() + EPITAPH_MS;
+char *worker_death_reason(struct worker_client *worker, bool *ret_has_stated) {
+  int64_t deadline_ms = clock_monotonic_ms() + DEATH_REASON_MS;
   cleanup_json json_t *answer = NULL;
   struct worker_end end;
   enum worker_event event =
       worker_next(worker, deadline_is_over, &deadline_ms, NULL, &answer, &end);
   const char *reason = json_string_value(json_object_get(answer, "error"));
-  *ret_has_said = event == WORKER_ANSWER && reason;
+  *ret_has_stated = event == WORKER_ANSWER && reason;
   return xstrdup(event == WORKER_CRASHED ? end.detail : reason ? reason : "it closed its socket");
 }
 
@@ -404,7 +404,7 @@ enum worker_line worker_answers_next(struct worker_answers *answers, json_t **re
   size_t length = (size_t)(newline - answers->bytes);
   cleanup_json json_t *answer = NULL;
   if (answers->left == 0) {
-    error_set(error, "more lines than it was asked for");
+    error_set(error, "more lines than its request allows");
     return WORKER_LINE_WRONG;
   }
   if (!json_parse(answers->bytes, length, &answer, error))

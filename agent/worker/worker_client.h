@@ -36,9 +36,9 @@ void worker_abandon(struct worker_client *worker);
 /* Waits until a request is sent, for a worker that does not answer. */
 void worker_flush(struct worker_client *worker);
 
-/* Why a worker ended that should not have, in words; owned by the caller. *ret_has_said: they are
+/* Why a worker ended that should not have, in words; owned by the caller. *ret_has_stated: they are
  * the worker's. Only worker_abandon may follow. */
-must_check char *worker_death_reason(struct worker_client *worker, bool *ret_has_said);
+must_check char *worker_death_reason(struct worker_client *worker, bool *ret_has_stated);
 
 /* Closes the socket, gives the worker a moment to release its device, then kills it. */
 void worker_free(struct worker_client *worker);
@@ -70,7 +70,7 @@ enum worker_event worker_next(struct worker_client *worker, bool (*stopped)(void
                               void *context, _Atomic uint64_t *current, json_t **ret_answer,
                               struct worker_end *ret_end);
 
-/* Splits the bytes from a worker's socket into answers. A stranger's code runs in that process:
+/* Splits the bytes from a worker's socket into answers. Untrusted code runs in that process:
  * lines are bounded, and there are no more of them than the request may have. Memory: owns the
  * bytes until worker_answers_release. */
 struct worker_answers {

@@ -11,7 +11,7 @@
 /* How long the device's state is cached: reading it takes time. */
 #define CONDITIONS_NS ((int64_t)1000000000)
 
-_Static_assert(RACE_NOBODY == WORKER_CONFIG_NONE, "the page shows a race's turns");
+_Static_assert(RACE_NO_CONFIG == WORKER_CONFIG_NONE, "the page shows a race's turns");
 
 struct measure_request {
   struct race_limits limits;

@@ -212,7 +212,7 @@ static enum outcome baseline_open(struct worker *worker, const struct requested_
   worker_turn_take(worker, (uint64_t)baseline->config);
   if (timed_warm_up(worker->problem, &worker->baseline, WARM_UP_BASELINE_US, 0, error))
     return OUTCOME_CORRECT;
-  problem_ask_device(worker->problem, true);
+  problem_check_device(worker->problem, true);
   return OUTCOME_RUNTIME;
 }
 

@@ -80,11 +80,11 @@ enum outcome worker_check(struct worker *worker, struct timed *timed, struct err
 /* worker_measure.c */
 bool worker_answer_measure(struct worker *worker, const json_t *json);
 
-/* worker_sandbox.c: a worker is confined before it loads the first byte that a stranger wrote.
+/* worker_sandbox.c: a worker is confined before it loads the first untrusted byte.
  *
- * On the CPU a stranger's code runs in this process: it is confined before its device is opened,
+ * On the CPU untrusted code runs in this process: it is confined before its device is opened,
  * and sees the system's libraries and what describes the machine (/sys, parts of /proc), nothing
- * else. On a GPU the driver reads a stranger's object: the files of the runtime and the device
+ * else. On a GPU the driver reads an untrusted object: the files of the runtime and the device
  * nodes stay open, because it loads parts of itself late; system calls are confined when the device
  * has been opened and has passed its sentinel, for every thread of the runtime. In both cases: no
  * sockets, no other programs, no processes, no signals to others, no session of its own. The folder

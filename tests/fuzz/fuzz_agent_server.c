@@ -52,22 +52,22 @@ static void renewal_check(const json_t *json) {
   struct lease_terms terms = {
       .id = "l", .epoch = 1, .expires_in_ms = LEASE_MS_MAX, .renew_every_ms = 1};
   struct held_due due;
-  int64_t wait_ms, asked_ms = held_clock_ms();
+  int64_t wait_ms, requested_ms = held_clock_ms();
   if (!lease_terms_read(json, &terms, &error))
     refusal_check(&error);
   ALWAYS(!strchr(terms.id, '/') && terms.id[0] != '.');
   struct held_table *table = held_table_new();
-  held_add(table, &(struct held_grant){terms.id, terms.epoch, asked_ms, terms.expires_in_ms,
+  held_add(table, &(struct held_grant){terms.id, terms.epoch, requested_ms, terms.expires_in_ms,
                                        terms.renew_every_ms, NULL});
   if (renewed_read(json, &renewed, &error)) {
-    held_renewed(table, terms.id, terms.epoch, asked_ms, renewed.expires_in_ms);
+    held_renewed(table, terms.id, terms.epoch, requested_ms, renewed.expires_in_ms);
     if (renewed.is_limited)
       held_limit(table, terms.id, terms.epoch, &renewed.configs);
   } else {
     refusal_check(&error);
   }
   /* Whatever it says: not due again at once. */
-  if (held_next_due(table, &due, &wait_ms) && held_clock_ms() == asked_ms)
+  if (held_next_due(table, &due, &wait_ms) && held_clock_ms() == requested_ms)
     ALWAYS(!held_next_due(table, &due, &wait_ms));
   held_table_free(table);
 }

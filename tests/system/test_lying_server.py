@@ -129,7 +129,7 @@ FALSE_ANSWERS = {
     "no HTTP": (sends(AGENTS, b"\0\1\2\3" * 1000), "no answer from"),
     "a heartbeat of another type": (says("POST", "/v1/agents/[^/]+/heartbeat", 200, {"draining": "perhaps"}),
                                     '"draining" must be a boolean'),
-    "a lease of another type": (says("POST", LEASES, 200, {"lease": 5}), "lease that makes no sense"),
+    "a lease of another type": (says("POST", LEASES, 200, {"lease": 5}), "invalid lease"),
     "a lease with a number that is none": (says("POST", LEASES, 200, b'{"lease": "1", "epoch": 1e999}'),
                                            "POST /v1/leases is not a JSON document"),
     "a lease of configs that are not there": (changes(LEASES, configs=[[0, 1], [2**40, 5]]), "no config 1099511627780"),

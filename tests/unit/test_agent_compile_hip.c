@@ -469,7 +469,7 @@ Test(compile_c, a_compiler_that_was_led_astray_cannot_read_the_machines_files) {
 
 Test(compile_c, a_compiler_that_was_led_astray_cannot_pass_a_link_off_as_its_object) {
   expect_detail_of("ln -s /etc/passwd object.so; exit 0",
-                   "the compiler said that all was well and left no object");
+                   "the compiler reported success but left no object");
 }
 
 Test(compile_c, a_compiler_that_was_led_astray_cannot_write_beside_its_scratch_folder) {

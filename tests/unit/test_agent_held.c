@@ -22,7 +22,7 @@ static struct held_grant grant_of(const char *lease, int64_t expires_in_ms,
                                   int64_t renew_every_ms) {
   return (struct held_grant){.lease = lease,
                              .epoch = 3,
-                             .asked_ms = held_clock_ms(),
+                             .requested_ms = held_clock_ms(),
                              .expires_in_ms = expires_in_ms,
                              .renew_every_ms = renew_every_ms,
                              .current = &current};
@@ -43,7 +43,7 @@ Test(agent_held, a_lease_is_alive_until_a_margin_before_it_expires) {
   cr_expect(held_is_alive(table, "91", 3));
   cr_expect_not(held_is_alive(table, "91", 2), "another epoch is another lease");
   struct held_grant grant = grant_of("92", LONG_MS, LONG_MS);
-  grant.asked_ms -= LONG_MS - 1000; /* it expires in a second */
+  grant.requested_ms -= LONG_MS - 1000; /* it expires in a second */
   held_add(table, &grant);
   cr_expect_not(held_is_alive(table, "92", 3));
   held_table_free(table);
@@ -112,7 +112,7 @@ Test(agent_held, nothing_is_due_before_its_time) {
 Test(agent_held, a_renewal_moves_the_expiry) {
   struct held_table *table = held_table_new();
   struct held_grant grant = grant_of("91", LONG_MS, LONG_MS / 3);
-  grant.asked_ms -= LONG_MS - 1000;
+  grant.requested_ms -= LONG_MS - 1000;
   held_add(table, &grant);
   held_renewed(table, "91", 3, held_clock_ms(), LONG_MS);
   cr_expect(held_is_alive(table, "91", 3));
@@ -125,7 +125,7 @@ Test(agent_held, a_renewal_moves_the_expiry) {
 Test(agent_held, a_renewal_that_failed_is_due_again_soon_but_not_at_once) {
   struct held_table *table = held_table_new();
   struct held_grant grant = grant_of("91", LONG_MS, LONG_MS / 3);
-  grant.asked_ms -= LONG_MS / 2;
+  grant.requested_ms -= LONG_MS / 2;
   held_add(table, &grant);
   struct held_due due;
   int64_t wait_ms;

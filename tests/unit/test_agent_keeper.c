@@ -14,7 +14,7 @@ static void keep_for(struct trial *trial, size_t n) {
   trial->agent.id = xstrdup("ab");
   held_add(trial->agent.held, &(struct held_grant){.lease = "91",
                                                    .epoch = 3,
-                                                   .asked_ms = held_clock_ms() - 1000001,
+                                                   .requested_ms = held_clock_ms() - 1000001,
                                                    .expires_in_ms = 3600000,
                                                    .renew_every_ms = 1000000,
                                                    .current = &current});

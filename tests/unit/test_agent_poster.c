@@ -38,7 +38,7 @@ static void held(struct trial *trial, const char *lease) {
   static _Atomic uint64_t current = UINT64_MAX;
   held_add(trial->agent.held, &(struct held_grant){.lease = lease,
                                                    .epoch = 3,
-                                                   .asked_ms = held_clock_ms(),
+                                                   .requested_ms = held_clock_ms(),
                                                    .expires_in_ms = 3600000,
                                                    .renew_every_ms = 1000000,
                                                    .current = &current});

@@ -78,5 +78,5 @@ Test(python_versions, a_program_that_is_no_python_is_refused) {
   cr_expect(strstr(error.message, "did not say which torch and triton it has: hello"), "%s",
             error.message);
   cr_expect_not(python_versions_read(failing, &versions, &error));
-  cr_expect(strstr(error.message, "cannot be asked for torch and triton: no"), "%s", error.message);
+  cr_expect(strstr(error.message, "cannot report its torch and triton: no"), "%s", error.message);
 }

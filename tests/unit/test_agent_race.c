@@ -192,7 +192,7 @@ Test(race, a_block_is_timed_at_once_in_the_turn_of_no_config) {
   /* The baseline and each config once to warm up, then three blocks a round. */
   cr_expect_eq(script->n_turns, 1 + CONFIGS_MAX + 6);
   for (size_t k = 1 + CONFIGS_MAX; k < script->n_turns; k++)
-    cr_expect_eq(script->turns[k], RACE_NOBODY);
+    cr_expect_eq(script->turns[k], RACE_NO_CONFIG);
   script_free();
 }
 
@@ -201,7 +201,7 @@ static void expect_turns_of_their_own(void) {
   cr_expect_eq(script->n_turns, 1 + 3 + 2 * (3 + RACE_BASELINES));
   size_t n_baseline = 0;
   for (size_t k = 4; k < script->n_turns; k++) {
-    cr_expect_neq(script->turns[k], RACE_NOBODY);
+    cr_expect_neq(script->turns[k], RACE_NO_CONFIG);
     n_baseline += script->turns[k] == BASELINE;
     /* The second round repeats the first in reverse. */
     cr_expect_eq(script->turns[k], script->turns[script->n_turns - 1 - (k - 4)]);
@@ -396,7 +396,7 @@ Test(race, no_config_is_reported_of_a_block_that_spoils_the_problem) {
   script_race(fixed(6));
   cr_expect(script->problem.is_spoiled);
   cr_expect_eq(script->n_left, 0);
-  cr_expect_eq(script->turns[script->n_turns - 1], RACE_NOBODY);
+  cr_expect_eq(script->turns[script->n_turns - 1], RACE_NO_CONFIG);
   script_free();
 }
 

@@ -281,8 +281,9 @@ static int64_t memory_accesses(const struct isa_counts *counts) {
 static void matrix_count(struct isa_function *function, const struct isa_instruction *instruction,
                          bool is_in_loop) {
   size_t i = 0, length = instruction->name_length;
-  while (i < function->n_matrix && (strlen(function->matrix[i].name) != length ||
-                                    memcmp(function->matrix[i].name, instruction->name, length)))
+  while (i < function->n_matrix &&
+         (strlen(function->matrix[i].name) != length ||
+          memcmp(function->matrix[i].name, instruction->name, length) != 0))
     i++;
   if (i == ISA_MATRIX_KINDS_MAX)
     return;

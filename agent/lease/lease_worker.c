@@ -47,7 +47,7 @@ void executor_spent_add(struct executor_spent *spent, const json_t *answer) {
     int64_t us = 0;
     if (json_get_integer(parts, "", spent_parts[i].answered, JSON_OPTIONAL, 0, DAY_US, &us,
                          &ignored))
-      *(int64_t *)(void *)((char *)spent + spent_parts[i].offset) += us;
+      ((int64_t *)spent)[spent_parts[i].offset / sizeof(int64_t)] += us;
   }
 }
 

@@ -150,7 +150,7 @@ static bool mark_read(struct token *token, struct error *error) {
   }
 
   if (strchr(MARKS, *at)) {
-    token->kind = *at;
+    token->kind = (unsigned char)*at;
     token->length = 1;
     return true;
   }

@@ -223,7 +223,8 @@ static bool code_check(struct check *check, const char *place, const void *bytes
            object->kind == CODE_OBJECT_AMDGPU ? "AMDGPU code object" : "CUDA cubin",
            object->target_full);
   if (object->notes && !check->as_json) {
-    cleanup_free char *version = value_text(json_object_get(object->notes, "amdhsa.version"));
+    const json_t *stated = json_object_get(object->notes, "amdhsa.version");
+    cleanup_free char *version = stated ? value_text(stated) : xstrdup("not stated");
     printf("amdhsa.target: %s\namdhsa.version: %s\n", object->target_full, version);
   }
 

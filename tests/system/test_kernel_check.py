@@ -185,6 +185,12 @@ def test_a_damaged_code_object_and_other_files_are_refused(tmp_path):
         assert word in done.stderr and done.stdout == "" and done.stderr.count("\n") == 1
 
 
+def test_a_code_object_without_a_metadata_version_is_printed(tmp_path):
+    path = tmp_path / "code.hsaco"
+    path.write_bytes(TRITON_MATMUL.read_bytes().replace(b"amdhsa.version", b"amdhsa.versiom"))
+    assert "amdhsa.version: not stated\n" in check(path, environment={"WAVETUNE_OBJDUMP": "/bin/false"}).stdout
+
+
 # TTGIR
 
 def test_a_code_object_without_kernels_is_refused(tmp_path):

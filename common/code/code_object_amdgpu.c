@@ -132,9 +132,9 @@ static bool counts_are_sane(struct bytes_view view) {
 }
 
 /* A value of the note, at most as deep as msgpack-c reads (32). A map that names a member twice, or
- * by anything but a text, is an error; a text that is not UTF-8 becomes null. */
-static bool note_to_json(const msgpack_object *value, const char *pointer, json_t **ret,
-                         struct error *error) {
+ * by anything but a text, is an error; a text that is not UTF-8 becomes null. Pointers are made of
+ * errors only, because a note can have millions of values. */
+static bool note_to_json(const msgpack_object *value, json_t **ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   cleanup_json json_t *json = NULL;
   json_t *item = NULL;
@@ -154,27 +154,25 @@ static bool note_to_json(const msgpack_object *value, const char *pointer, json_
   case MSGPACK_OBJECT_ARRAY:
     json = json_array();
     for (uint32_t i = 0; i < value->via.array.size; i++) {
-      if (!note_to_json(&value->via.array.ptr[i], json_pointer_index(at, sizeof at, pointer, i),
-                        &item, error))
-        return false;
+      if (!note_to_json(&value->via.array.ptr[i], &item, error))
+        return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "", i));
       ALWAYS(json_array_append_new(json, item) == 0);
     }
     break;
   case MSGPACK_OBJECT_MAP:
     if (value->via.map.size > MEMBERS_MAX)
-      return error_at(error, pointer, "has %u members, at most %d are read", value->via.map.size,
-                      MEMBERS_MAX);
+      return error_set(error, "has %u members, at most %d are read", value->via.map.size,
+                       MEMBERS_MAX);
     json = json_object();
     for (uint32_t i = 0; i < value->via.map.size; i++) {
       const msgpack_object_kv *member = &value->via.map.ptr[i];
       if (member->key.type != MSGPACK_OBJECT_STR)
-        return error_at(error, pointer, "the name of member %u is no text", i);
+        return error_set(error, "the name of member %u is no text", i);
       cleanup_free char *name = name_plain(member->key.via.str.ptr, member->key.via.str.size);
       if (json_object_get(json, name))
-        return error_at(error, pointer, "the member \"%.60s\" is there twice", name);
-      if (!note_to_json(&member->val, json_pointer_member(at, sizeof at, pointer, name), &item,
-                        error))
-        return false;
+        return error_set(error, "the member \"%.60s\" is there twice", name);
+      if (!note_to_json(&member->val, &item, error))
+        return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "", name));
       ALWAYS(json_object_set_new(json, name, item) == 0);
     }
     break;
@@ -304,7 +302,7 @@ static bool read_metadata(const struct elf_image *image, const msgpack_object *r
   const char *target = NULL;
   json_t *kernels = NULL, *kernel;
   size_t i;
-  if (!note_to_json(root, "", &object->notes, error))
+  if (!note_to_json(root, &object->notes, error))
     return false;
   if (!json_is_object(object->notes))
     return error_set(error, "must be a map");

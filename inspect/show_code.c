@@ -199,6 +199,7 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
                 json_object_get(winner, "config"), "config_values",
                 json_object_get(winner, "config_values"), "digest", found.digest, "disassembled",
                 found.is_code, "text", text, "review", review_json(&found, wants_asm));
+  ALWAYS(answer != NULL);
   cli_print_json(answer);
   return EXIT_OK;
 }

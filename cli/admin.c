@@ -25,6 +25,8 @@ static int command_token_make(struct options *options) {
       option_text(options, "role"), "expires", option_text(options, "expires"), "agent_name",
       option_text(options, "agent-name"), "certificate", option_text(options, "certificate"),
       "environment", environment, "channels", option_list_json(options, "channel"));
+  if (!body)
+    return cli_refuse(EXIT_USAGE, "a token's name and its options must be UTF-8");
   if (option_integer(options, "uses"))
     json_put(body, "uses", json_integer(option_integer(options, "uses")));
 

@@ -358,12 +358,12 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
   json_t *formats = json_array(), *took = json_object();
   for (size_t i = 0; i < fetch->n_formats; i++) {
     const json_t *rendering = fetch->renderings[i];
+    if (!rendering)
+      continue;
     cleanup_free char *folder = format_root(fetch, "current", i),
                       *path = xasprintf("%s/" SKIPPED_FILE, folder);
     json_t *skipped = NULL;
     struct error ignored;
-    if (!rendering)
-      continue;
     if (!json_parse_file(path, SKIPPED_MAX, &skipped, &ignored))
       skipped = json_array();
     json_push(formats,
@@ -378,9 +378,11 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
   const json_t *entry = succeeded                                 ? fetch->entry
                         : is_kept(fetch) && fetch->kept.has_entry ? fetch->kept.entry_json
                                                                   : NULL;
+  cleanup_free char *current = xasprintf("%s/current", fetch->to);
+  json_t *folder = json_can_hold(current) ? json_string(current) : json_null();
   json_t *answer =
-      json_pack("{s:s, s:s+, s:o, s:o, s:o, s:o, s:s*, s:O*}", "outcome", outcome(fetch, succeeded),
-                "folder", fetch->to, "/current", "asked", environment_to_json(&fetch->requested),
+      json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:O*}", "outcome", outcome(fetch, succeeded),
+                "folder", folder, "asked", environment_to_json(&fetch->requested),
                 "formats", formats, "variables", renderings_variables(fetch), "took_ms", took,
                 "reason", succeeded ? NULL : error->message, "entry", entry);
   ALWAYS(answer != NULL);

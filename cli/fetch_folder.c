@@ -139,10 +139,12 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   kept_read(fetch);
   if (!is_made || !fetch->absolute)
     return is_made && error_set(error, "cannot look at %s: %s", fetch->to, strerror(errno));
-  if (!json_can_hold(fetch->absolute))
+  if (!json_can_hold(fetch->absolute)) {
+    free(TAKE(fetch->absolute)); /* what is kept there cannot be reported either */
     return error_set(
         error, "%s has a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
         fetch->to);
+  }
 
   /* Two fetches into one folder take turns; the second one finds the work done. */
   cleanup_free char *lock_path = xasprintf("%s/.lock", fetch->to),

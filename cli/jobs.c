@@ -114,12 +114,13 @@ static bool job_template(const struct options *options, const struct kernel_fold
   json_object_set(job, "environment", environment);
   json_put(job, "priority", json_integer(option_integer(options, "priority")));
   if (cli_regime_member(regime))
-    json_object_set_new(job, "regime", json_string(regime));
+    json_put(job, "regime", option_text_json(options, "regime"));
   if (budget > 0)
     json_put(job, "budget", json_pack("{s:I}", "device_seconds", budget));
   if (strategy)
-    json_object_set_new(job, "search",
-                        json_pack("{s:s, s:I}", "strategy", strategy, "trials", trials));
+    json_put(job, "search",
+             json_pack("{s:o, s:I}", "strategy", option_text_json(options, "search"), "trials",
+                       trials));
   if (devices > 1)
     json_put(job, "finals", json_pack("{s:I}", "devices", devices));
   *ret_job = TAKE(job);

@@ -485,7 +485,7 @@ static int code_sign_one(const struct signing *signing, const struct signed_code
 
   size_t n = json_array_size(signatures);
   json_push(signing->answers,
-            json_pack("{s:s, s:s*, s:O}", "kernel", digest_format(&code->kernel, kernel), "build",
+            json_pack("{s:s, s:s*, s:O*}", "kernel", digest_format(&code->kernel, kernel), "build",
                       code->is_build ? digest_format(&code->build, build) : NULL, "signatures",
                       signatures));
   if (!signing->as_json)

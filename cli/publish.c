@@ -32,7 +32,7 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
   kernels = option_list_json(options, "kernel");
   json_object_set(body, "environment", environment);
   if (cli_regime_member(regime))
-    json_object_set_new(body, "regime", json_string(regime));
+    json_put(body, "regime", option_text_json(options, "regime"));
   if (kernels)
     json_object_set(body, "kernels", kernels);
   if (pins)
@@ -40,8 +40,9 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
   if (option_flag(options, "refuse-self-timed"))
     json_put(body, "refuse_self_timed", json_true());
   if (channel)
-    json_object_set_new(body, "replaces",
-                        json_pack("{s:s, s:f}", "channel", channel, "min_gain", min_gain));
+    json_put(body, "replaces",
+             json_pack("{s:o, s:f}", "channel", option_text_json(options, "channel"), "min_gain",
+                       min_gain));
   *ret_body = TAKE(body);
   return true;
 }

@@ -7,8 +7,9 @@
 
 int cli_fail(int code, const struct error *error) {
   bool has_pointer = error->pointer[0] != '\0';
-  return cli_refuse(code, "%s%s%s%s", error->message, has_pointer ? " (at " : "", error->pointer,
-                    has_pointer ? ")" : "");
+  fprintf(stderr, "wavetune: %s%s%s%s\n", error->message, has_pointer ? " (at " : "",
+          error->pointer, has_pointer ? ")" : "");
+  return code;
 }
 
 int cli_failed(const struct error *error) {
@@ -16,13 +17,14 @@ int cli_failed(const struct error *error) {
 }
 
 int cli_refuse(int code, const char *format, ...) {
+  cleanup_free char *text = NULL;
+  struct error error; /* without the control characters that a server or an argument may have */
   va_list arguments;
   va_start(arguments, format);
-  fputs("wavetune: ", stderr);
-  vfprintf(stderr, format, arguments);
-  fputc('\n', stderr);
+  ALWAYS(vasprintf(&text, format, arguments) >= 0);
   va_end(arguments);
-  return code;
+  error_set(&error, "%s", text);
+  return cli_fail(code, &error);
 }
 
 char *const *cli_arguments(const struct options *options, size_t n, const char *usage) {
@@ -207,9 +209,9 @@ bool cli_environment(const struct options *options, const char *option, json_t *
 json_t *cli_options_json(const struct options *options, const char *const (*members)[2], size_t n) {
   json_t *json = json_object();
   for (size_t i = 0; i < n; i++) {
-    const char *text = option_text(options, members[i][0]);
+    json_t *text = option_text_json(options, members[i][0]);
     if (text)
-      json_object_set_new(json, members[i][1], json_string(text));
+      json_put(json, members[i][1], text);
   }
   return json;
 }

@@ -588,11 +588,24 @@ size_t option_list(const struct options *options, const char *name,
   return value->n_list;
 }
 
+/* Exits where JSON cannot hold the text of an option: left out, it would be another call. */
+static json_t *text_json(const struct options *options, const char *name, const char *text) {
+  json_t *json = json_string(text);
+  if (!json)
+    usage_error(options, "--%s must be UTF-8", name);
+  return json;
+}
+
+json_t *option_text_json(const struct options *options, const char *name) {
+  const char *text = option_text(options, name);
+  return text ? text_json(options, name, text) : NULL;
+}
+
 json_t *option_list_json(const struct options *options, const char *name) {
   const struct option_value *value = value_of(options, name, OPTION_LIST);
   json_t *array = value->n_list ? json_array() : NULL;
   for (size_t i = 0; i < value->n_list; i++)
-    ALWAYS(json_array_append_new(array, json_string(value->list[i])) == 0);
+    ALWAYS(json_array_append_new(array, text_json(options, name, value->list[i])) == 0);
   return array;
 }
 
@@ -642,7 +655,9 @@ int commands_run(const char *program, const char *summary, const struct command_
                     *pair = xasprintf("%s%s", group, argc > 1 ? argv[1] : "");
   for (int words = 2; words >= 1; words--)
     for (size_t i = 0; i < n_commands; i++) {
-      if (!string_equal(commands[i].name, words == 2 ? pair : argv[0]))
+      bool is_pair = strchr(commands[i].name, ' ') != NULL; /* one argument never names it */
+      if (is_pair != (words == 2) ||
+          !string_equal(commands[i].name, words == 2 ? pair : argv[0]))
         continue;
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);

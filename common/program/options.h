@@ -80,8 +80,9 @@ int64_t option_integer(const struct options *options,
                        const char *name); /* aborts when it has no value */
 bool option_flag(const struct options *options, const char *name);
 size_t option_list(const struct options *options, const char *name, const char *const **ret_values);
-json_t *option_list_json(const struct options *options,
-                         const char *name); /* NULL: none was given; a new reference */
+/* As JSON, a new reference; NULL: none was given. Exit with a sentence when it is not UTF-8. */
+json_t *option_text_json(const struct options *options, const char *name);
+json_t *option_list_json(const struct options *options, const char *name);
 size_t options_arguments(const struct options *options,
                          char *const **ret_arguments); /* positional */
 

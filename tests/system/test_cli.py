@@ -108,6 +108,45 @@ def test_a_mistyped_call_is_refused_with_what_was_meant(words, word):
     assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
 
 
+@pytest.mark.parametrize("words", [
+    ("publish", "--kernel", "\udcff"), ("publish", "--tag", "\udcff"), ("publish", "--regime", "\udcff"),
+    ("publish", "--channel", "\udcff"), ("token", "make", "x", "--channel", "\udcff"), ("token", "make", "\udcff", "--uses", "2"),
+    ("submit", harness.QUICK, "--key", "n=1", "--tag", "\udcff"), ("jobs", "--state", "\udcff")])
+def test_text_that_json_cannot_hold_is_refused_and_not_left_out(words):
+    with FakeServer(lambda *_: (400, {"detail": "no"})) as fake:
+        done = call(*words, "--url", fake.url)
+        assert not fake.requests
+    assert done.returncode == 2 and "UTF-8" in done.stderr and done.stderr.count("\n") == 1 and done.stdout == "", done
+
+
+def test_a_fetch_into_a_folder_that_json_cannot_name_says_so_in_json(tmp_path):
+    folder = os.fsdecode(bytes(tmp_path) + b"/\xff")
+    (pathlib.Path(folder) / "current" / "json").mkdir(parents=True)
+    (pathlib.Path(folder) / "current" / "json" / ".wavetune.json").write_text('{"files": 1, "variables": []}')
+    done = call("fetch", "--to", folder, "--json")
+    answer = json.loads(done.stdout)
+    assert done.returncode == 5 and answer["folder"] is None and "UTF-8" in answer["reason"], done
+
+
+def test_a_refusal_that_quotes_a_server_does_not_drive_a_terminal():
+    job = {"job": "1", "state": "\x1b]0;owned\x07\x1b[2J"}
+    with FakeServer(lambda *_: (200, job)) as fake:
+        done = wavetune(fake, "show", "1", "--recompute", check=False)
+    assert done.returncode == 1 and "no winner" in done.stderr and not re.search("[\x00-\x09\x0b-\x1f\x7f]", done.stderr), done
+
+
+def test_a_server_that_answers_a_signature_with_nothing_ends_no_program(tmp_path):
+    call("key", "new", tmp_path / "key")
+    with FakeServer(lambda *_: (200, {})) as fake:
+        done = wavetune(fake, "kernel", "sign", harness.QUICK, "--sign-key", tmp_path / "key", "--json", check=False)
+    assert done.returncode == 0 and [list(one) for one in json.loads(done.stdout)] == [["kernel"]], done
+
+
+def test_two_words_of_a_command_are_two_arguments():
+    done = call("kernel list")
+    assert done.returncode == 2 and 'unknown command "kernel list"' in done.stderr, done
+
+
 @pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])
 def test_a_token_is_not_sent_over_plain_http_to_another_host_unless_allowed(program, words, tmp_path):
     there = ("--url", "http://192.0.2.1:7200")  # an address that is reserved for documentation

@@ -22,7 +22,8 @@
 /* A larger L2 is not that of one die: CDNA 3 has 4 MB of it in each. */
 #define DIE_L2_BYTES_MAX ((int64_t)16 << 20)
 
-/* A whole file by its path, owned by the caller; NULL when there is none. */
+/* A whole file by its path, owned by the caller; NULL when there is none. A file that exists and
+ * cannot be read is "": the driver shows so the GPUs that a container may not use. */
 static printf_like(1, 2) char *text_read(const char *format, ...) {
   char path[PATH_MAX], *text = NULL;
   size_t size;
@@ -31,7 +32,9 @@ static printf_like(1, 2) char *text_read(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(path, sizeof path, format, arguments);
   va_end(arguments);
-  return file_read(path, FILE_SIZE_MAX, &text, &size, &ignored) ? text : NULL;
+  if (file_read(path, FILE_SIZE_MAX, &text, &size, &ignored))
+    return text;
+  return access(path, R_OK) == 0 ? xstrdup("") : NULL;
 }
 
 static int64_t number_read(const char *folder, const char *name) {

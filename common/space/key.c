@@ -24,6 +24,10 @@ static size_t name_index(const char *name, const char *const *names, size_t n_na
   return i;
 }
 
+static bool key_is_too_large(struct error *error) {
+  return error_set(error, "the key has more than %d members", KEY_MEMBERS_MAX);
+}
+
 /* Takes over the string of `value`. False, without it, where the key is full. */
 static bool member_add(struct key *key, const char *name, struct value value, struct error *error) {
   if (!key->names) {
@@ -34,7 +38,7 @@ static bool member_add(struct key *key, const char *name, struct value value, st
   if (key->n == KEY_MEMBERS_MAX) {
     if (value.type == VALUE_STRING)
       free((char *)value.string);
-    return error_set(error, "the key has more than %d members", KEY_MEMBERS_MAX);
+    return key_is_too_large(error);
   }
 
   key->names[key->n] = xstrdup(name);
@@ -42,26 +46,35 @@ static bool member_add(struct key *key, const char *name, struct value value, st
   return true;
 }
 
+static bool member_is_missing(const char *name, struct error *error) {
+  char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
+  return error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
+                  "the key lacks its member \"%s\"", name_cut(name, strlen(name), text));
+}
+
+/* Whether the key of a kernel may have a member of this name. */
+static bool name_is_known(const char *name, const char *const *names, size_t n_names,
+                          struct error *error) {
+  char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
+  if (name_index(name, names, n_names) < n_names)
+    return true;
+  error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
+           "the key has no member \"%s\"", name_cut(name, strlen(name), text));
+  error_suggest(error, name, names, n_names);
+  return false;
+}
+
 /* Moves the members to *ret_key, in the order of `names` unless that is NULL. */
 static bool key_arrange(struct key *key, const char *const *names, size_t n_names,
                         struct key *ret_key, struct error *error) {
-  char pointer[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
-  for (size_t i = 0; names && i < key->n; i++) {
-    const char *name = key->names[i];
-    if (name_index(name, names, n_names) < n_names)
-      continue;
-    error_at(error, json_pointer_member(pointer, sizeof pointer, "", name),
-             "the key has no member \"%s\"", name_cut(name, strlen(name), text));
-    error_suggest(error, name, names, n_names);
-    return false;
-  }
+  for (size_t i = 0; names && i < key->n; i++)
+    if (!name_is_known(key->names[i], names, n_names, error))
+      return false;
 
   for (size_t i = 0; names && i < n_names; i++) {
     size_t from = name_index(names[i], (const char *const *)key->names, key->n);
     if (from == key->n)
-      return error_at(error, json_pointer_member(pointer, sizeof pointer, "", names[i]),
-                      "the key lacks its member \"%s\"",
-                      name_cut(names[i], strlen(names[i]), text));
+      return member_is_missing(names[i], error);
     char *name = key->names[i];
     struct value value = key->values[i];
     key->names[i] = key->names[from];
@@ -81,14 +94,32 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
   if (!json_is_object(json))
     return error_set(error, "the key must be an object of names and values");
 
-  cleanup_key struct key key = {0};
-  const char *name;
+  /* A wrong name is reported before a wrong value: it may be the reason for it. */
+  const char *members[KEY_MEMBERS_MAX], *name;
+  size_t n = 0;
   json_t *member;
   json_object_foreach ((json_t *)json, name, member) {
-    char pointer[JSON_POINTER_SIZE];
-    struct value value;
+    if (n == KEY_MEMBERS_MAX)
+      return key_is_too_large(error);
+    if (names && !name_is_known(name, names, n_names, error))
+      return false;
     if (!*name)
       return error_at(error, "/", "a member of the key has an empty name");
+    members[n++] = name;
+  }
+  if (!names) {
+    names = members;
+    n_names = n;
+  }
+
+  cleanup_key struct key key = {0};
+  for (size_t i = 0; i < n_names; i++) {
+    char pointer[JSON_POINTER_SIZE];
+    struct value value;
+    name = names[i];
+    member = json_object_get(json, name);
+    if (!member)
+      return member_is_missing(name, error);
     if (!value_from_json(member, &value, error))
       return error_pointer_prefix(error, json_pointer_member(pointer, sizeof pointer, "", name));
     if (value.type == VALUE_STRING)

@@ -40,17 +40,18 @@ static const struct {
                         {"occupancy", "occupancy"}};
 #define RESOURCE_COLUMNS ARRAY_LENGTH(resource_columns)
 
-/* The value of a resource of one config, else (NULL) of any: NULL where it is not known. */
+/* The value of a resource of one config, in the last of its rows, else (NULL) of any config: NULL
+ * where it is not known. */
 static const json_t *resource_find(const struct report *report, const char *member,
                                    const uint64_t *config) {
   size_t index;
   const json_t *row, *found = NULL;
   json_array_foreach (report->resources, index, row) {
     const json_t *value = json_object_get(row, member);
-    if (json_is_integer(value) && (!config || (uint64_t)integer(row, "config") == *config))
+    if (config ? (uint64_t)integer(row, "config") == *config : json_is_integer(value))
       found = value;
   }
-  return found;
+  return json_is_integer(found) ? found : NULL;
 }
 
 void report_counts_print(const struct report_counts *counts, FILE *out) {

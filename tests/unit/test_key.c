@@ -88,6 +88,12 @@ Test(key, refuses_other_members) {
                       "a value must be null, a boolean, a number or a string, not an array");
 }
 
+Test(key, reports_a_wrong_name_before_a_wrong_value) {
+  expect_json_refused("{\"M\": 1, \"N\": [], \"dtype\": 1, \"K\": []}", "/K",
+                      "the key has no member \"K\"");
+  expect_json_refused("{\"dtype\": [], \"N\": 1}", "/M", "the key lacks its member \"M\"");
+}
+
 Test(key, refuses_an_empty_name_and_too_many_members) {
   cleanup_key struct key key = {0};
   struct error error;

@@ -74,6 +74,24 @@ Test(node, members_in_which_gpus_differ_are_left_out) {
   cr_expect(folder_remove(folder, &error), "%s", error.message);
 }
 
+/* Where a control group hides a GPU, the driver fails each read(), as that of a folder fails. */
+Test(node, a_gpu_whose_files_cannot_be_read_does_not_hide_those_behind_it) {
+  char folder[] = "/tmp/wavetune-node-XXXXXX";
+  struct error error;
+  cr_assert_not_null(mkdtemp(folder));
+  cleanup_free char *unreadable = xasprintf("%s/0/properties", folder);
+  cr_assert(folder_make(unreadable, 0700, &error), "%s", error.message);
+  node_write(
+      folder, 1,
+      "simd_count 1216\nsimd_per_cu 4\ngfx_target_version 90402\nlocation_id 1280\ndomain 0\n");
+
+  struct kfd_gpu gpus[2];
+  struct kfd_node node;
+  cr_expect_eq(kfd_gpus_list(folder, gpus, 2), 1);
+  cr_expect(kfd_node_find(folder, "0000:05:00.0", &node, &error), "%s", error.message);
+  cr_expect(folder_remove(folder, &error), "%s", error.message);
+}
+
 Test(node, variables_name_other_folders) {
   setenv("WAVETUNE_KFD_TOPOLOGY", "/a", 1);
   setenv("WAVETUNE_PCI_DEVICES", "/b", 1);

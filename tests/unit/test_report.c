@@ -114,6 +114,14 @@ Test(report, a_resource_that_one_finalist_states_has_a_column) {
   cr_expect(holds(text, "-       3       8192  B=64"), "%s", text);
 }
 
+Test(report, the_last_row_of_a_config_states_its_resources) {
+  cleanup_free char *text = report_of("[{\"config\": 0, \"vgprs\": 7},"
+                                      " {\"config\": 1, \"vgprs\": 168},"
+                                      " {\"config\": 1, \"vgprs\": null}]");
+  cr_expect(holds(text, "    -  B=128"), "%s", text);
+  cr_expect(holds(text, "    7  B=64"), "%s", text);
+}
+
 Test(report, conditions_are_summed_up_over_the_finalists) {
   cleanup_free char *text = report_of("[{\"config\": 0, \"conditions\": {\"clock_mhz\": 2100, "
                                       "\"processes\": [], \"set\": true, \"mode\": \"a\"}},"

@@ -465,12 +465,11 @@ static bool parse_unary(struct parser *parser) {
   return true;
 }
 
-static const struct operator{
+static const struct binary_operator {
   int token;
   enum op op;
   enum level { LEVEL_COMPARISON, LEVEL_SUM, LEVEL_PRODUCT } level;
-}
-operators[] = {
+} binary_operators[] = {
     {TOKEN_EQUAL, OP_EQUAL, LEVEL_COMPARISON},
     {TOKEN_NOT_EQUAL, OP_NOT_EQUAL, LEVEL_COMPARISON},
     {'<', OP_LESS, LEVEL_COMPARISON},
@@ -487,26 +486,26 @@ operators[] = {
 };
 
 /* The binary operator of a level that the next token is, else NULL. */
-static const struct operator* operator_find(const struct parser *parser, enum level level) {
-  for (size_t i = 0; i < ARRAY_LENGTH(operators); i++)
-    if (operators[i].token == parser->token.kind && operators[i].level == level)
-      return &operators[i];
+static const struct binary_operator *operator_find(const struct parser *parser, enum level level) {
+  for (size_t i = 0; i < ARRAY_LENGTH(binary_operators); i++)
+    if (binary_operators[i].token == parser->token.kind && binary_operators[i].level == level)
+      return &binary_operators[i];
   return NULL;
 }
 
 /* A sum of products, or a product. */
 static bool parse_arithmetic(struct parser *parser, enum level level) {
-  const struct operator* operator= NULL;
+  const struct binary_operator *binary = NULL;
   unsigned column = 0;
   do {
     if (!(level == LEVEL_SUM ? parse_arithmetic(parser, LEVEL_PRODUCT) : parse_unary(parser)))
       return false;
-    if (operator)
-      emit(parser, operator->op, column);
+    if (binary)
+      emit(parser, binary->op, column);
     column = parser->token.column;
-    operator= operator_find(parser, level);
-  } while (operator&& next(parser));
-  return !operator;
+    binary = operator_find(parser, level);
+  } while (binary && next(parser));
+  return !binary;
 }
 
 /* The right side of in: a list, a tuple, or a value that must be a string. No arithmetic makes a
@@ -555,10 +554,10 @@ static bool parse_comparison(struct parser *parser) {
   struct expr *expr = parser->expr;
   size_t last_link = 0, index = SIZE_MAX;
   unsigned tuple_column = 0; /* 0: there is none */
-  for (const struct operator* operator; (operator= operator_find(parser, LEVEL_COMPARISON));) {
+  for (const struct binary_operator *binary; (binary = operator_find(parser, LEVEL_COMPARISON));) {
     unsigned column = parser->token.column;
     if (!next(parser) ||
-        (operator->token == TOKEN_NOT && !accept(parser, TOKEN_IN, "in (after not)")))
+        (binary->token == TOKEN_NOT && !accept(parser, TOKEN_IN, "in (after not)")))
       return false;
     if (tuple_column)
       return tuple_is_misplaced(parser, tuple_column);
@@ -568,15 +567,14 @@ static bool parse_comparison(struct parser *parser) {
     }
 
     unsigned right = parser->token.column;
-    bool is_tuple = false,
-         is_container = operator->token == TOKEN_IN || operator->token == TOKEN_NOT;
-    if (is_container ? !parse_container(parser, operator->op, column, &is_tuple)
+    bool is_tuple = false, is_container = binary->token == TOKEN_IN || binary->token == TOKEN_NOT;
+    if (is_container ? !parse_container(parser, binary->op, column, &is_tuple)
                      : !parse_arithmetic(parser, LEVEL_SUM))
       return false;
     if (is_tuple)
       tuple_column = right;
     else
-      index = emit(parser, operator->op, column);
+      index = emit(parser, binary->op, column);
   }
 
   while (last_link > 0) {

@@ -113,7 +113,7 @@ must_check bool space_count(const struct space *space, const struct space_facts 
 /* Whether one point is valid; an ordinal outside of the space is not. Parses the conditions at
  * every call: for a few points. */
 must_check bool space_is_valid(const struct space *space, const struct space_facts *facts,
-                               uint64_t ordinal, bool *ret_holds, struct error *error);
+                               uint64_t ordinal, bool *ret_is_valid, struct error *error);
 
 /* What searches need beside: conditions one by one. */
 

@@ -91,9 +91,10 @@ bool conditions_bind(const struct space *space, const struct space_facts *facts,
 
   conditions->exprs = xcalloc(space->n_conditions, sizeof(struct expr *));
   for (size_t i = 0; i < space->n_conditions; i++) {
-    conditions->n = i + 1;
-    if (!expr_parse(space->conditions[i], &conditions->exprs[i], error) ||
-        !expr_bind(conditions->exprs[i], names, n, error))
+    if (!expr_parse(space->conditions[i], &conditions->exprs[i], error))
+      return condition_error(error, i);
+    conditions->n++;
+    if (!expr_bind(conditions->exprs[i], names, n, error))
       return condition_error(error, i);
   }
   return true;
@@ -190,8 +191,8 @@ void space_iterator_free(struct space_iterator *iterator) {
 
 /* Whether none of the conditions that this level decides is false. *failed: the first condition
  * that cannot be evaluated. */
-static inline bool level_holds(struct space_iterator *iterator, const struct level *level,
-                               size_t *failed) {
+static inline bool level_is_valid(struct space_iterator *iterator, const struct level *level,
+                                  size_t *failed) {
   for (size_t i = 0; i < level->n_conditions; i++) {
     size_t index = level->conditions[i], entry = 0;
     const struct memo *memo = &iterator->memos[index];
@@ -251,7 +252,7 @@ enum space_step space_iterator_next(struct space_iterator *iterator, uint64_t *r
     uint64_t ordinal = level->prefix * level->n_values + level->at;
     parameter_slots[iterator->depth] = level->values[level->at++];
     size_t failed = level->failed;
-    if (!level_holds(iterator, level, &failed))
+    if (!level_is_valid(iterator, level, &failed))
       continue;
     if (iterator->depth + 1 == iterator->n_levels) {
       if (failed != NONE_FAILED) {
@@ -320,7 +321,7 @@ enum decision conditions_decide(const struct space *space, const struct conditio
 }
 
 bool space_is_valid(const struct space *space, const struct space_facts *facts, uint64_t ordinal,
-                    bool *ret_holds, struct error *error) {
+                    bool *ret_is_valid, struct error *error) {
   cleanup_conditions struct conditions conditions = {0};
   if (!conditions_bind(space, facts, &conditions, error))
     return false;
@@ -331,6 +332,6 @@ bool space_is_valid(const struct space *space, const struct space_facts *facts, 
   if (decision == CONDITION_FAILED)
     return false;
 
-  *ret_holds = decision == CONDITION_TRUE;
+  *ret_is_valid = decision == CONDITION_TRUE;
   return true;
 }

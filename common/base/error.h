@@ -3,8 +3,12 @@
  *
  * Convention of the whole tree: a function that can refuse its input returns `bool`, takes `struct
  * error *error` last, writes its `ret_` parameters only on success and fills *error only on
- * failure. It does not log. Memory: plain value, no ownership. Text that does not fit is cut;
- * bytes that are not UTF-8 become '?', so that JSON can hold every error. */
+ * failure. It does not log. Text that does not fit is cut; bytes that are not UTF-8 become '?', so
+ * that JSON can hold every error. Below are the parts of messages too: characters of UTF-8, and
+ * names.
+ *
+ * Memory: an error is a plain value; names in results are borrowed from the arguments, unless
+ * stated otherwise. Threads: any. */
 #ifndef WAVETUNE_COMMON_BASE_ERROR_H
 #define WAVETUNE_COMMON_BASE_ERROR_H
 
@@ -48,9 +52,8 @@ struct error {
   char message[640]; /* one sentence */
 };
 
-/* Fills *error and returns false, so that `return error_set(error, "…");` reads well. The pointer
- * is
- * "" and the kind ERROR_INVALID unless they are given. */
+/* Fills *error and returns false, so that `return error_set(error, "…");` reads well. Without a
+ * pointer or a kind they are "" and ERROR_INVALID. */
 bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format,
                  ...) printf_like(4, 5);
 #define error_of(error, kind, ...) error_of_at((error), (kind), "", __VA_ARGS__)
@@ -66,6 +69,8 @@ bool error_prefix(struct error *error, const char *format, ...) printf_like(2, 3
 bool error_append(struct error *error, const char *format, ...) printf_like(2, 3);
 bool error_pointer_prefix(struct error *error, const char *prefix);
 
+/* Characters */
+
 /* The size of the valid UTF-8 character that the `length` > 0 bytes at `text` begin with (SIZE_MAX:
  * the text ends with a NUL); 0: there is none. */
 size_t utf8_character_size(const char *text, size_t length);
@@ -77,10 +82,8 @@ bool utf8_is_control(const char *text, size_t size);
 /* How many of `length` bytes to keep so that at most `most` are left and no character is split. */
 size_t utf8_cut(const char *text, size_t length, size_t most);
 
-/* Names in messages: cut to a length that fits, without characters that drive terminals, and the
- * known name nearest to a mistyped one.
- *
- * Memory: results are borrowed from the arguments, unless stated otherwise. Threads: any. */
+/* Names in messages */
+
 /* Copies at most 60 bytes of `name` to `text`, never half of a UTF-8 character. Returns text. */
 #define NAME_TEXT_SIZE 64
 char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]);

@@ -18,7 +18,12 @@
  *              "use_cuda_graph", "ignore_dtypes"}}   or absent
  * kernel and name: at least one, of the wavetune kernel. Unknown members are ignored.
  *
- * Memory: a record owns everything. Threads: read-only after parsing. */
+ * Texts that become parts of paths are checked by record_take_text, which identities
+ * (common/cache/identity.h) use too, and folders of Triton's cache are named by
+ * triton_folder_format.
+ *
+ * Memory: a record owns everything; copies of texts are owned by the caller. Threads: a record is
+ * read-only after parsing; the other functions are pure. */
 #ifndef WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 #define WAVETUNE_COMMON_BUILDS_FUNCTION_RECORD_H
 
@@ -47,9 +52,7 @@ must_check bool function_record_parse(const json_t *json, struct function_record
                                       struct error *error);
 void function_record_release(struct function_record *record);
 
-/* Texts of function records and identities: bounded, and safe where they become parts of paths.
- *
- * Memory: the caller owns the copies. Threads: any. */
+/* Texts of function records and identities: bounded, and safe where they become parts of paths. */
 #define RECORD_TEXT_MAX 65536
 #define RECORD_TEXT_PART_MAX 200
 
@@ -65,9 +68,7 @@ must_check bool record_take_text(const json_t *object, const char *pointer, cons
                                  enum json_presence presence, enum record_text_kind kind,
                                  char **ret, struct error *error);
 
-/* The names of folders in Triton's cache: a SHA-256 in base32 (RFC 4648, upper case, no padding).
- *
- * Memory: none. Threads: any. */
+/* The names of folders in Triton's cache: a SHA-256 in base32 (RFC 4648, upper case, unpadded). */
 #define TRITON_FOLDER_LENGTH 52
 
 /* Writes the name and a NUL to text; returns text. */

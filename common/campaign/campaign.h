@@ -6,9 +6,9 @@
  *        └──────────────────▲  ▲│
  *                              └┘ one more process
  *
- * Screen: every config once, in one process; of a search every batch. The configs
- * that won for similar keys are tried first. What is measured in one
- * lease is raced together: its ratios to the baseline are of the same minutes.
+ * Screen: every config once, in one process; of a search every batch. Warm-start configs, which won
+ * for similar keys, are tried first. What is measured in one lease is raced together: its ratios to
+ * the baseline are of the same minutes.
  *
  * Halving: only where more configs than a final takes are close to the best and they come from
  * several leases. The best HALVING_MAX of them race once more, together. From then on only the
@@ -16,12 +16,13 @@
  *
  * Final: the finalists race in FINAL_PROCESSES fresh processes (or more, where it is spread over
  * more devices). They are the best, the baseline and the default wherever they rank, and what is
- * close to the best. A finalist that fails in one process is dropped. While the verdict is
- * not settled (common/verdict/verdict.h), and while no config was correct in enough processes for a
+ * close to the best. A finalist that fails in one process is dropped. While the verdict is not
+ * settled (common/verdict/verdict.h), and while no config was correct in enough processes for a
  * verdict, one more process is added, up to FINAL_PROCESSES_MAX. The budget may end a campaign with
  * a verdict that is not settled (common/verdict/budget.h).
  *
- * Memory: facts are borrowed; a step owns its configs and its verdict. Threads: pure functions. */
+ * Memory: arguments are borrowed; a step owns its configs and its verdict. Threads: pure
+ * functions. */
 #ifndef WAVETUNE_COMMON_CAMPAIGN_CAMPAIGN_H
 #define WAVETUNE_COMMON_CAMPAIGN_CAMPAIGN_H
 
@@ -29,6 +30,52 @@
 #include "common/space/key.h"
 #include "common/verdict/budget.h"
 #include "common/verdict/verdict.h"
+
+/* The first configs, and the batches of a search */
+
+/* a quarter of the first batch of an agent's race and of a search */
+#define WARM_STARTS_MAX 16
+
+/* A config that won for a key of the same kernel. */
+struct known_winner {
+  const struct key *key;
+  uint64_t config;   /* its ordinal in the space that is tuned now */
+  bool is_elsewhere; /* in another environment: counts for the same key only */
+};
+
+/* The warm-start configs of `key`, each once: winners of the same environment, nearest keys first,
+ * then those of the same key in other environments. Of equally near ones the newest comes first;
+ * `winners` are in that order. Returns how many. */
+size_t warm_starts_choose(const struct key *key, const struct known_winner *winners, size_t n,
+                          uint64_t ret[WARM_STARTS_MAX]);
+
+/* How different two keys of a kernel are: the sum over their numbers of |log2| of the quotient, and
+ * KEY_DIFFERS for each other member that differs, as much as a factor of 256. 0: they are the
+ * same. */
+#define KEY_DIFFERS 8.0
+double key_distance(const struct key *a, const struct key *b);
+
+/* The first configs of a search: the baseline and the default, which are finalists in any case, and
+ * the warm starts. Some may occur twice. Returns how many. */
+#define SEARCH_FIRST_MAX (WARM_STARTS_MAX + 2)
+size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config,
+                    const uint64_t *warm_starts, size_t n_warm_starts,
+                    uint64_t ret[SEARCH_FIRST_MAX]);
+
+struct search_result {
+  uint64_t config; /* the first member: searched by compare_ordinals */
+  double ratio;    /* to the baseline; INFINITY when it was not correct */
+};
+
+/* The batch of round `round` of a search, the first being 0, replayed from what was measured.
+ * `told`: all results of the rounds before, by rising ordinal; a config that was requested and not
+ * measured counts as not correct. *ret_n is 0 when the search is over. */
+must_check bool search_round(const struct space *space, const struct space_facts *facts,
+                             const struct search_options *options, const struct search_result *told,
+                             size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
+                             size_t *ret_n, struct error *error);
+
+/* Stages */
 
 #define FINALISTS_MAX 16
 /* A config whose ratio is more than this factor above the best's is dropped. bench/bench_verdict.c
@@ -133,51 +180,5 @@ must_check bool campaign_screen_is_spent(const struct campaign_facts *facts);
  * for `most`. */
 size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
                         const uint64_t *always, size_t n_always, size_t most, uint64_t *ret);
-
-/* The first configs that a campaign tries: warm-start configs, which won for similar keys, and the
- * batches of a search that begins with them.
- *
- * Memory: everything is borrowed. Threads: pure functions. */
-/* a quarter of the first batch of an agent's race and of a search */
-#define WARM_STARTS_MAX 16
-
-/* A config that won for a key of the same kernel. */
-struct known_winner {
-  const struct key *key;
-  uint64_t config;   /* its ordinal in the space that is tuned now */
-  bool is_elsewhere; /* in another environment: counts for the same key only */
-};
-
-/* The warm-start configs of `key`, each once: winners of the same environment, nearest keys first,
- * then those of the same key in other environments. Of equally near ones the newest comes first;
- * `winners` are in that order. Returns how many. */
-size_t warm_starts_choose(const struct key *key, const struct known_winner *winners, size_t n,
-                          uint64_t ret[WARM_STARTS_MAX]);
-
-/* How different two keys of a kernel are: the sum over their numbers of |log2| of the quotient, and
- * KEY_DIFFERS for each other member that differs, as much as a factor of 256. 0: they are the
- * same. */
-#define KEY_DIFFERS 8.0
-double key_distance(const struct key *a, const struct key *b);
-
-/* The first configs of a search: the baseline and the default, which are finalists in any case, and
- * the warm starts. Some may occur twice. Returns how many. */
-#define SEARCH_FIRST_MAX (WARM_STARTS_MAX + 2)
-size_t search_first(uint64_t baseline, bool has_default, uint64_t default_config,
-                    const uint64_t *warm_starts, size_t n_warm_starts,
-                    uint64_t ret[SEARCH_FIRST_MAX]);
-
-struct search_result {
-  uint64_t config; /* the first member: searched by compare_ordinals */
-  double ratio;    /* to the baseline; INFINITY when it was not correct */
-};
-
-/* The batch of round `round` of a search, the first being 0, replayed from what was measured.
- * `told`: all results of the rounds before, by rising ordinal; a config that was requested and not
- * measured counts as not correct. *ret_n is 0 when the search is over. */
-must_check bool search_round(const struct space *space, const struct space_facts *facts,
-                             const struct search_options *options, const struct search_result *told,
-                             size_t n_told, int64_t round, uint64_t ret_configs[SEARCH_BATCH_MAX],
-                             size_t *ret_n, struct error *error);
 
 #endif

@@ -1,8 +1,10 @@
-/* Limits of the GPU targets that wavetune knows: what a compute unit has and what a workgroup may
- * take.
+/* Limits of the GPU targets that wavetune knows, and what follows from them: whether a launch can
+ * run, how many workgroups a compute unit holds at once, and how evenly a grid fills the GPU.
  *
  * Each row of gpu_target.c names its source. An unknown arch is no error: callers then prune
- * nothing. Memory: static. Threads: any. */
+ * nothing.
+ *
+ * Memory: targets are static. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_CODE_GPU_TARGET_H
 #define WAVETUNE_COMMON_CODE_GPU_TARGET_H
 
@@ -25,8 +27,7 @@ struct gpu_target {
   int64_t lds_bytes_reserved; /* of each workgroup, by the system */
   int64_t lds_granule_bytes;
   int64_t threads_per_workgroup_max;
-  size_t
-      displacement_bytes; /* how much has to be read to displace the contents of all data caches */
+  size_t displacement_bytes; /* to be read to displace the contents of all data caches */
 };
 
 /* NULL when it is not known. Features after a colon ("gfx942:sramecc+:xnack-") are ignored. */
@@ -35,17 +36,14 @@ const struct gpu_target *gpu_target_find(const char *arch);
 /* All of them, in the table's order. */
 const struct gpu_target *gpu_targets(size_t *ret_n);
 
-/* How many workgroups a compute unit holds at once, how evenly a grid fills the GPU, and whether a
- * launch can run at all.
+/* Occupancy: how many workgroups a compute unit holds at once.
  *
  * AMD's rule (ROCm documentation, "Optimizing Triton kernels", occupancy): with V VGPRs a lane, L
  * bytes of LDS and nW waves a workgroup: occ_vgpr = floor(512 / round_up(V, granule)) waves per EU,
  * at most 8; occ_lds = floor(65536 / L) workgroups (no limit when L is 0); occ = min(floor(occ_vgpr
  * * 4 / nW), occ_lds) * nW / 4 waves per EU. The granule is the compiler's: 8 on gfx90a, gfx942 and
- * gfx950 (16 in the guide's table; gpu_target.c has how each was checked). NVIDIA's rule: the
- * CUDA occupancy calculator's, with registers allocated by warp.
- *
- * Memory: none. Threads: pure functions. */
+ * gfx950 (16 in the guide's table; gpu_target.c has how each was checked). NVIDIA's rule: the CUDA
+ * occupancy calculator's, with registers allocated by warp. */
 enum occupancy_limit {
   OCCUPANCY_LIMIT_WAVES, /* the EU's wave slots (or the compute unit's workgroup slots) */
   OCCUPANCY_LIMIT_REGISTERS,

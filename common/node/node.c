@@ -128,6 +128,7 @@ size_t kfd_gpus_list(const char *topology, struct kfd_gpu *ret_gpus, size_t max)
       break;
     if (property(text, "simd_count") == 0)
       continue; /* a CPU, or a GPU that this process may not see: the driver shows it empty */
+
     struct kfd_gpu *gpu = &ret_gpus[n++];
     unsigned location = (unsigned)property(text, "location_id");
     snprintf(gpu->pci, sizeof gpu->pci, "%04x:%02x:%02x.%x",
@@ -259,6 +260,7 @@ json_t *kfd_conditions(const char *pci_devices, const char *pci) {
                  {"temperature_c", "temp2_input", "temp1_input", 1e3}};
   cleanup_free char *hwmon = hwmon_folder(pci_devices, pci);
   json_t *conditions = json_object();
+
   for (size_t i = 0; hwmon && i < ARRAY_LENGTH(sensors); i++) {
     int64_t value = number_read(hwmon, sensors[i].file);
     if (value == 0 && sensors[i].other_file)

@@ -1,6 +1,7 @@
-/* The part of an environment that files state, for the start of containers, which have no GPU
- * runtime. Members that no file states, or in which the GPUs differ, are left out: nothing is
- * guessed. Threads: any. */
+/* What files state about a node and its GPUs: those of AMD's kernel driver, of ROCm and of libdrm.
+ * The caller gives all paths, so that tests can use a folder of files as a machine.
+ *
+ * Memory: folders are borrowed; texts that are returned are owned by the caller. Threads: any. */
 #ifndef WAVETUNE_COMMON_NODE_NODE_H
 #define WAVETUNE_COMMON_NODE_NODE_H
 
@@ -24,15 +25,14 @@ struct node_folders {
 };
 struct node_folders node_folders_default(void);
 
-/* rocm, gpu, arch, compute_units and partition, as far as they are known. Nothing at all where
- * there is no AMD GPU. */
+/* The part of an environment that files state, for the start of containers, which have no GPU
+ * runtime: rocm, gpu, arch, compute_units and partition. Members that no file states, or in which
+ * the GPUs differ, are left out: nothing is guessed. Nothing at all where there is no AMD GPU. */
 must_check struct environment node_environment_read(const struct node_folders *folders);
 
 /* The files in which AMD's kernel driver describes a GPU: the KFD's topology, the PCI device's
- * folder, the processes.
- *
- * The caller gives all paths, so that tests can use a folder of files as a machine. What no file
- * states is 0, "" or absent, which is no error. Threads: any. */
+ * folder, the processes. What no file states is 0, "" or absent, which is no error. */
+
 #define KFD_TOPOLOGY_DEFAULT "/sys/class/kfd/kfd/topology/nodes" /* $WAVETUNE_KFD_TOPOLOGY */
 #define KFD_PROCESSES "/sys/class/kfd/kfd/proc"
 #define PCI_DEVICES "/sys/bus/pci/devices"

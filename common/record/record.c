@@ -418,6 +418,7 @@ static json_t *list_write(const struct field *field, const void *at) {
   bool is_map = field->type == FIELD_MAP, is_texts = field->type == FIELD_TEXTS;
   json_t *list = is_map ? json_object() : json_array();
   size_t n = is_texts ? texts->n : records->n;
+
   for (size_t i = 0; i < n; i++) {
     const char *element = is_texts ? texts->all[i] : (const char *)records->all + i * of->size;
     if (is_texts)

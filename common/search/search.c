@@ -133,6 +133,7 @@ bool search_add_random(struct search *search) {
     /* Only a batch that would be empty without it is worth a long search for a point. */
     if (search->batch.n > 0 && search->work_limit - search->work > WORK_OF_BATCH)
       return false;
+
     uint64_t config = search->first;
     struct error ignored;
     enum decision decision = CONDITION_TRUE;

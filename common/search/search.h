@@ -3,7 +3,7 @@
  *
  * - random: valid configs, each equally probable, none twice.
  * - descent: coordinate descent as Inductor's autotuner does it: from the best of the likely
- * configs and the default (else a random one) each parameter in turn is moved to its neighbouring
+ *   configs and the default (else a random one) each parameter in turn is moved to its neighbouring
  *   values, the best neighbour is the next point; at a local optimum it starts anew from a random
  *   point.
  * - evolution: regularised (aging) evolution, Real, Aggarwal, Huang, Le, "Regularized Evolution for

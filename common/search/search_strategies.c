@@ -115,6 +115,7 @@ static void mutate(struct search *search, uint32_t *places) {
   uint32_t n = points->axes[parameter].n, *place = &places[parameter];
   if (n < 2)
     return;
+
   switch (rng_below(&search->rng, 4)) {
   case 0:
     *place = *place + 1 < n ? *place + 1 : *place - 1;

@@ -1,32 +1,29 @@
-/* Expressions: a safe subset of Python for conditions, shapes, launch geometry, flops and bytes.
+/* Values, and expressions over them: a safe subset of Python for conditions, shapes, launch
+ * geometry, flops and bytes.
  *
  * Values: int (64-bit, every operation checked), bool (an int in arithmetic, as in Python), string,
- * None. Operators, from loosest: `x if c else y`; or; and; not; == != < <= > >= in, not in (chained
- * as in Python); + -;
- * * // %; unary + -; **. `and`/`or` return an operand and evaluate the right one only when needed.
- * // and % round as Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs
- * ceil_div (towards plus infinity) next_pow2 (x >= 1) log2 (floor; x >= 1). Tuples and lists are
- * allowed on the right of `in` only; a string there is searched for the string on its left, as in
- * Python ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text"
- * (escapes: value_unquote), True False None. Strings are compared, never added or multiplied. The
- * lambda forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`,
- * and `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's
- * members are the names. Overflow, division by zero, a shift of type, a float name, an unknown
- * name: errors with the column (1-based), never a wrong number. Text is at most 4,096 bytes,
- * nesting at most 64.
+ * None; keys have floats too. Operators, from loosest: `x if c else y`; or; and; not; `==`, `!=`,
+ * `<`, `<=`, `>`, `>=`, in, not in (chained as in Python); `+`, `-`; `*`, `//`, `%`; unary `+`,
+ * `-`; `**`. `and`/`or` return an operand and evaluate the right one only when needed. `//`, `%`
+ * round as Python's (towards minus infinity). Functions: min max (1 to 16 arguments) abs ceil_div
+ * (towards plus infinity) next_pow2 (x >= 1) log2 (floor; x >= 1). Tuples and lists are allowed on
+ * the right of `in` only; a string there is searched for the string on its left, as in Python
+ * ('MI300' in gpu_name). Literals: decimal and 0x integers, with _, 'text' and "text" (escapes:
+ * value_unquote), True False None. Strings are compared, never added or multiplied. The lambda
+ * forms of triton-dejavu are accepted: `lambda kwarg: kwarg['BLOCK_M'] >= kwarg['BLOCK_N']`, and
+ * `lambda config: config.num_warps == 4 or config.kwargs['BLOCK_M'] > 64`; the argument's members
+ * are the names. Overflow, division by zero, a shift of type, a float name, an unknown name: errors
+ * with the column (1-based), never a wrong number. Text is at most 4,096 bytes, nesting at most 64.
  *
- * Memory: an expr owns its tree and its strings; a string value that it returns is borrowed from it
- * or from the slots. Threads: after expr_bind an expr is read-only: any number of threads may
- * evaluate it. */
+ * Memory: a value borrows its string. An expr owns its tree and its strings; a string value that it
+ * returns is borrowed from it or from the slots. Threads: after expr_bind an expr is read-only: any
+ * number of threads may evaluate it. */
 #ifndef WAVETUNE_COMMON_SPACE_EXPR_H
 #define WAVETUNE_COMMON_SPACE_EXPR_H
 
 #include "common/base/json.h"
 
-/* A value of the expression language and of keys and configs: None, bool, 64-bit int, float (keys
- * only) or string.
- *
- * Memory: a value borrows its string. Threads: plain value. */
+/* A value of expressions, keys and configs. Only keys have floats. */
 enum value_type { VALUE_NONE, VALUE_BOOL, VALUE_INT, VALUE_FLOAT, VALUE_STRING };
 
 struct value {
@@ -57,6 +54,9 @@ static inline struct value value_string(const char *string) {
 int value_compare(struct value a, struct value b);
 bool value_equal(struct value a, struct value b);
 
+/* Python's truth of a value: None, False, 0 and '' are false. */
+bool value_is_true(struct value value);
+
 /* Borrows the string from `json`. Arrays and objects are refused. */
 must_check bool value_from_json(const json_t *json, struct value *ret, struct error *error);
 must_check json_t *value_to_json(struct value value);
@@ -71,6 +71,8 @@ must_check char *value_format(struct value value, bool quoted);
  * bytes of `text` it took. */
 must_check bool value_unquote(const char *text, char **ret_string, size_t *ret_length,
                               struct error *error);
+
+/* Expressions */
 
 #define EXPR_TEXT_MAX 4096
 #define EXPR_DEPTH_MAX 64
@@ -101,9 +103,6 @@ int expr_last_slot(const struct expr *expr);
  * uninitialised. */
 must_check bool expr_eval(const struct expr *expr, const struct value *slots, struct value *ret,
                           struct error *error);
-
-/* Python's truth of a value: None, False, 0 and '' are false. */
-bool value_is_true(struct value value);
 
 /* Evaluates and demands an integer (bool refused) in [min, max]. */
 must_check bool expr_eval_int(const struct expr *expr, const struct value *slots, int64_t min,

@@ -22,8 +22,8 @@
 #define SPACE_LIST_MAX 100000 /* configs of an explicit list */
 
 /* How a parameter reaches the kernel: a compile-time constant ("constexpr", or "define" for hip and
- * c), a compiler or launch option ("option": num_warps, …), or an environment variable
- * of the compile ("env"). */
+ * c), a compiler or launch option ("option": num_warps, …), or an environment variable of the
+ * compile ("env"). */
 enum role { ROLE_CONSTEXPR, ROLE_OPTION, ROLE_ENV };
 
 struct parameter {
@@ -36,8 +36,7 @@ struct parameter {
 
 struct space {
   size_t n_parameters;
-  struct parameter *parameters; /* of a list: the distinct values are not collected, n_values is
-                                   0 */
+  struct parameter *parameters; /* of a list: without values, n_values is 0 */
   bool is_list;
   uint64_t raw_count;   /* points of the raw product, or configs of the list; 1 to INT64_MAX */
   struct value *list;   /* is_list: raw_count × n_parameters, row by row; rows are distinct */
@@ -85,8 +84,8 @@ struct space_facts {
 
 /* A point is excluded when any condition is false for it. When none is and one fails to evaluate (a
  * division by zero, say), that is an error: a condition may thus guard another one, whatever their
- * order. Conditions read parameters, key members, gpu_name and arch; a name that means
- * two of those is refused.
+ * order. Conditions read parameters, key members, gpu_name and arch; a name that means two of those
+ * is refused.
  *
  * Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it
  * reads are set, and cuts everything below. `step_limit` bounds the partial points visited, so
@@ -115,7 +114,7 @@ must_check bool space_count(const struct space *space, const struct space_facts 
 must_check bool space_is_valid(const struct space *space, const struct space_facts *facts,
                                uint64_t ordinal, bool *ret_is_valid, struct error *error);
 
-/* What searches need beside: conditions one by one. */
+/* Conditions one by one, for searches and enumerations */
 
 /* The names that conditions read beside parameters and key members. */
 #define SPACE_FACTS 2

@@ -137,6 +137,7 @@ static void memos_init(struct space_iterator *iterator) {
       memo.reads[memo.n_reads++].stride = (uint32_t)entries;
       entries *= iterator->levels[parameter].n_values; /* at most 65536 * 65536 */
     }
+
     if (entries > MEMO_ENTRIES_MAX || total + entries > MEMO_TOTAL_MAX)
       continue;
     total += entries;

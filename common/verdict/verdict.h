@@ -1,5 +1,5 @@
-/* The verdict: which config wins, which are as good, and how sure that is. Recomputable from stored
- * samples alone.
+/* Outcomes of measurements and stages of jobs, and the verdict: which config wins, which are as
+ * good, and how sure that is. Recomputable from stored samples alone.
  *
  * Input are pairs: for a config measured in a process, samples_us[i] and baseline_us[i] were taken
  * in one round, in random order. All finalists of one process share its rounds, so index i pairs
@@ -39,12 +39,55 @@
  * lower > 1, else SAME when the interval is within [1 / VERDICT_EQUIVALENCE, VERDICT_EQUIVALENCE],
  * else AMBIGUOUS; a winner that is the baseline config is SAME, with ratio 1.
  *
- * Memory: a verdict owns its arrays. Threads: pure functions. */
+ * Memory: a verdict owns its arrays, device_ratios its rows; samples are borrowed; names are
+ * static. Threads: pure functions. */
 #ifndef WAVETUNE_COMMON_VERDICT_VERDICT_H
 #define WAVETUNE_COMMON_VERDICT_VERDICT_H
 
 #include "common/base/base.h"
 #include "common/base/json.h"
+
+/* The outcome of a measurement (Kernel Tuner's T4 vocabulary), and the stage of a job that it
+ * belongs to: the words that agents, the server and its database share. */
+#define OUTCOMES(X)                                                                                \
+  X(CORRECT, "correct")                                                                            \
+  X(COMPILE, "compile")                                                                            \
+  X(RUNTIME, "runtime")                                                                            \
+  X(CORRECTNESS, "correctness")                                                                    \
+  X(TIMEOUT, "timeout")                                                                            \
+  X(CONSTRAINTS, "constraints")
+#define STAGES(X)                                                                                  \
+  X(SCREEN, "screen")                                                                              \
+  X(HALVING, "halving")                                                                            \
+  X(FINAL, "final")
+
+/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased
+ * again. */
+#define RELEASE_REASON_SPENT "the device time is spent"
+/* The begin of the reason when no key that the agent trusts signed what it was to run. */
+#define RELEASE_REASON_UNSIGNED "not signed for this agent: "
+
+#define X(id, name) OUTCOME_##id,
+enum outcome { OUTCOMES(X) OUTCOME_COUNT };
+#undef X
+#define X(id, name) STAGE_##id,
+enum stage { STAGES(X) STAGE_COUNT };
+#undef X
+
+/* By value, ended by NULL, as fields of records take them (common/record/record.h). */
+extern const char *const outcome_names[];
+extern const char *const stage_names[];
+const char *outcome_name(enum outcome outcome);
+const char *stage_name(enum stage stage);
+
+/* False for any other text, and for NULL. */
+must_check bool outcome_parse(const char *name, enum outcome *ret);
+must_check bool stage_parse(const char *name, enum stage *ret);
+
+/* The index of `name` among `n` names. False when it is none of them or NULL. */
+must_check bool name_find(const char *const *names, size_t n, const char *name, size_t *ret);
+
+/* The verdict */
 
 #define VERDICT_PROCESSES_MIN 3
 #define VERDICT_EQUIVALENCE 1.02
@@ -68,10 +111,10 @@ struct verdict_sample {
   size_t n;
   const double *samples_us;
   const double *baseline_us;
-  int64_t spills, lds_bytes,
-      vgprs; /* 0 where not known; the largest of a config's samples counts */
-  int64_t
-      device; /* that it was measured on, any numbering; 0 where devices are not distinguished */
+  /* 0 where not known; the largest of a config's samples counts */
+  int64_t spills, lds_bytes, vgprs;
+  /* that it was measured on, any numbering; 0 where devices are not distinguished */
+  int64_t device;
 };
 
 enum verdict_outcome { VERDICT_FASTER, VERDICT_SAME, VERDICT_SLOWER, VERDICT_AMBIGUOUS };
@@ -98,8 +141,8 @@ struct verdict {
   /* winner against the baseline, as time ratio winner / baseline: < 1 is faster */
   double baseline_ratio, baseline_lower, baseline_upper;
   enum verdict_outcome outcome; /* of the winner against the baseline */
-  double winner_us,
-      baseline_us;  /* medians over the winner's samples and over all finalists' baselines */
+  /* medians over the winner's samples and over all finalists' baselines */
+  double winner_us, baseline_us;
   size_t n_samples; /* pairs used, all finalists */
   size_t n_processes;
   size_t n_devices;
@@ -145,20 +188,20 @@ must_check json_t *verdict_to_json(const struct verdict *verdict);
 must_check bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
                                       double min_gain, struct error *ret_reason);
 
-/* The screen's rank: median of paired ratios of one config in one process. It picks the finalists.
- */
+/* The rank of a config in the screen, which chooses the finalists: the median of its paired ratios
+ * in one process. */
 double verdict_paired_ratio(const double *samples_us, const double *baseline_us, size_t n);
 
 /* The ratios of a final on each device alone, to explain a verdict over several devices.
  *
  * A verdict treats processes as draws, whatever their device: a chip on which another config is
  * faster widens its intervals and is not named. Here the finalists are compared with one config on
- * each device alone. The distance of two configs in a process is verdict.h's; over the P processes
- * of a device the mean is taken, and its interval is that of verdict_interval.h: a shift of one
- * process must not pass for a property of the device. Pooled are the distances of the configs
- * within SPREAD_NEAR of the one, on devices that measured both in two processes or more. Those of
- * one device share that config's noise, so m of them have (P - 1) m / (1 + (m - 1) / 4) degrees of
- * freedom; those of several devices share nothing and are added up:
+ * each device alone. The distance of two configs in a process is that of a verdict; over the P
+ * processes of a device the mean is taken, and its interval is that of verdict_interval.h: a shift
+ * of one process must not pass for a property of the device. Pooled are the distances of the
+ * configs within SPREAD_NEAR of the one, on devices that measured both in two processes or more.
+ * Those of one device share that config's noise, so m of them have (P - 1) m / (1 + (m - 1) / 4)
+ * degrees of freedom; those of several devices share nothing and are added up:
  *
  *   d0 = sum over devices of (P - 1) m / (1 + (m - 1) / 4), less the row's own P - 1 where it is
  *   pooled, rounded down.
@@ -171,9 +214,8 @@ double verdict_paired_ratio(const double *samples_us, const double *baseline_us,
  * device that is like the others is named in fewer than 1 % of jobs where processes shift all
  * configs alike by 0.3 to 3 % (standard deviation), in up to one of four where the winner alone is
  * 8 % slower in one process of four: what is named should be measured again
- * (tests/unit/test_verdict_by_device.c).
- *
- * Memory: rows are the caller's. Threads: pure functions. */
+ * (tests/unit/test_verdict_by_device.c). */
+
 /* With fewer the order statistics of verdict_interval.h do not bound a median's error. */
 #define DEVICE_ROUNDS_MIN 12
 
@@ -197,7 +239,7 @@ struct device_ratios {
 
 /* One row for each device and each config that it measured in a process with `to`. A device that
  * measured no such process (it had the rest of one that another had begun) has none. False, with a
- * sentence, where samples are not as in verdict.h. */
+ * sentence, where samples are not as above. */
 must_check bool verdict_by_device(const struct verdict_sample *samples, size_t n, uint64_t to,
                                   struct device_ratios *ret, struct error *error);
 void device_ratios_release(struct device_ratios *ratios);
@@ -207,47 +249,5 @@ void device_ratios_release(struct device_ratios *ratios);
  * below 1 / VERDICT_EQUIVALENCE the one of the least ratio. NULL where there is none. */
 must_check const struct device_ratio *device_preference(const struct device_ratios *ratios,
                                                         const struct device_ratio *rows, size_t n);
-
-/* The outcome of a measurement (Kernel Tuner's T4 vocabulary), and the stage of a job that it
- * belongs to: the words that agents, the server and its database share.
- *
- * Memory: static texts. Threads: pure functions. */
-#define OUTCOMES(X)                                                                                \
-  X(CORRECT, "correct")                                                                            \
-  X(COMPILE, "compile")                                                                            \
-  X(RUNTIME, "runtime")                                                                            \
-  X(CORRECTNESS, "correctness")                                                                    \
-  X(TIMEOUT, "timeout")                                                                            \
-  X(CONSTRAINTS, "constraints")
-#define STAGES(X)                                                                                  \
-  X(SCREEN, "screen")                                                                              \
-  X(HALVING, "halving")                                                                            \
-  X(FINAL, "final")
-
-/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased
- * again. */
-#define RELEASE_REASON_SPENT "the device time is spent"
-/* The begin of the reason when no key that the agent trusts signed what it was to run. */
-#define RELEASE_REASON_UNSIGNED "not signed for this agent: "
-
-#define X(id, name) OUTCOME_##id,
-enum outcome { OUTCOMES(X) OUTCOME_COUNT };
-#undef X
-#define X(id, name) STAGE_##id,
-enum stage { STAGES(X) STAGE_COUNT };
-#undef X
-
-/* By value, ended by NULL, as fields of records take them (common/record/record.h). */
-extern const char *const outcome_names[];
-extern const char *const stage_names[];
-const char *outcome_name(enum outcome outcome);
-const char *stage_name(enum stage stage);
-
-/* False for any other text, and for NULL. */
-must_check bool outcome_parse(const char *name, enum outcome *ret);
-must_check bool stage_parse(const char *name, enum stage *ret);
-
-/* The index of `name` among `n` names. False when it is none of them or NULL. */
-must_check bool name_find(const char *const *names, size_t n, const char *name, size_t *ret);
 
 #endif

@@ -656,8 +656,7 @@ int commands_run(const char *program, const char *summary, const struct command_
   for (int words = 2; words >= 1; words--)
     for (size_t i = 0; i < n_commands; i++) {
       bool is_pair = strchr(commands[i].name, ' ') != NULL; /* one argument never names it */
-      if (is_pair != (words == 2) ||
-          !string_equal(commands[i].name, words == 2 ? pair : argv[0]))
+      if (is_pair != (words == 2) || !string_equal(commands[i].name, words == 2 ? pair : argv[0]))
         continue;
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);

@@ -12,14 +12,14 @@
 
 /* clang-format off */
 #define OPTION_SIGN_KEY \
-  CLI_LIST("sign-key", "FILE", "private key that signs the channel's entry; default: the files in " \
-           "$WAVETUNE_SIGN_KEYS, with ':' between")
+  CLI_LIST("sign-key", "FILE", "private key that signs the channel's entry; default: the files " \
+           "in $WAVETUNE_SIGN_KEYS, with ':' between")
 #define OPTION_EXPIRES \
   CLI_TEXT("expires", "TIME", "when deployments stop to accept the entry: 7d, 36h or " \
            "2026-12-24T00:00:00Z; default: never")
 #define OPTION_FOLLOW \
-  CLI_TEXT("follow", "COUNTER", "the counter that you signed last, 0 for none: only the next one is " \
-           "signed")
+  CLI_TEXT("follow", "COUNTER", "the counter that you signed last, 0 for none: only the next one " \
+           "is signed")
 /* clang-format on */
 
 /* The keys that sign, and their files. */

@@ -382,9 +382,9 @@ static json_t *answer_make(const struct fetch *fetch, bool succeeded, const stru
   json_t *folder = json_can_hold(current) ? json_string(current) : json_null();
   json_t *answer =
       json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:s*, s:O*}", "outcome", outcome(fetch, succeeded),
-                "folder", folder, "asked", environment_to_json(&fetch->requested),
-                "formats", formats, "variables", renderings_variables(fetch), "took_ms", took,
-                "reason", succeeded ? NULL : error->message, "entry", entry);
+                "folder", folder, "asked", environment_to_json(&fetch->requested), "formats",
+                formats, "variables", renderings_variables(fetch), "took_ms", took, "reason",
+                succeeded ? NULL : error->message, "entry", entry);
   ALWAYS(answer != NULL);
 
   return answer;

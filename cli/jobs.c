@@ -118,9 +118,9 @@ static bool job_template(const struct options *options, const struct kernel_fold
   if (budget > 0)
     json_put(job, "budget", json_pack("{s:I}", "device_seconds", budget));
   if (strategy)
-    json_put(job, "search",
-             json_pack("{s:o, s:I}", "strategy", option_text_json(options, "search"), "trials",
-                       trials));
+    json_put(
+        job, "search",
+        json_pack("{s:o, s:I}", "strategy", option_text_json(options, "search"), "trials", trials));
   if (devices > 1)
     json_put(job, "finals", json_pack("{s:I}", "devices", devices));
   *ret_job = TAKE(job);

@@ -44,7 +44,7 @@ static pid_t child_start(const struct cluster *cluster, char *const *arguments, 
   if (pid != 0)
     return pid;
 
-  /* A session of its own: Ctrl-C is for this program, which stops PostgreSQL after the server. */
+  /* In its own session PostgreSQL does not get Ctrl-C: this program stops it after the server. */
   setsid();
   dup2(cluster->log_fd, STDOUT_FILENO);
   dup2(cluster->log_fd, STDERR_FILENO);
@@ -56,14 +56,14 @@ static pid_t child_start(const struct cluster *cluster, char *const *arguments, 
   signal(SIGPIPE, SIG_DFL);
   umask(077);
 
-  /* After the user was changed, which clears the death signal. */
+  /* Changing the user clears the death signal, so it is set afterwards. */
   if (prctl(PR_SET_PDEATHSIG, death_signal) == 0 && getppid() == parent &&
       chdir(cluster->folder) == 0)
     execv(arguments[0], arguments);
   _exit(127);
 }
 
-/* The status of a child that ends: its exit code, or 128 and its signal. */
+/* Waits for the end of a child; returns its exit code, or 128 plus its signal. */
 static int child_wait(pid_t pid) {
   int status;
   while (waitpid(pid, &status, 0) < 0)
@@ -129,7 +129,7 @@ static bool folders_open(struct cluster *cluster, struct error *error) {
   if (cluster->log_fd < 0)
     return error_set(error, "cannot write %s: %s", cluster->log, strerror(errno));
 
-  /* A comma would divide the list of socket folders. */
+  /* A comma would separate two folders of sockets. */
   if (strlen(cluster->run) + sizeof SOCKET_NAME - 1 > SOCKET_PATH_MAX ||
       strpbrk(cluster->run, ",\"")) {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -163,8 +163,8 @@ static void command_line_read(const char *command, char line[512]) {
   line[strcspn(line, "\r\n")] = '\0';
 }
 
-/* Takes the folder when its programs have the wanted version or, for any (0), the newest one so
- * far. */
+/* Keeps the folder when its programs have the wanted version or, if that is 0 (any), a newer one
+ * than the folder that was kept before. */
 static void folder_consider(struct cluster *cluster, const char *folder, long wanted,
                             long *best_version) {
   cleanup_free char *initdb = xasprintf("%s/initdb", folder),
@@ -258,8 +258,8 @@ static bool data_make(struct cluster *cluster, struct error *error) {
   return true;
 }
 
-/* Waits for the PostgreSQL of a killed server, which its death signal stops. Another PostgreSQL on
- * the same data does not end: that is an error. */
+/* Waits until the PostgreSQL of a killed server has ended, which its death signal stops. A
+ * PostgreSQL that was started otherwise does not end: that is an error. */
 static bool leftover_wait(const struct cluster *cluster, struct error *error) {
   cleanup_free char *path = xasprintf("%s/postmaster.pid", cluster->data);
   int64_t until_ms = clock_monotonic_ms() + LEFTOVER_TIMEOUT_MS;
@@ -270,8 +270,8 @@ static bool leftover_wait(const struct cluster *cluster, struct error *error) {
     long pid = file_read(path, 4096, &text, &size, &unread) ? strtol(text, NULL, 10) : 0;
     if (pid <= 1 || (kill((pid_t)pid, 0) < 0 && errno == ESRCH))
       return true;
-    /* Another program may have the id by now. Then PostgreSQL removes the stale file itself. */
 
+    /* Another program may have the id by now. Then PostgreSQL removes the stale file itself. */
     cleanup_free char *name_path = xasprintf("/proc/%ld/comm", pid);
     if (file_read(name_path, 64, &name, &size, &unread) && !string_starts(name, "postgres"))
       return true;
@@ -350,7 +350,7 @@ void cluster_stop(struct cluster *cluster) {
     if (!is_interrupted) /* fast shutdown: ends connections and writes a checkpoint */
       is_interrupted = kill(cluster->pid, SIGINT) == 0;
     if (!is_quit && clock_monotonic_ms() >= until_ms) {
-      log_warning("dev: PostgreSQL does not stop; it is ended without a checkpoint and will "
+      log_warning("dev: PostgreSQL does not stop; it is killed without a checkpoint and will "
                   "recover at its next start");
       is_quit = kill(cluster->pid, SIGQUIT) == 0;
     }

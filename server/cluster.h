@@ -1,4 +1,4 @@
-/* A private PostgreSQL in a folder of its own, a child of this process: for `wavetune-server dev`.
+/* A private PostgreSQL in its own folder, a child of this process: for `wavetune-server dev`.
  *
  * DIR/data is the cluster, DIR/run its socket's folder, DIR/postgres.log its log. It listens on
  * that socket only. PostgreSQL refuses to run as root: under root it runs as another user, which
@@ -11,8 +11,8 @@
 
 struct cluster;
 
-/* `bin` (NULL: found) is the folder of initdb and postgres; PostgreSQL runs as `user` when this
- * process is root. */
+/* `bin` is the folder of initdb and postgres (NULL: they are searched for). PostgreSQL runs as
+ * `user` when this process is root. */
 must_check bool cluster_start(const char *folder, const char *bin, const char *user,
                               struct cluster **ret_cluster, struct error *error);
 /* Stops PostgreSQL, cleanly if possible, waits for its end, and frees the cluster. */

@@ -38,7 +38,7 @@ static sigset_t signals_of(int also) {
   return set;
 }
 
-/* Blocks them in all threads that are started from now on, for signals_wait. */
+/* Blocks the signals in this thread and in those that it starts, for signals_wait. */
 static void signals_block(int also) {
   sigset_t set = signals_of(also);
   ALWAYS(pthread_sigmask(SIG_BLOCK, &set, NULL) == 0);
@@ -81,16 +81,16 @@ static int signals_wait(int also) {
    .help = \
    "what to do with keys that deployments miss: off, suggest or automatic (make jobs)"}, \
   {"demand-per-hour", OPTION_INTEGER, "N", "60", 1, 100000, \
-   "most jobs an hour that --demand automatic queues"}, \
+   "how many jobs --demand automatic queues in an hour at most"}, \
   {"require-enrolment", OPTION_FLAG, \
    .help = \
    "accept only agents that enrolled with a token of the role enrol and have their own token"}, \
   {"agent-token-days", OPTION_INTEGER, "DAYS", "30", 0, 3650, \
-   "how long an agent's own token lives; the agent replaces it in time; 0: for ever"}, \
+   "lifetime of an agent's own token, which the agent replaces in time; 0: unlimited"}, \
   {"agent-token-ms", OPTION_INTEGER, "MS", "0", 0, 315360000000, \
    "the same in milliseconds, for tests; 0: --agent-token-days"}, \
   {"queue-max", OPTION_INTEGER, "N", "10000", 1, 1000000, \
-   "waiting requests beyond which 503 is answered"}, \
+   "how many requests may wait; further ones are answered 503"}, \
   OPTION_LOG_FORMAT, \
   {"log-requests", OPTION_TEXT, "WHICH", "errors", \
    .help = \
@@ -242,7 +242,7 @@ static int dev_serve(const struct options *options, struct cluster *cluster, con
   server_stop(server);
   if (ended_by != SIGCHLD)
     return EXIT_OK;
-  error_set(error, "PostgreSQL ended by itself; %s says why. Start again: the data is kept",
+  error_set(error, "PostgreSQL ended by itself; the reason is in %s. Start again: the data is kept",
             cluster_log_path(cluster));
   return EXIT_INTERNAL;
 }
@@ -277,8 +277,8 @@ static bool database_of(const struct options *options, const char **ret_database
   *ret_database = option_text(options, "database");
   if (!*ret_database)
     return error_set(
-        error, "which database? give --database or WAVETUNE_DATABASE, for example "
-               "\"host=/run/postgresql dbname=wavetune\"; \"wavetune-server dev\" brings its own");
+        error, "no database is named: give --database or WAVETUNE_DATABASE, for example "
+               "\"host=/run/postgresql dbname=wavetune\"; \"wavetune-server dev\" makes its own");
   return database_check(*ret_database, error);
 }
 
@@ -343,7 +343,7 @@ static bool database_open(const struct options *options, struct db **ret_db, str
 static bool name_of(const struct options *options, const char **ret_name, struct error *error) {
   char *const *arguments;
   if (options_arguments(options, &arguments) != 1)
-    return error_set(error, "give the token's name, and nothing else");
+    return error_set(error, "give the token's name as the only argument");
   if (!token_name_is_good(arguments[0]))
     return error_set(error, "a token's name is 1 to 64 of A-Z, a-z, 0-9, \".\", \"_\" and \"-\"");
   *ret_name = arguments[0];
@@ -394,7 +394,7 @@ static int token_revoke(struct options *options) {
   const char *name;
   if (!database_open(options, &db, &error) || !name_of(options, &name, &error))
     return command_failed(EXIT_USAGE, &error);
-  /* Also the last admin's: with access to the database another one can be made. */
+  /* The last admin token may be revoked too: this command can make another one. */
   if (!tokens_revoke(db, name, true, &author_command_line, &error))
     return command_failed(error.kind == ERROR_MISSING ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);
   return EXIT_OK;
@@ -407,18 +407,13 @@ static const char *text_of(const json_t *item, const char *name) {
 static int token_list(struct options *options) {
   struct error error;
   cleanup_db struct db *db = NULL;
-  cleanup_json json_t *all = json_array();
-  int64_t after = 0;
+  cleanup_json json_t *all = NULL;
 
   if (!database_open(options, &db, &error))
     return command_failed(EXIT_USAGE, &error);
+  if (!tokens_list(db, &all, &error))
+    return command_failed(EXIT_UNREACHABLE, &error);
 
-  do {
-    cleanup_json json_t *items = NULL;
-    if (!tokens_list(db, after, 1000, &items, &after, &error))
-      return command_failed(EXIT_UNREACHABLE, &error);
-    json_array_extend(all, items);
-  } while (after);
   if (option_flag(options, "json")) {
     json_print(all);
     return EXIT_OK;
@@ -451,7 +446,7 @@ static const struct option_spec serve_specs[] = {
     DATABASE_OPTION,
     SERVE_OPTIONS,
     {"tls-certificate", OPTION_TEXT, "FILE",
-     .help = "speak https:// with this certificate and its issuers (PEM); files of --tls-… are "
+     .help = "serve https:// with this certificate and its issuers (PEM); files of --tls-… are "
              "read again when they change"},
     {"tls-key", OPTION_TEXT, "FILE", .help = "the certificate's private key (PEM)"},
     {"tls-client-ca", OPTION_TEXT, "FILE",
@@ -459,33 +454,33 @@ static const struct option_spec serve_specs[] = {
     {"trusted-proxy", OPTION_LIST, "ADDRESS",
      .help = "address or network of a proxy whose X-Client-Cert, X-Forwarded-For and "
              "X-Forwarded-Proto are trusted"},
-    {"migrate", OPTION_FLAG, .help = "apply missing migrations when the database is there"},
+    {"migrate", OPTION_FLAG, .help = "apply missing migrations once the database answers"},
 };
 static const struct option_spec dev_specs[] = {
     {"folder", OPTION_TEXT, "DIR",
-     .help = "where it keeps everything (default: ~/.local/share/wavetune/dev, for root "
-             "/var/lib/wavetune-dev)",
+     .help = "folder of the database, its log and the token (default: ~/.local/share/wavetune/dev, "
+             "for root /var/lib/wavetune-dev)",
      .flag_only = true},
     SERVE_OPTIONS,
     {"user", OPTION_TEXT, "NAME", "postgres",
      .help = "the user that PostgreSQL runs as when root starts this", .flag_only = true},
-    {"postgres-bin", OPTION_TEXT, "DIR", .help = "where initdb and postgres are (default: found)",
-     .flag_only = true},
+    {"postgres-bin", OPTION_TEXT, "DIR",
+     .help = "folder of initdb and postgres (default: searched for)", .flag_only = true},
     {"json", OPTION_FLAG, .help = "print one JSON object when it is ready"},
 };
 static const struct option_spec database_specs[] = {DATABASE_OPTION, JSON_OPTION};
 static const struct option_spec migrate_specs[] = {
     DATABASE_OPTION,
     {"serve-role", OPTION_TEXT, "NAME",
-     .help = "the database role that servers connect as, if not the owner: gets only the rights "
-             "that serving needs"},
+     .help = "the database role that servers connect as, if it is not the owner: it gets only the "
+             "rights that serving needs"},
     JSON_OPTION,
     OPTION_LOG_FORMAT,
 };
 static const struct option_spec token_make_specs[] = {
     DATABASE_OPTION,
     {"role", OPTION_TEXT, "ROLE", "reader",
-     .help = "its roles, with commas between: reader, demand, cache-writer, submitter, builder, "
+     .help = "its roles, separated by commas: reader, demand, cache-writer, submitter, builder, "
              "publisher, agent, enrol, operator or admin",
      .flag_only = true},
     {"channel", OPTION_LIST, "NAME",
@@ -498,12 +493,14 @@ static const struct option_spec token_make_specs[] = {
     {"uses", OPTION_INTEGER, "N", "0", 0, TOKEN_USES_MAX,
      "of the role enrol: how many agents it enrols (0: one)", .flag_only = true},
     {"agent-name", OPTION_TEXT, "PATTERN",
-     .help = "of the role enrol: agents' names, like 'mi300-*'", .flag_only = true},
+     .help = "of the role enrol: pattern of the agents' names, like 'mi300-*'", .flag_only = true},
     {"certificate", OPTION_TEXT, "NAME",
      .help = "of the role agent: the name of the client certificate to use instead of a token",
      .flag_only = true},
     {"environment", OPTION_TEXT, "JSON",
-     .help = "of the role enrol: what all devices of the agents have", .flag_only = true},
+     .help =
+         "of the role enrol: members of the environment that each device of the agents must have",
+     .flag_only = true},
     JSON_OPTION,
 };
 
@@ -523,8 +520,8 @@ static const struct command_spec commands[] = {
      ARRAY_LENGTH(token_make_specs), token_make},
     {"token list", "", "list the tokens, live and revoked", NULL, database_specs,
      ARRAY_LENGTH(database_specs), token_list},
-    {"token revoke", "NAME", "revoke a token: servers see it within seconds", NULL, database_specs,
-     ARRAY_LENGTH(database_specs), token_revoke},
+    {"token revoke", "NAME", "revoke a token; servers refuse it within seconds", NULL,
+     database_specs, ARRAY_LENGTH(database_specs), token_revoke},
 };
 
 int main(int argc, char **argv) {

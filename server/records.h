@@ -7,7 +7,7 @@
 
 #include "common/record/record.h"
 
-/* RECORD_OF(variable, tables): the tables that have the record's columns, with spaces between; ""
+/* RECORD_OF(variable, tables): the tables that have the record's columns, separated by spaces; ""
  * when a column is in no table. tests/system/test_records.py compares them with the database. */
 /* clang-format off */
 #define SERVER_RECORDS(RECORD_OF) \
@@ -88,7 +88,7 @@ extern const struct server_record server_records[]; /* the last record is NULL *
 must_check json_t *openapi_document(void);
 must_check char *openapi_text(void); /* the caller's */
 
-/* Schemas of fields that /openapi.json has by name. */
+/* References to the named schemas of openapi.json. */
 #define SCHEMA_BY "{\"$ref\": \"#/components/schemas/By\"}"
 #define SCHEMA_BY_ID "{\"$ref\": \"#/components/schemas/ById\"}"
 #define SCHEMA_ENVIRONMENT "{\"$ref\": \"#/components/schemas/Environment\"}"

@@ -19,21 +19,21 @@
 #define HOUSEKEEP_EVERY_MS 250
 #define READY_EVERY_MS 1000
 #define NOT_READY_EVERY_MS 60000
-/* Deadline of the check, also when the database hangs. */
+/* Deadline of the check, for a database that hangs. */
 #define READY_CHECK_MS 5000
-/* A server is not ready when PostgreSQL has not answered it for so long. The housekeeper's check
- * alone runs a query every second. */
+/* A server is not ready when PostgreSQL has not answered it for this long. The housekeeper's check
+ * runs a query every second, so an idle server has recent answers too. */
 #define READY_STALE_MS 10000
-/* Time that requests get to end when the server stops. */
+/* How long running requests may take to end when the server stops. */
 #define STOP_GRACE_S 3
 #define FILES_EVERY_MS 1000
 #define RESPONSE_CACHE_BYTES_MAX (128 * (size_t)MIB)
 #define BLOB_CACHE_BYTES_MAX (128 * (size_t)MIB)
-/* Time that the last answers get to be sent. */
+/* How long sending the last answers may take. */
 #define LAST_ANSWERS_MS 2000
 
-/* Logs why the server is not ready, at once and every minute. The reason may have the database's
- * address, so it is only logged. */
+/* Logs why the server is not ready, at once and every minute. The reason may contain the database's
+ * address, so clients do not get it. */
 static void ready_set(struct server *server, const char *why_not) {
   bool was_ready = atomic_exchange(&server->is_ready, why_not == NULL);
   int64_t now_ms = clock_monotonic_ms();

@@ -43,24 +43,26 @@ struct server_options {
   int64_t heartbeat_ms;        /* default 5000 */
   int64_t poll_ms; /* how often parked requests run again without a wake-up, default 1000 */
   enum demand_policy demand;
-  int64_t demand_per_hour; /* jobs that DEMAND_AUTOMATIC queues at the most, default 60 */
-  bool require_enrolment;  /* refuse agents without tokens of their own */
-  int64_t agent_token_ms;  /* how long an agent's own token lives, 0: for ever; default 30 days */
-  int64_t queue_max;       /* waiting requests beyond which 503 is answered, default 10000 */
+  int64_t demand_per_hour; /* most jobs that DEMAND_AUTOMATIC queues in an hour, default 60 */
+  bool require_enrolment;  /* refuse agents that do not have their own tokens */
+  int64_t agent_token_ms;  /* lifetime of an agent's own token, 0: unlimited; default 30 days */
+  int64_t queue_max; /* most requests that wait; further ones are answered 503; default 10000 */
   enum request_log log_requests;
 };
 
-/* An agent without a heartbeat for so long is lost: three intervals, and time to write them. */
+/* An agent that has sent no heartbeat for this long is lost: three intervals, and time to store the
+ * heartbeats. */
 static inline int64_t agent_live_ms(const struct server_options *options) {
   return 3 * options->heartbeat_ms + 2000;
 }
 
 struct server;
 
-/* When the housekeeper last did its work on leases, by clock_monotonic_ms; 0: not yet. */
+/* When the housekeeper last did each of its duties for leases, by clock_monotonic_ms; 0: not yet.
+ */
 struct lease_clock {
-  int64_t looked_ms, expired_ms; /* checked for leases that are over */
-  int64_t resumed_ms;            /* continued after a pause of the process */
+  int64_t looked_ms, expired_ms; /* checked the clock; expired leases */
+  int64_t resumed_ms;            /* noticed that the process had been paused */
   int64_t swept_ms, ended_ms;
 };
 
@@ -75,7 +77,8 @@ struct worker {
 
 must_check bool server_start(const struct server_options *options, struct server **ret_server,
                              struct error *error);
-/* Stops accepting, answers every parked and queued request (503), joins the threads, frees. */
+/* Accepts no more connections, answers every parked and queued request with 503, joins the threads
+ * and frees the server. */
 void server_stop(struct server *server);
 /* Reads the files of --tls-… again; logs the result. */
 void server_reload(struct server *server);
@@ -101,7 +104,7 @@ const struct trusted_keys *server_publisher_keys(const struct server *server);
 /* Heartbeats in memory (server/agent/agents.h). */
 struct agent_table;
 struct agent_table *server_agents(struct server *server);
-/* Sets the number of live agents of all servers, for /metrics. */
+/* Sets the number of live agents, those of all servers together, for /metrics. */
 void server_set_live_agents(struct server *server, size_t n);
 
 /* Wakes at most `most` requests that are parked under `key` (request_park), the longest parked

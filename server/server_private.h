@@ -38,14 +38,14 @@ struct server {
   struct fetches *fetches;
   struct demand_rate *demand_rate;
   struct agent_table *agents;
-  atomic_size_t n_live_agents; /* of all servers, as the database knew them lately */
+  atomic_size_t n_live_agents; /* those of all servers, as last read from the database */
   struct trusted_keys publisher_keys;
   struct networks trusted_proxies;
   struct tls *tls; /* NULL: neither a certificate nor authorities of client certificates */
   struct daemon *daemon;
   char *openapi;                     /* the document's text */
   atomic_size_t n_open, n_suspended; /* requests begun and not completed; of these, suspended */
-  int n_threads;                     /* started ones */
+  int n_threads;                     /* that were started */
   struct worker_thread *threads;     /* the workers' and, last, the housekeeper's */
   pthread_mutex_t stop_lock;
   pthread_cond_t stop_signal;

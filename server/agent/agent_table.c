@@ -12,9 +12,9 @@ struct entry {
   char id[AGENT_ID_SIZE];
   char *boot; /* NULL unless known */
   enum presence presence;
-  bool needs_lookup; /* known, but another process sends heartbeats with its id: it may have
+  bool needs_lookup; /* known, but another process sends heartbeats with its id, which may have
                       enrolled with another server */
-  bool is_looked_up; /* agent_table_lookups named it, and it has not enrolled since */
+  bool is_looked_up; /* agent_table_lookups returned it, and it has not enrolled since */
   bool is_draining;
   bool is_unflushed;
   struct agent_owner owner;

@@ -26,9 +26,9 @@ struct agent_brief {
   struct agent_owner owner;
 };
 static const struct field brief_fields[] = {
-    {"id", FIELD_TEXT, offsetof(struct agent_brief, id)},
-    {"boot", FIELD_TEXT, offsetof(struct agent_brief, boot)},
-    {"is_draining", FIELD_BOOL, offsetof(struct agent_brief, is_draining)},
+    RECORD_FIELD(TEXT, struct agent_brief, id),
+    RECORD_FIELD(TEXT, struct agent_brief, boot),
+    RECORD_FIELD(BOOL, struct agent_brief, is_draining),
     {"token_id", FIELD_ID, offsetof(struct agent_brief, owner.token)},
     {"has_token", FIELD_BOOL, offsetof(struct agent_brief, owner.has_token)},
 };
@@ -104,8 +104,8 @@ void agents_housekeep(struct worker *worker) {
     ids[row] = db_get(draining, row, "id");
   agent_table_set_draining(table, ids, (size_t)db_count(draining));
 
-  /* Counted in the database, which has the heartbeats of all servers: an agent may send its
-   * heartbeats to several of them. Draining agents count, too. */
+  /* Counted in the database, because an agent may send its heartbeats to several servers. Draining
+   * agents count too. */
   server_set_live_agents(worker->server, (size_t)db_get_integer(live, 0, "n"));
 }
 
@@ -148,10 +148,9 @@ struct agent_refusal {
   char *at, *machine, *name;
 };
 static const struct field refusal_fields[] = {
-    {"at", FIELD_TIME, offsetof(struct agent_refusal, at), FIELD_ANSWER, "refused_at"},
-    {"machine", FIELD_TEXT, offsetof(struct agent_refusal, machine), FIELD_ANSWER,
-     "refused_machine"},
-    {"name", FIELD_TEXT, offsetof(struct agent_refusal, name), FIELD_ANSWER, "refused_name"},
+    RECORD_FIELD(TIME, struct agent_refusal, at, FIELD_ANSWER, "refused_at"),
+    RECORD_FIELD(TEXT, struct agent_refusal, machine, FIELD_ANSWER, "refused_machine"),
+    RECORD_FIELD(TEXT, struct agent_refusal, name, FIELD_ANSWER, "refused_name"),
 };
 static const struct record refusal_record = RECORD(NULL, struct agent_refusal, refusal_fields);
 
@@ -173,8 +172,7 @@ struct agent {
   " \"environment\": " SCHEMA_ENVIRONMENT ", \"facts\": {\"type\": [\"object\", \"null\"]},"       \
   " \"drain_reason\": {\"type\": [\"string\", \"null\"]}, \"drained_by\": " SCHEMA_BY              \
   ", \"drained_by_id\": " SCHEMA_BY_ID "}}}"
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct agent, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct agent, member, __VA_ARGS__)
 static const struct field agent_fields[] = {
     {"agent", FIELD_TEXT, offsetof(struct agent, id), FIELD_ANSWER | FIELD_NOT_NULL, "id"},
     FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
@@ -193,8 +191,8 @@ static const struct field agent_fields[] = {
 #undef FIELD
 const struct record agent_record = RECORD("Agent", struct agent, agent_fields);
 
-/* Whether the request may send heartbeats for its agent; false: it was answered. Without the
- * database: an agent that is not known here is looked up by the housekeeper. */
+/* Whether the request may send heartbeats for its agent; false: it was answered. The database is
+ * not read: the housekeeper looks up an agent that is not known here. */
 static bool beat_is_allowed(struct server *server, struct request *request) {
   const char *id = request->segments[0];
   if (*request->token_agent)
@@ -206,7 +204,7 @@ static bool beat_is_allowed(struct server *server, struct request *request) {
 
   if (owner.has_token)
     answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "agent %.40s has a token of its own, and only with that acts as it", id);
+                   "agent %.40s has its own token; only requests with that may act as it", id);
   else if (!is_own && token_is_live(server, owner.token))
     answer_refusal(request, ERROR_FORBIDDEN, "",
                    "agent %.40s enrolled with another token than \"%s\", which is still live", id,
@@ -245,10 +243,10 @@ void route_agent_heartbeat(struct server *server, struct request *request) {
 }
 
 static const struct field drain_fields[] = {
-    {"device", FIELD_TEXT, offsetof(struct drain_request, device),
-     .about = "only this one of the agent"},
-    {"reason", FIELD_TEXT, offsetof(struct drain_request, reason), FIELD_STATED, .least = 1,
-     .most = 1000, .about = "null ends the draining"},
+    RECORD_FIELD(TEXT, struct drain_request, device,
+                 .about = "drains only this device of the agent"),
+    RECORD_FIELD(TEXT, struct drain_request, reason, FIELD_STATED, .least = 1, .most = 1000,
+                 .about = "null ends the draining"),
 };
 const struct record drain_request_record =
     RECORD("DrainRequest", struct drain_request, drain_fields);
@@ -264,8 +262,8 @@ void route_agent_drain(struct worker *worker, struct request *request) {
   } else {
     if (!drain.device)
       agent_table_drain(server_agents(worker->server), id, drain.reason != NULL);
-    log_info("agent: %s agent=%s device=%s reason=%s",
-             drain.reason ? "draining" : "drained no more", id, drain.device, drain.reason);
+    log_info("agent: %s agent=%s device=%s reason=%s", drain.reason ? "draining" : "resumed", id,
+             drain.device, drain.reason);
     request_answer_json(request, 200,
                         json_pack("{s:s, s:s?, s:s?}", "agent", id, "device", drain.device,
                                   "drain_reason", drain.reason));

@@ -14,7 +14,7 @@
 #include "server/server.h"
 
 #define AGENT_ID_SIZE 33 /* 32 hex digits and a NUL */
-/* ids that are being looked up or known to be absent; beyond, unknown is absent */
+/* most ids that are being looked up or known to be absent; further ids count as absent */
 #define AGENTS_LOOKUP_MAX 4096
 #define AGENT_ABSENT_MS 10000
 
@@ -26,7 +26,7 @@ void agent_table_free(struct agent_table *table);
 enum agent_beat {
   AGENT_BEATS,  /* noted */
   AGENT_ABSENT, /* no such agent, or another process has enrolled under its id: enrol again */
-  AGENT_LOOKUP, /* not known here yet; it is being looked up: try again */
+  AGENT_LOOKUP, /* it is being looked up: try again */
 };
 enum agent_beat agent_table_beat(struct agent_table *table, const char *id, const char *boot,
                                  int64_t now_ms, bool *ret_draining);
@@ -35,11 +35,11 @@ struct agent_owner {
   int64_t token;  /* that enrolled the agent; 0: none */
   bool has_token; /* it has a token of its own */
 };
-/* The agent enrolled just now. */
+/* Adds an agent that has just enrolled. */
 void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
                      struct agent_owner owner, int64_t now_ms);
-/* What the database had when the agent was looked up. An entry that was put since then is newer,
- * and stays. */
+/* Adds an agent as the database had it when it was looked up. An entry that was put since then is
+ * newer, and stays. */
 void agent_table_found(struct agent_table *table, const char *id, const char *boot,
                        bool is_draining, struct agent_owner owner, int64_t now_ms);
 /* {0} for an agent that is not known here. */
@@ -50,12 +50,12 @@ void agent_table_drain(struct agent_table *table, const char *id, bool is_draini
  * how long ago. */
 size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t most,
                              char (*ret_ids)[AGENT_ID_SIZE], int64_t *ret_ages_ms);
-/* Undoes a take whose flush failed. */
+/* Undoes agent_table_take_seen after storing these heartbeats failed. */
 void agent_table_untake(struct agent_table *table, char (*ids)[AGENT_ID_SIZE], size_t n);
-/* The ids to look up. Each is named again until it was put, found or declared absent. */
+/* The ids to look up. Each is returned again until it is put, found or declared absent. */
 size_t agent_table_lookups(struct agent_table *table, size_t most, char (*ret_ids)[AGENT_ID_SIZE]);
 void agent_table_absent(struct agent_table *table, const char *id, int64_t now_ms);
-/* These agents are draining, and no others. */
+/* Marks these agents as draining, and all others as not draining. */
 void agent_table_set_draining(struct agent_table *table, const char *const *ids, size_t n);
 /* Removes the entries without a heartbeat for `age_ms`. */
 void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_ms);

@@ -1,5 +1,5 @@
 /* Enrolling: reads the body of POST /v1/agents, checks what its token admits, finds or makes the
- * agent, stores it, and gives it a token of its own. One transaction each.
+ * agent, stores it, and gives it its own token. Each enrolment is one transaction.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers; enrolment_parse
  * any. */
@@ -85,11 +85,11 @@ struct enrolment_terms {
   json_t *environment;
 };
 static const struct field terms_fields[] = {
-    {"is_live", FIELD_BOOL, offsetof(struct enrolment_terms, is_live)},
-    {"uses_left", FIELD_INTEGER, offsetof(struct enrolment_terms, uses_left)},
+    RECORD_FIELD(BOOL, struct enrolment_terms, is_live),
+    RECORD_FIELD(INTEGER, struct enrolment_terms, uses_left),
     {"token_name", FIELD_TEXT, offsetof(struct enrolment_terms, name)},
-    {"agent_name", FIELD_TEXT, offsetof(struct enrolment_terms, agent_name)},
-    {"environment", FIELD_JSON, offsetof(struct enrolment_terms, environment)},
+    RECORD_FIELD(TEXT, struct enrolment_terms, agent_name),
+    RECORD_FIELD(JSON, struct enrolment_terms, environment),
 };
 static const struct record terms_record = RECORD(NULL, struct enrolment_terms, terms_fields);
 
@@ -124,26 +124,26 @@ static bool enrolment_known(struct db *db, int64_t token, const char *boot, char
   return true;
 }
 
-/* An agent before it enrols; its row is locked. All 0 when it is not known. */
+/* An agent before it enrols; its row is locked. All members are 0 when it is not known. */
 struct agent_before {
   bool is_known, is_live;
   char *name, *machine, *last_seen; /* machine: NULL where it never stated one */
   int64_t owner;                    /* the token that it belongs to; 0: none */
-  bool owner_is_enrol;    /* it has a token of its own, which it enrolled for with the owner */
+  bool owner_is_enrol;    /* it has its own token, which it got when it enrolled with the owner */
   bool is_of_certificate; /* the owner represents a client certificate: no other token enrols as the
                              agent */
-  struct enrolment_terms terms; /* of the owner; without terms where that is not of the role
+  struct enrolment_terms terms; /* of the owner; they admit everything where that has not the role
                                    enrol */
 };
 static const struct field before_fields[] = {
     {"agent_is_live", FIELD_BOOL, offsetof(struct agent_before, is_live)},
-    {"name", FIELD_TEXT, offsetof(struct agent_before, name)},
-    {"machine", FIELD_TEXT, offsetof(struct agent_before, machine)},
-    {"last_seen", FIELD_TIME, offsetof(struct agent_before, last_seen)},
+    RECORD_FIELD(TEXT, struct agent_before, name),
+    RECORD_FIELD(TEXT, struct agent_before, machine),
+    RECORD_FIELD(TIME, struct agent_before, last_seen),
     {"token_id", FIELD_ID, offsetof(struct agent_before, owner)},
     {"is_enrol", FIELD_BOOL, offsetof(struct agent_before, owner_is_enrol)},
-    {"is_of_certificate", FIELD_BOOL, offsetof(struct agent_before, is_of_certificate)},
-    {"terms", FIELD_RECORD, offsetof(struct agent_before, terms), .of = &terms_record},
+    RECORD_FIELD(BOOL, struct agent_before, is_of_certificate),
+    RECORD_FIELD(RECORD, struct agent_before, terms, .of = &terms_record),
 };
 static const struct record before_record = RECORD(NULL, struct agent_before, before_fields);
 
@@ -235,9 +235,10 @@ static bool terms_check(const struct enrolment *enrolment, const struct enrolmen
     if (environment_fits(&wanted, &device->environment))
       continue;
     cleanup_free char *text = environment_format(&wanted);
-    ok = error_of_at(error, ERROR_FORBIDDEN, json_pointer_index(at, sizeof at, "/devices", i),
-                     "the token \"%s\" enrols devices of %s, and \"%.60s\" is another", terms->name,
-                     text, device->device);
+    ok = error_of_at(
+        error, ERROR_FORBIDDEN, json_pointer_index(at, sizeof at, "/devices", i),
+        "the token \"%s\" enrols devices with %s, and \"%.60s\" has another environment",
+        terms->name, text, device->device);
   }
 
   environment_release(&wanted);
@@ -253,17 +254,17 @@ static bool machine_check(struct enrolling *enrolling, const char *agent,
     return true;
 
   snprintf(enrolling->copy_of, sizeof enrolling->copy_of, "%s", agent);
-  return error_of_at(error, ERROR_CONFLICT, "/agent",
-                     "agent %s (\"%.60s\") lives on another machine, seen %s: one of the two has a "
-                     "copy of the other's state folder; remove the copy's, so that it enrols as "
-                     "itself, or, where the agent moved, wait until the first was not seen for a "
-                     "while",
-                     agent, before->name, before->last_seen);
+  return error_of_at(
+      error, ERROR_CONFLICT, "/agent",
+      "agent %s (\"%.60s\") is live on another machine, last seen %s: one of the two "
+      "has a copy of the other's state folder; remove the copy, so that its agent "
+      "enrols as a new one, or, where the agent moved, wait until the first is lost",
+      agent, before->name, before->last_seen);
 }
 
 /* With a token of the role enrol: a new agent, or the one that this token enrolled with this boot
- * nonce when the answer was lost. An id that is taken needs the token of its agent, so the agent
- * gets a new one here. */
+ * nonce when the answer was lost. Enrolling under a known id needs the token of that agent, so the
+ * agent gets a new id here. */
 static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *enrolling,
                                      struct error *error) {
   const struct enrolment *enrolment = enrolling->enrolment;
@@ -287,10 +288,10 @@ static bool admit_by_enrolment_token(struct worker *worker, struct enrolling *en
       (!known && !machine_check(enrolling, enrolment->agent, &before, error)))
     return false;
   if (!terms.is_live || (!known && terms.uses_left == 0))
-    return error_of(error, ERROR_FORBIDDEN,
-                    "the token \"%s\" %s; an admin makes another with \"wavetune token make\"",
-                    terms.name,
-                    terms.is_live ? "has enrolled as many agents as it may" : "has ended");
+    return error_of(
+        error, ERROR_FORBIDDEN,
+        "the token \"%s\" %s; an admin makes another with \"wavetune token make\"", terms.name,
+        terms.is_live ? "has enrolled as many agents as it may" : "is not valid any more");
   if (known)
     return true;
 
@@ -316,19 +317,19 @@ static bool admit_by_other_token(struct worker *worker, struct enrolling *enroll
 
   bool is_own = before.owner == request->token_id, is_admin = request->roles == TOKEN_ADMIN;
   if (*request->token_agent) {
-    /* A client certificate owns its agent from its first enrolment on, also one that a token
-     * enrolled before. */
+    /* A client certificate owns its agent from its first enrolment on, even if a token enrolled the
+     * agent before. */
     enrolling->owner =
         (struct agent_owner){request->is_by_certificate ? request->token_id : before.owner, true};
     if (!terms_check(enrolling->enrolment, &before.terms, error))
       return false;
   } else if (before.owner_is_enrol) {
     return error_of_at(error, ERROR_FORBIDDEN, "/agent",
-                       "agent %s has a token of its own, and only with that enrols again",
+                       "agent %s has its own token and can enrol again only with that",
                        enrolling->id);
   } else if (before.is_of_certificate) {
     return error_of_at(error, ERROR_FORBIDDEN, "/agent",
-                       "agent %s is a client certificate's, and only with that enrols again",
+                       "agent %s is a client certificate's and can enrol again only with that",
                        enrolling->id);
   } else if (before.owner && !is_own && !is_admin && before.terms.is_live) {
     return error_of_at(error, ERROR_FORBIDDEN, "/agent",
@@ -343,8 +344,8 @@ static bool admit_by_other_token(struct worker *worker, struct enrolling *enroll
   return machine_check(enrolling, enrolling->id, &before, error);
 }
 
-/* Stores the agent with exactly these devices, takes its leases back when another process of it
- * held them, and gives it a token of its own. */
+/* Stores the agent with exactly these devices, takes its leases back when an earlier process of it
+ * held them, and gives it its own token. */
 static bool agent_write(struct worker *worker, struct enrolling *enrolling, struct error *error) {
   const struct enrolment *enrolment = enrolling->enrolment;
   struct request *request = enrolling->request;
@@ -376,7 +377,7 @@ static bool agent_write(struct worker *worker, struct enrolling *enrolling, stru
   if (!audit_note(worker->db, author, AUDIT_ENROL, enrolling->id, detail, error))
     return false;
 
-  if (request->is_by_certificate) /* its authority replaces it */
+  if (request->is_by_certificate) /* the authority renews the certificate */
     return true;
   if (*request->token_agent) {
     bind_integer(&token, "token", request->token_id);
@@ -403,7 +404,7 @@ static bool enrol_once(struct worker *worker, struct enrolling *enrolling, struc
   return db_end(worker->db, ok && agent_write(worker, enrolling, error), error);
 }
 
-/* Logs a refusal for operators. A refused copy of an agent is also noted at that agent. */
+/* Logs a refusal for operators. A refused copy of an agent is also noted in that agent's row. */
 static void refusal_note(struct worker *worker, const struct request *request,
                          const struct enrolling *enrolling, const struct error *why) {
   const struct enrolment *enrolment = enrolling->enrolment;
@@ -470,8 +471,8 @@ void route_agent_post(struct worker *worker, struct request *request) {
   enrolling_clear(&enrolling);
 }
 
-/* The new token replaces the one of the request, which stays valid until the new one was used: an
- * answer that is lost costs nothing. */
+/* The new token replaces the one of the request, which stays valid until the new one is used,
+ * because the answer may be lost. */
 void route_agent_token(struct worker *worker, struct request *request) {
   static const char *const members[] = {NULL};
   int64_t life_ms = server_options(worker->server)->agent_token_ms;
@@ -486,13 +487,13 @@ void route_agent_token(struct worker *worker, struct request *request) {
   }
   if (request->is_by_certificate) {
     answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "agent %s shows a certificate, which takes the place of a token of its own",
-                   agent);
+                   "agent %s uses a client certificate instead of its own token", agent);
     return;
   }
   if (!*agent) {
     answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "the token \"%s\" is no agent's own; an enrolment token makes such agents",
+                   "the token \"%s\" is no agent's own; agents that enrol with an enrolment token "
+                   "get one",
                    request->token_name);
     return;
   }

@@ -18,19 +18,19 @@ struct audit_entry {
   const char *action; /* not an enum: a newer server may write actions that this one lacks */
   json_t *detail;
 };
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct audit_entry, member, __VA_ARGS__)
 static const struct field entry_fields[] = {
-    {"id", FIELD_ID, offsetof(struct audit_entry, id), FIELD_ANSWER},
-    {"at", FIELD_TIME, offsetof(struct audit_entry, at), FIELD_ANSWER},
-    {"token", FIELD_TEXT, offsetof(struct audit_entry, token), FIELD_ANSWER},
-    {"token_id", FIELD_ID, offsetof(struct audit_entry, token_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"role", FIELD_TEXT, offsetof(struct audit_entry, role), FIELD_ANSWER},
-    {"peer", FIELD_TEXT, offsetof(struct audit_entry, peer), FIELD_ANSWER},
-    {"action", FIELD_TEXT, offsetof(struct audit_entry, action), FIELD_ANSWER},
-    {"object", FIELD_TEXT, offsetof(struct audit_entry, object), FIELD_ANSWER},
-    {"detail", FIELD_JSON, offsetof(struct audit_entry, detail), FIELD_ANSWER,
-     .schema = "{\"type\": \"object\"}"},
+    FIELD(ID, id, FIELD_ANSWER),
+    FIELD(TIME, at, FIELD_ANSWER),
+    FIELD(TEXT, token, FIELD_ANSWER),
+    FIELD(ID, token_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TEXT, role, FIELD_ANSWER),
+    FIELD(TEXT, peer, FIELD_ANSWER),
+    FIELD(TEXT, action, FIELD_ANSWER),
+    FIELD(TEXT, object, FIELD_ANSWER),
+    FIELD(JSON, detail, FIELD_ANSWER, .schema = "{\"type\": \"object\"}"),
 };
+#undef FIELD
 const struct record audit_entry_record = RECORD("AuditEntry", struct audit_entry, entry_fields);
 
 bool audit_add(struct db *db, const struct audit_row *rows, size_t n, struct error *error) {
@@ -73,51 +73,34 @@ bool audit_note_digest(struct db *db, const struct author *author, enum audit_ac
   return audit_note(db, author, action, digest_format(object, text), detail, error);
 }
 
-/* Binds the parameters of a list from the query; answers and returns false when one is wrong. */
-static bool filter_bind(struct request *request, struct db_parameters *parameters,
-                        int64_t *ret_limit) {
+void route_audit_get(struct worker *worker, struct request *request) {
   static const char *const names[] = {"limit", "after", "since", "token", "action", "object", NULL};
+  static const struct list list = {
+      .statement = &sql_audit_list, .record = &audit_entry_record, .is_newest_first = true};
   const char *since = request_query(request, "since"), *action = request_query(request, "action");
-  int64_t before, since_us = 0, last_ms = 0;
+  int64_t since_us = 0, last_ms = 0;
   size_t known;
-  if (!request_query_only(request, names) || !page_by_id(request, INT64_MAX, ret_limit, &before))
-    return false;
+  if (!request_query_only(request, names))
+    return;
+
   if (action && !name_find(action_names, AUDIT_ACTION_COUNT, action, &known)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "action=\"%.40s\" is not an action of an entry, like submit, move or sign",
                    action);
-    return false;
+    return;
   }
+
   if (since && !(duration_parse(since, &last_ms) && last_ms) && !time_parse(since, &since_us)) {
     answer_refusal(request, ERROR_INVALID, "",
                    "since=\"%.40s\" is not a time such as 2026-01-31T12:00:00Z, 12h or 7d", since);
-    return false;
+    return;
   }
 
-  bind_text(parameters, "token", request_query(request, "token"));
-  bind_text(parameters, "action", action);
-  bind_text(parameters, "object", request_query(request, "object"));
-  bind_integer(parameters, "since_us", since_us);
-  bind_integer(parameters, "last_ms", last_ms);
-  bind_integer(parameters, "before", before);
-  bind_integer(parameters, "limit", *ret_limit);
-  return true;
-}
-
-void route_audit_get(struct worker *worker, struct request *request) {
-  cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  struct error error;
-  json_t *items;
-  int64_t limit, next;
-
-  if (!filter_bind(request, &parameters, &limit))
-    return;
-  if (!db_run(worker->db, &sql_audit_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  db_page_to_json(rows, &audit_entry_record, limit, &items, &next);
-  request_answer_json(request, 200, page_to_json(items, next));
+  bind_text(&parameters, "token", request_query(request, "token"));
+  bind_text(&parameters, "action", action);
+  bind_text(&parameters, "object", request_query(request, "object"));
+  bind_integer(&parameters, "since_us", since_us);
+  bind_integer(&parameters, "last_ms", last_ms);
+  answer_page(worker, request, &list, &parameters);
 }

@@ -1,8 +1,8 @@
 /* The audit table: which token wrote what.
  *
- * Each write adds its row in its own transaction, so that a failed write leaves no row. Writes of
- * rows that have the agent and the token themselves are left out: leases, renewals, results,
- * heartbeats, and reports of demand. Memory: rows borrow their texts. Threads: the db's. */
+ * Each write adds its row in its own transaction, so that a failed write leaves no row. Leases,
+ * renewals, results, heartbeats and reports of demand add none: their own tables have the agent and
+ * the token. Memory: rows borrow their texts. Threads: the db's. */
 #ifndef WAVETUNE_SERVER_AUDIT_AUDIT_H
 #define WAVETUNE_SERVER_AUDIT_AUDIT_H
 

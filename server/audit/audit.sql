@@ -8,7 +8,7 @@ FROM unnest(:token::text[], :token_id::bigint[], :role::text[], :peer::text[], :
      WITH ORDINALITY AS r(token, token_id, role, peer, action, object, detail, n)
 ORDER BY n;
 
--- One row more than a page, to know whether there is another page.
+-- Reads one row more than a page has, to see whether there is another page.
 -- name: audit_list
 SELECT id, rfc3339(at) AS at, token, token_id, role, peer, action, object, detail
 FROM audit

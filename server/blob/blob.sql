@@ -1,4 +1,5 @@
--- Content-addressed files (blobs.h), and the removal of what nothing needs (collect.c).
+-- Content-addressed files (blobs.h), and the removal of unneeded releases, files and demand
+-- (collect.c).
 
 -- name: blob_insert
 INSERT INTO blobs (digest, size, put_by, put_by_id)
@@ -27,9 +28,9 @@ FROM unnest(:digests::bytea[]) WITH ORDINALITY AS wanted (digest, i)
 WHERE NOT EXISTS (SELECT FROM blobs WHERE blobs.digest = wanted.digest)
 ORDER BY i;
 
--- The releases that are due; removed where :remove is true. Renewals of an entry name its release
--- again: what a channel keeps is counted in releases. Releases that another server removes
--- meanwhile are left out.
+-- The releases that are due; removed where :remove is true. A channel keeps its last :entries
+-- releases, not entries, because a renewal makes another entry of the same release. Releases that
+-- another server removes meanwhile are left out.
 -- name: collect_releases
 WITH due AS (
     SELECT digest
@@ -96,7 +97,8 @@ SELECT count(*) AS n, coalesce(sum(size), 0) AS bytes
 FROM due
 WHERE NOT :remove OR digest IN (SELECT digest FROM gone);
 
--- Locks in the order in which reports lock, and reads again what a report changed meanwhile.
+-- Locks in the same order as reports of demand; PostgreSQL reads rows again that a report changed
+-- meanwhile.
 -- name: collect_demand
 WITH locked AS (
     SELECT id

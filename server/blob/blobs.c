@@ -1,5 +1,4 @@
-/* Files in the database, the cache of those read last, and the routes of /v1/blobs. A cache has its
- * own lock; blobs are counted references. */
+/* Files in the database, the cache of those read last, and the routes of /v1/blobs. */
 #include "server/blob/blobs.h"
 
 #include <pthread.h>
@@ -19,7 +18,7 @@
 struct blob_cache {
   pthread_mutex_t lock;
   size_t bytes, bytes_max, n;
-  struct blob *blobs[CACHE_ENTRIES_MAX]; /* the one used last first */
+  struct blob *blobs[CACHE_ENTRIES_MAX]; /* most recently used first */
 };
 
 static struct blob *blob_reference(struct blob *blob) {
@@ -132,7 +131,8 @@ static bool damaged(const struct digest *digest, struct error *error) {
       digest_format(digest, text));
 }
 
-/* One row at a time: a worker holds one file and one chunk, not a result of twice its size. */
+/* Reads one row at a time, so that a worker holds one file and one chunk, not a result of twice the
+ * file's size. */
 static bool chunk_load(struct db *db, struct blob *blob, size_t at, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
@@ -220,8 +220,8 @@ struct blob_answer {
   int64_t size;
 };
 static const struct field blob_answer_fields[] = {
-    {"blob", FIELD_DIGEST, offsetof(struct blob_answer, blob), FIELD_ANSWER},
-    {"size", FIELD_INTEGER, offsetof(struct blob_answer, size), FIELD_ANSWER},
+    RECORD_FIELD(DIGEST, struct blob_answer, blob, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct blob_answer, size, FIELD_ANSWER),
 };
 const struct record blob_answer_record =
     RECORD("BlobAnswer", struct blob_answer, blob_answer_fields);
@@ -261,7 +261,7 @@ void route_blob_get(struct worker *worker, struct request *request) {
     return;
 
   if (!blob_load(worker->db, request->server->blobs, &digest, &blob, &error)) {
-    if (error.kind == ERROR_DAMAGED) /* agents wait until it is restored */
+    if (error.kind == ERROR_DAMAGED) /* agents try again until it is restored */
       error_become(&error, ERROR_UNAVAILABLE);
     answer_failure(request, &error);
   } else if (!blob) {

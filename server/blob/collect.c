@@ -24,8 +24,8 @@ struct collect_request {
 };
 static const struct field request_fields[] = {
     {"dry_run", FIELD_BOOL, offsetof(struct collect_request, is_dry), FIELD_NOT_NULL},
-    {"keep_days", FIELD_INTEGER, offsetof(struct collect_request, keep_days), FIELD_NOT_NULL,
-     .least = 1, .most = 36500, .about = "30 where it is left out"},
+    RECORD_FIELD(INTEGER, struct collect_request, keep_days, FIELD_NOT_NULL, .least = 1,
+                 .most = 36500, .about = "default: 30"),
 };
 const struct record gc_request_record = RECORD("GcRequest", struct collect_request, request_fields);
 
@@ -37,10 +37,10 @@ struct collected_release {
 static const struct field release_fields[] = {
     {"release", FIELD_DIGEST, offsetof(struct collected_release, digest), FIELD_ANSWER,
      .column = "digest"},
-    {"tag", FIELD_TEXT, offsetof(struct collected_release, tag), FIELD_ANSWER},
-    {"winners", FIELD_INTEGER, offsetof(struct collected_release, winners), FIELD_ANSWER},
-    {"bytes", FIELD_INTEGER, offsetof(struct collected_release, bytes), FIELD_ANSWER},
-    {"created_at", FIELD_TIME, offsetof(struct collected_release, created_at), FIELD_ANSWER},
+    RECORD_FIELD(TEXT, struct collected_release, tag, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct collected_release, winners, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct collected_release, bytes, FIELD_ANSWER),
+    RECORD_FIELD(TIME, struct collected_release, created_at, FIELD_ANSWER),
 };
 static const struct record release_record = RECORD(NULL, struct collected_release, release_fields);
 
@@ -51,20 +51,19 @@ struct collection {
     int64_t n, bytes;
   } files;
   int64_t demand; /* keys */
-  bool has_more;  /* COLLECT_AT_ONCE of the releases or of the files */
+  bool has_more;  /* COLLECT_AT_ONCE releases or files were found: there may be more */
   struct collect_request request;
 };
 static const struct field files_fields[] = {
-    {"n", FIELD_INTEGER, offsetof(struct collected_files, n), FIELD_ANSWER},
-    {"bytes", FIELD_INTEGER, offsetof(struct collected_files, bytes), FIELD_ANSWER},
+    RECORD_FIELD(INTEGER, struct collected_files, n, FIELD_ANSWER),
+    RECORD_FIELD(INTEGER, struct collected_files, bytes, FIELD_ANSWER),
 };
 static const struct record files_record = RECORD(NULL, struct collected_files, files_fields);
 
 static const struct field answer_fields[] = {
-    {"releases", FIELD_RECORDS, offsetof(struct collection, releases), FIELD_ANSWER,
-     .of = &release_record},
-    {"files", FIELD_RECORD, offsetof(struct collection, files), FIELD_ANSWER, .of = &files_record},
-    {"demand", FIELD_INTEGER, offsetof(struct collection, demand), FIELD_ANSWER},
+    RECORD_FIELD(RECORDS, struct collection, releases, FIELD_ANSWER, .of = &release_record),
+    RECORD_FIELD(RECORD, struct collection, files, FIELD_ANSWER, .of = &files_record),
+    RECORD_FIELD(INTEGER, struct collection, demand, FIELD_ANSWER),
     {"more", FIELD_BOOL, offsetof(struct collection, has_more), FIELD_ANSWER},
     {"dry_run", FIELD_BOOL, offsetof(struct collection, request.is_dry), FIELD_ANSWER},
     {"keep_days", FIELD_INTEGER, offsetof(struct collection, request.keep_days), FIELD_ANSWER},

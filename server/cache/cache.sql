@@ -15,6 +15,7 @@ SELECT id, asked, served, reason
 FROM compatibilities
 ORDER BY id;
 
+-- Reads one row more than a page has, to see whether there is another page.
 -- name: compatibilities_list
 SELECT id, asked, served, reason, made_by, made_by_id, rfc3339(made_at) AS made_at
 FROM compatibilities

@@ -1,5 +1,5 @@
-/* Finding the environment that is meant, exactly or by rules that grow wider, and naming the
- * nearest when there is none. Pure functions. */
+/* Finds the environment that the stated members mean, exactly or by wider rules, and the nearest
+ * one when there is none. Pure functions. */
 #include "server/cache/cache_rules.h"
 
 #include <errno.h>
@@ -119,7 +119,7 @@ static bool equal_but_rocm(const struct environment *a, const struct environment
 }
 
 /* Finds the newest that has exactly the requested members; otherwise the newest of all that fit, if
- * they differ in nothing but ROCm: to choose among others would be a guess. */
+ * they differ only in ROCm: a choice among others would be a guess. */
 static bool minor_resolve(const struct environment *asked, const struct environment *const *there,
                           size_t n, size_t *ret_index) {
   size_t newest = n, newest_equal = n;
@@ -139,7 +139,7 @@ static bool minor_resolve(const struct environment *asked, const struct environm
   return newest_equal < n || (newest < n && is_one);
 }
 
-/* Finds the one that states most of the requested members; of two that state as many, neither. */
+/* Finds the one that states most of the requested members; none where two state as many. */
 static bool unstated_resolve(const struct environment *asked,
                              const struct environment *const *there, size_t n, size_t *ret_index) {
   size_t most = 0;
@@ -204,14 +204,11 @@ struct cache_match_answer {
   const char *reason;
 };
 static const struct field match_fields[] = {
-    {"rule", FIELD_ENUM, offsetof(struct cache_match_answer, rule), FIELD_ANSWER,
-     .names = cache_rule_names},
-    {"differs", FIELD_JSON, offsetof(struct cache_match_answer, differs), FIELD_ANSWER,
-     .schema = "{\"type\": \"object\"}"},
-    {"compatibility", FIELD_INTEGER, offsetof(struct cache_match_answer, compatibility),
-     FIELD_ANSWER | FIELD_OMITTED},
-    {"reason", FIELD_TEXT, offsetof(struct cache_match_answer, reason),
-     FIELD_ANSWER | FIELD_OMITTED},
+    RECORD_FIELD(ENUM, struct cache_match_answer, rule, FIELD_ANSWER, .names = cache_rule_names),
+    RECORD_FIELD(JSON, struct cache_match_answer, differs, FIELD_ANSWER,
+                 .schema = "{\"type\": \"object\"}"),
+    RECORD_FIELD(INTEGER, struct cache_match_answer, compatibility, FIELD_ANSWER | FIELD_OMITTED),
+    RECORD_FIELD(TEXT, struct cache_match_answer, reason, FIELD_ANSWER | FIELD_OMITTED),
 };
 const struct record cache_match_record =
     RECORD("CacheMatch", struct cache_match_answer, match_fields);

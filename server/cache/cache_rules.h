@@ -1,18 +1,18 @@
-/* Finds the environment that stated members mean, and the channel entry that a starting container
- * gets when none was made for exactly its environment.
+/* Finds the environment that the stated members mean, and the channel entry that a starting
+ * container gets when none was made for exactly its environment.
  *
- * The rules of common/cache/release.h in this order, each only when it is allowed and the ones
- * before found none:
+ * The rules of common/cache/release.h are tried in this order, each only if it is allowed and those
+ * before found no entry:
  *
  *   exact       an environment that equals the stated members, else the only one that they fit
  *               (cache_lookup)
- *   minor       of several the newest, and none where those that fit differ in other members too,
- *               which were not stated
+ *   minor       the newest of those that fit; none where these also differ in other members, which
+ *               the query did not state
  *   compatible  what an operator declared: a compatibility states that a query for its `asked`
  *               members may be served an environment with its `served` members; the first
  *               declared that finds one wins
- *   unstated    the one that states most, and none where two state as much. Tried last, so that
- *               it answers only what would have no answer
+ *   unstated    the one that states most members; none where two state as many. Tried last, so
+ *               that it changes no answer of the other rules
  *
  * Memory: environments are borrowed; a compatibility owns its own. Threads: pure functions, but for
  * compatibilities_load, which has its thread's db. */
@@ -78,7 +78,8 @@ struct cache_resolved {
   size_t index;                              /* in `there` */
   const struct compatibility *compatibility; /* of CACHE_RULE_COMPATIBLE */
 };
-/* `widest`: how far the rules go. CACHE_MATCH_SEVERAL only of the exact rule. */
+/* `widest`: the last rule of enum cache_rule that may be used. Only the exact rule returns
+ * CACHE_MATCH_SEVERAL. */
 must_check enum cache_match cache_resolve(const struct environment *asked,
                                           const struct environment *const *there, size_t n,
                                           enum cache_rule widest,

@@ -1,5 +1,5 @@
-/* /v1/compatibilities: which environments an operator lets serve each other. They are few, and read
- * when the exact rule of a lookup finds nothing.
+/* /v1/compatibilities: which environments an operator lets serve each other. They are few, and each
+ * lookup with match=compatible that is not cached reads them all.
  *
  * Memory: what a handler makes lives as long as it runs. Threads: database workers. */
 #include "common/base/log.h"
@@ -13,12 +13,11 @@
 static const char *const no_arguments[] = {NULL};
 
 static const struct field request_fields[] = {
-    {"asked", FIELD_CUSTOM, offsetof(struct compatibility, asked), FIELD_REQUIRED,
-     .custom = &environment_field},
-    {"served", FIELD_CUSTOM, offsetof(struct compatibility, served), FIELD_REQUIRED,
-     .custom = &environment_field},
-    {"reason", FIELD_TEXT, offsetof(struct compatibility, reason), FIELD_NOT_NULL,
-     .most = COMPATIBILITY_REASON_MAX},
+    RECORD_FIELD(CUSTOM, struct compatibility, asked, FIELD_REQUIRED, .custom = &environment_field),
+    RECORD_FIELD(CUSTOM, struct compatibility, served, FIELD_REQUIRED,
+                 .custom = &environment_field),
+    RECORD_FIELD(TEXT, struct compatibility, reason, FIELD_NOT_NULL,
+                 .most = COMPATIBILITY_REASON_MAX),
 };
 const struct record compatibility_request_record =
     RECORD("CompatibilityRequest", struct compatibility, request_fields);
@@ -27,7 +26,8 @@ void compatibility_release(struct compatibility *compatibility) {
   record_release(&compatibility_request_record, compatibility);
 }
 
-/* Both sides must state the same members, or serving would ignore requested ones. */
+/* Both sides must state the same members; otherwise a cache could be served that ignores members of
+ * the query. */
 static bool sides_check(const struct compatibility *it, struct error *error) {
   bool any = false, differ = false;
 
@@ -80,7 +80,7 @@ bool compatibilities_load(struct db *db, struct compatibilities *ret, struct err
     if (compatibility_parse(json, &ret->all[ret->n], &bad))
       ret->all[ret->n++].id = db_get_integer(rows, row, "id");
     else
-      log_error("a stored compatibility is not valid any more: %s", bad.message);
+      log_error("cache: a stored compatibility is no longer valid: %s", bad.message);
   }
 
   return true;
@@ -143,8 +143,7 @@ struct compatibility_item {
   json_t *asked, *served;
   char *reason, *made_by, *made_at;
 };
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct compatibility_item, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct compatibility_item, member, __VA_ARGS__)
 static const struct field item_fields[] = {
     FIELD(ID, id, FIELD_ANSWER),
     FIELD(JSON, asked, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
@@ -159,24 +158,11 @@ const struct record compatibility_item_record =
     RECORD("CompatibilityItem", struct compatibility_item, item_fields);
 
 void route_compatibility_list(struct worker *worker, struct request *request) {
-  static const char *const arguments[] = {"limit", "after", NULL};
-  struct error error;
-  int64_t limit, after, next;
-  json_t *items;
-  if (!request_query_only(request, arguments) || !page_by_id(request, 0, &limit, &after))
-    return;
-
-  cleanup_rows struct db_rows *rows = NULL;
+  static const struct list list = {.statement = &sql_compatibilities_list,
+                                   .record = &compatibility_item_record};
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_compatibilities_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  db_page_to_json(rows, &compatibility_item_record, limit, &items, &next);
-  request_answer_json(request, 200, page_to_json(items, next));
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
 }
 
 void route_compatibility_delete(struct worker *worker, struct request *request) {

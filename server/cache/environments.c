@@ -12,9 +12,9 @@ struct stored_environment {
   char *identity;
 };
 static const struct field stored_fields[] = {
-    {"digest", FIELD_DIGEST, offsetof(struct stored_environment, digest)},
-    {"hardware_digest", FIELD_DIGEST, offsetof(struct stored_environment, hardware_digest)},
-    {"identity", FIELD_TEXT, offsetof(struct stored_environment, identity)},
+    RECORD_FIELD(DIGEST, struct stored_environment, digest),
+    RECORD_FIELD(DIGEST, struct stored_environment, hardware_digest),
+    RECORD_FIELD(TEXT, struct stored_environment, identity),
 };
 static const struct record stored_record = RECORD(NULL, struct stored_environment, stored_fields);
 
@@ -45,8 +45,7 @@ void known_environments_release(struct known_environments *known) {
   *known = (struct known_environments){0};
 }
 
-#define FIELD(type, member, ...)                                                                   \
-  {#member, FIELD_##type, offsetof(struct known_environment, member), __VA_ARGS__}
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct known_environment, member, __VA_ARGS__)
 static const struct field known_fields[] = {
     FIELD(DIGEST, hardware_digest), FIELD(INTEGER, agents), FIELD(INTEGER, devices),
     FIELD(BOOL, wants_signatures),  FIELD(TEXT, agent),     FIELD(TEXT, agent_name),
@@ -82,38 +81,24 @@ struct environment_item {
   char *last_seen;
 };
 static const struct field item_fields[] = {
-    {"environment", FIELD_JSON, offsetof(struct environment_item, environment),
-     FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ENVIRONMENT},
-    {"digest", FIELD_DIGEST, offsetof(struct environment_item, digest),
-     FIELD_ANSWER | FIELD_NOT_NULL},
-    {"agents", FIELD_INTEGER, offsetof(struct environment_item, agents),
-     FIELD_ANSWER | FIELD_NOT_NULL},
-    {"last_seen", FIELD_TIME, offsetof(struct environment_item, last_seen), FIELD_ANSWER},
+    RECORD_FIELD(JSON, struct environment_item, environment, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = SCHEMA_ENVIRONMENT),
+    RECORD_FIELD(DIGEST, struct environment_item, digest, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(INTEGER, struct environment_item, agents, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TIME, struct environment_item, last_seen, FIELD_ANSWER),
 };
 const struct record environment_item_record =
     RECORD("EnvironmentItem", struct environment_item, item_fields);
 
 void route_environment_list(struct worker *worker, struct request *request) {
-  static const char *const names[] = {"limit", "after", NULL};
-  struct error error;
-  int64_t limit, after;
-  if (!request_query_only(request, names) || !page_by_id(request, 0, &limit, &after))
-    return;
-
-  cleanup_rows struct db_rows *rows = NULL;
+  static const struct list list = {.statement = &sql_environments_list,
+                                   .record = &environment_item_record};
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
-  if (!db_run(worker->db, &sql_environments_list, &parameters, &rows, &error)) {
-    answer_failure(request, &error);
+  if (!request_query_only(request, list_arguments))
     return;
-  }
 
-  int n = db_count(rows);
-  request_answer_json(request, 200,
-                      page_to_json(db_rows_to_json(rows, &environment_item_record),
-                                   n == limit ? db_get_integer(rows, n - 1, "id") : 0));
+  bind_integer(&parameters, "live_ms", agent_live_ms(server_options(worker->server)));
+  answer_page(worker, request, &list, &parameters);
 }
 
 /* Matching jobs */
@@ -207,8 +192,7 @@ bool match_environment(const struct environment *partial, const struct known_env
     fitting_add_builds(&fitting, partial, device, builds);
   }
 
-  /* Hardware that no node has yet may be stated in full; the toolchain comes from a build all the
-   * same. */
+  /* Hardware that no node has yet may be stated in full; its toolchain too comes from a build. */
   if (fitting.n == 0 && is_full)
     fitting_add_builds(&fitting, partial, partial, builds);
 

@@ -1,5 +1,5 @@
-/* Environments: those that enrolled devices have, with their agents, and which of them a job means:
- * the build that it runs, the agents that can run it, and what differs where none can.
+/* Environments: those that enrolled devices have, with their agents; and which of them a job means,
+ * the build that it runs, the agents that can run it, and the differences where none can.
  *
  * Memory: results are the caller's; everything else is borrowed. Threads: match_… are pure
  * functions; the rest has its thread's db. */
@@ -17,7 +17,7 @@ struct known_environment {
   int64_t agents;           /* live ones that are not draining, with such a device */
   int64_t devices;          /* such devices of theirs */
   bool wants_signatures;    /* some of them take only kernels that their trusted keys signed */
-  char *agent, *agent_name; /* one that has it, a live one where there is any */
+  char *agent, *agent_name; /* an agent that has it, if possible one that is counted in agents */
 };
 struct known_environments {
   size_t n;
@@ -33,10 +33,10 @@ struct match_builds {
   bool required;         /* a triton kernel runs builds only; other kernels have none */
 };
 
-/* Finds the one environment that `partial` means: an environment that equals it, else the only
- * known one that it fits (devices' own, or where a build is required a device's hardware with a
- * build's toolchain), else itself when it is full, with the toolchain of the builds where that is
- * one. Otherwise refuses; *ret_fitting is then an array of those that fit, the caller's. */
+/* Finds the one environment that `partial` means: one that equals it; else the only known one that
+ * it fits (a device's, or where a build is required a device's hardware with a build's toolchain);
+ * else itself when it is full, with the builds' toolchain where they have only one. Otherwise
+ * refuses; *ret_fitting is then an array of those that fit, the caller's. */
 must_check bool match_environment(const struct environment *partial,
                                   const struct known_environments *known,
                                   const struct match_builds *builds,
@@ -59,7 +59,8 @@ must_check bool match_build(const struct environment *environment, const struct 
 int64_t match_devices(const struct environment *environment,
                       const struct known_environments *known);
 
-/* Whether some live device with the environment's hardware takes only what certain keys signed. */
+/* Whether a live device with the environment's hardware accepts only kernels that certain keys
+ * signed. */
 bool match_wants_signatures(const struct environment *environment,
                             const struct known_environments *known);
 

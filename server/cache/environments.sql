@@ -9,8 +9,8 @@ WHERE NOT EXISTS (SELECT FROM environments known WHERE known.digest = e.digest)
 ORDER BY digest
 ON CONFLICT (digest) DO NOTHING;
 
--- `works`: the device could take work. The agent that is named has such a device where there is
--- one.
+-- `works`: the device could take work. The agent that is returned has such a device if any agent
+-- has.
 -- name: environments_known
 WITH candidate AS (
     SELECT d.environment_id, a.id, a.name, a.trusted_keys IS NOT NULL AS wants_signatures,
@@ -30,6 +30,7 @@ JOIN environments e ON e.id = c.environment_id
 GROUP BY e.id
 ORDER BY e.id;
 
+-- Reads one row more than a page has, to see whether there is another page.
 -- name: environments_list
 SELECT e.id, e.identity AS environment, e.digest,
        count(DISTINCT a.id) FILTER (
@@ -42,4 +43,4 @@ LEFT JOIN agents a ON a.id = d.agent
 WHERE e.id > :after::bigint
 GROUP BY e.id
 ORDER BY e.id
-LIMIT :limit::bigint;
+LIMIT :limit::bigint + 1;

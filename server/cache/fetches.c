@@ -9,7 +9,7 @@
 #include "server/server.h"
 #include "server/server_private.h"
 
-#define WRITE_EVERY_POLLS 60 /* a minute, unless the server polls at another pace */
+#define WRITE_EVERY_POLLS 60 /* a minute with the default --poll-ms */
 
 struct fetches {
   pthread_mutex_t lock;

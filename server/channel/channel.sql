@@ -50,8 +50,8 @@ ORDER BY c.counter DESC
 LIMIT :limit::bigint + 1;
 
 -- Moves a row only if it has the counter and signings that were read; counter 0: there was no row.
--- A counter is never used again, so these two identify the state. The statement cannot read what it inserts:
--- it returns expiry and signatures as they were given.
+-- A counter is never used again, so these two identify the state. The statement cannot read the
+-- rows that it inserts, so it returns expiry and signatures as they were given.
 -- name: channel_move
 WITH target AS (
   SELECT digest, environment_digest, environment, tag, regime

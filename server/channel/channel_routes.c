@@ -1,5 +1,5 @@
-/* PUT and GET of channels, signatures that are added, history, what a starting container asks for
- * (GET /v1/cache), and noticing what another server changed.
+/* PUT and GET of channels, added signatures, the history, the entry for a starting container (GET
+ * /v1/cache), and noticing changes by other servers.
  *
  * Memory: rows live as long as the handler. Threads: database workers; channels_housekeep: the
  * housekeeper. */
@@ -13,15 +13,13 @@
 #include "server/server.h"
 #include "server/token/tokens.h"
 
-/* How often a move or a signature is tried again because another client changed the channel in
- * between. */
+/* How often a move or a signature is tried while other clients change the channel. */
 #define CHANNEL_ATTEMPTS 16
 
 #define X(member, hardware) #member,
 #define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime"
 static const char *const no_arguments[] = {NULL};
 static const char *const release_arguments[] = {"release", NULL};
-static const char *const page_arguments[] = {"limit", "after", NULL};
 static const char *const entry_arguments[] = {LOOKUP_ARGUMENTS, NULL};
 static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "after", NULL};
 static const char *const cache_arguments[] = {LOOKUP_ARGUMENTS, "channel", "match", NULL};
@@ -30,19 +28,18 @@ static const char *const cache_arguments[] = {LOOKUP_ARGUMENTS, "channel", "matc
 /* Rows */
 
 struct channel_row {
-  int64_t id;                 /* where the next page begins */
+  int64_t id;
   struct channel_entry entry; /* counter 0: no entry yet */
   int64_t signings;
 };
 struct channel_rows {
   size_t n;
   struct channel_row *all;
-  int64_t next; /* the id of the last one when there are more; else 0 */
 };
 static const struct field row_fields[] = {
-    {"id", FIELD_INTEGER, offsetof(struct channel_row, id)},
-    {"entry", FIELD_RECORD, offsetof(struct channel_row, entry), .of = &channel_entry_record},
-    {"signings", FIELD_INTEGER, offsetof(struct channel_row, signings)},
+    RECORD_FIELD(INTEGER, struct channel_row, id),
+    RECORD_FIELD(RECORD, struct channel_row, entry, .of = &channel_entry_record),
+    RECORD_FIELD(INTEGER, struct channel_row, signings),
 };
 static const struct record row_record = RECORD(NULL, struct channel_row, row_fields);
 
@@ -56,18 +53,14 @@ static struct channel_state channel_row_state(const struct channel_row *row) {
   return (struct channel_state){row->entry.counter, row->entry.release, row->signings};
 }
 
-/* Runs a statement and reads at most `limit` rows. */
 static bool rows_load(struct db *db, const struct statement *statement,
-                      const struct db_parameters *parameters, int64_t limit,
-                      struct channel_rows *ret, struct error *error) {
+                      const struct db_parameters *parameters, struct channel_rows *ret,
+                      struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   if (!db_run(db, statement, parameters, &rows, error))
     return false;
 
   ret->all = db_read_all(rows, &row_record, &ret->n);
-  ret->next = ret->n > (uint64_t)limit ? ret->all[limit - 1].id : 0;
-  while (ret->n > (uint64_t)limit)
-    record_release(&row_record, &ret->all[--ret->n]);
   return true;
 }
 
@@ -78,7 +71,7 @@ static bool rows_of_tag(struct db *db, const char *name, const char *tag, enum r
   bind_text(&parameters, "name", name);
   bind_text(&parameters, "tag", tag);
   bind_text(&parameters, "regime", regime_name(regime));
-  return rows_load(db, &sql_channel_rows, &parameters, INT64_MAX, ret, error);
+  return rows_load(db, &sql_channel_rows, &parameters, ret, error);
 }
 
 /* The row of a channel for a release's environment, tag and regime; its counter is 0 where there is
@@ -88,7 +81,7 @@ static bool row_of_release(struct db *db, const char *name, const struct digest 
   cleanup_parameters struct db_parameters parameters = {0};
   bind_text(&parameters, "name", name);
   bind_digest(&parameters, "release", release);
-  return rows_load(db, &sql_channel_of_release, &parameters, 1, ret, error);
+  return rows_load(db, &sql_channel_of_release, &parameters, ret, error);
 }
 
 /* Moves the row of the release's environment, tag and regime from exactly `from` to the release,
@@ -109,7 +102,7 @@ static bool channel_move(struct db *db, struct request *request, const struct ch
   if (!db_begin(db, error))
     return false;
 
-  bool ok = rows_load(db, &sql_channel_move, &parameters, 1, ret, error);
+  bool ok = rows_load(db, &sql_channel_move, &parameters, ret, error);
   if (ok && ret->n) {
     const struct channel_entry *entry = &ret->all->entry;
     json_t *detail = json_pack(
@@ -122,8 +115,7 @@ static bool channel_move(struct db *db, struct request *request, const struct ch
   return db_end(db, ok, error);
 }
 
-/* Adds a signature to exactly the state of the row. *ret_done: false when its state was another by
- * then. */
+/* Adds a signature if the row still has this state. *ret_done: whether it had. */
 static bool signature_add(struct db *db, const struct channel_row *row,
                           const struct channel_signature *signature, const struct author *author,
                           bool *ret_done, struct error *error) {
@@ -165,8 +157,8 @@ static void row_answer(struct request *request, const struct channel_row *row) {
   request_answer_json(request, 200, channel_entry_to_answer(&row->entry));
 }
 
-/* 412 with the present entry; the row's counter is 0 when there is none. */
-static void elsewhere_answer(struct request *request, const struct channel_row *row) {
+/* Answers 412 with the present entry; the row's counter is 0 when there is none. */
+static void stale_answer(struct request *request, const struct channel_row *row) {
   struct error error;
   char digest[DIGEST_TEXT_SIZE];
   if (!row->entry.counter) {
@@ -205,13 +197,13 @@ static bool publisher_is_trusted(struct request *request, const struct channel_e
 
   if (!entry->signatures.n)
     error_set(&error,
-              "this server takes only what a publisher signed, and this is not signed; move "
-              "channel \"%s\" with --sign-key",
+              "this server accepts only entries that a publisher signed, and this one is not "
+              "signed; move channel \"%s\" with --sign-key",
               entry->channel);
   else if (channel_entry_verify(entry, keys, &error))
     return true;
   else
-    error_prefix(&error, "this server takes only what a publisher signed, and ");
+    error_prefix(&error, "this server accepts only entries that a publisher signed, and ");
 
   error_become(&error, ERROR_FORBIDDEN);
   answer_failure(request, &error);
@@ -231,7 +223,7 @@ static bool channel_may_be_moved(struct worker *worker, struct request *request)
     answer_failure(request, &error);
   else if (!may)
     answer_refusal(request, ERROR_FORBIDDEN, "",
-                   "the token \"%s\" publishes the channels %.500s, and \"%s\" is none of them",
+                   "the token \"%s\" may move the channels %.500s, and not \"%s\"",
                    request->token_name, patterns, channel);
   return may;
 }
@@ -271,7 +263,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
     row_answer(request, row);
     return true;
   case CHANNEL_REFUSE:
-    elsewhere_answer(request, row);
+    stale_answer(request, row);
     return true;
   case CHANNEL_MOVE:
     break;
@@ -314,7 +306,8 @@ void route_channel_put(struct worker *worker, struct request *request) {
   contended_answer(request);
 }
 
-/* Reads, decides and adds once. False: the channel was changed in between, by this call too. */
+/* Reads, decides and adds once. False: the channel was changed, by another request or by this call;
+ * try again. */
 static bool signature_post_once(struct worker *worker, struct request *request,
                                 const struct channel_signing *signing) {
   const char *name = request->segments[0];
@@ -345,8 +338,8 @@ static bool signature_post_once(struct worker *worker, struct request *request,
   case SIGNING_KEEP:
     row_answer(request, row);
     return true;
-  case SIGNING_ELSEWHERE:
-    elsewhere_answer(request, row);
+  case SIGNING_STALE:
+    stale_answer(request, row);
     return true;
   case SIGNING_FULL:
     answer_refusal(request, ERROR_INVALID, "/signature",
@@ -371,7 +364,7 @@ static bool signature_post_once(struct worker *worker, struct request *request,
 
   if (is_done)
     response_cache_forget_channels(worker->server);
-  return false; /* the next attempt answers with the entry that has the signature */
+  return false; /* after adding, the next attempt answers with the entry that has the signature */
 }
 
 void route_channel_signature_post(struct worker *worker, struct request *request) {
@@ -396,7 +389,7 @@ void route_channel_signature_post(struct worker *worker, struct request *request
 
 /* Reading */
 
-/* A query for an entry, and how it was resolved. */
+/* A query for an entry, and its result. */
 struct lookup {
   struct environment asked;
   struct channel_rows rows;
@@ -427,7 +420,7 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
   tag = tag ? tag : "default";
   if (!channel_name_check(channel, &error) || (regime && !regime_parse(regime, &wanted, &error)) ||
       !environment_from_texts(query_get, request, &lookup->asked, &error)) {
-    error.pointer[0] = 0; /* the request has no body that it could point into */
+    error.pointer[0] = 0; /* a pointer into the body, which this request does not have */
     answer_failure(request, &error);
     return NULL;
   }
@@ -474,10 +467,10 @@ static const struct channel_row *row_look_up(struct worker *worker, struct reque
   return NULL;
 }
 
-/* Answers with an entry, remembered until a channel moves or a compatibility is declared. Takes
- * over `match` (NULL: none). */
-static void remembered_answer(struct request *request, const struct channel_row *row, json_t *match,
-                              const char *header) {
+/* Answers with an entry, which is cached until a channel moves or a compatibility is declared.
+ * Takes over `match` (NULL: none). */
+static void cached_answer(struct request *request, const struct channel_row *row, json_t *match,
+                          const char *header) {
   char etag[CHANNEL_ETAG_SIZE];
   struct channel_state state = channel_row_state(row);
   cleanup_json json_t *entry = channel_entry_to_answer(&row->entry);
@@ -508,12 +501,11 @@ void route_cache_get(struct worker *worker, struct request *request) {
 
   const struct environment *served = &row->entry.environment;
   cleanup_free char *header = cache_match_header(&lookup.asked, served, &lookup.resolved);
-  remembered_answer(request, row, cache_match_to_json(&lookup.asked, served, &lookup.resolved),
-                    header);
+  cached_answer(request, row, cache_match_to_json(&lookup.asked, served, &lookup.resolved), header);
 }
 
-/* With ?release= the entry that a move to this release would follow: it is read for that move, so
- * it is never remembered. */
+/* With ?release=, the entry that a move to this release would replace. The caller decides about
+ * that move with it, so it is never cached. */
 void route_channel_get(struct worker *worker, struct request *request) {
   const char *name = request->segments[0], *digest = request_query(request, "release");
   struct error error;
@@ -524,7 +516,7 @@ void route_channel_get(struct worker *worker, struct request *request) {
   if (!digest) {
     const struct channel_row *row = row_look_up(worker, request, name, CACHE_RULE_EXACT, &lookup);
     if (row)
-      remembered_answer(request, row, NULL, NULL);
+      cached_answer(request, row, NULL, NULL);
     return;
   }
 
@@ -544,40 +536,24 @@ void route_channel_get(struct worker *worker, struct request *request) {
     row_answer(request, lookup.rows.all);
 }
 
-/* Runs the statement of a list and answers with a page of it. */
-static void page_answer(struct worker *worker, struct request *request,
-                        const struct statement *statement, struct db_parameters *parameters,
-                        int64_t limit) {
-  struct error error;
-  cleanup_channel_rows struct channel_rows rows = {0};
-  bind_integer(parameters, "limit", limit);
-  if (!rows_load(worker->db, statement, parameters, limit, &rows, &error)) {
-    answer_failure(request, &error);
-    return;
-  }
-
-  json_t *items = json_array();
-  for (size_t i = 0; i < rows.n; i++)
-    ALWAYS(json_array_append_new(items, channel_entry_to_answer(&rows.all[i].entry)) == 0);
-  request_answer_json(request, 200, page_to_json(items, rows.next));
-}
+static json_t *entry_item(const void *entry) { return channel_entry_to_answer(entry); }
 
 void route_channel_list(struct worker *worker, struct request *request) {
-  int64_t limit, after;
+  static const struct list list = {
+      .statement = &sql_channels_list, .record = &channel_entry_record, .write = entry_item};
   cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, page_arguments) || !page_by_id(request, 0, &limit, &after))
-    return;
-
-  bind_integer(&parameters, "after", after);
-  page_answer(worker, request, &sql_channels_list, &parameters, limit);
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
 }
 
 void route_channel_entries(struct worker *worker, struct request *request) {
-  int64_t limit, before;
+  static const struct list list = {.statement = &sql_channel_entries_list,
+                                   .record = &channel_entry_record,
+                                   .write = entry_item,
+                                   .is_newest_first = true};
   cleanup_lookup struct lookup lookup = {0};
   cleanup_parameters struct db_parameters parameters = {0};
-  if (!request_query_only(request, history_arguments) ||
-      !page_by_id(request, INT64_MAX, &limit, &before))
+  if (!request_query_only(request, history_arguments))
     return;
 
   const struct channel_row *row =
@@ -593,8 +569,7 @@ void route_channel_entries(struct worker *worker, struct request *request) {
   bind_text(&parameters, "regime", regime_name(entry->regime));
   bind_digest(&parameters, "environment_digest", &environment);
   bind_json(&parameters, "environment", json);
-  bind_integer(&parameters, "before", before);
-  page_answer(worker, request, &sql_channel_entries_list, &parameters, limit);
+  answer_page(worker, request, &list, &parameters);
 }
 
 void channels_housekeep(struct worker *worker) {

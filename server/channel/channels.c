@@ -49,12 +49,10 @@ bool channel_precondition_check(const char *if_match, const char *if_none_match,
 }
 
 static const struct field move_fields[] = {
-    {"release", FIELD_DIGEST, offsetof(struct channel_move, release), FIELD_REQUIRED},
-    {"counter", FIELD_INTEGER, offsetof(struct channel_move, counter), .least = 1,
-     .most = INT64_MAX},
+    RECORD_FIELD(DIGEST, struct channel_move, release, FIELD_REQUIRED),
+    RECORD_FIELD(INTEGER, struct channel_move, counter, .least = 1, .most = INT64_MAX),
     {"expires", FIELD_CUSTOM, offsetof(struct channel_move, expires_s), .custom = &expires_field},
-    {"signatures", FIELD_CUSTOM, offsetof(struct channel_move, signatures),
-     .custom = &channel_signatures_field},
+    RECORD_FIELD(CUSTOM, struct channel_move, signatures, .custom = &channel_signatures_field),
 };
 const struct record channel_move_record =
     RECORD("ChannelRequest", struct channel_move, move_fields);
@@ -64,24 +62,22 @@ bool channel_move_parse(const json_t *json, struct channel_move *ret, struct err
   if (!record_read(&channel_move_record, json, "", &move, error))
     return false;
   if (move.signatures.n && !move.counter)
-    return error_at(error, "/counter",
-                    "state the counter too: it is a part of what the signatures are over");
+    return error_at(error, "/counter", "state the counter too: the signatures cover it");
 
   *ret = move;
   return true;
 }
 
 static const struct field signing_fields[] = {
-    {"environment", FIELD_CUSTOM, offsetof(struct channel_signing, environment), FIELD_REQUIRED,
-     .custom = &environment_field},
-    {"tag", FIELD_TEXT, offsetof(struct channel_signing, tag), FIELD_NOT_NULL,
-     .about = "default: \"default\""},
-    {"regime", FIELD_ENUM, offsetof(struct channel_signing, regime), FIELD_NOT_NULL,
-     .names = regime_names},
-    {"counter", FIELD_INTEGER, offsetof(struct channel_signing, counter), FIELD_REQUIRED,
-     .least = 1, .most = INT64_MAX},
-    {"signature", FIELD_RECORD, offsetof(struct channel_signing, signature), FIELD_REQUIRED,
-     .of = &channel_signature_record},
+    RECORD_FIELD(CUSTOM, struct channel_signing, environment, FIELD_REQUIRED,
+                 .custom = &environment_field),
+    RECORD_FIELD(TEXT, struct channel_signing, tag, FIELD_NOT_NULL,
+                 .about = "default: \"default\""),
+    RECORD_FIELD(ENUM, struct channel_signing, regime, FIELD_NOT_NULL, .names = regime_names),
+    RECORD_FIELD(INTEGER, struct channel_signing, counter, FIELD_REQUIRED, .least = 1,
+                 .most = INT64_MAX),
+    RECORD_FIELD(RECORD, struct channel_signing, signature, FIELD_REQUIRED,
+                 .of = &channel_signature_record),
 };
 const struct record channel_signing_record =
     RECORD("SignatureRequest", struct channel_signing, signing_fields);
@@ -148,7 +144,7 @@ enum channel_decision channel_decide(const struct channel_state *state,
 enum signing_decision channel_signing_decide(const struct channel_entry *entry,
                                              const struct channel_signing *signing) {
   if (entry->counter != signing->counter)
-    return SIGNING_ELSEWHERE;
+    return SIGNING_STALE;
   if (signature_is_there(entry, &signing->signature))
     return SIGNING_KEEP;
   if (entry->signatures.n == CHANNEL_SIGNATURES_MAX &&

@@ -27,7 +27,7 @@ must_check bool channel_precondition_check(const char *if_match, const char *if_
 /* The body of PUT /v1/channels/{name}. */
 struct channel_move {
   struct digest release;
-  int64_t counter;   /* that the entry is to have; 0: the next one */
+  int64_t counter;   /* of the new entry; 0: the next one */
   int64_t expires_s; /* 0: never */
   struct channel_signatures signatures;
 };
@@ -36,14 +36,14 @@ must_check bool channel_move_parse(const json_t *json, struct channel_move *ret,
                                    struct error *error);
 
 enum channel_decision {
-  CHANNEL_KEEP,   /* the entry is as wanted already: a repeated request, whatever its precondition
-                     (RFC 9110, 13.1.1) */
+  CHANNEL_KEEP,   /* the entry is already as requested: a repeated request, whose precondition does
+                     not matter (RFC 9110, 13.1.1) */
   CHANNEL_MOVE,   /* from exactly this state */
   CHANNEL_REFUSE, /* the precondition or the counter does not hold */
 };
-/* `entry` is the present one; not read when the state's counter is 0. A move that names its counter
- * is done already when the entry has that counter, release and expiry, and at least its signatures;
- * one that names none, when the entry has its release and expiry. */
+/* `entry` is the present one; it is not read when the state's counter is 0. The entry is as
+ * requested when it has the move's release, expiry and at least its signatures, and its counter if
+ * the move states one. */
 must_check enum channel_decision channel_decide(const struct channel_state *state,
                                                 const struct channel_entry *entry,
                                                 const struct channel_move *wanted,
@@ -66,8 +66,8 @@ void channel_signing_release(struct channel_signing *signing);
 enum signing_decision {
   SIGNING_KEEP, /* the entry has this signature */
   SIGNING_ADD,
-  SIGNING_ELSEWHERE, /* the entry has another counter */
-  SIGNING_FULL,      /* it has CHANNEL_SIGNATURES_MAX others */
+  SIGNING_STALE, /* the entry has another counter */
+  SIGNING_FULL,  /* it has CHANNEL_SIGNATURES_MAX others */
 };
 must_check enum signing_decision channel_signing_decide(const struct channel_entry *entry,
                                                         const struct channel_signing *signing);

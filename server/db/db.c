@@ -1,7 +1,7 @@
 /* Statements on PostgreSQL by libpq: sent in pipelines, prepared when first used on a connection,
  * counted by name.
  *
- * The only session state in PostgreSQL are prepared statements and settings that are given when the
+ * The only session state in PostgreSQL is prepared statements, and settings that are given when the
  * connection is made, so that a transaction pooler (PgBouncer >= 1.21) may be in between. Memory: a
  * db owns its connection; rows are the caller's. Threads: a db belongs to one; the statistics are
  * atomic. */
@@ -13,7 +13,7 @@
 
 #include "common/base/log.h"
 
-/* Slots of the statements that this process ever ran: an open hash by address. There are about
+/* Slots of the statements that this process has run: an open hash by address. There are about
  * 150. */
 #define STATEMENTS_MAX 1024
 /* The pause after a failed attempt to connect, in which requests fail fast. */
@@ -25,9 +25,9 @@
 static const char server_options_format[] =
     "-c statement_timeout=%lld -c idle_in_transaction_session_timeout=30000 -c jit=off -c "
     "enable_seqscan=off -c plan_cache_mode=force_generic_plan";
-/* How often a run that waits checks whether the program stops. */
+/* How often a run that waits for PostgreSQL checks whether the program stops. */
 #define STOP_CHECK_MS 100
-/* What ROLLBACK may take, also when the deadline of the work has passed. */
+/* How long ROLLBACK may take, even when the deadline of the work has passed. */
 #define ROLLBACK_MS 2000
 /* Statements whose answers are not read yet: BEGIN, those of db_send, and db_run's or COMMIT. */
 #define SENT_MAX 8
@@ -244,7 +244,8 @@ static enum error_kind kind_of_state(const char *sqlstate) {
       {"23505", ERROR_UNIQUE},      {"23503", ERROR_REFERENCE},  {"40", ERROR_CONTENTION},
       {"55P03", ERROR_CONTENTION},  {"26000", ERROR_CONTENTION}, {"0A000", ERROR_CONTENTION},
       {"08", ERROR_UNAVAILABLE},    {"57", ERROR_UNAVAILABLE},   {"53", ERROR_UNAVAILABLE},
-      {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby that is promoted or left soon */
+      {"25006", ERROR_UNAVAILABLE}, /* read-only: a standby, until it is promoted or clients connect
+                                       to the primary */
       {"25P03", ERROR_UNAVAILABLE},
   };
 
@@ -399,8 +400,7 @@ static bool statement_send(struct db *db, const struct statement *statement,
     while (i < compiled->n && strcmp(compiled->names[i], parameter->name) != 0)
       i++;
     if (i == compiled->n && !parameter->may_be_unused)
-      die("%s: the parameter \"%s\" is one that the statement does not have", statement->name,
-          parameter->name);
+      die("%s: the statement has no parameter \"%s\"", statement->name, parameter->name);
     if (i == compiled->n)
       continue;
     if (is_bound[i])
@@ -518,7 +518,8 @@ static bool queue(struct db *db, const struct statement *statement,
   bool *is_prepared = &db->prepared[statement_slot(statement)];
   run_start(db);
   bool is_good = connection_ensure(db, error);
-  /* BEGIN and COMMIT have room. A statement is prepared outside of the pipeline. */
+  /* Two entries stay free, for BEGIN and COMMIT. A statement is prepared outside of the pipeline.
+   */
   if (is_good && db->n_sent && (!*is_prepared || db->n_sent >= SENT_MAX - 2))
     is_good = sent_finish(db, NULL, error);
   if (is_good && !*is_prepared) {

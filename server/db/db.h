@@ -30,8 +30,8 @@ void db_free(struct db *db);
 #define DB_RUN_MS 60000
 int64_t db_set_run_ms(struct db *db, int64_t run_ms); /* returns the former value */
 
-/* The deadline of all runs from now on, by clock_monotonic_ms: a request's. 0: each run has only
- * its own. */
+/* Sets the deadline of the request that the next runs belong to, by clock_monotonic_ms. 0: each run
+ * has only its own. */
 void db_set_deadline(struct db *db, int64_t until_ms);
 
 /* False after a run that lost the connection or could not connect. */
@@ -140,17 +140,17 @@ must_check bool db_end(struct db *db, bool is_good, struct error *error);
  * after that. */
 int64_t db_connected_since_ms(const struct db *db);
 
-/* Several statements, by the simple protocol, without parameters. */
+/* Runs several statements by the simple protocol, without parameters. */
 must_check bool db_run_script(struct db *db, const char *sql, struct error *error);
 
-/* Calls visit, for /metrics, with the statistics of each statement that this process ever ran. Any
+/* Calls visit, for /metrics, with the statistics of each statement that this process has run. Any
  * thread. */
 enum { DB_RUNS, DB_ROWS, DB_NANOSECONDS, DB_FAILURES, DB_STATISTICS };
 void db_statistics_visit(void (*visit)(void *context, const char *statement,
                                        const uint64_t values[DB_STATISTICS]),
                          void *context);
 
-/* The author of a write: the token of the request, as tables keep it.
+/* The author of a write: the token of the request, as tables store it.
  *
  * Memory: authors borrow their texts. Threads: plain values. */
 struct author {

@@ -11,7 +11,7 @@
 #include "server/db/db.h"
 
 /* Binds each field that has a column as :column; the fields of a record in it likewise. A statement
- * need not have them all. */
+ * need not use all of them. */
 void bind_record(struct db_parameters *parameters, const struct record *record, const void *object);
 
 /* Binds, for each field that has a column, an array of its values in `n` objects, for unnest: as

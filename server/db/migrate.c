@@ -112,8 +112,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
     if (version > migrations_version(migrations))
       return error_set(error,
                        "the database has migration %04lld_%s, this program knows %lld: it is older "
-                       "than the database; "
-                       "install the newer wavetune-server",
+                       "than the database; install the newer wavetune-server",
                        (long long)version, db_get(rows, row, "name"), (long long)migrations->n);
     if (version != row + 1)
       return error_set(
@@ -121,8 +120,7 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
     if (strcmp(db_get(rows, row, "checksum"), migrations->files[row].checksum) != 0)
       return error_set(error,
                        "%s/%04lld_%s.sql is not the file that was applied to this database: put "
-                       "the old file back and "
-                       "write a new migration",
+                       "the old file back and write a new migration",
                        migrations->folder, (long long)version, migrations->files[row].name);
   }
 
@@ -138,7 +136,7 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
   if (!db_run_script(
           db,
           "SET LOCAL statement_timeout = 0; " LOCK_SQL "; "
-          /* A role that only serves may not even try to make the table. */
+          /* A role that only serves has no right to create tables, even with IF NOT EXISTS. */
           "DO $$ BEGIN IF to_regclass('schema_migrations') IS NULL THEN "
           "CREATE TABLE schema_migrations (version integer PRIMARY KEY, name text NOT NULL, "
           "checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()); END IF; END $$",
@@ -204,7 +202,7 @@ bool migrate_grant(struct db *db, const char *role, struct error *error) {
   if (db_get_bool(rows, 0, "is_owner"))
     return error_set(error,
                      "the database role \"%.64s\" owns the tables, or may act as their owner, so "
-                     "that nothing could be kept from it; name another to serve as",
+                     "its rights cannot be limited; name another one to serve as",
                      role);
 
   /* The role reads and writes rows; to the audit table it only adds, and the list of migrations it
@@ -223,7 +221,7 @@ bool migrate_grant(struct db *db, const char *role, struct error *error) {
 }
 
 bool database_check(const char *conninfo, struct error *error) {
-  char *reason = NULL; /* quotes the string, password and all */
+  char *reason = NULL; /* not for the error: it quotes the string with its password */
   PQconninfoOption *options = PQconninfoParse(conninfo, &reason);
   bool is_good = options != NULL;
   PQconninfoFree(options);

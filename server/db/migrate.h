@@ -1,6 +1,6 @@
 /* Checks and makes databases, and migrates them: applies the files NNNN_name.sql in order, each in
- * a transaction of its own under one advisory lock, so that any number of servers may do it at the
- * same time.
+ * its own transaction under one advisory lock, so that any number of servers may do it at the same
+ * time.
  *
  * The table schema_migrations lists what was applied, with the SHA-256 of each file. A file that
  * changed after it was applied, and a database that is newer than the program, are refused. The

@@ -52,7 +52,8 @@ static bool network_parse(const char *text, struct network *ret, struct error *e
     const char *digits = text + length + 1;
     unsigned long given = strtoul(digits, &end, 10);
     if (*digits < '0' || *digits > '9' || *end || given > most)
-      return error_set(error, "\"%.60s\" is no network: behind the / there are 0 to %u bits", text,
+      return error_set(error,
+                       "\"%.60s\" is no network: after the / comes a number of bits, 0 to %u", text,
                        most);
     bits = (unsigned)given;
   }
@@ -112,7 +113,7 @@ bool forwarded_address(const struct networks *trusted, const char *value, char t
     char one[ADDRESS_SIZE];
     uint8_t bytes[16];
     bool is_four;
-    /* No trusted proxy wrote what is not an address, nor anything before it. */
+    /* A trusted proxy wrote neither a text that is not an address nor anything before it. */
     if (begin == end || (size_t)(end - begin) >= sizeof one)
       return is_found;
 
@@ -195,7 +196,7 @@ bool client_certificate(struct connection *connection, const struct client_certi
       return true;
   }
 
-  /* Kept, so that the next request of the connection need not check it. */
+  /* Stored, so that the connection's next request does not check it again. */
   if (!known)
     known = connection->certificate = xcalloc(1, sizeof *known);
   known->until_ms = 0;

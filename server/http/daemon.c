@@ -20,7 +20,7 @@
 
 struct daemon {
   struct MHD_Daemon *mhd;
-  int listen_fd; /* -1 once libmicrohttpd closed it */
+  int listen_fd;
   bool is_quiescent;
   int port;
 };
@@ -60,7 +60,8 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
   return true;
 }
 
-/* Raises the limit of descriptors as far as possible; returns how many connections fit. */
+/* Raises the limit of descriptors as far as wanted and possible; returns how many connections fit.
+ */
 static unsigned connections_max(void) {
   struct rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
@@ -104,7 +105,7 @@ bool daemon_start(struct server *server, struct daemon **ret_daemon, struct erro
     return false;
   }
 
-  /* libmicrohttpd warns of a pool of one thread. */
+  /* libmicrohttpd logs a warning for a pool of one thread. */
   struct MHD_OptionItem pool[] = {
       {options->event_threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END,
        options->event_threads, NULL},

@@ -52,8 +52,8 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
   connection->is_read = connection->is_begun = false;
 
   /* The query is parsed by uri_parse. libmicrohttpd parses it too, into the connection's memory,
-   * and when some 250 arguments have filled that, it neither answers nor closes: in its buffer the
-   * query becomes one argument. */
+   * and when some 250 arguments have filled that, it neither answers nor closes. So the query in
+   * its buffer is made one argument. */
   char *query = strchr((char *)target, '?');
   for (char *c = query ? query + 1 : NULL; c && *c; c++)
     if (*c == '&' || *c == '?' || *c == '=')
@@ -122,7 +122,7 @@ static bool headers_check(const struct connection *connection, struct error *err
                                              HEADER_CLIENT_CERTIFICATE, HEADER_LENGTH};
   for (size_t i = 0; i < ARRAY_LENGTH(single); i++)
     if (connection->n_headers[single[i]] > 1)
-      return error_set(error, "the header %s stands twice", header_names[single[i]]);
+      return error_set(error, "the header %s occurs twice", header_names[single[i]]);
 
   if (connection->has_bad_length)
     return error_set(error, "the header Content-Length is not a decimal number");
@@ -252,7 +252,7 @@ static enum MHD_Result send_response(struct request_private *request) {
   return result;
 }
 
-/* Sends the refusal of a request; if its body is small, after the body was read. */
+/* Sends the refusal of a request. A small body is read first. */
 static enum MHD_Result refused(struct request_private *request) {
   if (!request->is_chunked && request->body_declared && request->body_declared <= DISCARD_MAX) {
     request->state = REQUEST_DISCARDING;
@@ -339,7 +339,7 @@ static enum MHD_Result begin_body(struct request_private *request) {
       view->roles != TOKEN_ENROL && (view->roles == TOKEN_AGENT || is_for_agents)) {
     metrics_note_refusal(REFUSED_IDENTITY);
     request_problem(view, MHD_HTTP_FORBIDDEN,
-                    "this server takes agents with tokens of their own only, and \"%s\" is not "
+                    "this server accepts only agents with their own tokens, and \"%s\" is not "
                     "bound to an agent: make a token with \"wavetune token make NAME --role "
                     "enrol\" and start the agent with it",
                     view->token_name);
@@ -465,7 +465,7 @@ static enum MHD_Result begin(struct connection *connection) {
   connection->request = request;
   atomic_fetch_add(&connection->server->n_open, 1);
 
-  if (!is_good) { /* the end of the body is unknown: the connection is closed */
+  if (!is_good) { /* where the body ends is unknown, so the connection is closed */
     request_add_header(view, MHD_HTTP_HEADER_CONNECTION, "close");
     request_problem_extra(view, MHD_HTTP_BAD_REQUEST, &error, NULL);
     return send_response(request);
@@ -516,7 +516,7 @@ static enum MHD_Result body_arrives(struct request_private *request, const char 
     size_t capacity = request->body_capacity ? request->body_capacity * 2 : BODY_FIRST_CAPACITY;
     while (capacity < view->body_size + n + 1)
       capacity *= 2;
-    /* The body is at most as long as was announced. */
+    /* The body is at most as long as Content-Length. */
     if (request->has_length && capacity > request->body_declared + 1)
       capacity = request->body_declared + 1;
     view->body = xreallocarray(view->body, capacity, 1);
@@ -544,7 +544,7 @@ static enum MHD_Result access_continue(struct connection *connection, const char
   case REQUEST_AUTHORISED:
     return begin_body(request);
   case REQUEST_ANSWERED:
-    /* A request whose token was refused has its body still to be read. */
+    /* When the token was refused, the body is still to be read. */
     return request->route->body_max && !request->request.body_size ? refused(request)
                                                                    : send_response(request);
   case REQUEST_READING:

@@ -18,7 +18,7 @@
 #define LINES_PER_SECOND 20
 #define LINES_BURST 100
 
-/* A cache line each, so that threads do not slow one another. */
+/* Each counter has its own cache line, so that threads do not slow each other down. */
 static struct {
   _Alignas(64) atomic_uint_fast64_t value;
 } counters[COUNTER_COUNT];
@@ -58,8 +58,8 @@ bool request_log_parse(const char *name, enum request_log *ret_log) {
   return true;
 }
 
-/* Whether --log-requests errors may write one more line, and how many it left out since the last
- * one. */
+/* Whether --log-requests errors may write one more line; if so, *ret_left_out is how many were left
+ * out since the line before. */
 static bool line_take(uint64_t *ret_left_out) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int64_t at_ms;
@@ -136,7 +136,7 @@ static void answers_write(FILE *out) {
   static const char answers[] = "wavetune_http_answers_total",
                     seconds[] = "wavetune_http_work_seconds";
   head_write(out, answers, "counter",
-             "Answers by route (none: no such path) and status (0: another one)");
+             "Answers by route (none: no route matched) and status (0: another one)");
   for (size_t route = 0; route <= ROUTE_COUNT; route++)
     for (size_t i = 0; i < ARRAY_LENGTH(statuses); i++) {
       uint64_t n = atomic_load(&routes[route].answers[i]);
@@ -147,7 +147,7 @@ static void answers_write(FILE *out) {
 
   /* A histogram is nine lines: routes that were never called are left out. */
   head_write(out, seconds, "histogram",
-             "From a whole request to its answer, without what it waited in a long poll");
+             "Time from the end of a request's body to its answer, without waiting in a long poll");
   for (size_t route = 0; route <= ROUTE_COUNT; route++) {
     uint64_t n = 0, in_bound[ARRAY_LENGTH(bounds)];
     for (size_t i = 0; i < ARRAY_LENGTH(bounds); i++)
@@ -213,13 +213,13 @@ void route_metrics_get(struct server *server, struct request *request) {
       {"wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued},
       {"wavetune_parked", "Requests that wait for something to happen (long polls)",
        (double)state.parked},
-      {"wavetune_suspended", "Requests that the event threads wait for",
+      {"wavetune_suspended", "Requests that are queued, parked or run by a database worker",
        (double)server->n_suspended},
       {"wavetune_http_open", "Requests that are being read or answered", (double)server->n_open},
-      {"wavetune_agents", "Live agents of all servers, as the database knows them",
+      {"wavetune_agents", "Live agents of all servers, as last read from the database",
        (double)server->n_live_agents},
       {"wavetune_ready", "1 when the database answers and is migrated", server_is_ready(server)},
-      {"wavetune_uptime_seconds", "Since this process started to serve",
+      {"wavetune_uptime_seconds", "Time since this process started to serve",
        (double)(clock_monotonic_ms() - server->started_ms) / 1e3},
   };
   for (size_t i = 0; i < ARRAY_LENGTH(gauges); i++) {
@@ -253,8 +253,9 @@ void route_healthz_get(struct server *server, struct request *request) {
 void route_readyz_get(struct server *server, struct request *request) {
   if (server_is_ready(server))
     request_answer_json(request, MHD_HTTP_OK, json_pack("{s:s}", "status", "ready"));
-  else /* no token is needed here, so the reason is in the log only */
-    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE, "not ready; the server's log says why");
+  else /* callers need no token, so the reason is only in the log */
+    request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE,
+                    "not ready; the server's log has the reason");
 }
 
 void route_openapi_get(struct server *server, struct request *request) {

@@ -163,7 +163,7 @@ struct queue {
   pthread_mutex_t lock;
   pthread_cond_t work;
   int64_t length_max, poll_ms;
-  uint64_t jitter; /* state of the generator of poll_due */
+  uint64_t jitter; /* state of poll_due's random numbers */
   bool is_stopping;
   size_t length;
   uint64_t n_appended;
@@ -212,7 +212,7 @@ static void append(struct queue *queue, struct request_private *request, bool fo
   request->number = ++queue->n_appended;
 }
 
-/* The list with the oldest request; any, when both are empty. */
+/* The list with the oldest request; when both are empty, either. */
 static struct fifo *fifo_choose(struct queue *queue) {
   const struct request_private *request = STAILQ_FIRST(&queue->requests),
                                *token = STAILQ_FIRST(&queue->tokens);
@@ -282,7 +282,7 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     while (n < most && (requests[n] = pop(queue, fifo)))
       requests[n++]->state = REQUEST_RUNNING;
     *ret_generation = queue->park->generation;
-    /* One signal may stand for several requests that came from the park. */
+    /* One signal may announce several requests that came from the park. */
     if (queue->length)
       pthread_cond_signal(&queue->work);
   }
@@ -312,7 +312,7 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
     request->park.deadline_ms = deadline_ms;
     request->park.poll_ms = queue->poll_ms;
 
-    /* Workers that fell asleep while nothing was parked sleep without a time-out, and this one may
+    /* Workers that began to wait while nothing was parked wait without a time-out, and this one may
      * be busy when the request is due. */
     if (!queue->park->n)
       pthread_cond_broadcast(&queue->work);

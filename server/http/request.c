@@ -1,7 +1,8 @@
-/* What handlers read of a request, pages of lists, and parking. */
+/* What handlers read of a request, answers with pages of lists, and parking. */
 #include <inttypes.h>
 #include <poll.h>
 
+#include "server/db/db_record.h"
 #include "server/http/client.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
@@ -82,8 +83,40 @@ json_t *page_to_json(json_t *items, int64_t next) {
   return json_pack("{s:o, s:o}", "items", items, "next", next ? json_string(text) : json_null());
 }
 
+const char *const list_arguments[] = {"limit", "after", NULL};
+
+void answer_page(struct worker *worker, struct request *request, const struct list *list,
+                 struct db_parameters *parameters) {
+  struct error error;
+  int64_t limit, after;
+  cleanup_rows struct db_rows *rows = NULL;
+  if (!page_by_id(request, list->is_newest_first ? INT64_MAX : 0, &limit, &after))
+    return;
+
+  bind_integer(parameters, list->is_newest_first ? "before" : "after", after);
+  bind_integer(parameters, "limit", limit);
+  if (!db_run(worker->db, list->statement, parameters, &rows, &error)) {
+    answer_failure(request, &error);
+    return;
+  }
+
+  bool has_more = db_count(rows) > limit;
+  int n = has_more ? (int)limit : db_count(rows);
+  json_t *items = json_array();
+  cleanup_free void *object = xmalloc(list->record->size);
+  for (int row = 0; row < n; row++) {
+    db_read(rows, row, list->record, object);
+    json_t *item = list->write ? list->write(object) : record_write(list->record, object);
+    ALWAYS(json_array_append_new(items, item) == 0);
+    record_release(list->record, object);
+  }
+
+  int64_t next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
+  request_answer_json(request, 200, page_to_json(items, next));
+}
+
 bool request_client_is_there(const struct request *request) {
-  /* Not a peek for the end of the stream: with TLS the client's close_notify is before it. */
+  /* A peek would not see the end of the stream: with TLS the client's close_notify precedes it. */
   struct pollfd socket = {.fd = request_private_of(request)->connection->fd, .events = POLLRDHUP};
   return poll(&socket, 1, 0) <= 0;
 }

@@ -35,7 +35,7 @@ struct request {
   bool is_by_certificate; /* authorised by a client certificate instead of a token */
   /* It was parked: before granting anything, check that its client is still connected. */
   bool is_parked_before;
-  bool deadline_passed; /* of the park: answer now */
+  bool deadline_passed; /* the deadline of request_park: answer now */
   int64_t arrived_ms;   /* clock_monotonic_ms */
   struct request_private *private_;
 };
@@ -45,7 +45,8 @@ const char *request_query(const struct request *request, const char *name);
 /* Refuses query arguments that are not in `names` (NULL-terminated) with 422; true when all are
  * known. */
 must_check bool request_query_only(struct request *request, const char *const *names);
-/* limit (1..1000, default 100) and after; answers 422 and returns false when limit is wrong. */
+/* Reads limit (1..1000, default 100) and after of a page of a list. Answers 422 and returns false
+ * when limit is wrong. */
 must_check bool request_page(struct request *request, int64_t *ret_limit, const char **ret_after);
 /* The author of writes, valid as long as the request. */
 const struct author *request_author(struct request *request);
@@ -86,7 +87,7 @@ void request_add_header(struct request *request, const char *name,
 /* Parks the request. It runs again after park_wake with its key, after the server's poll interval,
  * or at deadline_ms (clock_monotonic_ms). A wake-up since this run began is not lost: `worker` has
  * the generation of wake-ups from then. `is_idle`: no request under this key could be answered now;
- * puts off the polls of the others, so that of a thousand only a few run in each poll interval. */
+ * the polls of the others are put off, so that of a thousand only a few run in each interval. */
 struct worker;
 void request_park(struct worker *worker, struct request *request, const char *key, bool is_idle,
                   int64_t deadline_ms);
@@ -115,7 +116,8 @@ void answer_refusal(struct request *request, enum error_kind kind, const char *p
 /* The same; `extra` (may be NULL) holds extension members. */
 void answer_failure_extra(struct request *request, const struct error *error, json_t *extra);
 
-/* A decimal id from the path; otherwise answers 404 and returns false. `what`: "job". */
+/* Reads a decimal id from the path; otherwise answers 404 and returns false. `what` names the
+ * object in that answer, such as "job". */
 must_check bool answer_id(struct request *request, const char *what, int64_t *ret_id);
 
 /* Reads limit and after of a page of a list whose rows have ids; *ret_after is `start` when the
@@ -125,5 +127,21 @@ must_check bool page_by_id(struct request *request, int64_t start, int64_t *ret_
 
 /* {"items": …, "next": …}, a new reference; `next` 0: null. */
 must_check json_t *page_to_json(json_t *items, int64_t next);
+
+/* A list whose rows have ids, read by pages. The statement has the parameters :limit and :after or,
+ * newest first, :before; it reads one row more than a page has, and has a column "id". */
+struct list {
+  const struct statement *statement;
+  const struct record *record;
+  json_t *(*write)(const void *object); /* an item; NULL: record_write */
+  bool is_newest_first;
+};
+/* Answers with the page that the query's limit and after name, or with 422 when they are wrong.
+ * `parameters` has the statement's other parameters. */
+struct record;
+void answer_page(struct worker *worker, struct request *request, const struct list *list,
+                 struct db_parameters *parameters);
+/* For request_query_only: "limit" and "after". */
+extern const char *const list_arguments[];
 
 #endif

@@ -92,8 +92,8 @@ struct request_private {
   bool is_suspended;
   struct uri uri;
   struct digest token; /* of the token or certificate that is looked up */
-  /* Of the tokens when its token was found; 0: the token is checked before the request runs again.
-   */
+  /* The tokens' generation when this one was found; 0: it is checked before the request runs
+   * again. */
   uint64_t auth_generation;
   int64_t auth_expires_ms; /* of its token; 0: never */
   bool has_length, is_chunked;
@@ -151,9 +151,9 @@ void response_header(struct MHD_Response *response, const char *name, const char
 void response_entity_headers(struct MHD_Response *response, const char *etag, bool immutable);
 const char *status_title(int status);
 
-/* Problem documents with a status of HTTP's own (400, 405, 413, …). Handlers use answer_refusal,
- * where the kind of error decides the status. `extra` (may be NULL, taken over) holds extension
- * members. */
+/* Problem documents with a status that no kind of error has (400, 405, 413, …). Handlers use
+ * answer_refusal, where the kind of error decides the status. `extra` (may be NULL, taken over)
+ * holds extension members. */
 void request_problem(struct request *request, int status, const char *format, ...)
     printf_like(3, 4);
 void request_problem_extra(struct request *request, int status, const struct error *error,
@@ -162,7 +162,7 @@ void request_problem_extra(struct request *request, int status, const struct err
 /* Counts an answer that is about to be sent, and logs it (--log-requests) with the id of
  * log_set_request. Any thread. */
 struct answer_note {
-  const struct route *route; /* NULL: there is none */
+  const struct route *route; /* NULL: no route matched */
   unsigned status;
   uint64_t bytes;  /* of the answer's body */
   int64_t work_ns; /* from the whole request to its answer, without waiting in the park */

@@ -150,7 +150,7 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
     cleanup_free char *content_range = xasprintf("bytes */%zu", size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
     request_problem(request, MHD_HTTP_RANGE_NOT_SATISFIABLE,
-                    "the file has %zu bytes; the range begins behind them", size);
+                    "the file has %zu bytes; the range begins after them", size);
     release(context);
     return;
   }
@@ -181,7 +181,7 @@ const char *status_title(int status) {
 
 void request_problem_extra(struct request *request, int status, const struct error *error,
                            json_t *extra) {
-  /* For a status of HTTP's own, which no kind of error has, the kind follows from the status. */
+  /* Where no kind of error has the status (405, 413, …), the kind follows from the status. */
   bool is_of_kind = error_http_status(error->kind) == status;
   enum error_kind kind = is_of_kind ? error->kind : error_kind_of_http(status);
   json_t *problem =
@@ -228,7 +228,7 @@ void answer_failure_extra(struct request *request, const struct error *error, js
     log_error("request: %s", error->message);
     shown.pointer[0] = '\0';
     if (error->kind != ERROR_DAMAGED)
-      error_of(&shown, ERROR_INTERNAL, "the server could not do this; its log says why");
+      error_of(&shown, ERROR_INTERNAL, "the server could not do this; its log has the reason");
   }
   request_problem_extra(request, status, &shown, extra);
 }

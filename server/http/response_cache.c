@@ -27,7 +27,7 @@ struct entry {
   char *etag, *content_type, *match; /* match may be NULL */
   struct shared_body *body;
   size_t size;
-  atomic_uint_fast64_t used; /* clock of the last use */
+  atomic_uint_fast64_t used; /* clock_monotonic_ms of a use, at most a second before the last one */
 };
 
 struct response_cache {
@@ -84,7 +84,7 @@ void response_cache_free(struct response_cache *cache) {
 }
 
 static uint64_t target_hash(const char *target, size_t size) {
-  /* FNV-1a by eight bytes. Collisions cannot be forced: adding needs a token. */
+  /* FNV-1a by eight bytes. Only a client with a token could force collisions. */
   uint64_t hash = 0xcbf29ce484222325u;
   for (; size >= 8; target += 8, size -= 8) {
     uint64_t word;
@@ -197,7 +197,7 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
       cache->used(cache->context, entry->route, entry->target, entry->target_size);
   }
 
-  /* Each request has a response of its own, because each has its own X-Request-Id. */
+  /* Each request has its own response, because each has its own X-Request-Id. */
   bool is_current = query->if_none_match && header_etag_listed(query->if_none_match, entry->etag);
   struct cached_answer answer = {is_current ? MHD_HTTP_NOT_MODIFIED : MHD_HTTP_OK, NULL,
                                  is_current ? 0 : entry->size, entry->route};

@@ -10,7 +10,8 @@
 
 #include "common/base/base.h"
 
-/* The roles of tokens, as bits. A token has one or several; agent, enrol and admin are single. */
+/* The roles of tokens, as bits. A token has one or several roles; agent, enrol and admin are not
+ * combined with others. */
 #define TOKEN_ROLES(ROLE)                                                                          \
   ROLE(READER, "reader")                                                                           \
   ROLE(DEMAND, "demand")                                                                           \
@@ -130,7 +131,7 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
         "Import tables that were tuned elsewhere") \
   ROUTE(import_list, "GET", "/v1/imports", MAY_READ, ROUTE_DATABASE, 0, "List imported entries") \
   ROUTE(image_put, "PUT", "/v1/images/{digest}", MAY_IMPORT, ROUTE_DATABASE, 16 * MIB, \
-        "Keep the identity of a container image") \
+        "Store the identity of a container image") \
   ROUTE(image_get, "GET", "/v1/images/{digest}", MAY_READ, ROUTE_DATABASE, 0, \
         "Read the identity of a container image") \
   ROUTE(compatibility_post, "POST", "/v1/compatibilities", MAY_OPERATE, ROUTE_DATABASE, 16 * KIB, \
@@ -143,23 +144,23 @@ enum route_place { ROUTE_EVENT_THREAD, ROUTE_DATABASE };
   ROUTE(demand_post, "POST", "/v1/demand", MAY_REPORT, ROUTE_DATABASE, 1 * MIB, \
         "Report hits and misses of a deployment") \
   ROUTE(demand_get, "GET", "/v1/demand", MAY_READ, ROUTE_DATABASE, 0, \
-        "Untuned keys that deployments ask for, by the GPU time that tuning saves") \
+        "List the untuned keys that deployments request, by the GPU time that tuning saves") \
   ROUTE(demand_queue, "POST", "/v1/demand/queue", MAY_SUBMIT, ROUTE_DATABASE, 4 * KIB, \
-        "Queue jobs for the first of them") \
+        "Queue jobs for the first of these keys") \
   ROUTE(gc_post, "POST", "/v1/gc", MAY_OPERATE, ROUTE_DATABASE, 4 * KIB, \
         "Remove releases, files and demand that are not needed, or list them") \
   ROUTE(audit_get, "GET", "/v1/audit", MAY_OPERATE, ROUTE_DATABASE, 0, \
-        "Which token wrote what, newest first") \
+        "List which token wrote what, newest first") \
   ROUTE(token_post, "POST", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 4 * KIB, "Make a token") \
   ROUTE(token_list, "GET", "/v1/tokens", TOKEN_ADMIN, ROUTE_DATABASE, 0, "List tokens") \
   ROUTE(token_delete, "DELETE", "/v1/tokens/{name}", TOKEN_ADMIN, ROUTE_DATABASE, 0, \
         "Revoke a token") \
-  ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_EVENT_THREAD, 0, "Prometheus metrics") \
-  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, "The process runs") \
+  ROUTE(metrics_get, "GET", "/metrics", MAY_READ, ROUTE_EVENT_THREAD, 0, "Read Prometheus metrics") \
+  ROUTE(healthz_get, "GET", "/healthz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, "Check that the process runs") \
   ROUTE(readyz_get, "GET", "/readyz", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
-        "The database answers and is migrated") \
+        "Check that the database answers and is migrated") \
   ROUTE(openapi_get, "GET", "/openapi.json", TOKEN_ANYONE, ROUTE_EVENT_THREAD, 0, \
-        "This contract for programs")
+        "Read this API's OpenAPI document")
 /* clang-format on */
 
 enum route_id {

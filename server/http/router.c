@@ -19,8 +19,8 @@ bool uri_decode(char *text, bool is_query, struct error *error) {
       int high = hex_value(in[1]);
       int low = high < 0 ? -1 : hex_value(in[2]);
       if (low < 0 || (high | low) == 0)
-        return error_set(error, "the request target has a \"%%\" that two hexadecimal digits other "
-                                "than 00 do not follow");
+        return error_set(error, "in the request target, two hexadecimal digits other than 00 must "
+                                "follow each \"%%\"");
       *out++ = (char)(high << 4 | low);
       in += 2;
     } else {
@@ -72,7 +72,7 @@ bool uri_parse(const char *target, struct uri *ret_uri, struct error *error) {
     if (!uri_decode(text, true, error) || !uri_decode(value, true, error))
       return false;
     if (uri_query(&uri, text))
-      return error_set(error, "the query argument \"%.64s\" is there twice", text);
+      return error_set(error, "the query argument \"%.64s\" occurs twice", text);
     if (uri.n_query == URI_QUERY_MAX)
       return error_set(error, "the query has more than %d arguments", URI_QUERY_MAX);
     uri.query[uri.n_query].name = text;
@@ -192,7 +192,7 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
     if (bit == TOKEN_ROLE_COUNT)
       return error_at(
           error, "/role",
-          "the role \"%.*s\" is unknown: it must be one of %s, or several with a comma between",
+          "the role \"%.*s\" is unknown: it must be one of %s, or several separated by commas",
           (int)(end - name > 32 ? 32 : end - name), name, known);
     if (roles & 1u << bit)
       return error_at(error, "/role", "the role %s is named twice", role_names[bit]);
@@ -204,7 +204,8 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
   unsigned alone = roles & (TOKEN_AGENT | TOKEN_ENROL | TOKEN_ADMIN);
   if (alone && roles & (roles - 1))
     return error_at(error, "/role",
-                    "the roles agent, enrol and admin do not go with others; make two tokens");
+                    "the roles agent, enrol and admin cannot be combined with others; make two "
+                    "tokens");
   *ret_roles = roles;
   return true;
 }
@@ -243,7 +244,8 @@ bool header_etag_listed(const char *list, const char *etag) {
   return false;
 }
 
-/* The digits at *text, at most UINT64_MAX; false when there are none. */
+/* Reads the digits at *text; a larger number than UINT64_MAX becomes UINT64_MAX. False: there are
+ * none. */
 static bool digits_read(const char **text, uint64_t *ret) {
   uint64_t number = 0;
   const char *c = *text;
@@ -276,7 +278,7 @@ enum range_answer header_range(const char *value, size_t size, size_t *ret_first
   if (has_first ? first >= size : last == 0 || size == 0)
     return RANGE_UNSATISFIABLE;
 
-  if (!has_first) { /* the last so many bytes */
+  if (!has_first) { /* "bytes=-N": the last N bytes */
     *ret_first = last < size ? size - last : 0;
     *ret_last = size - 1;
   } else {

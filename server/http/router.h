@@ -42,8 +42,8 @@ struct route {
 const struct route *route_of(enum route_id id);
 
 enum route_match { ROUTE_FOUND, ROUTE_NO_PATH, ROUTE_NO_METHOD };
-/* HEAD is GET. `segments` are those that match {…} in the route. With ROUTE_NO_METHOD, `allow` is
- * the value of the header Allow. */
+/* HEAD finds the route of GET. `segments` are those that match {…} in the route. With
+ * ROUTE_NO_METHOD, `allow` is the value of the header Allow. */
 #define ROUTE_ALLOW_SIZE 48
 enum route_match route_find(const char *method, const struct uri *uri,
                             const struct route **ret_route,
@@ -54,7 +54,7 @@ enum route_match route_find(const char *method, const struct uri *uri,
 bool roles_may(unsigned roles, unsigned allowed);
 /* "reader", "submitter,publisher": names in the order of TOKEN_ROLES. The caller's. */
 must_check char *roles_text(unsigned roles, const char *separator);
-/* Names with commas between; the error's pointer is /role. */
+/* Names separated by commas; the error's pointer is /role. */
 must_check bool roles_parse(const char *text, unsigned *ret_roles, struct error *error);
 
 /* The token of "Bearer TOKEN", NULL for any other value. TOKEN is 1 to 256 visible

@@ -24,7 +24,7 @@ struct material {
   gnutls_x509_crt_t *chain;
   unsigned n_chain;
   gnutls_x509_privkey_t key;
-  gnutls_x509_trust_list_t clients; /* NULL: clients are not asked for certificates */
+  gnutls_x509_trust_list_t clients; /* NULL: no client certificates are requested */
 };
 
 /* Differs when a file was changed or replaced. All zero: there is no file. */
@@ -84,7 +84,9 @@ static bool key_read(const char *path, gnutls_x509_privkey_t *ret_key, struct er
   explicit_bzero(text, size);
   if (reason < 0 && is_encrypted)
     return error_set(
-        error, "%s is encrypted with a passphrase, which a server cannot type; write it without",
+        error,
+        "%s is encrypted with a passphrase, which the server does not have; store the key "
+        "without one",
         path);
   if (reason < 0)
     return error_set(error, "%s holds no private key in PEM: %s", path, gnutls_strerror(reason));
@@ -103,12 +105,12 @@ static bool authorities_read(const char *path, gnutls_x509_trust_list_t *ret_cli
       not_one = i;
 
   ALWAYS(gnutls_x509_trust_list_init(ret_clients, 0) == 0);
-  gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* takes the certificates over */
+  gnutls_x509_trust_list_add_cas(*ret_clients, authorities, n, 0); /* owns the certificates now */
   gnutls_free(authorities);
   return not_one == 0 ||
          error_set(error,
-                   "certificate %u in %s is no authority's; give the ones that sign clients' "
-                   "certificates, not those themselves",
+                   "certificate %u in %s is not an authority's; give the authorities that sign "
+                   "clients' certificates, not the clients' certificates",
                    not_one, path);
 }
 
@@ -169,9 +171,9 @@ static void validity_log(const struct material *material, const char *path) {
   until = gnutls_x509_crt_get_expiration_time(material->chain[0]);
   strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&until, &parts));
   if (until < now)
-    log_error("tls: the certificate in %s ended at %s: clients refuse it", path, day);
+    log_error("tls: the certificate in %s expired at %s: clients refuse it", path, day);
   else
-    log_info("tls: new connections use the certificate in %s, which is good until %s", path, day);
+    log_info("tls: new connections use the certificate in %s, which is valid until %s", path, day);
 }
 
 bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *error) {
@@ -294,7 +296,7 @@ int tls_retrieve(gnutls_session_t session, const struct gnutls_cert_retr_st *inf
   return 0;
 }
 
-/* Reads no byte of a text that is too long, which may be longer than its buffer. */
+/* Refuses a text that is too long before reading it: it may be longer than its buffer. */
 static bool text_is_printable(const char *text, size_t size) {
   if (size == 0 || size > NAME_LENGTH_MAX)
     return false;

@@ -2,8 +2,8 @@
  * read again while it serves.
  *
  * New files replace the old ones only when all three are valid and match. Memory: a struct tls owns
- * its objects; handshakes get copies, so that a change does not end one. Threads: any, but tls_new
- * and tls_free. */
+ * its objects; handshakes get copies, so that a change does not end one. Threads: any; tls_new and
+ * tls_free: the one that starts and stops the server. */
 #ifndef WAVETUNE_SERVER_HTTP_TLS_H
 #define WAVETUNE_SERVER_HTTP_TLS_H
 
@@ -26,8 +26,8 @@ struct tls;
 must_check bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *error);
 void tls_free(struct tls *tls);
 
-/* Reads the files again, for new connections. When one of them is wrong, logs why and keeps the old
- * ones. */
+/* Reads the files again, for new connections. When one of them is wrong, logs why and keeps using
+ * the old ones. */
 void tls_reload(struct tls *tls);
 /* The same, when the files have changed since they were read and are the same as in the last call.
  * The housekeeper calls it every second. */
@@ -46,7 +46,7 @@ gnutls_certificate_retrieve_function3 tls_retrieve;
 /* Whether text is such a name: the prefix and 1 to 250 printable ASCII characters. */
 bool tls_name_is_good(const char *text);
 /* The key of a certificate in the table of tokens. No token has the same digest, because the hashed
- * text has blanks. The case of a DNS name does not matter. */
+ * text has spaces. The case of a DNS name does not matter. */
 struct digest tls_name_digest(const char *name);
 
 /* The name in the first certificate of `chain` (DER), a client's. False: it is malformed, expired,

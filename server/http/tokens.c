@@ -283,7 +283,7 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
 
   if (name)
     error_set(&why,
-              "no live token stands for the client certificate of \"%s\"; an admin makes one with "
+              "no live token has the client certificate of \"%s\"; an admin makes one with "
               "\"wavetune token make NAME --role agent --certificate '%s'\"",
               name, name);
   else
@@ -308,8 +308,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
   for (size_t i = 0; i < n; i++)
     digests[i] = requests[i]->token;
 
-  /* Queries again when another answer came meanwhile. Each time, another thread has made progress.
-   */
+  /* Queries again when another thread added an answer meanwhile: then that thread made progress. */
   do {
     since = auth_answers(server->auth);
     is_answered = tokens_find(worker->db, digests, n, found, &n_found, &error);
@@ -327,7 +326,7 @@ void tokens_look_up(struct worker *worker, struct request_private *requests[], s
       if (digest_equal(&found[k].digest, &digests[i]))
         token = &found[k];
 
-    if (!is_answered) { /* where the database is must not be in the answer */
+    if (!is_answered) { /* the sentence may have the database's address, which clients do not get */
       log_debug("tokens: %s", error.message);
       request_problem(request, MHD_HTTP_SERVICE_UNAVAILABLE,
                       "the token cannot be checked while the database is away; try again");

@@ -47,14 +47,14 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
 
 void auth_add_unknown(struct auth *auth, const struct digest *digest, bool is_expired);
 
-/* auth_add adds tokens that a query returned to the table; auth_replace replaces the table by them.
+/* auth_add adds tokens that a query returned to the table; auth_replace makes them the whole table.
  * `since`: auth_answers before the query. False: another answer came since then, so this one may be
  * outdated and is ignored; query again. */
 must_check bool auth_add(struct auth *auth, const struct auth_token *tokens, size_t n,
                          uint64_t since);
 must_check bool auth_replace(struct auth *auth, const struct auth_token *tokens, size_t n,
                              uint64_t since);
-/* The number of answers that were added, including those that changed nothing. */
+/* How many of the database's answers were added, including those that changed nothing. */
 uint64_t auth_answers(struct auth *auth);
 uint64_t auth_generation(struct auth *auth);
 /* Whether the token is neither revoked nor expired. Linear in the number of tokens. */
@@ -70,7 +70,7 @@ size_t auth_take_used(struct auth *auth, int64_t ret_ids[AUTH_USED_MAX]);
 struct request_private;
 void tokens_look_up(struct worker *worker, struct request_private *requests[], size_t n);
 
-/* Answers 401: the token or certificate of the request is not a live token's. */
+/* Answers 401: the request's token is not live, or no live token has its certificate. */
 void tokens_answer_unknown(struct request_private *request, bool is_expired);
 
 /* The agent id of a certificate, by tls_name_digest: the same at every server of a database, and
@@ -80,8 +80,8 @@ must_check bool tokens_agent_of_certificate(const struct server *server,
                                             const struct digest *certificate,
                                             char ret_agent[TOKEN_AGENT_SIZE]);
 
-/* The secret of this database, which makes ids that cannot be guessed. It is made when there is
- * none. */
+/* The secret of this database, from which ids are made that cannot be guessed. It is made when
+ * there is none. */
 must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SIZE],
                               struct error *error);
 
@@ -90,14 +90,14 @@ must_check bool tokens_secret(struct db *db, uint8_t ret_secret[SERVER_SECRET_SI
 must_check bool tokens_find(struct db *db, const struct digest *digests, size_t n,
                             struct auth_token *ret_tokens, size_t *ret_n, struct error *error);
 
-/* Lets the tokens that these tokens replace end within a minute. */
+/* Ends the tokens that these tokens replace, within a minute. */
 must_check bool tokens_settle_used(struct db *db, const int64_t *ids, size_t n,
                                    struct error *error);
 
-/* auth_is_live, of the server's table. */
+/* auth_is_live for the server's table. */
 must_check bool token_is_live(const struct server *server, int64_t id);
 
-/* Replaces the table in memory by the database's. */
+/* Replaces the table in memory with the tokens of the database. */
 must_check bool tokens_refresh(struct worker *worker, struct error *error);
 
 #endif

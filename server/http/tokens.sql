@@ -24,7 +24,7 @@ FROM tokens
 WHERE revoked_at IS NULL
   AND digest = ANY (:digests::bytea[]);
 
--- A replaced token lives longer than a long poll that was begun with it.
+-- A replaced token stays valid for longer than a long poll that began with it.
 -- name: tokens_settle_used
 WITH used AS (
     SELECT id, replaces

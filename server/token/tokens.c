@@ -24,30 +24,33 @@ bool token_name_is_good(const char *name) {
   return length >= 1 && length <= 64 && !name[length];
 }
 
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct token_request, member, __VA_ARGS__)
 static const struct field request_fields[] = {
-    {"name", FIELD_TEXT, offsetof(struct token_request, name), FIELD_REQUIRED,
-     .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"},
-    {"role", FIELD_TEXT, offsetof(struct token_request, role), FIELD_REQUIRED,
-     .schema = SCHEMA_ROLE},
-    {"expires", FIELD_TEXT, offsetof(struct token_request, expires), FIELD_NO_COLUMN,
-     .about = "how long it is good for, such as 7d or 12h, or until when"},
-    {"uses", FIELD_INTEGER, offsetof(struct token_request, uses), .least = 1,
-     .most = TOKEN_USES_MAX},
-    {"agent_name", FIELD_TEXT, offsetof(struct token_request, agent_name), .least = 1, .most = 200},
-    {"environment", FIELD_JSON, offsetof(struct token_request, environment),
-     .schema = SCHEMA_ENVIRONMENT},
-    {"certificate", FIELD_TEXT, offsetof(struct token_request, certificate), FIELD_NOT_NULL,
-     .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
-     .about = "the name of the client certificate that stands for a token of the role agent; no "
-              "token is made then"},
-    {"channels", FIELD_TEXTS, offsetof(struct token_request, channels), .most = CHANNELS_MAX,
-     .schema = "{\"type\": \"array\", \"maxItems\": 64,"
-               " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
-     .about = "of the role publisher, which needs them: names of channels, or patterns of names"},
-    {"expires_in_ms", FIELD_INTEGER, offsetof(struct token_request, expires_in_ms), FIELD_NO_JSON},
-    {"agent", FIELD_TEXT, offsetof(struct token_request, agent), FIELD_NO_JSON},
-    {"replaces", FIELD_ID, offsetof(struct token_request, replaces), FIELD_NO_JSON},
+    FIELD(TEXT, name, FIELD_REQUIRED,
+          .schema = "{\"type\": \"string\", \"pattern\": \"^[A-Za-z0-9._-]{1,64}$\"}"),
+    FIELD(TEXT, role, FIELD_REQUIRED, .schema = SCHEMA_ROLE),
+    FIELD(TEXT, expires, FIELD_NO_COLUMN,
+          .about = "how long it is valid, such as 7d or 12h, or until when"),
+    FIELD(INTEGER, uses, .least = 1, .most = TOKEN_USES_MAX),
+    FIELD(TEXT, agent_name, .least = 1, .most = 200),
+    FIELD(JSON, environment, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXT, certificate, FIELD_NOT_NULL,
+          .schema = "{\"type\": \"string\", \"pattern\": \"^(URI|DNS|CN):[ -~]{1,250}$\"}",
+          .about =
+              "the name of a client certificate to use instead of a token, for the role agent; no "
+              "token is made"),
+    FIELD(TEXTS, channels, .most = CHANNELS_MAX,
+          .schema =
+              "{\"type\": \"array\", \"maxItems\": 64,"
+              " \"items\": {\"type\": \"string\", \"pattern\": \"^[a-z0-9._*?[\\\\]!-]{1,64}$\"}}",
+          .about =
+              "the channels that the token may move, by name or pattern; required for the role "
+              "publisher, and only allowed there"),
+    FIELD(INTEGER, expires_in_ms, FIELD_NO_JSON),
+    FIELD(TEXT, agent, FIELD_NO_JSON),
+    FIELD(ID, replaces, FIELD_NO_JSON),
 };
+#undef FIELD
 const struct record token_request_record =
     RECORD("TokenRequest", struct token_request, request_fields);
 
@@ -69,8 +72,8 @@ static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error
 
   if (ms <= 0 || ms > DURATION_MS_MAX)
     return error_at(error, "/expires",
-                    "\"%.64s\" is not a time to come; write how long the token is good for, like "
-                    "90s, 30m, 12h or 7d, or until when, like 2026-01-31T12:00:00Z",
+                    "\"%.64s\" is not a future time; write how long the token is valid, like 90s, "
+                    "30m, 12h or 7d, or until when, like 2026-01-31T12:00:00Z",
                     text);
   *ret_ms = ms;
   return true;
@@ -81,9 +84,10 @@ static bool channels_check(const struct texts *channels, unsigned roles, struct 
   bool is_publisher = (roles & TOKEN_PUBLISHER) != 0;
   if (is_publisher != (channels->n > 0))
     return error_at(error, "/channels",
-                    is_publisher ? "a publisher's token names the channels that it moves, such as "
-                                   "\"stable\" or \"test-*\""
-                                 : "channels are for tokens of the role publisher");
+                    is_publisher
+                        ? "a publisher's token needs the channels that it may move, such as "
+                          "\"stable\" or \"test-*\""
+                        : "channels are for tokens of the role publisher");
   for (size_t i = 0; i < channels->n; i++) {
     char at[JSON_POINTER_SIZE];
     const char *text = channels->all[i];
@@ -113,15 +117,15 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
     return error_at(error, "/role",
                     "uses, an agent's name and an environment are for tokens of the role enrol");
 
-  /* Only for agents: a browser sends its certificate with every request, also of foreign pages. */
+  /* Only for agents: a browser sends its certificate with every request, even of foreign pages. */
   if (ret->certificate && roles != TOKEN_AGENT)
     return error_at(error, "/certificate",
-                    "a client certificate stands for a token of the role agent, and no other");
+                    "a client certificate can only replace a token of the role agent");
   if (ret->certificate && !tls_name_is_good(ret->certificate))
     return error_at(error, "/certificate",
                     "\"%.64s\" is no name of a client certificate; write it like "
                     "URI:spiffe://example/agent/node-17, DNS:node-17.example or CN:node-17, with 1 "
-                    "to 250 printable characters behind the colon",
+                    "to 250 printable characters after the colon",
                     ret->certificate);
   if (ret->environment && !environment_parse(ret->environment, &environment, error))
     return error_pointer_prefix(error, "/environment");
@@ -153,8 +157,8 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
 
   if (db_affected(rows) == 0 && request->certificate)
     return error_of_at(error, ERROR_CONFLICT, "/name",
-                       "there is a token \"%s\" already, or another one that stands for \"%s\"; "
-                       "revoke that one first",
+                       "there is a token \"%s\" already, or another one for the certificate "
+                       "\"%s\"; revoke that one first",
                        request->name, request->certificate);
   if (db_affected(rows) == 0)
     return error_of_at(error, ERROR_CONFLICT, "/name",
@@ -225,7 +229,7 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                        "\"%.64s\" is the last admin token: without one no token can be made over "
                        "HTTP; make another first, or use \"wavetune-server token revoke\"",
                        name);
-  else if (is_good && !is_revoked) /* also when another request has just revoked it */
+  else if (is_good && !is_revoked) /* perhaps because another request has just revoked it */
     is_good = error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"", name);
   is_good = is_good && audit_note(db, author, AUDIT_REVOKE_TOKEN, name, NULL, error);
   return db_end(db, is_good, error);
@@ -238,40 +242,37 @@ struct token {
   json_t *environment;
   struct texts channels;
 };
+#define FIELD(type, member, ...) RECORD_FIELD(type, struct token, member, __VA_ARGS__)
 static const struct field token_fields[] = {
-    {"id", FIELD_ID, offsetof(struct token, id), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"name", FIELD_TEXT, offsetof(struct token, name), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"role", FIELD_TEXT, offsetof(struct token, role), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = SCHEMA_ROLE},
-    {"created_at", FIELD_TIME, offsetof(struct token, created_at), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"revoked_at", FIELD_TIME, offsetof(struct token, revoked_at), FIELD_ANSWER},
-    {"expires_at", FIELD_TIME, offsetof(struct token, expires_at), FIELD_ANSWER},
-    {"agent", FIELD_TEXT, offsetof(struct token, agent), FIELD_ANSWER},
-    {"uses_left", FIELD_INTEGER, offsetof(struct token, uses_left), FIELD_ANSWER},
-    {"agent_name", FIELD_TEXT, offsetof(struct token, agent_name), FIELD_ANSWER},
-    {"environment", FIELD_JSON, offsetof(struct token, environment), FIELD_ANSWER,
-     .schema = SCHEMA_ENVIRONMENT},
-    {"channels", FIELD_TEXTS, offsetof(struct token, channels), FIELD_ANSWER},
-    {"certificate", FIELD_TEXT, offsetof(struct token, certificate), FIELD_ANSWER},
-    {"made_by", FIELD_TEXT, offsetof(struct token, made_by), FIELD_ANSWER, .schema = SCHEMA_BY},
-    {"made_by_id", FIELD_ID, offsetof(struct token, made_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
-    {"revoked_by", FIELD_TEXT, offsetof(struct token, revoked_by), FIELD_ANSWER,
-     .schema = SCHEMA_BY},
-    {"revoked_by_id", FIELD_ID, offsetof(struct token, revoked_by_id), FIELD_ANSWER,
-     .schema = SCHEMA_BY_ID},
+    FIELD(ID, id, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TEXT, name, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TEXT, role, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_ROLE),
+    FIELD(TIME, created_at, FIELD_ANSWER | FIELD_NOT_NULL),
+    FIELD(TIME, revoked_at, FIELD_ANSWER),
+    FIELD(TIME, expires_at, FIELD_ANSWER),
+    FIELD(TEXT, agent, FIELD_ANSWER),
+    FIELD(INTEGER, uses_left, FIELD_ANSWER),
+    FIELD(TEXT, agent_name, FIELD_ANSWER),
+    FIELD(JSON, environment, FIELD_ANSWER, .schema = SCHEMA_ENVIRONMENT),
+    FIELD(TEXTS, channels, FIELD_ANSWER),
+    FIELD(TEXT, certificate, FIELD_ANSWER),
+    FIELD(TEXT, made_by, FIELD_ANSWER, .schema = SCHEMA_BY),
+    FIELD(ID, made_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
+    FIELD(TEXT, revoked_by, FIELD_ANSWER, .schema = SCHEMA_BY),
+    FIELD(ID, revoked_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
 };
+#undef FIELD
 const struct record token_record = RECORD("Token", struct token, token_fields);
 
-bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items, int64_t *ret_next,
-                 struct error *error) {
+bool tokens_list(struct db *db, json_t **ret_items, struct error *error) {
   cleanup_rows struct db_rows *rows = NULL;
   cleanup_parameters struct db_parameters parameters = {0};
-  bind_integer(&parameters, "after", after);
-  bind_integer(&parameters, "limit", limit);
+  bind_integer(&parameters, "after", 0);
+  bind_integer(&parameters, "limit", INT32_MAX);
   if (!db_run(db, &sql_tokens_list, &parameters, &rows, error))
     return false;
-  db_page_to_json(rows, &token_record, limit, ret_items, ret_next);
+
+  *ret_items = db_rows_to_json(rows, &token_record);
   return true;
 }
 
@@ -279,16 +280,16 @@ struct token_answer {
   const char *token, *name, *role, *certificate;
 };
 static const struct field answer_fields[] = {
-    {"token", FIELD_TEXT, offsetof(struct token_answer, token), FIELD_ANSWER | FIELD_OMITTED},
-    {"name", FIELD_TEXT, offsetof(struct token_answer, name), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"role", FIELD_TEXT, offsetof(struct token_answer, role), FIELD_ANSWER | FIELD_NOT_NULL,
-     .schema = SCHEMA_ROLE},
-    {"certificate", FIELD_TEXT, offsetof(struct token_answer, certificate),
-     FIELD_ANSWER | FIELD_OMITTED},
+    RECORD_FIELD(TEXT, struct token_answer, token, FIELD_ANSWER | FIELD_OMITTED),
+    RECORD_FIELD(TEXT, struct token_answer, name, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TEXT, struct token_answer, role, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .schema = SCHEMA_ROLE),
+    RECORD_FIELD(TEXT, struct token_answer, certificate, FIELD_ANSWER | FIELD_OMITTED),
 };
 const struct record token_answer_record = RECORD("TokenAnswer", struct token_answer, answer_fields);
 
-/* A change holds on this server before the answer is sent; the others see it within seconds. */
+/* Makes a change valid on this server before the answer is sent; other servers see it within
+ * seconds. */
 static void refresh(struct worker *worker) {
   struct error error;
   if (!tokens_refresh(worker, &error))
@@ -316,17 +317,10 @@ void route_token_post(struct worker *worker, struct request *request) {
 }
 
 void route_token_list(struct worker *worker, struct request *request) {
-  static const char *const known[] = {"limit", "after", NULL};
-  struct error error;
-  int64_t limit, after, next;
-  json_t *items;
-
-  if (!request_query_only(request, known) || !page_by_id(request, 0, &limit, &after))
-    return;
-  if (tokens_list(worker->db, after, limit, &items, &next, &error))
-    request_answer_json(request, 200, page_to_json(items, next));
-  else
-    answer_failure(request, &error);
+  static const struct list list = {.statement = &sql_tokens_list, .record = &token_record};
+  cleanup_parameters struct db_parameters parameters = {0};
+  if (request_query_only(request, list_arguments))
+    answer_page(worker, request, &list, &parameters);
 }
 
 void route_token_delete(struct worker *worker, struct request *request) {

@@ -14,16 +14,16 @@
 /* 1 to 64 of [A-Za-z0-9._-]. */
 bool token_name_is_good(const char *name);
 
-/* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` writes from
+/* A token to be made: the body of POST /v1/tokens, which `wavetune-server token make` builds from
  * its options, and members that the server adds. Absent members are as in common/record/record.h.
  */
 struct token_request {
   const char *name;
-  const char *role;        /* names of the database's enum, with commas between */
-  const char *expires;     /* "7d" or a time */
-  int64_t uses;            /* agents that one of the role enrol may enrol */
-  const char *agent_name;  /* of the role enrol: a pattern for their names; NULL: any */
-  json_t *environment;     /* of the role enrol: what each of their devices has; NULL: any */
+  const char *role;       /* names of the database's enum, separated by commas */
+  const char *expires;    /* "7d" or a time */
+  int64_t uses;           /* of the role enrol: how many agents it may enrol */
+  const char *agent_name; /* of the role enrol: a pattern for their names; NULL: any */
+  json_t *environment;    /* of the role enrol: members that each of their devices has; NULL: any */
   const char *certificate; /* the name of the client certificate to use instead; NULL: a token */
   struct texts channels;   /* of a publisher: patterns for their names */
   /* Not in JSON: */
@@ -36,15 +36,15 @@ void token_request_init(struct token_request *request);
 /* For one that was parsed. */
 void token_request_release(struct token_request *request);
 #define cleanup_token_request __attribute__((cleanup(token_request_release)))
-/* `ret` is to be released also after a failure. */
+/* Release `ret` after a failure too. */
 must_check bool token_request_parse(const json_t *json, struct token_request *ret,
                                     struct error *error);
 extern const struct record token_request_record;
 
 /* Makes a random token and stores its digest; with a certificate, stores the digest of its name and
  * sets ret_token to "". Fails with ERROR_CONFLICT when a live token has the name or the
- * certificate. tokens_make does it in a transaction of its own; tokens_insert in the caller's,
- * which adds the row of the audit table. */
+ * certificate. tokens_make does it in its own transaction, with a row of the audit table;
+ * tokens_insert in the caller's, without one. */
 must_check bool tokens_make(struct db *db, const struct token_request *request,
                             const struct author *author, char ret_token[TOKEN_TEXT_SIZE],
                             struct error *error);
@@ -58,12 +58,11 @@ must_check bool tokens_revoke(struct db *db, const char *name, bool may_be_last_
                               const struct author *author, struct error *error);
 
 /* Whether the publisher's token may move the channel. *ret_patterns: the patterns of the channels
- * that it may move, with commas between; the caller's. */
+ * that it may move, separated by commas; the caller's. */
 must_check bool token_moves_channel(struct db *db, int64_t token, const char *channel,
                                     bool *ret_may, char **ret_patterns, struct error *error);
 
-/* Items of GET /v1/tokens from id `after` on, by id; *ret_next 0: there are no more. */
-must_check bool tokens_list(struct db *db, int64_t after, int64_t limit, json_t **ret_items,
-                            int64_t *ret_next, struct error *error);
+/* All tokens by id, as an array of the items of GET /v1/tokens; a new reference. */
+must_check bool tokens_list(struct db *db, json_t **ret_items, struct error *error);
 
 #endif

@@ -1,7 +1,7 @@
--- Tokens: made, listed, revoked (server/token/tokens.h). What every request needs is in
--- server/http/tokens.sql.
+-- Tokens: made, listed, revoked (server/token/tokens.h). The statements that authorise requests are
+-- in server/http/tokens.sql.
 
--- An expired token no longer has its name.
+-- Frees the name of an expired token.
 -- name: tokens_end_expired
 UPDATE tokens
 SET revoked_at = expires_at
@@ -9,8 +9,8 @@ WHERE name = :name
   AND revoked_at IS NULL
   AND expires_at <= now();
 
--- A certificate's digest is always the same, and digests are unique: a token that has ended gives
--- it up.
+-- A certificate's digest is always the same, and digests are unique: a token that has ended gets
+-- another one.
 -- name: tokens_free_digest
 UPDATE tokens t
 SET digest = sha256(digest || convert_to(id::text, 'UTF8'))
@@ -59,7 +59,7 @@ SELECT named.is_last_admin, revoked.id IS NOT NULL AS is_revoked
 FROM named
 LEFT JOIN revoked USING (id);
 
--- One row more than a page, to know whether there is another page.
+-- Reads one row more than a page has, to see whether there is another page.
 -- name: tokens_list
 SELECT id, name, array_to_string(array_prepend(role, also), ',') AS role,
        rfc3339(created_at) AS created_at, rfc3339(revoked_at) AS revoked_at,

@@ -274,5 +274,5 @@ Test(signing, is_added_kept_replaced_or_finds_no_room) {
   entry.signatures.all[2].text[0] = 'B';
   cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_ADD);
   entry.counter = 4;
-  cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_ELSEWHERE);
+  cr_expect_eq(channel_signing_decide(&entry, &signing), SIGNING_STALE);
 }

@@ -371,7 +371,7 @@ static int token_make(struct options *options) {
                 "channels", option_list_json(options, "channel"));
   ALWAYS(body != NULL);
   if (option_integer(options, "uses"))
-    json_object_set_new(body, "uses", json_integer(option_integer(options, "uses")));
+    json_put(body, "uses", json_integer(option_integer(options, "uses")));
   if (!token_request_parse(body, &request, &error))
     return command_failed(EXIT_USAGE, &error);
   if (!tokens_make(db, &request, &author_command_line, token, &error))

@@ -1,6 +1,7 @@
 /* The table of heartbeats. */
 #include <pthread.h>
 
+#include "common/cache/text.h"
 #include "server/agent/agents.h"
 
 #define BUCKETS 4096
@@ -54,12 +55,8 @@ void agent_table_free(struct agent_table *table) {
 static void lock(struct agent_table *table) { ALWAYS(pthread_mutex_lock(&table->lock) == 0); }
 static void unlock(struct agent_table *table) { ALWAYS(pthread_mutex_unlock(&table->lock) == 0); }
 
-/* Ids are random hex digits or chosen by an agent: FNV-1a spreads both. */
 static struct entry **bucket_of(struct agent_table *table, const char *id) {
-  uint32_t hash = 2166136261u;
-  for (const char *c = id; *c; c++)
-    hash = (hash ^ (uint8_t)*c) * 16777619u;
-  return &table->buckets[hash % BUCKETS];
+  return &table->buckets[text_hash(id, strlen(id)) % BUCKETS];
 }
 
 static struct entry *find(struct agent_table *table, const char *id) {
@@ -132,35 +129,33 @@ struct agent_owner agent_table_owner(struct agent_table *table, const char *id) 
 }
 
 /* Makes the agent known. `entry`: its entry, or NULL. */
-static void know(struct agent_table *table, struct entry *entry, const char *id, const char *boot,
-                 bool is_draining, struct agent_owner owner, int64_t now_ms) {
+static void know(struct agent_table *table, struct entry *entry, const struct agent_brief *agent,
+                 int64_t now_ms) {
   if (!entry)
-    entry = add(table, id);
+    entry = add(table, agent->id);
   else if (entry->presence != PRESENCE_KNOWN)
     table->n_unknown--;
 
   free(entry->boot);
-  entry->boot = xstrdup(boot);
+  entry->boot = xstrdup(agent->boot);
   entry->presence = PRESENCE_KNOWN;
   entry->needs_lookup = entry->is_looked_up = false;
-  entry->is_draining = is_draining;
-  entry->owner = owner;
+  entry->is_draining = agent->is_draining;
+  entry->owner = agent->owner;
   entry->seen_ms = now_ms;
 }
 
-void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
-                     struct agent_owner owner, int64_t now_ms) {
+void agent_table_put(struct agent_table *table, const struct agent_brief *agent, int64_t now_ms) {
   lock(table);
-  know(table, find(table, id), id, boot, is_draining, owner, now_ms);
+  know(table, find(table, agent->id), agent, now_ms);
   unlock(table);
 }
 
-void agent_table_found(struct agent_table *table, const char *id, const char *boot,
-                       bool is_draining, struct agent_owner owner, int64_t now_ms) {
+void agent_table_found(struct agent_table *table, const struct agent_brief *agent, int64_t now_ms) {
   lock(table);
-  struct entry *entry = find(table, id);
+  struct entry *entry = find(table, agent->id);
   if (entry && entry->is_looked_up)
-    know(table, entry, id, boot, is_draining, owner, now_ms);
+    know(table, entry, agent, now_ms);
   unlock(table);
 }
 

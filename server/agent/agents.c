@@ -19,12 +19,6 @@
 #define FORGET_MS (60 * 60 * 1000)
 #define FLUSH_MAX 20000 /* agents in one statement */
 
-/* What the table in memory needs to know of an agent. */
-struct agent_brief {
-  char *id, *boot;
-  bool is_draining;
-  struct agent_owner owner;
-};
 static const struct field brief_fields[] = {
     RECORD_FIELD(TEXT, struct agent_brief, id),
     RECORD_FIELD(TEXT, struct agent_brief, boot),
@@ -61,8 +55,7 @@ void agents_look_up(struct worker *worker) {
   struct agent_brief *found = db_read_all(rows, &brief_record, &n_found);
   int64_t now_ms = clock_monotonic_ms();
   for (size_t i = 0; i < n_found; i++)
-    agent_table_found(table, found[i].id, found[i].boot, found[i].is_draining, found[i].owner,
-                      now_ms);
+    agent_table_found(table, &found[i], now_ms);
   for (size_t i = 0; i < n; i++)
     agent_table_absent(table, ids[i], now_ms);
   db_records_free(&brief_record, found, n_found);

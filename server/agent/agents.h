@@ -35,13 +35,17 @@ struct agent_owner {
   int64_t token;  /* that enrolled the agent; 0: none */
   bool has_token; /* it has a token of its own */
 };
+/* What the table stores of an agent. */
+struct agent_brief {
+  const char *id, *boot;
+  bool is_draining;
+  struct agent_owner owner;
+};
 /* Adds an agent that has just enrolled. */
-void agent_table_put(struct agent_table *table, const char *id, const char *boot, bool is_draining,
-                     struct agent_owner owner, int64_t now_ms);
+void agent_table_put(struct agent_table *table, const struct agent_brief *agent, int64_t now_ms);
 /* Adds an agent as the database had it when it was looked up. An entry that was put since then is
  * newer, and stays. */
-void agent_table_found(struct agent_table *table, const char *id, const char *boot,
-                       bool is_draining, struct agent_owner owner, int64_t now_ms);
+void agent_table_found(struct agent_table *table, const struct agent_brief *agent, int64_t now_ms);
 /* {0} for an agent that is not known here. */
 struct agent_owner agent_table_owner(struct agent_table *table, const char *id);
 void agent_table_drain(struct agent_table *table, const char *id, bool is_draining);

@@ -427,8 +427,9 @@ static void refusal_note(struct worker *worker, const struct request *request,
 static void enrolled_answer(struct worker *worker, struct request *request,
                             struct enrolling *enrolling) {
   const struct server_options *options = server_options(worker->server);
-  agent_table_put(server_agents(worker->server), enrolling->id, enrolling->enrolment->boot, false,
-                  enrolling->owner, clock_monotonic_ms());
+  const struct agent_brief agent = {
+      .id = enrolling->id, .boot = enrolling->enrolment->boot, .owner = enrolling->owner};
+  agent_table_put(server_agents(worker->server), &agent, clock_monotonic_ms());
   leases_settle_losses(worker, &enrolling->losses);
   char address[ADDRESS_SIZE];
   log_info("agent: enrolled agent=%s name=%s devices=%zu reclaimed=%zu token=%s address=%s",

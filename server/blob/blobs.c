@@ -196,7 +196,7 @@ bool answer_missing_files(struct worker *worker, struct request *request,
 
   json_t *list = json_array();
   for (int row = 0; row < n_missing; row++)
-    json_array_append_new(list, json_digest_text(&digests[db_get_integer(rows, row, "i")]));
+    json_push(list, json_digest_text(&digests[db_get_integer(rows, row, "i")]));
   error_of(&error, ERROR_CONFLICT,
            "%d of the files that this refers to %s not stored: PUT them to /v1/blobs/{digest} and "
            "try again",

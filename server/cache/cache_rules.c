@@ -11,7 +11,7 @@ bool environment_from_texts(const char *(*get)(const void *context, const char *
 #define X(member, hardware)                                                                        \
   text = get(context, #member);                                                                    \
   if (text)                                                                                        \
-    ALWAYS(json_object_set_new(members, #member, json_string(text)) == 0);
+    json_put(members, #member, json_string(text));
   ENVIRONMENT_TEXTS(X)
 #undef X
 
@@ -22,7 +22,7 @@ bool environment_from_texts(const char *(*get)(const void *context, const char *
     long long number = strtoll(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno)
       return error_set(error, "compute_units=%.32s is not a whole number", text);
-    ALWAYS(json_object_set_new(members, "compute_units", json_integer(number)) == 0);
+    json_put(members, "compute_units", json_integer(number));
   }
 
   return environment_parse(members, ret, error);
@@ -56,7 +56,7 @@ json_t *cache_fitting(const struct environment *asked, const struct environment 
   json_t *fitting = json_array();
   for (size_t i = 0; i < n; i++)
     if (environment_fits(asked, there[i]))
-      ALWAYS(json_array_append_new(fitting, environment_to_json(there[i])) == 0);
+      json_push(fitting, environment_to_json(there[i]));
   return fitting;
 }
 
@@ -103,8 +103,7 @@ json_t *cache_nearest(const struct environment *asked, const struct environment 
     value_write(out, found);
     fputc(')', out);
     separator = ", ";
-    ALWAYS(json_object_set_new(named, member,
-                               json_pack("{s:O, s:O}", "asked", wanted, "there", found)) == 0);
+    json_put(named, member, json_pack("{s:O, s:O}", "asked", wanted, "there", found));
   }
 
   ALWAYS(fclose(out) == 0);
@@ -220,9 +219,9 @@ json_t *cache_match_to_json(const struct environment *asked, const struct enviro
   const char *member;
   json_t *pair;
   json_object_foreach (differences, member, pair)
-    ALWAYS(json_object_set_new(differs, member,
-                               json_pack("{s:O, s:O}", "asked", json_object_get(pair, "job"),
-                                         "served", json_object_get(pair, "agent"))) == 0);
+    json_put(differs, member,
+             json_pack("{s:O, s:O}", "asked", json_object_get(pair, "job"), "served",
+                       json_object_get(pair, "agent")));
 
   const struct compatibility *declared = resolved->compatibility;
   const struct cache_match_answer answer = {.rule = resolved->rule,

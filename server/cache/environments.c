@@ -210,8 +210,7 @@ bool match_environment(const struct environment *partial, const struct known_env
 
   *ret_fitting = json_array();
   for (size_t i = 0; i < fitting.n; i++)
-    ALWAYS(json_array_append_new(*ret_fitting, environment_to_json(&fitting.all[i].environment)) ==
-           0);
+    json_push(*ret_fitting, environment_to_json(&fitting.all[i].environment));
   if (fitting.n == 0)
     return refuse_unknown(partial, known, error);
   return error_set(error,

@@ -475,7 +475,7 @@ static void cached_answer(struct request *request, const struct channel_row *row
   struct channel_state state = channel_row_state(row);
   cleanup_json json_t *entry = channel_entry_to_answer(&row->entry);
   if (match)
-    ALWAYS(json_object_set_new(entry, "match", match) == 0);
+    json_put(entry, "match", match);
   char *text = json_dumps(entry, JSON_COMPACT);
   ALWAYS(text != NULL);
   request_answer_cached(request, RESPONSE_OF_CHANNELS, "application/json", text, strlen(text),

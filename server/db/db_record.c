@@ -405,7 +405,7 @@ static json_t *rows_to_json(const struct db_rows *rows, int n, const struct reco
   cleanup_free void *object = xmalloc(record->size);
   for (int row = 0; row < n; row++) {
     db_read(rows, row, record, object);
-    ALWAYS(json_array_append_new(array, record_write(record, object)) == 0);
+    json_push(array, record_write(record, object));
     record_release(record, object);
   }
   return array;

@@ -28,9 +28,9 @@ static json_t *parameters_make(const char *path, const json_t *names, const json
   for (const char *open = strchr(path, '{'); open; open = strchr(open + 1, '{')) {
     cleanup_free char *segment = xstrndup(open + 1, strcspn(open + 1, "}"));
     bool is_digest = strcmp(segment, "digest") == 0 || strcmp(segment, "hash") == 0;
-    json_array_append_new(parameters, json_pack("{s:s, s:s, s:b, s:o}", "name", segment, "in",
-                                                "path", "required", 1, "schema",
-                                                schema_reference(is_digest ? "Digest" : "Text")));
+    json_push(parameters,
+              json_pack("{s:s, s:s, s:b, s:o}", "name", segment, "in", "path", "required", 1,
+                        "schema", schema_reference(is_digest ? "Digest" : "Text")));
   }
 
   size_t i;
@@ -40,7 +40,7 @@ static json_t *parameters_make(const char *path, const json_t *names, const json
       die("openapi.json: the query argument \"%s\" is not described", json_string_value(name));
     json_t *parameter = json_pack("{s:O, s:s}", "name", name, "in", "query");
     json_object_update(parameter, query);
-    json_array_append_new(parameters, parameter);
+    json_push(parameters, parameter);
   }
 
   return parameters;
@@ -63,23 +63,21 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
     snprintf(text, sizeof text, "%d", number);
     json_t *response = json_pack("{s:s}", "description", status_title(number));
     if (answer && number != 204 && number != 304)
-      json_object_set_new(response, "content", content(answer_type, answer));
-    json_object_set_new(responses, text, response);
+      json_put(response, "content", content(answer_type, answer));
+    json_put(responses, text, response);
   }
 
-  json_object_set_new(responses, "default",
-                      json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
+  json_put(responses, "default", json_pack("{s:s}", "$ref", "#/components/responses/Problem"));
 
   const json_t *queries = json_object_get(all, "queries");
   json_t *made =
       json_pack("{s:s, s:s, s:o, s:o}", "operationId", route->name, "summary", route->summary,
                 "parameters", parameters_make(route->path, query, queries), "responses", responses);
   if (request)
-    json_object_set_new(
-        made, "requestBody",
-        json_pack("{s:b, s:o}", "required", 1, "content", content(request_type, request)));
+    json_put(made, "requestBody",
+             json_pack("{s:b, s:o}", "required", 1, "content", content(request_type, request)));
   if (route->roles == TOKEN_ANYONE) {
-    json_object_set_new(made, "security", json_array());
+    json_put(made, "security", json_array());
     return made;
   }
 
@@ -87,9 +85,9 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
   for (unsigned bit = 1; bit < 1u << TOKEN_ROLE_COUNT; bit <<= 1)
     if (route->roles & bit) {
       cleanup_free char *name = roles_text(bit, "");
-      json_array_append_new(roles, json_string(name));
+      json_push(roles, json_string(name));
     }
-  json_object_set_new(made, "x-roles", roles);
+  json_put(made, "x-roles", roles);
   return made;
 }
 
@@ -102,8 +100,8 @@ static json_t *paths_make(const json_t *all) {
       method[i] = (char)(route->method[i] | 0x20);
 
     if (!json_object_get(paths, route->path))
-      json_object_set_new(paths, route->path, json_object());
-    json_object_set_new(json_object_get(paths, route->path), method, operation_make(route, all));
+      json_put(paths, route->path, json_object());
+    json_put(json_object_get(paths, route->path), method, operation_make(route, all));
   }
 
   return paths;
@@ -116,17 +114,16 @@ static json_t *schemas_make(json_t *schemas) {
   json_object_foreach (schemas, name, schema) {
     const char *item = json_string_value(json_object_get(schema, "page_of"));
     if (item)
-      json_object_set_new(schemas, name,
-                          json_pack("{s:s, s:[s, s], s:{s:{s:s, s:o}, s:o}}", "type", "object",
-                                    "required", "items", "next", "properties", "items", "type",
-                                    "array", "items", schema_reference(item), "next",
-                                    schema_reference("Next")));
+      json_put(schemas, name,
+               json_pack("{s:s, s:[s, s], s:{s:{s:s, s:o}, s:o}}", "type", "object", "required",
+                         "items", "next", "properties", "items", "type", "array", "items",
+                         schema_reference(item), "next", schema_reference("Next")));
   }
 
   for (const struct server_record *each = server_records; each->record; each++)
     if (each->record->name) {
       ALWAYS(!json_object_get(schemas, each->record->name));
-      ALWAYS(json_object_set_new(schemas, each->record->name, record_schema(each->record)) == 0);
+      json_put(schemas, each->record->name, record_schema(each->record));
     }
   return json_incref(schemas);
 }

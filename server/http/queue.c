@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "common/cache/text.h"
 #include "server/http/request.h"
 #include "server/http/request_private.h"
 
@@ -20,12 +21,7 @@ struct park_key {
   int64_t idle_until_ms;
 };
 
-static uint64_t key_hash(const char *key) {
-  uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/ */
-  for (; *key; key++)
-    hash = (hash ^ (unsigned char)*key) * 0x100000001b3u;
-  return hash ^ hash >> 32;
-}
+static uint64_t key_hash(const char *key) { return text_hash(key, strlen(key)); }
 
 struct park *park_new(void) {
   struct park *park = xcalloc(1, sizeof *park);
@@ -200,10 +196,6 @@ void queue_free(struct queue *queue) {
   free(queue);
 }
 
-static struct request_private *request_of_item(struct park_item *item) {
-  return (struct request_private *)((char *)item - offsetof(struct request_private, park));
-}
-
 static void append(struct queue *queue, struct request_private *request, bool for_token) {
   struct fifo *fifo = for_token ? &queue->tokens : &queue->requests;
   request->state = for_token ? REQUEST_AUTHORISING : REQUEST_QUEUED;
@@ -229,7 +221,8 @@ static struct request_private *pop(struct queue *queue, struct fifo *fifo) {
 }
 
 static void unpark(struct queue *queue, struct park_item *item, int64_t now_ms) {
-  struct request_private *request = request_of_item(item);
+  struct request_private *request =
+      (struct request_private *)((char *)item - offsetof(struct request_private, park));
   request->request.is_parked_before = true;
   request->request.deadline_passed = now_ms >= item->deadline_ms;
   request->parked_ns += clock_monotonic_ns() - request->parked_at_ns;

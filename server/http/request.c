@@ -107,7 +107,7 @@ void answer_page(struct worker *worker, struct request *request, const struct li
   for (int row = 0; row < n; row++) {
     db_read(rows, row, list->record, object);
     json_t *item = list->write ? list->write(object) : record_write(list->record, object);
-    ALWAYS(json_array_append_new(items, item) == 0);
+    json_push(items, item);
     record_release(list->record, object);
   }
 

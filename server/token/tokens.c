@@ -179,15 +179,15 @@ bool tokens_make(struct db *db, const struct token_request *request, const struc
 
   json_t *channels = request->channels.n ? json_array() : NULL;
   for (size_t i = 0; i < request->channels.n; i++)
-    json_array_append_new(channels, json_string(request->channels.all[i]));
+    json_push(channels, json_string(request->channels.all[i]));
   json_t *detail =
       json_pack("{s:s, s:o*, s:s*, s:s*}", "role", request->role, "channels", channels,
                 "certificate", request->certificate, "agent_name", request->agent_name);
   ALWAYS(detail != NULL);
   if (request->expires_in_ms != FIELD_NONE)
-    json_object_set_new(detail, "expires_in_ms", json_integer((json_int_t)request->expires_in_ms));
+    json_put(detail, "expires_in_ms", json_integer((json_int_t)request->expires_in_ms));
   if (request->uses != FIELD_NONE)
-    json_object_set_new(detail, "uses", json_integer((json_int_t)request->uses));
+    json_put(detail, "uses", json_integer((json_int_t)request->uses));
   return db_end(db, audit_note(db, author, AUDIT_MAKE_TOKEN, request->name, detail, error), error);
 }
 

@@ -18,7 +18,7 @@ static enum agent_beat beat(const char *id, const char *boot, int64_t now_ms) {
 }
 
 Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
-  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b1", 1), AGENT_BEATS);
   cr_expect_not(draining);
 }
@@ -26,7 +26,7 @@ Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
 Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init = setup,
      .fini = teardown) {
   cr_expect_eq(beat(B, "b1", 0), AGENT_LOOKUP);
-  agent_table_put(table, A, "b1", false, (struct agent_owner){7, true}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {7, true}}, 0);
   cr_expect_eq(agent_table_owner(table, A).token, 7);
   cr_expect(agent_table_owner(table, A).has_token);
   cr_expect_eq(agent_table_owner(table, B).token, 0);
@@ -38,7 +38,7 @@ Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown
   cr_expect_eq(beat(A, "b1", 2), AGENT_LOOKUP);
   cr_assert_eq(agent_table_lookups(table, 4, asked), 1);
   cr_expect_str_eq(asked[0], A);
-  agent_table_found(table, A, "b1", true, (struct agent_owner){0}, 3);
+  agent_table_found(table, &(struct agent_brief){A, "b1", true, {0}}, 3);
   cr_expect_eq(beat(A, "b1", 4), AGENT_BEATS);
   cr_expect(draining);
   cr_expect_eq(agent_table_lookups(table, 4, asked), 0);
@@ -55,11 +55,11 @@ Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setu
 Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled,
      .init = setup, .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
-  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
   cr_expect_eq(beat(A, "b1", 2), AGENT_BEATS);
   cr_expect_eq(agent_table_lookups(table, 4, asked), 1);
-  agent_table_found(table, A, "b2", false, (struct agent_owner){0}, 3);
+  agent_table_found(table, &(struct agent_brief){A, "b2", false, {0}}, 3);
   cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
   cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
 }
@@ -69,8 +69,8 @@ Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init =
   char asked[4][AGENT_ID_SIZE];
   cr_expect_eq(beat(A, "b2", 1), AGENT_LOOKUP);
   cr_assert_eq(agent_table_lookups(table, 4, asked), 1);
-  agent_table_put(table, A, "b2", false, (struct agent_owner){7, true}, 2);
-  agent_table_found(table, A, "b1", true, (struct agent_owner){3, false}, 3);
+  agent_table_put(table, &(struct agent_brief){A, "b2", false, {7, true}}, 2);
+  agent_table_found(table, &(struct agent_brief){A, "b1", true, {3, false}}, 3);
 
   cr_expect_eq(beat(A, "b2", 4), AGENT_BEATS);
   cr_expect_eq(agent_table_owner(table, A).token, 7);
@@ -99,8 +99,8 @@ Test(agents, a_flood_of_unknown_ids_is_bounded, .init = setup, .fini = teardown)
 Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
   char ids[4][AGENT_ID_SIZE];
   int64_t ages[4];
-  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
-  agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
+  agent_table_put(table, &(struct agent_brief){B, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
   cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
   cr_expect_str_eq(ids[0], A);
@@ -111,7 +111,7 @@ Test(agents, beats_are_flushed_once, .init = setup, .fini = teardown) {
 Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown) {
   char ids[4][AGENT_ID_SIZE];
   int64_t ages[4];
-  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b1", 10), AGENT_BEATS);
   cr_assert_eq(agent_table_take_seen(table, 25, 4, ids, ages), 1);
   agent_table_untake(table, ids, 1);
@@ -121,8 +121,8 @@ Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown
 
 Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown) {
   const char *ids[] = {B, "00000000000000000000000000000000"};
-  agent_table_put(table, A, "b1", true, (struct agent_owner){0}, 0);
-  agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", true, {0}}, 0);
+  agent_table_put(table, &(struct agent_brief){B, "b1", false, {0}}, 0);
   agent_table_set_draining(table, ids, 2);
   cr_expect_eq(beat(A, "b1", 1), AGENT_BEATS);
   cr_expect_not(draining);
@@ -134,8 +134,8 @@ Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown
 }
 
 Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = teardown) {
-  agent_table_put(table, A, "b1", false, (struct agent_owner){0}, 0);
-  agent_table_put(table, B, "b1", false, (struct agent_owner){0}, 900);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
+  agent_table_put(table, &(struct agent_brief){B, "b1", false, {0}}, 900);
   agent_table_forget(table, 1000, 500);
   cr_expect_eq(beat(A, "b1", 1000), AGENT_LOOKUP);
   cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);
@@ -144,12 +144,12 @@ Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = tear
 Test(agents, a_former_process_that_still_beats_does_not_bring_its_enrolment_back, .init = setup,
      .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
-  agent_table_put(table, A, "b1", false, (struct agent_owner){3, false}, 0);
+  agent_table_put(table, &(struct agent_brief){A, "b1", false, {3, false}}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
   cr_assert_eq(agent_table_lookups(table, 4, asked), 1);
-  agent_table_put(table, A, "b2", false, (struct agent_owner){7, false}, 2);
+  agent_table_put(table, &(struct agent_brief){A, "b2", false, {7, false}}, 2);
   cr_expect_eq(beat(A, "b1", 3), AGENT_ABSENT);
-  agent_table_found(table, A, "b1", false, (struct agent_owner){3, false}, 4);
+  agent_table_found(table, &(struct agent_brief){A, "b1", false, {3, false}}, 4);
 
   cr_expect_eq(agent_table_owner(table, A).token, 7);
   cr_expect_eq(beat(A, "b2", 5), AGENT_BEATS);

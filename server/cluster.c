@@ -50,6 +50,7 @@ static pid_t child_start(const struct cluster *cluster, char *const *arguments, 
   dup2(cluster->log_fd, STDERR_FILENO);
   if (cluster->user && (!user_become(cluster) || setenv("HOME", cluster->folder, 1) < 0))
     _exit(127);
+
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
@@ -82,6 +83,7 @@ static bool user_find(struct cluster *cluster, const char *user, struct error *e
                      "PostgreSQL does not run as root, and there is no other user \"%.64s\": give "
                      "--user NAME, or run this as a normal user",
                      user);
+
   cluster->uid = entry->pw_uid;
   cluster->gid = entry->pw_gid;
   cluster->user = xstrdup(entry->pw_name);
@@ -125,6 +127,7 @@ static bool folders_open(struct cluster *cluster, struct error *error) {
                      "another \"wavetune-server dev\" runs in %s: use that one, stop it, or give "
                      "another --folder",
                      cluster->folder);
+
   cluster->log_fd = open(cluster->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (cluster->log_fd < 0)
     return error_set(error, "cannot write %s: %s", cluster->log, strerror(errno));
@@ -226,6 +229,7 @@ static char *log_last_line(const struct cluster *cluster) {
   struct error error;
   if (!file_read(cluster->log, 64 << 20, &text, &size, &error))
     return xstrdup("");
+
   while (size && (text[size - 1] == '\n' || text[size - 1] == ' '))
     text[--size] = '\0';
   const char *start = strrchr(text, '\n');

@@ -131,6 +131,7 @@ static bool serve_options(const struct options *options, const char *database,
       .queue_max = option_integer(options, "queue-max"),
       .log_requests = log_requests,
   };
+
   ret->n_publisher_keys = option_list(options, "publisher-key", &ret->publisher_keys);
   return true;
 }
@@ -143,10 +144,12 @@ static enum exit_code migrate_database(const char *database, const char *serve_r
   int64_t version;
   if (!migrations_load(&migrations, error))
     return EXIT_USAGE;
+
   cleanup_db struct db *db = db_new(database, "wavetune-server migrate");
   if (!migrate_version(db, &version, error))
     return error->kind == ERROR_UNAVAILABLE || error->kind == ERROR_DEADLINE ? EXIT_UNREACHABLE
                                                                              : EXIT_FAILED;
+
   bool is_good = migrate(db, migrations, ret_applied, error) &&
                  (!serve_role || migrate_grant(db, serve_role, error));
   return is_good ? EXIT_OK : EXIT_FAILED;
@@ -204,6 +207,7 @@ static bool token_ensure(struct db *db, const char *folder, char token[TOKEN_TEX
        error->kind != ERROR_MISSING) ||
       !tokens_make(db, &request, &author_command_line, token, error))
     return false;
+
   cleanup_free char *line = xasprintf("%s\n", token);
   return file_write_atomically(path, line, strlen(line), 0600, error);
 }
@@ -221,6 +225,7 @@ static int dev_serve(const struct options *options, struct cluster *cluster, con
       !database_ensure(maintenance, error) ||
       migrate_database(database, NULL, &applied, error) != EXIT_OK)
     return EXIT_USAGE;
+
   cleanup_db struct db *db = db_new(database, "wavetune-server dev");
   if (!token_ensure(db, folder, token, error) || !server_start(&server_options, &server, error))
     return EXIT_USAGE;
@@ -242,6 +247,7 @@ static int dev_serve(const struct options *options, struct cluster *cluster, con
   server_stop(server);
   if (ended_by != SIGCHLD)
     return EXIT_OK;
+
   error_set(error, "PostgreSQL ended by itself; the reason is in %s. Start again: the data is kept",
             cluster_log_path(cluster));
   return EXIT_INTERNAL;
@@ -394,6 +400,7 @@ static int token_revoke(struct options *options) {
   const char *name;
   if (!database_open(options, &db, &error) || !name_of(options, &name, &error))
     return command_failed(EXIT_USAGE, &error);
+
   /* The last admin token may be revoked too: this command can make another one. */
   if (!tokens_revoke(db, name, true, &author_command_line, &error))
     return command_failed(error.kind == ERROR_MISSING ? EXIT_REFUSED : EXIT_UNREACHABLE, &error);

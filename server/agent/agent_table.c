@@ -48,6 +48,7 @@ void agent_table_free(struct agent_table *table) {
       next = entry->next;
       entry_free(entry);
     }
+
   pthread_mutex_destroy(&table->lock);
   free(table);
 }
@@ -178,6 +179,7 @@ size_t agent_table_take_seen(struct agent_table *table, int64_t now_ms, size_t m
         memcpy(ret_ids[n], entry->id, AGENT_ID_SIZE);
         ret_ages_ms[n++] = now_ms - entry->seen_ms;
       }
+
   unlock(table);
   return n;
 }
@@ -201,6 +203,7 @@ size_t agent_table_lookups(struct agent_table *table, size_t most, char (*ret_id
         entry->is_looked_up = true;
         memcpy(ret_ids[n++], entry->id, AGENT_ID_SIZE);
       }
+
   unlock(table);
   return n;
 }
@@ -226,6 +229,7 @@ void agent_table_set_draining(struct agent_table *table, const char *const *ids,
     if (entry)
       entry->is_draining = true;
   }
+
   unlock(table);
 }
 
@@ -244,5 +248,6 @@ void agent_table_forget(struct agent_table *table, int64_t now_ms, int64_t age_m
       *link = entry->next;
       entry_free(entry);
     }
+
   unlock(table);
 }

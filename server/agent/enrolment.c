@@ -52,6 +52,7 @@ static bool enrolment_read(const json_t *json, struct enrolment *enrolment, stru
         error, "/agent",
         "\"agent\" must be the 32 hexadecimal digits of an earlier enrolment; leave it out for "
         "a new one");
+
   for (size_t i = 0; i < enrolment->trusted_keys.n; i++) {
     struct digest id;
     if (!digest_parse(enrolment->trusted_keys.all[i], &id))

@@ -63,6 +63,7 @@ static struct blob *cache_find(struct blob_cache *cache, const struct digest *di
       to_front(cache, i);
       found = blob_reference(cache->blobs[0]);
     }
+
   pthread_mutex_unlock(&cache->lock);
   return found;
 }
@@ -157,6 +158,7 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
   *ret_blob = cache_find(cache, digest);
   if (*ret_blob)
     return true;
+
   bind_digest(&parameters, "digest", digest);
   if (!db_run(db, &sql_blob_size, &parameters, &rows, error))
     return false;
@@ -175,6 +177,7 @@ bool blob_load(struct db *db, struct blob_cache *cache, const struct digest *dig
   struct digest actual = digest_of(blob->bytes, blob->size);
   if (!digest_equal(&actual, digest))
     return damaged(digest, error);
+
   cache_add(cache, blob);
   *ret_blob = TAKE(blob);
   return true;
@@ -190,6 +193,7 @@ bool answer_missing_files(struct worker *worker, struct request *request,
     answer_failure(request, &error);
     return false;
   }
+
   int n_missing = db_count(rows);
   if (!n_missing)
     return true;

@@ -41,6 +41,7 @@ static bool kernel_find(void *context, const struct digest *hash, const struct k
       *ret = store->kernels[i];
       return true;
     }
+
   cleanup_json json_t *manifest = NULL;
   struct kernel *kernel;
   if (!kernel_load(store->db, hash, &manifest, error))
@@ -65,6 +66,7 @@ static bool build_find(void *context, const struct kernel *kernel, const struct 
       *ret = store->builds[i];
       return true;
     }
+
   cleanup_free char *stored = NULL;
   cleanup_json json_t *json = NULL;
   struct build *build;

@@ -45,6 +45,7 @@ static bool sides_check(const struct compatibility *it, struct error *error) {
       return error_at(error, i ? "/served" : "/asked",
                       "arch, compute_units and partition cannot be declared compatible: a config "
                       "of another GPU is never served");
+
   if (!any)
     return error_at(error, "/asked", "state the members that may differ, such as rocm");
   return differ ||

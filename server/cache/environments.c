@@ -203,6 +203,7 @@ bool match_environment(const struct environment *partial, const struct known_env
   for (size_t i = 0; i < fitting.n; i++)
     if (digest_equal(&fitting.all[i].digest, &wanted))
       chosen = &fitting.all[i].environment;
+
   if (chosen) {
     *ret_environment = environment_copy(chosen);
     return true;

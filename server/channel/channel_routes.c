@@ -219,6 +219,7 @@ static bool channel_may_be_moved(struct worker *worker, struct request *request)
   bool may = false;
   if (request->roles & TOKEN_ADMIN)
     return true;
+
   if (!token_moves_channel(worker->db, request->token_id, channel, &may, &patterns, &error))
     answer_failure(request, &error);
   else if (!may)
@@ -303,6 +304,7 @@ void route_channel_put(struct worker *worker, struct request *request) {
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
     if (channel_put_once(worker, request, &move))
       return;
+
   contended_answer(request);
 }
 
@@ -384,6 +386,7 @@ void route_channel_signature_post(struct worker *worker, struct request *request
   for (int attempt = 0; attempt < CHANNEL_ATTEMPTS; attempt++)
     if (signature_post_once(worker, request, &signing))
       return;
+
   contended_answer(request);
 }
 

@@ -92,6 +92,7 @@ static size_t statement_slot(const struct statement *statement) {
     if (there == statement)
       return slot;
   }
+
   die("more than %d statements", STATEMENTS_MAX);
 }
 
@@ -378,6 +379,7 @@ static const struct compiled *statement_compiled(const struct statement *stateme
   struct compiled *made = compile(statement->sql);
   if (atomic_compare_exchange_strong(&statistic->compiled, &there, made))
     return made;
+
   for (int i = 0; i < made->n; i++)
     free(made->names[i]);
   free(made->sql);
@@ -585,6 +587,7 @@ bool db_run_script(struct db *db, const char *sql, struct error *error) {
   run_start(db);
   if (!connection_ensure(db, error) || !waiting_finish(db, error))
     return false;
+
   PGresult *result = script_run(db, sql);
   bool is_good = result_is_good(result);
   if (!is_good)

@@ -33,6 +33,7 @@ char *multirange_format(const struct config_ranges *ranges) {
   for (size_t i = 0; i < ranges->n; i++)
     fprintf(out, "%s[%" PRIu64 ",%" PRIu64 ")", i ? "," : "", ranges->ranges[i].first,
             ranges->ranges[i].first + ranges->ranges[i].count);
+
   fputc('}', out);
   ALWAYS(fclose(out) == 0);
   return text;
@@ -182,6 +183,7 @@ struct statement statement_of_record(const struct statement *template,
     columns_write(out, record, placeholders[i]);
     sql += strlen(placeholders[i]);
   }
+
   ALWAYS(fclose(out) == 0);
   return made;
 }

@@ -82,6 +82,7 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
     return error_set(error,
                      "cannot read the migrations in %s: %s; WAVETUNE_MIGRATIONS names the folder",
                      folder, strerror(errno));
+
   bool is_good = n > 0 || error_set(error,
                                     "there are no migrations in %s; WAVETUNE_MIGRATIONS names the "
                                     "folder",

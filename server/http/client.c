@@ -46,6 +46,7 @@ static bool network_parse(const char *text, struct network *ret, struct error *e
   if (length >= sizeof address || !address_parse(address, ret->address, &is_four))
     return error_set(
         error, "\"%.60s\" is no address; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32", text);
+
   unsigned most = is_four ? 32 : 128, bits = most;
   if (text[length]) {
     char *end;
@@ -171,6 +172,7 @@ bool client_certificate(struct connection *connection, const struct client_certi
   *ret = NULL;
   if (!tls || !tls_asks_clients(tls) || (connection->is_proxy && !header))
     return true;
+
   if (connection->is_proxy)
     source = digest_of(header, strlen(header));
   if (known && clock_monotonic_ms() < known->until_ms && digest_equal(&known->source, &source)) {
@@ -202,6 +204,7 @@ bool client_certificate(struct connection *connection, const struct client_certi
   known->until_ms = 0;
   if (!tls_client_name(tls, chain, n, known->name, error))
     return false;
+
   known->digest = tls_name_digest(known->name);
   known->source = source;
   known->until_ms = clock_monotonic_ms() + CHECKED_MS;

@@ -67,6 +67,7 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
   struct connection *connection = *context;
   if (!connection)
     return;
+
   MAGIC_CHECK(connection, CONNECTION_MAGIC);
   free(TAKE(connection->target));
   struct request_private *request = TAKE(connection->request);
@@ -86,6 +87,7 @@ void dispatch_completed(void *server, struct MHD_Connection *mhd, void **context
     free(request->headers[i].name);
     free(request->headers[i].value);
   }
+
   request->request.magic = 0;
   free(request);
 }

@@ -87,6 +87,7 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
       cleanup_free char *name = roles_text(bit, "");
       json_push(roles, json_string(name));
     }
+
   json_put(made, "x-roles", roles);
   return made;
 }

@@ -154,6 +154,7 @@ void request_answer_file(struct request *request, const char *etag, uint8_t *byt
     release(context);
     return;
   }
+
   if (answer == RANGE_PART) {
     cleanup_free char *content_range = xasprintf("bytes %zu-%zu/%zu", first, last, size);
     request_add_header(request, MHD_HTTP_HEADER_CONTENT_RANGE, content_range);
@@ -254,6 +255,7 @@ bool answer_id(struct request *request, const char *what, int64_t *ret_id) {
     *ret_id = (int64_t)id;
     return true;
   }
+
   answer_refusal(request, ERROR_MISSING, "", "there is no %s \"%.40s\"; ids are decimal numbers",
                  what, text);
   return false;

@@ -74,11 +74,13 @@ static void entry_free(struct entry *entry) {
 void response_cache_free(struct response_cache *cache) {
   if (!cache)
     return;
+
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct entry *entry = cache->buckets[i], *next; entry; entry = next) {
       next = entry->next;
       entry_free(entry);
     }
+
   pthread_rwlock_destroy(&cache->lock);
   free(cache);
 }
@@ -153,6 +155,7 @@ void response_cache_add(struct response_cache *cache, const char *target, size_t
           oldest = at;
     entry_remove(cache, oldest);
   }
+
   entry->next = cache->buckets[entry->hash % BUCKETS];
   cache->buckets[entry->hash % BUCKETS] = entry;
   cache->bytes += entry->cost;
@@ -174,6 +177,7 @@ void response_cache_forget(struct response_cache *cache) {
       else
         at = &(*at)->next;
     }
+
   pthread_rwlock_unlock(&cache->lock);
 }
 

@@ -137,6 +137,7 @@ enum route_match route_find(const char *method, const struct uri *uri,
                             char allow[ROUTE_ALLOW_SIZE]) {
   if (uri->n_segments > URI_SEGMENTS_MAX)
     return ROUTE_NO_PATH;
+
   if (strcmp(method, "HEAD") == 0)
     method = "GET";
 
@@ -213,6 +214,7 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
 const char *header_bearer(const char *value) {
   if (strncasecmp(value, "Bearer ", 7) != 0)
     return NULL;
+
   value += 7;
   while (*value == ' ')
     value++;
@@ -228,6 +230,7 @@ bool header_etag_listed(const char *list, const char *etag) {
   list += strspn(list, separators);
   if (strcmp(list, "*") == 0)
     return true;
+
   while (*list) {
     if (string_starts(list, "W/"))
       list += 2;
@@ -253,6 +256,7 @@ static bool digits_read(const char **text, uint64_t *ret) {
     if (__builtin_mul_overflow(number, 10, &number) ||
         __builtin_add_overflow(number, (uint64_t)(*c - '0'), &number))
       number = UINT64_MAX;
+
   if (c == *text)
     return false;
 
@@ -271,6 +275,7 @@ enum range_answer header_range(const char *value, size_t size, size_t *ret_first
   bool has_first = digits_read(&value, &first);
   if (*value++ != '-')
     return RANGE_WHOLE;
+
   bool has_last = digits_read(&value, &last);
   if (*value || (!has_first && !has_last) || (has_first && has_last && last < first))
     return RANGE_WHOLE;

@@ -63,6 +63,7 @@ static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned
   size_t size;
   if (!file_read(path, FILE_MAX, &text, &size, error))
     return false;
+
   gnutls_datum_t pem = {(unsigned char *)text, (unsigned)size};
   int reason = gnutls_x509_crt_list_import2(ret_chain, ret_n, &pem, GNUTLS_X509_FMT_PEM, 0);
   if (reason < 0 || *ret_n == 0)

@@ -88,6 +88,7 @@ static bool channels_check(const struct texts *channels, unsigned roles, struct 
                         ? "a publisher's token needs the channels that it may move, such as "
                           "\"stable\" or \"test-*\""
                         : "channels are for tokens of the role publisher");
+
   for (size_t i = 0; i < channels->n; i++) {
     char at[JSON_POINTER_SIZE];
     const char *text = channels->all[i];
@@ -131,6 +132,7 @@ bool token_request_parse(const json_t *json, struct token_request *ret, struct e
     return error_pointer_prefix(error, "/environment");
   if (ret->expires && !expires_parse(ret->expires, &ret->expires_in_ms, error))
     return false;
+
   if (roles == TOKEN_ENROL && ret->uses == FIELD_NONE)
     ret->uses = 1;
   return true;
@@ -164,6 +166,7 @@ bool tokens_insert(struct db *db, const struct token_request *request, const str
     return error_of_at(error, ERROR_CONFLICT, "/name",
                        "there is a token \"%s\" already; revoke it or take another name",
                        request->name);
+
   snprintf(ret_token, TOKEN_TEXT_SIZE, "%s", request->certificate ? "" : token);
   return true;
 }

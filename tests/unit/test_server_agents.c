@@ -23,8 +23,8 @@ Test(agents, an_enrolled_agent_beats, .init = setup, .fini = teardown) {
   cr_expect_not(draining);
 }
 
-Test(agents, an_agent_is_whose_it_enrolled_for_and_nobodys_while_unknown, .init = setup,
-     .fini = teardown) {
+Test(agents, an_agent_belongs_to_the_token_it_enrolled_with_and_to_none_while_unknown,
+     .init = setup, .fini = teardown) {
   cr_expect_eq(beat(B, "b1", 0), AGENT_LOOKUP);
   agent_table_put(table, &(struct agent_brief){A, "b1", false, {7, true}}, 0);
   cr_expect_eq(agent_table_owner(table, A).token, 7);
@@ -44,7 +44,7 @@ Test(agents, an_unknown_agent_is_looked_up_once, .init = setup, .fini = teardown
   cr_expect_eq(agent_table_lookups(table, 4, asked), 0);
 }
 
-Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setup,
+Test(agents, an_id_that_the_database_does_not_have_is_absent_for_a_while, .init = setup,
      .fini = teardown) {
   cr_expect_eq(beat(A, "b1", 1), AGENT_LOOKUP);
   agent_table_absent(table, A, 2);
@@ -52,8 +52,8 @@ Test(agents, what_the_database_does_not_know_is_absent_for_a_while, .init = setu
   cr_expect_eq(beat(A, "b1", 2 + AGENT_ABSENT_MS), AGENT_LOOKUP);
 }
 
-Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_have_enrolled,
-     .init = setup, .fini = teardown) {
+Test(agents, another_process_with_the_same_id_is_absent_until_its_enrolment_is_found, .init = setup,
+     .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   cr_expect_eq(beat(A, "b2", 1), AGENT_ABSENT);
@@ -64,7 +64,7 @@ Test(agents, another_process_under_the_same_id_is_absent_until_it_is_found_to_ha
   cr_expect_eq(beat(A, "b1", 5), AGENT_ABSENT);
 }
 
-Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init = setup,
+Test(agents, a_row_read_before_an_agent_enrolled_does_not_replace_the_enrolment, .init = setup,
      .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   cr_expect_eq(beat(A, "b2", 1), AGENT_LOOKUP);
@@ -77,14 +77,14 @@ Test(agents, what_was_read_before_an_agent_enrolled_does_not_replace_it, .init =
   cr_expect_not(draining);
 }
 
-Test(agents, what_is_no_id_is_never_looked_up, .init = setup, .fini = teardown) {
+Test(agents, a_malformed_id_is_never_looked_up, .init = setup, .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   cr_expect_eq(beat("../../etc", "b1", 1), AGENT_ABSENT);
   cr_expect_eq(beat("0123456789ABCDEF0123456789ABCDEF", "b1", 1), AGENT_ABSENT);
   cr_expect_eq(agent_table_lookups(table, 4, asked), 0);
 }
 
-Test(agents, a_flood_of_unknown_ids_is_bounded, .init = setup, .fini = teardown) {
+Test(agents, the_number_of_unknown_ids_is_bounded, .init = setup, .fini = teardown) {
   char id[AGENT_ID_SIZE];
   for (int i = 0; i < AGENTS_LOOKUP_MAX; i++) {
     snprintf(id, sizeof id, "%032x", i);
@@ -119,7 +119,7 @@ Test(agents, a_flush_that_failed_is_tried_again, .init = setup, .fini = teardown
   cr_expect_eq(ages[0], 25);
 }
 
-Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown) {
+Test(agents, draining_follows_the_database, .init = setup, .fini = teardown) {
   const char *ids[] = {B, "00000000000000000000000000000000"};
   agent_table_put(table, &(struct agent_brief){A, "b1", true, {0}}, 0);
   agent_table_put(table, &(struct agent_brief){B, "b1", false, {0}}, 0);
@@ -133,7 +133,7 @@ Test(agents, draining_is_what_the_database_says, .init = setup, .fini = teardown
   cr_expect_not(draining);
 }
 
-Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = teardown) {
+Test(agents, an_agent_without_a_heartbeat_for_long_is_removed, .init = setup, .fini = teardown) {
   agent_table_put(table, &(struct agent_brief){A, "b1", false, {0}}, 0);
   agent_table_put(table, &(struct agent_brief){B, "b1", false, {0}}, 900);
   agent_table_forget(table, 1000, 500);
@@ -141,7 +141,7 @@ Test(agents, who_was_not_seen_for_long_is_forgotten, .init = setup, .fini = tear
   cr_expect_eq(beat(B, "b1", 1000), AGENT_BEATS);
 }
 
-Test(agents, a_former_process_that_still_beats_does_not_bring_its_enrolment_back, .init = setup,
+Test(agents, heartbeats_of_a_former_process_do_not_restore_its_enrolment, .init = setup,
      .fini = teardown) {
   char asked[4][AGENT_ID_SIZE];
   agent_table_put(table, &(struct agent_brief){A, "b1", false, {3, false}}, 0);

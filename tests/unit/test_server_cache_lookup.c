@@ -1,4 +1,4 @@
-/* Which environment some stated members mean. */
+/* Finding the environment that stated members mean, or the nearest one. */
 #include <criterion/criterion.h>
 
 #include "server/cache/cache_rules.h"
@@ -44,13 +44,13 @@ static enum cache_match lookup(const char *asked, const struct there *there, siz
   return cache_lookup(&environment, there->pointers, there->n, ret_index);
 }
 
-Test(cache_lookup, nothing_matches_where_there_is_nothing) {
+Test(cache_lookup, no_rows_match_nothing) {
   size_t index;
   struct there there = {0};
   cr_assert_eq(lookup(spx, &there, &index), CACHE_MATCH_NONE);
 }
 
-Test(cache_lookup, stated_members_that_one_row_has_identify_it) {
+Test(cache_lookup, members_that_only_one_row_has_identify_it) {
   size_t index = 9;
   cleanup_there struct there there = {0};
   there_add(&there, spx);
@@ -59,7 +59,7 @@ Test(cache_lookup, stated_members_that_one_row_has_identify_it) {
   cr_assert_eq(index, 1);
 }
 
-Test(cache_lookup, members_that_two_rows_have_identify_none) {
+Test(cache_lookup, members_that_two_rows_have_identify_neither) {
   size_t index;
   cleanup_there struct there there = {0};
   there_add(&there, spx);
@@ -67,7 +67,7 @@ Test(cache_lookup, members_that_two_rows_have_identify_none) {
   cr_assert_eq(lookup("{\"gpu\": \"AMD Instinct MI300X\"}", &there, &index), CACHE_MATCH_SEVERAL);
 }
 
-Test(cache_lookup, the_row_that_equals_what_is_stated_comes_before_those_that_say_more) {
+Test(cache_lookup, a_row_equal_to_the_stated_members_precedes_rows_that_state_more) {
   size_t index = 9;
   cleanup_there struct there there = {0};
   there_add(&there, spx_triton);
@@ -84,7 +84,7 @@ Test(cache_lookup, a_member_that_no_row_states_matches_nothing) {
                CACHE_MATCH_NONE);
 }
 
-Test(cache_lookup, nothing_stated_means_the_only_row) {
+Test(cache_lookup, a_query_without_members_means_the_only_row) {
   size_t index = 9;
   cleanup_there struct there there = {0};
   there_add(&there, cpx);
@@ -92,7 +92,7 @@ Test(cache_lookup, nothing_stated_means_the_only_row) {
   cr_assert_eq(index, 0);
 }
 
-Test(cache_lookup, fitting_lists_those_that_fit_and_no_other) {
+Test(cache_lookup, fitting_lists_exactly_the_rows_that_fit) {
   cleanup_there struct there there = {0};
   there_add(&there, spx);
   there_add(&there, older);
@@ -104,7 +104,7 @@ Test(cache_lookup, fitting_lists_those_that_fit_and_no_other) {
                38);
 }
 
-Test(cache_nearest, is_null_where_there_is_nothing) {
+Test(cache_nearest, is_null_without_rows) {
   char *sentence;
   cleanup_environment struct environment asked = environment_of(spx);
   cleanup_json json_t *nearest = cache_nearest(&asked, NULL, 0, &sentence);
@@ -125,7 +125,7 @@ Test(cache_nearest, is_the_row_with_the_fewest_differences_and_names_them) {
   cr_assert(strstr(sentence, "which differs in rocm (asked 6.4.1, there 6.3.0)"), "%s", sentence);
 }
 
-Test(cache_nearest, of_equally_many_differences_prefers_the_same_hardware) {
+Test(cache_nearest, of_rows_with_as_many_differences_prefers_the_same_hardware) {
   cleanup_free char *sentence = NULL;
   cleanup_there struct there there = {0};
   there_add(&there, older);
@@ -165,7 +165,7 @@ static const char *pair_get(const void *context, const char *name) {
   return NULL;
 }
 
-Test(environment_from_texts, reads_the_members_that_are_there) {
+Test(environment_from_texts, reads_the_stated_members) {
   struct error error;
   cleanup_environment struct environment environment = {0};
   const char *const query[] = {"cpu", "gcc 12.2.0", "partition", "", "compute_units", "8", NULL};
@@ -176,7 +176,7 @@ Test(environment_from_texts, reads_the_members_that_are_there) {
   cr_assert_null(environment.gpu);
 }
 
-Test(environment_from_texts, refuses_compute_units_that_are_no_number) {
+Test(environment_from_texts, refuses_compute_units_that_are_not_a_number) {
   struct error error;
   struct environment environment;
   const char *const wrong[] = {"", "-1", "4x", "99999999999999999999", "0", NULL};

@@ -82,7 +82,7 @@ Test(cache_rules, another_patch_level_is_served_only_on_request) {
   cr_assert_eq(resolve(&trial, STACK("6", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
 }
 
-Test(cache_rules, of_patch_levels_that_differ_in_more_none_is_guessed) {
+Test(cache_rules, no_patch_level_is_chosen_where_entries_differ_in_other_members) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.4.0", "3.3.1"));
@@ -99,7 +99,7 @@ Test(cache_rules, of_patch_levels_that_differ_in_more_none_is_guessed) {
   cr_assert_eq(resolved.index, 3, "the newest of those without a Triton, as it was asked");
 }
 
-Test(cache_rules, what_an_operator_declared_is_served_only_on_request) {
+Test(cache_rules, a_declared_compatibility_serves_only_on_request) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.3.1", "3.3.0"));
@@ -139,7 +139,7 @@ Test(cache_rules, another_gpu_is_never_served) {
 #define TABLE(more) "{\"gpu\": \"AMD Instinct MI300X\"" more "}"
 #define WHOLE "{\"rocm\": \"6.4.1\", \"torch\": \"2.9.0\", \"triton\": \"3.3.1\", " MI300X "}"
 
-Test(cache_rules, what_an_entry_does_not_state_is_not_compared) {
+Test(cache_rules, members_that_an_entry_does_not_state_are_not_compared) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, TABLE(""));
@@ -155,7 +155,7 @@ Test(cache_rules, what_an_entry_does_not_state_is_not_compared) {
   cr_assert(json_is_null(json_object_get(rocm, "served")));
 }
 
-Test(cache_rules, of_entries_that_leave_members_out_the_one_that_states_most_is_served) {
+Test(cache_rules, of_entries_with_unstated_members_the_one_that_states_most_is_served) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, TABLE(""));
@@ -168,7 +168,7 @@ Test(cache_rules, of_entries_that_leave_members_out_the_one_that_states_most_is_
                "which of two is meant?");
 }
 
-Test(cache_rules, what_an_entry_leaves_out_is_tried_when_no_other_rule_finds_one) {
+Test(cache_rules, entries_with_unstated_members_are_tried_after_all_other_rules) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, TABLE(""));

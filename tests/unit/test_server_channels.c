@@ -1,4 +1,4 @@
-/* Entity tags of channels, and what a PUT decides. */
+/* Entity tags of channels, and how moves and signatures are decided. */
 #include <criterion/criterion.h>
 
 #include "server/channel/channels.h"
@@ -55,7 +55,7 @@ Test(precondition, may_be_absent_a_tag_a_list_or_a_star) {
   cr_assert(channel_precondition_check(NULL, "*", &error));
 }
 
-Test(precondition, that_cannot_be_understood_is_refused_rather_than_ignored) {
+Test(precondition, malformed_ones_are_refused_rather_than_ignored) {
   struct error error;
   cr_assert_not(channel_precondition_check("1-ab", NULL, &error));
   cr_assert_not(channel_precondition_check("\"1-ab", NULL, &error));
@@ -80,14 +80,14 @@ Test(decision, without_a_precondition_a_new_and_an_old_channel_move) {
   cr_assert_eq(decide(&old, "b", NULL, NULL), CHANNEL_MOVE);
 }
 
-Test(decision, a_channel_that_points_there_already_is_kept_whatever_the_precondition) {
+Test(decision, a_channel_with_that_release_already_is_kept_whatever_the_precondition) {
   struct channel_state state = state_at(3, "a");
   cr_assert_eq(decide(&state, "a", NULL, NULL), CHANNEL_KEEP);
   cr_assert_eq(decide(&state, "a", "\"2-00\"", NULL), CHANNEL_KEEP);
   cr_assert_eq(decide(&state, "a", NULL, "*"), CHANNEL_KEEP);
 }
 
-Test(decision, if_match_moves_from_that_state_only) {
+Test(decision, if_match_moves_only_from_that_state) {
   char etag[CHANNEL_ETAG_SIZE];
   struct channel_state seen = state_at(3, "a"), moved = state_at(4, "c");
   cleanup_free char *list = xasprintf("\"9-00\", \"%s\"", channel_etag(&seen, etag));
@@ -115,7 +115,7 @@ Test(decision, if_match_never_makes_a_channel) {
   cr_assert_eq(decide(&none, "b", "\"0-00\"", NULL), CHANNEL_REFUSE);
 }
 
-Test(decision, if_match_star_moves_any_channel_there_is) {
+Test(decision, if_match_star_moves_any_existing_channel) {
   struct channel_state state = state_at(3, "a");
   cr_assert_eq(decide(&state, "b", "*", NULL), CHANNEL_MOVE);
 }
@@ -157,16 +157,16 @@ Test(move, reads_a_counter_an_expiry_and_signatures) {
   cr_expect_str_eq(move.signatures.all[0].text, ZEROES);
 }
 
-Test(move, reads_nothing_that_was_not_requested) {
+Test(move, absent_members_stay_zero) {
   struct channel_move move = move_of("{\"release\":\"" RELEASE "\"}");
   cr_expect(move.counter == 0 && move.expires_s == 0 && move.signatures.n == 0);
 }
 
-Test(move, with_signatures_needs_the_counter_that_they_are_over) {
+Test(move, with_signatures_needs_the_counter_that_they_cover) {
   expect_move_refused("{\"release\":\"" RELEASE "\",\"signatures\":[" SIGNATURE "]}", "/counter");
 }
 
-Test(move, refuses_what_it_does_not_know_and_wrong_members) {
+Test(move, refuses_unknown_and_wrong_members) {
   expect_move_refused("{}", "/release");
   expect_move_refused("{\"release\":\"" RELEASE "\",\"expire\":\"2026-12-24T00:00:00Z\"}",
                       "/expire");
@@ -182,7 +182,7 @@ static enum channel_decision decide_move(const struct channel_state *state,
   return channel_decide(state, entry, move, NULL, NULL);
 }
 
-Test(decision, a_counter_is_the_next_one_or_the_move_is_refused) {
+Test(decision, a_counter_that_is_not_the_next_one_is_refused) {
   struct channel_state none = {0}, state = state_at(3, "a");
   struct channel_entry entry = entry_of(&state);
   struct channel_move move = {.release = digest_of("b", 1), .counter = 4};
@@ -210,7 +210,7 @@ Test(decision, another_expiry_of_the_same_release_is_a_move) {
   cr_expect_eq(decide_move(&state, &entry, &move), CHANNEL_KEEP);
 }
 
-Test(decision, a_signed_move_that_is_repeated_is_kept_and_one_signed_otherwise_is_refused) {
+Test(decision, a_repeated_signed_move_is_kept_and_one_with_other_signatures_is_refused) {
   struct channel_move move =
       move_of("{\"release\":\"" RELEASE "\",\"counter\":3,\"signatures\":[" SIGNATURE "]}");
   struct channel_state state = {.counter = 3, .release = move.release};
@@ -231,7 +231,7 @@ static struct channel_signing signing_of(const char *text) {
   return signing;
 }
 
-Test(signing, reads_where_it_belongs) {
+Test(signing, reads_which_entry_is_signed) {
   cleanup_channel_signing struct channel_signing signing = signing_of(
       "{\"environment\":{\"rocm\":\"6.4\"},\"tag\":\"t\",\"counter\":3,\"signature\":" SIGNATURE
       "}");
@@ -240,7 +240,7 @@ Test(signing, reads_where_it_belongs) {
   cr_expect_eq(signing.counter, 3);
 }
 
-Test(signing, refuses_what_is_missing_or_wrong) {
+Test(signing, refuses_missing_and_wrong_members) {
   static const struct {
     const char *text, *pointer;
   } cases[] = {
@@ -262,7 +262,7 @@ Test(signing, refuses_what_is_missing_or_wrong) {
   }
 }
 
-Test(signing, is_added_kept_replaced_or_finds_no_room) {
+Test(signing, is_added_kept_replaced_or_refused_when_the_entry_is_full) {
   cleanup_channel_signing struct channel_signing signing =
       signing_of("{\"environment\":{},\"counter\":3,\"signature\":" SIGNATURE "}");
   struct channel_entry entry = {.counter = 3};

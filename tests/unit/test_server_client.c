@@ -1,4 +1,4 @@
-/* Trusted networks, addresses that proxies pass on, and certificates in headers. */
+/* Trusted networks, forwarded addresses, and certificates in headers. */
 #include "server/http/client.h"
 
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@ static bool has(const struct networks *networks, const char *text) {
   return networks_have(networks, (const struct sockaddr *)&six);
 }
 
-Test(forwarded, networks_have_the_addresses_of_their_first_bits) {
+Test(forwarded, networks_have_the_addresses_with_the_same_first_bits) {
   struct networks networks = parsed("192.0.2.64/26", "2001:db8::/33");
   static const struct {
     const char *address;
@@ -40,7 +40,7 @@ Test(forwarded, networks_have_the_addresses_of_their_first_bits) {
   networks_release(&networks);
 }
 
-Test(forwarded, one_address_is_a_network_of_itself_and_0_bits_are_all_of_its_kind) {
+Test(forwarded, an_address_is_a_network_of_itself_and_0_bits_mean_all_of_its_family) {
   struct networks one = parsed("192.0.2.7", "::1"), all = parsed("0.0.0.0/0", NULL);
   cr_expect(has(&one, "192.0.2.7") && has(&one, "::1"));
   cr_expect_not(has(&one, "192.0.2.6") || has(&one, "::2"));
@@ -49,7 +49,7 @@ Test(forwarded, one_address_is_a_network_of_itself_and_0_bits_are_all_of_its_kin
   networks_release(&all);
 }
 
-Test(forwarded, what_is_no_network_is_refused) {
+Test(forwarded, a_malformed_network_is_refused) {
   static const char *const texts[] = {
       "",      "localhost",    "192.0.2.7/", "192.0.2.7/33",  "192.0.2.7/-1", "::/129",
       "1.2.3", "192.0.2.7/8 ", "/8",         "192.0.2.7/0x8", "192.0.2.7/+8"};
@@ -60,7 +60,7 @@ Test(forwarded, what_is_no_network_is_refused) {
   }
 }
 
-Test(forwarded, the_client_is_the_last_address_that_is_no_proxys) {
+Test(forwarded, the_client_is_the_last_address_that_is_not_a_proxys) {
   struct networks trusted = parsed("10.0.0.0/8", "::1");
   static const struct {
     const char *value, *client;
@@ -68,7 +68,7 @@ Test(forwarded, the_client_is_the_last_address_that_is_no_proxys) {
       {"192.0.2.7", "192.0.2.7"},
       {"203.0.113.1, 192.0.2.7", "192.0.2.7"},
       {"203.0.113.1,192.0.2.7,10.1.2.3 , ::1", "192.0.2.7"},
-      {"10.0.0.9, 10.0.0.8", "10.0.0.9"}, /* a proxy that calls for itself */
+      {"10.0.0.9, 10.0.0.8", "10.0.0.9"}, /* a proxy's own request */
       {"2001:db8::5", "2001:db8::5"},
       {"::ffff:192.0.2.7", "192.0.2.7"},
       {"192.0.2.7, unknown", NULL},
@@ -112,7 +112,7 @@ Test(forwarded, certificates_come_percent_encoded_or_in_base64) {
   }
 }
 
-Test(forwarded, a_certificates_name_has_a_digest_of_its_own) {
+Test(forwarded, each_name_of_a_certificate_has_its_own_digest) {
   struct digest a = tls_name_digest("DNS:node.example"), b = tls_name_digest("DNS:Node.EXAMPLE");
   struct digest uri = tls_name_digest("URI:a"), other = tls_name_digest("URI:A"), token;
   token = digest_of("URI:a", 5);

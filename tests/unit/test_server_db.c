@@ -59,7 +59,7 @@ static const struct field outer_fields[] = {
 };
 static const struct record outer_record = RECORD(NULL, struct outer, outer_fields);
 
-Test(db, the_columns_of_a_record_in_a_record_are_bound_as_its_own) {
+Test(db, the_fields_of_a_record_in_a_record_are_bound_like_its_own) {
   struct outer outers[] = {{(char *)"a", {7}}, {(char *)"b", {FIELD_NONE}}};
   cleanup_parameters struct db_parameters one = {0}, all = {0};
 
@@ -74,7 +74,7 @@ Test(db, the_columns_of_a_record_in_a_record_are_bound_as_its_own) {
   cr_expect_str_eq(all.all[1].value, "{\"7\",NULL}");
 }
 
-Test(db, a_database_that_is_away_fails_as_away_and_at_once_the_second_time) {
+Test(db, a_run_without_a_database_fails_and_the_next_one_at_once) {
   static const struct statement one = {"one", "SELECT 1"};
   struct db *db = db_new("host=/nowhere dbname=none", "test");
   cr_expect_not(db_run(db, &one, NULL, NULL, &error));

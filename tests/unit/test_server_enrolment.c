@@ -1,4 +1,4 @@
-/* Agents as they enrol: each refusal names the member. */
+/* The body of an enrolment: each refusal points to the member. */
 #include <criterion/criterion.h>
 
 #include "server/agent/agents.h"
@@ -26,7 +26,7 @@ static void refuses(const char *text, const char *pointer) {
   cr_expect_str_eq(error.pointer, pointer, "%s: %s at %s", text, error.message, error.pointer);
 }
 
-Test(enrolment, devices_with_full_environments_are_taken) {
+Test(enrolment, devices_with_full_environments_are_accepted) {
   cleanup_json json_t *json = NULL;
   cleanup_enrolment struct enrolment enrolment = {0};
   struct error error;
@@ -39,7 +39,7 @@ Test(enrolment, devices_with_full_environments_are_taken) {
   cr_expect_null(enrolment.machine);
 }
 
-Test(enrolment, wrong_members_are_refused_where_they_stand) {
+Test(enrolment, wrong_members_are_refused_with_their_pointer) {
   refuses("{\"name\": \"n\", \"version\": \"1\", \"devices\": []}", "/boot");
   refuses(AGENT("", ""), "/devices");
   refuses(AGENT(", \"agent\": \"xyz\"", DEVICE("cpu0")), "/agent");

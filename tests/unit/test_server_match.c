@@ -1,4 +1,4 @@
-/* Which environment a job means, which build it runs, which agents match. */
+/* Finding the environment that a job means, the build that it runs, and the agents that match. */
 #include <criterion/criterion.h>
 
 #include "server/cache/environments.h"
@@ -105,7 +105,7 @@ Test(match, without_agents_a_full_environment_is_required) {
 
 static struct digest digest_of_text(const char *text) { return digest_of(text, strlen(text)); }
 
-Test(match, with_builds_torch_and_triton_come_from_the_build) {
+Test(match, torch_and_triton_come_from_the_build_where_there_is_one) {
   cleanup_known_environments struct known_environments known = {0};
   size_t fitting;
   char triton[] = "3.6.0", arch[] = "gfx942";
@@ -171,7 +171,8 @@ Test(match, a_kernel_without_builds_is_refused_with_the_command_that_packs_one) 
                 NULL, "%s", text);
 }
 
-Test(match, builds_of_another_toolchain_are_refused_with_what_there_is_and_what_packs_one) {
+Test(match,
+     builds_of_another_toolchain_are_refused_with_the_newest_and_the_command_that_packs_one) {
   char pointer[JSON_POINTER_SIZE], triton[] = "3.5.0", arch[] = "gfx942";
   struct build build = {.triton = triton, .arch = arch};
   struct build *all[] = {&build};
@@ -236,7 +237,7 @@ Test(match, agents_match_by_hardware_whatever_their_toolchain) {
   cr_expect_eq(json_integer_value(json_object_get(agents, "matching")), 3);
 }
 
-Test(match, agents_that_refuse_what_is_not_signed_do_not_match) {
+Test(match, agents_that_refuse_unsigned_kernels_do_not_match) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, "{" MI300X "}", 3);
   cleanup_environment struct environment environment = environment_of("{" MI300X "}");
@@ -250,7 +251,7 @@ Test(match, agents_that_refuse_what_is_not_signed_do_not_match) {
   cr_expect_str_eq(json_string_value(json_object_get(refusing, "reason")), "because");
 }
 
-Test(match, where_none_matches_the_nearest_has_its_differences) {
+Test(match, where_no_agent_matches_the_nearest_and_its_differences_are_returned) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, "{" MI300X "}", 1);
   known_add(&known, CPU_B, 1);
@@ -263,7 +264,7 @@ Test(match, where_none_matches_the_nearest_has_its_differences) {
   cr_expect_str_eq(json_string_value(json_object_get(cpu, "agent")), "gcc 13");
 }
 
-Test(match, of_two_equally_near_the_live_one_is_named) {
+Test(match, of_two_agents_as_near_the_live_one_is_returned) {
   cleanup_known_environments struct known_environments known = {0};
   known_add(&known, CPU_B, 0);
   known_add(&known,

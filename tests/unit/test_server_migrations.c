@@ -1,4 +1,4 @@
-/* The folder of migrations: numbered without a gap, named as they must be. */
+/* The folder of migrations: their numbers and names. */
 #include "server/db/migrate.h"
 
 #include <criterion/criterion.h>
@@ -42,13 +42,13 @@ Test(migrations, a_gap_is_refused) {
   expect_refused("0002");
 }
 
-Test(migrations, a_number_that_is_there_twice_is_refused) {
+Test(migrations, a_number_that_occurs_twice_is_refused) {
   put("0001_base.sql");
   put("0001_other.sql");
   expect_refused("0002 is missing or there twice");
 }
 
-Test(migrations, a_file_that_is_called_otherwise_is_refused) {
+Test(migrations, a_file_with_a_malformed_name_is_refused) {
   put("1_base.sql");
   expect_refused("NNNN_name.sql");
 }

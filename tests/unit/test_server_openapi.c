@@ -1,4 +1,4 @@
-/* The contract for programs agrees with the table of routes, both ways, and with itself. */
+/* The OpenAPI document: it has exactly the routes of the table, and is consistent. */
 #include <criterion/criterion.h>
 
 #include "server/http/router.h"
@@ -54,7 +54,7 @@ Test(openapi, every_operation_describes_its_answer_and_the_problem) {
   }
 }
 
-Test(openapi, only_what_needs_no_token_says_so) {
+Test(openapi, only_routes_that_need_no_token_have_empty_security) {
   for (int id = 0; id < ROUTE_COUNT; id++) {
     const struct route *route = route_of((enum route_id)id);
     bool is_open = json_object_get(operation_of(route), "security") != NULL;
@@ -89,7 +89,7 @@ static void reference_check(const char *reference) {
   json_object_set_new(used, strrchr(reference, '/') + 1, json_true());
 }
 
-Test(openapi, references_lead_somewhere_and_no_schema_is_unused) {
+Test(openapi, all_references_resolve_and_no_schema_is_unused) {
   const char *name;
   json_t *schema;
   used = json_object();
@@ -100,7 +100,7 @@ Test(openapi, references_lead_somewhere_and_no_schema_is_unused) {
   json_decref(used);
 }
 
-Test(openapi, parameters_of_a_path_are_those_in_its_braces) {
+Test(openapi, a_path_has_exactly_the_parameters_in_its_braces) {
   json_t *parameters = json_object_get(operation_of(route_of(ROUTE_build_put)), "parameters");
   cr_assert_eq(json_array_size(parameters), 2);
   cr_expect_str_eq(json_string_value(json_object_get(json_array_get(parameters, 0), "name")),

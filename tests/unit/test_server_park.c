@@ -1,4 +1,4 @@
-/* The park: woken by key, by time, and nothing lost between looking and parking. */
+/* The park: wake-ups by key and by time, none lost between reading the database and parking. */
 #include "server/http/queue.h"
 
 #include <criterion/criterion.h>
@@ -20,7 +20,7 @@ static size_t number_of(const struct park_item *item) { return (size_t)(item - i
 
 TestSuite(park, .init = setup, .fini = teardown);
 
-Test(park, items_of_a_key_come_back_in_the_order_they_came) {
+Test(park, items_of_a_key_are_taken_in_the_order_they_were_added) {
   for (size_t i = 0; i < 4; i++)
     park_add(park, &items[i], i % 2 ? "odd" : "even", 1000, 2000);
   cr_expect_eq(number_of(park_take(park, "odd")), 1);
@@ -30,7 +30,7 @@ Test(park, items_of_a_key_come_back_in_the_order_they_came) {
   cr_expect_eq(park->n, 1);
 }
 
-Test(park, an_item_is_due_when_its_time_came_and_not_before) {
+Test(park, an_item_is_due_at_its_time_and_not_before) {
   park_add(park, &items[0], "a", 1000, 1500);
   cr_expect_null(park_take_due(park, 1000));
   cr_expect_null(park_take_due(park, 1480));
@@ -38,14 +38,14 @@ Test(park, an_item_is_due_when_its_time_came_and_not_before) {
   cr_expect_null(park_take_due(park, 1600));
 }
 
-Test(park, what_is_due_at_once_or_in_the_past_comes_at_the_next_tick) {
+Test(park, an_item_due_now_or_in_the_past_is_taken_at_the_next_tick) {
   park_add(park, &items[0], "a", 1000, 1000);
   park_add(park, &items[1], "a", 1000, 10);
   cr_expect_not_null(park_take_due(park, 1016));
   cr_expect_not_null(park_take_due(park, 1016));
 }
 
-Test(park, a_time_beyond_one_turn_of_the_wheel_is_kept_to) {
+Test(park, an_item_due_after_one_turn_of_the_wheel_is_taken_in_time) {
   int64_t turn_ms = PARK_SLOTS * PARK_TICK_MS, due_ms = 1000 + 5 * turn_ms + 7;
   park_add(park, &items[0], "a", 1000, due_ms);
   for (int64_t now_ms = 1000; now_ms < due_ms; now_ms += 50)
@@ -63,7 +63,7 @@ Test(park, a_pause_longer_than_the_wheel_makes_all_due_at_once) {
   cr_expect_eq(n, 100);
 }
 
-Test(park, ten_thousand_of_several_keys_all_come_back_once) {
+Test(park, ten_thousand_items_of_several_keys_are_each_taken_once) {
   static bool seen[MANY];
   char key[32];
   for (size_t i = 0; i < MANY; i++) {
@@ -84,7 +84,7 @@ Test(park, ten_thousand_of_several_keys_all_come_back_once) {
     cr_assert(seen[i], "item %zu was lost", i);
 }
 
-Test(park, a_wake_up_since_a_generation_is_remembered_for_its_key) {
+Test(park, a_wake_up_since_a_generation_is_noted_for_its_key) {
   uint64_t before = park->generation;
   cr_expect_not(park_was_woken(park, "a", before));
   park_note_wake(park, "a");
@@ -93,7 +93,7 @@ Test(park, a_wake_up_since_a_generation_is_remembered_for_its_key) {
   cr_expect_not(park_was_woken(park, "a", park->generation));
 }
 
-Test(park, an_item_taken_by_key_is_due_no_more) {
+Test(park, an_item_taken_by_key_is_no_longer_due) {
   park_add(park, &items[0], "a", 1000, 1100);
   park_add(park, &items[1], "a", 1000, 1100);
   cr_expect_eq(park_take(park, "a"), &items[0]);
@@ -119,7 +119,7 @@ Test(park, polls_of_an_idle_key_are_put_off) {
   cr_expect_eq(park_take_due(park, 2700), &items[0]);
 }
 
-Test(park, a_wake_up_ends_the_idleness_of_its_key_alone) {
+Test(park, a_wake_up_ends_only_its_own_keys_idleness) {
   add_polling(0, 1500);
   add_polling(1, 1500);
   park_mark_idle(&items[1], 2000);
@@ -131,7 +131,7 @@ Test(park, a_wake_up_ends_the_idleness_of_its_key_alone) {
   cr_expect_not_null(park_take_due(park, 2700));
 }
 
-Test(park, a_deadline_comes_whatever_is_idle) {
+Test(park, a_deadline_is_kept_whatever_is_idle) {
   items[0] = (struct park_item){.deadline_ms = 2000, .poll_ms = 1000};
   park_add(park, &items[0], "a", 1000, 1500);
   park_mark_idle(&items[0], 60000);

@@ -1,4 +1,4 @@
-/* The queue of the database workers, with threads in the place of workers. */
+/* The queue of the database workers, with threads in place of workers. */
 #include "server/http/request_private.h"
 
 #include <criterion/criterion.h>
@@ -33,7 +33,7 @@ static struct worker_trial *worker_start(struct queue *queue) {
   return worker;
 }
 
-/* What the worker took; NULL: nothing, for as long as anyone would wait. */
+/* What the worker took; NULL: nothing within PATIENCE_S. */
 static struct request_private *worker_join(struct worker_trial *worker) {
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
@@ -52,15 +52,15 @@ static struct request_private *take_added(struct queue *queue, struct request_pr
   return worker.n == 1 ? worker.taken[0] : NULL;
 }
 
-/* Whoever parks a request may be busy with the next one for long. Workers that fell asleep when
- * nothing was parked, and so without a time to wake up at, look after it. */
-Test(queue, what_is_parked_while_the_others_sleep_comes_back_in_time) {
+/* The worker that parks a request may be busy with the next one for long. Workers that began to
+ * wait when nothing was parked, and so without a time-out, must take it when it is due. */
+Test(queue, a_request_parked_while_the_other_workers_wait_is_run_in_time) {
   struct queue *queue = queue_new(10, 60000);
   struct request_private first = {0}, second = {0};
   cr_assert_eq(take_added(queue, &first), &first);
   cr_assert_eq(take_added(queue, &second), &second);
   struct worker_trial *workers[] = {worker_start(queue), worker_start(queue)};
-  /* One that is late sees the parked ones at once, and the test passes. */
+  /* A worker that starts late finds the parked requests at once, and the test passes. */
   nanosleep(&(struct timespec){.tv_nsec = FALL_ASLEEP_MS * 1000000}, NULL);
 
   int64_t now_ms = clock_monotonic_ms();

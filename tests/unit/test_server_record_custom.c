@@ -1,4 +1,4 @@
-/* Fields of a type of their own, answers of a server that says more, and digests of zeros. */
+/* Fields of a custom type, answers of newer servers, and digests of zeros. */
 #include <criterion/criterion.h>
 
 #include "common/record/record.h"
@@ -60,7 +60,7 @@ static void expect_refused(const char *text, bool is_answer, const char *pointer
   record_release(&outer_record, &outer);
 }
 
-Test(custom_field, is_read_and_written_as_its_type_says) {
+Test(custom_field, is_read_and_written_by_its_type) {
   struct outer outer;
   cr_assert(outer_read("{\"even\": {\"half\": 21}}", false, &outer), "%s", error.message);
   cr_expect_eq(outer.even, 42);
@@ -69,13 +69,13 @@ Test(custom_field, is_read_and_written_as_its_type_says) {
   cr_expect_str_eq(text, "{\"even\":{\"half\":21}}");
 }
 
-Test(custom_field, is_refused_where_it_is_missing_null_or_wrong) {
+Test(custom_field, is_refused_when_missing_null_or_wrong) {
   expect_refused("{}", false, "/at/even");
   expect_refused("{\"even\": null}", false, "/at/even");
   expect_refused("{\"even\": {\"half\": 0}}", false, "/at/even/half");
 }
 
-Test(custom_field, is_json_to_a_statement_and_null_where_it_is_absent) {
+Test(custom_field, is_bound_as_json_and_as_null_when_absent) {
   struct outer outer = {.even = 4};
   cleanup_parameters struct db_parameters parameters = {0};
   bind_record(&parameters, &outer_record, &outer);
@@ -103,7 +103,7 @@ Test(answer, has_members_that_requests_may_not_have) {
                  "/at/inner/more");
 }
 
-Test(answer, is_refused_where_it_is_no_object_or_lacks_what_it_must_have) {
+Test(answer, is_refused_when_not_an_object_or_without_a_required_member) {
   expect_refused("[]", true, "/at");
   expect_refused("{\"by\": \"ci\"}", true, "/at/even");
   expect_refused("{\"even\": {\"half\": 1}, \"inner\": {}}", true, "/at/inner/name");
@@ -118,7 +118,7 @@ static const struct field named_fields[] = {
 };
 static const struct record named_record = RECORD(NULL, struct named, named_fields);
 
-Test(digest_field, of_zeros_is_a_value_where_it_is_required) {
+Test(digest_field, of_zeros_is_a_value_when_required) {
   const struct named zeros = {0};
   char text[DIGEST_TEXT_SIZE];
   cleanup_json json_t *json = record_write(&named_record, &zeros);

@@ -1,4 +1,4 @@
-/* Cached responses: which roles get them, when 304, what is forgotten and what is evicted. */
+/* Cached responses: which roles get them, 304, removal and eviction. */
 #include "server/http/response_cache.h"
 
 #include <criterion/criterion.h>
@@ -52,14 +52,14 @@ Test(response_cache, a_cached_answer_is_for_the_roles_of_its_route) {
   cr_expect_eq(sent_status, 0);
 }
 
-Test(response_cache, another_target_is_absent_whatever_its_length) {
+Test(response_cache, an_unknown_target_is_absent_whatever_its_length) {
   add("/v1/cache?gpu=abcdefgh", RESPONSE_OF_CHANNELS, 100, 0);
   cr_expect_eq(ask("/v1/cache?gpu=abcdefgi", TOKEN_ADMIN, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("/v1/cache?gpu=abcdefg", TOKEN_ADMIN, NULL), CACHE_ABSENT);
   cr_expect_eq(ask("", TOKEN_ADMIN, NULL), CACHE_ABSENT);
 }
 
-Test(response_cache, a_client_that_has_it_gets_304) {
+Test(response_cache, a_client_that_has_the_entity_gets_304) {
   add("/a", RESPONSE_IMMUTABLE, 100, 0);
   cr_expect_eq(ask("/a", TOKEN_READER, "\"old\", \"tag\""), CACHE_ANSWERED);
   cr_expect_eq(sent_status, 304);
@@ -69,7 +69,7 @@ Test(response_cache, a_client_that_has_it_gets_304) {
   cr_expect_eq(sent_size, (size_t)100);
 }
 
-Test(response_cache, what_is_given_again_later_is_noted) {
+Test(response_cache, a_later_use_is_noted) {
   add("/a", RESPONSE_IMMUTABLE, 100, 0);
   usleep(1100000);
   cr_expect_eq(ask("/a", TOKEN_READER, NULL), CACHE_ANSWERED);
@@ -77,7 +77,7 @@ Test(response_cache, what_is_given_again_later_is_noted) {
   cr_expect(used_is_good);
 }
 
-Test(response_cache, forgetting_the_channels_keeps_what_is_immutable) {
+Test(response_cache, forgetting_the_channels_keeps_immutable_answers) {
   add("/channel", RESPONSE_OF_CHANNELS, 100, 0);
   add("/immutable", RESPONSE_IMMUTABLE, 100, 0);
   response_cache_forget(cache);
@@ -94,7 +94,7 @@ Test(response_cache, an_answer_made_before_a_channel_moved_is_not_kept) {
   cr_expect_eq(ask("/immutable", TOKEN_READER, NULL), CACHE_ANSWERED);
 }
 
-Test(response_cache, adding_again_replaces) {
+Test(response_cache, adding_a_target_again_replaces_its_answer) {
   add("/a", RESPONSE_IMMUTABLE, 100, 0);
   struct cacheable other = {
       ROUTE_cache_get, RESPONSE_IMMUTABLE, "text/plain", "new", "exact", xstrdup("x"), 1};
@@ -118,7 +118,7 @@ Test(response_cache, it_stays_within_its_bytes) {
   cr_expect_leq(there, 10);
 }
 
-Test(response_cache, what_would_fill_half_of_it_is_not_kept) {
+Test(response_cache, an_answer_of_over_half_its_bytes_is_not_kept) {
   add("/small", RESPONSE_IMMUTABLE, 100, 0);
   add("/huge", RESPONSE_IMMUTABLE, 600000, 0);
   cr_expect_eq(ask("/huge", TOKEN_READER, NULL), CACHE_ABSENT);

@@ -23,7 +23,7 @@ Test(router, every_route_of_the_table_is_found_by_its_own_path) {
   }
 }
 
-Test(router, what_the_braces_match_comes_decoded_and_in_order) {
+Test(router, segments_that_match_braces_are_decoded_and_in_order) {
   cr_assert_eq(find("PUT", "/v1/kernels/sha256%3Aaa/builds/b%2Fb"), ROUTE_FOUND);
   cr_expect_str_eq(segments[0], "sha256:aa");
   cr_expect_str_eq(segments[1], "b/b");
@@ -34,7 +34,7 @@ Test(router, head_is_get) {
   cr_expect_eq(route->id, ROUTE_blob_get);
 }
 
-Test(router, another_method_says_which_there_are) {
+Test(router, another_method_is_refused_with_those_allowed) {
   cr_expect_eq(find("PATCH", "/v1/jobs"), ROUTE_NO_METHOD);
   cr_expect_str_eq(allow, "POST, GET, HEAD");
   cr_expect_eq(find("GET", "/v1/leases"), ROUTE_NO_METHOD);
@@ -42,7 +42,7 @@ Test(router, another_method_says_which_there_are) {
   cr_expect_eq(find("get", "/v1/jobs"), ROUTE_NO_METHOD);
 }
 
-Test(router, a_path_that_is_nearly_a_route_is_none) {
+Test(router, a_path_that_is_nearly_a_route_does_not_match) {
   static const char *const paths[] = {"/",
                                       "/v1",
                                       "/v1/jobs/",
@@ -59,7 +59,7 @@ Test(router, a_path_that_is_nearly_a_route_is_none) {
     cr_expect_eq(find("GET", paths[i]), ROUTE_NO_PATH, "%s", paths[i]);
 }
 
-Test(router, a_token_may_what_one_of_its_roles_may) {
+Test(router, a_token_may_call_a_route_that_one_of_its_roles_may) {
   cr_expect(roles_may(TOKEN_ANYONE, TOKEN_ANYONE));
   cr_expect(roles_may(TOKEN_DEMAND, TOKEN_ANYONE));
   cr_expect_not(roles_may(TOKEN_ANYONE, MAY_READ));
@@ -95,7 +95,7 @@ Test(router, roles_are_read_as_they_are_written) {
   cr_expect_str_eq(both, "submitter or publisher");
 }
 
-Test(router, what_is_no_role_or_does_not_go_together_is_refused) {
+Test(router, unknown_roles_and_roles_that_exclude_others_are_refused) {
   static const char *const wrong[] = {
       "",      "king",          "anyone",       "reader,",     ",reader",
       "Admin", "reader,reader", "admin,reader", "agent,enrol", "reader,agent"};

@@ -1,4 +1,5 @@
-/* The table of tokens: found, replaced, unknown, and how many look-ups reach the database. */
+/* The table of tokens: known and unknown ones, updates, and how many look-ups reach the database.
+ */
 #include "server/http/tokens.h"
 
 #include <criterion/criterion.h>
@@ -34,7 +35,7 @@ Test(auth, a_token_is_found_with_its_role_and_name) {
   cr_expect_str_eq(found.name, "root");
 }
 
-Test(auth, a_replaced_table_forgets_what_is_not_in_it) {
+Test(auth, a_replaced_table_has_only_the_new_tokens) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
   replace(tokens, 2);
   replace(tokens, 1);
@@ -44,7 +45,7 @@ Test(auth, a_replaced_table_forgets_what_is_not_in_it) {
   cr_expect_eq(find("a"), AUTH_LOOK_UP);
 }
 
-Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
+Test(auth, a_change_makes_a_new_generation_and_the_same_table_does_not) {
   struct auth_token tokens[] = {token("a", TOKEN_READER, "ci"), token("b", TOKEN_ADMIN, "root")};
   struct auth_token turned[] = {tokens[1], tokens[0]};
   replace(tokens, 2);
@@ -56,7 +57,7 @@ Test(auth, a_change_is_a_new_generation_and_the_same_table_is_not) {
   cr_expect_neq(auth_generation(auth), generation);
 }
 
-Test(auth, a_token_past_its_time_is_refused_without_the_database) {
+Test(auth, an_expired_token_is_refused_without_the_database) {
   struct auth_token past = token("a", TOKEN_AGENT, "node"),
                     later = token("b", TOKEN_AGENT, "other");
   past.id = 7;
@@ -71,7 +72,7 @@ Test(auth, a_token_past_its_time_is_refused_without_the_database) {
   cr_expect(auth_is_live(auth, 8));
 }
 
-Test(auth, an_end_that_was_moved_is_a_new_generation) {
+Test(auth, a_changed_expiry_makes_a_new_generation) {
   struct auth_token node = token("a", TOKEN_AGENT, "node");
   replace(&node, 1);
   uint64_t generation = auth_generation(auth);
@@ -80,7 +81,7 @@ Test(auth, an_end_that_was_moved_is_a_new_generation) {
   cr_expect_neq(auth_generation(auth), generation);
 }
 
-Test(auth, one_more_token_is_found_at_once) {
+Test(auth, an_added_token_is_found_at_once) {
   struct auth_token more = token("c", TOKEN_AGENT, "node");
   uint64_t generation = auth_generation(auth);
   cr_assert(auth_add(auth, &more, 1, auth_answers(auth)));
@@ -117,13 +118,13 @@ Test(auth, a_token_that_was_not_found_is_unknown_for_a_while) {
   cr_expect_eq(find("y"), AUTH_LOOK_UP);
 }
 
-Test(auth, a_token_that_was_found_expired_is_so_for_a_while) {
+Test(auth, a_token_that_was_found_expired_counts_as_expired_for_a_while) {
   struct digest digest = digest_of("x", 1);
   auth_add_unknown(auth, &digest, true);
   cr_expect_eq(find("x"), AUTH_EXPIRED);
 }
 
-Test(auth, a_token_is_live_by_its_number_as_long_as_it_is_in_the_table) {
+Test(auth, a_token_is_live_by_id_as_long_as_it_is_in_the_table) {
   struct auth_token node = token("a", TOKEN_AGENT, "node");
   node.id = 7;
   replace(&node, 1);
@@ -147,7 +148,7 @@ Test(auth, uses_are_noted_once_until_they_are_taken) {
   cr_expect_eq(auth_take_used(auth, ids), AUTH_USED_MAX);
 }
 
-Test(auth, a_flood_of_unknown_tokens_is_not_passed_on_to_the_database) {
+Test(auth, many_unknown_tokens_are_not_all_looked_up_in_the_database) {
   char secret[16];
   int n_looked_up = 0;
   for (int i = 0; i < 5000; i++) {

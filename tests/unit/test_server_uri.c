@@ -47,14 +47,14 @@ Test(uri, an_absolute_target_is_its_path) {
   uri_release(&root);
 }
 
-Test(uri, segments_beyond_the_most_are_counted_but_not_stored) {
+Test(uri, segments_beyond_the_limit_are_counted_but_not_stored) {
   struct uri uri = parsed("/1/2/3/4/5/6/7/8/9/10");
   cr_expect_eq(uri.n_segments, 10);
   cr_expect_str_eq(uri.segments[URI_SEGMENTS_MAX - 1], "8");
   uri_release(&uri);
 }
 
-Test(uri, what_is_no_proper_target_is_refused) {
+Test(uri, a_malformed_target_is_refused) {
   static const char *const wrong[] = {"",        "*",          "v1",          "/%",      "/%4",
                                       "/%zz",    "/%00",       "/a?b=%0",     "/a?%00=", "/%ff",
                                       "/%c0%80", "/a?x=1&x=2", "/?%ED%A0%80", "/a%2",    "/%2g"};

@@ -17,7 +17,7 @@
   COUNTER(queue_shed, "wavetune_queue_shed_total", "Requests refused because the queue was full") \
   COUNTER(leases_granted, "wavetune_leases_granted_total", "Leases granted") \
   COUNTER(leases_split, "wavetune_leases_split_total", \
-          "Leases whose last configs were given to an idle device") \
+          "Splits of held leases, whose last configs went to an idle device") \
   COUNTER(leases_renewed, "wavetune_leases_renewed_total", "Lease renewals committed") \
   COUNTER(leases_lost, "wavetune_leases_lost_total", "Leases that expired") \
   COUNTER(leases_done, "wavetune_leases_done_total", "Leases with no configs left") \

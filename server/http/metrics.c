@@ -147,7 +147,7 @@ static void answers_write(FILE *out) {
 
   /* A histogram is nine lines: routes that were never called are left out. */
   head_write(out, seconds, "histogram",
-             "Time from the end of a request's body to its answer, without waiting in a long poll");
+             "Time from the end of a request to its answer, without waiting in a long poll");
   for (size_t route = 0; route <= ROUTE_COUNT; route++) {
     uint64_t n = 0, in_bound[ARRAY_LENGTH(bounds)];
     for (size_t i = 0; i < ARRAY_LENGTH(bounds); i++)

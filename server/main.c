@@ -212,7 +212,7 @@ static bool token_ensure(struct db *db, const char *folder, char token[TOKEN_TEX
   return file_write_atomically(path, line, strlen(line), 0600, error);
 }
 
-/* Serves until a signal comes or PostgreSQL ends. */
+/* Serves until a signal arrives or PostgreSQL ends. */
 static int dev_serve(const struct options *options, struct cluster *cluster, const char *folder,
                      struct error *error) {
   cleanup_free char *maintenance = cluster_conninfo(cluster, "postgres"),

@@ -136,7 +136,7 @@ static bool agent_drain(struct db *db, const char *agent, const struct drain_req
   return db_end(db, ok, error);
 }
 
-/* The last enrolment of an agent's id from another machine. */
+/* The last enrolment of an agent's id from another machine, which was refused. */
 struct agent_refusal {
   char *at, *machine, *name;
 };
@@ -175,10 +175,10 @@ static const struct field agent_fields[] = {
     FIELD(TEXT, drained_by, FIELD_ANSWER, .schema = SCHEMA_BY),
     FIELD(ID, drained_by_id, FIELD_ANSWER, .schema = SCHEMA_BY_ID),
     FIELD(TEXTS, trusted_keys, FIELD_ANSWER, .schema = SCHEMA_DIGESTS,
-          .about = "it takes only work that one of these keys signed"),
+          .about = "it accepts only kernels that one of these keys signed"),
     FIELD(JSON, devices, FIELD_ANSWER | FIELD_NOT_NULL, .schema = SCHEMA_DEVICES),
     FIELD(RECORD, refused, FIELD_ANSWER, .of = &refusal_record,
-          .about = "the last enrolment of its id from another machine, of the last day"),
+          .about = "the last refused enrolment of its id from another machine, if within a day"),
     FIELD(TIME, last_seen, FIELD_ANSWER),
 };
 #undef FIELD

@@ -33,7 +33,7 @@ enum agent_beat agent_table_beat(struct agent_table *table, const char *id, cons
 
 struct agent_owner {
   int64_t token;  /* that enrolled the agent; 0: none */
-  bool has_token; /* it has a token of its own */
+  bool has_token; /* it has its own token */
 };
 /* What the table stores of an agent. */
 struct agent_brief {

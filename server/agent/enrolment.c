@@ -133,8 +133,7 @@ struct agent_before {
   bool owner_is_enrol;    /* it has its own token, which it got when it enrolled with the owner */
   bool is_of_certificate; /* the owner represents a client certificate: no other token enrols as the
                              agent */
-  struct enrolment_terms terms; /* of the owner; they admit everything where that has not the role
-                                   enrol */
+  struct enrolment_terms terms; /* of the owner; no limits unless it has the role enrol */
 };
 static const struct field before_fields[] = {
     {"agent_is_live", FIELD_BOOL, offsetof(struct agent_before, is_live)},

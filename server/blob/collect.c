@@ -106,11 +106,11 @@ static bool collect(struct db *db, const struct collect_request *request,
 }
 
 void route_gc_post(struct worker *worker, struct request *request) {
-  static const char *const no_arguments[] = {NULL};
+
   struct collect_request given = {.keep_days = COLLECT_KEEP_DAYS};
   struct error error;
 
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!record_read(&gc_request_record, request->json, "", &given, &error)) {
     answer_failure(request, &error);

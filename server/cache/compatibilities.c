@@ -10,8 +10,6 @@
 #include "server/http/request.h"
 #include "server/records.h"
 
-static const char *const no_arguments[] = {NULL};
-
 static const struct field request_fields[] = {
     RECORD_FIELD(CUSTOM, struct compatibility, asked, FIELD_REQUIRED, .custom = &environment_field),
     RECORD_FIELD(CUSTOM, struct compatibility, served, FIELD_REQUIRED,
@@ -94,11 +92,10 @@ void compatibilities_release(struct compatibilities *compatibilities) {
   *compatibilities = (struct compatibilities){0};
 }
 
-/* A pair that is declared already keeps its id and gets the newer reason. */
 void route_compatibility_post(struct worker *worker, struct request *request) {
   cleanup_compatibility struct compatibility declared = {0};
   struct error error;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!compatibility_parse(request->json, &declared, &error)) {
     answer_failure(request, &error);
@@ -169,7 +166,7 @@ void route_compatibility_list(struct worker *worker, struct request *request) {
 void route_compatibility_delete(struct worker *worker, struct request *request) {
   struct error error;
   int64_t id;
-  if (!request_query_only(request, no_arguments) || !answer_id(request, "compatibility", &id))
+  if (!request_query_only(request, NULL) || !answer_id(request, "compatibility", &id))
     return;
 
   struct db *db = worker->db;

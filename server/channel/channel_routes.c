@@ -18,7 +18,7 @@
 
 #define X(member, hardware) #member,
 #define LOOKUP_ARGUMENTS ENVIRONMENT_TEXTS(X) "compute_units", "tag", "regime"
-static const char *const no_arguments[] = {NULL};
+
 static const char *const release_arguments[] = {"release", NULL};
 static const char *const entry_arguments[] = {LOOKUP_ARGUMENTS, NULL};
 static const char *const history_arguments[] = {LOOKUP_ARGUMENTS, "limit", "after", NULL};
@@ -288,7 +288,7 @@ static bool channel_put_once(struct worker *worker, struct request *request,
 void route_channel_put(struct worker *worker, struct request *request) {
   struct error error;
   struct channel_move move;
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!channel_name_check(request->segments[0], &error) ||
       !channel_precondition_check(request_header(request, "If-Match"),
@@ -345,7 +345,7 @@ static bool signature_post_once(struct worker *worker, struct request *request,
     return true;
   case SIGNING_FULL:
     answer_refusal(request, ERROR_INVALID, "/signature",
-                   "the entry has %d signatures by other keys, and no more fit",
+                   "the entry has %d signatures by other keys, which is the limit",
                    CHANNEL_SIGNATURES_MAX);
     return true;
   case SIGNING_ADD:
@@ -372,7 +372,7 @@ static bool signature_post_once(struct worker *worker, struct request *request,
 void route_channel_signature_post(struct worker *worker, struct request *request) {
   struct error error;
   cleanup_channel_signing struct channel_signing signing = {0};
-  if (!request_query_only(request, no_arguments))
+  if (!request_query_only(request, NULL))
     return;
   if (!channel_name_check(request->segments[0], &error) ||
       !channel_signing_parse(request->json, &signing, &error)) {

@@ -38,12 +38,12 @@ bool channel_precondition_check(const char *if_match, const char *if_none_match,
                                 struct error *error) {
   bool has;
   if (if_match && if_none_match)
-    return error_set(error, "If-Match and If-None-Match together cannot hold; send one of them");
+    return error_set(error, "If-Match and If-None-Match cannot both hold; send one of them");
   if (if_none_match && strcmp(if_none_match, "*") != 0)
     return error_set(error,
-                     "If-None-Match takes only * here: move the channel when it has no entry yet");
+                     "If-None-Match must be * here: it moves only a channel that has no entry yet");
   if (if_match && strcmp(if_match, "*") != 0 && !tags_scan(if_match, "", &has))
-    return error_set(error, "If-Match takes * or the quoted ETag of the entry, not %.100s",
+    return error_set(error, "If-Match must be * or the quoted ETag of the entry, not %.100s",
                      if_match);
   return true;
 }

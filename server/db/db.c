@@ -253,6 +253,7 @@ static enum error_kind kind_of_state(const char *sqlstate) {
   for (size_t i = 0; sqlstate && i < ARRAY_LENGTH(table); i++)
     if (string_starts(sqlstate, table[i].prefix))
       return table[i].kind;
+
   return ERROR_INTERNAL;
 }
 
@@ -272,6 +273,7 @@ static bool result_failure(struct db *db, const char *what, const PGresult *resu
     connection_close(db);
     return false;
   }
+
   return failure_set(kind_of_state(PQresultErrorField(result, PG_DIAG_SQLSTATE)), what,
                      result ? PQresultErrorMessage(result) : PQerrorMessage(db->connection), error);
 }
@@ -402,7 +404,8 @@ static bool statement_send(struct db *db, const struct statement *statement,
     while (i < compiled->n && strcmp(compiled->names[i], parameter->name) != 0)
       i++;
     if (i == compiled->n && !parameter->may_be_unused)
-      die("%s: the statement has no parameter \"%s\"", statement->name, parameter->name);
+      die("%s: the parameter \"%s\" is one that the statement does not have", statement->name,
+          parameter->name);
     if (i == compiled->n)
       continue;
     if (is_bound[i])
@@ -416,6 +419,7 @@ static bool statement_send(struct db *db, const struct statement *statement,
   for (int i = 0; i < compiled->n; i++)
     if (!is_bound[i])
       die("%s: the parameter \"%s\" is not bound", statement->name, compiled->names[i]);
+
   return PQsendQueryPrepared(db->connection, statement->name, compiled->n, values, lengths, formats,
                              0);
 }
@@ -537,10 +541,12 @@ static bool queue(struct db *db, const struct statement *statement,
     is_good = result_failure(db, statement->name, NULL, error);
     connection_close(db); /* the state of its pipeline is unknown */
   }
+
   if (is_good)
     sent_add(db, statement, rows);
   else
     statistic_add(statement, clock_monotonic_ns(), 0, true);
+
   return is_good;
 }
 
@@ -573,6 +579,7 @@ bool db_run(struct db *db, const struct statement *statement,
   } else {
     PQclear(result);
   }
+
   return true;
 }
 

@@ -30,7 +30,7 @@ void db_free(struct db *db);
 #define DB_RUN_MS 60000
 int64_t db_set_run_ms(struct db *db, int64_t run_ms); /* returns the former value */
 
-/* Sets the deadline of the request that the next runs belong to, by clock_monotonic_ms. 0: each run
+/* Sets a deadline for all runs from now on, such as a request's, by clock_monotonic_ms. 0: each run
  * has only its own. */
 void db_set_deadline(struct db *db, int64_t until_ms);
 

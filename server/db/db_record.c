@@ -402,26 +402,27 @@ void db_records_free(const struct record *record, void *objects, size_t n) {
   free(objects);
 }
 
-static json_t *rows_to_json(const struct db_rows *rows, int n, const struct record *record) {
+json_t *db_first_rows_to_json(const struct db_rows *rows, int n, const struct record *record,
+                              json_t *(*write)(const void *object)) {
   json_t *array = json_array();
   cleanup_free void *object = xmalloc(record->size);
   for (int row = 0; row < n; row++) {
     db_read(rows, row, record, object);
-    json_push(array, record_write(record, object));
+    json_push(array, write ? write(object) : record_write(record, object));
     record_release(record, object);
   }
   return array;
 }
 
 json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record) {
-  return rows_to_json(rows, db_count(rows), record);
+  return db_first_rows_to_json(rows, db_count(rows), record, NULL);
 }
 
 void db_page_to_json(const struct db_rows *rows, const struct record *record, int64_t limit,
                      json_t **ret_items, int64_t *ret_next) {
   bool has_more = db_count(rows) > limit;
   int n = has_more ? (int)limit : db_count(rows);
-  *ret_items = rows_to_json(rows, n, record);
+  *ret_items = db_first_rows_to_json(rows, n, record, NULL);
   *ret_next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
 }
 

@@ -48,6 +48,10 @@ void db_records_free(const struct record *record, void *objects, size_t n);
 
 /* All rows as a JSON array of what record_write makes of each; a new reference. */
 must_check json_t *db_rows_to_json(const struct db_rows *rows, const struct record *record);
+/* The same for the first `n` rows, with `write` (NULL: record_write). */
+must_check json_t *db_first_rows_to_json(const struct db_rows *rows, int n,
+                                         const struct record *record,
+                                         json_t *(*write)(const void *object));
 
 /* A page of a list, from a statement that reads one row more than `limit`: the first `limit` rows
  * as that array; *ret_next: the column "id" of the last of them where there are more rows, else 0.

@@ -74,6 +74,7 @@ bool migrations_load(struct migrations **ret_migrations, struct error *error) {
   if (!folder || !*folder)
     folder = access(WAVETUNE_MIGRATIONS_INSTALLED, R_OK) == 0 ? WAVETUNE_MIGRATIONS_INSTALLED
                                                               : WAVETUNE_MIGRATIONS_SOURCE;
+
   migrations->folder = xstrdup(folder);
 
   struct dirent **entries;
@@ -129,8 +130,8 @@ static bool applied_check(struct db *db, const struct migrations *migrations, si
   return true;
 }
 
-/* In a transaction of the caller's: takes the lock, makes the table, and applies the first file
- * that is missing. */
+/* In the caller's transaction: takes the lock, makes the table if it is missing, and applies the
+ * first file that was not applied. */
 static bool next_apply(struct db *db, const struct migrations *migrations, bool *ret_applied,
                        struct error *error) {
   size_t next = 0;
@@ -144,6 +145,7 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
           error) ||
       !applied_check(db, migrations, &next, error))
     return false;
+
   *ret_applied = next < migrations->n;
   if (!*ret_applied)
     return true;
@@ -158,6 +160,7 @@ static bool next_apply(struct db *db, const struct migrations *migrations, bool 
       !db_run(db, &sql_migrations_note, &parameters, NULL, error))
     return error_prefix(error, "migration %04zu_%s failed and was undone: ", next + 1,
                         migration->name);
+
   return true;
 }
 
@@ -244,6 +247,7 @@ bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)
                        (long long)timeout_ms / 1000);
     nanosleep(&(struct timespec){.tv_nsec = PING_EVERY_MS * 1000000}, NULL);
   }
+
   return true;
 }
 

@@ -80,6 +80,7 @@ void db_array_text(struct db_array *array, const char *element) {
   } else {
     to = mempcpy(to, "NULL", strlen("NULL"));
   }
+
   array->size = (size_t)(to - array->text);
 }
 

@@ -53,9 +53,8 @@ static bool network_parse(const char *text, struct network *ret, struct error *e
     const char *digits = text + length + 1;
     unsigned long given = strtoul(digits, &end, 10);
     if (*digits < '0' || *digits > '9' || *end || given > most)
-      return error_set(error,
-                       "\"%.60s\" is no network: after the / comes a number of bits, 0 to %u", text,
-                       most);
+      return error_set(error, "\"%.60s\" is no network: after the / there must be 0 to %u bits",
+                       text, most);
     bits = (unsigned)given;
   }
 
@@ -86,6 +85,7 @@ static bool bytes_are_in(const struct networks *networks, const uint8_t address[
         (whole == 16 || ((address[whole] ^ network->address[whole]) & mask) == 0))
       return true;
   }
+
   return false;
 }
 

@@ -55,6 +55,7 @@ static bool socket_open(const char *address, int port, int *ret_fd, int *ret_por
   if (getnameinfo((struct sockaddr *)&bound, bound_size, NULL, 0, service, sizeof service,
                   NI_NUMERICSERV) == 0)
     *ret_port = (int)strtol(service, NULL, 10);
+
   *ret_fd = fd;
   fd = -1;
   return true;
@@ -81,6 +82,7 @@ static unsigned connections_max(void) {
     log_warning("http: only %llu connections fit into this process's limit of open files; raise it "
                 "(ulimit -n, LimitNOFILE=) to %llu for thousands of agents",
                 (unsigned long long)most, (unsigned long long)wanted);
+
   return most < CONNECTIONS_WANTED ? (unsigned)most : CONNECTIONS_WANTED;
 }
 

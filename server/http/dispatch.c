@@ -58,6 +58,7 @@ void *dispatch_target(void *server, const char *target, struct MHD_Connection *m
   for (char *c = query ? query + 1 : NULL; c && *c; c++)
     if (*c == '&' || *c == '?' || *c == '=')
       *c = '.';
+
   return connection;
 }
 
@@ -110,6 +111,7 @@ static enum MHD_Result header_note(void *context, enum MHD_ValueKind kind, const
       if (i == HEADER_LENGTH)
         connection->has_bad_length |= !header_size(value, &connection->length);
     }
+
   return MHD_YES;
 }
 
@@ -133,6 +135,7 @@ static bool headers_check(const struct connection *connection, struct error *err
   if (connection->n_headers[HEADER_TRANSFER_ENCODING] > 1 ||
       strcasecmp(connection->headers[HEADER_TRANSFER_ENCODING], "chunked") != 0)
     return error_set(error, "the header Transfer-Encoding must be \"chunked\" here");
+
   return !connection->n_headers[HEADER_LENGTH] ||
          error_set(error, "a request has either Content-Length or Transfer-Encoding, not both");
 }
@@ -153,6 +156,7 @@ static void headers_read(struct connection *connection, const char *method) {
     memcpy(connection->request_id, id, strlen(id) + 1);
   else
     request_id_make(connection->request_id);
+
   log_set_request(connection->request_id);
 }
 
@@ -232,6 +236,7 @@ static void credentials_read(struct connection *connection, struct credentials *
   if (ret->answer == AUTH_KNOWN &&
       !tokens_agent_of_certificate(connection->server, &ret->digest, token.agent))
     ret->answer = AUTH_LOOK_UP; /* the worker answers that the server is starting */
+
   if (ret->answer == AUTH_KNOWN)
     connection_set_token(connection, &token);
 }
@@ -509,6 +514,7 @@ static enum MHD_Result body_arrives(struct request_private *request, const char 
                     request->route->body_max);
     request->state = REQUEST_DISCARDING;
   }
+
   if (request->state == REQUEST_DISCARDING) {
     request->discarded += n;
     return request->discarded > DISCARD_MAX ? MHD_NO : MHD_YES;
@@ -524,6 +530,7 @@ static enum MHD_Result body_arrives(struct request_private *request, const char 
     view->body = xreallocarray(view->body, capacity, 1);
     request->body_capacity = capacity;
   }
+
   memcpy(view->body + view->body_size, bytes, n);
   view->body_size += n;
   view->body[view->body_size] = '\0';

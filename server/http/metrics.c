@@ -62,18 +62,11 @@ bool request_log_parse(const char *name, enum request_log *ret_log) {
  * out since the line before. */
 static bool line_take(uint64_t *ret_left_out) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static int64_t at_ms;
-  static double lines = LINES_BURST;
+  static struct rate rate;
   static uint64_t left_out;
-  int64_t now_ms = clock_monotonic_ms();
 
   pthread_mutex_lock(&lock);
-  lines += at_ms ? (double)(now_ms - at_ms) * LINES_PER_SECOND / 1000 : 0;
-  lines = lines < LINES_BURST ? lines : LINES_BURST;
-  at_ms = now_ms;
-
-  bool may = lines >= 1;
-  lines -= may;
+  bool may = rate_take(&rate, LINES_PER_SECOND, LINES_BURST);
   left_out += !may;
   *ret_left_out = may ? left_out : 0;
   left_out = may ? 0 : left_out;

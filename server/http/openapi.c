@@ -76,6 +76,7 @@ static json_t *operation_make(const struct route *route, const json_t *all) {
   if (request)
     json_put(made, "requestBody",
              json_pack("{s:b, s:o}", "required", 1, "content", content(request_type, request)));
+
   if (route->roles == TOKEN_ANYONE) {
     json_put(made, "security", json_array());
     return made;
@@ -126,6 +127,7 @@ static json_t *schemas_make(json_t *schemas) {
       ALWAYS(!json_object_get(schemas, each->record->name));
       json_put(schemas, each->record->name, record_schema(each->record));
     }
+
   return json_incref(schemas);
 }
 

@@ -279,6 +279,7 @@ size_t queue_take(struct queue *queue, struct request_private *requests[QUEUE_TO
     if (queue->length)
       pthread_cond_signal(&queue->work);
   }
+
   pthread_mutex_unlock(&queue->lock);
   return n;
 }
@@ -319,6 +320,7 @@ bool queue_park(struct queue *queue, struct request_private *request, const char
       park_mark_idle(&request->park, now_ms + queue->poll_ms / 2);
     }
   }
+
   pthread_mutex_unlock(&queue->lock);
   return !is_stopping;
 }

@@ -29,6 +29,7 @@ const struct author *request_author(struct request *request) {
         (struct author){request->token_id, request->token_name, private_->author_roles,
                         private_->author_peer[0] ? private_->author_peer : NULL};
   }
+
   return &private_->author;
 }
 
@@ -36,9 +37,9 @@ bool request_query_only(struct request *request, const char *const *names) {
   const struct uri *uri = &request_private_of(request)->uri;
   for (size_t i = 0; i < uri->n_query; i++) {
     const char *const *known = names;
-    while (*known && strcmp(*known, uri->query[i].name) != 0)
+    while (known && *known && strcmp(*known, uri->query[i].name) != 0)
       known++;
-    if (!*known) {
+    if (!known || !*known) {
       answer_refusal(request, ERROR_INVALID, "", "unknown query argument \"%.64s\"",
                      uri->query[i].name);
       return false;
@@ -102,15 +103,7 @@ void answer_page(struct worker *worker, struct request *request, const struct li
 
   bool has_more = db_count(rows) > limit;
   int n = has_more ? (int)limit : db_count(rows);
-  json_t *items = json_array();
-  cleanup_free void *object = xmalloc(list->record->size);
-  for (int row = 0; row < n; row++) {
-    db_read(rows, row, list->record, object);
-    json_t *item = list->write ? list->write(object) : record_write(list->record, object);
-    json_push(items, item);
-    record_release(list->record, object);
-  }
-
+  json_t *items = db_first_rows_to_json(rows, n, list->record, list->write);
   int64_t next = has_more ? db_get_integer(rows, n - 1, "id") : 0;
   request_answer_json(request, 200, page_to_json(items, next));
 }

@@ -42,8 +42,8 @@ struct request {
 
 /* A query argument, percent-decoded, or NULL. Borrowed. */
 const char *request_query(const struct request *request, const char *name);
-/* Refuses query arguments that are not in `names` (NULL-terminated) with 422; true when all are
- * known. */
+/* Refuses query arguments that are not in `names` (NULL-terminated; NULL: no names) with 422; true
+ * when all are known. */
 must_check bool request_query_only(struct request *request, const char *const *names);
 /* Reads limit (1..1000, default 100) and after of a page of a list. Answers 422 and returns false
  * when limit is wrong. */
@@ -138,7 +138,6 @@ struct list {
 };
 /* Answers with the page that the query's limit and after name, or with 422 when they are wrong.
  * `parameters` has the statement's other parameters. */
-struct record;
 void answer_page(struct worker *worker, struct request *request, const struct list *list,
                  struct db_parameters *parameters);
 /* For request_query_only: "limit" and "after". */

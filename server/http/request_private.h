@@ -159,6 +159,23 @@ void request_problem(struct request *request, int status, const char *format, ..
 void request_problem_extra(struct request *request, int status, const struct error *error,
                            json_t *extra);
 
+/* Limits events to `per_second` on average and `burst` at once. All 0 at first; under a lock of the
+ * caller's. */
+struct rate {
+  double left;
+  int64_t at_ms; /* clock_monotonic_ms of the last event; 0: none */
+};
+static inline bool rate_take(struct rate *rate, double per_second, double burst) {
+  int64_t now_ms = clock_monotonic_ms();
+  double gained = (double)(now_ms - rate->at_ms) * per_second / 1000;
+  rate->left = rate->at_ms && rate->left + gained < burst ? rate->left + gained : burst;
+  rate->at_ms = now_ms;
+
+  bool may = rate->left >= 1;
+  rate->left -= may;
+  return may;
+}
+
 /* Counts an answer that is about to be sent, and logs it (--log-requests) with the id of
  * log_set_request. Any thread. */
 struct answer_note {

@@ -231,6 +231,7 @@ void answer_failure_extra(struct request *request, const struct error *error, js
     if (error->kind != ERROR_DAMAGED)
       error_of(&shown, ERROR_INTERNAL, "the server could not do this; its log has the reason");
   }
+
   request_problem_extra(request, status, &shown, extra);
 }
 

@@ -214,6 +214,7 @@ response_cache_answer(struct response_cache *cache, const struct cache_query *qu
     ALWAYS(answer.response != NULL);
     response_header(answer.response, MHD_HTTP_HEADER_CONTENT_TYPE, entry->content_type);
   }
+
   response_entity_headers(answer.response, entry->etag, entry->kind == RESPONSE_IMMUTABLE);
   if (entry->match)
     response_header(answer.response, "Wavetune-Match", entry->match);

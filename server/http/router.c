@@ -128,6 +128,7 @@ static bool path_matches(const char *pattern, const struct uri *uri,
       return false;
     }
   }
+
   return *pattern == '\0';
 }
 
@@ -156,6 +157,7 @@ enum route_match route_find(const char *method, const struct uri *uri,
     snprintf(allow + used, ROUTE_ALLOW_SIZE - used, "%s%s%s", used ? ", " : "", routes[i].method,
              strcmp(routes[i].method, "GET") == 0 ? ", HEAD" : "");
   }
+
   return allow[0] ? ROUTE_NO_METHOD : ROUTE_NO_PATH;
 }
 
@@ -178,6 +180,7 @@ char *roles_text(unsigned roles, const char *separator) {
     free(text);
     text = longer;
   }
+
   return text;
 }
 
@@ -207,6 +210,7 @@ bool roles_parse(const char *text, unsigned *ret_roles, struct error *error) {
     return error_at(error, "/role",
                     "the roles agent, enrol and admin cannot be combined with others; make two "
                     "tokens");
+
   *ret_roles = roles;
   return true;
 }
@@ -290,6 +294,7 @@ enum range_answer header_range(const char *value, size_t size, size_t *ret_first
     *ret_first = first;
     *ret_last = has_last && last < size ? last : size - 1;
   }
+
   return RANGE_PART;
 }
 

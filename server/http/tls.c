@@ -69,6 +69,7 @@ static bool chain_read(const char *path, gnutls_x509_crt_t **ret_chain, unsigned
   if (reason < 0 || *ret_n == 0)
     return error_set(error, "%s holds no certificate in PEM: %s", path,
                      reason < 0 ? gnutls_strerror(reason) : "it is empty");
+
   return true;
 }
 
@@ -181,6 +182,7 @@ bool tls_new(const struct tls_files *files, struct tls **ret_tls, struct error *
   if (!files->certificate != !files->key)
     return error_set(error,
                      "--tls-certificate and --tls-key belong together; give both or neither");
+
   *ret_tls = NULL;
   if (!files->certificate && !files->client_ca)
     return true;

@@ -1,5 +1,5 @@
-/* The table of tokens under a reader-writer lock, a negative cache, a token bucket that limits
- * look-ups, and the statements that fill the table. */
+/* The table of tokens under a reader-writer lock, a negative cache, a limit of look-ups, and the
+ * statements that fill the table. */
 #include "server/http/tokens.h"
 
 #include <openssl/crypto.h>
@@ -32,8 +32,7 @@ struct auth {
     int64_t until_ms;
     bool is_expired;
   } unknown[UNKNOWN_MAX];
-  double lookups; /* left in the bucket */
-  int64_t lookups_at_ms;
+  struct rate lookups;
   size_t n_used;
   int64_t used[AUTH_USED_MAX];
 };
@@ -51,8 +50,7 @@ struct auth *auth_new(void) {
   pthread_rwlock_init(&auth->lock, NULL);
   pthread_mutex_init(&auth->unknown_lock, NULL);
   atomic_store(&auth->generation, 1);
-  auth->lookups = LOOKUPS_BURST;
-  auth->lookups_at_ms = clock_monotonic_ms();
+
   return auth;
 }
 
@@ -97,16 +95,10 @@ enum auth_answer auth_find(struct auth *auth, const struct digest *digest,
   const struct unknown_token *unknown = unknown_slot(auth, digest);
   if (unknown->until_ms > now_ms && digest_equal(&unknown->digest, digest)) {
     answer = unknown->is_expired ? AUTH_EXPIRED : AUTH_UNKNOWN;
-  } else {
-    auth->lookups += (double)(now_ms - auth->lookups_at_ms) * LOOKUPS_PER_SECOND / 1000;
-    auth->lookups_at_ms = now_ms;
-    if (auth->lookups > LOOKUPS_BURST)
-      auth->lookups = LOOKUPS_BURST;
-    if (auth->lookups < 1)
-      answer = AUTH_BUSY;
-    else
-      auth->lookups--;
+  } else if (!rate_take(&auth->lookups, LOOKUPS_PER_SECOND, LOOKUPS_BURST)) {
+    answer = AUTH_BUSY;
   }
+
   pthread_mutex_unlock(&auth->unknown_lock);
   return answer;
 }
@@ -219,6 +211,7 @@ static size_t tokens_read(const struct db_rows *rows, struct auth_token *ret) {
     snprintf(ret[n].agent, sizeof ret[n].agent, "%s", db_get(rows, row, "agent"));
     n += roles_parse(db_get(rows, row, "role"), &ret[n].roles, &unknown);
   }
+
   return n;
 }
 
@@ -291,6 +284,7 @@ void tokens_answer_unknown(struct request_private *request, bool is_expired) {
               is_expired ? "the token has expired; an admin makes another with \"wavetune token "
                            "make\""
                          : "the token is unknown or revoked");
+
   metrics_note_refusal(is_expired ? REFUSED_EXPIRED : REFUSED_UNKNOWN);
   client_note_refused(&request->request, why.message);
   request_problem(&request->request, MHD_HTTP_UNAUTHORIZED, "%s", why.message);
@@ -359,6 +353,7 @@ bool tokens_refresh(struct worker *worker, struct error *error) {
     size_t n = tokens_read(rows, tokens);
     is_newest = auth_replace(worker->server->auth, tokens, n, since);
   } while (!is_newest); /* as in tokens_look_up */
+
   return true;
 }
 

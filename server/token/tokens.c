@@ -75,6 +75,7 @@ static bool expires_parse(const char *text, int64_t *ret_ms, struct error *error
                     "\"%.64s\" is not a future time; write how long the token is valid, like 90s, "
                     "30m, 12h or 7d, or until when, like 2026-01-31T12:00:00Z",
                     text);
+
   *ret_ms = ms;
   return true;
 }
@@ -211,6 +212,7 @@ bool token_moves_channel(struct db *db, int64_t token, const char *channel, bool
     free(patterns);
     patterns = longer;
   }
+
   *ret_patterns = patterns;
   return true;
 }
@@ -234,6 +236,7 @@ bool tokens_revoke(struct db *db, const char *name, bool may_be_last_admin,
                        name);
   else if (is_good && !is_revoked) /* perhaps because another request has just revoked it */
     is_good = error_of(error, ERROR_MISSING, "there is no live token \"%.64s\"", name);
+
   is_good = is_good && audit_note(db, author, AUDIT_REVOKE_TOKEN, name, NULL, error);
   return db_end(db, is_good, error);
 }

@@ -82,7 +82,7 @@ Test(cache_rules, another_patch_level_is_served_only_on_request) {
   cr_assert_eq(resolve(&trial, STACK("6", "3.3.1"), CACHE_RULE_MINOR, &resolved), CACHE_MATCH_NONE);
 }
 
-Test(cache_rules, no_patch_level_is_chosen_where_entries_differ_in_other_members) {
+Test(cache_rules, of_patch_levels_that_differ_in_other_members_none_is_chosen) {
   cleanup_trial struct trial trial = {0};
   struct cache_resolved resolved;
   there_is(&trial, STACK("6.4.0", "3.3.1"));

@@ -61,7 +61,7 @@ Test(precondition, malformed_ones_are_refused_rather_than_ignored) {
   cr_assert_not(channel_precondition_check("\"1-ab", NULL, &error));
   cr_assert_not(channel_precondition_check("\"1-ab\" \"2-cd\"", NULL, &error));
   cr_assert_not(channel_precondition_check("", NULL, &error));
-  cr_assert_str_eq(error.message, "If-Match takes * or the quoted ETag of the entry, not ");
+  cr_assert_str_eq(error.message, "If-Match must be * or the quoted ETag of the entry, not ");
 }
 
 Test(precondition, if_none_match_takes_only_a_star) {

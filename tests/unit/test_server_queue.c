@@ -54,7 +54,7 @@ static struct request_private *take_added(struct queue *queue, struct request_pr
 
 /* The worker that parks a request may be busy with the next one for long. Workers that began to
  * wait when nothing was parked, and so without a time-out, must take it when it is due. */
-Test(queue, a_request_parked_while_the_other_workers_wait_is_run_in_time) {
+Test(queue, what_is_parked_while_the_other_workers_wait_is_run_in_time) {
   struct queue *queue = queue_new(10, 60000);
   struct request_private first = {0}, second = {0};
   cr_assert_eq(take_added(queue, &first), &first);

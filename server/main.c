@@ -76,7 +76,7 @@ static int signals_wait(int also) {
   {"heartbeat-ms", OPTION_INTEGER, "MS", "5000", 100, 600000, \
    "how often agents send a heartbeat"}, \
   {"poll-ms", OPTION_INTEGER, "MS", "1000", 10, 60000, \
-   "how often waiting requests run again without a wake-up"}, \
+   "how often long polls query the database without a wake-up"}, \
   {"demand", OPTION_TEXT, "POLICY", "suggest", \
    .help = \
    "what to do with keys that deployments miss: off, suggest or automatic (make jobs)"}, \
@@ -513,7 +513,7 @@ static const struct option_spec token_make_specs[] = {
 
 static const struct command_spec commands[] = {
     {"serve", "", "serve the API from a PostgreSQL database",
-     "Any number of servers may share one database. SIGTERM ends it after all answers were sent; "
+     "Any number of servers may share one database. SIGTERM ends it after all answers are sent; "
      "SIGHUP reads the files of --tls-certificate, --tls-key and --tls-client-ca again at once.",
      serve_specs, ARRAY_LENGTH(serve_specs), serve_run},
     {"dev", "", "serve from a private PostgreSQL in a folder",

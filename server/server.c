@@ -221,9 +221,8 @@ static bool files_read(struct server *server, const struct server_options *optio
     return error_prefix(error, "--trusted-proxy: ");
   if (files.client_ca && !files.certificate && !server->trusted_proxies.n)
     return error_set(
-        error,
-        "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that passes "
-        "clients' certificates on");
+        error, "--tls-client-ca needs --tls-certificate and --tls-key, or the --trusted-proxy that "
+               "forwards clients' certificates");
   return tls_new(&files, &server->tls, error);
 }
 

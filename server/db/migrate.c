@@ -206,7 +206,7 @@ bool migrate_grant(struct db *db, const char *role, struct error *error) {
   if (db_get_bool(rows, 0, "is_owner"))
     return error_set(error,
                      "the database role \"%.64s\" owns the tables, or may act as their owner, so "
-                     "its rights cannot be limited; name another one to serve as",
+                     "its rights cannot be limited; name another role",
                      role);
 
   /* The role reads and writes rows; to the audit table it only adds, and the list of migrations it
@@ -241,9 +241,9 @@ bool database_wait(const char *conninfo, int64_t timeout_ms, bool (*is_hopeless)
   int64_t until_ms = clock_monotonic_ms() + timeout_ms;
   while (PQping(conninfo) != PQPING_OK) {
     if (is_hopeless(context))
-      return error_set(error, "PostgreSQL ended before it took a connection");
+      return error_set(error, "PostgreSQL ended before it accepted a connection");
     if (clock_monotonic_ms() >= until_ms)
-      return error_set(error, "PostgreSQL took no connection within %lld s",
+      return error_set(error, "PostgreSQL accepted no connection within %lld s",
                        (long long)timeout_ms / 1000);
     nanosleep(&(struct timespec){.tv_nsec = PING_EVERY_MS * 1000000}, NULL);
   }

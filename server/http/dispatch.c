@@ -216,7 +216,7 @@ static void credentials_read(struct connection *connection, struct credentials *
   if (connection->is_proxy && authorization && protocol && strcasecmp(protocol, "http") == 0 &&
       !atomic_exchange(&is_warned, true))
     log_warning("http: a client sent its token to the trusted proxy over http:// "
-                "(X-Forwarded-Proto): let the proxy take https:// only");
+                "(X-Forwarded-Proto): let the proxy accept only https://");
 
   if (!client_certificate(connection, &ret->certificate, &ret->refusal)) {
     ret->answer = AUTH_UNKNOWN;

@@ -204,8 +204,7 @@ void route_metrics_get(struct server *server, struct request *request) {
     double value;
   } gauges[] = {
       {"wavetune_queue_length", "Requests that wait for a database worker", (double)state.queued},
-      {"wavetune_parked", "Requests that wait for something to happen (long polls)",
-       (double)state.parked},
+      {"wavetune_parked", "Requests that wait for an event (long polls)", (double)state.parked},
       {"wavetune_suspended", "Requests that are queued, parked or run by a database worker",
        (double)server->n_suspended},
       {"wavetune_http_open", "Requests that are being read or answered", (double)server->n_open},

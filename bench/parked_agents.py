@@ -85,17 +85,20 @@ def run(bench, connections, leases, rounds, poll_ms):
     for i in range(rounds):
         crowd.run("park")
         wait_for_parked(server, connections * 0.98)
+        cpu = driver.cpu_seconds(server.process.pid), bench.postgres_cpu_seconds()
         crowd.start(f"expect {leases}")
         began = time.monotonic_ns()
         job, = driver.submit(server, kernel, [{"n": i + 1}], space)
         submitted = time.monotonic_ns()
         grants = crowd.answer()
+        own, database = ((after - before) * 1e6 / leases for before, after in
+                         zip(cpu, (driver.cpu_seconds(server.process.pid), bench.postgres_cpu_seconds())))
         peak = max(peak, driver.rss_mib(server.process.pid))
         after = {name: (grants[f"{name}_ns"] - submitted) / 1e6 for name in ("first", "median", "last")}
         print(f"  round {i + 1}: {leases:,} leases; submitting took {(submitted - began) / 1e6:,.0f} ms; granted "
               f"{grants['granted']:,} ({grants['distinct']:,} distinct, {grants['failed']} failed), after the answer to the "
-              f"submission: first {after['first']:,.1f} ms, median {after['median']:,.1f} ms, last {after['last']:,.1f} ms",
-              flush=True)
+              f"submission: first {after['first']:,.1f} ms, median {after['median']:,.1f} ms, last {after['last']:,.1f} ms; "
+              f"CPU a lease: server {own:.0f} us, PostgreSQL {database:.0f} us", flush=True)
         if (grants["granted"], grants["distinct"], grants["failed"]) != (leases, leases, 0):
             sys.exit("leases were lost, or granted twice")
         lasts.append(after["last"])

@@ -17,24 +17,24 @@
 #define FILE_MAX ((size_t)64 << 20)
 #define BYTES_MAX ((size_t)256 << 20) /* of all files together */
 
-/* The files to read. A path on the command line is a file, whatever its name, or a folder: of that,
- * the files whose names end as those of tables do, at any depth, except below names that begin with
- * '.'. Links in a folder are not followed: one that stays inside names a file that is read anyway,
- * and one that leads out is refused. */
+/* The files to read. A path on the command line is a file, whatever its name, or a folder, of which
+ * all files are read whose names end as those of tables do, at any depth, except below names that
+ * begin with '.'. Links in a folder are not followed: one that stays inside leads to a file that is
+ * read anyway, and one that leads out is refused. */
 struct names {
   size_t n, capacity;
   char **all;   /* absolute */
   size_t bytes; /* of all of them, as their folders state */
   size_t n_roots, root_capacity;
-  char **roots; /* the real folders that were named, or that hold a named file */
+  char **roots; /* real paths of the folders on the command line, and of the files' folders there */
 };
 
 struct import {
   const struct options *options;
   const struct cache_format *format;
   struct names names;
-  struct cache_files files;     /* a file's path is its absolute one without the first '/': what a
-                                   table holds for may be in the names of the folders above it */
+  struct cache_files files;     /* their paths are absolute, without the first '/', because formats
+                                   read facts from the names of the folders above a table */
   struct kernel_folder *folder; /* of --kernel DIR */
   struct kernel *registered;    /* of --kernel HASH */
   struct imported imported;
@@ -47,8 +47,10 @@ static void import_release(struct import *import) {
     free(import->names.all[i]);
   for (size_t i = 0; i < import->names.n_roots; i++)
     free(import->names.roots[i]);
+
   free(import->names.all);
   free(import->names.roots);
+
   cache_files_release(&import->files);
   if (import->folder)
     kernel_folder_free(import->folder);
@@ -62,16 +64,16 @@ static void import_release(struct import *import) {
 static bool names_add(struct names *names, const char *path, off_t size, struct error *error) {
   for (const char *c = path; *c; c++)
     if ((unsigned char)*c < 0x20 || *c == 0x7f)
-      return error_set(error, "%s: the name holds control characters; rename it", path);
+      return error_set(error, "%s: the name has control characters; rename it", path);
   if (names->n == FILES_MAX)
-    return error_set(error, "more than %d files; import them in parts, by naming folders below",
+    return error_set(error, "more than %d files; import them in parts, one subfolder at a time",
                      FILES_MAX);
   if (size > (off_t)FILE_MAX)
     return error_set(error, "%s has more than %zu MiB", path, FILE_MAX >> 20);
   names->bytes += (size_t)size;
   if (names->bytes > BYTES_MAX)
     return error_set(error,
-                     "more than %zu MiB of files; import them in parts, by naming folders below",
+                     "more than %zu MiB of files; import them in parts, one subfolder at a time",
                      BYTES_MAX >> 20);
   GROW(names->all, names->n, names->capacity);
   names->all[names->n++] = xstrdup(path);
@@ -118,7 +120,8 @@ static int entries_compare(const FTSENT **a, const FTSENT **b) {
   return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static bool path_collect(const char *path, struct names *names, struct error *error) {
+static bool path_collect(const char *path, const struct cache_format *format, struct names *names,
+                         struct error *error) {
   struct stat status;
   cleanup_free char *copy = xstrdup(path), *other = xstrdup(path), *folder = NULL;
   bool is_there = stat(path, &status) == 0, is_folder = is_there && S_ISDIR(status.st_mode);
@@ -135,7 +138,7 @@ static bool path_collect(const char *path, struct names *names, struct error *er
     names->roots[names->n_roots++] = xstrdup(folder);
   }
 
-  /* A file keeps its own name, also when it is a link: names of tables have a meaning. */
+  /* A file keeps its own name even if it is a link, because names of tables have a meaning. */
   if (!is_folder) {
     cleanup_free char *whole =
         xasprintf("%s/%s", string_equal(folder, "/") ? "" : folder, basename(other));
@@ -151,22 +154,23 @@ static bool path_collect(const char *path, struct names *names, struct error *er
   for (FTSENT *entry; ok && (entry = fts_read(tree));)
     ok = entry_take(tree, entry, folder, names, error);
   fts_close(tree);
-  return ok && (names->n > before || error_set(error,
-                                               "%s holds no tables: no file that ends in .json, "
-                                               ".csv or .best_config",
-                                               folder));
+  return ok &&
+         (names->n > before ||
+          error_set(error,
+                    "%s holds no tables: no file that ends in .json, .csv or .best_config%s%s",
+                    folder, format->folder ? "; name " : "", format->folder ? format->folder : ""));
 }
 
 static int texts_compare(const void *a, const void *b) {
   return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Collects all names first: what is wrong with a folder is reported before a file is read. */
+/* Collects all names first, so that errors in a folder are reported before a file is read. */
 static bool files_read(char *const *paths, size_t n_paths, struct import *import,
                        struct error *error) {
   struct names *names = &import->names;
   for (size_t i = 0; i < n_paths; i++)
-    if (!path_collect(paths[i], names, error))
+    if (!path_collect(paths[i], import->format, names, error))
       return false;
   if (names->n)
     qsort(names->all, names->n, sizeof *names->all, texts_compare);
@@ -206,7 +210,7 @@ static const struct kernel *kernel_of(const struct import *import) {
   return import->folder ? import->folder->kernel : import->registered;
 }
 
-/* The kernel that the tables are of: a folder, or a registered one. `client` is NULL with
+/* Loads the kernel of --kernel, from a folder or from the server. `client` is NULL with
  * --dry-run. */
 static int kernel_load(struct import *import, struct http_client *client) {
   const char *place = option_text(import->options, "kernel");
@@ -217,8 +221,8 @@ static int kernel_load(struct import *import, struct http_client *client) {
     return kernel_folder_load(place, &import->folder, &error) ? EXIT_OK
                                                               : cli_fail(EXIT_USAGE, &error);
   if (!client)
-    return cli_refuse(EXIT_USAGE,
-                      "--dry-run asks no server what %.80s is; name the kernel's folder", place);
+    return cli_refuse(
+        EXIT_USAGE, "--dry-run asks no server about kernel %.80s; name the kernel's folder", place);
 
   cleanup_json json_t *answer = NULL;
   cleanup_free char *path = cli_path("/v1/kernels/", place, "");
@@ -231,7 +235,7 @@ static int kernel_load(struct import *import, struct http_client *client) {
   return cli_fail(EXIT_UNREACHABLE, &error);
 }
 
-/* What the tables state, completed and corrected by --environment. A correction is reported. */
+/* The tables' environment, completed and corrected by --environment. A correction is reported. */
 static bool environment_complete(struct import *import, struct error *error) {
   cleanup_json json_t *stated = NULL, *read = json_copy(import->imported.environment);
   const char *name;
@@ -291,11 +295,12 @@ static bool body_make(struct import *import, struct error *error) {
   size_t size = json_dumpb(import->body, NULL, 0, JSON_COMPACT);
   return size <= BODY_MAX ||
          error_set(error,
-                   "the tables make %zu MiB of JSON, the server takes %zu; import them in parts",
+                   "the tables make %zu MiB of JSON, and the server accepts %zu; import them in "
+                   "parts",
                    size >> 20, BODY_MAX >> 20);
 }
 
-/* The answer that the server would give, as far as it is known here. */
+/* The server's answer, as far as it is known without the server. */
 static bool dry_answer(const struct import *import, json_t **ret_answer, struct error *error) {
   cleanup_json json_t *kernels = json_array();
   for (size_t i = 0; i < import->imported.n_kernels; i++) {
@@ -345,7 +350,7 @@ static int command_import(struct options *options) {
   if (!files_read(arguments + 1, n - 1, &import, &error))
     return cli_fail(EXIT_USAGE, &error);
   if (!cache_format_read(import.format, &request, &import.imported, &error)) {
-    /* A refusal names the file first; its local name leaves room for the sentence. */
+    /* An error begins with the file's path; the shorter local name leaves room for the rest. */
     const char *local = local_name(&import.names, error.message);
     memmove(error.message, local, strlen(local) + 1);
     return cli_fail(EXIT_USAGE, &error);
@@ -367,7 +372,7 @@ static int command_import(struct options *options) {
                     *missing = json_texts_join(json_object_get(answer, "missing"), ", ");
   printf("for %s, tag %s\n", environment, option_text(options, "tag"));
   if (*missing)
-    printf("the environment lacks %s; --environment states what the tables do not\n", missing);
+    printf("the environment lacks %s; state what the tables do not with --environment\n", missing);
   if (is_dry)
     puts("nothing was sent (--dry-run)");
   else
@@ -404,29 +409,29 @@ static int command_imports(struct options *options) {
 
 static const struct option_spec import_options[] = {
     CLI_TEXT("environment", "JSON|@FILE",
-             "what the tables hold for, beside what they state themselves, e.g. '{\"arch\": "
-             "\"gfx942\"}'"),
+             "environment members that the tables do not state, or state wrongly, e.g. "
+             "'{\"arch\": \"gfx942\"}'"),
     OPTION_TAG,
     CLI_TEXT("kernel", "DIR[:VERSION]|HASH",
-             "the registered kernel that the tables are of, by its \"exports\"; else each is known "
-             "by name only"),
+             "the registered kernel that its \"exports\" map the tables to; default: kernels that "
+             "are known by name only"),
     CLI_FLAG("dry-run", "read and check, show what was found, send nothing"),
     SERVER_OPTIONS,
 };
 static const struct option_spec imports_options[] = {
-    CLI_TEXT("kernel", "HASH", "only those of this kernel"),
-    CLI_TEXT("format", "FORMAT", "only those of this format"),
-    CLI_TEXT("tag", "TAG", "only those of this deployment scenario"),
+    CLI_TEXT("kernel", "HASH", "only entries of this kernel"),
+    CLI_TEXT("format", "FORMAT", "only entries of this format"),
+    CLI_TEXT("tag", "TAG", "only entries of this deployment scenario"),
     SERVER_OPTIONS,
 };
 
 CLI_COMMAND(import, "import", "FORMAT PATH…", import_options,
-            "take over tables that were tuned elsewhere",
+            "import tables that other tools tuned",
             .description =
-                "Reads caches that other tools wrote: FORMAT is a cache format (an unknown one "
-                "lists those there are), PATH a file or a folder with such files. All of them are "
-                "read and checked before anything is sent, and the server takes all or nothing. "
-                "What is imported is the first incumbent of its key: releases serve it until a job "
-                "has tuned the key, and jobs measure against it. Importing the same again changes "
-                "nothing.");
+                "Reads caches that other tools wrote: FORMAT is a cache format (an unknown name "
+                "lists the known ones), PATH is a file or a folder of such files. All files are "
+                "read and checked before anything is sent, and the server accepts all or none. An "
+                "imported entry is the first incumbent of its key: releases serve it until a job "
+                "has tuned the key, and jobs measure against it. Importing the same tables again "
+                "changes nothing.");
 CLI_COMMAND(imports, "imports", "", imports_options, "list what was imported");

@@ -294,7 +294,8 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
   for (size_t i = 0; i < imported.n_kernels; i++)
     n_entries += imported.kernels[i].n_entries;
   if (!n_tables)
-    return error_set(error, "none of the %zu files is a %s", request->files->n, format->table);
+    return error_set(error, "none of the %zu files is a %s%s%s", request->files->n, format->table,
+                     format->folder ? "; name " : "", format->folder ? format->folder : "");
   if (!n_entries && !format->may_be_empty)
     return error_set(error, "no %s there holds an entry", format->table);
   if (!imported.environment)

@@ -173,6 +173,7 @@ const struct cache_format format_inductor = {
     .summary = "the .best_config files of torch's Inductor, in TORCHINDUCTOR_CACHE_DIR",
     .render = inductor_render,
     .table = "NAME.best_config",
+    .folder = "Inductor's cache folder (TORCHINDUCTOR_CACHE_DIR)",
     .is_table = is_table,
     .no_kernel = "Inductor's kernels are generated and are not registered",
     .file_size_max = (size_t)1 << 20,

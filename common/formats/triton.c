@@ -348,6 +348,7 @@ const struct cache_format format_triton = {
                "TRITON_CACHE_DIR",
     .render = triton_render,
     .table = "NAME.autotune.json",
+    .folder = "Triton's cache folder (TRITON_CACHE_DIR)",
     .is_table = triton_is_table,
     .no_kernel = "the folders of Triton's cache do not tell which kernel they are for",
     .file_size_max = (size_t)16 << 20,

@@ -495,6 +495,9 @@ def test_what_cannot_be_read_is_refused(tables, tmp_path):
     assert "cannot read" in refused("vllm-moe", tmp_path / "missing" / "x.json", "--dry-run")
     assert "cannot read" in refused("vllm-moe", tmp_path / "missing.json", "--dry-run")
     assert "holds no tables" in refused("vllm-moe", harness.SOURCE / "migrations", "--dry-run")
+    for name, variable in (("triton", "TRITON_CACHE_DIR"), ("inductor", "TORCHINDUCTOR_CACHE_DIR")):
+        for folder in (tables, harness.SOURCE / "migrations"):
+            assert f"cache folder ({variable})" in refused(name, folder, "--dry-run")
     assert "is named twice" in refused("vllm-moe", tables, tables / MOE.format(8), "--dry-run")
     assert "did you mean \"vllm-moe\"" in refused("vlm-moe", tables, "--dry-run")
     assert "at least one file" in refused("vllm-moe", "--dry-run")

@@ -1,5 +1,5 @@
-/* wavetune token make, list and revoke, audit, and gc: which tokens may call the server, which one
- * wrote what, and what the server need not keep. */
+/* wavetune token make, list and revoke, audit, and gc: tokens, the record of which token wrote
+ * what, and garbage collection. */
 #include "cli/cli.h"
 
 #define AUDIT_PAGE_MAX 1000
@@ -7,7 +7,7 @@
 
 static int command_token_make(struct options *options) {
   char *const *name = cli_arguments(
-      options, 1, "name the token after who it is for: wavetune token make ci --role submitter");
+      options, 1, "name the token after its user: wavetune token make ci --role submitter");
   if (!name)
     return EXIT_USAGE;
 
@@ -98,8 +98,9 @@ static int command_audit(struct options *options) {
       return code;
 
     json_t *more = json_object_get(page, "items"), *next = json_object_get(page, "next");
+    size_t n = json_array_size(more);
     json_array_extend(items, more);
-    left = json_is_string(next) && json_array_size(more) < left ? left - json_array_size(more) : 0;
+    left = json_is_string(next) && n > 0 && n < left ? left - n : 0;
     json_object_set(query, "after", next);
   }
 
@@ -139,28 +140,32 @@ static int command_gc(struct options *options) {
 
 static const struct option_spec make_options[] = {
     CLI_TEXT("role", "ROLE",
-             "what it is for, several with a comma between: reader, demand, cache-writer, "
+             "the token's role, or several separated by commas: reader, demand, cache-writer, "
              "submitter, builder, publisher, agent, enrol, operator or admin",
              .default_text = "reader"),
     CLI_LIST("channel", "NAME",
-             "of the role publisher: a channel that it moves, or a pattern like 'test-*'; again "
-             "for more"),
-    CLI_TEXT("expires", "TIME", "how long it is good for, like 7d or 12h, or until when"),
+             "with the role publisher: a channel that the token may move, or a pattern like "
+             "'test-*'; may be repeated"),
+    CLI_TEXT("expires", "TIME",
+             "how long the token is valid, like 7d or 12h, or the time at which it expires"),
     CLI_INTEGER("uses", "N", "0", 0, TOKEN_USES_MAX,
-                "of the role enrol: how many agents it enrols (0: one)"),
-    CLI_TEXT("agent-name", "PATTERN", "of the role enrol: agents' names, like 'mi300-*'"),
+                "with the role enrol: how many agents the token enrols (0: one)"),
+    CLI_TEXT("agent-name", "PATTERN",
+             "with the role enrol: the pattern of the agents' names, like 'mi300-*'"),
     CLI_TEXT("certificate", "NAME",
-             "of the role agent: make no token, but accept the client certificate with this name"),
-    CLI_TEXT("environment", "JSON", "of the role enrol: what all devices of the agents have"),
+             "with the role agent: make no token, but accept the client certificate with this "
+             "name"),
+    CLI_TEXT("environment", "JSON",
+             "with the role enrol: environment members that all devices of the agents have"),
     SERVER_OPTIONS,
 };
 static const struct option_spec audit_options[] = {
     CLI_TEXT("since", "TIME",
-             "only from this time on, like 2026-01-31T12:00:00Z, or of the last 12h or 7d"),
+             "only entries from this time on, like 2026-01-31T12:00:00Z, or of the last 12h or 7d"),
     CLI_TEXT("by", "NAME", "only what this token wrote"),
-    CLI_TEXT("action", "WORD", "only this, like submit or move"),
-    CLI_TEXT("object", "ID", "only what was written of this job, channel, digest, agent or token"),
-    CLI_INTEGER("limit", "N", "100", 1, 1000000, "at most so many rows, the newest"),
+    CLI_TEXT("action", "WORD", "only this action, like submit or move"),
+    CLI_TEXT("object", "ID", "only entries about this job, channel, digest, agent or token"),
+    CLI_INTEGER("limit", "N", "100", 1, 1000000, "at most N entries, the newest ones"),
     SERVER_OPTIONS,
 };
 static const struct option_spec gc_options[] = {

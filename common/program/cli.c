@@ -122,10 +122,11 @@ int cli_list(struct http_client *client, const char *path, json_t **ret_items) {
       return code;
 
     json_array_extend(items, json_object_get(page, "items"));
-    const char *next = json_string_value(json_object_get(page, "next"));
-    is_last = !next;
-    free(after);
-    after = http_escape(next ? next : "");
+    cleanup_free char *before = TAKE(after);
+    after = http_escape(cli_member(page, "next"));
+    is_last = !*after;
+    if (!is_last && string_equal(after, before))
+      return cli_refuse(EXIT_REFUSED, "the server's list does not go on after %.80s", after);
   }
 
   *ret_items = TAKE(items);

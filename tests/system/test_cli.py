@@ -147,6 +147,16 @@ def test_two_words_of_a_command_are_two_arguments():
     assert done.returncode == 2 and 'unknown command "kernel list"' in done.stderr, done
 
 
+def test_a_list_whose_next_page_is_not_another_one_ends():
+    with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": ""})) as fake:
+        assert json.loads(wavetune(fake, "jobs", "--json", timeout=60).stdout) == [{"name": "a"}] and len(fake.requests) == 1
+    with FakeServer(lambda *_: (200, {"items": [{"name": "a"}], "next": "b"})) as fake:
+        done = wavetune(fake, "jobs", check=False, timeout=60)
+        assert done.returncode == 4 and "does not go on after b" in done.stderr and len(fake.requests) == 2
+    with FakeServer(lambda *_: (200, {"items": [], "next": "b"})) as fake:
+        assert json.loads(wavetune(fake, "audit", "--json", timeout=60).stdout) == [] and len(fake.requests) == 1
+
+
 @pytest.mark.parametrize("program, words", [("wavetune", ("jobs",)), ("wavetune-agent", ("run", "--device", "cpu0"))])
 def test_a_token_is_not_sent_over_plain_http_to_another_host_unless_allowed(program, words, tmp_path):
     there = ("--url", "http://192.0.2.1:7200")  # an address that is reserved for documentation

@@ -1,4 +1,4 @@
-/* The review of a build, object by object. An object that several configs share is read once. */
+/* The review of a build, object by object. An object that configs share is read once. */
 #include "inspect/build_review.h"
 
 #include <inttypes.h>
@@ -58,7 +58,7 @@ static bool blob_read(const struct blob_reader *reader, const struct digest *dig
   return true;
 }
 
-/* Reads an object unless another config shared it. */
+/* Reads an object unless it was read for another config. */
 static const struct loaded *object_load(struct reviewing *reviewing, const struct digest *digest) {
   char text[DIGEST_TEXT_SIZE];
   const json_t *position = json_object_get(reviewing->index, digest_format(digest, text));
@@ -80,8 +80,8 @@ static const struct loaded *object_load(struct reviewing *reviewing, const struc
   return loaded;
 }
 
-/* Whether one object can run; *ret_resources and *ret_waves (per EU) are set as far as it was
- * understood. */
+/* Whether one object can run; *ret_resources and *ret_waves (per EU) are set as far as they are
+ * known. */
 static bool object_check(const struct reviewing *reviewing, const json_t *variant,
                          const json_t *object, const struct code_object *code,
                          struct code_resources *ret_resources, double *ret_waves,
@@ -122,16 +122,18 @@ static void files_check(struct reviewing *reviewing, const json_t *object, const
     cleanup_free char *bytes = NULL;
     size_t size;
     char text[DIGEST_TEXT_SIZE];
+
     bool is_digest = json_is_string(value) && digest_parse(json_string_value(value), &digest);
     if (is_digest && json_object_get(reviewing->files, digest_format(&digest, text)))
       continue;
+
     reviewing->review->n_files++;
     if (is_digest)
       json_put(reviewing->files, text, json_true());
     if (!is_digest || !blob_read(reviewing->reader, &digest, &bytes, &size, &error))
       review_find(&reviewing->review->findings, REVIEW_REFUSED, SOURCE_BUILDS,
                   "file \"%s\" of %s: %s", name, config,
-                  is_digest ? error.message : "its digest is no digest");
+                  is_digest ? error.message : "its digest is not one");
   }
 }
 

@@ -1,10 +1,10 @@
-/* Whether a build is complete: every object exists, has its digest, is code for the build's arch,
+/* The review of a build: whether every object exists, has its digest, is code for the build's arch,
  * takes the arguments that the variant's signature passes, and can run; and which objects spill.
  *
  * The kernel's manifest is not needed: with `kernel` (may be NULL) signature and manifest must
  * name the same arguments with the same types.
  *
- * Memory: a review owns everything. Threads: any; the reader is called from the calling one. */
+ * Memory: a review owns everything. Threads: any; the reader is called by the same thread. */
 #ifndef WAVETUNE_INSPECT_BUILD_REVIEW_H
 #define WAVETUNE_INSPECT_BUILD_REVIEW_H
 
@@ -20,7 +20,7 @@ struct blob_reader {
 };
 
 struct build_review {
-  char *arch, *triton; /* triton NULL where not stated */
+  char *arch, *triton; /* triton: NULL where it is not stated */
   size_t n_variants, n_objects, n_distinct, n_failed, n_refused, n_spilling, n_files;
   struct code_resources *resources; /* n_objects of them; unknown where an object could not be
                                        read */
@@ -30,7 +30,7 @@ struct build_review {
   struct review_findings findings;
 };
 
-/* `json` is a build.json. False only when it is not one at all; everything else is a finding. */
+/* `json` is a build.json. False only when it is not one at all; any other error is a finding. */
 must_check bool build_review_make(const json_t *json, const struct kernel *kernel,
                                   const struct blob_reader *reader,
                                   struct build_review **ret_review, struct error *error);

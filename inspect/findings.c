@@ -1,4 +1,4 @@
-/* Findings of reviews: collected, counted, as JSON, as lines. */
+/* Findings of reviews: collected, counted, written as JSON and as lines. */
 #include "inspect/findings.h"
 
 #include <stdarg.h>

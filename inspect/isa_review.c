@@ -1,7 +1,8 @@
 /* The review of a disassembly: instructions counted by loop, and what the counts mean.
  *
  * Loops are natural loops: a head that dominates all of it, and at least one way back to the head.
- * A cycle that is entered at several places is none; compilers make no such cycle on purpose. */
+ * A cycle that is entered at several places is not one; compilers do not make such cycles on
+ * purpose. */
 #include "inspect/isa_review.h"
 
 #include <inttypes.h>
@@ -21,13 +22,13 @@ struct reading {
 static void reading_release(struct reading *reading) { free(reading->instructions); }
 
 struct block {
-  size_t first;      /* instruction */
+  size_t first;      /* the index of its first instruction */
   int successors[2]; /* blocks, or NONE */
   int order;         /* its place in reverse postorder; NONE: not reached */
 };
 
-/* Places are those of blocks in reverse postorder; edge 2 * P + i leaves place P for successor i of
- * its block. */
+/* A block's place is its index in reverse postorder. Edge 2 * P + i leads from the block at place P
+ * to its successor i. */
 struct flow {
   size_t n_blocks, n; /* n: blocks that are reached from the first one */
   struct block *blocks;
@@ -59,8 +60,8 @@ static size_t target_of(const struct reading *reading, const struct isa_instruct
   return found ? (size_t)(found - reading->instructions) : reading->n;
 }
 
-/* Blocks begin at targets of branches and behind each instruction that is not simply followed by
- * the next one. Returns the block of each instruction. */
+/* Blocks begin at targets of branches and after each instruction that may not be followed by the
+ * next one. Returns the block of each instruction. */
 static int *blocks_make(struct flow *flow, const struct reading *reading) {
   size_t n = reading->n;
   cleanup_free bool *leads = xcalloc(n + 1, sizeof *leads);
@@ -152,6 +153,7 @@ static void dominators_make(struct flow *flow) {
   flow->dominators = xcalloc(flow->n, sizeof *flow->dominators);
   for (size_t i = 1; i < flow->n; i++)
     flow->dominators[i] = NONE;
+
   for (bool changed = true; changed && flow->steps < STEPS_MAX;) {
     changed = false;
     for (size_t i = 1; i < flow->n; i++) {
@@ -199,7 +201,7 @@ static bool loops_find(const struct reading *reading, struct isa_function *funct
     loops[loop] = (struct loop){head, NONE};
     loop_at[head] = loop;
 
-    /* The body is found backwards from the ways back; a loop inside is passed as a whole. */
+    /* The body is found backwards from the ways back; an inner loop is skipped as a whole. */
     while (depth && flow.steps++ < STEPS_MAX) {
       int place = stack[--depth], inner = loop_at[place];
       if (inner == NONE) {
@@ -219,7 +221,7 @@ static bool loops_find(const struct reading *reading, struct isa_function *funct
 
   if (flow.steps >= STEPS_MAX)
     return error_set(error,
-                     "the branches of these %zu instructions are too tangled to find their loops",
+                     "the branches of these %zu instructions are too complex to find their loops",
                      reading->n);
 
   function->loops = xcalloc(function->n_loops, sizeof *function->loops);
@@ -331,6 +333,7 @@ static void review_loop(struct review_findings *findings, const struct isa_loop 
   enum review_severity severity = loop->is_hot ? REVIEW_WARNING : REVIEW_HINT;
   cleanup_free char *where =
       xasprintf("%s at +0x%" PRIx64, loop->is_hot ? "the hot loop" : "the loop", loop->at);
+
   find_narrow(findings, severity, where, counts->global_loads, 16, "global loads",
               "dwordx4 is expected: make the fastest dimension contiguous and its alignment known "
               "(divisible by 16), and give each thread 16 bytes of it");
@@ -339,21 +342,23 @@ static void review_loop(struct review_findings *findings, const struct isa_loop 
               "read; store it transposed, or try kpack 2");
   find_narrow(findings, REVIEW_HINT, where, counts->lds_writes, 8, "LDS writes",
               "b128 or b64 is expected");
+
   if (counts->scratch_loads + counts->scratch_stores)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_ISA,
                 "%s: %" PRId64 " loads from and %" PRId64
                 " stores to scratch, which is memory: fewer registers must be live (smaller tiles, "
                 "more warps, no waves_per_eu)",
                 where, counts->scratch_loads, counts->scratch_stores);
+
   if (counts->waits_for_loads && sum_all(counts->global_loads))
     review_find(findings, REVIEW_HINT, SOURCE_AMD_ISA,
                 "%s: %" PRId64 " of %" PRId64
-                " waits are a full stop for every global load in flight (vmcnt(0)); with more "
-                "stages some would stay in flight",
+                " waits are for all global loads in flight (vmcnt(0)); with more stages some loads "
+                "would stay in flight",
                 where, counts->waits_for_loads, counts->waits);
   if (counts->accvgpr_moves)
     review_find(findings, loop->is_hot ? REVIEW_WARNING : REVIEW_HINT, SOURCE_AMD_ISA,
-                "%s: %" PRId64 " moves between VGPRs and AGPRs: registers are short, or the "
+                "%s: %" PRId64 " moves between VGPRs and AGPRs: registers are scarce, or the "
                 "accumulator is converted in the loop",
                 where, counts->accvgpr_moves);
   if (counts->flat)
@@ -367,9 +372,10 @@ static void review_function(struct isa_function *function, const struct code_res
   struct review_findings *findings = &function->findings;
   for (size_t i = 0; i < function->n_loops; i++)
     review_loop(findings, &function->loops[i]);
-  find_narrow(
-      findings, REVIEW_HINT, "the kernel", function->counts.global_stores, 8, "global stores",
-      "a last conversion of the layout through LDS would make them wider (no OPTIMIZE_EPILOGUE)");
+  find_narrow(findings, REVIEW_HINT, "the kernel", function->counts.global_stores, 8,
+              "global stores",
+              "a conversion of the layout through LDS before them would make them wider (no "
+              "OPTIMIZE_EPILOGUE)");
   for (size_t i = 0; i < function->n_matrix; i++) {
     if (string_starts(function->matrix[i].name, "v_mfma_") &&
         strstr(function->matrix[i].name, "_32x32x"))
@@ -388,8 +394,8 @@ static void review_function(struct isa_function *function, const struct code_res
                 resources->vgpr_spills, resources->sgpr_spills);
   else if (resources->scratch_bytes > 0)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "%" PRId64 " bytes of scratch a lane and no spills: an array is indexed by what is "
-                "not known when it is compiled",
+                "%" PRId64 " bytes of scratch a lane and no spills: an array is indexed by a value "
+                "that is not known at compile time",
                 resources->scratch_bytes);
 }
 

@@ -6,7 +6,7 @@
  * memory.
  *
  * Expected in a hot loop (AMD, MI300X workload optimization guide: assembly analysis): global loads
- * of 16 bytes a lane (dwordx4), LDS accesses of 16 or 8 (b128, b64), no scratch, no full stop for
+ * of 16 bytes a lane (dwordx4), LDS accesses of 16 or 8 (b128, b64), no scratch, no wait for all
  * loads in flight (vmcnt(0)).
  *
  * Memory: a review owns everything. Threads: any; pure functions. */
@@ -18,8 +18,7 @@
 #include "inspect/findings.h"
 
 #define ISA_INSTRUCTIONS_MAX 1000000 /* of one text; more is an error */
-/* different matrix instructions of a function that are listed */
-#define ISA_MATRIX_KINDS_MAX 64
+#define ISA_MATRIX_KINDS_MAX 64      /* different matrix instructions of a function, listed */
 
 struct isa_counts {
   int64_t instructions;
@@ -33,7 +32,7 @@ struct isa_counts {
   int64_t matrix;                         /* MFMA and WMMA */
   int64_t accvgpr_moves;                  /* v_accvgpr_read, _write, _mov */
   int64_t waits;                          /* s_waitcnt, s_wait_… */
-  int64_t waits_for_loads, waits_for_lds; /* of them: for every load, every LDS access in flight */
+  int64_t waits_for_loads, waits_for_lds; /* of them: for all loads, all LDS accesses in flight */
   int64_t barriers;
 };
 
@@ -53,7 +52,7 @@ struct isa_function {
   char *name;
   struct isa_counts counts; /* of all of it */
   size_t n_matrix;
-  struct isa_matrix *matrix; /* in the order in which they are met */
+  struct isa_matrix *matrix; /* in the order of their first occurrence */
   size_t n_loops;
   struct isa_loop *loops; /* by rising address */
   struct review_findings findings;
@@ -64,15 +63,15 @@ struct isa_review {
   struct isa_function *functions; /* every function of the text, in its order */
 };
 
-/* `object` (may be NULL) adds what its notes say of spills and scratch. A text without instructions
- * is an error. */
+/* `object` (may be NULL) adds what its notes state about spills and scratch. A text without
+ * instructions is an error. */
 must_check bool isa_review_make(const char *text, const struct code_object *object,
                                 struct isa_review **ret_review, struct error *error);
 void isa_review_free(struct isa_review *review);
 DEFINE_CLEANUP(struct isa_review *, cleanup_isa_review_free, isa_review_free)
 #define cleanup_isa_review __attribute__((cleanup(cleanup_isa_review_free)))
 
-/* NULL when it is not there. */
+/* The function with this name; NULL: there is none. */
 const struct isa_function *isa_review_function(const struct isa_review *review, const char *name);
 
 must_check json_t *isa_function_to_json(const struct isa_function *function);

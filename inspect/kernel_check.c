@@ -1,9 +1,9 @@
 /* wavetune kernel check: what compiled code needs of a GPU and how it uses it, whether a kernel
- * folder is consistent, whether a build is complete; with the guides' advice, without a server and
- * without a GPU.
+ * folder is consistent, and whether a build is complete; with advice from AMD's guides, and without
+ * a server or a GPU.
  *
- * A place that cannot be checked (a file that cannot be read, a wrong option) is an error: exit
- * code 2. What is wrong with the subject itself is a finding: exit code 1. */
+ * What prevents a check (a file that cannot be read, a wrong option) is an error: exit code 2. What
+ * is wrong with the subject itself is a finding: exit code 1. */
 #include <inttypes.h>
 #include <sys/stat.h>
 
@@ -21,7 +21,7 @@
 #define ARCH_DEFAULT "gfx942" /* of a kernel folder */
 #define CODE_BYTES_MAX ((size_t)256 << 20)
 #define BLOB_BYTES_MAX ((size_t)64 << 20)
-#define TEXT_LOOKED_AT 4096 /* bytes in which a file that is no text has a zero byte */
+#define TEXT_LOOKED_AT 4096 /* a file with a zero byte among so many first ones is not text */
 #define SOURCE_LIMITS "limits of the arch, and what the code was compiled for"
 #define SOURCE_CONDITIONS "the space's conditions"
 
@@ -48,7 +48,7 @@ static void check_finish(struct check *check, json_t *answer, struct review_find
   review_findings_release(findings);
 }
 
-/* The same for a subject that is no valid `what`. Returns true, because it was checked. */
+/* Reports a subject that is not a valid `what`. Returns true, because it was checked. */
 static bool check_refuse(struct check *check, const char *place, const char *what,
                          const struct error *why) {
   struct review_findings findings = {0};
@@ -68,8 +68,8 @@ static char *value_text(const json_t *value) {
   return name_plain(text, strlen(text));
 }
 
-/* Every member by its name in the note, as llvm-readelf --notes does; each argument a row, its
- * rarer members in the last column. */
+/* Prints every member under its name in the note, as llvm-readelf --notes does, and each argument
+ * as a row, with its rarer members in the last column. */
 static void notes_print(const json_t *notes) {
   static const struct table_column columns[] = {
       {"  .args", false}, {".offset", true}, {".size", true}, {".value_kind", false}, {"", false}};
@@ -134,7 +134,7 @@ static void occupancy_check(const struct check *check, const struct code_object 
   if (!target || workgroup.threads <= 0) {
     if (!check->as_json)
       printf("  occupancy: %s\n",
-             target ? "the code does not say for how many threads it is; give --warps"
+             target ? "the code does not state its number of threads; give --warps"
                     : "the limits of this target are not known");
     return;
   }
@@ -234,7 +234,7 @@ static bool code_check(struct check *check, const char *place, const void *bytes
   }
 
   if (object->kind == CODE_OBJECT_CUDA)
-    error_set(&error, "only AMD's instructions are");
+    error_set(&error, "only AMD's instructions are reviewed");
   else if (disassemble(bytes, size, &text, &error))
     (void)!isa_review_make(text, object, &review, &error);
   for (size_t i = 0; i < object->n_kernels; i++)
@@ -253,7 +253,8 @@ static bool text_check(struct check *check, const char *place, const char *text,
   if (!is_ttgir && !isa_review_make(text, NULL, &review, &error)) {
     error_set(
         &error,
-        "it is none of what is read here: an ELF file (a code object or a cubin), a TTGIR module "
+        "it is not of a kind that is reviewed: an ELF file (a code object or a cubin), a TTGIR "
+        "module "
         "(`module attributes {…}`), lines of one (ttg.convert_layout and the like over tensors "
         "with layouts), or a disassembly of AMD's instructions (what llvm-objdump -d prints)");
     return check_refuse(check, place, "file", &error);
@@ -283,7 +284,7 @@ static bool text_check(struct check *check, const char *place, const char *text,
 
 /* Kernel folders, "DIR" or "DIR:VERSION" */
 
-/* --kind, else what the kernel's name and flops suggest. */
+/* --kind, else a guess from the kernel's name and flops. */
 static bool kind_option(const struct check *check, const struct kernel *kernel,
                         enum kernel_kind *ret, struct error *error) {
   const char *name = option_text(check->options, "kind");
@@ -293,7 +294,7 @@ static bool kind_option(const struct check *check, const struct kernel *kernel,
          error_set(error, "--kind is gemm, fused, indirect or elementwise, not \"%s\"", name);
 }
 
-/* *ret stays as it is without --key. */
+/* Without --key *ret does not change. */
 static bool key_option(const struct check *check, const struct kernel *kernel, struct key *ret,
                        struct error *error) {
   const char *text = option_text(check->options, "key");
@@ -321,14 +322,14 @@ static void configs_check(const struct check *check, const struct space *space,
 
   cleanup_free char *key_text = key_format(key);
   if (count == 0)
-    review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "no config holds for %s", key_text);
+    review_find(findings, REVIEW_REFUSED, SOURCE_CONDITIONS, "no config is valid for %s", key_text);
   else if (!holds)
     review_find(findings, REVIEW_WARNING, SOURCE_CONDITIONS,
-                "the default config does not hold for %s: another one becomes the baseline",
+                "the default config is not valid for %s: another one becomes the baseline",
                 key_text);
   json_put(answer, "configs", json_integer((json_int_t)count));
   if (!check->as_json)
-    printf("  %" PRIu64 " of %" PRIu64 " configs hold for %s on %s\n", count, space->raw_count,
+    printf("  %" PRIu64 " of %" PRIu64 " configs are valid for %s on %s\n", count, space->raw_count,
            key_text, facts.arch);
 }
 
@@ -341,7 +342,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
   struct stat status;
   struct error why;
   if (stat(place, &status) != 0 && stat(directory, &status) != 0)
-    return error_set(error, "there is no %s", place);
+    return error_set(error, "%s does not exist", place);
   if (!kernel_folder_load(place, &folder, &why))
     return check_refuse(check, place, "kernel", &why);
 
@@ -384,7 +385,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
   if (has_key)
     configs_check(check, folder->space, &key, answer, &findings);
   else if (!check->as_json)
-    printf("  %" PRIu64 " configs before conditions; --key tells how many hold\n",
+    printf("  %" PRIu64 " configs before conditions; give --key to count the valid ones\n",
            folder->space->raw_count);
   const char *kind = kernel_kind_name(question.kind);
   json_put(answer, "kind", json_string(kind));
@@ -408,8 +409,8 @@ static bool object_read(void *context, const struct digest *digest, char **ret_b
   return file_read(path, BLOB_BYTES_MAX, ret_bytes, ret_size, error);
 }
 
-/* "vgprs 32 to 128": the least and the most over the objects, where any is known. "shared" is what
- * a launch adds to lds_bytes, and with Triton all of the LDS. */
+/* Prints "vgprs 32 to 128": the least and the greatest number of the objects, where any is known.
+ * "shared" is what a launch adds to lds_bytes, and with Triton all of the LDS. */
 static void ranges_print(const struct build_review *review) {
   static const char *const names[] = {"vgprs",       "agprs",     "sgprs",         "vgpr_spills",
                                       "sgpr_spills", "lds_bytes", "scratch_bytes", "shared"};
@@ -425,13 +426,14 @@ static void ranges_print(const struct build_review *review) {
       low = json_integer_value(number) < low ? json_integer_value(number) : low;
       high = json_integer_value(number) > high ? json_integer_value(number) : high;
     }
+
     if (high != CODE_UNKNOWN)
       printf("  %-14s %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT "\n", names[i], low, high);
   }
 }
 
-/* Adds what the rules say of the kernel's space, with the objects' resources and the build's own
- * Triton and arch. */
+/* Adds the findings of the knob rules on the kernel's space, with the objects' resources and the
+ * build's Triton and arch. */
 static bool build_hints(const struct check *check, const struct kernel_folder *folder,
                         struct build_review *review, struct error *error) {
   cleanup_key struct key key = {0};
@@ -448,7 +450,8 @@ static bool build_hints(const struct check *check, const struct kernel_folder *f
 
   question.key = option_text(check->options, "key") ? &key : NULL;
 
-  /* Objects that were compiled with waves_per_eu were made to fit a number of waves. */
+  /* Without objects that were compiled with waves_per_eu: they were made to fit a number of waves.
+   */
   for (size_t i = 0; i < review->n_objects; i++) {
     const json_t *config = json_object_get(json_array_get(review->objects, i), "config");
     if (json_integer_value(json_object_get(config, "waves_per_eu")) == 0)
@@ -534,11 +537,9 @@ static int command_kernel_check(struct options *options) {
   cleanup_json json_t *answers = json_array();
   struct check check = {
       .options = options, .as_json = option_flag(options, "json"), .answers = answers};
-  if (n == 0) {
-    error_set(&error,
-              "name a code object, a .ttgir file, a kernel folder or the folder of a build");
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  if (n == 0)
+    return cli_refuse(
+        EXIT_USAGE, "name a code object, a .ttgir file, a kernel folder or the folder of a build");
 
   for (size_t i = 0; i < n; i++) {
     if (i && !check.as_json)
@@ -553,68 +554,30 @@ static int command_kernel_check(struct options *options) {
 }
 
 static const struct option_spec check_options[] = {
-    {.name = "warps",
-     .type = OPTION_INTEGER,
-     .argument = "N",
-     .default_text = "0",
-     .max = 1024,
-     .help = "waves of a workgroup, for a code object's occupancy (default: as compiled)",
-     .flag_only = true},
-    {.name = "shared",
-     .type = OPTION_INTEGER,
-     .argument = "BYTES",
-     .default_text = "0",
-     .max = INT32_MAX,
-     .help = "LDS that a launch adds (Triton's `shared`), for a code object's occupancy",
-     .flag_only = true},
-    {.name = "key",
-     .type = OPTION_TEXT,
-     .argument = "NAME=VALUE,…",
-     .help = "for a kernel folder: a key, to count its valid configs",
-     .flag_only = true},
-    {.name = "arch",
-     .type = OPTION_TEXT,
-     .argument = "ARCH",
-     .default_text = ARCH_DEFAULT,
-     .help = "the GPU that a kernel folder's space is for",
-     .flag_only = true},
-    {.name = "gpu-name",
-     .type = OPTION_TEXT,
-     .argument = "NAME",
-     .help = "the GPU's name, for conditions that read gpu_name",
-     .flag_only = true},
-    {.name = "triton",
-     .type = OPTION_TEXT,
-     .argument = "VERSION",
-     .help = "the Triton that compiles a kernel folder, e.g. 3.6.0",
-     .flag_only = true},
-    {.name = "kind",
-     .type = OPTION_TEXT,
-     .argument = "KIND",
-     .help = "gemm, fused, indirect or elementwise (guessed from name and flops)",
-     .flag_only = true},
-    {.name = "kernel",
-     .type = OPTION_TEXT,
-     .argument = "DIR[:VERSION]",
-     .help = "the kernel folder of a build: arguments are compared, its space gets hints",
-     .flag_only = true},
+    CLI_INTEGER("warps", "N", "0", 0, 1024,
+                "waves of a workgroup, for a code object's occupancy (default: as compiled)"),
+    CLI_INTEGER("shared", "BYTES", "0", 0, INT32_MAX,
+                "LDS that a launch adds (Triton's `shared`), for a code object's occupancy"),
+    CLI_TEXT("key", "NAME=VALUE,…", "for a kernel folder: a key, to count its valid configs"),
+    CLI_TEXT("arch", "ARCH", "the GPU that a kernel folder's space is for",
+             .default_text = ARCH_DEFAULT),
+    CLI_TEXT("gpu-name", "NAME", "the GPU's name, for conditions that read gpu_name"),
+    CLI_TEXT("triton", "VERSION", "the Triton that compiles a kernel folder, e.g. 3.6.0"),
+    CLI_TEXT("kind", "KIND", "gemm, fused, indirect or elementwise (guessed from name and flops)"),
+    CLI_TEXT("kernel", "DIR[:VERSION]",
+             "the kernel folder of a build: arguments are compared, its space gets hints"),
     OPTION_JSON,
 };
 
-const struct command_spec spec_kernel_check = {
-    .name = "kernel check",
-    .arguments = "FILE|DIR[:VERSION]|BUILD_FOLDER…",
-    .summary = "check code objects, kernel folders and builds, with advice",
-    .description = "A code object: the notes of each kernel, the occupancy, and a review of its "
-                   "instructions.\n"
-                   "A disassembly (llvm-objdump -d): the review of its instructions.\n"
-                   "TTGIR, a module or lines of one: trips through LDS, conversions of layouts, "
-                   "transposes, dots.\n"
-                   "A kernel folder: whether manifest and space are consistent, and AMD's advice "
-                   "on its values.\n"
-                   "A build: whether every object is complete, takes its arguments, and can run.\n"
-                   "Exits with 1 when something is refused.",
-    .options = check_options,
-    .n_options = ARRAY_LENGTH(check_options),
-    .run = command_kernel_check,
-};
+CLI_COMMAND(kernel_check, "kernel check", "FILE|DIR[:VERSION]|BUILD_FOLDER…", check_options,
+            "check code objects, kernel folders and builds, with advice",
+            .description =
+                "A code object: the notes of each kernel, the occupancy, and a review of its "
+                "instructions.\n"
+                "A disassembly (llvm-objdump -d): the review of its instructions.\n"
+                "TTGIR, a module or lines of one: trips through LDS, conversions of layouts, "
+                "transposes, dots.\n"
+                "A kernel folder: whether manifest and space are consistent, and AMD's advice "
+                "on its values.\n"
+                "A build: whether every object is complete, takes its arguments, and can run.\n"
+                "Exits with 1 when something is refused.");

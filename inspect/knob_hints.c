@@ -51,7 +51,7 @@ static const struct rule rules[] = {
     {"num_stages", RULE_EACH, REVIEW_HINT, "is_amd and triton == 0 and value == 0", NULL,
      "Triton refuses it since 3.2, where 2 means what 0 meant before", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_EACH, REVIEW_REFUSED, "value < 0", NULL,
-     "there is no such number of stages", SOURCE_TRITON_OPTIONS},
+     "a number of stages cannot be negative", SOURCE_TRITON_OPTIONS},
     {"num_stages", RULE_MISSING, REVIEW_HINT, OLD_TRITON " and kind == 'gemm'", "value == 0",
      "before Triton 3.2 a kernel with one GEMM wants 0", SOURCE_AMD_GUIDE},
     {"num_stages", RULE_MISSING, REVIEW_HINT, NEW_TRITON " and kind == 'gemm'", "value == 2",
@@ -106,8 +106,8 @@ static const struct rule rules[] = {
      NULL, "role \"option\", value 2: for a GEMM it makes reads from LDS wider", SOURCE_AMD_GUIDE},
     {"OPTIMIZE_EPILOGUE", RULE_ABSENT, REVIEW_HINT,
      TRITON_ON_AMD " and kind == 'gemm' and triton < 306 and not atomic_add", NULL,
-     "role \"env\", value 1: takes away the last conversion of the result's layout, better for "
-     "most GEMMs",
+     "role \"env\", value 1: removes the last conversion of the result's layout, which is better "
+     "for most GEMMs",
      SOURCE_AMD_GUIDE},
     {"OPTIMIZE_EPILOGUE", RULE_EACH, REVIEW_WARNING, "atomic_add and value not in (0, '0', '')",
      NULL, "not for a kernel that ends in atomic_add", SOURCE_AMD_GUIDE},
@@ -220,8 +220,8 @@ static void values_add(struct values *values, struct value value) {
     values->values[values->n++] = value;
 }
 
-/* Computes a config's workgroup from the manifest's expressions. One that reads what only a device
- * knows is left out. */
+/* Computes a config's workgroup from the manifest's expressions. An expression that reads facts of
+ * a device is left out. */
 struct geometry {
   const struct gpu_target *target; /* NULL: not known */
   size_t n_names;
@@ -267,7 +267,7 @@ static void geometry_make(const struct knob_question *question, struct geometry 
   name_add(geometry, "arch", value_string(arch));
   name_add(geometry, "gpu_name", value_string(question->gpu_name ? question->gpu_name : ""));
 
-  /* Of the archs that are not in the table only AMD's gfx9 run 64 lanes at once. */
+  /* Of the archs that are not in the table, only AMD's gfx9 have waves of 64 lanes. */
   int64_t lanes = string_starts(arch, "gfx9") ? 64 : 32;
   geometry->config =
       1 + name_add(geometry, "warp_size",
@@ -284,7 +284,7 @@ static void geometry_make(const struct knob_question *question, struct geometry 
 }
 
 /* Whether the config whose values are in the slots fits a compute unit, as far as the manifest
- * tells. */
+ * shows. */
 static bool geometry_fits(const struct geometry *geometry, struct error *error) {
   const int64_t threads_max = 1 << 20; /* so that products do not overflow */
   struct workgroup workgroup = {.threads = 1};
@@ -309,8 +309,8 @@ static bool geometry_fits(const struct geometry *geometry, struct error *error) 
   return workgroup_fits(geometry->target, &workgroup, error);
 }
 
-/* Walks the valid configs, and notes the values that they have and the configs that do not fit.
- * *ret_walked is false when there are too many configs. */
+/* Walks the valid configs and collects their values and the configs that do not fit. *ret_walked is
+ * false when there are too many configs. */
 static bool configs_walk(const struct knob_question *question, struct geometry *geometry,
                          struct values *values, bool *ret_walked, struct error *error) {
   const struct space *space = question->folder->space;
@@ -346,8 +346,8 @@ static bool holds(const char *when, const struct value facts[N_FACTS]) {
   struct value result;
   if (!expr_parse(when, &expr, &error) || !expr_bind(expr, fact_names, N_FACTS, &error))
     die("knob rule \"%s\": %s", when, error.message);
-  /* A value of another type than the rule expects (a string, None) makes it an error: then the rule
-   * does not hold. */
+  /* A value of another type than the rule expects (a string, None) is an error: then the rule does
+   * not apply. */
   return expr_eval(expr, facts, &result, &error) && value_is_true(result);
 }
 
@@ -428,12 +428,12 @@ static void find_boundaries(const struct knob_question *question, const struct g
   else if (known)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s: none of %zu objects is at most %d VGPRs above a boundary of occupancy, so "
-                "that values above 0 make it spill or do nothing",
+                "that values above 0 cause spills or have no effect",
                 parameter, known, OCCUPANCY_REGISTERS_NEAR);
   else
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
                 "%s: useful only where registers limit the occupancy and are a few above a "
-                "boundary; objects would tell (check a build)",
+                "boundary; check a build to see its objects' registers",
                 parameter);
 }
 

@@ -1,11 +1,12 @@
 /* Advice of AMD's guide and limits of Triton's back ends for the values in a space: values that
  * cannot run are refused, others get a hint, each with its source. Nothing is measured.
  *
- * The rules are a table (knob_hints.c): for each an expression that says when it holds, over the
- * value and what is known (kind of kernel, Triton's version, arch, the kernel's source). Beside the
- * table: how near objects are to a boundary of occupancy (waves_per_eu), and configs whose
- * workgroup does not fit the arch. A value counts only when some valid config has it; where that
- * is not known (no key given, or a space of more than KNOB_POINTS_MAX configs), every value counts.
+ * The rules are a table (knob_hints.c). Each has an expression that decides when the rule applies,
+ * over the value and what is known (kind of kernel, Triton's version, arch, the kernel's source).
+ * Beside the table, there are findings on how near objects are to a boundary of occupancy
+ * (waves_per_eu), and on configs whose workgroup does not fit the arch. A value counts only when
+ * some valid config has it; where that is not known (no key given, or a space of more than
+ * KNOB_POINTS_MAX configs), every value counts.
  *
  * Memory: everything is borrowed; findings are the caller's. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_KNOB_HINTS_H
@@ -30,7 +31,7 @@ enum kernel_kind {
 };
 const char *kernel_kind_name(enum kernel_kind kind);
 must_check bool kernel_kind_parse(const char *name, enum kernel_kind *ret);
-/* By the words in the kernel's name; else gemm when its flops multiply three members of the key,
+/* Guesses by words in the kernel's name; else gemm when its flops read three members of the key,
  * else elementwise. */
 enum kernel_kind kernel_kind_guess(const struct kernel *kernel);
 
@@ -44,7 +45,7 @@ struct knob_question {
   const char *gpu_name;  /* NULL: not known; for conditions */
   int triton;            /* triton_version_number; 0: not known */
   enum kernel_kind kind;
-  const struct code_resources *resources; /* of compiled objects, where there are some */
+  const struct code_resources *resources; /* of compiled objects; NULL: none */
   size_t n_resources;
 };
 

@@ -1,6 +1,5 @@
 /* wavetune occupancy: how many workgroups of a kernel a compute unit holds at once, what limits
- * them, and how far the next wave is; from numbers or from a code object. Memory: the scope's. One
- * thread. */
+ * them, and how many registers fewer would allow more waves; from numbers or from a code object. */
 #include <inttypes.h>
 
 #include "common/base/error.h"
@@ -11,7 +10,7 @@
 
 #define CODE_BYTES_MAX ((size_t)256 << 20)
 
-/* What the two vendors call the same. */
+/* The two vendors' words for the same things. */
 struct words {
   const char *waves, *workgroups, *unit, *eu, *lds;
 };
@@ -19,13 +18,13 @@ static const struct words amd_words = {"waves", "workgroups", "CU", "EU", "LDS"}
 static const struct words nvidia_words = {"warps", "blocks", "multiprocessor", "quarter",
                                           "shared memory"};
 
-/* What the command looks at. */
+/* The workgroup whose occupancy is computed. */
 struct subject {
   const struct gpu_target *target;
   struct workgroup workgroup;
   struct code_object *object;       /* NULL: from numbers */
   const struct code_kernel *kernel; /* of object */
-  bool is_threads_compiled_for;     /* threads are the most that the code was compiled for */
+  bool is_threads_compiled_for;     /* its threads are the most that the code was compiled for */
 };
 
 static void subject_release(struct subject *subject) {
@@ -55,8 +54,8 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   if (n > 1)
     return error_set(error, "name one code object");
   if (n && (arch || vgprs || lds_bytes))
-    return error_set(error, "a code object says --arch, --vgprs and --lds itself; --shared adds "
-                            "what the launch asks for");
+    return error_set(error, "a code object states --arch, --vgprs and --lds itself; --shared adds "
+                            "what the launch requests");
   if (!n && (kernel || shared))
     return error_set(error, "--kernel and --shared belong to a code object, and none is named");
   if (!n && !arch)
@@ -92,7 +91,7 @@ static bool subject_load(const struct options *options, struct subject *ret, str
   return ret->workgroup.threads != CODE_UNKNOWN ||
          error_set(
              error,
-             "%s does not say for how many threads %s was compiled; give --warps or --threads",
+             "%s does not state for how many threads %s was compiled; give --warps or --threads",
              arguments[0], ret->kernel->name);
 }
 
@@ -127,7 +126,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
     int64_t fitting = target->lds_bytes_per_cu / (blocks * granule);
     if (fitting < occupancy->workgroups_per_cu)
       review_find(findings, REVIEW_HINT, "LLVM, AMDGPU user guide: LDS_SIZE of COMPUTE_PGM_RSRC2",
-                  "LDS is handed out in blocks of %" PRId64
+                  "LDS is allocated in blocks of %" PRId64
                   " bytes, which AMD's rule does not count: with them a compute unit holds %" PRId64
                   " workgroups",
                   granule, fitting);
@@ -135,7 +134,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
 
   if (target->is_amd && occupancy->limit == OCCUPANCY_LIMIT_LDS)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_GUIDE,
-                "waves_per_eu is no use: LDS is what limits, not registers");
+                "waves_per_eu is no use: LDS limits the occupancy, not registers");
 
   const struct code_resources *resources =
       subject->kernel ? &subject->kernel->resources : &code_resources_unknown;
@@ -149,7 +148,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
         findings, REVIEW_WARNING,
         target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
         "%" PRId64
-        " bytes a thread lie in memory: registers that were spilled, or arrays that are indexed",
+        " bytes per thread are in memory: registers that were spilled, or arrays that are indexed",
         resources->scratch_bytes);
 }
 
@@ -172,6 +171,7 @@ static json_t *subject_to_json(const struct subject *subject) {
 static void print_json(const struct subject *subject, const struct occupancy *occupancy,
                        int64_t more_registers, const struct review_findings *findings) {
   cleanup_json json_t *json = subject_to_json(subject);
+
   json_object_update_new(
       json, json_pack("{s:b, s:f, s:I, s:I, s:o, s:s, s:o, s:o}", "fits", 1, "waves_per_eu",
                       occupancy->waves_per_eu, "workgroups_per_cu",
@@ -259,8 +259,7 @@ static int command_occupancy(struct options *options) {
     return EXIT_FAILED;
   }
 
-  /* The most registers with which more waves are there at once; 0 when fewer do not help. */
-
+  /* The most registers with which more waves fit; 0: fewer registers do not help. */
   struct occupancy occupancy = occupancy_of(subject.target, &subject.workgroup);
   struct workgroup smaller = subject.workgroup;
   while (--smaller.registers > 0 &&
@@ -274,38 +273,25 @@ static int command_occupancy(struct options *options) {
   return EXIT_OK;
 }
 
-/* clang-format off */
 static const struct option_spec occupancy_options[] = {
-    {.name = "arch", .type = OPTION_TEXT, .argument = "ARCH",
-     .help = "gfx90a, gfx942, gfx950, sm_80 or sm_90", .flag_only = true},
-    {.name = "vgprs", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 1024,
-     .help = "registers a thread, AGPRs included (0: no limit by them)", .flag_only = true},
-    {.name = "lds", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0",
-     .max = INT32_MAX, .help = "LDS or shared memory a workgroup", .flag_only = true},
-    {.name = "warps", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 1024,
-     .help = "waves a workgroup (num_warps)", .flag_only = true},
-    {.name = "threads", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 65536,
-     .help = "threads a workgroup, instead of --warps", .flag_only = true},
-    {.name = "kernel", .type = OPTION_TEXT, .argument = "NAME",
-     .help = "the kernel of FILE, where there are several", .flag_only = true},
-    {.name = "shared", .type = OPTION_INTEGER, .argument = "BYTES", .default_text = "0",
-     .max = INT32_MAX,
-     .help = "LDS that the launch adds to that of FILE (Triton's \"shared\")", .flag_only = true},
+    CLI_TEXT("arch", "ARCH", "gfx90a, gfx942, gfx950, sm_80 or sm_90"),
+    CLI_INTEGER("vgprs", "N", "0", 0, 1024,
+                "registers per thread, AGPRs included (0: they do not limit)"),
+    CLI_INTEGER("lds", "BYTES", "0", 0, INT32_MAX, "LDS or shared memory per workgroup"),
+    CLI_INTEGER("warps", "N", "0", 0, 1024, "waves per workgroup (num_warps)"),
+    CLI_INTEGER("threads", "N", "0", 0, 65536, "threads per workgroup, instead of --warps"),
+    CLI_TEXT("kernel", "NAME", "the kernel of FILE, where there are several"),
+    CLI_INTEGER("shared", "BYTES", "0", 0, INT32_MAX,
+                "LDS that the launch adds to that of FILE (Triton's \"shared\")"),
     OPTION_JSON,
 };
-/* clang-format on */
 
-const struct command_spec spec_occupancy = {
-    .name = "occupancy",
-    .arguments = "[FILE]",
-    .summary = "how many workgroups of a kernel a compute unit holds, and what limits them",
-    .description = "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, "
-                   "LDS and size of a workgroup are read from it. Without one, --arch, --vgprs, "
-                   "--lds and --warps state them.\n"
-                   "AMD GPUs by the rule of AMD's guide with the compiler's allocation unit of 8 "
-                   "registers, NVIDIA GPUs by CUDA's occupancy calculator. Exits with 1 when the "
-                   "workgroup cannot run at all.",
-    .options = occupancy_options,
-    .n_options = ARRAY_LENGTH(occupancy_options),
-    .run = command_occupancy,
-};
+CLI_COMMAND(occupancy, "occupancy", "[FILE]", occupancy_options,
+            "print how many workgroups of a kernel a compute unit holds, and what limits them",
+            .description =
+                "FILE is an AMDGPU code object (.hsaco, .co) or a CUDA cubin; its registers, "
+                "LDS and size of a workgroup are read from it. Without one, --arch, --vgprs, "
+                "--lds and --warps state them.\n"
+                "AMD GPUs follow the rule of AMD's guide with the compiler's allocation unit of "
+                "8 registers, NVIDIA GPUs CUDA's occupancy calculator. Exits with 1 when the "
+                "workgroup cannot run at all.");

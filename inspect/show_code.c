@@ -1,4 +1,4 @@
-/* wavetune show JOB --asm|--ttgir: the code of a job's winner, as its build keeps it or as a
+/* wavetune show JOB --asm|--ttgir: prints the code of a job's winner, as its build has it or as a
  * disassembler reads it.
  *
  * A job with a build: the object of the variant that the key chose, for the winner's config, and
@@ -22,13 +22,11 @@ static void found_release(struct found *found) { free(found->bytes); }
 
 /* Gets a blob and checks its digest. */
 static int blob_get(struct http_client *client, const char *digest, struct found *ret) {
-  struct error error;
   struct digest wanted;
   cleanup_http_response struct http_response response = {0};
-  if (!digest_parse(digest, &wanted)) {
-    error_set(&error, "the server names a blob by \"%.80s\", which is no digest", digest);
-    return cli_fail(EXIT_REFUSED, &error);
-  }
+  if (!digest_parse(digest, &wanted))
+    return cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is not a digest",
+                      digest);
 
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);
   struct http_request request = {.method = "GET", .path = path};
@@ -39,10 +37,8 @@ static int blob_get(struct http_client *client, const char *digest, struct found
     return cli_refused(&response, digest);
 
   struct digest actual = digest_of(response.body, response.size);
-  if (!digest_equal(&actual, &wanted)) {
-    error_set(&error, "the server sent other bytes than those of %s", digest);
-    return cli_fail(EXIT_REFUSED, &error);
-  }
+  if (!digest_equal(&actual, &wanted))
+    return cli_refuse(EXIT_REFUSED, "the server sent other bytes than those of %s", digest);
 
   digest_format(&wanted, ret->digest);
   ret->bytes = TAKE(response.body);
@@ -50,7 +46,7 @@ static int blob_get(struct http_client *client, const char *digest, struct found
   return EXIT_OK;
 }
 
-/* The text that the build keeps; for assembly, the object itself where it keeps none. */
+/* The text that the build has; for assembly, else the object itself. */
 static int find_in_build(struct http_client *client, const json_t *job, bool wants_asm,
                          struct found *ret) {
   cleanup_free char *kernel_path = xasprintf("/v1/kernels/%s", cli_member(job, "kernel"));
@@ -86,17 +82,14 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
       object = candidate;
   }
 
-  if (!object) {
-    error_set(&error, "the build has no object for the winner's config");
-    return cli_fail(EXIT_FAILED, &error);
-  }
+  if (!object)
+    return cli_refuse(EXIT_FAILED, "the build has no object for the winner's config");
 
   const json_t *files = json_object_get(json_object_get(object, "metadata"), "files");
   const char *file = cli_member(files, wants_asm ? "amdgcn" : "ttgir");
-  if (!file[0] && !wants_asm) {
-    error_set(&error, "build %s keeps no TTGIR beside its objects", cli_member(job, "build"));
-    return cli_fail(EXIT_FAILED, &error);
-  }
+  if (!file[0] && !wants_asm)
+    return cli_refuse(EXIT_FAILED, "build %s keeps no TTGIR beside its objects",
+                      cli_member(job, "build"));
 
   ret->is_code = !file[0];
   return blob_get(client, file[0] ? file : cli_member(object, "digest"), ret);
@@ -106,13 +99,10 @@ static int find_in_build(struct http_client *client, const json_t *job, bool wan
 static int find_in_winner(struct http_client *client, const json_t *job, bool wants_asm,
                           struct found *ret) {
   const json_t *winner = json_object_get(job, "winner"), *row;
-  struct error error;
   size_t i;
-  if (!wants_asm) {
-    error_set(&error, "job %s has no build: only kernels in triton have TTGIR",
-              cli_member(job, "job"));
-    return cli_fail(EXIT_FAILED, &error);
-  }
+  if (!wants_asm)
+    return cli_refuse(EXIT_FAILED, "job %s has no build: only kernels in triton have TTGIR",
+                      cli_member(job, "job"));
 
   json_array_foreach (json_object_get(winner, "resources"), i, row) {
     if (!json_equal(json_object_get(row, "config"), json_object_get(winner, "config")) ||
@@ -122,9 +112,9 @@ static int find_in_winner(struct http_client *client, const json_t *job, bool wa
     return blob_get(client, cli_member(row, "object"), ret);
   }
 
-  error_set(&error, "no agent stored the winner's code with its measurements of job %s",
-            cli_member(job, "job"));
-  return cli_fail(EXIT_FAILED, &error);
+  return cli_refuse(EXIT_FAILED,
+                    "no agent stored the winner's code with its measurements of job %s",
+                    cli_member(job, "job"));
 }
 
 /* The text is untrusted: it must not drive a terminal. */
@@ -163,9 +153,8 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
   const json_t *winner = json_object_get(job, "winner");
   struct error error;
   if (!json_is_object(winner)) {
-    error_set(&error, "job %s has no winner whose code could be shown; it is %s",
-              cli_member(job, "job"), cli_member(job, "state"));
-    return cli_fail(EXIT_FAILED, &error);
+    return cli_refuse(EXIT_FAILED, "job %s has no winner whose code could be shown; it is %s",
+                      cli_member(job, "job"), cli_member(job, "state"));
   }
 
   int code = cli_member(job, "build")[0] ? find_in_build(client, job, wants_asm, &found)
@@ -189,9 +178,9 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
 
   json_t *text = json_stringn(found.bytes, found.size);
   if (!text) {
-    error_set(&error, "%s is no UTF-8 text; without --json it is printed as far as it is text",
-              found.digest);
-    return cli_fail(EXIT_FAILED, &error);
+    return cli_refuse(EXIT_FAILED,
+                      "%s is no UTF-8 text; without --json it is printed as far as it is text",
+                      found.digest);
   }
 
   cleanup_json json_t *answer =

@@ -1,5 +1,5 @@
-/* wavetune simulate: replays search strategies over stored measurements, beside what random draws
- * would find. Nothing is measured. */
+/* wavetune simulate: replays search strategies over stored measurements, and compares them with the
+ * expectation of random draws. Nothing is measured. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -25,8 +25,8 @@ struct measured_config {
   double ratio;   /* their median; INFINITY when it has failed */
 };
 
-/* One (kernel, key) with what was measured of it. The space is the list of the configs that were
- * measured, in the order of their ordinals. */
+/* The measurements of one (kernel, key). The space is the list of the configs that were measured,
+ * in the order of their ordinals. */
 struct landscape {
   char *kernel;
   json_t *key;
@@ -64,7 +64,7 @@ static void landscapes_release(struct landscapes *landscapes) {
   json_decref(landscapes->places);
 }
 
-/* The place that `name` has among places, where it gets one when it is new. */
+/* The place of `name` in places; a new name gets the next one. */
 static size_t place_of(json_t **places, const char *name) {
   if (!*places)
     *places = json_object();
@@ -170,7 +170,7 @@ static bool line_add(struct landscapes *landscapes, const char *line, size_t len
   if (!json_parse(line, length, &row, error))
     return false;
   if (!json_is_object(row))
-    return error_set(error, "this is no JSON object");
+    return error_set(error, "this is not a JSON object");
   if (!json_get_string(row, "", "kernel", JSON_REQUIRED, &kernel, error) ||
       !json_get_object(row, "", "key", JSON_REQUIRED, &key, error) ||
       !json_get_integer(row, "", "config", JSON_REQUIRED, 0, INT64_MAX, &config, error) ||
@@ -215,7 +215,7 @@ static bool landscapes_read(const char *path, struct landscapes *landscapes, str
                    path);
 }
 
-/* Once all rows were added. */
+/* Sorts the configs and makes their space, after all rows were added. */
 static bool landscape_finish(struct landscape *landscape, struct error *error) {
   /* The ordinal is the first member of a config. */
   qsort(landscape->configs, landscape->n, sizeof *landscape->configs, compare_ordinals);
@@ -237,12 +237,11 @@ static bool landscape_finish(struct landscape *landscape, struct error *error) {
   }
 
   if (least == INFINITY)
-    return error_set(error,
-                     "no config was measured correctly, so that there is nothing to be found");
+    return error_set(error, "no config was measured correctly, so that there is nothing to find");
   return space_parse(json, &landscape->space, error);
 }
 
-/* How far one strategy is from the best after so many trials. */
+/* How far one strategy is from the best after each number of trials in simulation.counts. */
 struct replayed {
   double mean[COUNTS_MAX], worst[COUNTS_MAX]; /* regret over the seeds */
 };
@@ -256,8 +255,7 @@ struct simulation {
   uint64_t counts[COUNTS_MAX];
 };
 
-/* What a config counts for: one that failed is as slow as the slowest that did not, so that a mean
- * exists. */
+/* A config's ratio. One that failed counts as the slowest that did not, so that a mean exists. */
 static double ratio_of(const struct landscape *landscape, size_t place) {
   double ratio = landscape->configs[place].ratio;
   return ratio == INFINITY ? landscape->worst : ratio;
@@ -421,7 +419,7 @@ static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const
   landscape->baseline = json_integer_value(json_object_get(job, "baseline"));
   json_array_foreach (rows, index, row) {
     int64_t config;
-    /* These did not count for the job either. */
+    /* The job does not count these either. */
     if (json_is_true(json_object_get(row, "late")) ||
         json_is_true(json_object_get(row, "quarantined")))
       continue;
@@ -436,7 +434,7 @@ static bool job_rows_add(struct landscapes *landscapes, const json_t *job, const
   return true;
 }
 
-/* The measurements that a server has of a job. */
+/* Reads the measurements of a job from the server. */
 static int job_read(struct http_client *client, const char *id, struct landscapes *landscapes) {
   cleanup_free char *escaped = http_escape(id);
   cleanup_free char *path = xasprintf("/v1/jobs/%s", escaped);
@@ -457,9 +455,9 @@ static int job_read(struct http_client *client, const char *id, struct landscape
   if (landscapes->all[0].n > 0)
     return EXIT_OK;
 
-  error_set(&error, "nothing of job %s was measured yet; `wavetune show %s` says how far it is", id,
-            id);
-  return cli_fail(EXIT_FAILED, &error);
+  return cli_refuse(EXIT_FAILED,
+                    "no config of job %s was measured yet; `wavetune show %s` prints its state", id,
+                    id);
 }
 
 static int landscapes_load(const struct options *options, struct landscapes *landscapes) {
@@ -467,12 +465,10 @@ static int landscapes_load(const struct options *options, struct landscapes *lan
   struct error error;
   const char *job = option_text(options, "job");
   size_t n = options_arguments(options, &arguments);
-  if (n + (job != NULL) != 1) {
-    error_set(
-        &error,
+  if (n + (job != NULL) != 1)
+    return cli_refuse(
+        EXIT_USAGE,
         "name one file that `wavetune-agent tune --samples FILE` wrote, or --job and a job's id");
-    return cli_fail(EXIT_USAGE, &error);
-  }
 
   if (!job)
     return landscapes_read(arguments[0], landscapes, &error) ? EXIT_OK
@@ -490,10 +486,9 @@ static int command_simulate(struct options *options) {
   cleanup_json json_t *keys = option_flag(options, "json") ? json_array() : NULL;
   struct error error;
   const char *strategy = option_text(options, "strategy");
-  if (strategy && !search_strategy_parse(strategy, &simulation.strategies[0])) {
-    error_set(&error, "--strategy must be random, descent or evolution, not \"%.64s\"", strategy);
-    return cli_fail(EXIT_USAGE, &error);
-  }
+  if (strategy && !search_strategy_parse(strategy, &simulation.strategies[0]))
+    return cli_refuse(EXIT_USAGE, "--strategy must be random, descent or evolution, not \"%.64s\"",
+                      strategy);
 
   simulation.n_strategies = strategy ? 1 : SEARCH_STRATEGY_COUNT;
   for (size_t i = 0; !strategy && i < SEARCH_STRATEGY_COUNT; i++)
@@ -515,55 +510,22 @@ static int command_simulate(struct options *options) {
 }
 
 static const struct option_spec simulate_options[] = {
-    {.name = "job",
-     .type = OPTION_TEXT,
-     .argument = "ID",
-     .flag_only = true,
-     .help = "replay the measurements of a job on the server, instead of a file"},
-    {.name = "strategy",
-     .type = OPTION_TEXT,
-     .argument = "NAME",
-     .flag_only = true,
-     .help = "random, descent or evolution; default all of them"},
-    {.name = "trials",
-     .type = OPTION_INTEGER,
-     .argument = "N",
-     .default_text = "0",
-     .min = 0,
-     .max = SEARCH_TRIALS_MAX,
-     .flag_only = true,
-     .help = "configs that a search may measure; 0: as many as there are"},
-    {.name = "repeat",
-     .type = OPTION_INTEGER,
-     .argument = "N",
-     .default_text = "50",
-     .min = 1,
-     .max = 100000,
-     .flag_only = true,
-     .help = "searches of each strategy, each with its own seed"},
-    {.name = "seed",
-     .type = OPTION_INTEGER,
-     .argument = "N",
-     .default_text = "1",
-     .min = 0,
-     .max = INT64_MAX,
-     .flag_only = true,
-     .help = "seed of the first search"},
+    CLI_TEXT("job", "ID", "replay the measurements of a job on the server, instead of a file"),
+    CLI_TEXT("strategy", "NAME", "random, descent or evolution; default: all of them"),
+    CLI_INTEGER("trials", "N", "0", 0, SEARCH_TRIALS_MAX,
+                "configs that a search may measure; 0: as many as there are"),
+    CLI_INTEGER("repeat", "N", "50", 1, 100000,
+                "searches of each strategy, each with its own seed"),
+    CLI_INTEGER("seed", "N", "1", 0, INT64_MAX, "seed of the first search"),
     SERVER_OPTIONS,
 };
 
-const struct command_spec spec_simulate = {
-    .name = "simulate",
-    .arguments = "FILE | --job ID",
-    .summary = "replay search strategies over stored measurements",
+CLI_COMMAND(
+    simulate, "simulate", "FILE | --job ID", simulate_options,
+    "replay search strategies over stored measurements",
     .description =
         "Replays random search, coordinate descent and evolution over configs that were measured "
-        "before, and prints how much slower than the best of all the best that they found is, "
-        "after 1, 2, 4, … trials. `wavetune-agent tune --samples FILE` writes FILE. \"random "
-        "expects\" is the mean of random draws, computed and not sampled; a strategy must be below "
-        "it. A config that failed counts as the slowest that did not; one that was not measured is "
-        "left out.",
-    .options = simulate_options,
-    .n_options = ARRAY_LENGTH(simulate_options),
-    .run = command_simulate,
-};
+        "before, and prints how much slower their best config is than the best of all, after 1, 2, "
+        "4, … trials. `wavetune-agent tune --samples FILE` writes FILE. \"random expects\" is the "
+        "mean of random draws, computed and not sampled; a strategy must be below it. A config "
+        "that failed counts as the slowest that did not; one that was not measured is left out.");

@@ -241,7 +241,7 @@ static bool linear_distribution(struct span layout, const int64_t *shape, size_t
   return true;
 }
 
-/* Fills *ret, which is zero; false when the layout's text does not tell. */
+/* Fills *ret, which is zero; false when the layout's text does not suffice. */
 static bool distribution_of(const struct ttgir_layouts *layouts, struct span layout,
                             const int64_t *shape, size_t n, int nesting, struct distribution *ret) {
   struct span kind = ttgir_layout_kind(layout);
@@ -303,7 +303,7 @@ enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layout
                                               const struct ttgir_tensor *from,
                                               const struct ttgir_tensor *to, int64_t num_warps,
                                               const char **ret_why) {
-  *ret_why = "the text does not tell how these layouts are laid over threads";
+  *ret_why = "the text does not show how these layouts are distributed over threads";
   if (!from->kind.text || !to->kind.text)
     return TTGIR_MAY;
   if (span_equal(from->layout, to->layout)) {

@@ -1,14 +1,14 @@
 /* Layouts of Triton's GPU dialect: which thread holds which element of a tensor, as far as their
- * text tells, and whether a conversion between two of them must pass through LDS.
+ * text shows, and whether a conversion between two of them must pass through LDS.
  *
  * Blocked and linear layouts, and slices of them, are reduced to what each bit of the lane's and of
  * the warp's number adds to an element's index (Triton's linear layouts). A conversion in which
  * both agree in the warps and in the lanes moves data between registers of a thread only; one in
  * which only lanes differ stays inside a warp, which newer Tritons do by shuffles and older ones
  * through LDS ("may"); one in which warps differ passes through LDS. Between layouts of different
- * kinds (blocked and MFMA) it does too. One to or from a layout of LDS is half a trip. What a text
- * does not tell (the accumulator of one dot as the operand of the next one, slices of MFMA layouts)
- * is "may".
+ * kinds (blocked and MFMA) it does too. One to or from a layout of LDS is half a trip. Where the
+ * text does not decide (the accumulator of one dot as the operand of the next one, slices of MFMA
+ * layouts), the result is "may".
  *
  * Memory: texts are borrowed. Threads: pure functions. */
 #ifndef WAVETUNE_INSPECT_TTGIR_LAYOUT_H
@@ -46,13 +46,13 @@ struct ttgir_layouts {
   struct span texts[TTGIR_LAYOUTS_MAX]; /* "#ttg.blocked<{…}>" */
 };
 
-/* "blocked", "amd_mfma", "swizzled_shared", … of a layout's text; none when it is no layout. Of an
- * alias that the text does not define, as in a part of a module, the name tells: Triton calls them
- * #blocked, #linear, #shared and #mma (#mfma), with numbers. */
+/* "blocked", "amd_mfma", "swizzled_shared", … of a layout's text; none when it is not a layout. The
+ * kind of an alias that the text does not define, as in a part of a module, is known from its name:
+ * Triton calls them #blocked, #linear, #shared and #mma (#mfma), with numbers. */
 struct span ttgir_layout_kind(struct span text);
-/* The text behind "name = " in a layout, up to its comma or bracket. */
+/* The text after "name = " in a layout, up to its comma or bracket. */
 struct span ttgir_layout_member(struct span layout, const char *name);
-/* Up to `max` integers of "[1, 8]"; false when it is no such list. */
+/* Up to `max` integers of "[1, 8]"; false when it is not such a list. */
 bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n);
 
 /* "tensor<64x32xf16, #blocked>" */
@@ -82,7 +82,7 @@ enum ttgir_conversion {
 };
 /* "registers", "may", "lds", "to_lds", "from_lds" */
 const char *ttgir_conversion_name(enum ttgir_conversion conversion);
-/* *ret_why: a static text, how it was decided. */
+/* *ret_why is a static text, the reason. */
 enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layouts,
                                               const struct ttgir_tensor *from,
                                               const struct ttgir_tensor *to, int64_t num_warps,

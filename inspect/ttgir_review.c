@@ -9,24 +9,24 @@
 #define LAYOUT_BYTES_MAX 4096 /* of an alias, which many lines name; a longer one is left out */
 #define LDS_VALUES_MAX 256    /* whose names are known at one place; others count as unnamed */
 
-/* How often a kernel's tensors pass through LDS: what is written there and read from there again is
- * one trip.
+/* How often a kernel's tensors pass through LDS: a write and the reads of what it wrote are one
+ * trip.
  *
- * A read belongs to the write whose value it names. Where the text does not tell (a buffer that a
- * loop passes on to its next iteration, a transposed view), writes and reads of the same place,
+ * A read belongs to the write whose value it names. Where the text does not show it (a buffer that
+ * a loop passes on to its next iteration, a transposed view), writes and reads of the same place,
  * inside or outside of loops, are taken for the two halves of as many trips as there are of the
  * more frequent half. */
 struct trips {
   size_t n;
   struct lds_value {
     struct span name; /* "%12", borrowed from the text */
-    int nesting;      /* of the braces that it is known in */
+    int nesting;      /* of the braces in which the name is known */
     bool is_in_loop, is_read;
   } values[LDS_VALUES_MAX];
   int64_t whole[2], writes[2], reads[2]; /* [0]: outside of loops, [1]: in loops */
 };
 
-/* What is read of one line. */
+/* One line of the text. */
 struct line {
   struct span text;      /* without " loc(…)" and spaces at either end */
   struct span operation; /* without its dialect: "convert_layout" */
@@ -37,9 +37,9 @@ struct line {
 struct walk {
   struct ttgir_review *review;
   struct ttgir_layouts layouts;
-  bool loops[NESTING_MAX]; /* the braces around: whether each is a loop's body */
+  bool loops[NESTING_MAX]; /* of each open brace: whether it is a loop's */
   int nesting, loop_depth;
-  bool is_part; /* no module: braces may be missing */
+  bool is_part; /* of a module: braces may be missing */
   struct trips trips;
   int64_t dot_results; /* results of matrix instructions that pass through LDS outside of loops */
   int64_t narrow_loads, loads_of_known_width, narrowest; /* in loops */
@@ -96,7 +96,7 @@ static struct span name_at(struct span text) {
   return (struct span){0};
 }
 
-/* The `i`th value, from 0, that an operation is given. */
+/* The `i`th operand of an operation, from 0. */
 static struct span operand_of(struct line line, size_t i) {
   const char *end = line.text.text + line.text.length,
              *at = line.operation.text + line.operation.length;
@@ -136,7 +136,8 @@ static struct line line_take(struct span *rest, size_t number) {
   return line;
 }
 
-/* What a module states: "ttg.num-warps" = 4 : i32, also without quotes and in the older dialect. */
+/* Attributes of a module: "ttg.num-warps" = 4 : i32, also without quotes and in the older
+ * dialect. */
 static const struct {
   const char *name, *member;
   size_t offset;
@@ -167,7 +168,7 @@ static void module_read(struct ttgir_review *review, struct span text) {
     review->target = span_copy((struct span){target.text, (size_t)(behind.text - 1 - target.text)});
 }
 
-/* "#blocked = #ttg.blocked<{…}>"; places in the source ("#loc = loc(…)") are no layouts. */
+/* "#blocked = #ttg.blocked<{…}>"; places in the source ("#loc = loc(…)") are not layouts. */
 static void alias_read(struct walk *walk, struct line line) {
   struct ttgir_layouts *layouts = &walk->layouts;
   struct ttgir_review *review = walk->review;
@@ -214,10 +215,10 @@ static void convert_read(struct walk *walk, struct line line) {
         why};
 }
 
-/* "amd_mfma version 3, 16x16x16": how the dot is done, by the result's layout. */
+/* "amd_mfma version 3, 16x16x16": how the dot is computed, from the result's layout. */
 static char *dot_kind(const struct ttgir_tensor *tensor) {
   if (!tensor->kind.text)
-    return xstrdup("not told");
+    return xstrdup("not stated");
 
   char *text = span_copy(tensor->kind);
   struct span version = ttgir_layout_member(tensor->layout, "version");
@@ -401,7 +402,7 @@ static void find_all(const struct walk *walk) {
     const struct ttgir_dot *dot = &review->dots[i];
     if (string_equal(dot->kind, "blocked"))
       review_find(findings, REVIEW_WARNING, SOURCE_AMD_IR,
-                  "%" PRId64 " dots are done by plain multiply-adds, not by matrix instructions: "
+                  "%" PRId64 " dots use plain multiply-adds, not matrix instructions: "
                   "their types or their shape (at least 16 in each dimension) have none",
                   dot->count);
     else if (string_starts(dot->kind, "amd_mfma") && strstr(dot->kind, ", 32x32"))
@@ -414,7 +415,7 @@ static void find_all(const struct walk *walk) {
   if (walk->narrow_loads)
     review_find(findings, REVIEW_WARNING, SOURCE_AMD_IR,
                 "%" PRId64 " of %" PRId64
-                " global loads in loops whose layout is told give a thread less than 16 bytes next "
+                " global loads in loops with a known layout give a thread less than 16 bytes next "
                 "to each other (the least: %" PRId64
                 "): the compiler does not know of contiguity or alignment, or the tile is too "
                 "small for its threads",
@@ -422,7 +423,7 @@ static void find_all(const struct walk *walk) {
   if (review->in_loops.transposes)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
                 "%" PRId64
-                " transposes in loops: data lies in memory in another order than it is used in",
+                " transposes in loops: data is stored in another order than it is used in",
                 review->in_loops.transposes);
   if (walk->filled_allocs)
     review_find(findings, REVIEW_HINT, SOURCE_AMD_IR,
@@ -449,9 +450,9 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   if (kind == NO_TTGIR ||
       (kind == A_MODULE && review->num_warps == TTGIR_UNKNOWN && !review->n_layouts))
     return error_set(
-        error,
-        "the text is no module of Triton's GPU dialect (what asm[\"ttgir\"] of a compiled kernel "
-        "is), nor lines of one (operations as ttg.convert_layout, over tensors with layouts)");
+        error, "the text is neither a module of Triton's GPU dialect (asm[\"ttgir\"] of a compiled "
+               "kernel) nor lines of one (operations such as ttg.convert_layout over tensors with "
+               "layouts)");
 
   struct trips *trips = &walk->trips;
   trips_leave(trips, -1);

@@ -1,10 +1,10 @@
 /* What the text of a TTGIR module (Triton's GPU dialect, asm["ttgir"]), or of a part of one,
- * reveals about a kernel's speed: trips through LDS, conversions of layouts, transposes, what is
- * moved through LDS in loops, how dots are done.
+ * reveals about a kernel's speed: trips through LDS, conversions of layouts, transposes, moves
+ * through LDS in loops, how dots are computed.
  *
  * Operations are read line by line as Triton prints them; loops are scf.for and scf.while by their
  * braces. Both names of the dialect are known: ttg (since Triton 3.2) and triton_gpu. `ttg.shared`
- * is stated by Tritons that print the module after LDS was allotted; 3.6 does not, and a build's
+ * is stated by Tritons that print the module after LDS was allocated; 3.6 does not, and a build's
  * metadata has it.
  *
  * Memory: a review owns everything. Threads: any; pure functions. */
@@ -80,8 +80,7 @@ struct ttgir_review {
 /* Whether it is a module, or lines of one as guides print them: operations of the dialect over
  * tensors with layouts. */
 bool ttgir_is(const char *text, size_t size);
-/* `text` of `size` bytes; what is neither is an error. In a part of a module braces may be
- * missing. */
+/* Any other text is an error. In a part of a module braces may be missing. */
 must_check bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_review,
                                   struct error *error);
 void ttgir_review_free(struct ttgir_review *review);

@@ -1,5 +1,5 @@
-/* wavetune utilization: how evenly a grid of workgroups fills a GPU, for one tile or several, and
- * AMD's advice for it. */
+/* wavetune utilization: how evenly a grid of workgroups fills a GPU, for one tile or several, with
+ * AMD's advice. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -39,7 +39,7 @@ struct sizes {
   int64_t values[DIMENSIONS_MAX];
 };
 
-/* The machine that a grid is held against. */
+/* The GPU that a grid runs on. */
 struct machine {
   int64_t compute_units, workgroups_per_cu, slots; /* slots: workgroups that run at once */
   bool is_nvidia;                                  /* AMD's guide does not apply */
@@ -212,9 +212,9 @@ static int command_utilization(struct options *options) {
   enum dtype dtype;
   struct error error;
   if (dtype_text && !dtype_parse(dtype_text, &dtype)) {
-    error_set(&error, "--dtype \"%s\" is not known; float16 and float32 are two that are",
-              dtype_text);
-    return cli_fail(EXIT_USAGE, &error);
+    return cli_refuse(
+        EXIT_USAGE, "--dtype \"%s\" is not known; known ones are float16 and float32, among others",
+        dtype_text);
   }
 
   if (!machine_load(options, &machine, &error) || !rows_load(options, &rows, &n, &error))
@@ -235,36 +235,20 @@ static int command_utilization(struct options *options) {
   return EXIT_OK;
 }
 
-/* clang-format off */
 static const struct option_spec utilization_options[] = {
-    {.name = "output", .type = OPTION_TEXT, .argument = "M,N|N",
-     .help = "what the grid computes: rows and columns, or elements", .flag_only = true},
-    {.name = "tile", .type = OPTION_LIST, .argument = "BM,BN[,BK]|B",
-     .help = "what a workgroup computes of it", .flag_only = true},
-    {.name = "grid", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = INT32_MAX,
-     .help = "workgroups, instead of --output and --tile", .flag_only = true},
-    {.name = "gpu", .type = OPTION_TEXT, .argument = "NAME",
-     .help = "MI300X, MI325X, MI355X, H100 SXM, …", .flag_only = true},
-    {.name = "cus", .type = OPTION_INTEGER, .argument = "N", .default_text = "0", .max = 65536,
-     .help = "compute units, instead of --gpu", .flag_only = true},
-    {.name = "occupancy", .type = OPTION_INTEGER, .argument = "N", .default_text = "1",
-     .min = 1, .max = 1024,
-     .help = "workgroups that a compute unit runs at once", .flag_only = true},
-    {.name = "dtype", .type = OPTION_TEXT, .argument = "DTYPE",
-     .help = "type of what is read (float16, …), for advice on widths", .flag_only = true},
-    {.name = "inputs", .type = OPTION_INTEGER, .argument = "N", .default_text = "1",
-     .min = 1, .max = 64, .help = "arrays that an elementwise kernel reads", .flag_only = true},
+    CLI_TEXT("output", "M,N|N", "what the grid computes: rows and columns, or elements"),
+    CLI_LIST("tile", "BM,BN[,BK]|B", "what a workgroup computes of it"),
+    CLI_INTEGER("grid", "N", "0", 0, INT32_MAX, "workgroups, instead of --output and --tile"),
+    CLI_TEXT("gpu", "NAME", "MI300X, MI325X, MI355X, H100 SXM, …"),
+    CLI_INTEGER("cus", "N", "0", 0, 65536, "compute units, instead of --gpu"),
+    CLI_INTEGER("occupancy", "N", "1", 1, 1024, "workgroups that a compute unit runs at once"),
+    CLI_TEXT("dtype", "DTYPE", "type of what is read (float16, …), for advice on widths"),
+    CLI_INTEGER("inputs", "N", "1", 1, 64, "arrays that an elementwise kernel reads"),
     OPTION_JSON,
 };
-/* clang-format on */
 
-const struct command_spec spec_utilization = {
-    .name = "utilization",
-    .arguments = "",
-    .summary = "how evenly a grid of workgroups fills a GPU",
-    .description = "Workgroups run in rounds of compute units times --occupancy. A last round that "
-                   "is not full leaves units idle: used is w / ceil(w), with w the rounds.",
-    .options = utilization_options,
-    .n_options = ARRAY_LENGTH(utilization_options),
-    .run = command_utilization,
-};
+CLI_COMMAND(utilization, "utilization", "", utilization_options,
+            "print how evenly a grid of workgroups fills a GPU",
+            .description =
+                "Workgroups run in rounds of compute units times --occupancy. A last round that "
+                "is not full leaves units idle: used is w / ceil(w), with w the rounds.");

@@ -217,7 +217,7 @@ Test(build_review, texts_beside_the_code_are_there_and_whole) {
   assert_refused((struct made){.metadata = METADATA ", \"files\": {\"ttgir\": \"" BB "\"}"}, NULL,
                  "damaged");
   assert_refused((struct made){.metadata = METADATA ", \"files\": {\"ttgir\": 7}"}, NULL,
-                 "its digest is no digest");
+                 "its digest is not one");
 }
 
 Test(build_review, many_refused_objects_are_listed_in_part) {

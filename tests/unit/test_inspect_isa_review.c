@@ -214,7 +214,7 @@ Test(isa_review, reports_narrow_accesses_and_full_waits_in_the_hot_loop) {
   assert_finds(findings, REVIEW_HINT, "1 of 1 LDS writes");
   assert_finds(findings, REVIEW_WARNING, "1 loads from and 0 stores to scratch");
   assert_finds(findings, REVIEW_WARNING, "1 moves between VGPRs and AGPRs");
-  assert_finds(findings, REVIEW_HINT, "1 of 1 waits are a full stop");
+  assert_finds(findings, REVIEW_HINT, "1 of 1 waits are for all global loads");
   assert_finds(findings, REVIEW_HINT, "1 flat accesses");
   assert_finds(findings, REVIEW_HINT, "v_mfma_f32_32x32x8_f16 is used");
   assert_finds(findings, REVIEW_HINT, "1 of 1 global stores move less than 8 bytes");
@@ -305,10 +305,10 @@ static char *long_text(size_t n, const char *branch) {
 Test(isa_review, refuses_what_would_take_too_long) {
   struct isa_review *review = NULL;
   struct error error;
-  cleanup_free char *tangled = long_text(12000, "s_cbranch_scc1"),
+  cleanup_free char *branches = long_text(12000, "s_cbranch_scc1"),
                     *endless = long_text(ISA_INSTRUCTIONS_MAX + 1, NULL);
-  cr_assert(!isa_review_make(tangled, NULL, &review, &error));
-  cr_assert(strstr(error.message, "f: the branches of these 12000 instructions are too tangled"),
+  cr_assert(!isa_review_make(branches, NULL, &review, &error));
+  cr_assert(strstr(error.message, "f: the branches of these 12000 instructions are too complex"),
             "%s", error.message);
   cr_assert(!isa_review_make(endless, NULL, &review, &error));
   cr_assert(strstr(error.message, "more than 1000000 instructions"), "%s", error.message);
@@ -433,7 +433,7 @@ Test(isa_review, reads_the_names_that_gfx11_has) {
   const struct isa_function *f = isa_review_function(review, "f");
   cr_assert_eq(sum_of(f->loops[0].counts.global_loads), 1);
   cr_assert_eq(f->counts.global_stores[ISA_4], 1);
-  assert_finds(findings, REVIEW_HINT, "full stop");
+  assert_finds(findings, REVIEW_HINT, "waits are for all");
 }
 
 Test(isa_review, finds_scratch_of_an_array_with_a_computed_index) {

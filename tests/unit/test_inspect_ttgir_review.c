@@ -368,7 +368,7 @@ Test(ttgir_review, reports_how_dots_are_done) {
   cr_assert_eq(review->n_dots, 2u);
   cr_assert_str_eq(review->dots[0].kind, "amd_mfma version 3, 32x32x8");
   cr_assert_eq(review->dots[1].count_in_loops, 2);
-  cr_assert(finds(review, REVIEW_WARNING, "2 dots are done by plain multiply-adds"));
+  cr_assert(finds(review, REVIEW_WARNING, "2 dots use plain multiply-adds"));
   cr_assert(finds(review, REVIEW_HINT, "dots use 32x32 instructions"));
 }
 
@@ -387,9 +387,9 @@ Test(ttgir_review, refuses_what_is_no_module_or_cut_off) {
   static const struct {
     const char *text, *said;
   } cases[] = {
-      {"", "no module"},
-      {"module {\n}\n", "no module"},
-      {"#include <stdio.h>\nint main(void) {\n}\n", "no module"},
+      {"", "neither a module"},
+      {"module {\n}\n", "neither a module"},
+      {"#include <stdio.h>\nint main(void) {\n}\n", "neither a module"},
       {"%y = tt.trans %x : tensor<4x4xf32> -> tensor<4x4xf32>\n",
        "nor lines of one"}, /* TTIR: no layouts */
       {"module attributes {\"ttg.num-warps\" = 4 : i32} {\n  tt.func @f() {\n",
@@ -504,5 +504,5 @@ Test(ttgir_review, sees_the_result_of_one_dot_become_the_operand_of_another) {
 Test(ttgir_review, sees_strided_loads) {
   REVIEW_TRITON("strided", 1);
   cr_assert(finds(review, REVIEW_WARNING,
-                  "1 of 1 global loads in loops whose layout is told give a thread less than 16"));
+                  "1 of 1 global loads in loops with a known layout give a thread less than 16"));
 }

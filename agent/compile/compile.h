@@ -1,21 +1,21 @@
 /* The compile pool: turns (kernel, key, config) into objects on disk, ahead of the measurement, in
  * bounded processes.
  *
- * Which compiler: a kernel in c, and every reference, by the system's C compiler. A kernel in hip
- * by its arch: gfx… with what $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a clang or of
- * hiprtc's library), else hiprtc of ROCm 6 or later where that is installed, else clang 19 to 22,
- * else ROCm's clang; sm_… with NVRTC. The runtime compilers are libraries; a process for each
- * compile loads one (`wavetune-agent rtc`), so that they are confined and killed like any other
- * compiler. A source in hip is compiled after the prelude (prelude.hip documents what it may use)
- * and before a declaration of its entry with the types of the manifest's arguments: one that
- * disagrees does not compile.
+ * A kernel in c, and every reference, is compiled by the system's C compiler. A kernel in hip is
+ * compiled for gfx… by the compiler that $WAVETUNE_HIP_COMPILER names ("hiprtc", or the path of a
+ * clang or of hiprtc's library), else by hiprtc of ROCm 6 or later where that is installed, else by
+ * clang 19 to 22, else by ROCm's clang; for sm_… by NVRTC. The runtime compilers are libraries;
+ * each compile loads one in a process of its own (`wavetune-agent rtc`), so that they are confined
+ * and killed like any other compiler. The prelude precedes a source in hip (prelude.hip documents
+ * what it may use), and a declaration of its entry with the types of the manifest's arguments
+ * follows: a source that disagrees does not compile.
  *
  * An object is cached under the digest of what it was made of: sources, defines, flags, compiler
- * and its version. Beside it is the digest of its own bytes; if they differ, it is compiled anew.
+ * and its version. Beside it is the digest of its own bytes; if they differ, it is compiled again.
  * Compilers are child processes with limits on time, memory and output, in a scratch folder of
  * their own and a sandbox: they see the kernel's sources and the toolchain, and neither the network
- * nor other files. A compile that fails is an outcome and no error: the first line of its log that
- * reports an error says why.
+ * nor other files. A compile that fails is an outcome and not an error; its reason is the first
+ * line of the log that reports an error.
  *
  * Memory: the pool copies what it needs of a request; results are the caller's. Threads: submit and
  * wait from any. */
@@ -36,11 +36,10 @@ must_check bool compile_pool_new(const char *cache, unsigned processes,
 /* Before the first compile: the user and cgroup that compilers run in. Borrowed. */
 void compile_pool_set_custody(struct compile_pool *pool, const struct custody *custody);
 void compile_pool_free(struct compile_pool *pool); /* ends running compilers */
-void compile_pool_set_timeout(struct compile_pool *pool,
-                              int64_t timeout_ms); /* of one compile; default 60,000 */
-
-void compile_pool_set_cache_bytes(struct compile_pool *pool,
-                                  uint64_t bytes_max); /* of all objects; default 4 GiB */
+/* For tests, which cannot wait for the defaults: a compile's time (60,000 ms), the bytes of all
+ * objects (4 GiB). */
+void compile_pool_set_timeout(struct compile_pool *pool, int64_t timeout_ms);
+void compile_pool_set_cache_bytes(struct compile_pool *pool, uint64_t bytes_max);
 
 struct compile_request {
   const struct kernel *kernel;
@@ -74,7 +73,7 @@ bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t ti
 /* Gives a ticket back. A compile without tickets that has not begun does not begin. */
 void compile_pool_drop(struct compile_pool *pool, uint64_t ticket);
 
-/* Waits for a ticket; each ticket is taken or dropped once. */
+/* Waits for a ticket's result and gives the ticket back. Each ticket is given back once. */
 struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t ticket);
 void compile_result_release(struct compile_result *result);
 
@@ -91,7 +90,7 @@ must_check bool compiler_identity(char **ret_identity, struct error *error);
 /* Of the file beside an object with the digest of the object's bytes, removed together with it. */
 #define OBJECT_DIGEST_SUFFIX ".sha256"
 
-/* Notes that an object is used now. */
+/* Records that an object is used now. */
 void object_touch(const char *object);
 
 /* Removes objects until the rest has at most bytes_max bytes, and the scratch folders of compiles
@@ -110,6 +109,7 @@ void objects_prune(const char *folder, uint64_t bytes_max, int64_t recent_s);
  * log of the compile.
  *
  * Memory: freed when the process ends. Threads: one; it is a program's main function. */
+
 /* Exit status of a failure that is this machine's and not the source's. */
 #define RTC_EXIT_MACHINE 75
 

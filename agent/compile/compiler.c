@@ -1,5 +1,4 @@
-/* Finding the compilers of this machine and making their command lines. Memory and threads: see the
- * header. */
+/* Finding the compilers of this machine and making their command lines. */
 #include "agent/compile/compiler.h"
 
 #include <glob.h>
@@ -59,7 +58,8 @@ static const struct compiler_kind nvrtc_kind = {
     .flags = (const char *const[]){"--std=c++17", "--disable-warnings", NULL},
 };
 
-/* Runs a command that only queries a compiler, without a sandbox; false too when it fails. */
+/* Runs a command that only queries a compiler, without a sandbox. False also when the command
+ * fails. */
 static bool query(const char *const *arguments, const char *const *environment, char **ret_output,
                   struct error *error) {
   struct command command = {
@@ -72,9 +72,11 @@ static bool query(const char *const *arguments, const char *const *environment, 
       .output_max = QUERY_OUTPUT_MAX,
       .stop_fd = -1,
   };
+
   struct command_result result;
   if (!command_run(&command, &result, error))
     return false;
+
   cleanup_free char *output = result.output;
   if (!result.succeeded) {
     output[strcspn(output, "\n")] = '\0';
@@ -117,7 +119,7 @@ static void depends_on_file(struct compiler *compiler, const char *path) {
   depends_on(compiler, text);
 }
 
-/* A program and the libraries that it loads: a compiler's program may be a small one that does all
+/* A program and the libraries that it loads: a compiler's program may be small and do all its work
  * in a library. */
 static void depends_on_program(struct compiler *compiler, const char *path) {
   /* Makes the loader list "libLLVM.so.19.1 => /lib/… (0x…)" instead of running the program; a
@@ -140,8 +142,8 @@ static void depends_on_program(struct compiler *compiler, const char *path) {
   }
 }
 
-/* With what every compiler may read: the system's programs and libraries, ROCm and CUDA where they
- * are usually installed, $WAVETUNE_TOOLCHAIN, and the compiler's own folders. */
+/* Also sets the paths that it may read: the system's programs and libraries, ROCm and CUDA where
+ * they are usually installed, $WAVETUNE_TOOLCHAIN, and the compiler's own folders. */
 static struct compiler *compiler_new(const struct compiler_kind *kind, const char *path) {
   static const char *const system_places[] = {
       "/usr",  "/lib", "/lib32", "/lib64", "/bin", "/etc/ld.so.cache", "/dev/urandom",
@@ -217,6 +219,7 @@ void compiler_command(const struct compiler *compiler, const struct compile_job 
 
     /* The library below hiprtc has a cache in the user's home; the pool's is enough. */
     settings_add(environment, xstrdup("AMD_COMGR_CACHE=0"));
+
     /* The library loads others from its own folder; this program's may be found only through the
      * variable. */
     const char *end = strrchr(compiler->path, '/'), *more = getenv("LD_LIBRARY_PATH");
@@ -233,6 +236,7 @@ void compiler_command(const struct compiler *compiler, const struct compile_job 
   settings_add(arguments, xasprintf("-ffile-prefix-map=%s=.", sources));
   const char *const last[] = {"-iquote", sources, "-o", kind->object_name, kind->text_name, NULL};
   settings_copy(arguments, last);
+
   if (!kind->arch_option) { /* a device's text has its definitions in it */
     for (size_t i = 0; i < job->defines.n; i++)
       settings_add(arguments, xasprintf("-D%s", job->defines.texts[i]));
@@ -249,6 +253,7 @@ static bool macros_query(const char *path, const char *flag, char **ret_macros, 
        "#define __clang_patchlevel__ "},
       {"gcc", "#define __GNUC__ ", "#define __GNUC_MINOR__ ", "#define __GNUC_PATCHLEVEL__ "},
   };
+
   const char *const arguments[] = {path, flag, "-dM", "-E", "-x", "c", "/dev/null", NULL};
   const char *const environment[] = {PATH_VARIABLE, "LC_ALL=C", NULL};
   if (!query(arguments, environment, ret_macros, error))
@@ -277,6 +282,7 @@ static bool program_query(const char *path, const char *program, char **ret_prog
   const char *const environment[] = {PATH_VARIABLE, NULL};
   if (!query(arguments, environment, &answer, error))
     return false;
+
   answer[strcspn(answer, "\n")] = '\0';
   if (answer[0] != '/')
     return error_set(error, "%s finds no %s", path, program);
@@ -295,7 +301,8 @@ bool cc_open(struct compiler **ret_compiler, struct error *error) {
       !macros_query(path, "-march=native", &macros, &identity, &major, error))
     return false;
   if (!identity)
-    return error_set(error, "%s does not say that it is gcc or clang; make `cc` one of them", path);
+    return error_set(error, "%s does not state that it is gcc or clang; make `cc` one of them",
+                     path);
 
   struct compiler *compiler = compiler_new(&cc_kind, path);
   compiler->identity = TAKE(identity);
@@ -333,7 +340,7 @@ static bool clang_try(const char *path, int major_min, struct compiler **ret_com
     return false;
   if (!identity || !string_starts(identity, "clang ") || major < major_min)
     return error_set(error, "%s is %s, not clang %d or later", path,
-                     identity ? identity : "no compiler that is known", major_min);
+                     identity ? identity : "an unknown compiler", major_min);
   if (!program_query(path, "lld", &linker, error))
     return error_set(error,
                      "%s finds no lld, which links its objects; install the lld of its version "
@@ -372,11 +379,11 @@ bool clang_open(const char *path, struct compiler **ret_compiler, struct error *
                                      "apt install clang-19 lld-19)");
 }
 
-/* Opens the first of `libraries` that loads. A process of this program loads it and prints its path
- * and identity. */
+/* Opens the first of `libraries` that loads. A child process of this program loads it and prints
+ * its path and identity. */
 static bool rtc_open(const struct compiler_kind *kind, const struct settings *libraries,
                      struct compiler **ret_compiler, struct error *error) {
-  /* Loaded later, for a compile: all of clang, and the language's own headers. */
+  /* Libraries that are loaded later, for a compile: clang, and the language's headers. */
   static const char *const neighbours[] = {"libamd_comgr.so*", "lib*rtc-builtins*.so*"};
   const char *const first[] = {RTC_PROGRAM, "rtc", "find", kind->rtc_symbols, NULL};
   const char *library_path = getenv("LD_LIBRARY_PATH");
@@ -387,15 +394,17 @@ static bool rtc_open(const struct compiler_kind *kind, const struct settings *li
   for (size_t i = 0; i < libraries->n; i++)
     settings_add(&arguments, xstrdup(libraries->texts[i]));
   settings_add(&arguments, NULL);
+
   const char *const environment[] = {library_path ? variable : NULL, NULL};
   if (!query((const char *const *)arguments.texts, environment, &answer, error))
     return false;
 
   char *rest = answer, *path = strsep(&rest, "\n"), *identity = strsep(&rest, "\n");
   if (!identity)
-    return error_set(error, "%s was not understood: %.100s", kind->rtc_symbols, path);
+    return error_set(error, "the answer of %s was not understood: %.100s", kind->rtc_symbols, path);
   struct compiler *compiler = compiler_new(kind, path);
   compiler->identity = xstrdup(identity);
+
   const char *end = strrchr(path, '/');
   cleanup_settings struct settings files = {0};
   for (size_t i = 0; i < ARRAY_LENGTH(neighbours) && end; i++) {
@@ -404,6 +413,7 @@ static bool rtc_open(const struct compiler_kind *kind, const struct settings *li
   }
   for (size_t i = 0; i < files.n; i++)
     depends_on_file(compiler, files.texts[i]);
+
   depends_on(compiler, library_path ? library_path : "");
   settings_add(&compiler->readable, xstrdup(RTC_PROGRAM));
   folders_add(&compiler->readable, library_path);
@@ -435,6 +445,7 @@ bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *
 
   if (path)
     settings_add(&list, xstrdup(path));
+
   for (size_t i = 0; !path && i < ARRAY_LENGTH(folders); i++) {
     if (i > 0 && (!folders[i] || folders[i][0] != '/'))
       continue;
@@ -448,10 +459,10 @@ bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *
                                   "later, or name the library in $WAVETUNE_NVRTC"));
 }
 
-/* A compiler that was looked for at most once. */
+/* A compiler that is searched for at most once. */
 struct found {
   bool is_tried;
-  struct compiler *compiler; /* NULL: there is none, and `error` says why */
+  struct compiler *compiler; /* NULL: there is none, and `error` states why */
   struct error error;
 };
 
@@ -517,6 +528,7 @@ bool compilers_find(struct compilers *compilers, const struct compile_request *r
     *ret_compiler = compilers->cc;
     return true;
   }
+
   if (language != LANGUAGE_HIP)
     return error_set(error,
                      "this agent does not compile %s; such kernels come as builds (wavetune kernel "
@@ -534,6 +546,7 @@ bool compilers_find(struct compilers *compilers, const struct compile_request *r
     found->compiler = NULL;
   found->is_tried = true;
   pthread_mutex_unlock(&compilers->mutex);
+
   *ret_compiler = found->compiler;
   if (!found->compiler)
     *error = found->error;

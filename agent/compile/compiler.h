@@ -1,6 +1,6 @@
 /* The compilers of this machine: the system's C compiler, clang (HIP for AMD), and the runtime
- * compilers' libraries (hiprtc: HIP for AMD; NVRTC: HIP for NVIDIA). Each is looked for when it is
- * first needed.
+ * compilers' libraries (hiprtc: HIP for AMD; NVRTC: HIP for NVIDIA). Each is searched for when it
+ * is first needed.
  *
  * Memory: a compiler owns its texts, struct compilers its compilers. Threads: a compiler is
  * read-only after it was opened; compilers_find from any thread. */
@@ -31,10 +31,10 @@ struct compiler {
 
 must_check bool cc_open(struct compiler **ret_compiler, struct error *error);
 
-/* clang 19 or later (17 or later of ROCm), with lld beside it. `path` NULL: looks for it. */
+/* clang 19 or later (17 or later of ROCm), with lld beside it. `path` NULL: searches for it. */
 must_check bool clang_open(const char *path, struct compiler **ret_compiler, struct error *error);
 
-/* hiprtc of ROCm 6 or later, or NVRTC. `path` NULL: looks for it. */
+/* hiprtc of ROCm 6 or later, or NVRTC. `path` NULL: searches for it. */
 must_check bool hiprtc_open(const char *path, struct compiler **ret_compiler, struct error *error);
 must_check bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *error);
 
@@ -54,8 +54,8 @@ struct compilers;
 must_check bool compilers_new(struct compilers **ret_compilers, struct error *error);
 void compilers_free(struct compilers *compilers);
 
-/* The compiler of a request. False when this machine has none: the error says what to install. A
- * compiler that was not found is not looked for again. */
+/* The compiler of a request. False when this machine has none: the error states what to install. A
+ * compiler that was not found is not searched for again. */
 must_check bool compilers_find(struct compilers *compilers, const struct compile_request *request,
                                const struct compiler **ret_compiler, struct error *error);
 

@@ -1,4 +1,4 @@
-/* Helper kernels, compiled by the pool. Memory and threads: see the header. */
+/* Helper kernels, compiled by the pool. */
 #include "agent/compile/helper_kernels.h"
 
 #include "common/base/file.h"
@@ -6,8 +6,8 @@
 
 #define SOURCE_NAME "helper.hip"
 
-/* Each wave executes the s_nops: none may fetch again before the invalidation has reached its
- * cache. */
+/* Every wave executes the s_nops, so that none fetches again before the invalidation has reached
+ * its cache. */
 static const char instruction_flush_source[] =
     "extern \"C\" __global__ __launch_bounds__(64) void " INSTRUCTION_FLUSH_ENTRY "() {\n"
     "  asm volatile(\"s_icache_inv\\n\"\n"
@@ -79,8 +79,8 @@ static const struct {
   const char *name, *entry, *source;
   size_t n_arguments;
   const struct argument *arguments;
-  const char *targets; /* what their names begin with */
-  const char *without; /* the consequence when there is none */
+  const char *targets; /* how the names of its archs begin */
+  const char *without; /* the consequence when it does not compile */
 } helpers[HELPER_COUNT] = {
     [HELPER_INSTRUCTION_FLUSH] = {"instruction_flush", INSTRUCTION_FLUSH_ENTRY,
                                   instruction_flush_source, 0, NULL, "gfx",
@@ -104,6 +104,7 @@ static struct compile_result compile(struct compile_pool *pool, enum helper_kern
       .n_sources = 1,
       .sources = &file,
   };
+
   struct key no_key = {0};
   struct compile_request request = {.kernel = &kernel,
                                     .key = &no_key,
@@ -111,6 +112,7 @@ static struct compile_result compile(struct compile_pool *pool, enum helper_kern
                                     .sources = folder,
                                     .gpu_name = "",
                                     .arch = arch};
+
   return compile_pool_wait(pool, compile_pool_submit(pool, &request));
 }
 
@@ -136,8 +138,9 @@ bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, 
     if (!result.ok)
       *error = result.error;
   }
+
   if (!folder_remove(folder, &ignored))
-    log_warning("compile: %s is left behind: %s", folder, ignored.message);
+    log_warning("compile: %s cannot be removed: %s", folder, ignored.message);
 
   bool ok = result.ok;
   if (ok)

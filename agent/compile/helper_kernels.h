@@ -1,6 +1,6 @@
 /* The agent's own kernels, which it runs beside those that it tunes. They are compiled on the node
  * like any kernel, because their code depends on the target; where one does not compile, the device
- * does without it.
+ * works without it.
  *
  * Instruction flush (AMD): empties the instruction caches, so that a cold measurement fetches its
  * code too. As in ROCm/triton's do_bench every wave executes s_icache_inv and waits 16 s_nop for
@@ -33,10 +33,10 @@ struct helper_object {
 
 enum helper_kernel { HELPER_INSTRUCTION_FLUSH, HELPER_FINGERPRINT, HELPER_COUNT };
 
-/* The helper's object for `arch` in the pool's folder. Waits for the compiler where it is not there
- * yet, usually less than a second. The path is NULL where the target has no use for it. False: it
- * did not compile; the error says why, and the consequence. The pool's folder is pruned: get it
- * again for each lease. */
+/* The helper's object for `arch` in the pool's folder. Waits for the compiler if it is not there
+ * yet, usually less than a second. The path is NULL if the target has no use for it. False: it did
+ * not compile; the error states why, and the consequence. The pool's folder is pruned: get the
+ * object again for each lease. */
 must_check bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper,
                                      const char *arch, struct helper_object *ret_object,
                                      struct error *error);

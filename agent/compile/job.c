@@ -1,4 +1,4 @@
-/* One compile: equal content gives equal bytes. Memory and threads: see the header. */
+/* One compile: equal content gives equal bytes. */
 #include "agent/compile/job.h"
 
 #include <ctype.h>
@@ -35,6 +35,7 @@ static bool defines_reduce(const struct kernel *kernel, const char *sources,
   bool is_used[SPACE_PARAMETERS_MAX + 256] = {false};
   size_t n = defines->n;
   ALWAYS(n <= ARRAY_LENGTH(is_used));
+
   for (size_t i = 0; i < kernel->n_sources; i++) {
     cleanup_free char *path = xasprintf("%s/%s", sources, kernel->sources[i].path), *text = NULL;
     size_t size;
@@ -88,9 +89,11 @@ static struct digest job_digest(const struct compile_request *request,
   digest_text(stream, job->arch ? job->arch : "");
   for (size_t i = 0; compiler->kind->flags[i]; i++)
     digest_text(stream, compiler->kind->flags[i]);
+
   digest_text(stream, job->text); /* the prelude included */
   digest_settings(stream, "defines", &job->defines);
   digest_settings(stream, "environment", &job->environment);
+
   digest_text(stream, "sources");
   for (size_t i = 0; i < kernel->n_sources; i++) {
     digest_text(stream, kernel->sources[i].path);
@@ -108,6 +111,7 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
   struct compile_job job __attribute__((cleanup(compile_job_release))) = {.compiler = compiler};
   if (request->is_reference && !kernel->reference.source.path)
     return error_set(error, "the kernel %s has no reference", kernel->name);
+
   job.sources = realpath(request->sources, NULL);
   if (!job.sources)
     return error_of(error, ERROR_UNAVAILABLE, "cannot find the kernel's sources in %s: %s",
@@ -116,6 +120,7 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
       (!settings_of_config(request, &job.defines, &job.environment, error) ||
        !defines_reduce(kernel, job.sources, &job.defines, error)))
     return false;
+
   for (size_t i = 0; i < kernel->n_sources; i++)
     settings_add(&job.files, xstrdup(kernel->sources[i].path));
   if (request->is_reference)
@@ -132,10 +137,12 @@ bool compile_job_prepare(const struct compiler *compiler, const struct compile_r
     job.arch = xstrndup(request->arch, length);
     job.entry = xstrdup(kernel->entry);
   }
+
   job.text = request->is_reference ? reference_source(kernel)
              : is_device           ? device_source(kernel, &job.defines)
                                    : launch_source(kernel);
   job.digest = job_digest(request, &job);
+
   *ret_job = job;
   job = (struct compile_job){0};
   return true;
@@ -207,7 +214,7 @@ static bool ran_refuse(const struct compile_job *job, const char *sources,
   if (ran->timed_out)
     return error_of(error, kind, "the compiler did not end within %lld ms", (long long)timeout_ms);
   if (ran->stopped)
-    return error_of(error, kind, "the agent stopped while it was compiled");
+    return error_of(error, kind, "the agent stopped during the compile");
 
   cleanup_free char *detail = detail_of(ran->output, sources);
   if (detail)
@@ -228,6 +235,7 @@ static bool object_read(const struct compile_job *job, const char *object, char 
   struct stat status;
   size_t size;
   result->resources = code_resources_unknown;
+
   /* Links are not followed: the compiler was confined, and this program is not. */
   if (lstat(object, &status) < 0 || !S_ISREG(status.st_mode))
     return error_set(error, "the compiler reported success but left no object");
@@ -237,21 +245,24 @@ static bool object_read(const struct compile_job *job, const char *object, char 
   if (job->entry && !code_object_kernel(code, job->entry, &kernel, error))
     return error_prefix(
         error, "the source defines no `extern \"C\" __global__` function %s: ", job->entry);
+
   if (job->entry)
     result->resources = kernel->resources;
+
   result->digest = digest_of(bytes, size);
   *ret_bytes = TAKE(bytes);
   *ret_size = size;
   return true;
 }
 
-/* Copies the sources into `folder`, where they and the folders on their way are the user's. */
+/* Copies the sources into `folder`; they and the folders above them there become the user's. */
 static bool sources_give(const struct compile_job *job, const char *folder,
                          const struct custody *custody, struct error *error) {
   for (size_t i = 0; i < job->files.n; i++) {
     cleanup_free char *from = xasprintf("%s/%s", job->sources, job->files.texts[i]),
                       *to = xasprintf("%s/%s", folder, job->files.texts[i]), *bytes = NULL;
     size_t size;
+
     for (char *slash = to + strlen(folder); slash; slash = strchr(slash + 1, '/')) {
       *slash = '\0';
       bool is_made = folder_make(to, 0700, error) && custody_give(custody, to, error);
@@ -259,6 +270,7 @@ static bool sources_give(const struct compile_job *job, const char *folder,
       if (!is_made)
         return false;
     }
+
     if (!file_read(from, COPIED_SOURCE_MAX, &bytes, &size, error) ||
         !file_write_unsynced(to, bytes, size, 0600, error) || !custody_give(custody, to, error))
       return false;
@@ -302,6 +314,7 @@ static bool compiler_run(const struct compile_job *job, const char *scratch, con
   compiler_command(job->compiler, job, sources, &arguments, &environment);
   settings_add(&arguments, NULL);
   settings_add(&environment, NULL);
+
   struct command command = {
       .arguments = arguments.texts,
       .environment = environment.texts,
@@ -315,13 +328,15 @@ static bool compiler_run(const struct compile_job *job, const char *scratch, con
       .custody = bounds->custody,
       .stop_fd = bounds->stop_fd,
   };
+
   int64_t start = clock_monotonic_ms();
   bool has_run = command_run(&command, ret_ran, error);
   /* At least 1: 0 means that nothing had to be compiled. */
   result->compile_ms = clock_monotonic_ms() - start + 1;
-  /* Taken back: no other user changes what is read and removed there now. */
+
+  /* Taken back, so that no other user changes what is read and removed there now. */
   if (is_other_user && lchown(scratch, geteuid(), getegid()) < 0)
-    log_warning("compile: %s stays another user's: %s", scratch, strerror(errno));
+    log_warning("compile: %s still belongs to another user: %s", scratch, strerror(errno));
   return has_run;
 }
 
@@ -337,6 +352,7 @@ static bool compile_in(const struct compile_job *job, const char *scratch, const
   size_t size;
   if (!compiler_run(job, scratch, sources, bounds, &ran, result))
     return error_become(error, ERROR_UNAVAILABLE);
+
   cleanup_free char *output = ran.output, *bytes = NULL,
                     *made = xasprintf("%s/%s", scratch, job->compiler->kind->object_name),
                     *digest_path = xasprintf("%s" OBJECT_DIGEST_SUFFIX, object);
@@ -407,6 +423,7 @@ bool compile_job_find(const struct compile_job *job, const char *object,
                          : "there is no digest of what was compiled");
     return false;
   }
+
   result.object = xstrdup(object);
   *ret_result = result;
   return true;

@@ -46,7 +46,7 @@ void compile_job_release(struct compile_job *job);
 /* The file name of the job's object. Owned by the caller. */
 must_check char *compile_job_object_name(const struct compile_job *job);
 
-/* How compilers run. */
+/* The terms on which a compiler runs. */
 struct compile_bounds {
   const struct custody *custody; /* NULL: as this program's user */
   int64_t timeout_ms;

@@ -1,4 +1,4 @@
-/* C text and definitions for a compile. Memory: the caller owns what is returned. Threads: any. */
+/* C text and definitions for a compile. */
 #include "agent/compile/launch_source.h"
 
 #include <ctype.h>
@@ -9,8 +9,8 @@ static void type_write(FILE *out, const struct argument *argument) {
           dtype_c_type(argument->dtype), argument->is_buffer ? " *" : "");
 }
 
-/* A list of parameters, or with `are_values` of what they get from `arguments`. `first` opens the
- * list: "" or "int64_t". */
+/* Writes the list of parameters, or with `are_values` their values from `arguments`. `first` opens
+ * the list: "" or "int64_t". */
 static void parameters_write(FILE *out, const struct kernel *kernel, const char *first,
                              bool are_values) {
   fputs(kernel->n_arguments == 0 && !*first && !are_values ? "void" : first, out);
@@ -197,12 +197,13 @@ static bool variable_is_reserved(const char *name) {
   return false;
 }
 
-/* The setting that a parameter makes. */
+/* Adds the definition or variable of a parameter. */
 static bool parameter_add(const struct parameter *parameter, struct value value,
                           struct settings *defines, struct settings *environment,
                           struct error *error) {
   cleanup_free char *name = xstrdup(parameter->name);
   char *text = NULL;
+
   switch (parameter->role) {
   case ROLE_ENV:
     if (variable_is_reserved(name))
@@ -224,6 +225,7 @@ static bool parameter_add(const struct parameter *parameter, struct value value,
   case ROLE_CONSTEXPR:
     break;
   }
+
   text = define_format(name, value);
   if (text)
     settings_add(defines, text);
@@ -236,8 +238,9 @@ bool settings_of_config(const struct compile_request *request, struct settings *
   const struct space *space = request->space;
   struct scope scope = {0};
   struct value values[SPACE_PARAMETERS_MAX];
+
   if (!space_config(space, request->config, values))
-    return error_set(error, "config %llu is outside of the space, which has %llu points",
+    return error_set(error, "config %llu is outside of the space, which has %llu configs",
                      (unsigned long long)request->config, (unsigned long long)space->raw_count);
   if (!key_scope_add(request->key, &scope, error) ||
       !space_scope_add(space, request->config, &scope, error) ||
@@ -249,6 +252,7 @@ bool settings_of_config(const struct compile_request *request, struct settings *
   for (size_t i = 0; i < space->n_parameters; i++)
     if (!parameter_add(&space->parameters[i], values[i], defines, environment, error))
       return false;
+
   for (size_t i = 0; i < kernel->n_defines; i++) {
     const char *name = kernel->defines[i].name;
     cleanup_expr struct expr *expr = NULL;

@@ -1,4 +1,4 @@
-/* What a compiler gets beside a kernel's own source: definitions, and C text that connects the
+/* The input of a compiler beside a kernel's own source: definitions, and C text that connects the
  * kernel to the worker.
  *
  * A kernel's text includes its first source, declares the prototype that follows from the

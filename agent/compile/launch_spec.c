@@ -1,4 +1,4 @@
-/* Launch specifications as JSON. Memory and threads: see the header. */
+/* Launch specifications as JSON. */
 #include "agent/compile/launch_spec.h"
 
 #include "common/kernel/kernel.h"
@@ -14,16 +14,17 @@ static json_t *resources_write(const void *at) { return code_resources_to_json(a
 
 static const struct field_custom resources = {.read = resources_read, .write = resources_write};
 
-#define AT(member) offsetof(struct launch_spec, member)
 static const struct field fields[] = {
-    {"entry", FIELD_TEXT, AT(entry), FIELD_OMITTED, .most = INT32_MAX},
-    {"arguments", FIELD_TEXTS, AT(n_arguments), FIELD_OMITTED, .most = KERNEL_ARGUMENTS_MAX},
-    {"scratch", FIELD_INTEGER, AT(n_scratch), .least = 0, .most = LAUNCH_SCRATCH_MAX},
-    {"threads", FIELD_INTEGER, AT(threads), .least = 0, .most = THREADS_MAX},
-    {"shared_bytes", FIELD_INTEGER, AT(shared_bytes), .least = 0, .most = INT32_MAX},
-    {"cluster", FIELD_INTEGER, AT(cluster), .least = 1, .most = CLUSTER_MAX},
-    {"cooperative", FIELD_BOOL, AT(cooperative), FIELD_OMITTED},
-    {"resources", FIELD_CUSTOM, AT(resources), FIELD_OBJECT, .custom = &resources},
+    RECORD_FIELD(TEXT, struct launch_spec, entry, FIELD_OMITTED, .most = INT32_MAX),
+    {"arguments", FIELD_TEXTS, offsetof(struct launch_spec, n_arguments), FIELD_OMITTED,
+     .most = KERNEL_ARGUMENTS_MAX},
+    {"scratch", FIELD_INTEGER, offsetof(struct launch_spec, n_scratch), .least = 0,
+     .most = LAUNCH_SCRATCH_MAX},
+    RECORD_FIELD(INTEGER, struct launch_spec, threads, .least = 0, .most = THREADS_MAX),
+    RECORD_FIELD(INTEGER, struct launch_spec, shared_bytes, .least = 0, .most = INT32_MAX),
+    RECORD_FIELD(INTEGER, struct launch_spec, cluster, .least = 1, .most = CLUSTER_MAX),
+    RECORD_FIELD(BOOL, struct launch_spec, cooperative, FIELD_OMITTED),
+    RECORD_FIELD(CUSTOM, struct launch_spec, resources, FIELD_OBJECT, .custom = &resources),
 };
 static const struct record launch_spec_record = RECORD(NULL, struct launch_spec, fields);
 

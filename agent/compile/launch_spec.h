@@ -1,5 +1,5 @@
 /* How a compiled object is launched, as far as this depends on the object and not on the manifest.
- * The supervisor learns it from a build or a compile and sends it to the worker.
+ * The supervisor gets it from a build or a compile and sends it to the worker.
  *
  * JSON, all members optional:
  *   {"entry": "matmul_kernel",           the symbol; absent: the manifest's entry
@@ -38,6 +38,5 @@ must_check json_t *launch_spec_to_json(const struct launch_spec *spec);
 must_check bool launch_spec_from_json(const json_t *json, struct launch_spec *ret,
                                       struct error *error);
 void launch_spec_release(struct launch_spec *spec);
-#define cleanup_launch_spec __attribute__((cleanup(launch_spec_release)))
 
 #endif

@@ -3,8 +3,8 @@
  *
  * Memory: the pool owns its jobs; a ticket refers to one. A job that failed is kept as long as the
  * pool, so that the same failure is not compiled again. The object of one that succeeded is on
- * disk: the job is freed with its last ticket, and so is one that is not wanted any more. Threads:
- * submit and wait from any; `mutex` guards what follows it. */
+ * disk: the job is freed with its last ticket. A queued job without tickets is freed when its turn
+ * comes. Threads: submit and wait from any; `mutex` guards what follows it. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 
 #define BUCKETS 1024
 #define PROCESSES_MAX 256
-#define PRUNES_OF_A_CACHE 8 /* how often the folder is pruned while its size is compiled once */
+#define PRUNES_OF_A_CACHE 8 /* prunes in the time in which the cache's size is compiled */
 
 enum job_state { JOB_QUEUED, JOB_RUNNING, JOB_DONE };
 
@@ -138,8 +138,7 @@ static void job_free(struct job *job) {
   free(job);
 }
 
-/* Frees what a finished job does not need to be found: failures are kept, and their sources are
- * not. */
+/* Ends a job, and frees what is not needed to find it: a failure is kept without its sources. */
 static void job_finish(struct job *job) {
   struct digest digest = job->compile.digest;
   compile_job_release(&job->compile);
@@ -173,6 +172,7 @@ static void object_added(struct compile_pool *pool, const char *object) {
     pool->unpruned_bytes += (uint64_t)status.st_size;
   if (pool->unpruned_bytes <= pool->cache_bytes_max / PRUNES_OF_A_CACHE)
     return;
+
   pool->unpruned_bytes = 0;
   for (size_t i = 0; i < BUCKETS; i++)
     for (struct job *job = pool->jobs[i]; job; job = job->next_in_bucket)
@@ -195,6 +195,7 @@ static void *compile_thread(void *context) {
       pthread_cond_wait(&pool->queued, &pool->mutex);
     if (pool->stopping)
       break;
+
     struct job *job = pool->queue_first;
     pool->queue_first = job->next_queued;
     if (!pool->queue_first)
@@ -242,6 +243,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   pool->bounds.timeout_ms = COMPILE_TIMEOUT_MS_DEFAULT;
   pool->cache_bytes_max = OBJECTS_BYTES_MAX;
   pool->next_ticket = 1;
+
   pthread_mutex_init(&pool->mutex, NULL);
   pthread_cond_init(&pool->queued, NULL);
   pthread_condattr_t monotonic;
@@ -249,6 +251,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
   pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
   pthread_cond_init(&pool->done, &monotonic);
   pthread_condattr_destroy(&monotonic);
+
   pool->cache = realpath(cache, NULL);
   pool->bounds.stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (!pool->cache || pool->bounds.stop_fd < 0) {
@@ -256,6 +259,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
     compile_pool_free(pool);
     return false;
   }
+
   objects_prune(pool->cache, OBJECTS_BYTES_MAX, OBJECTS_RECENT_S);
   pool->threads = xcalloc(n_threads, sizeof *pool->threads);
   for (; pool->n_threads < n_threads; pool->n_threads++) {
@@ -266,6 +270,7 @@ bool compile_pool_new(const char *cache, unsigned processes, struct compile_pool
       return false;
     }
   }
+
   *ret_pool = pool;
   return true;
 }
@@ -404,8 +409,10 @@ bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t ti
   int64_t ns = until.tv_nsec + timeout_ms % 1000 * 1000000;
   until.tv_sec += timeout_ms / 1000 + ns / 1000000000;
   until.tv_nsec = ns % 1000000000;
+
   pthread_mutex_lock(&pool->mutex);
   const struct job *job = (*ticket_find(pool, ticket))->job;
+
   int result = 0;
   while (job->state != JOB_DONE && result == 0)
     result = pthread_cond_timedwait(&pool->done, &pool->mutex, &until);
@@ -427,6 +434,7 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
   struct job *job = ticket_take(pool, ticket);
   while (job->state != JOB_DONE)
     pthread_cond_wait(&pool->done, &pool->mutex);
+
   struct compile_result result = job->result;
   result.object = result.object ? xstrdup(result.object) : NULL;
 

@@ -1,4 +1,4 @@
-/* The process that runs a runtime compiler. Memory and threads: see the header. */
+/* The process that runs a runtime compiler. */
 #include "agent/compile/compile.h"
 
 #include <dlfcn.h>
@@ -48,9 +48,11 @@ static bool library_load(const char *symbols, const char *path, struct rtc_libra
       {is_cuda ? "GetCUBINSize" : "GetCodeSize", &ret->code_size},
       {is_cuda ? "GetCUBIN" : "GetCode", &ret->code},
   };
+
   ret->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!ret->handle)
     return error_set(error, "%s", dlerror());
+
   for (size_t i = 0; i < ARRAY_LENGTH(functions); i++) {
     cleanup_free char *name = xasprintf("%s%s", symbols, functions[i].name);
     void *symbol = dlsym(ret->handle, name);
@@ -70,14 +72,16 @@ static bool identity_print(const char *symbols, const struct rtc_library *librar
   struct link_map *map;
   if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) != 0)
     return error_set(error, "%s", dlerror());
+
   *(void **)&hip_version = dlsym(library->handle, "hipRuntimeGetVersion");
   if (hip_version && hip_version(&hip) == 0 && HIP_VERSION_MAJOR(hip) < ROCM_MAJOR_MIN)
     return error_set(error,
                      "%s is of ROCm %d, whose hiprtc does not know gfx942; install ROCm 6 or later",
                      map->l_name, HIP_VERSION_MAJOR(hip));
+
   int result = library->version(&major, &minor);
   if (result != 0)
-    return error_set(error, "%s does not say its version: %s", map->l_name,
+    return error_set(error, "%s does not state its version: %s", map->l_name,
                      library->reason(result));
 
   char *path = realpath(map->l_name, NULL);
@@ -122,7 +126,7 @@ static int compile(char **argv, char **files, char **options) {
   int result = library.create(&program, text, text_path, (int)n_files,
                               (const char *const *)contents, (const char *const *)files);
   if (result != 0) {
-    error_set(&error, "%s takes no program: %s", path, library.reason(result));
+    error_set(&error, "%s refuses the program: %s", path, library.reason(result));
     return machine_failed(&error);
   }
 
@@ -176,6 +180,6 @@ static int run(int argc, char **argv) {
 void rtc_main(int argc, char **argv) {
   int code = run(argc, argv);
   fflush(NULL);
-  /* Not exit(): the libraries' clean-up at a program's end has crashed after all was done. */
+  /* Not exit(): the libraries' clean-up at the end of a program has crashed after a compile. */
   _exit(code);
 }

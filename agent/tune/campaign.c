@@ -22,7 +22,7 @@ static void campaign_break(struct campaign *campaign, const struct error *error)
   campaign->is_broken = true;
 }
 
-/* Reports the keys that have ended, as far as all keys before them have. */
+/* Reports the keys that have ended, up to the first one that has not. */
 static void keys_report(struct campaign *campaign) {
   progress_end(&campaign->progress);
   for (; campaign->n_ended < campaign->n && campaign->keys[campaign->n_ended].is_ended;
@@ -64,13 +64,13 @@ struct piece {
   enum stage stage;
   int64_t process;
   size_t n;
-  const uint64_t *configs; /* in the order in which they should be tried */
-  size_t n_warm_starts;    /* the first of them, to be tried before the others */
+  const uint64_t *configs; /* in the order in which they are tried */
+  size_t n_warm_starts;    /* how many of the first ones are warm-start configs */
   double best_ratio;       /* 0: none known */
   int64_t device_us;       /* 0: no bound */
 };
 
-/* Measures a piece of a key. False: it ended the key, or the campaign. */
+/* Measures a piece of a key. False: the key, or the campaign, has ended. */
 static bool piece_run(struct campaign *campaign, struct key_tuning *key,
                       const struct piece *piece) {
   static char nothing[] = "";
@@ -152,8 +152,7 @@ static bool piece_screen(struct campaign *campaign, struct key_tuning *key, cons
   return !key->is_spent && piece_run(campaign, key, &piece) && !key->is_spent;
 }
 
-/* Gets the objects of all the key's configs that are listed, and of the baseline, where they come
- * from a build. */
+/* Gets the objects of the key's listed configs and of the baseline, if there is a build. */
 static bool objects_prepare(struct campaign *campaign, struct key_tuning *key) {
   struct error error;
   if (!campaign->build)
@@ -233,13 +232,13 @@ static void screen_search(struct campaign *campaign, struct key_tuning *key) {
     (void)objects_prepare(campaign, key);
 }
 
-/* From the screen to what the final measures, by a halving where the campaign wants one. */
+/* Decides after the screen what the final measures, with a halving where the campaign needs one. */
 static void halve(struct campaign *campaign, struct key_tuning *key) {
   cleanup_campaign_step struct campaign_step step = {0};
   key_tuning_next(key, &campaign->terms, STAGE_SCREEN, &step);
   if (step.kind == CAMPAIGN_HALVING) {
     struct piece piece = {.stage = STAGE_HALVING, .n = step.n_configs, .configs = step.configs};
-    /* There is some left: the campaign would not halve without. */
+    /* Device time is left: otherwise the campaign would not halve. */
     (void)screen_left(campaign, key, &piece.device_us);
     if (!piece_run(campaign, key, &piece))
       return;
@@ -251,8 +250,8 @@ static void halve(struct campaign *campaign, struct key_tuning *key) {
   key->n_finalists = key->n_racing;
 }
 
-/* Measures the finalists that are left in one more process; shares what is left of the budget with
- * the processes to come. */
+/* Measures the remaining finalists in one more process, which shares the rest of the budget with
+ * later processes. */
 static void final(struct campaign *campaign, struct key_tuning *key, int64_t process,
                   int64_t processes) {
   struct budget budget = key_tuning_budget(key, &campaign->terms);
@@ -270,7 +269,7 @@ static void final(struct campaign *campaign, struct key_tuning *key, int64_t pro
   (void)piece_run(campaign, key, &piece);
 }
 
-/* The next key behind `key` (NULL: the first one) that has not ended; NULL: there is none. */
+/* The next key after `key` (NULL: the first one) that has not ended; NULL: there is none. */
 static struct key_tuning *key_next(const struct campaign *campaign, struct key_tuning *key) {
   struct key_tuning *end = campaign->keys + campaign->n;
   key = key ? key + 1 : campaign->keys;
@@ -284,7 +283,8 @@ static void stage_begin(struct campaign *campaign, const char *what, uint64_t to
   campaign->progress = progress_start(stderr, what, total);
 }
 
-/* The finals' processes from `from` up to `until`: each measures all keys that go on. */
+/* Runs the finals' processes from `from` to before `until`. Each measures all keys that have not
+ * ended. */
 static void finals(struct campaign *campaign, int64_t from, int64_t until) {
   struct key_tuning *key = NULL;
   uint64_t total = 0;
@@ -298,7 +298,7 @@ static void finals(struct campaign *campaign, int64_t from, int64_t until) {
   keys_report(campaign);
 }
 
-/* Decides what can be decided; true when a key needs one more process. */
+/* Decides the keys that can be decided; true when one needs another process. */
 static bool decide(struct campaign *campaign) {
   struct key_tuning *key = NULL;
   bool is_open = false;

@@ -1,10 +1,10 @@
 /* `tune`'s campaigns: the keys of one kernel tuned on one device, stage by stage over all keys, and
- * what `tune` writes on them. common/campaign/ decides what follows a key's stage.
+ * the reports of `tune`. common/campaign/ decides what follows a key's stage.
  *
- * Screens of all keys, one after the other in the worker that screens; each begins with the winners
- * of the nearest keys before. Then the halvings, then the finals process by process: each process
- * measures the finalists of every key, so that keys share the cost of a process and each key's
- * processes are separated in time. A key that fails does not end the others.
+ * The screens of all keys come first, one after the other in the worker that screens; each begins
+ * with the winners of the nearest earlier keys. The halvings follow, then the finals process by
+ * process: each process measures the finalists of every key, so that keys share the cost of a
+ * process and each key's processes are separated in time. A key that fails does not end the others.
  *
  * Memory: a campaign borrows what it is given; keys own their results (agent/tune/key_tuning.h); a
  * samples_file owns its stream. Threads: the supervisor's working one. */
@@ -38,9 +38,9 @@ struct campaign {
   /* Called for every key, in their order, once it has its verdict or its failure. */
   void (*ended)(const struct campaign *campaign, const struct key_tuning *key, void *context);
   void *context;
-  bool is_broken; /* it ended before its end */
+  bool is_broken; /* it ended early, for the reason in `trouble` */
   /* While it runs. */
-  size_t n_ended, current; /* keys that `ended` was called for; the index of the key at work */
+  size_t n_ended, current; /* keys for which `ended` was called; the index of the measured key */
   struct progress progress;
   uint64_t done;
   struct error trouble; /* is_broken only */
@@ -50,8 +50,8 @@ struct campaign {
 struct space_facts campaign_space_facts(const struct campaign *campaign,
                                         const struct key_tuning *key);
 
-/* False when it could not go on: stopped, a device that is not trusted any more, a full disk. Keys
- * that were not decided have that as their failure. */
+/* False when it could not continue: stopped, a device that is not trusted any more, a full disk.
+ * Keys that were not decided have that as their failure. */
 must_check bool campaign_run(struct campaign *campaign, struct error *error);
 
 /* Of a key that has a verdict or a failure:
@@ -69,8 +69,8 @@ void tune_report_text(const struct campaign *campaign, const struct key_tuning *
  * `is_json` the same as a sentence. */
 void tune_report_campaign(const struct campaign *campaign, double seconds, bool is_json);
 
-/* The file of --samples: every measurement as one JSON object a line, at once. Replaces the file.
- */
+/* The file of --samples: one JSON object per line for every measurement, written at once. Replaces
+ * the file. */
 must_check bool samples_file_new(const char *path, struct samples_file **ret_file,
                                  struct error *error);
 void samples_file_free(struct samples_file *file);

@@ -39,11 +39,11 @@ static void config_append(struct key_tuning *tuning, uint64_t config) {
 static bool default_is_excluded(struct error *error) {
   return error_at(error, "/default",
                   "the default config is excluded by a condition for this key; every measurement "
-                  "is compared with it, so choose one that holds");
+                  "is compared with it, so choose a valid one");
 }
 
 static bool nothing_holds(struct error *error) {
-  return error_set(error, "no point of the space fulfils its conditions for this key; loosen a "
+  return error_set(error, "no point of the space satisfies its conditions for this key; loosen a "
                           "condition or add values");
 }
 
@@ -65,8 +65,8 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
     if (tuning->n == KEY_CONFIGS_MAX)
       return error_set(
           error,
-          "more than %u points of the space hold; narrow it with conditions or search it with "
-          "--search",
+          "more than %u configs of the space are valid; narrow it with conditions or search it "
+          "with --search",
           KEY_CONFIGS_MAX);
     config_append(tuning, config);
   }
@@ -82,8 +82,7 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
   if (only < 0)
     return true;
   if (!key_tuning_find(tuning, (uint64_t)only))
-    return error_set(error,
-                     "config %lld of --only is no point of the space that holds for this key",
+    return error_set(error, "--only: config %lld is not a valid config of the space for this key",
                      (long long)only);
 
   tuning->configs[0] = (struct key_config){.config = (uint64_t)only};
@@ -142,7 +141,7 @@ static void final_take(struct key_tuning *tuning, int64_t process,
   tuning->finals[tuning->n_finals++] = (struct final_measurement){measurement->outcome, sample};
 }
 
-/* Of a screen or a halving. */
+/* Adds a measurement of a screen or a halving. */
 static void race_take(struct key_tuning *tuning, struct key_config *config, enum stage stage,
                       const struct measurement *measurement) {
   bool is_right = measurement->outcome == OUTCOME_CORRECT;

@@ -1,6 +1,5 @@
 /* The state of one key in `tune`: its configs with their outcomes, the samples of its finals, its
- * verdict; and the facts from these for the key's campaign (common/campaign/campaign.h), which
- * decides.
+ * verdict; and the facts from these by which the campaign (common/campaign/campaign.h) decides.
  *
  * Memory: a key_tuning owns what it holds. Threads: one. */
 #ifndef WAVETUNE_AGENT_TUNE_KEY_TUNING_H
@@ -14,12 +13,12 @@
 /* The options, for every key. */
 struct campaign_terms {
   int64_t processes; /* of the finals, at least */
-  size_t finalists;  /* at most; the best and the baseline in any case */
+  size_t finalists;  /* at most; the best config and the baseline are in any case */
   int64_t seed;
   const char *regime;
   int64_t budget_us;  /* device time of a key (common/verdict/budget.h); 0: no bound */
   bool is_exhaustive; /* no screen: every config is a finalist, in `processes` processes */
-  bool is_search;     /* a strategy asks for configs; else the whole space is screened */
+  bool is_search;     /* a strategy chooses the configs; else the whole space is screened */
   enum search_strategy strategy;
   uint64_t trials;
 };
@@ -28,8 +27,8 @@ struct key_config {
   uint64_t config; /* first: arrays are searched with compare_ordinals */
   bool is_measured;
   enum outcome outcome; /* is_measured only: a failure stays, unless a later stage was correct */
-  enum stage stage;     /* that `outcome` is of */
-  bool is_screened;     /* correct in the screen; then the rest is of it */
+  enum stage stage;     /* of `outcome` */
+  bool is_screened;     /* correct in the screen; what follows is of the screen */
   bool left_early;      /* its race */
   double ratio;         /* to the baseline */
   int64_t lease;        /* that it was raced in */
@@ -53,7 +52,7 @@ struct key_tuning {
   int64_t screen_outcomes[OUTCOME_COUNT];
   size_t n_halved, halved_capacity;
   struct campaign_candidate *halved; /* correct in the halving */
-  size_t n_finalists;                /* that went to the final */
+  size_t n_finalists;                /* at the beginning of the final */
   size_t n_racing;
   uint64_t *racing; /* the finalists that its next process measures; rising */
   size_t n_finals, finals_capacity;
@@ -63,7 +62,7 @@ struct key_tuning {
   char *examples[OUTCOME_COUNT]; /* why the first config with this outcome has it */
   char *baseline_failure, *finalist_failure;
   char *failure;               /* why there is no winner; NULL: there may be one */
-  int64_t device_us, final_us; /* spent on it, with opening it; of that in its finals */
+  int64_t device_us, final_us; /* spent on the key, with opening the kernel; of that in finals */
   int64_t opening_us;          /* of device_us: opening the kernel for it */
   int64_t openings;            /* leases in which it was opened */
   int64_t n_measurements;
@@ -85,11 +84,11 @@ must_check bool key_tuning_list(struct key_tuning *tuning, const struct space *s
 must_check bool key_tuning_find_baseline(struct key_tuning *tuning, const struct space *space,
                                          const struct space_facts *facts, struct error *error);
 
-/* Adds a batch of a search; those before have their measurements. */
+/* Adds a batch of a search; earlier batches are measured. */
 void key_tuning_add(struct key_tuning *tuning, const uint64_t *configs, size_t n);
 void key_tuning_all_added(struct key_tuning *tuning);
 
-/* A config that is listed; while a search adds batches, of the last one. NULL: it is not there. */
+/* A listed config; while a search adds batches, one of the last batch. NULL: it is not listed. */
 must_check struct key_config *key_tuning_find(const struct key_tuning *tuning, uint64_t config);
 
 /* The warm-start configs of a key: the best ones so far of the keys before it. Returns how many. */
@@ -100,10 +99,10 @@ size_t key_tuning_warm_starts(const struct key_tuning *tuning, const struct key_
 must_check bool key_tuning_take(struct key_tuning *tuning, const struct lease *lease,
                                 const struct measurement *measurement);
 
-/* Adds the time of opening the kernel in one of its leases; 0: it was open. */
+/* Adds the time of opening the kernel in one of its leases (0: it was open already). */
 void key_tuning_opened(struct key_tuning *tuning, enum stage stage, int64_t opening_us);
 
-/* The search of the key's screen, and the ratios of one of its batches. */
+/* Starts the search of the key's screen; reports the ratios of one of its batches. */
 must_check bool key_tuning_search(const struct key_tuning *tuning, const struct space *space,
                                   const struct space_facts *facts,
                                   const struct campaign_terms *terms, const uint64_t *warm_starts,
@@ -124,13 +123,13 @@ struct budget key_tuning_budget(const struct key_tuning *tuning,
 void key_tuning_next(const struct key_tuning *tuning, const struct campaign_terms *terms,
                      enum stage stage, struct campaign_step *ret_step);
 
-/* Takes the step's verdict, and what its final measures next. */
+/* Takes the step's verdict, and the configs that its final measures next. */
 void key_tuning_apply(struct key_tuning *tuning, struct campaign_step *step);
 
 /* Whether a listed config failed in the final. */
 must_check bool key_tuning_dropped_out(const struct key_tuning *tuning, uint64_t config);
 
-/* Nothing more is measured for it. Without a verdict whose winner works, `error` is its failure. */
+/* Ends the key. Without a verdict whose winner works, `error` is its failure. */
 void key_tuning_fail(struct key_tuning *tuning, const struct error *error);
 
 #endif

@@ -17,7 +17,7 @@
 #include "common/verdict/budget.h"
 
 #define MARGIN_ROUNDS 20       /* before a config leaves --exhaustive by its margin */
-#define MARGIN_PERCENT_MAX 100 /* a config beyond that leaves after one round: RACE_FAR */
+#define MARGIN_PERCENT_MAX 100 /* a config beyond it leaves after one round: RACE_FAR */
 #define BUDGET_SECONDS_MAX 1e6
 #define KEYS_MAX 100000
 #define KEYS_FILE_MAX ((size_t)64 << 20)
@@ -33,11 +33,11 @@ struct tuning {
   struct kernel_folder *folder;
   char *faults;            /* folder of a debug agent's output */
   json_t *build;           /* of a triton kernel; NULL else */
-  struct cgroups *cgroups; /* NULL: workers have none of their own */
+  struct cgroups *cgroups; /* NULL: workers have no cgroups of their own */
   struct compile_pool *pool;
   struct executor executor;
   struct campaign campaign;
-  bool is_many; /* keys come from a file: one that cannot be tuned does not end the others */
+  bool is_many; /* keys are from a file: one that cannot be tuned does not end the others */
   size_t n_failed;
 };
 
@@ -48,6 +48,7 @@ static void tuning_release(struct tuning *tuning) {
     key_tuning_release(&campaign->keys[i]);
   free(campaign->keys);
   free(campaign->sources);
+
   if (campaign->samples)
     samples_file_free(campaign->samples);
   if (campaign->build)
@@ -56,6 +57,7 @@ static void tuning_release(struct tuning *tuning) {
     compile_pool_free(tuning->pool);
   if (tuning->cgroups)
     cgroups_free(tuning->cgroups);
+
   json_decref(tuning->build);
   free(tuning->faults);
   if (tuning->folder)
@@ -109,6 +111,7 @@ static bool build_choose(struct tuning *tuning, struct error *error) {
   if (!is_needed && folder)
     return error_set(error, "%s is in %s, which is compiled here: it takes no --build",
                      kernel->name, language_name(kernel->language));
+
   return !folder || build_folder_read(folder, &tuning->build, error);
 }
 
@@ -124,8 +127,10 @@ static bool terms_read(const struct options *options, struct campaign_terms *ter
       .is_search = search != NULL,
       .trials = (uint64_t)option_integer(options, "trials"),
   };
+
   if (!string_equal(terms->regime, "cold") && !string_equal(terms->regime, "warm"))
     return error_set(error, "--regime must be cold or warm, not \"%.40s\"", terms->regime);
+
   if (budget) {
     char *end;
     double seconds = strtod(budget, &end);
@@ -182,8 +187,8 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
                                                  option_integer(tuning->options, "only"), error);
     if (ok && terms->is_exhaustive && key->n > CAMPAIGN_EXHAUSTIVE_MAX)
       ok = error_set(error,
-                     "%zu points of the space hold, and --exhaustive measures at most %u; narrow "
-                     "the space with conditions",
+                     "%zu configs of the space are valid, and --exhaustive measures at most %u; "
+                     "narrow the space with conditions",
                      key->n, CAMPAIGN_EXHAUSTIVE_MAX);
     if (!ok && !tuning->is_many)
       return false;
@@ -376,7 +381,7 @@ static bool profiler_find(const char *name, char **ret_path) {
   return true;
 }
 
-/* A command line: texts that it owns, NULL behind the last one. */
+/* A command line: texts that it owns, NULL after the last one. */
 struct words {
   size_t n;
   char *texts[PROFILE_WORDS_MAX + 1];
@@ -395,9 +400,9 @@ printf_like(2, 3) static void words_add(struct words *words, const char *format,
   va_end(arguments);
 }
 
-/* The command line that profiles the winner. The profiler starts its program with no other open
- * files, so it is not a worker that it starts but this program's `tune --only CONFIG`. Sources:
- * ROCm documentation, "Using rocprofv3" and "rocprof command reference". */
+/* The command line that profiles the winner. The profiler starts a program without other open
+ * files, so it cannot start a worker and starts this program's `tune --only CONFIG`. Sources: ROCm
+ * documentation, "Using rocprofv3" and "rocprof command reference". */
 static bool profile_words(const struct tuning *tuning, const char *folder, struct words *words,
                           struct error *error) {
   static const char *const flags[] = {"--kernel-trace", "--stats", "--output-format", "csv", "-d"};
@@ -456,8 +461,7 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
   if (!path)
     return error_set(error, "cannot use %s: %s", folder, strerror(errno));
 
-  /* This process's environment, and first the folder in which the profiler in the workers may
-   * write. */
+  /* The folder in which the profiler in the workers may write, and this process's environment. */
   size_t n = 0;
   while (environ[n])
     n++;
@@ -466,7 +470,7 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
   environment[0] = writes;
   memcpy(environment + 1, environ, n * sizeof *environ);
 
-  /* The profiler and the agent in it are this user's; its part in their workers is the workers'. */
+  /* The profiler and the agent in it run as this user; its part in workers runs as theirs. */
   const struct custody bounds = {.cgroups = custody->cgroups};
   struct command command = {
       .arguments = words.texts,
@@ -544,10 +548,10 @@ static const struct option_spec tune_options[] = {
     OPTION_PYTHON,
     {"key", OPTION_TEXT, "NAME=VALUE,…", NULL, 0, 0,
      "the key to tune for, e.g. rows=4096,columns=1024", true},
-    {"keys", OPTION_TEXT, "FILE", NULL, 0, 0, "a campaign: a key on each line, # begins a comment",
-     true},
+    {"keys", OPTION_TEXT, "FILE", NULL, 0, 0,
+     "the keys of a campaign, one per line; # begins a comment", true},
     {"json", OPTION_FLAG, NULL, NULL, 0, 0,
-     "print one JSON object a key, one a line, instead of tables", false},
+     "print one JSON object per key, each on a line, instead of tables", false},
     {"device", OPTION_TEXT, "NAME", NULL, 0, 0,
      "the device, as probe names it; default: the first that fits", false},
     {"build", OPTION_TEXT, "FOLDER", NULL, 0, 0,
@@ -563,21 +567,22 @@ static const struct option_spec tune_options[] = {
     {"trials", OPTION_INTEGER, "N", "200", 1, SEARCH_TRIALS_MAX, "configs that --search measures",
      true},
     {"exhaustive", OPTION_INTEGER, "ROUNDS", "0", 0, 100000,
-     "measure every config in every process for this number of rounds; none leaves", true},
+     "measure every config in every process for this number of rounds; no config leaves early",
+     true},
     {"margin", OPTION_INTEGER, "PERCENT", "0", 0, MARGIN_PERCENT_MAX,
      "with --exhaustive: drop a config once it is slower than the best by more than this, beyond 3 "
      "standard errors; 0: keep all",
      true},
     {"samples", OPTION_TEXT, "FILE", NULL, 0, 0,
-     "write every measurement to this file, one JSON object a line", true},
+     "write every measurement to this file, one JSON object per line", true},
     {"finalists", OPTION_INTEGER, "N", "16", 1, 1024,
-     "greatest number of configs that go from the screen to the finals", false},
+     "how many configs go from the screen to the finals at most", false},
     {"only", OPTION_INTEGER, "CONFIG", "-1", -1, INT64_MAX,
      "measure only this config, beside the default", true},
     {"profile", OPTION_TEXT, "FOLDER", NULL, 0, 0,
-     "finally run the winner once under rocprof, which writes to this folder", true},
+     "at the end, run the winner once under rocprof, which writes to this folder", true},
     {"processes", OPTION_INTEGER, "N", "3", VERDICT_PROCESSES_MIN, 1000,
-     "least number of fresh processes in which the finalists are measured", false},
+     "in how many fresh processes the finalists are measured at least", false},
     {"regime", OPTION_TEXT, "cold|warm", "cold", 0, 0,
      "whether kernels find their data in memory or in the caches", false},
     {"seed", OPTION_INTEGER, "N", "1", 0, INT32_MAX,
@@ -594,7 +599,7 @@ const struct command_spec tune_command = {
     .description = "Every config of the kernel's space is compiled, checked against the reference "
                    "and raced in pairs with the default; those that cannot win leave. The rest go "
                    "to finals in fresh processes, which decide the winner, the configs that are as "
-                   "good, and how much faster another finalist could still be. Where that stays "
+                   "good, and how much faster another finalist could still be. If that remains "
                    "open, they are measured in more processes.\nWith --keys the keys share "
                    "processes, and each begins with the winners of its nearest neighbours. A key "
                    "that fails does not end the others; the exit code is 1 then.",

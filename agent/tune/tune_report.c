@@ -1,12 +1,12 @@
-/* What `tune` writes: tables, lines of JSON, and the file of --samples. */
+/* The reports of `tune`: tables, lines of JSON, and the file of --samples. */
 #include "agent/tune/campaign.h"
 
 #include <errno.h>
 
 #include "common/verdict/report.h"
 
-/* How many configs have each outcome, and which have each that is not "correct", in rising order:
- * {"correct": 90, "runtime": 2} and {"runtime": [3, 15]} (new references). */
+/* The number of configs with each outcome, and in rising order the configs with each outcome but
+ * "correct": {"correct": 90, "runtime": 2} and {"runtime": [3, 15]} (new references). */
 static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes,
                              json_t **ret_failed) {
   json_t *outcomes = *ret_outcomes = json_object(), *failed = *ret_failed = json_object();
@@ -16,6 +16,7 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
     for (size_t k = 0; k < key->n; k++)
       if (key->configs[k].is_measured && key->configs[k].outcome == i)
         json_array_append_new(configs, json_integer((json_int_t)key->configs[k].config));
+
     size_t n = json_array_size(configs);
     if (n)
       json_object_set_new(outcomes, name, json_integer((json_int_t)n));
@@ -25,7 +26,7 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
   }
 }
 
-/* Facts of code: members of JSON, and how they are printed. */
+/* Facts about code: their members in JSON, and how they are printed. */
 static const struct {
   const char *name;
   size_t offset;
@@ -158,7 +159,7 @@ void tune_report_campaign(const struct campaign *campaign, double seconds, bool 
   line_print(line);
 }
 
-/* Each line is flushed: measurements are in the file when the command is killed. */
+/* Each line is flushed, so that the file has all measurements if the command is killed. */
 struct samples_file {
   char *path;
   FILE *out;
@@ -209,6 +210,7 @@ bool samples_file_add(struct samples_file *file, const char *device, const struc
                 "stage", stage_name(lease->stage), "seed", (json_int_t)lease->seed, "device",
                 device, "baseline", (json_int_t)lease->baseline);
   ALWAYS(more && json_object_update_new(line, more) == 0);
+
   json_canonical_write(file->out, line);
   putc('\n', file->out);
   return (fflush(file->out) == 0 && !ferror(file->out)) ||

@@ -486,7 +486,7 @@ Test(compile, a_config_outside_of_the_space_fails) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 7);
   cr_expect_not(result.ok);
-  cr_expect_str_eq(result.error.message, "config 7 is outside of the space, which has 1 points");
+  cr_expect_str_eq(result.error.message, "config 7 is outside of the space, which has 1 configs");
   compile_result_release(&result);
   fixture_free(&fixture);
 }

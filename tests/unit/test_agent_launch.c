@@ -16,6 +16,7 @@ static json_t *json_of(const char *text) {
   return json;
 }
 
+#define cleanup_launch_spec __attribute__((cleanup(launch_spec_release)))
 static struct launch_spec spec_of(const char *text) {
   struct launch_spec spec;
   struct error error = {0};

@@ -52,7 +52,7 @@ static int command_agents(struct options *options) {
   return EXIT_OK;
 }
 
-/* Drains an agent or one of its devices; a NULL reason ends it. */
+/* Drains an agent or one of its devices; with a NULL reason, resumes it. */
 static int draining_set(struct options *options, const char *reason) {
   char *const *agent =
       cli_arguments(options, 1, "name one agent by its id, as `wavetune agents` prints it");
@@ -75,7 +75,7 @@ static int command_agents_drain(struct options *options) {
   const char *reason = option_text(options, "reason");
   return reason ? draining_set(options, reason)
                 : cli_refuse(EXIT_USAGE, "give the reason with --reason TEXT: the agent's log and "
-                                         "`wavetune agents` repeat it");
+                                         "`wavetune agents` show it");
 }
 
 static int command_agents_resume(struct options *options) { return draining_set(options, NULL); }
@@ -148,7 +148,7 @@ CLI_COMMAND(agents_resume, "agents resume", "AGENT", resume_options,
                            "what it measured before does not count against it any more, and what "
                            "was quarantined stays so.");
 CLI_COMMAND(environments, "environments", "", server_options,
-            "list the environments that nodes and builds really have");
+            "list the environments of nodes and builds");
 CLI_COMMAND(compatible_list, "compatible list", "", server_options,
             "list which environments may serve each other");
 CLI_COMMAND(compatible_add, "compatible add", "", add_options,
@@ -157,4 +157,4 @@ CLI_COMMAND(compatible_add, "compatible add", "", add_options,
                            "arch, compute_units and partition cannot be declared: a config of "
                            "another GPU is never served.");
 CLI_COMMAND(compatible_remove, "compatible remove", "ID", server_options,
-            "withdraw such a declaration");
+            "withdraw a declaration of `compatible add`");

@@ -1,10 +1,12 @@
-/* wavetune campaign revalidate: is what a channel serves still best on another stack?
+/* wavetune campaign revalidate: measures whether a channel's winners are still best on another
+ * stack.
  *
  * For each winner of the release one small job is queued for the new environment, whose space is a
- * list: the winner, its equivalence set and the default. Where the old winner is in the new
- * equivalence set it is still best; where it is not, or does not compile or run any more, it broke,
- * and only there the whole space is tuned again. The jobs are found again by their run, so that
- * another call continues with them. Memory: a campaign owns everything. Threads: one. */
+ * list: the winner, its equivalence set and the default. A winner in the new equivalence set is
+ * "still best". One that is not, or does not compile or run any more, "broke", and its whole space
+ * is tuned again. Jobs are found again by their run, so that another call continues with them.
+ *
+ * Memory: a campaign owns everything. Threads: one. */
 #include <math.h>
 
 #include "cli/channel.h"
@@ -22,8 +24,8 @@ struct revalidated {
   char *job;        /* the small job; NULL: it was refused */
   char *retune;     /* the job of `tune`; NULL: not needed, or refused */
   char *reason;     /* why it broke, or was left out; NULL: still best */
-  bool is_left_out; /* nothing was learned of the winner */
-  double regret;    /* old winner over the best, less 1; NAN: not known */
+  bool is_left_out; /* there is no result for the winner */
+  double regret;    /* ratio of the old winner to the best, less 1; NAN: not known */
 };
 
 struct campaign {
@@ -31,9 +33,9 @@ struct campaign {
   struct release *release;
   json_t *to;
   char *run;
-  bool is_unfit;   /* the job posted last was refused because --to does not mean one environment */
+  bool is_unfit;   /* the last job was refused because --to does not identify one environment */
   json_t *fitting; /* the environments that --to fits, as the server lists them in a refusal; NULL:
-                      there was none */
+                      it refused none for that */
   size_t n;
   struct revalidated *all;
 };
@@ -58,7 +60,7 @@ static void campaign_release(struct campaign *campaign) {
     http_client_free(campaign->client);
 }
 
-/* Adds a config, which is taken, once. */
+/* Adds a config unless the list has it. Takes the reference. */
 static void list_add(json_t *configs, json_t *config) {
   bool is_new = json_array_size(configs) < CONFIGS_MAX;
   for (size_t i = 0; is_new && i < json_array_size(configs); i++)
@@ -68,7 +70,7 @@ static void list_add(json_t *configs, json_t *config) {
   json_decref(config);
 }
 
-/* A list of the winner, the default and the equivalence set. */
+/* A space of the winner, the default and the equivalence set. */
 static json_t *small_space(const struct space *space, const json_t *job, json_t *config) {
   json_t *configs = json_array(), *small = json_pack("{s:o}", "configs", configs),
          *roles = json_object_get(space->json, "roles"), *ordinal;
@@ -112,11 +114,13 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   int code = cli_send(campaign->client, &request, &response);
   if (code != EXIT_OK)
     return code;
+
   cleanup_json json_t *answer = json_loadb(response.body, response.size, 0, NULL);
   campaign->is_unfit =
       response.status == 422 && string_equal(cli_member(answer, "pointer"), "/environment");
   if (campaign->is_unfit && !campaign->fitting)
     campaign->fitting = json_incref(json_object_get(answer, "environments"));
+
   if (response.status == 422)
     *ret_refused = xstrdup(cli_member(answer, "detail"));
   else if (response.status / 100 != 2)
@@ -126,7 +130,7 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
   return EXIT_OK;
 }
 
-/* Leaves a winner out, for this reason. */
+/* Leaves a winner out. Returns EXIT_OK. */
 static int left_out(struct revalidated *it, const char *reason) {
   it->reason = xstrdup(reason);
   it->is_left_out = true;
@@ -165,8 +169,8 @@ static int winner_queue(struct campaign *campaign, const struct release_kernel *
   return code;
 }
 
-/* The regret of a config that is no finalist, so that the verdict does not have it: its median
- * paired ratio in the screen over the least one. NAN when it was not correct. */
+/* The regret of a config that the verdict lacks because it is not a finalist: its median paired
+ * ratio in the screen, relative to the least one. NAN when it was not correct. */
 static int screen_regret(struct http_client *client, const char *job, uint64_t ordinal,
                          double *ret_regret) {
   cleanup_free char *path = xasprintf("/v1/jobs/%s/measurements", job);
@@ -214,7 +218,7 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
   if (string_equal(state, "cancelled"))
     return left_out(it, "its job was cancelled");
   if (!string_equal(state, "done") || !json_is_object(winner)) {
-    it->reason = xasprintf("nothing of it runs there: %s", *reason ? reason : state);
+    it->reason = xasprintf("none of its configs runs there: %s", *reason ? reason : state);
     return EXIT_OK;
   }
 
@@ -229,19 +233,21 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
       continue;
     it->regret = fmax(json_number_value(json_object_get(finalist, "ratio")) - 1, 0);
     if (!json_is_true(json_object_get(finalist, "equivalent")))
-      it->reason =
-          xasprintf("another one takes less time there: its regret is %.1f %%", 100 * it->regret);
+      it->reason = xasprintf("another config takes less time there: the regret is %.1f %%",
+                             100 * it->regret);
     return EXIT_OK;
   }
 
   int code = screen_regret(client, it->job, ordinal, &it->regret);
-  it->reason = isnan(it->regret) ? xstrdup("it does not run there any more")
-                                 : xasprintf("it fell behind there at once: its regret is %.1f %%",
-                                             100 * it->regret);
+  it->reason =
+      isnan(it->regret)
+          ? xstrdup("it does not run there any more")
+          : xasprintf("it is slower in the screen there: the regret is %.1f %%", 100 * it->regret);
   return code;
 }
 
-/* The server accepts no job for --to: the argument is wrong, so nothing is reported of winners. */
+/* Prints why the server accepts no job for --to: the argument is wrong, so no winner is reported.
+ */
 static int environment_refuse(const struct campaign *campaign) {
   cleanup_json json_t *known = NULL;
   cleanup_free char *to = json_dumps(campaign->to, JSON_COMPACT);
@@ -370,7 +376,7 @@ static int campaign_report(const struct campaign *campaign, bool as_json) {
   else
     printf("%zu of %zu keys still best (%.1f %%), worst regret %.1f %%%s\n", n_best, n,
            n ? 100.0 * (double)n_best / (double)n : 0.0, 100 * worst,
-           n_unknown ? ", not counting what does not run there" : "");
+           n_unknown ? ", not counting winners that do not run there" : "");
 
   return n_broke ? EXIT_FAILED : EXIT_OK;
 }
@@ -409,12 +415,12 @@ static int command_campaign_revalidate(struct options *options) {
 
 static const struct option_spec revalidate_options[] = {
     CLI_TEXT("from", "JSON|@FILE", "the environment that is served now"),
-    CLI_TEXT("to", "JSON|@FILE", "the environment to come"),
+    CLI_TEXT("to", "JSON|@FILE", "the environment to measure the winners on"),
     CLI_TEXT("channel", "NAME", "the channel whose release is measured again",
              .default_text = "stable"),
     OPTION_TAG,
     OPTION_REGIME,
-    CLI_FLAG("wait", "follow the jobs that tune again to their end, too"),
+    CLI_FLAG("wait", "also wait for the jobs that tune again"),
     OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
@@ -423,8 +429,8 @@ CLI_COMMAND(campaign_revalidate, "campaign revalidate", "", revalidate_options,
             "measure a channel's winners on another stack, and tune again only what broke",
             .description =
                 "Measures each winner with its equivalence set and the default for --to first, and "
-                "reports how many are still best and the worst regret. Queues a whole job only "
-                "where the winner is not in the new equivalence set or does not run. Calling again "
-                "continues with the same jobs. Exits with 1 when something broke, and with 2 when "
-                "--to fits no known environment, or several: nothing is queued then. Publish for "
-                "the new environment afterwards.");
+                "reports how many are still best and the worst regret. Queues a job with the whole "
+                "space only where the winner is not in the new equivalence set or does not run. "
+                "Another call continues with the same jobs. Exits with 1 when a winner broke, and "
+                "with 2 when --to fits no known environment, or several: then nothing is queued. "
+                "Publish for the new environment afterwards.");

@@ -1,4 +1,4 @@
-/* Reading, signing and moving channels. Memory and threads: as the header states. */
+/* Reading, signing and moving channels. */
 #include "cli/channel.h"
 
 #include <errno.h>
@@ -20,12 +20,12 @@ void signers_release(struct signers *signers) {
 static bool signer_add(struct signers *signers, const char *path, struct error *error) {
   cleanup_signing_key struct signing_key key = {0};
   if (signers->n == CHANNEL_SIGNATURES_MAX)
-    return error_set(error, "%s is one key too many: %d sign an entry at most", path,
+    return error_set(error, "%s is one key too many: an entry has at most %d signatures", path,
                      CHANNEL_SIGNATURES_MAX);
   if (!signing_key_read(path, &key, error))
     return false;
   if (!key.is_private)
-    return error_set(error, "%s is a public key, and signing takes the private one", path);
+    return error_set(error, "%s is a public key; signing needs the private one", path);
   signers->paths[signers->n] = xstrdup(path);
   signers->all[signers->n++] = key;
   key.pkey = NULL;
@@ -82,7 +82,8 @@ bool expires_of_option(const struct options *options, int64_t *ret_s, struct err
     return error_set(error, "--expires %.40s: write 7d, 36h or a time in UTC, 2026-12-24T00:00:00Z",
                      text);
   if (s <= now_s || s - now_s > EXPIRES_DAYS_MAX * INT64_C(86400))
-    return error_set(error, "--expires %.40s: it must be in the future, and not beyond %d days",
+    return error_set(error,
+                     "--expires %.40s: it must be in the future, and not beyond %d days from now",
                      text, EXPIRES_DAYS_MAX);
   *ret_s = s;
   return true;
@@ -150,8 +151,8 @@ static int present_read(const struct http_response *response, const char *channe
     return cli_fail(EXIT_REFUSED, &error);
   }
   if (!string_equal(ret->entry.channel, channel))
-    return cli_refuse(EXIT_REFUSED, "asked for channel %s, the server answered with %s", channel,
-                      ret->entry.channel);
+    return cli_refuse(EXIT_REFUSED, "the server answered with channel %s instead of %s",
+                      ret->entry.channel, channel);
   json_put(ret->json, "etag", json_string(response->etag ? response->etag : ""));
   return EXIT_OK;
 }
@@ -210,7 +211,7 @@ bool entry_is_signed_by(const struct channel_entry *entry, const struct signing_
   return channel_entry_verify(entry, &trusted, &ignored);
 }
 
-/* Whether the channel has what the change would make of it, signed with every key. */
+/* Whether the channel has the entry that the change would make, signed with every key. */
 static bool is_there_already(const struct channel_present *present,
                              const struct channel_change *change) {
   if (!present->json || !digest_equal(&present->entry.release, &change->release->digest) ||
@@ -222,8 +223,8 @@ static bool is_there_already(const struct channel_present *present,
   return true;
 }
 
-/* The body of the PUT. A signed one has the counter after the present one; else the server counts.
- */
+/* The body of the PUT. A signed entry has the counter after the present one; for an unsigned one
+ * the server counts. */
 static bool body_compose(const struct channel_present *present, const struct channel_change *change,
                          json_t **ret_body, struct error *error) {
   static const char *const in_path_or_release[] = {"channel", "environment", "tag", "regime"};
@@ -237,7 +238,7 @@ static bool body_compose(const struct channel_present *present, const struct cha
       .release = change->release->digest,
       .expires_s = change->expires_s};
   if (entry.counter <= 0)
-    return error_set(error, "channel %s is at the last counter there is; move another channel",
+    return error_set(error, "channel %s has the last counter that is possible; use another channel",
                      change->channel);
   if (is_signed && (!entry_follows(&entry, change->signers, false, error) ||
                     !entry_sign(&entry, change->signers, error)))
@@ -274,8 +275,8 @@ int channel_change(struct http_client *client, const struct channel_change *chan
 
   if (!change->signers->n && present.entry.signatures.n)
     fprintf(stderr,
-            "wavetune: channel %s had a signed entry and gets one that is not: deployments that "
-            "verify will keep what they have; give --sign-key\n",
+            "wavetune: channel %s had a signed entry and gets an unsigned one: deployments that "
+            "verify signatures will keep what they have; give --sign-key\n",
             channel);
   if (change->signers->n && change->signers->followed < 0 && present.json &&
       !entry_is_signed_by(&present.entry, change->signers->all, change->signers->n))

@@ -12,14 +12,16 @@
 
 /* clang-format off */
 #define OPTION_SIGN_KEY \
-  CLI_LIST("sign-key", "FILE", "private key that signs the channel's entry; default: the files " \
-           "in $WAVETUNE_SIGN_KEYS, with ':' between")
+  CLI_LIST("sign-key", "FILE", "a private key that signs the channel's entry; default: the files " \
+           "that $WAVETUNE_SIGN_KEYS lists, separated by ':'")
 #define OPTION_EXPIRES \
-  CLI_TEXT("expires", "TIME", "when deployments stop to accept the entry: 7d, 36h or " \
+  CLI_TEXT("expires", "TIME", "when deployments stop accepting the entry: 7d, 36h or " \
            "2026-12-24T00:00:00Z; default: never")
 #define OPTION_FOLLOW \
-  CLI_TEXT("follow", "COUNTER", "the counter that you signed last, 0 for none: only the next one " \
-           "is signed")
+  CLI_TEXT("follow", "COUNTER", "the counter that you signed last (0: none); only the next " \
+           "counter is signed")
+/* The refusal of a command that only signs. */
+#define NO_SIGN_KEY "no key to sign with: give --sign-key FILE, or set WAVETUNE_SIGN_KEYS"
 /* clang-format on */
 
 /* The keys that sign, and their files. */
@@ -27,18 +29,18 @@ struct signers {
   size_t n;
   struct signing_key all[CHANNEL_SIGNATURES_MAX];
   char *paths[CHANNEL_SIGNATURES_MAX];
-  int64_t followed; /* --follow, the counter that was signed last; -1: not stated */
+  int64_t followed; /* --follow, the counter that was signed last; -1: not given */
 };
-/* From OPTION_SIGN_KEY; no key is success. The caller releases *ret in any case. */
+/* Reads OPTION_SIGN_KEY; no key is no error. The caller releases *ret in any case. */
 must_check bool signers_of_keys(const struct options *options, struct signers *ret,
                                 struct error *error);
-/* From OPTION_SIGN_KEY and OPTION_FOLLOW. */
+/* Reads OPTION_SIGN_KEY and OPTION_FOLLOW. */
 must_check bool signers_of_option(const struct options *options, struct signers *ret,
                                   struct error *error);
 void signers_release(struct signers *signers);
 #define cleanup_signers __attribute__((cleanup(signers_release)))
 
-/* From OPTION_EXPIRES; 0 where it is not given. */
+/* Reads OPTION_EXPIRES; 0: not given. */
 must_check bool expires_of_option(const struct options *options, int64_t *ret_s,
                                   struct error *error);
 
@@ -58,7 +60,7 @@ must_check char *channel_path(const char *channel, const char *below, const json
 must_check bool channel_path_of_options(const struct options *options, const char *channel,
                                         char **ret_path, struct error *error);
 
-/* What a channel has now. */
+/* The present entry of a channel. */
 struct channel_present {
   json_t *json; /* as the server sent it, with "etag"; NULL: the channel has no entry */
   struct channel_entry entry;
@@ -66,8 +68,8 @@ struct channel_present {
 void channel_present_release(struct channel_present *present);
 #define cleanup_present __attribute__((cleanup(channel_present_release)))
 
-/* For the environment and tag of a command's options; refused where there is none. Returns an exit
- * code. */
+/* Gets the entry for the environment and tag of a command's options; refuses when there is none.
+ * Returns an exit code. */
 must_check int channel_present_of_options(struct http_client *client, const struct options *options,
                                           const char *channel, struct channel_present *ret);
 
@@ -80,7 +82,7 @@ must_check bool entry_is_signed_by(const struct channel_entry *entry,
 must_check bool entry_follows(const struct channel_entry *entry, const struct signers *signers,
                               bool or_last, struct error *error);
 
-/* Signs, and prints on stderr what is signed with which keys. */
+/* Signs the entry, and prints it and the keys on stderr. */
 must_check bool entry_sign(struct channel_entry *entry, const struct signers *signers,
                            struct error *error);
 
@@ -89,8 +91,8 @@ struct channel_change {
   const struct release *release; /* checked */
   const struct signers *signers; /* none: the entry is not signed */
   int64_t expires_s;
-  const char *if_match, *if_none_match; /* the state to move from; both NULL: any */
-  bool as_json; /* when another request moved it first, its entry is printed as a document */
+  const char *if_match, *if_none_match; /* the entity tag to move from; both NULL: any */
+  bool as_json; /* prints the entry of another request that moved the channel first, as JSON */
 };
 /* Points a channel at a release. *ret_entry is the entry with "etag" beside its members: what
  * --if-match takes next. Returns an exit code. */

@@ -1,7 +1,7 @@
 /* What the files of cli/ share beyond common/program/cli.h: what one group of commands does for
  * another, and the table of all commands but those of inspect/.
  *
- * Memory: a call's answer is the caller's. Threads: one. */
+ * Memory: the caller owns what a call returns. Threads: one. */
 #ifndef WAVETUNE_CLI_CLI_H
 #define WAVETUNE_CLI_CLI_H
 
@@ -11,16 +11,16 @@
 struct kernel_folder;
 must_check int kernel_push(struct http_client *client, const struct kernel_folder *folder);
 
-/* Follows a job to its end, with a progress bar on a terminal (jobs.c).
- * Continues while the server is away, for --patience (OPTION_PATIENCE). *ret_job is its final
- * summary. */
+/* Follows a job to its end, with a progress bar on a terminal (jobs.c). While the server does not
+ * answer it tries again for --patience (OPTION_PATIENCE). *ret_job is the job's final summary. */
 must_check int job_follow(struct http_client *client, const struct options *options,
                           const char *job, json_t **ret_job);
 
 /* Prints a finished job: the table of finalists, the winner, the equivalence set (show.c). */
 must_check int job_print(struct http_client *client, const json_t *job);
 
-/* Prints the winner's assembly or its TTGIR. main.c, which alone knows inspect/, sets it. */
+/* Prints the winner's assembly or its TTGIR. Set by main.c, the only file here that includes
+ * inspect/. */
 typedef int job_code_printer(struct http_client *client, const json_t *job, bool wants_asm,
                              bool as_json);
 extern job_code_printer *job_print_code;

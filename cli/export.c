@@ -1,5 +1,5 @@
-/* wavetune export: a release as the files of one format, rendered here from what was verified
- * against its digest. Memory: the command's own; one thread. */
+/* wavetune export: writes a release as the files of one format, rendered here from data that was
+ * verified against its digest. */
 #include <dirent.h>
 #include <errno.h>
 #include <sys/stat.h>
@@ -72,8 +72,8 @@ static int release_read(const struct options *options, const char *what,
   return release_download(*ret_client, &digest, ret_release);
 }
 
-/* The absolute path of a folder that may be absent, when it is made by rename later, or empty. Its
- * parent is made. The caller's. */
+/* The absolute path of a folder that is absent or empty, for a rename to replace. Makes its parent.
+ * The path is the caller's. */
 static bool target_resolve(const char *to, char **ret_path, struct error *error) {
   cleanup_free char *trimmed = xstrdup(to);
   size_t length = strlen(trimmed), n_entries = 0;
@@ -91,7 +91,8 @@ static bool target_resolve(const char *to, char **ret_path, struct error *error)
     if (folder)
       closedir(folder);
     if (n_entries != 2) /* "." and ".." */
-      return error_set(error, "%s is there already; name a folder that is not, or is empty", to);
+      return error_set(error, "%s is there already; name a folder that does not exist, or is empty",
+                       to);
   } else if (!folder_make(parent, 0755, error)) {
     return false;
   }
@@ -173,14 +174,15 @@ static int command_export(struct options *options) {
   size_t n_formats;
   struct error error;
   if (options_arguments(options, &arguments) != 1 || !to)
-    return cli_refuse(EXIT_USAGE, "say what and where to: wavetune export RELEASE|FILE|CHANNEL "
-                                  "--format FORMAT --to FOLDER|FILE.tar");
+    return cli_refuse(EXIT_USAGE,
+                      "name what and where to export: wavetune export RELEASE|FILE|CHANNEL "
+                      "--format FORMAT --to FOLDER|FILE.tar");
   if (!formats_of_option(options, &formats, &n_formats, &error) ||
       !identity_of_option(options, &identity, &error))
     return cli_fail(EXIT_USAGE, &error);
   if (!json_can_hold(to))
     return cli_refuse(
-        EXIT_USAGE, "--to %s is no UTF-8, which files of caches cannot name; export elsewhere", to);
+        EXIT_USAGE, "--to %s is no UTF-8, so files of caches cannot name it; export elsewhere", to);
   if (n_formats > 1)
     return cli_refuse(EXIT_USAGE, "export writes one format at a time; give one --format");
   int code = release_read(options, arguments[0], &client, &release);
@@ -213,7 +215,7 @@ static int command_export(struct options *options) {
 
 static const struct option_spec export_options[] = {
     CLI_LIST("format", "FORMAT", "what to write; default: json"),
-    CLI_TEXT("to", "FOLDER|FILE.tar", "a folder that is not there yet or empty, or a tar file"),
+    CLI_TEXT("to", "FOLDER|FILE.tar", "a folder that does not exist or is empty, or a tar file"),
     OPTION_IDENTITY,
     OPTION_TAG,
     OPTION_REGIME,
@@ -225,7 +227,7 @@ CLI_COMMAND(
     export, "export", "RELEASE|FILE|CHANNEL", export_options,
     "write a release as the files of one cache format",
     .description =
-        "A release by its digest, the release.json of one, or what a channel points at "
-        "(--environment and --tag choose the entry). From a file it works without a "
-        "server, for formats that need nothing but the winners. What the format cannot express "
-        "is left out, and listed on stderr or with --json.");
+        "Exports the release with a digest, that of a release.json file, or that of a channel "
+        "(--environment and --tag choose the entry). A file needs no server for formats that need "
+        "only the winners. Winners that the format cannot express are left out, and listed on "
+        "stderr or with --json.");

@@ -1,10 +1,10 @@
-/* wavetune fetch: what a container's entrypoint calls. Brings the release that a channel names into
- * a folder, rendered for its tools, whole or not at all.
+/* wavetune fetch, for container entrypoints: downloads the release that a channel names and renders
+ * it into a folder, completely or not at all.
  *
  * FORMAT/.wavetune.json states what a rendering depended on besides the release: the image's
  * identity, the place (Triton's cache holds absolute paths) and the program. When one of them
- * changes, the format is rendered again. A format that cannot express any winner of a release
- * leaves a folder with the reason alone, so that the next start need not try again.
+ * changes, the format is rendered again. Where a format cannot express any winner of a release, its
+ * folder has only the reason, so that the next start does not try again.
  *
  * Memory and threads: fetch.h. */
 #include "cli/fetch.h"
@@ -61,7 +61,7 @@ static void rendering_set(struct fetch *fetch, size_t index, json_t *rendering) 
 }
 
 /* Reads the renderings in the release's folder. With `any`, also those that were made for another
- * image or place: what is kept is better than nothing. True when all formats are there. */
+ * image or place: an old rendering is better than none. True when every format has one. */
 static bool renderings_read(struct fetch *fetch, const char *name, bool any) {
   bool all = true, is_folder = folder_has_release(fetch, name);
   cleanup_json json_t *identity = identity_to_json(fetch);
@@ -98,8 +98,8 @@ static void json_add(struct cache_files *files, const char *path, const json_t *
   cache_files_add(files, path, text, strlen(text));
 }
 
-/* Renders one format into the stream and notes it. A format that cannot express the release is no
- * failure. False: what it needs did not arrive. */
+/* Renders one format into the stream and records that. A format that cannot express the release is
+ * no failure. False: data that it needs did not arrive. */
 static bool format_render(struct fetch *fetch, struct http_source *source,
                           const struct render_request *request, size_t index,
                           struct file_stream *stream, struct error *error) {
@@ -180,6 +180,7 @@ static bool get(struct fetch *fetch, const char *what, struct http_request reque
   request.timeout_ms = fetch->deadline_ms - begin_ns / 1000000;
   if (request.timeout_ms <= 0)
     return error_of(error, ERROR_DEADLINE, "the time budget is used up");
+
   bool is_answered = http_send(fetch->client, &request, ret, error);
   fetch->took_ns[WORK_DOWNLOAD] += clock_monotonic_ns() - begin_ns;
   if (!is_answered)
@@ -268,8 +269,8 @@ static bool install(struct fetch *fetch, const struct channel_entry *entry, stru
   return ok;
 }
 
-/* After 304: the channel did not change, but its entry may have expired since, and formats may be
- * new here. */
+/* After 304: the channel did not change, but its entry may have expired since, and --format may
+ * name new formats. */
 static bool keep_current(struct fetch *fetch, struct error *error) {
   const struct kept *kept = &fetch->kept;
   if (!entry_is_current(&kept->entry, error))
@@ -297,7 +298,8 @@ static bool take_new(struct fetch *fetch, const struct http_response *response,
 }
 
 static bool fetch_now(struct fetch *fetch, struct error *error) {
-  /* The entity tag is valid for the same question, when it came with what current points at. */
+  /* The entity tag is valid for the same question, if it came with the release that current points
+   * at. */
   const struct kept *kept = &fetch->kept;
   bool is_known = kept->is_there && kept->has_entry && kept->is_trusted &&
                   string_equal(cli_member(fetch->state, "question"), fetch->question) &&
@@ -308,12 +310,13 @@ static bool fetch_now(struct fetch *fetch, struct error *error) {
   cleanup_http_response struct http_response response = {0};
   if (!get(fetch, "no cache", request, &response, error))
     return false;
+
   if (response.status == 304 ? keep_current(fetch, error) : take_new(fetch, &response, error)) {
     folder_prune(fetch);
     return true;
   }
 
-  folder_tidy(fetch); /* a disk that was full is not left so */
+  folder_tidy(fetch); /* the disk may be full */
   return false;
 }
 
@@ -338,7 +341,7 @@ static int failure_report(const struct fetch *fetch, const struct error *error) 
   const char *left = "there is no cache to fall back on";
   enum exit_code code = error_exit_code(error->kind), own = EXIT_NOTHING;
   if (kept->is_there && !kept->is_trusted) {
-    left = "the cache that is there is not used: no trusted key signed it";
+    left = "the cache in the folder is not used: no trusted key signed it";
   } else if (kept->is_there) {
     bool is_expired =
         kept->has_entry && kept->entry.expires_s && kept->entry.expires_s <= time(NULL);
@@ -444,7 +447,7 @@ static int answer_print(struct fetch *fetch, const struct options *options, bool
 #define X(member, hardware)                                                                        \
   if (!requested->member && known->member)                                                         \
     requested->member = xstrdup(known->member);
-/* Members that were not given are the node's, then the image's. */
+/* Sets the members that were not given: first from the node, then from the image. */
 static void environment_fill(struct environment *requested, const struct environment *known) {
   ENVIRONMENT_TEXTS(X)
   if (!requested->compute_units)
@@ -457,12 +460,12 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   size_t n_keys = option_list(options, "trusted-key", &keys);
   cleanup_json json_t *given = NULL;
   if (!fetch->to)
-    return error_set(error, "give --to FOLDER, a private, writable place");
+    return error_set(error, "give --to FOLDER, a private, writable folder");
   if (!formats_of_option(options, &fetch->formats, &fetch->n_formats, error) ||
       !regime_parse(option_text(options, "regime"), &fetch->regime, error))
     return false;
   if (!cache_rule_parse(match, &fetch->match))
-    return error_set(error, "--match \"%.40s\" is no rule; it is " CACHE_RULES, match);
+    return error_set(error, "--match must be " CACHE_RULES ", not \"%.40s\"", match);
   if (!trusted_keys_add_all(&fetch->keys, keys, n_keys, error) ||
       !identity_of_option(options, &fetch->identity, error) ||
       !cli_environment(options, "environment", &given, error))
@@ -472,7 +475,7 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
   if (!environment_parse(given, &fetch->requested, error))
     return error_prefix(error, "--environment: ");
 
-  /* With another platform this node's AMD GPU is not meant. */
+  /* A request for another platform does not mean this node's AMD GPU. */
   if (!fetch->requested.cuda && !fetch->requested.cpu) {
     struct node_folders folders = node_folders_default();
     cleanup_environment struct environment node = node_environment_read(&folders);
@@ -486,8 +489,8 @@ static bool options_read(const struct options *options, struct fetch *fetch, str
     environment_fill(&fetch->requested, &image);
   }
 
-  /* The default is what a server does by itself: one that does not know the rule yet accepts exact
-   * matches only. */
+  /* The default rule is not sent, because servers apply it by themselves; one that does not know it
+   * yet accepts exact matches only. */
   cleanup_json json_t *environment = environment_to_json(&fetch->requested);
   cleanup_free char *query = cli_query(environment, "tag", fetch->tag, "channel", fetch->channel,
                                        fetch->match == CACHE_RULE_UNSTATED ? NULL : "match",
@@ -527,7 +530,7 @@ static const struct option_spec fetch_options[] = {
     {.name = "format",
      .type = OPTION_LIST,
      .argument = "FORMAT",
-     .help = "what to render below FOLDER/current/FORMAT; default: json"},
+     .help = "a format to render below FOLDER/current/FORMAT; default: json"},
     {.name = "channel",
      .type = OPTION_TEXT,
      .argument = "NAME",
@@ -540,38 +543,38 @@ static const struct option_spec fetch_options[] = {
      .type = OPTION_TEXT,
      .argument = "RULE",
      .default_text = "unstated",
-     .help = "how far the rules go that may find a cache: exact, unstated (what the cache's "
-             "environment does not state is not compared), minor (ROCm's patch level may differ), "
-             "compatible (what an operator declared)"},
+     .help = "the loosest rule by which a cache may be found: exact, unstated (members that the "
+             "cache's environment does not state are not compared), minor (ROCm's patch level may "
+             "differ), compatible (as an operator declared)"},
     {.name = "trusted-key",
      .type = OPTION_LIST,
      .argument = "FILE|FOLDER",
-     .help = "a publisher's public key, or a folder of *.pub: what none of them signed is refused; "
-             "more of them in WAVETUNE_TRUSTED_KEYS, separated by ':'"},
+     .help = "a publisher's public key, or a folder of *.pub files: an entry that none of the keys "
+             "signed is refused; WAVETUNE_TRUSTED_KEYS adds more, separated by ':'"},
     OPTION_IDENTITY,
-    CLI_FLAG("print-env", "print `export NAME='value'` for the tools that the formats are for, and "
-                          "nothing else"),
-    CLI_FLAG("exit-code", "end with 7 when the cache that is there is the newest"),
+    CLI_FLAG("print-env", "print only lines `export NAME='value'`, for the tools that read the "
+                          "formats"),
+    CLI_FLAG("exit-code", "exit with 7 when the folder has the newest cache already"),
     {.name = "budget-ms",
      .type = OPTION_INTEGER,
      .argument = "MS",
      .default_text = "2000",
      .min = 1,
      .max = 600000,
-     .help = "all the time that a start may lose here"},
+     .help = "the time that the whole command may take"},
     SERVER_OPTIONS,
 };
 
 CLI_COMMAND(fetch, "fetch", "", fetch_options,
-            "bring a channel's cache to this machine; for container entrypoints",
+            "download a channel's cache to this machine; for container entrypoints",
             .description =
-                "Ends with 0 when FOLDER/current is fresh or unchanged, with 5 when the server was "
-                "away and the last good cache was kept, with 6 when there is none at all, with 8 "
-                "when the release has no winner that the formats asked for can hold: trying again "
-                "is no use then. What the server sent is refused with 10 (other bytes than their "
-                "digest states), 11 (older than what was seen), 12 (expired), 13 (not signed by a "
-                "trusted key, or not what was asked for) or 14 (cut short); what was there before "
-                "is kept.\n"
+                "Exits with 0 when FOLDER/current is fresh or unchanged, with 5 when the server "
+                "could not be reached and the last good cache was kept, with 6 when there is no "
+                "cache, and with 8 when the release has no winner that the requested formats can "
+                "express, so that trying again does not help. An answer is refused with 10 (its "
+                "bytes do not have the stated digest), 11 (older than one that was seen), 12 "
+                "(expired), 13 (not signed by a trusted key, or not what was requested) or 14 (cut "
+                "short); the cache in the folder is kept then.\n"
                 "Members of the environment that are not given are read from this node's AMD GPUs "
                 "and the image's identity. Releases that were replaced are removed after an hour, "
-                "but for the last one.");
+                "except for the last one.");

@@ -1,15 +1,16 @@
-/* What the parts of `wavetune fetch` share: fetch.c asks, renders and reports, fetch_verify.c
- * decides what is trusted, fetch_folder.c keeps the folder.
+/* What the parts of `wavetune fetch` share: fetch.c sends requests, renders and reports,
+ * fetch_verify.c decides what is trusted, fetch_folder.c manages the folder.
  *
  *   TO/<64 hex digits>/      one folder for each release: release.json, entry.json (the channel
  *                            entry that named it) and a folder for each format; parts appear whole,
  *                            by rename
  *   TO/current               a symbolic link to one of them, swapped by rename
- *   TO/.fetch.json           the question, its entity tag, and the highest counter seen of each
- *                            channel entry
- *   TO/.lock                 fetches take turns
+ *   TO/.fetch.json           the last request ("question"), its entity tag, and the highest counter
+ *                            seen of each channel entry
+ *   TO/.lock                 locked by the fetch that runs
  *
- * A start is never blocked for longer than the budget and never left without the cache it had.
+ * A container's start is never delayed for longer than the budget and never loses the cache that it
+ * had.
  * Folders that were replaced are kept for an hour, for processes that still read them, and the last
  * one for longer.
  *
@@ -25,13 +26,13 @@
 #define RELEASE_NAME_LENGTH 64
 #define RELEASE_NAME_SIZE (RELEASE_NAME_LENGTH + 1)
 
-/* What is there when the fetch begins. */
+/* The cache that the folder has when the fetch begins. */
 struct kept {
   bool is_there;                /* current is a folder */
-  char name[RELEASE_NAME_SIZE]; /* of its release; "": current is no link that a fetch made */
-  bool is_trusted;              /* no key must have signed it, or a trusted one did */
+  char name[RELEASE_NAME_SIZE]; /* of its release; "": current is not a link that a fetch made */
+  bool is_trusted;              /* no signature is required, or a trusted key signed it */
   bool has_entry;
-  struct channel_entry entry; /* by which it was installed */
+  struct channel_entry entry; /* that named it when it was installed */
   json_t *entry_json;
 };
 
@@ -48,12 +49,12 @@ struct fetch {
   struct identity *identity; /* or NULL */
   size_t n_formats;
   const struct cache_format **formats;
-  struct environment requested; /* with the node's and the image's members */
+  struct environment requested; /* completed from the node and the image */
   char *question; /* the path with its query; an old entity tag is valid for it alone */
   /* The folder */
-  char *absolute; /* TO without links */
+  char *absolute; /* the real path of TO */
   int disk;       /* TO, opened before anything new is written: syncfs reports what failed since
-                     then; -1: not yet */
+                     then; -1: not open yet */
   json_t *state;  /* .fetch.json, an object */
   struct kept kept;
   /* The result */
@@ -68,35 +69,35 @@ struct fetch {
 /* fetch_verify.c: a failed check is an error of the kind ERROR_TAMPERED, ERROR_REPLAYED,
  * ERROR_EXPIRED or ERROR_UNTRUSTED; what cannot be read is ERROR_INVALID. */
 
-/* Whether an answer's entry may be acted on: signed by a trusted key where there are any, for what
- * was requested, not expired, not older than what was seen. */
+/* Whether an answer's entry may be installed: signed by a trusted key if there are any, for what
+ * was requested, not expired, not older than the newest entry seen. */
 must_check bool entry_verify(struct fetch *fetch, const json_t *json, struct channel_entry *ret,
                              struct error *error);
 
-/* Its last check, and the only one whose answer changes with time: repeated for a kept entry. */
+/* Whether an entry has not expired. The only check whose result changes with time, so that it is
+ * repeated for a kept entry. */
 must_check bool entry_is_current(const struct channel_entry *entry, struct error *error);
 
-/* Notes the counter in the state. */
+/* Records the entry's counter in the state. */
 void entry_note(struct fetch *fetch, const struct channel_entry *entry);
 
-/* Whether a trusted key signed it, or none has to. */
+/* Whether a trusted key signed the entry, or no signature is required. */
 must_check bool entry_is_signed(const struct fetch *fetch, const struct channel_entry *entry,
                                 struct error *error);
 
-/* Whether the bytes are those that the entry names. */
+/* Whether the bytes have the digest that the entry names. */
 must_check bool bytes_verify(struct fetch *fetch, const struct channel_entry *entry,
                              const char *bytes, size_t size, struct error *error);
 
-/* Reads bytes that are verified: whether they are a release, of the entry's environment, tag and
- * regime. *bytes is taken, and NULL then, when *ret_release is made, which is the caller's whatever
- * is returned. */
+/* Reads verified bytes as a release, which must have the entry's environment, tag and regime. Where
+ * *ret_release is set it has taken *bytes, which then is NULL, and it is the caller's even when
+ * false is returned. */
 must_check bool release_verify(struct fetch *fetch, const struct channel_entry *entry, char **bytes,
                                size_t size, struct release **ret_release, struct error *error);
 
 /* fetch_folder.c */
 
-/* Makes the folder, takes its lock, reads what is there and removes what fetches that were killed
- * left. */
+/* Makes the folder, takes its lock, reads what it has and removes what killed fetches left. */
 must_check bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error);
 
 void kept_release(struct kept *kept);
@@ -105,11 +106,13 @@ void kept_release(struct kept *kept);
  * is not read as a release and not written through, but replaced. */
 must_check bool folder_has_release(const struct fetch *fetch, const char *name);
 
-/* release.json of a release's folder, when it has the name's digest. *ret_bytes is the caller's. */
+/* Reads release.json of a release's folder; false unless its digest is the folder's name.
+ * *ret_bytes is the caller's. */
 must_check bool folder_release_read(const struct fetch *fetch, const char *name, char **ret_bytes,
                                     size_t *ret_size);
 
-/* Where a release is put together: made here, moved into place by folder_publish. The caller's. */
+/* Makes the folder in which a release is assembled, for folder_publish to move into place. The path
+ * is the caller's. */
 must_check bool folder_stage(struct fetch *fetch, const char *name, char **ret_staging,
                              struct error *error);
 
@@ -118,8 +121,8 @@ must_check bool folder_stage(struct fetch *fetch, const char *name, char **ret_s
 must_check bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
                                struct error *error);
 
-/* Removes what fetches left behind that failed or were killed, while there is time; else a later
- * one does. */
+/* Removes what failed and killed fetches left. After the deadline it leaves that to a later
+ * fetch. */
 void folder_tidy(const struct fetch *fetch);
 
 /* Removes releases that were replaced long ago. */

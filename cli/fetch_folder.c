@@ -1,9 +1,9 @@
-/* The folder that fetches keep: locking, reading what is there, putting new files into place,
- * removing old ones.
+/* The folder of a fetch: locking it, reading its state, moving new files into place, removing old
+ * ones.
  *
  * After a crash current is the old cache or the new one, whole: everything new is written, then the
  * file system is synced once, then the release's folder, current and the state are renamed into
- * place. One syncfs costs what the files cost that were written, not a wait for each
+ * place. One syncfs costs what writing the files costs, not a wait for each of them
  * (docs/measurements.md has both). Nothing is synced after it: a rename that is lost leaves the old
  * cache, which is whole.
  *
@@ -40,8 +40,8 @@ static void current_read(const struct fetch *fetch, char name[RELEASE_NAME_SIZE]
     memcpy(name, target, RELEASE_NAME_SIZE);
 }
 
-/* What is in the folder but not of use: files that fetches which failed or were killed left, or
- * releases that were replaced long ago. */
+/* Useless files in the folder: those that failed or killed fetches left, or releases that were
+ * replaced long ago. */
 enum garbage { GARBAGE_LEFTOVERS, GARBAGE_RELEASES };
 
 static void garbage_remove(const struct fetch *fetch, enum garbage garbage) {
@@ -104,7 +104,8 @@ static void kept_read(struct fetch *fetch) {
   kept->is_there = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
   current_read(fetch, kept->name);
 
-  /* The entry is in the release's folder, so that it is always that of what current points at. */
+  /* The entry is stored in the release's folder, so that it always belongs to the release that
+   * current points at. */
   cleanup_free char *entry_path = xasprintf("%s/%s/entry.json", fetch->to, kept->name);
   char text[DIGEST_TEXT_SIZE];
   kept->has_entry =
@@ -125,6 +126,7 @@ bool folder_release_read(const struct fetch *fetch, const char *name, char **ret
   if (!folder_has_release(fetch, name) ||
       !file_read(path, RELEASE_SIZE_MAX, &bytes, &size, &ignored))
     return false;
+
   struct digest digest = digest_of(bytes, size);
   if (!string_equal(digest_format(&digest, text) + strlen("sha256:"), name))
     return false;
@@ -138,11 +140,11 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   fetch->absolute = is_made ? realpath(fetch->to, NULL) : NULL;
   kept_read(fetch);
   if (!is_made || !fetch->absolute)
-    return is_made && error_set(error, "cannot look at %s: %s", fetch->to, strerror(errno));
+    return is_made && error_set(error, "cannot find %s: %s", fetch->to, strerror(errno));
   if (!json_can_hold(fetch->absolute)) {
     free(TAKE(fetch->absolute)); /* what is kept there cannot be reported either */
     return error_set(
-        error, "%s has a path that is no UTF-8, which files of caches cannot name; fetch elsewhere",
+        error, "the path of %s is no UTF-8, so files of caches cannot name it; fetch elsewhere",
         fetch->to);
   }
 
@@ -162,7 +164,7 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   *ret_lock = lock;
   lock = -1;
 
-  /* The first fetch has no state, and a damaged one is ignored. */
+  /* Before the first fetch there is no state; a damaged one is ignored. */
   cleanup_json json_t *state = NULL;
   struct error ignored;
   kept_read(fetch); /* again: another fetch may have changed it */
@@ -198,8 +200,8 @@ static bool json_write(const char *path, const json_t *json, struct error *error
 }
 
 /* syncfs takes as long as the disk does, and cannot be interrupted: a child process waits for it,
- * and this one no longer than the budget. The child keeps no descriptor open that would
- * delay an end of file which another process waits for. */
+ * and this one waits no longer than the budget. The child keeps no descriptor open that would delay
+ * an end of file for another process. */
 static bool disk_sync(const struct fetch *fetch, struct error *error) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0)
@@ -229,23 +231,23 @@ static bool disk_sync(const struct fetch *fetch, struct error *error) {
   return ok || error_set(error, "cannot sync %s; is its disk full or broken?", fetch->to);
 }
 
-/* Puts a new folder in the place of an old one; the old one is then where the new one was. */
+/* Replaces an old folder by a new one; the old one then has the new one's former path. */
 static bool folder_exchange(const char *new, const char *old, struct error *error) {
   if (rename(new, old) == 0 || renameat2(AT_FDCWD, new, AT_FDCWD, old, RENAME_EXCHANGE) == 0)
     return true;
-  /* Some network file systems exchange nothing. */
+  /* Some network file systems cannot exchange two folders. */
   cleanup_free char *aside = xasprintf("%s.old", new);
   bool is_aside = rename(old, aside) == 0;
   if (is_aside && rename(new, old) == 0)
     return true;
   error_set(error, "cannot rename %s to %s: %s", new, old, strerror(errno));
   if (is_aside)
-    (void)!rename(aside, old); /* what was there is better than nothing */
+    (void)!rename(aside, old); /* the old folder is better than none */
   return false;
 }
 
-/* Moves what is in the staging folder into the release's folder; all of it when that is not
- * there. */
+/* Moves the content of the staging folder into the release's folder, or the staging folder itself
+ * when the release has none. */
 static bool staging_move(const struct fetch *fetch, const char *name, const char *staging,
                          struct error *error) {
   cleanup_free char *final = xasprintf("%s/%s", fetch->to, name);
@@ -254,7 +256,8 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
   if (rename(staging, final) == 0)
     return true;
   if (errno == ENOTDIR) {
-    /* A link or a file. What is staged is whole, because that was not read as a release. */
+    /* The release's place has a link or a file. That was not read as a release, so the staging
+     * folder is complete. */
     ok = folder_exchange(staging, final, error);
   } else if (errno != EEXIST && errno != ENOTEMPTY) {
     return error_set(error, "cannot rename %s to %s: %s", staging, final, strerror(errno));
@@ -272,7 +275,7 @@ static bool staging_move(const struct fetch *fetch, const char *name, const char
       closedir(folder);
   }
 
-  (void)!folder_remove(staging, &ignored); /* else by the next fetch */
+  (void)!folder_remove(staging, &ignored); /* otherwise the next fetch removes it */
   return ok;
 }
 
@@ -286,7 +289,7 @@ bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
                     *new_current = temporary_path(fetch, "current");
   bool is_current = string_equal(before, name);
   if (before[0] && !is_current) {
-    /* The hour of a replaced folder begins now, however old it is. */
+    /* A replaced folder is kept for KEEP_S from now, however old it is. */
     cleanup_free char *path = xasprintf("%s/%s", fetch->to, before);
     utimensat(AT_FDCWD, path, NULL, AT_SYMLINK_NOFOLLOW);
     json_put(fetch->state, "previous", json_string(before));
@@ -296,7 +299,7 @@ bool folder_publish(struct fetch *fetch, const char *name, const char *staging,
       !disk_sync(fetch, error) || !staging_move(fetch, name, staging, error))
     return false;
 
-  /* A new link renamed over the old one: a reader sees one or the other. */
+  /* A new link is renamed over the old one: a reader sees one or the other. */
   if (!is_current && (symlink(name, new_current) < 0 || rename(new_current, current) < 0)) {
     int reason = errno;
     unlink(new_current);

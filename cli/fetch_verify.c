@@ -1,5 +1,5 @@
-/* Checks of a server's answer: signature, question, expiry, counter, digest. Nothing here
- * writes a file.
+/* Checks of a server's answer: signature, question, expiry, counter, digest. No file is written
+ * here.
  *
  * A server that is not trusted can withhold a release, and no more: an entry that no trusted key
  * signed, one for another GPU, and one that is older than what was seen are refused, and so is a
@@ -7,10 +7,10 @@
  *
  * The state's "seen" has the counters that were seen, the newest first:
  *   {"channel", "environment", "tag", "regime", "counter", "release", "keys": [id, …]},
- *   cold without a regime
- * keys: those that were trusted then. A counter that was seen without keys does not bind a fetch
- * that has some (any server could have sent it), and neither does one with none of the present
- * keys; while keys are rotated it binds.
+ *   without a regime: cold
+ * "keys" are those that were trusted then. A counter that was seen without keys does not bind a
+ * fetch with keys (any server could have sent it), and one that was seen with other keys only does
+ * not either; while keys are rotated, old and new ones overlap, so that it binds.
  *
  * Memory and threads: fetch.h. */
 #include <inttypes.h>
@@ -140,7 +140,7 @@ void entry_note(struct fetch *fetch, const struct channel_entry *entry) {
                       "regime", regime_name(entry->regime), "counter", (json_int_t)entry->counter,
                       "release", json_digest_text(&entry->release), "keys", keys));
 
-  /* What was not verified replaces nothing that was. */
+  /* An entry that was not verified does not replace one that was. */
   json_array_foreach (json_object_get(fetch->state, "seen"), i, one) {
     bool was_verified = json_array_size(json_object_get(one, "keys")) > 0;
     bool is_replaced = is_of_same_entry(one, entry) && seen_binds(fetch, one) &&
@@ -181,7 +181,7 @@ bool release_verify(struct fetch *fetch, const struct channel_entry *entry, char
     cleanup_free char *environment = environment_format(&release->environment);
     return error_of(error, ERROR_TAMPERED,
                     "release %s is for another environment, tag or regime (%.200s, %.64s, %s) than "
-                    "its entry says",
+                    "its entry states",
                     text, environment, release->tag, regime_name(release->regime));
   }
 

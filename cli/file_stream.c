@@ -1,5 +1,4 @@
-/* Files written by a second thread. A ring of pieces goes from the caller to that thread; memory
- * and threads: file_stream.h. */
+/* Files written by a second thread, to which the caller passes them in a ring of pieces. */
 #include "cli/file_stream.h"
 
 #include <errno.h>
@@ -12,20 +11,20 @@
 #define FILE_STREAM_MAGIC 0x46535452u
 #define PIECES 16
 #define PIECE_SIZE ((size_t)64 << 10)
-#define DISK_BYTES                                                                                 \
-  ((size_t)1 << 20) /* the disk begins with this much; the final sync writes less */
+/* After so many bytes of a file the disk begins, so that the final sync writes less. */
+#define DISK_BYTES ((size_t)1 << 20)
 #define FILE_MODE_DEFAULT 0644
 #define FOLDER_MODE_DEFAULT 0755
 
 struct piece {
-  char *path; /* begins this file, else NULL: continues the one before */
+  char *path; /* of a file that begins here; NULL: continues the previous piece's */
   unsigned file_mode, folder_mode;
-  const char *borrowed; /* or NULL: */
+  const char *borrowed; /* the content; NULL: it is in `bytes` */
   char *bytes;          /* PIECE_SIZE of them */
   size_t size;
 };
 
-/* What the thread has open. */
+/* The state of the thread that writes. */
 struct writer {
   int root, file; /* -1: none */
   char *path;     /* of the last file */
@@ -43,7 +42,7 @@ struct file_stream {
   pthread_t thread;
   bool is_joined;
   struct piece *filling; /* the caller's, or NULL */
-  pthread_mutex_t mutex; /* of what follows */
+  pthread_mutex_t mutex; /* guards what follows */
   pthread_cond_t changed;
   struct piece pieces[PIECES];
   size_t n_filled, n_written; /* those between are the thread's */
@@ -53,7 +52,7 @@ struct file_stream {
 
 /* The thread */
 
-/* Has the disk begin to write what it does not have yet. */
+/* Starts to write to the disk what is not there yet, without waiting for it. */
 static void file_start(struct writer *writer) {
   (void)!sync_file_range(writer->file, (off_t)writer->on_disk,
                          (off_t)(writer->size - writer->on_disk), SYNC_FILE_RANGE_WRITE);
@@ -71,7 +70,8 @@ static bool file_end(struct writer *writer, struct error *error) {
          error_set(error, "cannot write %s: %s", writer->path, strerror(errno));
 }
 
-/* Ends the file before, makes the folders that the new one does not share with it, and opens it. */
+/* Closes the previous file, makes the folders that the new one does not share with it, and opens
+ * the new one. */
 static bool file_begin(struct writer *writer, struct piece *piece, struct error *error) {
   if (!file_end(writer, error))
     return false;
@@ -140,7 +140,7 @@ static void *pieces_write(void *context) {
 
   pthread_mutex_unlock(&stream->mutex);
 
-  struct error ignored; /* after another one */
+  struct error ignored; /* only the first error is reported */
   if (!file_end(writer, writer->has_failed ? &ignored : &writer->error))
     writer->has_failed = true;
   return NULL;
@@ -159,7 +159,7 @@ static void piece_submit(struct file_stream *stream) {
 }
 
 /* An empty piece. When all are filled it waits until half of them are written: otherwise each small
- * file would cost a change of threads. */
+ * file would cost a thread switch. */
 static struct piece *piece_take(struct file_stream *stream) {
   pthread_mutex_lock(&stream->mutex);
   bool is_full = stream->n_filled - stream->n_written == PIECES;
@@ -195,6 +195,7 @@ static void stream_begin(void *context, const struct cache_files *files, const c
 static void stream_put(void *context, const char *bytes, size_t size) {
   struct file_stream *stream = context;
   MAGIC_CHECK(stream, FILE_STREAM_MAGIC);
+
   while (size) {
     struct piece *piece = stream->filling ? stream->filling : piece_take(stream);
     size_t room = PIECE_SIZE - piece->size, taken = size < room ? size : room;
@@ -240,6 +241,7 @@ bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream
   cleanup_fd int root = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root < 0)
     return error_set(error, "cannot open %s: %s", folder, strerror(errno));
+
   struct file_stream *stream = xcalloc(1, sizeof *stream);
   *stream =
       (struct file_stream){.magic = FILE_STREAM_MAGIC,
@@ -251,11 +253,13 @@ bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream
                            .changed = PTHREAD_COND_INITIALIZER,
                            .writer = {.root = root, .file = -1}};
   root = -1;
+
   stream->mask = umask(0);
   int reason = pthread_create(&stream->thread, NULL, pieces_write, stream);
   stream->is_joined = reason != 0;
   *ret_stream = stream;
-  return reason == 0 || error_set(error, "cannot start a thread that writes: %s", strerror(reason));
+  return reason == 0 ||
+         error_set(error, "cannot start the thread that writes files: %s", strerror(reason));
 }
 
 static void thread_end(struct file_stream *stream, bool gives_up) {

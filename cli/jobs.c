@@ -1,4 +1,4 @@
-/* wavetune submit, jobs and demand: tuning jobs are queued, followed and listed. */
+/* wavetune submit, jobs and demand: queue, follow and list tuning jobs. */
 #include "cli/cli.h"
 #include "common/base/file.h"
 #include "common/kernel/kernel_folder.h"
@@ -88,6 +88,7 @@ static int command_jobs(struct options *options) {
                                               {"measured", "measured", true},
                                               {"configs", "configs", true},
                                               {"by", "submitted_by"}};
+
   cleanup_json json_t *members = cli_options_json(options, filters, ARRAY_LENGTH(filters));
   cleanup_free char *query = cli_query(members, NULL), *path = xasprintf("/v1/jobs%s", query);
   return cli_print_list(options, path, columns, ARRAY_LENGTH(columns));
@@ -189,7 +190,7 @@ static int jobs_post(struct http_client *client, const json_t *jobs, json_t *ans
   return EXIT_OK;
 }
 
-/* A job that no agent can run yet would otherwise wait in silence, and --wait with it. */
+/* Warns of a job that no live agent can run: otherwise it, and --wait, would wait silently. */
 static void unmatched_warn(const json_t *answer) {
   const json_t *agents = json_object_get(answer, "agents"),
                *nearest = json_object_get(agents, "nearest"),
@@ -311,46 +312,46 @@ static int command_demand(struct options *options) {
     }
 
   if (!top && string_equal(cli_member(answer, "policy"), "off"))
-    fprintf(stderr, "wavetune: the server drops what deployments report; start it with --demand "
-                    "suggest to keep it\n");
+    fprintf(stderr, "wavetune: the server discards the demand that deployments report; start it "
+                    "with --demand suggest to keep it\n");
   return EXIT_OK;
 }
 
 static const struct option_spec submit_options[] = {
-    CLI_LIST("key", "NAME=VALUE,…", "a key to tune for; several times for several jobs"),
-    CLI_TEXT("keys", "FILE", "keys as JSON objects, one a line"),
+    CLI_LIST("key", "NAME=VALUE,…", "a key to tune for; may be repeated"),
+    CLI_TEXT("keys", "FILE", "keys as JSON objects, one per line"),
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_REGIME,
-    CLI_TEXT("run", "RUN", "another run forces a fresh campaign", .default_text = ""),
-    CLI_INTEGER("priority", "N", "0", -1000, 1000, "higher is leased first"),
+    CLI_TEXT("run", "RUN", "name of a run; a new name forces a new campaign", .default_text = ""),
+    CLI_INTEGER("priority", "N", "0", -1000, 1000, "jobs with a higher priority are leased first"),
     CLI_INTEGER("budget", "SECONDS", "0", 0, 1000000000,
                 "device-seconds for each job, its final included: opening the kernel, loading, "
                 "checking and timing configs, not compiling; once a config was measured, the "
-                "smallest final is too, even beyond it; 0 is no limit"),
+                "smallest final is measured even beyond the budget; 0: no limit"),
     CLI_TEXT("search", "STRATEGY",
-             "search the space, random, descent or evolution, and do not measure it whole"),
+             "search the space by random, descent or evolution instead of measuring all of it"),
     CLI_INTEGER("trials", "N", "0", 0, SEARCH_TRIALS_MAX, "configs that a search measures"),
     CLI_INTEGER("final-devices", "N", "1", 1, 16,
-                "different devices that each job's final is spread over"),
+                "number of different devices that measure each job's final"),
     CLI_FLAG("wait", "follow the jobs to their end and print the winners"),
     OPTION_PATIENCE,
     SERVER_OPTIONS,
 };
 static const struct option_spec jobs_options[] = {
-    CLI_TEXT("state", "STATE", "only those queued, running, done, failed or cancelled"),
-    CLI_TEXT("tag", "TAG", "only those of a tag"),
-    CLI_TEXT("kernel", "HASH", "only those of a kernel"),
+    CLI_TEXT("state", "STATE", "only jobs that are queued, running, done, failed or cancelled"),
+    CLI_TEXT("tag", "TAG", "only jobs with this tag"),
+    CLI_TEXT("kernel", "HASH", "only jobs of this kernel"),
     SERVER_OPTIONS,
 };
 static const struct option_spec demand_options[] = {
-    CLI_INTEGER("queue", "N", "0", 0, 1000, "queue jobs for the first N"),
+    CLI_INTEGER("queue", "N", "0", 0, 1000, "queue jobs for the first N keys"),
     SERVER_OPTIONS,
 };
 
 CLI_COMMAND(submit, "submit", "DIR[:VERSION]", submit_options,
             "queue tuning jobs for a kernel, one for each key",
-            .description = "Registers the kernel first where the server does not know it. "
+            .description = "Registers the kernel first if the server does not know it. "
                            "Submitting the same job again is free: the server answers with the "
                            "job it has. With --wait, exits with 1 when a job failed or was "
                            "cancelled.");

@@ -1,5 +1,5 @@
 /* wavetune kernel push, list, show, builds, hash and sign: kernels and their builds on the server,
- * and signatures over them for agents that take nothing else.
+ * and signatures for agents that accept only signed code.
  *
  * The kernel of a folder is signed by the hash that is computed here from its files. A kernel that
  * is named by its hash is signed only when a trusted key signed it before: the server's statement
@@ -22,7 +22,7 @@ struct content {
   size_t size;
 };
 
-/* A request that names files: the server answers 409 with those that it misses, and they are
+/* A request that names files. The server answers 409 with those that it lacks, which are then
  * uploaded. */
 struct registration {
   const char *method, *path, *body;
@@ -96,7 +96,7 @@ static int register_with_files(struct http_client *client,
   }
 }
 
-/* The server asks for a digest that what is pushed does not name: its mistake. */
+/* The server requests a file that the kernel or build does not name. */
 static bool refuse_stranger(const struct digest *digest, const char *what, struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   return error_of(error, ERROR_MISSING, "the server misses %s, which is no file of this %s",
@@ -180,7 +180,7 @@ static int build_push(struct http_client *client, const struct build_folder *fol
 struct push {
   size_t n_kernels, n_builds;
   struct kernel_folder **kernels;
-  struct build_folder *builds; /* each of one of the kernels */
+  struct build_folder *builds; /* of these kernels */
 };
 
 static void push_release(struct push *push) {
@@ -215,7 +215,8 @@ static bool push_load(const struct options *options, struct push *push, struct e
     if (!json_parse_file(file, BUILD_SIZE_MAX, &json, error))
       return false;
 
-    /* Of none of them: build_parse names what is wrong. */
+    /* When the build is of no kernel here, build_parse compares it with the first one and refuses
+     * it. */
     const struct kernel *kernel = push->kernels[0]->kernel;
     if (json_get_digest(json, "", "kernel", JSON_REQUIRED, &hash, error))
       for (size_t i = 0; i < n; i++)
@@ -228,10 +229,10 @@ static bool push_load(const struct options *options, struct push *push, struct e
   return true;
 }
 
-/* What a command signs with, and what it has done so far. */
+/* The keys and terms of a command's signatures, and its results so far. */
 struct signing {
   struct http_client *client;
-  struct signers signers; /* none is fine where code is pushed */
+  struct signers signers; /* may be none for a push */
   int64_t expires_s;      /* 0: never */
   struct trusted_keys trusted;
   json_t *answers; /* what --json prints */
@@ -283,24 +284,25 @@ static int code_sign_and_post(const struct signing *signing, const struct signed
   return EXIT_OK;
 }
 
-/* With a build: the token may be a builder's, which cannot register kernels, and need not where a
- * submitter did. */
+/* Whether the server has the kernel. Then a build is pushed without registering it, which a
+ * builder's token cannot do. */
 static bool kernel_is_known(struct http_client *client, const struct kernel *kernel) {
   char hash[DIGEST_TEXT_SIZE];
   cleanup_free char *path = xasprintf("/v1/kernels/%s", digest_format(&kernel->hash, hash));
   struct http_request request = {.method = "GET", .path = path};
   cleanup_http_response struct http_response response = {0};
-  struct error ignored; /* then registering it reports what is wrong */
+  struct error ignored; /* registering the kernel reports it */
   return http_send(client, &request, &response, &ignored) && response.status == 200;
 }
 
-/* Pushes and signs one kernel and those of the builds that are its own. */
+/* Pushes and signs one kernel and its builds. */
 static int kernel_push_signed(const struct signing *signing, const struct push *push,
                               const struct kernel_folder *folder) {
   const struct kernel *kernel = folder->kernel;
   cleanup_json json_t *digests = json_array();
   char hash[DIGEST_TEXT_SIZE], digest[DIGEST_TEXT_SIZE];
   digest_format(&kernel->hash, hash);
+
   int code = push->n_builds && kernel_is_known(signing->client, kernel)
                  ? EXIT_OK
                  : kernel_push(signing->client, folder);
@@ -340,7 +342,7 @@ static int command_kernel_push(struct options *options) {
                                             .as_json = option_flag(options, "json")};
   const char *const *keys;
   struct error error;
-  /* Only with a key on the command line: the key of channels need not be that of kernels. */
+  /* $WAVETUNE_SIGN_KEYS alone does not sign here: those keys may be meant for channels only. */
   bool is_signed = option_list(options, "sign-key", &keys);
   if (!is_signed && option_text(options, "expires"))
     return cli_refuse(EXIT_USAGE, "--expires: nothing is signed; give --sign-key too");
@@ -398,7 +400,7 @@ static int command_kernel_show(struct options *options) {
   if (code != EXIT_OK)
     return code;
 
-  /* Without --json, stdout has the manifest and nothing else. */
+  /* Without --json, stdout has only the manifest. */
   bool as_json = option_flag(options, "json");
   cli_print_json(as_json ? answer : json_object_get(answer, "manifest"));
   size_t index;
@@ -493,8 +495,9 @@ static int code_sign_one(const struct signing *signing, const struct signed_code
   return EXIT_OK;
 }
 
-/* A registered kernel and its builds, each where a trusted key signed it before, and for as long
- * unless --expires states another time. Builds that none signed are reported and left. */
+/* Signs a registered kernel and its builds, each only if a trusted key signed it before, and until
+ * that signature expires unless --expires states another time. Builds that no trusted key signed
+ * are reported and left unsigned. */
 static int hash_sign(const struct signing *signing, const char *text) {
   cleanup_json json_t *kernel = NULL, *builds = NULL;
   struct signed_code code = {0};
@@ -502,7 +505,7 @@ static int hash_sign(const struct signing *signing, const char *text) {
   struct error error;
   if (!digest_parse(text, &code.kernel))
     return cli_refuse(EXIT_USAGE,
-                      "\"%.80s\" is no kernel's hash; `wavetune kernel list` prints them", text);
+                      "\"%.80s\" is not a kernel's hash; `wavetune kernel list` prints them", text);
 
   cleanup_free char *path = xasprintf("/v1/kernels/%s", text),
                     *list = xasprintf("/v1/kernels/%s/builds", text);
@@ -531,7 +534,8 @@ static int hash_sign(const struct signing *signing, const char *text) {
   return exit_code;
 }
 
-/* Reads what can be refused before the first request: keys, and folders into `push`. */
+/* Reads the keys, and folders into `push`, so that errors in them are reported before the first
+ * request. */
 static bool sign_read(const struct options *options, struct signing *signing, struct push *push,
                       struct error *error) {
   char *const *arguments;
@@ -542,8 +546,9 @@ static bool sign_read(const struct options *options, struct signing *signing, st
     n_hashes += string_starts(arguments[i], "sha256:");
   if (!signers_of_keys(options, &signing->signers, error))
     return false;
+
   if (!signing->signers.n)
-    return error_set(error, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
+    return error_set(error, NO_SIGN_KEY);
   for (size_t i = 0; i < n_trusted; i++)
     if (!trusted_keys_add(&signing->trusted, paths[i], error))
       return false;
@@ -553,12 +558,12 @@ static bool sign_read(const struct options *options, struct signing *signing, st
       return error_set(error, "name folders, with their builds, or hashes: one or the other");
     if (!signing->trusted.n)
       return error_set(error,
-                       "what is named by its hash is signed only when a key signed it that you "
-                       "trust: give --trusted-key, or sign the kernel's folder");
+                       "a kernel that is named by its hash is signed only if a key that you trust "
+                       "signed it before: give --trusted-key, or sign the kernel's folder");
   } else {
     if (n_trusted)
-      return error_set(error, "--trusted-key is for kernels that are named by hash and were signed "
-                              "before, and these are folders");
+      return error_set(error, "--trusted-key is for kernels that are named by their hashes, and "
+                              "these are folders");
     if (!push_load(options, push, error))
       return false;
     for (size_t i = 0; i < push->n_builds; i++) {
@@ -603,25 +608,24 @@ static int command_kernel_sign(struct options *options) {
 }
 
 #define CODE_EXPIRES                                                                               \
-  "when agents stop to accept the signature: 7d, 36h or 2026-12-24T00:00:00Z; default: never"
+  "when agents stop accepting the signature: 7d, 36h or 2026-12-24T00:00:00Z; default: never"
 static const struct option_spec push_options[] = {
     CLI_LIST("build", "FOLDER",
-             "a build that `python3 -m wavetune pack` made of a pushed kernel; several times for "
-             "several"),
-    CLI_LIST("sign-key", "FILE", "private key that signs what is pushed, as `kernel sign` does"),
+             "a build that `python3 -m wavetune pack` made of a pushed kernel; may be repeated"),
+    CLI_LIST("sign-key", "FILE", "a private key that signs what is pushed, as `kernel sign` does"),
     CLI_TEXT("expires", "TIME", CODE_EXPIRES),
     SERVER_OPTIONS,
 };
 static const struct option_spec sign_options[] = {
     CLI_LIST("build", "FOLDER",
-             "a build of one of the kernels, which is signed too; several times for several"),
+             "a build of one of the kernels, which is signed too; may be repeated"),
     CLI_LIST("sign-key", "FILE",
-             "private key that signs; default: the files in $WAVETUNE_SIGN_KEYS, with ':' "
-             "between"),
+             "a private key that signs; default: the files that $WAVETUNE_SIGN_KEYS lists, "
+             "separated by ':'"),
     CLI_LIST("trusted-key", "FILE|FOLDER",
              "with hashes: sign what one of these public keys signed before"),
     CLI_TEXT("expires", "TIME",
-             CODE_EXPIRES "; with hashes: when the signature that is there does"),
+             CODE_EXPIRES "; with hashes, default: when the trusted key's signature expires"),
     SERVER_OPTIONS,
 };
 static const struct option_spec hash_options[] = {
@@ -640,9 +644,9 @@ CLI_COMMAND(kernel_builds, "kernel builds", "HASH", server_options,
 CLI_COMMAND(kernel_hash, "kernel hash", "DIR[:VERSION]", hash_options,
             "print a kernel folder's hash, without a server");
 CLI_COMMAND(kernel_sign, "kernel sign", "DIR[:VERSION]…|HASH…", sign_options,
-            "sign kernels and builds, for agents that take only what is signed",
-            .description = "The hash of a folder is computed from its files: look at them first. "
-                           "The kernel, and the builds that --build names, must have been pushed. "
-                           "With --trusted-key registered kernels are named by their hashes, and "
-                           "signed with those of their builds that such a key signed before: so a "
-                           "new key takes over.");
+            "sign kernels and builds, for agents that accept only signed code",
+            .description = "The hash of a folder is computed from its files: review them first. "
+                           "The kernels, and the builds that --build names, must have been pushed. "
+                           "With --trusted-key, registered kernels are named by their hashes; they "
+                           "and their builds are signed where such a key signed them before, so "
+                           "that a new key can replace it.");

@@ -1,4 +1,4 @@
-/* wavetune: what CI pipelines and container entrypoints call. */
+/* The program `wavetune`, for CI pipelines, operators and container entrypoints. */
 #include "cli/cli.h"
 #include "inspect/inspect.h"
 

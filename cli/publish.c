@@ -26,7 +26,8 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
     return false;
   if (end == gain || *end || !(min_gain >= 0 && min_gain < 1))
     return error_set(error,
-                     "--min-gain %s: give a share of the time, 0 to below 1, such as 0.02 for 2 %%",
+                     "--min-gain %s: give a share of the time, from 0 to below 1, such as 0.02 for "
+                     "2 %%",
                      gain);
 
   kernels = option_list_json(options, "kernel");
@@ -66,8 +67,9 @@ static int command_publish(struct options *options) {
   struct error error;
   if (!change.channel && (option_text(options, "expires") || option_text(options, "follow") ||
                           option_list(options, "sign-key", &keys)))
-    return cli_refuse(EXIT_USAGE,
-                      "what is signed, and expires, is a channel's entry: give --channel too");
+    return cli_refuse(
+        EXIT_USAGE, "--sign-key, --follow and --expires are for a channel's entry: give --channel "
+                    "too");
   if ((change.channel && !change_of_options(options, &signers, &change, &error)) ||
       !publish_body(options, &body, &error))
     return cli_fail(EXIT_USAGE, &error);
@@ -172,7 +174,7 @@ static int command_diff(struct options *options) {
   if (code != EXIT_OK)
     return code;
 
-  /* Two releases with the same winners may still be for different places. */
+  /* Two releases with the same winners may still have different environments, tags or regimes. */
   const struct {
     const char *name;
     json_t *from, *to;
@@ -243,28 +245,35 @@ static int change_and_print(struct http_client *client, const struct channel_cha
   return EXIT_OK;
 }
 
+/* What promote and rollback begin with: reads the options and connects. Returns an exit code. */
+static int change_begin(const struct options *options, struct signers *signers,
+                        struct channel_change *change, struct http_client **ret_client) {
+  struct error error;
+  if (!change_of_options(options, signers, change, &error))
+    return cli_fail(EXIT_USAGE, &error);
+  *ret_client = cli_connect(options);
+  return *ret_client ? EXIT_OK : EXIT_USAGE;
+}
+
 static int command_promote(struct options *options) {
   char *const *arguments =
       cli_arguments(options, 2, "name a release and a channel: wavetune promote sha256:… stable");
   cleanup_signers struct signers signers = {0};
+  cleanup_http_client struct http_client *client = NULL;
   struct channel_change change = {0};
-  struct error error;
-  if (!arguments)
-    return EXIT_USAGE;
-  if (!change_of_options(options, &signers, &change, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
+  int code = arguments ? change_begin(options, &signers, &change, &client) : EXIT_USAGE;
+  if (code != EXIT_OK)
+    return code;
 
   const char *given = option_text(options, "if-match");
   bool is_bare = given && given[0] != '"' && !string_equal(given, "*"); /* a shell ate the quotes */
   cleanup_free char *if_match = given ? xasprintf(is_bare ? "\"%s\"" : "%s", given) : NULL,
                     *what = xasprintf("channel %s was not moved", arguments[1]);
   cleanup_release struct release *release = NULL;
-  int code = release_get(client, arguments[0], what, &release);
+  code = release_get(client, arguments[0], what, &release);
   if (code != EXIT_OK)
     return code;
+
   change.channel = arguments[1];
   change.release = release;
   change.if_match = if_match;
@@ -286,8 +295,8 @@ static int release_before_get(struct http_client *client, const struct channel_e
   if (code != EXIT_OK)
     return code;
 
-  /* The history is newest first. The newest entry before the first one with the present release, so
-   * that rolling back twice goes back twice. */
+  /* The history is newest first. Chosen is the newest entry before the first one with the present
+   * release, so that a second rollback goes back further. */
   const json_t *before = NULL, *entry;
   bool is_behind = false;
   size_t index;
@@ -325,7 +334,7 @@ static int release_before_get(struct http_client *client, const struct channel_e
   return EXIT_OK;
 }
 
-/* Whether a release is for the place that the channel's entry serves. */
+/* Whether a release has the environment, tag and regime of a channel's entry. */
 static bool release_is_of(const struct release *release, const struct channel_entry *entry,
                           struct error *error) {
   struct digest a = environment_digest(&release->environment),
@@ -345,20 +354,17 @@ static int command_rollback(struct options *options) {
   cleanup_signers struct signers signers = {0};
   cleanup_present struct channel_present present = {0};
   cleanup_release struct release *release = NULL;
+  cleanup_http_client struct http_client *client = NULL;
   struct channel_change change = {0};
   struct error error;
-  if (!channel)
-    return EXIT_USAGE;
-  if (!change_of_options(options, &signers, &change, &error))
-    return cli_fail(EXIT_USAGE, &error);
-  cleanup_http_client struct http_client *client = cli_connect(options);
-  if (!client)
-    return EXIT_USAGE;
+  int code = channel ? change_begin(options, &signers, &change, &client) : EXIT_USAGE;
+  if (code != EXIT_OK)
+    return code;
 
   const char *to = option_text(options, "to");
   cleanup_free char *digest = to ? xstrdup(to) : NULL,
                     *what = xasprintf("channel %s was not rolled back", *channel);
-  int code = channel_present_of_options(client, options, *channel, &present);
+  code = channel_present_of_options(client, options, *channel, &present);
   if (code == EXIT_OK && !digest)
     code = release_before_get(client, &present.entry, &signers, &digest);
   if (code == EXIT_OK)
@@ -386,6 +392,7 @@ static int signature_post(struct http_client *client, const struct channel_entry
                 json_array_get(signatures, 0));
   if (entry->regime != REGIME_COLD)
     json_put(body, "regime", json_string(regime_name(entry->regime)));
+
   cleanup_free char *path = cli_path("/v1/channels/", entry->channel, "/signatures");
   json_decref(TAKE(*answer));
   return cli_call(client, "POST", path, body, answer);
@@ -403,7 +410,7 @@ static int command_sign(struct options *options) {
   if (!signers_of_option(options, &signers, &error))
     return cli_fail(EXIT_USAGE, &error);
   if (!signers.n)
-    return cli_refuse(EXIT_USAGE, "say who signs: --sign-key FILE, or WAVETUNE_SIGN_KEYS");
+    return cli_refuse(EXIT_USAGE, NO_SIGN_KEY);
   size_t n = option_list(options, "trusted-key", &trusted_paths);
 
   for (size_t i = 0; i < n; i++)
@@ -487,20 +494,20 @@ static const struct option_spec publish_options[] = {
     OPTION_ENVIRONMENT,
     OPTION_TAG,
     OPTION_REGIME,
-    CLI_LIST("kernel", "HASH", "only this kernel; several times for several"),
-    CLI_TEXT("as-of", "TIME", "only jobs done by then (RFC 3339)"),
+    CLI_LIST("kernel", "HASH", "only this kernel; may be repeated"),
+    CLI_TEXT("as-of", "TIME", "only jobs that were done at this time (RFC 3339)"),
     CLI_TEXT("pins", "FILE",
-             "a JSON array of {\"kernel\", \"key\", \"config\"}: these configs, whatever was "
+             "a JSON array of {\"kernel\", \"key\", \"config\"}: configs to release whatever was "
              "measured"),
     CLI_TEXT("channel", "NAME",
-             "promote the release to this channel too, which needs the role publisher or admin; "
-             "what it serves is replaced only by what is faster"),
+             "promote the release to this channel too, which needs the role publisher or admin; a "
+             "config that the channel serves is replaced only by a faster one"),
     CLI_TEXT("min-gain", "SHARE",
-             "with --channel: how much faster than what is served a winner must be to replace it",
+             "with --channel: how much faster a winner must be than the config that it replaces",
              .default_text = "0.02"),
     CLI_FLAG("refuse-self-timed",
-             "no winners of kernels in c, whose own code runs in the process that times it; pins "
-             "stay"),
+             "leave out winners of kernels in c, whose own code runs in the process that times it; "
+             "pins stay"),
     OPTION_SIGN_KEY,
     OPTION_FOLLOW,
     OPTION_EXPIRES,
@@ -541,36 +548,38 @@ static const struct option_spec key_options[] = {OPTION_JSON};
 CLI_COMMAND(publish, "publish", "", publish_options,
             "make a release of the winners for one environment, tag and regime",
             .description =
-                "For every kernel and key the newest done job's winner is taken, or its pin. What "
-                "is skipped is printed, with the reason. The same winners give the same digest.\n"
+                "Takes, for every kernel and key, the newest done job's winner or the pin. Keys "
+                "that are skipped are printed with the reason. The same winners give the same "
+                "digest.\n"
                 "With --channel a config that the channel serves is kept, and printed with the "
                 "reason, unless the newest job measured it beside its winner and the winner is "
-                "faster beyond doubt and by --min-gain, or the served one was flagged or "
+                "faster beyond doubt and by --min-gain, or the served config was flagged or "
                 "quarantined since. To replace it whatever was measured, pin a config, or publish "
                 "without --channel and promote.");
 CLI_COMMAND(releases, "releases", "", server_options, "list releases, newest first");
 CLI_COMMAND(diff, "diff", "RELEASE RELEASE", server_options,
-            "what changed between two releases; exits with 1 when they differ");
+            "print what changed between two releases; exits with 1 when they differ");
 CLI_COMMAND(channels, "channels", "", server_options,
             "list channels and the releases they point at");
 CLI_COMMAND(promote, "promote", "RELEASE CHANNEL", promote_options, "point a channel at a release",
             .description =
-                "The release is downloaded and checked first. With a key the entry that the "
-                "channel gets is signed: its counter follows the one that the server states, and "
-                "with --follow the one that you state. When another request moves the channel in "
-                "between, nothing is moved.");
+                "The release is downloaded and checked first. With a key the channel's new entry "
+                "is signed: its counter follows the one that the server states, and with --follow "
+                "the one that you state. If another request moves the channel in the meantime, "
+                "this one does not.");
 CLI_COMMAND(rollback, "rollback", "CHANNEL", rollback_options,
             "point a channel at a release that it served before",
-            .description = "A higher counter with an older release, so that deployments take it. "
-                           "Signed as promote signs.");
+            .description = "The new entry has a higher counter, so that deployments accept the "
+                           "older release. It is signed as with promote.");
 CLI_COMMAND(sign, "sign", "CHANNEL", sign_options,
-            "add a signature to what a channel has, so that a new key can take over",
+            "add a signature to a channel's entry, so that a new key can replace an old one",
             .description =
                 "The entry stays as it is. The release that it names is downloaded and checked. "
-                "What is signed is printed on stderr; with --trusted-key the entry must have been "
-                "signed before, and with --follow its counter is that one or the next.");
+                "The signed text is printed on stderr. With --trusted-key one of these keys must "
+                "have signed the entry before, and with --follow its counter must be that one or "
+                "the next.");
 CLI_COMMAND(key_new, "key new", "FILE", key_options,
-            "make a key that signs channels: FILE, for the publisher alone, and FILE.pub, for "
+            "make a key pair that signs channels: FILE, for the publisher only, and FILE.pub, for "
             "deployments");
 CLI_COMMAND(key_show, "key show", "FILE", key_options,
-            "a key's id, and whether it is private or public");
+            "print a key's id, and whether it is private or public");

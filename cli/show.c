@@ -1,6 +1,6 @@
 /* wavetune show: one job, its winner and how certain that is. --recompute decides again from the
- * stored samples, --devices compares the finalists on each device of the final alone; --asm and
- * --ttgir are in inspect/show_code.c. */
+ * stored samples, --devices compares the finalists on each device of the final separately; --asm
+ * and --ttgir are in inspect/show_code.c. */
 #include <math.h>
 
 #include "cli/cli.h"
@@ -22,8 +22,8 @@ static double number(const json_t *object, const char *name) {
 struct samples {
   size_t n;
   struct verdict_sample *items; /* `device` is an index into `devices` */
-  /* Of {"agent": its id, "device", "quarantined": whether any of its samples is}, in the order of
-   * their first measurement. */
+  /* An array of {"agent": its id, "device", "quarantined": whether any of its samples is}, in the
+   * order of their first measurement. */
   json_t *devices;
 };
 
@@ -283,6 +283,7 @@ static void ratios_add(json_t *devices, const struct device_ratios *ratios) {
       }
       json_push(finalists, finalist);
     }
+
     const struct device_ratio *preferred =
         device_preference(ratios, &ratios->rows[first], end - first);
     json_put(device, "prefers",
@@ -329,9 +330,9 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
     const json_t *prefers = json_object_get(device, "prefers"),
                  *finalists = json_object_get(device, "finalists");
     if (json_is_true(json_object_get(device, "quarantined")))
-      printf("%s was drained: samples of it are quarantined\n", name);
+      printf("%s was drained: some of its samples are quarantined\n", name);
     if (json_array_size(finalists) == 0)
-      printf("%s measured no process in which the winner was measured too\n", name);
+      printf("no process on %s measured the winner\n", name);
     json_array_foreach (finalists, j, finalist)
       if (json_equal(json_object_get(finalist, "config"), prefers)) {
         is_one_different = true;
@@ -343,7 +344,7 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
 
   if (!knows_processes) {
     puts("no device measured the winner (*) and another finalist near it in two processes:");
-    puts("what a device does and what a process does cannot be told apart");
+    puts("differences between devices and between processes cannot be told apart");
   } else if (!is_one_different) {
     printf("no device is known to be more than %.0f %% faster with another config than the winner "
            "(*)\n",
@@ -351,7 +352,7 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
   }
 }
 
-/* What each device of the final measured alone, and which of them would choose another config. */
+/* Prints what each device of the final measured, and which of them would choose another config. */
 static int job_print_devices(struct http_client *client, const json_t *job, bool as_json) {
   const json_t *winner = json_object_get(json_object_get(job, "winner"), "config");
   const char *id = cli_member(job, "job");
@@ -425,17 +426,18 @@ static int command_show(struct options *options) {
 
   if (!json_is_object(json_object_get(job, "winner")))
     return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
-                      is_recomputed ? "recompute" : "hold others against on each device",
+                      is_recomputed ? "recompute" : "compare others with on each device",
                       cli_member(job, "state"));
   return is_recomputed ? recompute(client, job, as_json) : job_print_devices(client, job, as_json);
 }
 
 static const struct option_spec show_options[] = {
     CLI_FLAG("recompute",
-             "decide again from the stored samples and compare; 1 when the verdicts differ"),
-    CLI_FLAG("devices", "compare the finalists with the winner on each device of the final alone"),
+             "decide again from the stored samples; exits with 1 when the verdicts differ"),
+    CLI_FLAG("devices",
+             "compare the finalists with the winner on each device of the final separately"),
     CLI_FLAG("asm", "print the winner's assembly"),
-    CLI_FLAG("ttgir", "print the winner's TTGIR, of a kernel in triton"),
+    CLI_FLAG("ttgir", "print the winner's TTGIR (of a kernel in triton)"),
     SERVER_OPTIONS,
 };
 

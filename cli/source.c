@@ -1,5 +1,4 @@
-/* What renderers are given: formats, identity, manifests, builds and blobs. Memory and threads: as
- * the header states. */
+/* The input of renderers: formats, identity, manifests, builds and blobs. */
 #include "cli/source.h"
 
 #define SOURCE_MAGIC 0x43535243u
@@ -61,7 +60,7 @@ struct held {
   struct held *next;
   enum kind kind; /* a blob may hold a manifest's bytes, and so have its digest */
   struct digest digest;
-  struct kernel *kernel; /* by kind */
+  struct kernel *kernel; /* one of the next three, by kind */
   struct build *build;
   char *bytes;
   size_t size;
@@ -74,7 +73,7 @@ struct http_source {
   int64_t deadline_ms, waited_ns;
   struct held *buckets[BUCKETS];
   bool has_failed;
-  struct error failure; /* then */
+  struct error failure; /* has_failed only */
 };
 
 static void held_release(struct held *held) {
@@ -85,15 +84,15 @@ static void held_release(struct held *held) {
   free(held->bytes);
 }
 
-/* Ends the source. Returns NULL. */
+/* Makes the source fail from now on. Returns NULL. */
 static struct held *fail(struct http_source *source, const struct error *error) {
   source->has_failed = true;
   source->failure = *error;
   return NULL;
 }
 
-/* What has this digest, downloaded and verified when it is new; `kernel` of a build only. NULL: the
- * source does not have it, or has failed. */
+/* The kernel, build or blob with this digest, downloaded and verified when it is new. `kernel` is
+ * of a build only. NULL: the server does not have it, or the source has failed. */
 static struct held *held_get(struct http_source *source, enum kind kind,
                              const struct digest *digest, const struct kernel *kernel,
                              struct error *error) {
@@ -118,7 +117,7 @@ static struct held *held_get(struct http_source *source, enum kind kind,
   if (source->deadline_ms) {
     request.timeout_ms = source->deadline_ms - begin_ns / 1000000;
     if (request.timeout_ms <= 0) {
-      error_of(error, ERROR_DEADLINE, "the time budget is used up before %s was there", path);
+      error_of(error, ERROR_DEADLINE, "the time budget was used up before %s arrived", path);
       return fail(source, error);
     }
   }

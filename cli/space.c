@@ -1,10 +1,10 @@
-/* wavetune space expand and count: what a configuration space holds, without a server. */
+/* wavetune space expand and count: the configs of a space, without a server. */
 #include <inttypes.h>
 
 #include "cli/cli.h"
 #include "common/kernel/kernel_folder.h"
 
-/* The space of a kernel folder, or of a file with one space, and what its conditions read. */
+/* The space of a kernel folder or of a space file, and the facts that its conditions read. */
 struct subject {
   struct space *space;          /* borrowed from folder, or own */
   struct kernel_folder *folder; /* or NULL */
@@ -63,7 +63,7 @@ static int command_space_count(struct options *options) {
                                             (json_int_t)subject.space->raw_count);
     cli_print_json(answer);
   } else {
-    printf("%" PRIu64 " of %" PRIu64 " configs hold\n", count, subject.space->raw_count);
+    printf("%" PRIu64 " of %" PRIu64 " configs are valid\n", count, subject.space->raw_count);
   }
 
   return EXIT_OK;
@@ -102,13 +102,13 @@ static int command_space_expand(struct options *options) {
 
 #define OPTIONS_OF_CONDITIONS                                                                      \
   CLI_TEXT("key", "NAME=VALUE,…", "the key that conditions read"),                                 \
-      CLI_TEXT("gpu-name", "NAME", "gpu_name for conditions"),                                     \
-      CLI_TEXT("arch", "ARCH", "arch for conditions")
+      CLI_TEXT("gpu-name", "NAME", "the gpu_name that conditions read"),                           \
+      CLI_TEXT("arch", "ARCH", "the arch that conditions read")
 static const struct option_spec count_options[] = {OPTIONS_OF_CONDITIONS, OPTION_JSON};
 static const struct option_spec expand_options[] = {
     OPTIONS_OF_CONDITIONS,
     CLI_INTEGER("limit", "N", "1000000", 1, INT64_MAX, "print at most N configs"),
-    {.name = "json", .type = OPTION_FLAG, .help = "print one JSON object a line instead of text"},
+    {.name = "json", .type = OPTION_FLAG, .help = "print one JSON object per line instead of text"},
 };
 
 CLI_COMMAND(space_count, "space count", "DIR[:VERSION]|FILE.json", count_options,

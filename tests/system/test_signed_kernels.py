@@ -520,7 +520,7 @@ def test_more_signatures_than_fit_are_refused(world):
 def test_what_cannot_be_signed_is_one_sentence(world):
     path, public, _ = world.key("a")
     folder = world.kernel()
-    for words, code, word in (((folder,), 2, "say who signs"), ((folder, "--sign-key", public), 2, "public key"),
+    for words, code, word in (((folder,), 2, "no key to sign with"), ((folder, "--sign-key", public), 2, "public key"),
                               (("--sign-key", path), 2, "at least one kernel folder"),
                               ((folder, "--sign-key", path), 4, "push it first"),
                               ((folder, "--sign-key", path, "--trusted-key", public), 2, "these are folders"),

@@ -179,7 +179,7 @@ def test_a_new_key_takes_over(world, start):
 def test_signing_needs_a_private_key_a_channel_and_an_entry(world):
     key, _ = world.key("k")
     for words, code, what in (
-            (("sign", world.channel), 2, "who signs"), (("sign",), 2, "name a channel"), (("rollback",), 2, "name a channel"),
+            (("sign", world.channel), 2, "no key to sign with"), (("sign",), 2, "name a channel"), (("rollback",), 2, "name a channel"),
             (("sign", world.channel, "--sign-key", f"{key}.pub"), 2, "the private one"),
             (("sign", world.channel, "--sign-key", key, "--trusted-key", key), 2, "private key"),
             (("promote", world.releases[0], world.channel, *(("--sign-key", key) * 9)), 2, "8 sign an entry"),

@@ -32,7 +32,7 @@ static size_t files_in(const struct fixture *fixture, const char *ending) {
   return n;
 }
 
-Test(compile, an_object_runs_what_the_source_says) {
+Test(compile, an_object_runs_the_code_of_its_source) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct compile_result result = fixture_compile(&fixture, 0);
   cr_assert(result.ok, "%s", result.error.message);
@@ -91,7 +91,7 @@ Test(compile, a_source_that_disagrees_with_the_manifest_does_not_compile) {
   fixture_free(&fixture);
 }
 
-Test(compile, a_name_that_nobody_defines_is_an_error_of_the_compile) {
+Test(compile, an_undefined_name_is_an_error_of_the_compile) {
   struct fixture fixture =
       fixture_new("void g(void);\nvoid f(float *y, const float *x, long n) { g(); }\n",
                   (struct fixture_options){0});
@@ -110,7 +110,7 @@ Test(compile, a_compiler_that_does_not_end_is_stopped) {
   cr_expect_not(result.ok);
   cr_expect_eq(result.error.kind, ERROR_DEADLINE);
   cr_expect_str_eq(result.error.message, "the compiler did not end within 200 ms");
-  cr_expect_eq(files_in(&fixture, ""), 0, "the scratch folder stays behind");
+  cr_expect_eq(files_in(&fixture, ""), 0, "the scratch folder is left");
   compile_result_release(&result);
   fixture_free(&fixture);
 }
@@ -193,7 +193,7 @@ Test(compile, a_compiler_without_room_on_the_disk_is_not_the_configs_fault) {
   fixture_free(&fixture);
 }
 
-Test(compile, a_compile_that_nobody_wants_any_more_does_not_begin) {
+Test(compile, a_compile_without_tickets_does_not_begin) {
   struct fixture fixture =
       fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
                   (struct fixture_options){.space = "{\"parameters\": {\"BLOCK\": [1, 2, 3]}}"});
@@ -240,8 +240,7 @@ Test(compile, freeing_the_pool_ends_a_running_compiler) {
   compile_pool_free(fixture.pool);
   fixture.pool = NULL;
   setenv("PATH", "/usr/bin:/bin", 1);
-  cr_expect_eq(files_in(&fixture, ""), 0,
-               "the compiler was waited for, or its folder stays behind");
+  cr_expect_eq(files_in(&fixture, ""), 0, "the compiler was waited for, or its folder is left");
   fixture_free(&fixture);
 }
 
@@ -290,7 +289,7 @@ static void expect_compiled_anew(const char *suffix, const char *bytes) {
   fixture_free(&fixture);
 }
 
-Test(compile, an_object_that_was_changed_is_compiled_anew) {
+Test(compile, an_object_that_was_changed_is_compiled_again) {
   expect_compiled_anew("", "another object");
   expect_compiled_anew(".sha256", "sha256:no digest");
   expect_compiled_anew(".sha256", NULL);
@@ -338,7 +337,7 @@ Test(compile, an_object_of_another_users_compiler_is_the_same_and_ours) {
   cr_assert(ours.ok && folder_remove(cache, &error));
   struct compile_result theirs = compile_as_nobody(&fixture, &custody);
   cr_assert(theirs.ok, "%s", theirs.error.message);
-  cr_expect(digest_equal(&ours.digest, &theirs.digest), "its bytes tell where it was compiled");
+  cr_expect(digest_equal(&ours.digest, &theirs.digest), "its bytes show where it was compiled");
   cr_assert_eq(stat(theirs.object, &status), 0);
   cr_expect_eq(status.st_uid, geteuid());
   compile_result_release(&ours);
@@ -346,7 +345,7 @@ Test(compile, an_object_of_another_users_compiler_is_the_same_and_ours) {
   fixture_free(&fixture);
 }
 
-/* Objects of two hours ago: one that nobody uses any more, one whose ticket is still held. */
+/* Objects of two hours ago: one that is not used any more, one whose ticket is still held. */
 Test(compile, the_folder_of_objects_does_not_outgrow_its_limit_while_the_pool_runs) {
   struct fixture fixture =
       fixture_new(FIXTURE_GOOD "int block = BLOCK;\n",
@@ -385,7 +384,7 @@ Test(compile, equal_content_is_compiled_once_while_it_is_in_flight) {
   fixture_free(&fixture);
 }
 
-Test(compile, a_failure_is_remembered) {
+Test(compile, a_failure_is_cached) {
   struct fixture fixture = fixture_new("#error no\n", (struct fixture_options){0});
   struct compile_result first = fixture_compile(&fixture, 0), second = fixture_compile(&fixture, 0);
   cr_expect_gt(first.compile_ms, 0);
@@ -416,7 +415,7 @@ Test(compile, configs_have_objects_of_their_own_when_a_source_mentions_what_diff
   fixture_free(&fixture);
 }
 
-Test(compile, a_definition_that_another_one_stands_for_is_kept) {
+Test(compile, a_definition_that_another_one_mentions_is_kept) {
   struct fixture fixture =
       fixture_new(FIXTURE_GOOD "_Static_assert(ACTIVATION == 5, \"\");\n",
                   (struct fixture_options){
@@ -549,7 +548,7 @@ Test(compile, the_compilers_identity_is_its_name_and_version) {
   free(identity);
 }
 
-Test(compile, no_compiler_in_the_path_is_an_error_that_says_what_to_install) {
+Test(compile, no_compiler_in_the_path_is_an_error_that_states_what_to_install) {
   struct error error;
   char *identity;
   setenv("PATH", "/nonexistent", 1);

@@ -255,12 +255,12 @@ Test(compile_nvrtc, a_source_that_disagrees_with_the_manifest_does_not_compile) 
   expect_failure(DISAGREES, "sm_90", "error:");
 }
 
-Test(compile_clang, an_object_without_the_kernel_is_a_failure_that_says_so) {
+Test(compile_clang, an_object_without_the_kernel_is_a_failure_with_that_reason) {
   expect_failure("extern \"C\" __global__ void g(float *y) { *y = 1; }\n", "gfx942",
                  "the source defines no `extern \"C\" __global__` function f: ");
 }
 
-Test(compile_nvrtc, an_object_without_the_kernel_is_a_failure_that_says_so) {
+Test(compile_nvrtc, an_object_without_the_kernel_is_a_failure_with_that_reason) {
   expect_failure("extern \"C\" __global__ void g(float *y) { *y = 1; }\n", "sm_90",
                  "the source defines no `extern \"C\" __global__` function f: ");
 }
@@ -368,7 +368,7 @@ Test(compile_hip, a_variable_that_chooses_programs_or_folders_is_refused) {
   }
 }
 
-/* What a source can say of this machine: nothing. */
+/* What a source can read of this machine: nothing. */
 static void expect_no_secret(const char *detail) {
   cleanup_file FILE *file = fopen("/etc/passwd", "re");
   char line[512];
@@ -456,23 +456,23 @@ static void expect_detail_of(const char *act, const char *expected) {
   fixture_free(&fixture);
 }
 
-Test(compile_c, a_compiler_that_was_led_astray_has_no_network) {
+Test(compile_c, a_compromised_compiler_has_no_network) {
   expect_detail_of("echo \"error: $( (: </dev/tcp/127.0.0.1/9) 2>&1 | tail -n 1)\"; exit 1",
                    "Operation not permitted");
 }
 
-Test(compile_c, a_compiler_that_was_led_astray_cannot_read_the_machines_files) {
+Test(compile_c, a_compromised_compiler_cannot_read_the_machines_files) {
   NEEDS_LANDLOCK;
   expect_detail_of("echo \"error: $(cat /etc/passwd 2>&1 | head -n 1)\"; exit 1",
                    "Permission denied");
 }
 
-Test(compile_c, a_compiler_that_was_led_astray_cannot_pass_a_link_off_as_its_object) {
+Test(compile_c, a_compromised_compiler_cannot_pass_a_link_off_as_its_object) {
   expect_detail_of("ln -s /etc/passwd object.so; exit 0",
                    "the compiler reported success but left no object");
 }
 
-Test(compile_c, a_compiler_that_was_led_astray_cannot_write_beside_its_scratch_folder) {
+Test(compile_c, a_compromised_compiler_cannot_write_beside_its_scratch_folder) {
   NEEDS_LANDLOCK;
   expect_detail_of("echo \"error: $( (echo x >../planted.so) 2>&1)\"; exit 1", "Permission denied");
 }
@@ -516,13 +516,13 @@ static bool pool_is_made(const char *level, struct error *error) {
   return made;
 }
 
-Test(compile_c, whoever_requires_a_sandbox_gets_one) {
+Test(compile_c, a_required_sandbox_is_used) {
   NEEDS_LANDLOCK;
   struct error error;
   cr_expect(pool_is_made("landlock", &error), "%s", error.message);
 }
 
-Test(compile_c, whoever_requires_a_sandbox_does_not_start_without) {
+Test(compile_c, without_a_required_sandbox_compiling_does_not_start) {
   struct error error;
   landlock_take_away();
   cr_expect_not(pool_is_made("landlock", &error));
@@ -575,7 +575,7 @@ Test(compile_hip, a_cpu_is_no_device_for_it) {
   expect_refusal("x86_64", "a kernel in hip is compiled for gfx… or sm_…, not for \"x86_64\"");
 }
 
-Test(compile_hip, without_a_compiler_the_sentence_says_what_to_install) {
+Test(compile_hip, without_a_compiler_the_error_states_what_to_install) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   struct error error;
   struct compiler *compiler;
@@ -600,7 +600,7 @@ Test(compile_hip, without_a_compiler_the_sentence_says_what_to_install) {
   fixture_free(&fixture);
 }
 
-Test(compile_hip, without_nvrtc_the_sentence_says_what_to_install) {
+Test(compile_hip, without_nvrtc_the_error_states_what_to_install) {
   struct error error;
   struct compiler *compiler;
   unsetenv("WAVETUNE_NVRTC");
@@ -652,7 +652,7 @@ Test(compile_hip, hiprtc_of_rocm_5_is_refused) {
                  "is of ROCm 5, whose hiprtc does not know gfx942; install ROCm 6 or later");
 }
 
-Test(compile_hip, clang_without_its_linker_says_what_to_install) {
+Test(compile_hip, clang_without_its_linker_is_refused_with_what_to_install) {
   struct fixture fixture = hip_fixture(GOOD, NULL);
   struct error error;
   cleanup_free char *path = xasprintf("%s/clang", fixture.folder);
@@ -667,7 +667,7 @@ Test(compile_hip, clang_without_its_linker_says_what_to_install) {
   fixture_free(&fixture);
 }
 
-/* Answers what clang is asked: where its linker is, and its macros. */
+/* Answers clang's queries: where its linker is, and its macros. */
 #define FAKE_CLANG                                                                                 \
   "int x(void); int main(int n, char **a) { x(); return puts(strstr(a[1], \"lld\") ?"              \
   " \"/bin/true\" : \"#define __clang_major__ 19\\n#define __clang_minor__ 1\\n"                   \

@@ -45,7 +45,7 @@ static void trial_end(struct trial *trial) {
   space_free(trial->space);
 }
 
-/* Feeds one measurement of 12 rounds; `ratio` 0: it fails, as `detail` says. */
+/* Feeds one measurement of 12 rounds; `ratio` 0: it fails with `detail`. */
 static bool feed_ended(struct trial *trial, enum stage stage, int64_t process, uint64_t config,
                        double ratio, const char *detail, const char *end) {
   double samples_us[12], baseline_us[12];
@@ -104,7 +104,7 @@ static void decide(struct trial *trial) {
   key_tuning_apply(&trial->tuning, &step);
 }
 
-Test(key_tuning, the_baseline_is_the_default_and_else_the_first_that_holds) {
+Test(key_tuning, the_baseline_is_the_default_and_else_the_first_valid_config) {
   struct trial trial = trial_new(-1);
   cr_expect_eq(trial.tuning.n, CONFIGS);
   cr_expect_eq(trial.tuning.baseline, 2);
@@ -144,7 +144,7 @@ Test(key_tuning, one_config_alone_leaves_the_baseline_what_it_is) {
   trial_end(&trial);
 }
 
-Test(key_tuning, the_baseline_goes_on_however_slow_it_is) {
+Test(key_tuning, the_baseline_stays_however_slow_it_is) {
   struct trial trial = trial_new(-1);
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 0, 0.5, NULL));
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 2, 1.0, NULL));
@@ -241,7 +241,7 @@ Test(key_tuning, configs_of_one_lease_are_not_halved) {
   trial_end(&trial);
 }
 
-Test(key_tuning, a_config_that_failed_in_the_halving_alone_may_still_win) {
+Test(key_tuning, a_config_that_failed_only_in_the_halving_may_still_win) {
   struct trial trial = trial_new(-1);
   cr_assert(feed(&trial, STAGE_SCREEN, 0, 3, 0.5, NULL));
   cr_assert(feed(&trial, STAGE_HALVING, 0, 3, 0, "killed"));

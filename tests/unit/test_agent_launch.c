@@ -180,7 +180,7 @@ Test(launch_plan, counts_static_and_dynamic_memory) {
 }
 
 /* 128 VGPRs: 4 waves an EU, 16 a compute unit; workgroups of 2 waves: 8. */
-Test(launch_plan, tells_the_occupancy_and_grids_may_read_it) {
+Test(launch_plan, computes_the_occupancy_and_grids_may_read_it) {
   struct planned planned =
       plan("{\"grid\": [\"cus * occupancy\", \"warp_size\"], \"block\": [\"BLOCK\"]}",
            "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
@@ -203,7 +203,7 @@ Test(launch_plan, an_occupancy_that_is_not_known_reads_as_one) {
 
 /* 304 compute units of 8 such workgroups: 3040 are a round and a quarter of one, which is 5/8 of
  * two. */
-Test(launch_plan, tells_how_much_of_its_last_round_a_grid_uses) {
+Test(launch_plan, computes_how_much_of_its_last_round_a_grid_uses) {
   struct device device = {.compute_units = 304};
   struct planned planned = plan("{\"grid\": [3040], \"block\": [\"BLOCK\"]}",
                                 "{\"resources\": {\"vgprs\": 128, \"lds_bytes\": 0}}");
@@ -275,7 +275,7 @@ Test(launch_plan, passes_the_arguments_that_the_object_takes) {
   cr_expect_eq(planned.plan.n_scratch, 2);
 }
 
-Test(launch_plan, passes_all_arguments_where_the_object_does_not_say) {
+Test(launch_plan, passes_all_arguments_where_the_object_does_not_list_them) {
   struct planned planned = plan(HIP, "{}");
   cr_expect_eq(planned.plan.n_arguments, 3);
   cr_expect_eq(planned.plan.arguments[2], 2);

@@ -33,7 +33,7 @@ static bool prepare(struct library *library, char **ret_folder, struct error *er
   return sources_prepare(root, library->fixture->kernel, &reader, ret_folder, error);
 }
 
-Test(agent_sources, are_read_once_and_then_lie_there) {
+Test(agent_sources, are_read_once_and_then_kept) {
   struct fixture fixture = fixture_new(FIXTURE_GOOD, (struct fixture_options){0});
   struct library library = {.fixture = &fixture};
   struct error error;

@@ -78,10 +78,10 @@ static struct build_review *review_of(struct made made, const struct kernel *ker
   return review_of_text(text, kernel);
 }
 
-static void assert_refused(struct made made, const struct kernel *kernel, const char *said) {
+static void assert_refused(struct made made, const struct kernel *kernel, const char *words) {
   cleanup_build_review struct build_review *review = review_of(made, kernel);
-  cr_assert_geq(review_count(&review->findings, REVIEW_REFUSED), 1u, "%s", said);
-  cr_assert(strstr(review->findings.items[0].sentence, said), "%s",
+  cr_assert_geq(review_count(&review->findings, REVIEW_REFUSED), 1u, "%s", words);
+  cr_assert(strstr(review->findings.items[0].sentence, words), "%s",
             review->findings.items[0].sentence);
 }
 
@@ -257,7 +257,7 @@ Test(build_review, control_characters_of_a_build_are_replaced) {
 
 Test(build_review, what_is_no_build_is_an_error) {
   static const struct {
-    const char *text, *said;
+    const char *text, *words;
   } cases[] = {
       {"[]", "must be an object"},
       {"{}", "arch"},
@@ -274,6 +274,6 @@ Test(build_review, what_is_no_build_is_an_error) {
     struct error error;
     cr_assert(json_parse(cases[i].text, strlen(cases[i].text), &json, &error));
     cr_assert_not(build_review_make(json, NULL, &reader, &review, &error), "%s", cases[i].text);
-    cr_assert(strstr(error.message, cases[i].said), "%s: %s", cases[i].text, error.message);
+    cr_assert(strstr(error.message, cases[i].words), "%s: %s", cases[i].text, error.message);
   }
 }

@@ -269,7 +269,7 @@ Test(isa_review, separates_the_functions_of_a_text) {
 
 Test(isa_review, refuses_a_text_that_is_no_disassembly) {
   static const struct {
-    const char *text, *said;
+    const char *text, *words;
   } cases[] = {
       {"", "no instructions"},
       {"hello\n", "no instructions"},
@@ -281,7 +281,7 @@ Test(isa_review, refuses_a_text_that_is_no_disassembly) {
     struct isa_review *review = NULL;
     struct error error;
     cr_assert(!isa_review_make(cases[i].text, NULL, &review, &error), "%s", cases[i].text);
-    cr_assert(strstr(error.message, cases[i].said), "%s: %s", cases[i].text, error.message);
+    cr_assert(strstr(error.message, cases[i].words), "%s: %s", cases[i].text, error.message);
   }
 }
 

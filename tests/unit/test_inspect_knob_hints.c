@@ -36,18 +36,18 @@ static struct kernel_folder *matmul_with(const char *parameters) {
   return folder_of("triton", "matmul", "\"launch\": {\"grid\": [\"M\"]},", "tl.dot(a, b)", space);
 }
 
-struct asked {
+struct query {
   int triton;
   enum kernel_kind kind;
   const char *arch;
 };
 
-static struct review_findings findings_of(const struct kernel_folder *folder, struct asked asked) {
+static struct review_findings findings_of(const struct kernel_folder *folder, struct query query) {
   struct review_findings findings = {0};
   struct knob_question question = {.folder = folder,
-                                   .arch = asked.arch ? asked.arch : "gfx942",
-                                   .triton = asked.triton,
-                                   .kind = asked.kind};
+                                   .arch = query.arch ? query.arch : "gfx942",
+                                   .triton = query.triton,
+                                   .kind = query.kind};
   struct error error;
   cr_assert(knob_hints_find(&question, &findings, &error), "%s", error.message);
   return findings;
@@ -55,10 +55,10 @@ static struct review_findings findings_of(const struct kernel_folder *folder, st
 
 /* Whether a space of these parameters gets a finding with these words (NULL: none of the parameter
  * at all). */
-static bool is_said(const char *parameters, struct asked asked, enum review_severity severity,
-                    const char *words) {
+static bool finds(const char *parameters, struct query query, enum review_severity severity,
+                  const char *words) {
   cleanup_kernel_folder struct kernel_folder *folder = matmul_with(parameters);
-  struct review_findings findings = findings_of(folder, asked);
+  struct review_findings findings = findings_of(folder, query);
   bool found = false;
   for (size_t i = 0; i < findings.n; i++) {
     found = found ||
@@ -70,125 +70,123 @@ static bool is_said(const char *parameters, struct asked asked, enum review_seve
 }
 
 Test(knob_hints, num_stages_0_is_refused_since_triton_3_2) {
-  cr_assert(is_said("\"num_stages\": [0, 2]", (struct asked){306, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_stages = 0: Triton refuses"));
-  cr_assert(is_said("\"num_stages\": [0, 2]", (struct asked){302, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_stages = 0"));
-  cr_assert(is_said("\"num_stages\": [0, 2]", (struct asked){0, KIND_GEMM}, REVIEW_HINT,
-                    "num_stages = 0: Triton refuses"));
-  cr_assert_not(is_said("\"num_stages\": [0, 2]", (struct asked){301, KIND_GEMM}, REVIEW_REFUSED,
-                        "num_stages"));
-  cr_assert_not(is_said("\"num_stages\": [0, 2]", (struct asked){306, KIND_GEMM, "sm_90"},
-                        REVIEW_REFUSED, "num_stages"));
-  cr_assert(is_said("\"num_stages\": [-1, 2]", (struct asked){306, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_stages = -1"));
+  cr_assert(finds("\"num_stages\": [0, 2]", (struct query){306, KIND_GEMM}, REVIEW_REFUSED,
+                  "num_stages = 0: Triton refuses"));
+  cr_assert(finds("\"num_stages\": [0, 2]", (struct query){302, KIND_GEMM}, REVIEW_REFUSED,
+                  "num_stages = 0"));
+  cr_assert(finds("\"num_stages\": [0, 2]", (struct query){0, KIND_GEMM}, REVIEW_HINT,
+                  "num_stages = 0: Triton refuses"));
+  cr_assert_not(finds("\"num_stages\": [0, 2]", (struct query){301, KIND_GEMM}, REVIEW_REFUSED,
+                      "num_stages"));
+  cr_assert_not(finds("\"num_stages\": [0, 2]", (struct query){306, KIND_GEMM, "sm_90"},
+                      REVIEW_REFUSED, "num_stages"));
+  cr_assert(finds("\"num_stages\": [-1, 2]", (struct query){306, KIND_GEMM}, REVIEW_REFUSED,
+                  "num_stages = -1"));
 }
 
 Test(knob_hints, num_stages_that_the_kind_of_kernel_wants_is_missed) {
-  cr_assert(is_said("\"num_stages\": [1, 2]", (struct asked){301, KIND_GEMM}, REVIEW_HINT,
-                    "before Triton 3.2"));
+  cr_assert(finds("\"num_stages\": [1, 2]", (struct query){301, KIND_GEMM}, REVIEW_HINT,
+                  "before Triton 3.2"));
   cr_assert(
-      is_said("\"num_stages\": [1, 3]", (struct asked){306, KIND_GEMM}, REVIEW_HINT, "wants 2"));
+      finds("\"num_stages\": [1, 3]", (struct query){306, KIND_GEMM}, REVIEW_HINT, "wants 2"));
+  cr_assert(finds("\"num_stages\": [1, 3]", (struct query){0, KIND_GEMM}, REVIEW_HINT, "wants 2"));
   cr_assert(
-      is_said("\"num_stages\": [1, 3]", (struct asked){0, KIND_GEMM}, REVIEW_HINT, "wants 2"));
+      finds("\"num_stages\": [2, 3]", (struct query){306, KIND_FUSED}, REVIEW_HINT, "want 1"));
   cr_assert(
-      is_said("\"num_stages\": [2, 3]", (struct asked){306, KIND_FUSED}, REVIEW_HINT, "want 1"));
-  cr_assert(
-      is_said("\"num_stages\": [1, 2]", (struct asked){306, KIND_INDIRECT}, REVIEW_HINT, "want 3"));
-  cr_assert_not(is_said("\"num_stages\": [1, 2, 3]", (struct asked){306, KIND_GEMM}, REVIEW_HINT,
-                        "num_stages"));
-  cr_assert_not(is_said("\"num_stages\": [4]", (struct asked){306, KIND_ELEMENTWISE}, REVIEW_HINT,
-                        "num_stages"));
+      finds("\"num_stages\": [1, 2]", (struct query){306, KIND_INDIRECT}, REVIEW_HINT, "want 3"));
+  cr_assert_not(finds("\"num_stages\": [1, 2, 3]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                      "num_stages"));
+  cr_assert_not(finds("\"num_stages\": [4]", (struct query){306, KIND_ELEMENTWISE}, REVIEW_HINT,
+                      "num_stages"));
 }
 
 Test(knob_hints, num_warps_is_a_power_of_two_and_at_most_1024_threads) {
-  cr_assert(is_said("\"num_warps\": [3, 4, 6]", (struct asked){306, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_warps = 3, 6: num_warps must be"));
-  cr_assert(is_said("\"num_warps\": [16, 32]", (struct asked){306, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_warps = 32: a workgroup"));
-  cr_assert_not(is_said("\"num_warps\": [16, 32]", (struct asked){306, KIND_GEMM, "sm_90"},
-                        REVIEW_REFUSED, "num_warps"));
-  cr_assert(is_said("\"num_warps\": [0]", (struct asked){306, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_warps = 0"));
+  cr_assert(finds("\"num_warps\": [3, 4, 6]", (struct query){306, KIND_GEMM}, REVIEW_REFUSED,
+                  "num_warps = 3, 6: num_warps must be"));
+  cr_assert(finds("\"num_warps\": [16, 32]", (struct query){306, KIND_GEMM}, REVIEW_REFUSED,
+                  "num_warps = 32: a workgroup"));
+  cr_assert_not(finds("\"num_warps\": [16, 32]", (struct query){306, KIND_GEMM, "sm_90"},
+                      REVIEW_REFUSED, "num_warps"));
+  cr_assert(
+      finds("\"num_warps\": [0]", (struct query){306, KIND_GEMM}, REVIEW_REFUSED, "num_warps = 0"));
 }
 
 Test(knob_hints, num_ctas_is_1_on_gfx9) {
-  cr_assert(is_said("\"num_ctas\": [1, 2]", (struct asked){306, KIND_GEMM}, REVIEW_REFUSED,
-                    "num_ctas = 2"));
+  cr_assert(finds("\"num_ctas\": [1, 2]", (struct query){306, KIND_GEMM}, REVIEW_REFUSED,
+                  "num_ctas = 2"));
   cr_assert(
-      is_said("\"num_ctas\": [1, 2]", (struct asked){303, KIND_GEMM}, REVIEW_HINT, "num_ctas = 2"));
-  cr_assert_not(is_said("\"num_ctas\": [1, 2]", (struct asked){306, KIND_GEMM, "sm_90"},
-                        REVIEW_REFUSED, "num_ctas"));
+      finds("\"num_ctas\": [1, 2]", (struct query){303, KIND_GEMM}, REVIEW_HINT, "num_ctas = 2"));
+  cr_assert_not(finds("\"num_ctas\": [1, 2]", (struct query){306, KIND_GEMM, "sm_90"},
+                      REVIEW_REFUSED, "num_ctas"));
 }
 
 Test(knob_hints, matrix_instructions_by_the_kind_of_kernel) {
-  cr_assert(is_said("\"matrix_instr_nonkdim\": [32]", (struct asked){306, KIND_GEMM}, REVIEW_HINT,
-                    "16x16 instructions are faster"));
-  cr_assert(is_said("\"matrix_instr_nonkdim\": [16]", (struct asked){306, KIND_FUSED}, REVIEW_HINT,
-                    "32x32 instructions may"));
-  cr_assert(is_said("\"matrix_instr_nonkdim\": [16, 8]", (struct asked){306, KIND_GEMM},
-                    REVIEW_HINT, "matrix_instr_nonkdim = 8"));
-  cr_assert_not(is_said("\"matrix_instr_nonkdim\": [16, 32]", (struct asked){306, KIND_GEMM},
-                        REVIEW_HINT, "nonkdim"));
+  cr_assert(finds("\"matrix_instr_nonkdim\": [32]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                  "16x16 instructions are faster"));
+  cr_assert(finds("\"matrix_instr_nonkdim\": [16]", (struct query){306, KIND_FUSED}, REVIEW_HINT,
+                  "32x32 instructions may"));
+  cr_assert(finds("\"matrix_instr_nonkdim\": [16, 8]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                  "matrix_instr_nonkdim = 8"));
+  cr_assert_not(finds("\"matrix_instr_nonkdim\": [16, 32]", (struct query){306, KIND_GEMM},
+                      REVIEW_HINT, "nonkdim"));
 }
 
 Test(knob_hints, kpack_2_for_a_gemm_and_1_on_gfx950) {
-  cr_assert(is_said("\"kpack\": [1]", (struct asked){306, KIND_GEMM}, REVIEW_HINT, "wider"));
+  cr_assert(finds("\"kpack\": [1]", (struct query){306, KIND_GEMM}, REVIEW_HINT, "wider"));
   cr_assert_not(
-      is_said("\"kpack\": [1]", (struct asked){306, KIND_GEMM, "gfx950"}, REVIEW_HINT, "kpack"));
-  cr_assert(is_said("\"kpack\": [1, 2]", (struct asked){306, KIND_GEMM, "gfx950"}, REVIEW_HINT,
-                    "kpack = 2: Triton makes it 1"));
-  cr_assert(is_said("\"kpack\": [1, 2]", (struct asked){304, KIND_GEMM, "gfx950"}, REVIEW_REFUSED,
-                    "kpack = 2"));
-  cr_assert(is_said("\"kpack\": [2, 4]", (struct asked){306, KIND_GEMM}, REVIEW_HINT,
-                    "kpack = 4: kpack is 1 or 2"));
+      finds("\"kpack\": [1]", (struct query){306, KIND_GEMM, "gfx950"}, REVIEW_HINT, "kpack"));
+  cr_assert(finds("\"kpack\": [1, 2]", (struct query){306, KIND_GEMM, "gfx950"}, REVIEW_HINT,
+                  "kpack = 2: Triton makes it 1"));
+  cr_assert(finds("\"kpack\": [1, 2]", (struct query){304, KIND_GEMM, "gfx950"}, REVIEW_REFUSED,
+                  "kpack = 2"));
+  cr_assert(finds("\"kpack\": [2, 4]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                  "kpack = 4: kpack is 1 or 2"));
 }
 
 Test(knob_hints, a_knob_that_the_space_does_not_have_is_named) {
-  const struct asked gemm = {306, KIND_GEMM}, fused = {306, KIND_FUSED},
+  const struct query gemm = {306, KIND_GEMM}, fused = {306, KIND_FUSED},
                      indirect = {306, KIND_INDIRECT};
-  cr_assert(is_said("\"BLOCK\": [64]", gemm, REVIEW_HINT, "kpack: role \"option\", value 2"));
-  cr_assert(is_said("\"BLOCK\": [64]", gemm, REVIEW_HINT,
-                    "matrix_instr_nonkdim: role \"option\", value 16"));
-  cr_assert(is_said("\"BLOCK\": [64]", fused, REVIEW_HINT,
-                    "matrix_instr_nonkdim: role \"option\", value 32"));
-  cr_assert(is_said("\"BLOCK\": [64]", fused, REVIEW_HINT, "num_stages: 1 is"));
-  cr_assert(is_said("\"BLOCK\": [64]", indirect, REVIEW_HINT, "num_stages: 3 is"));
-  cr_assert_not(is_said("\"BLOCK\": [64]", gemm, REVIEW_HINT, "num_stages"));
-  cr_assert_not(is_said("\"BLOCK\": [64]", (struct asked){306, KIND_GEMM, "sm_90"}, REVIEW_HINT,
-                        "role \"option\""));
+  cr_assert(finds("\"BLOCK\": [64]", gemm, REVIEW_HINT, "kpack: role \"option\", value 2"));
+  cr_assert(finds("\"BLOCK\": [64]", gemm, REVIEW_HINT,
+                  "matrix_instr_nonkdim: role \"option\", value 16"));
+  cr_assert(finds("\"BLOCK\": [64]", fused, REVIEW_HINT,
+                  "matrix_instr_nonkdim: role \"option\", value 32"));
+  cr_assert(finds("\"BLOCK\": [64]", fused, REVIEW_HINT, "num_stages: 1 is"));
+  cr_assert(finds("\"BLOCK\": [64]", indirect, REVIEW_HINT, "num_stages: 3 is"));
+  cr_assert_not(finds("\"BLOCK\": [64]", gemm, REVIEW_HINT, "num_stages"));
+  cr_assert_not(finds("\"BLOCK\": [64]", (struct query){306, KIND_GEMM, "sm_90"}, REVIEW_HINT,
+                      "role \"option\""));
   cr_assert_not(
-      is_said("\"BLOCK\": [64]", (struct asked){306, KIND_GEMM, "gfx950"}, REVIEW_HINT, "kpack"));
+      finds("\"BLOCK\": [64]", (struct query){306, KIND_GEMM, "gfx950"}, REVIEW_HINT, "kpack"));
 }
 
 Test(knob_hints, warps_of_archs_whose_limits_are_not_known_have_32_lanes) {
-  cr_assert_not(is_said("\"num_warps\": [32]", (struct asked){306, KIND_GEMM, "sm_86"},
-                        REVIEW_REFUSED, "num_warps"));
-  cr_assert_not(is_said("\"num_warps\": [32]", (struct asked){306, KIND_GEMM, "gfx1100"},
-                        REVIEW_REFUSED, "num_warps"));
-  cr_assert(is_said("\"num_warps\": [64]", (struct asked){306, KIND_GEMM, "sm_86"}, REVIEW_REFUSED,
-                    "num_warps = 64"));
-  cr_assert(is_said("\"num_warps\": [32]", (struct asked){306, KIND_GEMM, "gfx908"}, REVIEW_REFUSED,
-                    "num_warps = 32"));
+  cr_assert_not(finds("\"num_warps\": [32]", (struct query){306, KIND_GEMM, "sm_86"},
+                      REVIEW_REFUSED, "num_warps"));
+  cr_assert_not(finds("\"num_warps\": [32]", (struct query){306, KIND_GEMM, "gfx1100"},
+                      REVIEW_REFUSED, "num_warps"));
+  cr_assert(finds("\"num_warps\": [64]", (struct query){306, KIND_GEMM, "sm_86"}, REVIEW_REFUSED,
+                  "num_warps = 64"));
+  cr_assert(finds("\"num_warps\": [32]", (struct query){306, KIND_GEMM, "gfx908"}, REVIEW_REFUSED,
+                  "num_warps = 32"));
 }
 
 Test(knob_hints, optimize_epilogue_for_a_gemm_but_not_with_atomic_add) {
   const char *epilogue =
       "\"OPTIMIZE_EPILOGUE\": [0, 1]}, \"roles\": {\"OPTIMIZE_EPILOGUE\": \"env\"";
-  cr_assert(is_said("\"kpack\": [2]", (struct asked){303, KIND_GEMM}, REVIEW_HINT,
-                    "OPTIMIZE_EPILOGUE: role"));
-  cr_assert_not(
-      is_said(epilogue, (struct asked){303, KIND_GEMM}, REVIEW_HINT, "OPTIMIZE_EPILOGUE"));
-  cr_assert_not(is_said("\"kpack\": [2]", (struct asked){303, KIND_ELEMENTWISE}, REVIEW_HINT,
-                        "OPTIMIZE_EPILOGUE"));
-  cr_assert(is_said(epilogue, (struct asked){306, KIND_GEMM}, REVIEW_HINT,
-                    "OPTIMIZE_EPILOGUE = 1: Triton 3.6 does not read it"));
+  cr_assert(finds("\"kpack\": [2]", (struct query){303, KIND_GEMM}, REVIEW_HINT,
+                  "OPTIMIZE_EPILOGUE: role"));
+  cr_assert_not(finds(epilogue, (struct query){303, KIND_GEMM}, REVIEW_HINT, "OPTIMIZE_EPILOGUE"));
+  cr_assert_not(finds("\"kpack\": [2]", (struct query){303, KIND_ELEMENTWISE}, REVIEW_HINT,
+                      "OPTIMIZE_EPILOGUE"));
+  cr_assert(finds(epilogue, (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                  "OPTIMIZE_EPILOGUE = 1: Triton 3.6 does not read it"));
   cleanup_kernel_folder struct kernel_folder *folder =
       folder_of("triton", "matmul", "\"launch\": {\"grid\": [\"M\"]},", "tl.atomic_add(c, x)",
                 "{\"parameters\": {\"kpack\": [2], \"matrix_instr_nonkdim\": [16], "
                 "\"OPTIMIZE_EPILOGUE\": [false, "
                 "true]}, \"roles\": {\"OPTIMIZE_EPILOGUE\": \"env\"}}");
-  struct review_findings findings = findings_of(folder, (struct asked){303, KIND_GEMM});
+  struct review_findings findings = findings_of(folder, (struct query){303, KIND_GEMM});
   cr_assert_eq(findings.n, 1u);
   cr_assert_str_eq(findings.items[0].sentence,
                    "OPTIMIZE_EPILOGUE = True: not for a kernel that ends in atomic_add");
@@ -200,7 +198,7 @@ Test(knob_hints, what_tl_arange_runs_over_is_a_power_of_two) {
       "triton", "add", "\"launch\": {\"grid\": [\"M\"]},",
       "x = tl.arange(0, BLOCK)\ny = tl.arange(0,  TILE )\nz = tl.arange(0, 4 * WIDE)\ntl.arange(",
       "{\"parameters\": {\"BLOCK\": [96, 128], \"TILE\": [64], \"WIDE\": [3]}}");
-  struct review_findings findings = findings_of(folder, (struct asked){306, KIND_ELEMENTWISE});
+  struct review_findings findings = findings_of(folder, (struct query){306, KIND_ELEMENTWISE});
   cr_assert_eq(findings.n, 1u);
   cr_assert_str_eq(findings.items[0].sentence,
                    "BLOCK = 96: tl.arange over it takes powers of two only");
@@ -208,7 +206,7 @@ Test(knob_hints, what_tl_arange_runs_over_is_a_power_of_two) {
   review_findings_release(&findings);
 }
 
-/* What is said of waves_per_eu for objects with these VGPRs. */
+/* The finding on waves_per_eu for objects with these VGPRs. */
 static char *said_of_waves(const int64_t *vgprs, size_t n, const char *parameters) {
   cleanup_kernel_folder struct kernel_folder *folder = matmul_with(parameters);
   struct code_resources resources[4];
@@ -247,8 +245,8 @@ Test(knob_hints, waves_per_eu_is_useful_a_few_registers_above_a_boundary) {
   cr_assert(strstr(capitals, "WAVES_PER_EU: useful only"), "%s", capitals);
   cleanup_free char *unasked = said_of_waves(NULL, 0, "\"waves_per_eu\": [0]");
   cr_assert_str_eq(unasked, "");
-  cr_assert(is_said("\"waves_per_eu\": [0, 9]", (struct asked){306, KIND_GEMM}, REVIEW_HINT,
-                    "waves_per_eu = 9"));
+  cr_assert(finds("\"waves_per_eu\": [0, 9]", (struct query){306, KIND_GEMM}, REVIEW_HINT,
+                  "waves_per_eu = 9"));
 }
 
 /* Findings for a hip kernel with 16 bytes of LDS a thread. */
@@ -345,17 +343,17 @@ Test(knob_hints, a_list_of_configs_is_judged_by_the_values_in_it) {
   cleanup_kernel_folder struct kernel_folder *folder = folder_of(
       "triton", "add", "\"launch\": {\"grid\": [\"M\"]},", "",
       "{\"configs\": [{\"num_warps\": 4, \"note\": \"a\"}, {\"num_warps\": 5, \"note\": null}]}");
-  struct review_findings findings = findings_of(folder, (struct asked){306, KIND_ELEMENTWISE});
+  struct review_findings findings = findings_of(folder, (struct query){306, KIND_ELEMENTWISE});
   cr_assert_eq(findings.n, 1u);
   cr_assert(strstr(findings.items[0].sentence, "num_warps = 5"), "%s", findings.items[0].sentence);
   review_findings_release(&findings);
 }
 
 Test(knob_hints, an_unknown_arch_prunes_nothing) {
-  cr_assert_not(is_said("\"num_stages\": [0], \"waves_per_eu\": [2]",
-                        (struct asked){306, KIND_GEMM, "weird"}, REVIEW_HINT, "waves"));
-  cr_assert(is_said("\"num_stages\": [0]", (struct asked){306, KIND_GEMM, "gfx1100"},
-                    REVIEW_REFUSED, "num_stages"));
+  cr_assert_not(finds("\"num_stages\": [0], \"waves_per_eu\": [2]",
+                      (struct query){306, KIND_GEMM, "weird"}, REVIEW_HINT, "waves"));
+  cr_assert(finds("\"num_stages\": [0]", (struct query){306, KIND_GEMM, "gfx1100"}, REVIEW_REFUSED,
+                  "num_stages"));
 }
 
 Test(knob_hints, the_kind_follows_from_the_name_or_the_flops) {

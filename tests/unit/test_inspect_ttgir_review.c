@@ -311,7 +311,7 @@ Test(ttgir_review, a_name_is_known_inside_of_its_braces_only) {
   cr_expect_eq(review->all.lds_trips, 2);
 }
 
-Test(ttgir_review, what_optimize_epilogue_takes_away_begins_at_the_result_of_a_dot) {
+Test(ttgir_review, what_optimize_epilogue_removes_begins_at_the_result_of_a_dot) {
   static const char layouts[] =
       BLOCKED MMA "#s = #ttg.swizzled_shared<{order = [1, 0]}>\n"
                   "#b = #ttg.blocked<{sizePerThread = [4, 1], threadsPerWarp = [16, 4], "
@@ -343,7 +343,7 @@ Test(ttgir_review, lines_of_a_module_are_read_without_it) {
   cr_expect_eq(review->in_loops.dots, 1);
   cr_expect_str_eq(review->dots[0].kind, "mfma");
 
-  /* Cut off inside the loop; and names that tell no kind. */
+  /* Cut off inside the loop; and names that show no kind. */
   cleanup_ttgir_review struct ttgir_review *begun =
       review_of("scf.for %i = %a to %b step %c : i32 {\n  %1 = ttg.convert_layout %0 : "
                 "tensor<64x64xf32, #mma> -> "
@@ -356,7 +356,7 @@ Test(ttgir_review, lines_of_a_module_are_read_without_it) {
   cr_expect_eq(begun->in_loops.conversions[TTGIR_MAY], 2);
 }
 
-Test(ttgir_review, reports_how_dots_are_done) {
+Test(ttgir_review, reports_how_dots_are_computed) {
   cleanup_ttgir_review struct ttgir_review *review =
       review_of_loop(BLOCKED MMA, 4,
                      "      %c = tt.dot %a, %b, %c : tensor<64x64xf16, #x> * tensor<64x64xf16, #x> "
@@ -385,7 +385,7 @@ Test(ttgir_review, warns_of_loads_that_give_a_thread_few_bytes) {
 
 Test(ttgir_review, refuses_what_is_no_module_or_cut_off) {
   static const struct {
-    const char *text, *said;
+    const char *text, *words;
   } cases[] = {
       {"", "neither a module"},
       {"module {\n}\n", "neither a module"},
@@ -401,7 +401,7 @@ Test(ttgir_review, refuses_what_is_no_module_or_cut_off) {
     struct error error;
     cr_assert(!ttgir_review_make(cases[i].text, strlen(cases[i].text), &review, &error), "%s",
               cases[i].text);
-    cr_assert(strstr(error.message, cases[i].said), "%s: %s", cases[i].text, error.message);
+    cr_assert(strstr(error.message, cases[i].words), "%s: %s", cases[i].text, error.message);
   }
 }
 

@@ -108,6 +108,7 @@ static int command_audit(struct options *options) {
     cli_print_json(items);
   else
     cli_print_table(items, columns, ARRAY_LENGTH(columns));
+
   return EXIT_OK;
 }
 

@@ -152,7 +152,7 @@ CLI_COMMAND(environments, "environments", "", server_options,
 CLI_COMMAND(compatible_list, "compatible list", "", server_options,
             "list which environments may serve each other");
 CLI_COMMAND(compatible_add, "compatible add", "", add_options,
-            "declare that one environment's cache may serve another",
+            "declare that the cache of one environment may serve another",
             .description = "Only deployments that fetch with --match compatible are served by it. "
                            "arch, compute_units and partition cannot be declared: a config of "
                            "another GPU is never served.");

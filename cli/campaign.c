@@ -127,6 +127,7 @@ static int job_post(struct campaign *campaign, const json_t *body, char **ret_jo
     return cli_refused(&response, "the job was not queued");
   else
     *ret_job = xstrdup(cli_member(answer, "job"));
+
   return EXIT_OK;
 }
 
@@ -243,6 +244,7 @@ static int winner_judge(struct http_client *client, struct revalidated *it, cons
       isnan(it->regret)
           ? xstrdup("it does not run there any more")
           : xasprintf("it is slower in the screen there: the regret is %.1f %%", 100 * it->regret);
+
   return code;
 }
 

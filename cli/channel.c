@@ -20,7 +20,7 @@ void signers_release(struct signers *signers) {
 static bool signer_add(struct signers *signers, const char *path, struct error *error) {
   cleanup_signing_key struct signing_key key = {0};
   if (signers->n == CHANNEL_SIGNATURES_MAX)
-    return error_set(error, "%s is one key too many: an entry has at most %d signatures", path,
+    return error_set(error, "%s is one key too many: at most %d sign an entry", path,
                      CHANNEL_SIGNATURES_MAX);
   if (!signing_key_read(path, &key, error))
     return false;
@@ -86,6 +86,7 @@ bool expires_of_option(const struct options *options, int64_t *ret_s, struct err
                      "--expires %.40s: it must be in the future, and not beyond %d days from now",
                      text, EXPIRES_DAYS_MAX);
   *ret_s = s;
+
   return true;
 }
 
@@ -151,7 +152,7 @@ static int present_read(const struct http_response *response, const char *channe
     return cli_fail(EXIT_REFUSED, &error);
   }
   if (!string_equal(ret->entry.channel, channel))
-    return cli_refuse(EXIT_REFUSED, "the server answered with channel %s instead of %s",
+    return cli_refuse(EXIT_REFUSED, "the server answered with %s instead of channel %s",
                       ret->entry.channel, channel);
   json_put(ret->json, "etag", json_string(response->etag ? response->etag : ""));
   return EXIT_OK;
@@ -238,7 +239,7 @@ static bool body_compose(const struct channel_present *present, const struct cha
       .release = change->release->digest,
       .expires_s = change->expires_s};
   if (entry.counter <= 0)
-    return error_set(error, "channel %s has the last counter that is possible; use another channel",
+    return error_set(error, "channel %s has reached the last counter; use another channel",
                      change->channel);
   if (is_signed && (!entry_follows(&entry, change->signers, false, error) ||
                     !entry_sign(&entry, change->signers, error)))
@@ -250,6 +251,7 @@ static bool body_compose(const struct channel_present *present, const struct cha
   if (!is_signed)
     json_object_del(body, "counter");
   *ret_body = body;
+
   return true;
 }
 

@@ -102,6 +102,7 @@ static bool target_resolve(const char *to, char **ret_path, struct error *error)
     return error_set(error, "cannot make the folder %s: %s", to,
                      absolute ? "it has no name" : strerror(errno));
   *ret_path = xasprintf("%s/%s", string_equal(absolute, "/") ? "" : absolute, base);
+
   return true;
 }
 
@@ -200,7 +201,7 @@ static int command_export(struct options *options) {
                                    .identity = identity,
                                    .root = folder};
   bool is_rendered = formats[0]->render(&request, &files, &error);
-  if (source && !http_source_is_whole(source, &error))
+  if (source && !http_source_check(source, &error))
     return cli_failed(&error);
   if (!is_rendered) {
     error_prefix(&error, "%s: ", formats[0]->name);

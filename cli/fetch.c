@@ -111,7 +111,7 @@ static bool format_render(struct fetch *fetch, struct http_source *source,
   waited_ns = http_source_waited_ns(source) - waited_ns;
   fetch->took_ns[WORK_DOWNLOAD] += waited_ns;
   fetch->took_ns[WORK_RENDER] += clock_monotonic_ns() - begin_ns - waited_ns;
-  if (!http_source_is_whole(source, error))
+  if (!http_source_check(source, error))
     return error_prefix(error, "%s: ", format->name);
   if (!is_rendered) {
     ALWAYS(files.n_streamed == 0); /* what is in the stream cannot be taken back */
@@ -225,7 +225,7 @@ static bool release_install(struct fetch *fetch, const struct channel_entry *ent
   if (!file_stream_new(staging, fetch->deadline_ms, &stream, error))
     return false;
   if (is_new)
-    file_stream_lend(stream, "release.json", bytes, size);
+    file_stream_add_borrowed(stream, "release.json", bytes, size);
   if (!release_verify(fetch, entry, &bytes, size, &release, error))
     return false;
 

@@ -29,7 +29,7 @@ static bool is_release_name(const char *name) {
   return strspn(name, HEX_DIGITS) == RELEASE_NAME_LENGTH && name[RELEASE_NAME_LENGTH] == '\0';
 }
 
-/* The release that TO/current points at; "" when it is no link that a fetch made. */
+/* The release that TO/current points at; "" when that is not a link that a fetch made. */
 static void current_read(const struct fetch *fetch, char name[RELEASE_NAME_SIZE]) {
   char target[RELEASE_NAME_SIZE + 1];
   cleanup_free char *path = xasprintf("%s/current", fetch->to);
@@ -132,6 +132,7 @@ bool folder_release_read(const struct fetch *fetch, const char *name, char **ret
     return false;
   *ret_bytes = TAKE(bytes);
   *ret_size = size;
+
   return true;
 }
 
@@ -164,7 +165,7 @@ bool folder_open(struct fetch *fetch, int *ret_lock, struct error *error) {
   *ret_lock = lock;
   lock = -1;
 
-  /* Before the first fetch there is no state; a damaged one is ignored. */
+  /* The state is absent before the first fetch; a damaged one is ignored. */
   cleanup_json json_t *state = NULL;
   struct error ignored;
   kept_read(fetch); /* again: another fetch may have changed it */

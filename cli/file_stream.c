@@ -213,8 +213,8 @@ static void below_set(struct file_stream *stream, const char *below) {
   stream->below = xstrdup(below);
 }
 
-void file_stream_lend(struct file_stream *stream, const char *path, const char *bytes,
-                      size_t size) {
+void file_stream_add_borrowed(struct file_stream *stream, const char *path, const char *bytes,
+                              size_t size) {
   below_set(stream, "");
   file_open(stream, &(struct cache_files){0}, path);
   stream->filling->borrowed = bytes;
@@ -258,6 +258,7 @@ bool file_stream_new(const char *folder, int64_t deadline_ms, struct file_stream
   int reason = pthread_create(&stream->thread, NULL, pieces_write, stream);
   stream->is_joined = reason != 0;
   *ret_stream = stream;
+
   return reason == 0 ||
          error_set(error, "cannot start the thread that writes files: %s", strerror(reason));
 }

@@ -5,8 +5,8 @@
  * Nothing is synced here, but large files begin to go to the disk at once, so that a final sync
  * takes less time.
  *
- * Memory: texts and pieces are copied, the bytes of file_stream_lend are borrowed. Threads: one
- * calls, one writes; the process's umask is 0 while a stream exists. */
+ * Memory: texts and pieces are copied, the bytes of file_stream_add_borrowed are borrowed. Threads:
+ * one calls, one writes; the process's umask is 0 while a stream exists. */
 #ifndef WAVETUNE_CLI_FILE_STREAM_H
 #define WAVETUNE_CLI_FILE_STREAM_H
 
@@ -24,7 +24,8 @@ DEFINE_CLEANUP(struct file_stream *, cleanup_file_stream_free, file_stream_free)
 #define cleanup_file_stream __attribute__((cleanup(cleanup_file_stream_free)))
 
 /* Adds one file, with the default modes. The bytes are borrowed until the stream has ended. */
-void file_stream_lend(struct file_stream *stream, const char *path, const char *bytes, size_t size);
+void file_stream_add_borrowed(struct file_stream *stream, const char *path, const char *bytes,
+                              size_t size);
 
 /* A sink for a renderer's large files, which are written below `below` in the folder. Valid until
  * the next call. */

@@ -125,6 +125,7 @@ static bool job_template(const struct options *options, const struct kernel_fold
   if (devices > 1)
     json_put(job, "finals", json_pack("{s:I}", "devices", devices));
   *ret_job = TAKE(job);
+
   return true;
 }
 
@@ -173,6 +174,7 @@ static bool jobs_collect(const struct options *options, const struct kernel_fold
     return error_set(error, "no key to tune for: give --key NAME=VALUE,… (several times for "
                             "several jobs) or --keys FILE");
   *ret_jobs = TAKE(jobs);
+
   return true;
 }
 

@@ -97,7 +97,8 @@ static int register_with_files(struct http_client *client,
 }
 
 /* The server requests a file that the kernel or build does not name. */
-static bool refuse_stranger(const struct digest *digest, const char *what, struct error *error) {
+static bool refuse_unnamed_file(const struct digest *digest, const char *what,
+                                struct error *error) {
   char text[DIGEST_TEXT_SIZE];
   return error_of(error, ERROR_MISSING, "the server misses %s, which is no file of this %s",
                   digest_format(digest, text), what);
@@ -113,7 +114,7 @@ static bool source_find(const void *owner, const struct digest *digest, struct c
       return true;
     }
   }
-  return refuse_stranger(digest, "kernel", error);
+  return refuse_unnamed_file(digest, "kernel", error);
 }
 
 int kernel_push(struct http_client *client, const struct kernel_folder *folder) {
@@ -143,7 +144,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
   while (i < build->n_objects && !digest_equal(&build->objects[i], digest))
     i++;
   if (i == build->n_objects)
-    return refuse_stranger(digest, "build", error);
+    return refuse_unnamed_file(digest, "build", error);
 
   char text[DIGEST_TEXT_SIZE];
   digest_format(digest, text);
@@ -156,6 +157,7 @@ static bool object_find(const void *owner, const struct digest *digest, struct c
     return error_set(error, "%s is damaged, its digest is %s: pack the build again", path,
                      digest_format(&actual, text));
   *ret = (struct content){TAKE(bytes), size};
+
   return true;
 }
 
@@ -356,6 +358,7 @@ static int command_kernel_push(struct options *options) {
     code = kernel_push_signed(&signing, &push, push.kernels[i]);
   if (code == EXIT_OK && signing.as_json)
     cli_print_json(signing.answers);
+
   return code;
 }
 
@@ -416,6 +419,7 @@ static int command_kernel_show(struct options *options) {
   if (!as_json)
     fprintf(stderr, "registered %s%s%s\n", cli_member(answer, "created_at"), *made_by ? " by " : "",
             made_by);
+
   return EXIT_OK;
 }
 
@@ -474,6 +478,7 @@ static int command_kernel_hash(struct options *options) {
   puts(hash);
   if (with_manifest)
     puts(manifest);
+
   return EXIT_OK;
 }
 
@@ -492,6 +497,7 @@ static int code_sign_one(const struct signing *signing, const struct signed_code
                       signatures));
   if (!signing->as_json)
     printf("%s  %zu signature%s\n", signed_code_format(code, what), n, n == 1 ? "" : "s");
+
   return EXIT_OK;
 }
 
@@ -531,6 +537,7 @@ static int hash_sign(const struct signing *signing, const char *text) {
     else
       fprintf(stderr, "wavetune: left unsigned: %s\n", error.message);
   }
+
   return exit_code;
 }
 
@@ -577,6 +584,7 @@ static bool sign_read(const struct options *options, struct signing *signing, st
       }
     }
   }
+
   return expires_of_option(options, &signing->expires_s, error);
 }
 
@@ -595,15 +603,18 @@ static int command_kernel_sign(struct options *options) {
   for (size_t i = 0; i < push.n_kernels && code == EXIT_OK; i++)
     code = code_sign_one(&signing, &(struct signed_code){.kernel = push.kernels[i]->kernel->hash},
                          signing.expires_s);
+
   for (size_t i = 0; i < push.n_builds && code == EXIT_OK; i++) {
     const struct build *build = push.builds[i].build;
     struct signed_code what = {.kernel = build->kernel, .is_build = true, .build = build->digest};
     code = code_sign_one(&signing, &what, signing.expires_s);
   }
+
   for (size_t i = 0; !push.n_kernels && i < n && code == EXIT_OK; i++)
     code = hash_sign(&signing, arguments[i]);
   if (code == EXIT_OK && signing.as_json)
     cli_print_json(signing.answers);
+
   return code;
 }
 

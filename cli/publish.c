@@ -45,6 +45,7 @@ static bool publish_body(const struct options *options, json_t **ret_body, struc
              json_pack("{s:o, s:f}", "channel", option_text_json(options, "channel"), "min_gain",
                        min_gain));
   *ret_body = TAKE(body);
+
   return true;
 }
 

@@ -332,7 +332,7 @@ static void devices_print(const json_t *devices, const json_t *winner, bool know
     if (json_is_true(json_object_get(device, "quarantined")))
       printf("%s was drained: some of its samples are quarantined\n", name);
     if (json_array_size(finalists) == 0)
-      printf("no process on %s measured the winner\n", name);
+      printf("%s measured no process with the winner\n", name);
     json_array_foreach (finalists, j, finalist)
       if (json_equal(json_object_get(finalist, "config"), prefers)) {
         is_one_different = true;
@@ -428,6 +428,7 @@ static int command_show(struct options *options) {
     return cli_refuse(EXIT_FAILED, "job %s has no winner to %s; it is %s", cli_member(job, "job"),
                       is_recomputed ? "recompute" : "compare others with on each device",
                       cli_member(job, "state"));
+
   return is_recomputed ? recompute(client, job, as_json) : job_print_devices(client, job, as_json);
 }
 

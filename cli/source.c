@@ -56,8 +56,9 @@ json_t *skipped_to_json(const struct cache_files *files) {
 
 enum kind { KIND_KERNEL, KIND_BUILD, KIND_BLOB };
 
-struct held {
-  struct held *next;
+/* A kernel, build or blob that was downloaded. */
+struct cached {
+  struct cached *next;
   enum kind kind; /* a blob may hold a manifest's bytes, and so have its digest */
   struct digest digest;
   struct kernel *kernel; /* one of the next three, by kind */
@@ -71,21 +72,21 @@ struct http_source {
   struct cache_source interface;
   struct http_client *client;
   int64_t deadline_ms, waited_ns;
-  struct held *buckets[BUCKETS];
+  struct cached *buckets[BUCKETS];
   bool has_failed;
   struct error failure; /* has_failed only */
 };
 
-static void held_release(struct held *held) {
-  if (held->kernel)
-    kernel_free(held->kernel);
-  if (held->build)
-    build_free(held->build);
-  free(held->bytes);
+static void cached_release(struct cached *cached) {
+  if (cached->kernel)
+    kernel_free(cached->kernel);
+  if (cached->build)
+    build_free(cached->build);
+  free(cached->bytes);
 }
 
 /* Makes the source fail from now on. Returns NULL. */
-static struct held *fail(struct http_source *source, const struct error *error) {
+static struct cached *fail(struct http_source *source, const struct error *error) {
   source->has_failed = true;
   source->failure = *error;
   return NULL;
@@ -93,17 +94,17 @@ static struct held *fail(struct http_source *source, const struct error *error) 
 
 /* The kernel, build or blob with this digest, downloaded and verified when it is new. `kernel` is
  * of a build only. NULL: the server does not have it, or the source has failed. */
-static struct held *held_get(struct http_source *source, enum kind kind,
-                             const struct digest *digest, const struct kernel *kernel,
-                             struct error *error) {
+static struct cached *cached_get(struct http_source *source, enum kind kind,
+                                 const struct digest *digest, const struct kernel *kernel,
+                                 struct error *error) {
   static const char *const names[] = {"kernel", "build", "blob"};
   char text[DIGEST_TEXT_SIZE], kernel_text[DIGEST_TEXT_SIZE];
-  struct held **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
+  struct cached **bucket = &source->buckets[(digest->bytes[0] | digest->bytes[1] << 8) % BUCKETS];
 
-  for (struct held *held = *bucket; held; held = held->next)
-    if (held->kind == kind && digest_equal(&held->digest, digest))
-      return held;
-  if (!http_source_is_whole(source, error))
+  for (struct cached *cached = *bucket; cached; cached = cached->next)
+    if (cached->kind == kind && digest_equal(&cached->digest, digest))
+      return cached;
+  if (!http_source_check(source, error))
     return NULL;
 
   digest_format(digest, text);
@@ -133,7 +134,7 @@ static struct held *held_get(struct http_source *source, enum kind kind,
     return error->kind == ERROR_MISSING ? NULL : fail(source, error);
   }
 
-  struct held new = {.kind = kind};
+  struct cached new = {.kind = kind};
   bool is_read = kind == KIND_BLOB;
   struct error reason = {0}; /* stays empty where the bytes can be read */
   cleanup_json json_t *json = NULL;
@@ -154,7 +155,7 @@ static struct held *held_get(struct http_source *source, enum kind kind,
     return *bucket = xmemdup(&new, sizeof new);
   }
 
-  held_release(&new);
+  cached_release(&new);
   error_of(error, ERROR_TAMPERED, "%s %s arrived with other bytes%s%s; it was not used",
            names[kind], text, reason.message[0] ? ": " : "", reason.message);
   return fail(source, error);
@@ -164,32 +165,32 @@ static bool source_kernel(void *context, const struct digest *hash, const struct
                           struct error *error) {
   struct http_source *source = context;
   MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct held *held = held_get(source, KIND_KERNEL, hash, NULL, error);
-  if (held)
-    *ret = held->kernel;
-  return held;
+  const struct cached *cached = cached_get(source, KIND_KERNEL, hash, NULL, error);
+  if (cached)
+    *ret = cached->kernel;
+  return cached;
 }
 
 static bool source_build(void *context, const struct kernel *kernel, const struct digest *digest,
                          const struct build **ret, struct error *error) {
   struct http_source *source = context;
   MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct held *held = held_get(source, KIND_BUILD, digest, kernel, error);
-  if (held)
-    *ret = held->build;
-  return held;
+  const struct cached *cached = cached_get(source, KIND_BUILD, digest, kernel, error);
+  if (cached)
+    *ret = cached->build;
+  return cached;
 }
 
 static bool source_blob(void *context, const struct digest *digest, const char **ret_bytes,
                         size_t *ret_size, struct error *error) {
   struct http_source *source = context;
   MAGIC_CHECK(source, SOURCE_MAGIC);
-  const struct held *held = held_get(source, KIND_BLOB, digest, NULL, error);
-  if (held) {
-    *ret_bytes = held->bytes;
-    *ret_size = held->size;
+  const struct cached *cached = cached_get(source, KIND_BLOB, digest, NULL, error);
+  if (cached) {
+    *ret_bytes = cached->bytes;
+    *ret_size = cached->size;
   }
-  return held;
+  return cached;
 }
 
 struct http_source *http_source_new(struct http_client *client, int64_t deadline_ms) {
@@ -204,10 +205,10 @@ struct http_source *http_source_new(struct http_client *client, int64_t deadline
 
 void http_source_free(struct http_source *source) {
   for (size_t i = 0; i < BUCKETS; i++)
-    for (struct held *held = source->buckets[i], *next; held; held = next) {
-      next = held->next;
-      held_release(held);
-      free(held);
+    for (struct cached *cached = source->buckets[i], *next; cached; cached = next) {
+      next = cached->next;
+      cached_release(cached);
+      free(cached);
     }
   source->magic = 0;
   free(source);
@@ -217,7 +218,7 @@ const struct cache_source *http_source_interface(struct http_source *source) {
   return &source->interface;
 }
 
-bool http_source_is_whole(const struct http_source *source, struct error *error) {
+bool http_source_check(const struct http_source *source, struct error *error) {
   if (source->has_failed)
     *error = source->failure;
   return !source->has_failed;

@@ -3,7 +3,7 @@
  *
  * Each of those is verified against its digest on arrival and kept in memory, so that it is
  * downloaded once. What the server does not have (404) is left out by the renderer; any other
- * failure ends the source: later calls fail with the same error at once, and http_source_is_whole
+ * failure ends the source: later calls fail with the same error at once, and http_source_check
  * reports it (a renderer may treat a failure as something that it can leave out).
  *
  * Memory: a source owns what it returns, until http_source_free. Threads: one. */
@@ -45,7 +45,7 @@ DEFINE_CLEANUP(struct http_source *, cleanup_http_source_free, http_source_free)
 const struct cache_source *http_source_interface(struct http_source *source);
 
 /* False: the source has failed, with ERROR_TAMPERED or a request's error. */
-must_check bool http_source_is_whole(const struct http_source *source, struct error *error);
+must_check bool http_source_check(const struct http_source *source, struct error *error);
 
 int64_t http_source_waited_ns(const struct http_source *source); /* for all answers together */
 

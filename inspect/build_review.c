@@ -77,6 +77,7 @@ static const struct loaded *object_load(struct reviewing *reviewing, const struc
   struct loaded *loaded = &reviewing->loaded[reviewing->n_loaded++];
   *loaded = is_ok ? (struct loaded){.code = TAKE(code)}
                   : (struct loaded){.refused = xstrdup(error.message)};
+
   return loaded;
 }
 
@@ -108,6 +109,7 @@ static bool object_check(const struct reviewing *reviewing, const json_t *varian
     return error_prefix(error, "it ");
   if (reviewing->target)
     *ret_waves = occupancy_of(reviewing->target, &workgroup).waves_per_eu;
+
   return build_code_agrees(reviewing->kernel, variant, &launch, kernel, error);
 }
 
@@ -205,6 +207,7 @@ static bool head_read(const json_t *json, struct reviewing *reviewing, json_t **
   reviewing->review->arch = name_plain(arch, strlen(arch));
   reviewing->review->triton = triton ? name_plain(triton, strlen(triton)) : NULL;
   reviewing->review->resources = xcalloc(n, sizeof *reviewing->review->resources);
+
   return true;
 }
 

@@ -104,6 +104,7 @@ static void order_make(struct flow *flow) {
   struct block *blocks = flow->blocks;
   size_t depth = 1;
   blocks[0].order = 0;
+
   while (depth) {
     int block = stack[depth - 1];
     if (next[block] == 2) {
@@ -376,6 +377,7 @@ static void review_function(struct isa_function *function, const struct code_res
               "global stores",
               "a conversion of the layout through LDS before them would make them wider (no "
               "OPTIMIZE_EPILOGUE)");
+
   for (size_t i = 0; i < function->n_matrix; i++) {
     if (string_starts(function->matrix[i].name, "v_mfma_") &&
         strstr(function->matrix[i].name, "_32x32x"))
@@ -562,6 +564,7 @@ json_t *isa_function_to_json(const struct isa_function *function) {
     json_put(matrix, function->matrix[i].name,
              json_pack("{s:I, s:I}", "count", (json_int_t)function->matrix[i].count, "in_loops",
                        (json_int_t)function->matrix[i].count_in_loops));
+
   for (size_t i = 0; i < function->n_loops; i++) {
     const struct isa_loop *loop = &function->loops[i];
     json_t *item = counts_to_json(&loop->counts);

@@ -77,6 +77,7 @@ static void notes_print(const json_t *notes) {
   const char *name;
   json_t *value;
   size_t i;
+
   json_object_foreach ((json_t *)notes, name, value) {
     if (value == arguments)
       continue;
@@ -171,6 +172,7 @@ static void code_kernel_check(struct check *check, const char *place,
   cleanup_free char *name = name_plain(kernel->name, strlen(kernel->name));
   json_t *arguments = json_array(), *notes = NULL, *candidate;
   size_t i;
+
   for (i = 0; i < kernel->n_arguments; i++) {
     const struct code_argument *argument = &kernel->arguments[i];
     cleanup_free char *kind = name_plain(argument->kind, strlen(argument->kind));
@@ -239,6 +241,7 @@ static bool code_check(struct check *check, const char *place, const void *bytes
     (void)!isa_review_make(text, object, &review, &error);
   for (size_t i = 0; i < object->n_kernels; i++)
     code_kernel_check(check, place, object, &object->kernels[i], review, error.message);
+
   return true;
 }
 
@@ -267,6 +270,7 @@ static bool text_check(struct check *check, const char *place, const char *text,
   else if (ttgir)
     json_push(check->answers, json_pack("{s:s, s:s, s:b, s:o}", "place", place, "what", "ttgir",
                                         "refused", 0, "review", ttgir_review_to_json(ttgir)));
+
   for (size_t i = 0; review && i < review->n; i++) {
     const struct isa_function *function = &review->functions[i];
     if (check->as_json) {
@@ -342,7 +346,7 @@ static bool folder_check(struct check *check, const char *place, struct error *e
   struct stat status;
   struct error why;
   if (stat(place, &status) != 0 && stat(directory, &status) != 0)
-    return error_set(error, "%s does not exist", place);
+    return error_set(error, "there is no %s", place);
   if (!kernel_folder_load(place, &folder, &why))
     return check_refuse(check, place, "kernel", &why);
 
@@ -502,6 +506,7 @@ static bool build_check(struct check *check, const char *place, const char *file
                 (json_int_t)review->n_spilling, "objects", review->objects);
   ALWAYS(answer != NULL);
   check_finish(check, answer, &review->findings);
+
   return true;
 }
 

@@ -28,9 +28,9 @@ enum {
 };
 
 enum rule_scope {
-  RULE_EACH,    /* a finding for the values for which `when` holds */
-  RULE_MISSING, /* a finding when `when` holds and `wanted` for no value */
-  RULE_ABSENT,  /* a finding when `when` holds and the space has no such parameter */
+  RULE_EACH,    /* a finding for the values for which `when` is true */
+  RULE_MISSING, /* a finding when `when` is true, and `wanted` for no value */
+  RULE_ABSENT,  /* a finding when `when` is true and the space has no such parameter */
 };
 
 struct rule {
@@ -161,6 +161,7 @@ enum kernel_kind kernel_kind_guess(const struct kernel *kernel) {
       expr_bind(flops, (const char *const *)kernel->key_names, kernel->n_key_names, &error);
   for (size_t i = 0; is_bound && i < kernel->n_key_names; i++)
     read += expr_reads(flops, i);
+
   return read >= 3 ? KIND_GEMM : KIND_ELEMENTWISE;
 }
 
@@ -272,6 +273,7 @@ static void geometry_make(const struct knob_question *question, struct geometry 
   geometry->config =
       1 + name_add(geometry, "warp_size",
                    value_int(geometry->target ? geometry->target->warp_size : lanes));
+
   for (size_t i = 0; i < space->n_parameters; i++) {
     struct value *slot = name_add(geometry, space->parameters[i].name, value_none());
     if (kernel->language == LANGUAGE_TRITON && string_equal(space->parameters[i].name, "num_warps"))
@@ -290,6 +292,7 @@ static bool geometry_fits(const struct geometry *geometry, struct error *error) 
   struct workgroup workgroup = {.threads = 1};
   struct error ignored;
   bool has_block = false;
+
   for (size_t i = 0; i < geometry->n_exprs; i++) {
     int64_t number;
     has_block |= i && geometry->exprs[i];
@@ -306,6 +309,7 @@ static bool geometry_fits(const struct geometry *geometry, struct error *error) 
   if (!has_block && warps && warps->type == VALUE_INT && warps->integer >= 1)
     workgroup.threads =
         (warps->integer < threads_max ? warps->integer : threads_max) * geometry->target->warp_size;
+
   return workgroup_fits(geometry->target, &workgroup, error);
 }
 
@@ -340,7 +344,7 @@ static bool configs_walk(const struct knob_question *question, struct geometry *
 
 /* Rules. */
 
-static bool holds(const char *when, const struct value facts[N_FACTS]) {
+static bool rule_applies(const char *when, const struct value facts[N_FACTS]) {
   cleanup_expr struct expr *expr = NULL;
   struct error error;
   struct value result;
@@ -366,13 +370,13 @@ static void rule_run(const struct rule *rule, const struct knob_question *questi
     facts[FACT_ARANGE] = value_bool(folder->kernel->language == LANGUAGE_TRITON &&
                                     source_has_arange_over(folder, name));
 
-    bool is_missing = rule->scope == RULE_MISSING && holds(rule->when, facts);
+    bool is_missing = rule->scope == RULE_MISSING && rule_applies(rule->when, facts);
     cleanup_free char *list = xstrdup("");
     for (size_t j = 0; j < values[i].n; j++) {
       facts[FACT_VALUE] = values[i].values[j];
-      if (is_missing && holds(rule->wanted, facts))
+      if (is_missing && rule_applies(rule->wanted, facts))
         is_missing = false;
-      if (rule->scope != RULE_EACH || !holds(rule->when, facts))
+      if (rule->scope != RULE_EACH || !rule_applies(rule->when, facts))
         continue;
       cleanup_free char *text = value_format(facts[FACT_VALUE], true);
       text_append(&list, "%s%s", list[0] ? ", " : "", text);
@@ -387,7 +391,7 @@ static void rule_run(const struct rule *rule, const struct knob_question *questi
 
   facts[FACT_VALUE] = value_none();
   facts[FACT_ARANGE] = value_bool(false);
-  if (is_absent && rule->scope == RULE_ABSENT && holds(rule->when, facts))
+  if (is_absent && rule->scope == RULE_ABSENT && rule_applies(rule->when, facts))
     review_find(findings, rule->severity, rule->source, "%s: %s", rule->parameter, rule->sentence);
 }
 
@@ -483,5 +487,6 @@ bool knob_hints_find(const struct knob_question *question, struct review_finding
     review_find(findings, REVIEW_REFUSED, "limits of the arch",
                 "%" PRIu64 " configs cannot run; the first: %s", geometry.too_large,
                 geometry.first);
+
   return true;
 }

@@ -35,7 +35,7 @@ must_check bool kernel_kind_parse(const char *name, enum kernel_kind *ret);
  * else elementwise. */
 enum kernel_kind kernel_kind_guess(const struct kernel *kernel);
 
-/* "3.6.0", "3.3.1+git1": 306, 303; 0 when it is no version. */
+/* "3.6.0", "3.3.1+git1": 306, 303; 0 when it is not a version. */
 int triton_version_number(const char *text);
 
 struct knob_question {

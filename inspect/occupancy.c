@@ -148,7 +148,7 @@ static void advise(const struct subject *subject, const struct occupancy *occupa
         findings, REVIEW_WARNING,
         target->is_amd ? SOURCE_AMD_ISA : "CUDA C++ Programming Guide: local memory",
         "%" PRId64
-        " bytes per thread are in memory: registers that were spilled, or arrays that are indexed",
+        " bytes a thread are in memory: registers that were spilled, or arrays that are indexed",
         resources->scratch_bytes);
 }
 
@@ -214,6 +214,7 @@ static void print_text(const struct subject *subject, const struct occupancy *oc
   printf("  %" PRId64 " %s per %s, %g of %" PRId64 " %s per %s\n", occupancy->workgroups_per_cu,
          words->workgroups, words->unit, occupancy->waves_per_eu, subject->target->waves_per_eu_max,
          words->waves, words->eu);
+
   switch (occupancy->limit) {
   case OCCUPANCY_LIMIT_WAVES:
     printf("  limited by the slots for %s and %s, not by registers or %s\n", words->waves,
@@ -270,6 +271,7 @@ static int command_occupancy(struct options *options) {
   advise(&subject, &occupancy, more_registers, &findings);
   (as_json ? print_json : print_text)(&subject, &occupancy, more_registers, &findings);
   review_findings_release(&findings);
+
   return EXIT_OK;
 }
 

@@ -25,7 +25,7 @@ static int blob_get(struct http_client *client, const char *digest, struct found
   struct digest wanted;
   cleanup_http_response struct http_response response = {0};
   if (!digest_parse(digest, &wanted))
-    return cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is not a digest",
+    return cli_refuse(EXIT_REFUSED, "the server names a blob by \"%.80s\", which is no digest",
                       digest);
 
   cleanup_free char *path = xasprintf("/v1/blobs/%s", digest);
@@ -127,7 +127,7 @@ static void text_print(const char *text, size_t size) {
     putchar('\n');
 }
 
-/* Null where there is no review (of assembly as a compiler wrote it). */
+/* The review; null for assembly as a compiler wrote it, which is not reviewed. */
 static json_t *review_json(const struct found *found, bool wants_asm) {
   struct error error;
   if (!wants_asm) {
@@ -190,5 +190,6 @@ int inspect_print_code(struct http_client *client, const json_t *job, bool wants
                 found.is_code, "text", text, "review", review_json(&found, wants_asm));
   ALWAYS(answer != NULL);
   cli_print_json(answer);
+
   return EXIT_OK;
 }

@@ -221,6 +221,7 @@ static bool landscape_finish(struct landscape *landscape, struct error *error) {
   qsort(landscape->configs, landscape->n, sizeof *landscape->configs, compare_ordinals);
   cleanup_json json_t *json = json_pack("{s:[]}", "configs");
   double least = INFINITY;
+
   for (size_t i = 0; i < landscape->n; i++) {
     struct measured_config *measured = &landscape->configs[i];
     measured->ratio = measured->has_failed ? INFINITY : median_of(measured->ratios, measured->n);
@@ -363,6 +364,7 @@ static json_t *landscape_to_json(const struct simulation *simulation,
     json_put(strategies, search_strategy_name(simulation->strategies[i]),
              json_pack("{s:o, s:o}", "mean", json_numbers(replayed[i].mean, simulation->n_counts),
                        "worst", json_numbers(replayed[i].worst, simulation->n_counts)));
+
   return json_pack("{s:s, s:O, s:I, s:I, s:{s:I, s:O, s:f}, s:o, s:o, s:o}", "kernel",
                    landscape->kernel, "key", landscape->key, "configs", (json_int_t)landscape->n,
                    "failed", (json_int_t)landscape->n_failed, "best", "config",

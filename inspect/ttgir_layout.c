@@ -30,7 +30,7 @@ size_t span_run(struct span span, const char *characters) {
   return n;
 }
 
-struct span span_behind(struct span span, const char *text) {
+struct span span_after(struct span span, const char *text) {
   size_t length = strlen(text);
   const char *found = span.length ? memmem(span.text, span.length, text, length) : NULL;
   return found ? span_skip(span, (size_t)(found - span.text) + length) : (struct span){0};
@@ -51,7 +51,7 @@ static struct span span_without(struct span span, const char *prefix) {
                                                                          : (struct span){0};
 }
 
-/* A value up to a comma or closing bracket that is not inside brackets of its own. */
+/* A value up to a comma or closing bracket, without those inside the value's brackets. */
 static struct span value_at(struct span text) {
   int depth = 0;
   for (size_t i = 0; i < text.length; i++) {
@@ -127,7 +127,7 @@ bool ttgir_integers(struct span list, int64_t *values, size_t max, size_t *ret_n
 
 bool ttgir_tensor_take(const struct ttgir_layouts *layouts, struct span *text,
                        struct ttgir_tensor *ret) {
-  struct span rest = span_behind(*text, "tensor<"), element = value_at(rest), shape = element;
+  struct span rest = span_after(*text, "tensor<"), element = value_at(rest), shape = element;
   struct ttgir_tensor tensor = {0};
   int64_t extent, bits;
   if (!rest.text)
@@ -310,8 +310,8 @@ enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layout
     *ret_why = "both layouts are the same";
     return TTGIR_REGISTERS;
   }
-  bool from_lds = span_behind(from->kind, "shared").text != NULL,
-       to_lds = span_behind(to->kind, "shared").text != NULL;
+  bool from_lds = span_after(from->kind, "shared").text != NULL,
+       to_lds = span_after(to->kind, "shared").text != NULL;
   if (from_lds != to_lds) {
     *ret_why = to_lds ? "it is put into LDS" : "it is read from LDS";
     return to_lds ? TTGIR_TO_LDS : TTGIR_FROM_LDS;
@@ -346,5 +346,6 @@ enum ttgir_conversion ttgir_conversion_decide(const struct ttgir_layouts *layout
     *ret_why = "the layouts are of different kinds";
     return TTGIR_LDS;
   }
+
   return TTGIR_MAY;
 }

@@ -35,7 +35,7 @@ static inline struct span span_skip(struct span span, size_t n) {
   return (struct span){span.text + n, span.length - n};
 }
 /* What follows the first `text` in it; none when it is not there. */
-struct span span_behind(struct span span, const char *text);
+struct span span_after(struct span span, const char *text);
 /* Takes a number of at most 15 digits from the start. */
 bool span_take_number(struct span *span, int64_t *ret);
 

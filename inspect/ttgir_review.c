@@ -76,7 +76,7 @@ static void trips_leave(struct trips *trips, int nesting) {
 }
 
 static bool span_has(struct span span, const char *text) {
-  return span_behind(span, text).text != NULL;
+  return span_after(span, text).text != NULL;
 }
 
 static char *span_copy(struct span span) { return name_plain(span.text, span.length); }
@@ -117,22 +117,23 @@ static struct line line_take(struct span *rest, size_t number) {
    * stays. */
   text = span_trim(text);
   struct span location = {0};
-  for (struct span next = text; (next = span_behind(next, " loc(")).text;)
+  for (struct span next = text; (next = span_after(next, " loc(")).text;)
     location = next;
   if (location.text && text.text[text.length - 1] == ')')
     text = span_trim((struct span){text.text, (size_t)(location.text - 5 - text.text)});
   struct line line = {.text = text, .number = number};
 
-  /* "%x = ttg.convert_layout %y …", `"tt.reduce"(%x)`, "tt.return": a name behind its dialect. */
+  /* "%x = ttg.convert_layout %y …", `"tt.reduce"(%x)`, "tt.return": a name after its dialect. */
   bool has_result = text.length && text.text[0] == '%';
-  struct span operation = has_result ? span_behind(text, " = ") : text;
+  struct span operation = has_result ? span_after(text, " = ") : text;
   if (operation.length && operation.text[0] == '"')
     operation = span_skip(operation, 1);
   operation.length = span_run(operation, "_." LOWER_CASE DIGITS);
-  for (struct span next = operation; (next = span_behind(next, ".")).text;)
+  for (struct span next = operation; (next = span_after(next, ".")).text;)
     line.operation = next;
   if (line.operation.text && has_result)
     line.result = name_at(text);
+
   return line;
 }
 
@@ -156,23 +157,23 @@ static void module_read(struct ttgir_review *review, struct span text) {
   for (size_t i = 0; i < ARRAY_LENGTH(attributes); i++) {
     cleanup_free char *quoted = xasprintf(".%s\" = ", attributes[i].name),
                       *plain = xasprintf(".%s = ", attributes[i].name);
-    struct span value = span_behind(text, quoted);
-    value = value.text ? value : span_behind(text, plain);
+    struct span value = span_after(text, quoted);
+    value = value.text ? value : span_after(text, plain);
     int64_t number;
     if (span_take_number(&value, &number))
       *attribute_at(review, i) = number;
   }
 
-  struct span target = span_behind(text, "target = \""), behind = span_behind(target, "\"");
-  if (behind.text && !review->target)
-    review->target = span_copy((struct span){target.text, (size_t)(behind.text - 1 - target.text)});
+  struct span target = span_after(text, "target = \""), after = span_after(target, "\"");
+  if (after.text && !review->target)
+    review->target = span_copy((struct span){target.text, (size_t)(after.text - 1 - target.text)});
 }
 
 /* "#blocked = #ttg.blocked<{…}>"; places in the source ("#loc = loc(…)") are not layouts. */
 static void alias_read(struct walk *walk, struct line line) {
   struct ttgir_layouts *layouts = &walk->layouts;
   struct ttgir_review *review = walk->review;
-  struct span text = span_behind(line.text, " = ");
+  struct span text = span_after(line.text, " = ");
   if (!text.length || text.length > LAYOUT_BYTES_MAX || text.text[0] != '#' ||
       layouts->n == TTGIR_LAYOUTS_MAX)
     return;
@@ -463,6 +464,7 @@ bool ttgir_review_make(const char *text, size_t size, struct ttgir_review **ret_
   review->in_loops.lds_trips += review->in_loops.conversions[TTGIR_LDS];
   find_all(walk);
   *ret_review = TAKE(review);
+
   return true;
 }
 
@@ -528,6 +530,7 @@ json_t *ttgir_review_to_json(const struct ttgir_review *review) {
   json_put(json, "conversions", converts);
   json_put(json, "dots", dots);
   json_put(json, "findings", review_findings_to_json(&review->findings));
+
   return json;
 }
 

@@ -92,6 +92,7 @@ static bool gpu_find(const char *text, struct machine *machine, struct error *er
   error_set(error, "the compute units of \"%s\" are not known, give --cus",
             name_cut(text, strlen(text), cut));
   error_suggest(error, name, names, ARRAY_LENGTH(names));
+
   return false;
 }
 

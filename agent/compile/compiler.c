@@ -83,6 +83,7 @@ static bool query(const char *const *arguments, const char *const *environment, 
     return error_set(error, "%.300s", output[0] ? output : "it failed and printed nothing");
   }
   *ret_output = TAKE(output);
+
   return true;
 }
 
@@ -185,6 +186,7 @@ static struct compiler *compiler_new(const struct compiler_kind *kind, const cha
     settings_add(readable, xasprintf("%s/lib64", folder));
     settings_add(readable, xasprintf("%s/libexec", folder));
   }
+
   return compiler;
 }
 
@@ -271,6 +273,7 @@ static bool macros_query(const char *path, const char *flag, char **ret_macros, 
     *ret_major = version[0];
     *ret_identity = xasprintf("%s %d.%d.%d", names[i][0], version[0], version[1], version[2]);
   }
+
   return true;
 }
 
@@ -352,6 +355,7 @@ static bool clang_try(const char *path, int major_min, struct compiler **ret_com
   depends_on_program(compiler, path);
   depends_on_program(compiler, linker);
   *ret_compiler = compiler;
+
   return true;
 }
 
@@ -418,6 +422,7 @@ static bool rtc_open(const struct compiler_kind *kind, const struct settings *li
   settings_add(&compiler->readable, xstrdup(RTC_PROGRAM));
   folders_add(&compiler->readable, library_path);
   *ret_compiler = compiler;
+
   return true;
 }
 
@@ -453,6 +458,7 @@ bool nvrtc_open(const char *path, struct compiler **ret_compiler, struct error *
     settings_add(&list, xasprintf("%s%slibnvrtc.so.13", folders[i], below));
     settings_add(&list, xasprintf("%s%slibnvrtc.so.12", folders[i], below));
   }
+
   return rtc_open(&nvrtc_kind, &list, ret_compiler, error) ||
          (path ? false
                : error_set(error, "there is no NVRTC (libnvrtc.so.13 or .12); install CUDA 12 or "

@@ -146,5 +146,6 @@ bool helper_kernel_object(struct compile_pool *pool, enum helper_kernel helper, 
   if (ok)
     *ret_object = (struct helper_object){TAKE(result.object), result.digest};
   compile_result_release(&result);
+
   return ok || error_prefix(error, "on %s %s: ", arch, helpers[helper].without);
 }

@@ -65,6 +65,7 @@ static bool defines_reduce(const struct kernel *kernel, const char *sources,
     else
       free(defines->texts[k]);
   }
+
   return true;
 }
 
@@ -101,6 +102,7 @@ static struct digest job_digest(const struct compile_request *request,
   }
   if (request->is_reference)
     digest_stream_add(stream, kernel->reference.source.digest.bytes, DIGEST_SIZE);
+
   return digest_stream_finish(stream);
 }
 
@@ -222,6 +224,7 @@ static bool ran_refuse(const struct compile_job *job, const char *sources,
   if (WIFSIGNALED(ran->status))
     return error_of(error, kind, "the compiler was ended by signal %d (%s)", WTERMSIG(ran->status),
                     strsignal(WTERMSIG(ran->status)));
+
   return error_of(error, kind, "the compiler exited with status %d without a message",
                   WEXITSTATUS(ran->status));
 }
@@ -275,6 +278,7 @@ static bool sources_give(const struct compile_job *job, const char *folder,
         !file_write_unsynced(to, bytes, size, 0600, error) || !custody_give(custody, to, error))
       return false;
   }
+
   return true;
 }
 
@@ -366,6 +370,7 @@ static bool compile_in(const struct compile_job *job, const char *scratch, const
       file_write_unsynced(object, bytes, size, 0600, error))
     return true;
   error_prefix(error, "cannot put the object into the cache: ");
+
   return error_become(error, ERROR_UNAVAILABLE);
 }
 
@@ -401,6 +406,7 @@ struct compile_result compile_job_run(const struct compile_job *job, const char 
   }
   if (result.ok)
     result.object = xstrdup(object);
+
   return result;
 }
 

@@ -38,6 +38,7 @@ char *launch_source(const struct kernel *kernel) {
   parameters_write(out, kernel, "", true);
   fputs(");\n  (void)arguments;\n}\n", out);
   ALWAYS(fclose(out) == 0);
+
   return text;
 }
 
@@ -69,6 +70,7 @@ char *reference_source(const struct kernel *kernel) {
           cases);
   ALWAYS(fclose(out) == 0);
   free(cases);
+
   return text;
 }
 
@@ -89,6 +91,7 @@ char *device_source(const struct kernel *kernel, const struct settings *defines)
   parameters_write(out, kernel, "", false);
   fputs(");\n", out);
   ALWAYS(fclose(out) == 0);
+
   return text;
 }
 
@@ -276,5 +279,6 @@ bool settings_of_config(const struct compile_request *request, struct settings *
             "%.*s is defined twice, as an option in capitals and by its name; rename one of them",
             (int)length - 1, defines->texts[i]);
   }
+
   return true;
 }

@@ -357,6 +357,7 @@ static struct job *job_for(struct compile_pool *pool, struct compile_job *compil
     pool->queue_first = job;
   pool->queue_last = job;
   pthread_cond_signal(&pool->queued);
+
   return job;
 }
 
@@ -384,6 +385,7 @@ uint64_t compile_pool_submit(struct compile_pool *pool, const struct compile_req
   ticket->next = pool->tickets[id % BUCKETS];
   pool->tickets[id % BUCKETS] = ticket;
   pthread_mutex_unlock(&pool->mutex);
+
   return id;
 }
 
@@ -418,6 +420,7 @@ bool compile_pool_is_done(struct compile_pool *pool, uint64_t ticket, int64_t ti
     result = pthread_cond_timedwait(&pool->done, &pool->mutex, &until);
   bool is_done = job->state == JOB_DONE;
   pthread_mutex_unlock(&pool->mutex);
+
   return is_done;
 }
 
@@ -443,5 +446,6 @@ struct compile_result compile_pool_wait(struct compile_pool *pool, uint64_t tick
   job->tickets--;
   job_forget_unwanted(pool, job);
   pthread_mutex_unlock(&pool->mutex);
+
   return result;
 }

@@ -60,6 +60,7 @@ static bool library_load(const char *symbols, const char *path, struct rtc_libra
       return error_set(error, "%s is not a library of %s", path, symbols);
     memcpy(functions[i].function, &symbol, sizeof symbol);
   }
+
   return true;
 }
 
@@ -90,6 +91,7 @@ static bool identity_print(const char *symbols, const struct rtc_library *librar
     printf("%s %d.%d.%d\n", symbols, HIP_VERSION_MAJOR(hip), hip / 100000 % 100, hip % 100000);
   else
     printf("%s %d.%d\n", symbols, major, minor);
+
   return true;
 }
 
@@ -150,6 +152,7 @@ static int compile(char **argv, char **files, char **options) {
   if ((result = library.code(program, bytes)) == 0 && fd >= 0 && fd_write_all(fd, bytes, size))
     return 0;
   error_set(&error, "cannot write the code: %s", result ? library.reason(result) : strerror(errno));
+
   return machine_failed(&error);
 }
 

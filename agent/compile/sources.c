@@ -51,6 +51,7 @@ static bool sources_write(const char *folder, const struct kernel *kernel,
         !file_write_atomically(path, bytes, size, 0600, error))
       return false;
   }
+
   return true;
 }
 

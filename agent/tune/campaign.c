@@ -124,6 +124,7 @@ static bool piece_run(struct campaign *campaign, struct key_tuning *key,
   } else if (end != LEASE_DONE && end != LEASE_SPENT) {
     key_tuning_fail(key, &error);
   }
+
   return !campaign->is_broken && !key->is_ended;
 }
 

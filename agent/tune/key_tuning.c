@@ -82,7 +82,7 @@ bool key_tuning_list(struct key_tuning *tuning, const struct space *space,
   if (only < 0)
     return true;
   if (!key_tuning_find(tuning, (uint64_t)only))
-    return error_set(error, "--only: config %lld is not a valid config of the space for this key",
+    return error_set(error, "config %lld of --only is not a valid config of the space for this key",
                      (long long)only);
 
   tuning->configs[0] = (struct key_config){.config = (uint64_t)only};

@@ -96,6 +96,7 @@ static bool device_choose(struct tuning *tuning, struct error *error) {
     }
     *device = &tuning->devices.seen[i];
   }
+
   return true;
 }
 
@@ -195,6 +196,7 @@ static bool keys_list(struct tuning *tuning, struct error *error) {
     if (!ok)
       key->failure = xstrdup(error->message);
   }
+
   return true;
 }
 
@@ -254,6 +256,7 @@ static char *line_trim(char *line) {
   size_t length = strlen(line);
   while (length > 0 && strchr(" \t\r", line[length - 1]))
     line[--length] = '\0';
+
   return line;
 }
 
@@ -345,6 +348,7 @@ static bool tuning_prepare(struct tuning *tuning, struct error *error) {
   size_t workers = (size_t)campaign->terms.processes + !is_exhaustive;
   executor_start_workers(&tuning->executor,
                          workers < EXECUTOR_WORKERS ? workers : EXECUTOR_WORKERS);
+
   return true;
 }
 
@@ -495,6 +499,7 @@ static bool winner_profile(const struct tuning *tuning, const char *folder, stru
     log_info("tune: the winner's profile is in folder=%s", folder);
   else
     fprintf(stderr, "the winner's profile is in %s\n", folder);
+
   return true;
 }
 
@@ -515,6 +520,7 @@ static int tuning_run(struct tuning *tuning) {
                          option_flag(tuning->options, "json"));
   if (!ran || (profile && !tuning->n_failed && !winner_profile(tuning, profile, &error)))
     return command_failed("tune", EXIT_FAILED, &error);
+
   return tuning->n_failed ? EXIT_FAILED : EXIT_OK;
 }
 

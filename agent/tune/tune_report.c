@@ -197,6 +197,7 @@ static json_t *measurement_write(const struct lease *lease, const struct measure
     if (!json_object_get(json, measurement_record.fields[i].name))
       json_object_set_new(json, measurement_record.fields[i].name, json_null());
   json_object_del(json, "seq");
+
   return json;
 }
 

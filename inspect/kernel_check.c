@@ -40,11 +40,11 @@ static void check_finish(struct check *check, json_t *answer, struct review_find
   if (check->as_json) {
     json_put(answer, "findings", review_findings_to_json(findings));
     json_put(answer, "refused", json_boolean(is_refused));
-    ALWAYS(json_array_append(check->answers, answer) == 0);
+    json_push(check->answers, answer);
   } else {
     review_findings_print(findings, stdout);
+    json_decref(answer);
   }
-  json_decref(answer);
   review_findings_release(findings);
 }
 

@@ -230,7 +230,7 @@ static bool key_add(struct reading *reading, const char *text, size_t line, stru
   if (before)
     return error_set(error, "this key is in line %lld already; leave one out", (long long)number);
 
-  ALWAYS(json_object_set_new(reading->seen, digest_text, json_integer((json_int_t)line)) == 0);
+  json_put(reading->seen, digest_text, json_integer((json_int_t)line));
   if (campaign->n == KEYS_MAX)
     return error_set(error, "more than %d keys; split the file", KEYS_MAX);
 

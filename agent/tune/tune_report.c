@@ -15,11 +15,11 @@ static void outcomes_to_json(const struct key_tuning *key, json_t **ret_outcomes
     json_t *configs = json_array();
     for (size_t k = 0; k < key->n; k++)
       if (key->configs[k].is_measured && key->configs[k].outcome == i)
-        json_array_append_new(configs, json_integer((json_int_t)key->configs[k].config));
+        json_push(configs, json_integer((json_int_t)key->configs[k].config));
 
     size_t n = json_array_size(configs);
     if (n)
-      json_object_set_new(outcomes, name, json_integer((json_int_t)n));
+      json_put(outcomes, name, json_integer((json_int_t)n));
     if (n && i != OUTCOME_CORRECT)
       json_object_set(failed, name, configs);
     json_decref(configs);
@@ -63,11 +63,12 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
   for (size_t i = 0; i < key->n; i++)
     measured += key->configs[i].is_measured;
 
+  /* json_object_set_new leaves out a text that is not UTF-8, here and below. */
   for (size_t i = 0; i < OUTCOME_COUNT; i++)
     if (key->examples[i])
       json_object_set_new(examples, outcome_name((enum outcome)i), json_string(key->examples[i]));
   for (size_t i = 0; i < STAGE_COUNT; i++)
-    json_object_set_new(seconds, stage_name((enum stage)i), json_real(key->seconds[i]));
+    json_put(seconds, stage_name((enum stage)i), json_real(key->seconds[i]));
   outcomes_to_json(key, &outcomes, &failed);
   cleanup_json json_t *answer = json_pack(
       "{s:o, s:s, s:o, s:o, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:f, s:f}",
@@ -88,9 +89,9 @@ void tune_report_json(const struct campaign *campaign, const struct key_tuning *
                                space_config_to_json(folder->space, config));
     for (size_t i = 0; code && i < ARRAY_LENGTH(code_facts); i++)
       if (code_fact(code, i) != FIELD_NONE)
-        json_object_set_new(winner, code_facts[i].name, json_integer(code_fact(code, i)));
-    json_object_set_new(answer, "verdict", verdict_to_json(&key->verdict));
-    json_object_set_new(answer, "winner", winner);
+        json_put(winner, code_facts[i].name, json_integer(code_fact(code, i)));
+    json_put(answer, "verdict", verdict_to_json(&key->verdict));
+    json_put(answer, "winner", winner);
   } else {
     json_object_set_new(answer, "error", json_string(key->failure));
   }
@@ -195,7 +196,7 @@ static json_t *measurement_write(const struct lease *lease, const struct measure
 
   for (size_t i = 0; i < measurement_record.n; i++)
     if (!json_object_get(json, measurement_record.fields[i].name))
-      json_object_set_new(json, measurement_record.fields[i].name, json_null());
+      json_put(json, measurement_record.fields[i].name, json_null());
   json_object_del(json, "seq");
 
   return json;

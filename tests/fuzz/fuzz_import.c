@@ -1,11 +1,32 @@
-/* Any bytes as files of a cache format. The first byte picks the format; then come files, each a
- * path, a newline and its bytes, with a NUL between files. What a format reads holds together: its
- * manifests are kernels, a release can be made of it, and what the format writes of that release it
- * reads again with the same meaning. */
+/* Any bytes as files of a cache format. The first byte is the letter of a format (format_letters);
+ * then come files, each a path, a newline and its bytes, with a NUL between files. What a format
+ * reads is consistent: its manifests are kernels, a release can be made of it, and what the format
+ * writes of that release it reads again with the same meaning. */
 #include "common/cache/format.h"
 #include "common/cache/release.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+/* Letters, rather than indices: a new format must not assign the corpus to other formats. */
+static const struct {
+  char letter;
+  const char *name;
+} format_letters[] = {{'D', "dejavu"}, {'I', "inductor"},  {'J', "json"},    {'S', "sglang-moe"},
+                      {'T', "triton"}, {'U', "tunableop"}, {'V', "vllm-moe"}};
+
+/* NULL: the byte is not a letter of a format. */
+static const struct cache_format *format_of(uint8_t letter) {
+  const struct cache_format *format = NULL;
+  struct error error;
+  for (size_t i = 0; i < ARRAY_LENGTH(format_letters); i++) {
+    ALWAYS(cache_formats[i] != NULL);
+    if (format_letters[i].letter == letter)
+      ALWAYS(cache_format_find(format_letters[i].name, &format, &error));
+  }
+
+  ALWAYS(!cache_formats[ARRAY_LENGTH(format_letters)]); /* a new format needs a letter */
+  return format;
+}
 
 struct kernels {
   size_t n;
@@ -75,6 +96,7 @@ static json_t *meaning_of(const struct imported *imported, bool with_kernels) {
       ALWAYS(json_object_set_new(meaning, entry, json_true()) == 0);
     }
   }
+
   return meaning;
 }
 
@@ -88,6 +110,7 @@ static void entry_add(struct release_builder *builder, const struct imported_ker
     if (n < KEY_MEMBERS_MAX)
       names[n++] = name;
   }
+
   cleanup_json json_t *provenance = json_copy(entry->provenance);
   json_object_set_new(provenance, "origin", json_string("imported"));
   struct release_entry winner = {.name = kernel ? kernel->name : "k",
@@ -101,9 +124,8 @@ static void entry_add(struct release_builder *builder, const struct imported_ker
                                  .ms = entry->ms,
                                  .n_ms = entry->n_ms};
   bool ok = release_builder_add(builder, &winner, &error);
-  ALWAYS(
-      ok ||
-      !kernel); /* cache.json is of other people's kernels, whose names and keys nobody checked */
+  ALWAYS(ok || !kernel); /* cache.json is of registered kernels, whose names and keys were not
+                            checked here */
 }
 
 static struct release *release_of(const struct imported *imported, const struct kernels *kernels) {
@@ -119,6 +141,7 @@ static struct release *release_of(const struct imported *imported, const struct 
     for (size_t j = 0; j < imported->kernels[i].n_entries; j++)
       entry_add(builder, &imported->kernels[i], kernels->all[i], &imported->kernels[i].entries[j]);
   }
+
   struct release *release = NULL;
   bool ok = release_builder_finish(builder, &release, &error);
   return ok ? release : NULL;
@@ -131,8 +154,8 @@ static void read_again(const struct cache_format *format, const struct imported 
   struct import_request request = {.files = files};
   if (!cache_format_read(format, &request, &again, &error))
     die("%s does not read what it wrote: %s", format->name, error.message);
-  /* A kernel that is known by name may hold what all of its entries have in common, and some may
-   * not have been written. */
+  /* The manifest of a kernel that is known by name may state what all of its entries have in
+   * common, and some may not have been written. */
   bool is_whole = files->n_skipped == 0;
   cleanup_json json_t *before = meaning_of(imported, is_whole),
                       *after = meaning_of(&again, is_whole);
@@ -147,12 +170,10 @@ static void read_again(const struct cache_format *format, const struct imported 
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct error error;
-  size_t n_formats = 0;
-  while (cache_formats[n_formats])
-    n_formats++;
-  if (!size)
+  const struct cache_format *format = size ? format_of(bytes[0]) : NULL;
+  if (!format)
     return 0;
-  const struct cache_format *format = cache_formats[bytes[0] % n_formats];
+
   cleanup_cache_files struct cache_files files = {0}, out = {0};
   cleanup_imported struct imported imported = {0};
   files_take(&files, (const char *)bytes + 1, size - 1);

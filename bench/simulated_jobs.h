@@ -114,7 +114,7 @@ static inline void simulated_process(const struct simulated *job, size_t process
 struct simulated_counts {
   size_t n, processes;
   size_t outcomes[VERDICT_AMBIGUOUS + 1];
-  size_t replaced;             /* verdict_replaces by VERDICT_MIN_GAIN */
+  size_t replaced;             /* FASTER, and by at least VERDICT_MIN_GAIN */
   size_t covered_baseline;     /* the interval against the baseline holds the true ratio of the
                                   winner */
   size_t pairs, covered_pairs; /* intervals to the best */
@@ -147,7 +147,8 @@ static inline void simulated_count(const struct simulated *job, const struct ver
   counts->n++;
   counts->processes += verdict->n_processes;
   counts->outcomes[verdict->outcome]++;
-  counts->replaced += verdict_replaces(verdict, VERDICT_MIN_GAIN);
+  counts->replaced +=
+      verdict->outcome == VERDICT_FASTER && verdict->baseline_ratio <= 1 - VERDICT_MIN_GAIN;
   counts->covered_baseline +=
       verdict->baseline_lower <= winner + slack && winner - slack <= verdict->baseline_upper;
   counts->below_regret += verdict->regret_bound < winner / least - 1 - slack;

@@ -59,14 +59,6 @@ bool outcome_parse(const char *name, enum outcome *ret) {
   return true;
 }
 
-bool stage_parse(const char *name, enum stage *ret) {
-  size_t i;
-  if (!name_find(stage_names, STAGE_COUNT, name, &i))
-    return false;
-  *ret = (enum stage)i;
-  return true;
-}
-
 const char *verdict_outcome_name(enum verdict_outcome outcome) {
   static const char *const names[] = {"FASTER", "SAME", "SLOWER", "AMBIGUOUS"};
   return names[outcome];
@@ -181,6 +173,7 @@ static struct spread spread_of(const struct candidates *candidates, const struct
     if (distance.n >= VERDICT_PROCESSES_MIN)
       distances[n++] = distance;
   }
+
   return spread_pool(distances, n);
 }
 
@@ -425,10 +418,6 @@ bool verdict_is_settled(const struct verdict *verdict) {
   return verdict->outcome != VERDICT_AMBIGUOUS && verdict->regret_bound <= VERDICT_REGRET;
 }
 
-bool verdict_replaces(const struct verdict *verdict, double min_gain) {
-  return verdict->outcome == VERDICT_FASTER && verdict->baseline_ratio <= 1 - min_gain;
-}
-
 /* With 9 significant digits; NULL where it is infinite. */
 static json_t *rounded(double number) {
   char text[32];
@@ -505,7 +494,7 @@ bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t se
   if (ratio > 1 - min_gain)
     return error_set(
         ret_reason,
-        "the winner gains %.2f %% over the served config %llu, less than the %.2f %% asked for",
+        "the winner gains %.2f %% over the served config %llu, less than the %.2f %% required",
         100 * (1 - ratio), config, 100 * min_gain);
   return true;
 }

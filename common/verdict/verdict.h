@@ -24,8 +24,8 @@
  * that one. The equivalence set: finalists whose upper bound (97.5 %) of the ratio to the best is
  * <= VERDICT_EQUIVALENCE, and the best itself. The winner: among those of the set whose ratio's
  * point estimate to the best is <= 1 + VERDICT_TIE, the first by (spills, lds_bytes, vgprs,
- * ordinal). The regret bound is what the winner's time may be above the least of all finalists'
- * with 95 % confidence, whichever was chosen: of multiple comparisons with the best (Hsu,
+ * ordinal). The regret bound is how far the winner's time may be above the least of all finalists',
+ * with 95 % confidence, whichever finalist was chosen: multiple comparisons with the best (Hsu,
  * "Simultaneous confidence intervals for all distances from the 'best'", Annals of Statistics 9,
  * 1981). For each other finalist the mean of the winner's distance to it plus q standard errors;
  * the largest counts, and 0 at least. q is what the greatest of as many numbers exceeds in 5 % of
@@ -61,10 +61,10 @@
   X(HALVING, "halving")                                                                            \
   X(FINAL, "final")
 
-/* With this reason an agent hands a lease back that has spent its `device_us`: it is not leased
- * again. */
+/* The reason with which an agent returns a lease that has spent its `device_us`; its configs are
+ * not leased again. */
 #define RELEASE_REASON_SPENT "the device time is spent"
-/* The begin of the reason when no key that the agent trusts signed what it was to run. */
+/* The first words of the reason when no key that the agent trusts signed the code of the lease. */
 #define RELEASE_REASON_UNSIGNED "not signed for this agent: "
 
 #define X(id, name) OUTCOME_##id,
@@ -82,9 +82,8 @@ const char *stage_name(enum stage stage);
 
 /* False for any other text, and for NULL. */
 must_check bool outcome_parse(const char *name, enum outcome *ret);
-must_check bool stage_parse(const char *name, enum stage *ret);
 
-/* The index of `name` among `n` names. False when it is none of them or NULL. */
+/* The index of `name` among `n` names. False for any other text, and for NULL. */
 must_check bool name_find(const char *const *names, size_t n, const char *name, size_t *ret);
 
 /* The verdict */
@@ -99,7 +98,7 @@ must_check bool name_find(const char *const *names, size_t n, const char *name, 
 #define VERDICT_LOOKS 4
 #define VERDICT_REGRET 0.02 /* a bound above it leaves something to find */
 #define VERDICT_DRAWS 2000
-#define VERDICT_US_MIN 1e-6 /* of a time that can have been measured */
+#define VERDICT_US_MIN 1e-6 /* the least time that can have been measured */
 #define VERDICT_US_MAX 1e12
 
 /* One config in one process; of several for one such pair (a lease that was measured again) the
@@ -166,11 +165,9 @@ void verdict_release(struct verdict *verdict);
  * equivalence set by a wide interval. */
 must_check bool verdict_is_settled(const struct verdict *verdict);
 
-/* Whether the winner may replace the baseline where that is served already: it is FASTER, with the
- * family-wise error of the interval, and by at least `min_gain` of the baseline's time (0.02) in
- * its estimate. */
+/* What a winner must gain over a config that is served to replace it, as a part of that config's
+ * time. */
 #define VERDICT_MIN_GAIN 0.02
-must_check bool verdict_replaces(const struct verdict *verdict, double min_gain);
 
 /* {"winner": 17, "equivalence_set": [17, 19], "regret_bound": 0.004, "verdict": "FASTER",
  *  "speedup": 1.31, "baseline_ratio": 0.76, "baseline_lower": 0.75, "baseline_upper": 0.77,
@@ -181,10 +178,11 @@ must_check bool verdict_replaces(const struct verdict *verdict, double min_gain)
  * the last digit of another machine's logarithm changes does not show. */
 must_check json_t *verdict_to_json(const struct verdict *verdict);
 
-/* The same rule over a verdict's JSON, for any config that a channel serves: `served` was measured
- * with the winner, as its job's baseline or as a finalist, is not in the equivalence set, and the
- * winner's simultaneous interval against it is below 1 and its estimate at or below 1 - min_gain.
- * False: it stays, for the reason in the error. The winner must be another config than `served`. */
+/* Whether the winner of a verdict's JSON may replace `served`, the config that a channel serves:
+ * `served` was measured with the winner, as its job's baseline or as a finalist, is not in the
+ * equivalence set, and the winner's simultaneous interval against it is below 1 and its estimate at
+ * or below 1 - min_gain. False: it stays, for the reason in the error. The winner must be another
+ * config than `served`. */
 must_check bool verdict_json_replaces(const json_t *verdict, uint64_t baseline, uint64_t served,
                                       double min_gain, struct error *ret_reason);
 

@@ -261,6 +261,13 @@ static struct key key_read(const json_t *json) {
   return key;
 }
 
+static enum stage stage_of(const json_t *json) {
+  size_t stage;
+  cr_assert(name_find(stage_names, STAGE_COUNT, json_string_value(json_object_get(json, "stage")),
+                      &stage));
+  return (enum stage)stage;
+}
+
 static int64_t integer_of(const json_t *json, const char *member, int64_t otherwise) {
   const json_t *value = json_object_get(json, member);
   return value ? json_integer_value(value) : otherwise;
@@ -289,7 +296,7 @@ static struct row row_read(const json_t *json) {
       .spills = integer_of(json, "spills", CODE_UNKNOWN),
       .lds_bytes = integer_of(json, "lds_bytes", CODE_UNKNOWN),
   };
-  cr_assert(stage_parse(json_string_value(json_object_get(json, "stage")), &row.stage));
+  row.stage = stage_of(json);
   cr_assert(outcome_parse(json_string_value(json_object_get(json, "outcome")), &row.outcome));
   row.samples_us = times_of(json, "samples_us", &row.n);
   row.baseline_us = times_of(json, "baseline_us", &row.n);
@@ -451,7 +458,7 @@ static void replay(const char *name, const char *const *before, size_t n_before)
     is_over = !event;
     if (is_over)
       break;
-    cr_assert(stage_parse(json_string_value(json_object_get(event, "stage")), &stage));
+    stage = stage_of(event);
     round = integer_of(event, "round", -1);
     cr_assert_gt(recorded_add(&story, recorded, stage, round), 0);
   }

@@ -39,15 +39,11 @@ Test(job_state, only_a_running_job_may_stay_in_its_state_for_another_stage) {
 
 Test(job_state, names_read_back_and_others_are_refused) {
   enum job_state state;
-  enum stage stage;
   enum outcome outcome;
   for (int i = 0; i < JOB_STATE_COUNT; i++)
     cr_expect(job_state_parse(job_state_names[i], &state) && (int)state == i);
-  for (int i = 0; i < STAGE_COUNT; i++)
-    cr_expect(stage_parse(stage_name((enum stage)i), &stage) && (int)stage == i);
   for (int i = 0; i < OUTCOME_COUNT; i++)
     cr_expect(outcome_parse(outcome_name((enum outcome)i), &outcome) && (int)outcome == i);
   cr_expect_not(job_state_parse("Done", &state));
-  cr_expect_not(stage_parse("", &stage));
   cr_expect_not(outcome_parse("ok", &outcome));
 }

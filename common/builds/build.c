@@ -1,5 +1,5 @@
-/* Builds: read strictly, their variant chosen by a job's key, and what they say of a launch
- * compared with the kernel's manifest and with the compiled code. */
+/* Builds: read strictly, their variant chosen by a job's key, and their launches checked against
+ * the kernel's manifest and the compiled code. */
 #include "common/builds/build.h"
 
 #include <inttypes.h>
@@ -69,8 +69,6 @@ static bool folder_check(const char *folder, struct error *error) {
 #define AT(member) offsetof(struct build, member)
 #define LINE(name, offset, flags)                                                                  \
   {name, FIELD_TEXT, offset, FIELD_LINE | (flags), .least = 1, .most = TEXT_MAX}
-#define CONFIG(type) {"config", FIELD_JSON, offsetof(type, config), FIELD_REQUIRED | FIELD_OBJECT}
-#define DIGEST(type) {"digest", FIELD_DIGEST, offsetof(type, digest), FIELD_REQUIRED}
 
 static const struct field toolchain_fields[] = {
     LINE("triton", 0, FIELD_REQUIRED),
@@ -81,52 +79,52 @@ static const struct record toolchain_record = {
     NULL, toolchain_fields, ARRAY_LENGTH(toolchain_fields), AT(arch) - AT(triton)};
 
 static const struct field build_fields[] = {
-    {"kernel", FIELD_DIGEST, AT(kernel), FIELD_REQUIRED},
+    RECORD_FIELD(DIGEST, struct build, kernel, FIELD_REQUIRED),
     {"toolchain", FIELD_RECORD, AT(triton), FIELD_REQUIRED, .of = &toolchain_record},
     LINE("arch", AT(arch), FIELD_REQUIRED),
-    {"warp_size", FIELD_INTEGER, AT(warp_size), FIELD_REQUIRED, .least = 1, .most = WARP_SIZE_MAX},
-    {"variants", FIELD_JSON, AT(variants), FIELD_REQUIRED | FIELD_ARRAY},
-    {"record", FIELD_JSON, AT(record), FIELD_OBJECT},
+    RECORD_FIELD(INTEGER, struct build, warp_size, FIELD_REQUIRED, .least = 1,
+                 .most = WARP_SIZE_MAX),
+    RECORD_FIELD(JSON, struct build, variants, FIELD_REQUIRED | FIELD_ARRAY),
+    RECORD_FIELD(JSON, struct build, record, FIELD_OBJECT),
 };
 static const struct record build_record = RECORD(NULL, struct build, build_fields);
 
 static const struct field object_fields[] = {
-    CONFIG(struct object),
-    DIGEST(struct object),
-    {"metadata", FIELD_JSON, offsetof(struct object, metadata), FIELD_OBJECT},
+    RECORD_FIELD(JSON, struct object, config, FIELD_REQUIRED | FIELD_OBJECT),
+    RECORD_FIELD(DIGEST, struct object, digest, FIELD_REQUIRED),
+    RECORD_FIELD(JSON, struct object, metadata, FIELD_OBJECT),
 };
 static const struct record object_record = RECORD(NULL, struct object, object_fields);
 
 static const struct field failure_fields[] = {
-    CONFIG(struct failure),
-    {"error", FIELD_TEXT, offsetof(struct failure, error), FIELD_REQUIRED,
-     .check = error_line_check},
+    RECORD_FIELD(JSON, struct failure, config, FIELD_REQUIRED | FIELD_OBJECT),
+    RECORD_FIELD(TEXT, struct failure, error, FIELD_REQUIRED, .check = error_line_check),
 };
 static const struct record failure_record = RECORD(NULL, struct failure, failure_fields);
 
 static const struct field variant_fields[] = {
-    {"when", FIELD_TEXT, offsetof(struct variant, when)},
-    {"signature", FIELD_JSON, offsetof(struct variant, signature), FIELD_OBJECT},
-    {"constexprs", FIELD_JSON, offsetof(struct variant, constexprs), FIELD_OBJECT},
+    RECORD_FIELD(TEXT, struct variant, when),
+    RECORD_FIELD(JSON, struct variant, signature, FIELD_OBJECT),
+    RECORD_FIELD(JSON, struct variant, constexprs, FIELD_OBJECT),
     {"objects", FIELD_RECORDS, offsetof(struct variant, n_objects), .of = &object_record},
     {"failed", FIELD_RECORDS, offsetof(struct variant, n_failed), .of = &failure_record},
 };
 static const struct record variant_record = RECORD(NULL, struct variant, variant_fields);
 
 static const struct field file_fields[] = {
-    {"name", FIELD_TEXT, offsetof(struct file, name)},
-    DIGEST(struct file),
+    RECORD_FIELD(TEXT, struct file, name),
+    RECORD_FIELD(DIGEST, struct file, digest, FIELD_REQUIRED),
 };
 static const struct record file_record = RECORD(NULL, struct file, file_fields);
 
 static const struct field cache_file_fields[] = {
-    {"name", FIELD_TEXT, offsetof(struct file, name), .check = cache_file_name_check},
-    DIGEST(struct file),
+    RECORD_FIELD(TEXT, struct file, name, .check = cache_file_name_check),
+    RECORD_FIELD(DIGEST, struct file, digest, FIELD_REQUIRED),
 };
 static const struct record cache_file_record = RECORD(NULL, struct file, cache_file_fields);
 
 static const struct field cache_fields[] = {
-    {"folder", FIELD_TEXT, offsetof(struct cache, folder), FIELD_REQUIRED, .check = folder_check},
+    RECORD_FIELD(TEXT, struct cache, folder, FIELD_REQUIRED, .check = folder_check),
     {"files", FIELD_MAP, offsetof(struct cache, n_files), FIELD_REQUIRED, .most = CACHE_FILES_MAX,
      .of = &cache_file_record},
 };
@@ -134,7 +132,7 @@ static const struct record cache_record = RECORD(NULL, struct cache, cache_field
 
 static const struct field metadata_fields[] = {
     {"files", FIELD_MAP, offsetof(struct metadata, n_files), .of = &file_record},
-    {"cache", FIELD_JSON, offsetof(struct metadata, cache), FIELD_OBJECT},
+    RECORD_FIELD(JSON, struct metadata, cache, FIELD_OBJECT),
 };
 static const struct record metadata_record = RECORD(NULL, struct metadata, metadata_fields);
 
@@ -171,7 +169,7 @@ static bool config_check(const json_t *config, json_t *seen, const char *pointer
   return true;
 }
 
-/* What Triton itself keeps of an object in its cache. */
+/* The files that Triton itself stores for an object in its cache. */
 static bool cache_read(struct build *build, const json_t *json, struct error *error) {
   __attribute__((cleanup(cache_release))) struct cache cache = {0};
   if (!record_read(&cache_record, json, "", &cache, error))
@@ -191,7 +189,7 @@ static bool cache_read(struct build *build, const json_t *json, struct error *er
   return true;
 }
 
-/* Of an object; other members are the agent's. */
+/* The metadata of an object. Members that are not named here are for the agent. */
 static bool metadata_read(struct build *build, const json_t *json, struct error *error) {
   __attribute__((cleanup(metadata_release))) struct metadata metadata = {0};
   if (!record_read_answer(&metadata_record, json, "", &metadata, error))
@@ -421,7 +419,8 @@ bool build_launch_read(const json_t *object, int64_t warp_size, struct build_lau
                         &profile_bytes, error))
     return error_prefix(error, "its metadata: ");
   if (global_bytes || profile_bytes)
-    return error_set(error, "it wants scratch memory in every launch, which agents do not give");
+    return error_set(error,
+                     "it requires scratch memory in every launch, which agents do not provide");
 
   *ret = launch;
   return true;
@@ -487,7 +486,7 @@ bool build_code_is_for(const struct code_object *code, const char *arch, struct 
          error_set(error, "it is code for %s, the build is for %s", code->target, arch);
 }
 
-/* The next argument from *at on that a launch passes; NULL: the others are the runtime's. */
+/* The next argument from *at on that a launch passes; NULL: the rest are passed by the runtime. */
 static const struct code_argument *argument_next(const struct code_kernel *code, size_t *at) {
   while (*at < code->n_arguments && code->arguments[*at].is_hidden)
     ++*at;
@@ -498,7 +497,6 @@ static const struct code_argument *argument_next(const struct code_kernel *code,
  * it). */
 static bool argument_agrees(const struct code_argument *argument, const char *name,
                             const char *type, int64_t *offset, struct error *error) {
-
   bool is_pointer = type[0] == '*',
        is_wide_bool = argument->size == 4 && (string_equal(type, "i1") || string_equal(type, "u1")),
        is_buffer = string_equal(argument->kind, "global_buffer");
@@ -513,7 +511,7 @@ static bool argument_agrees(const struct code_argument *argument, const char *na
                      " by the signature",
                      name, argument->size, size);
 
-  /* AMD's metadata tell pointers and values apart, NVIDIA's do not. */
+  /* AMD's metadata distinguish pointers from values, NVIDIA's do not. */
   if ((is_buffer || string_equal(argument->kind, "by_value")) && is_buffer != is_pointer)
     return error_set(error, "argument \"%s\" is %s in its code and %.60s in the signature", name,
                      is_pointer ? "a value" : "a pointer", type);
@@ -537,7 +535,7 @@ bool build_code_agrees(const struct kernel *kernel, const json_t *variant,
   int64_t offset = 0, wavefront = code->resources.wavefront_size;
   if (wavefront != CODE_UNKNOWN && wavefront != launch->warp_size)
     return error_set(error,
-                     "its code runs in wavefronts of %" PRId64 " lanes, the build says %" PRId64,
+                     "its code runs in wavefronts of %" PRId64 " lanes, the build states %" PRId64,
                      wavefront, launch->warp_size);
 
   while (argument_next(code, &at))

@@ -7,7 +7,7 @@
  *                      "objects": [{"config": {"BLOCK_M": 64, …}, "digest": "sha256:…",
  *                                   "metadata": {…}}],
  *                      "failed": [{"config": {…}, "error": "one line"}]}]}
- * `when` is an expression over the key (absent: always); the first variant whose `when` holds is
+ * `when` is an expression over the key (absent: always); the first variant whose `when` is true is
  * used.
  * Required: kernel, toolchain (triton; torch and rocm where known), arch, warp_size, variants with
  * objects. A variant without `when` is the last one. A config is in `objects` or in `failed`,

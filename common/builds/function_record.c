@@ -62,16 +62,16 @@ static const struct record function_only_record = {
     NULL, function_fields, ARRAY_LENGTH(function_fields), WITHIN(module, n_key_names)};
 
 static const struct field record_fields[] = {
-    {"kernel", FIELD_DIGEST, AT(kernel)},
-    {"name", FIELD_TEXT, AT(name), .check = any_check},
+    RECORD_FIELD(DIGEST, struct function_record, kernel),
+    RECORD_FIELD(TEXT, struct function_record, name, .check = any_check),
     {"triton", FIELD_RECORD, AT(triton_version), .of = &triton_record},
     {"function", FIELD_RECORD, AT(module), FIELD_REQUIRED, .of = &function_only_record},
     {"key_names", FIELD_TEXTS, AT(n_key_names), .most = NAMES_MAX, .check = any_check},
     {"tuning_key", FIELD_TEXTS, AT(n_tuning_key), .most = NAMES_MAX, .check = any_check},
     {"argument_dtypes", FIELD_TEXTS, AT(n_dtypes), .most = NAMES_MAX, .check = any_check},
     {"configs", FIELD_TEXTS, AT(n_configs), .most = CONFIGS_MAX, .check = any_check},
-    {"autotune", FIELD_JSON, AT(autotune), FIELD_OBJECT},
-    {"dejavu", FIELD_JSON, AT(dejavu), FIELD_OBJECT},
+    RECORD_FIELD(JSON, struct function_record, autotune, FIELD_OBJECT),
+    RECORD_FIELD(JSON, struct function_record, dejavu, FIELD_OBJECT),
 };
 static const struct record packed_record = RECORD(NULL, struct function_record, record_fields);
 

@@ -62,8 +62,8 @@ enum record_text_kind {
                        and not ".." */
 };
 
-/* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is left as it was when the member is
- * absent (or null) and may be. */
+/* A copy of a member of 1 to RECORD_TEXT_MAX bytes; *ret is unchanged when an optional member is
+ * absent or null. */
 must_check bool record_take_text(const json_t *object, const char *pointer, const char *name,
                                  enum json_presence presence, enum record_text_kind kind,
                                  char **ret, struct error *error);

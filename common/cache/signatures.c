@@ -14,7 +14,7 @@ static bool expires_read(const json_t *value, void *to, struct error *error) {
   const char *text = json_string_value(value);
   int64_t s;
   if (!text || !time_text_parse(text, &s) || s == 0)
-    return error_set(error, "%s%.40s%s is no time of expiry: write UTC as 2026-12-24T00:00:00Z",
+    return error_set(error, "%s%.40s%s is not a time of expiry: write UTC as 2026-12-24T00:00:00Z",
                      text ? "\"" : "", text ? text : "this", text ? "\"" : "");
   *(int64_t *)to = s;
   return true;
@@ -46,7 +46,8 @@ bool channel_expires_parse(const json_t *json, int64_t *ret_s, struct error *err
 static bool signature_text_read(const json_t *value, void *to, struct error *error) {
   const char *text = json_string_value(value);
   if (!text || !signature_is_well_formed(text))
-    return error_set(error, "this is no signature: it must be base64 of %d bytes", SIGNATURE_SIZE);
+    return error_set(error, "this is not a signature: it must be base64 of %d bytes",
+                     SIGNATURE_SIZE);
   memcpy(to, text, SIGNATURE_TEXT_SIZE);
   return true;
 }
@@ -59,7 +60,7 @@ static const struct field_custom signature_text_field = {
     .write = signature_text_write};
 
 static const struct field signature_fields[] = {
-    {"key", FIELD_DIGEST, offsetof(struct channel_signature, key), FIELD_REQUIRED},
+    RECORD_FIELD(DIGEST, struct channel_signature, key, FIELD_REQUIRED),
     {"signature", FIELD_CUSTOM, offsetof(struct channel_signature, text), FIELD_REQUIRED,
      .custom = &signature_text_field},
 };
@@ -82,7 +83,7 @@ static bool signatures_read(const json_t *value, void *to, struct error *error) 
       return false;
     for (size_t j = 0; j < i; j++)
       if (digest_equal(&signatures.all[j].key, &signatures.all[i].key))
-        return error_at(error, pointer, "a key signs an entry once, and this one signed it before");
+        return error_at(error, pointer, "a key signs an entry once, and this one occurs twice");
   }
 
   *(struct channel_signatures *)to = signatures;
@@ -112,38 +113,39 @@ bool channel_name_check(const char *name, struct error *error) {
   if (length == 0 || length > CHANNEL_NAME_MAX ||
       strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") != length)
     return error_set(error,
-                     "\"%.80s\" is no channel name: 1 to %d of a-z, 0-9, \".\", \"_\" and \"-\"",
+                     "\"%.80s\" is not a channel name: 1 to %d of a-z, 0-9, \".\", \"_\" and \"-\"",
                      name, CHANNEL_NAME_MAX);
   return true;
 }
 
-/* The first ones are signed: adding one, or leaving one out, makes all existing signatures
+/* The first FIELDS_SIGNED fields are signed: adding or removing one makes all existing signatures
  * invalid. */
 enum { FIELDS_SIGNED = 7, FIELDS_WITH_SIGNATURES };
 #define AT(member) offsetof(struct channel_entry, member)
 static const struct field entry_fields[] = {
-    {"channel", FIELD_TEXT, AT(channel), FIELD_ANSWER | FIELD_REQUIRED, .column = "name"},
-    {"counter", FIELD_INTEGER, AT(counter), FIELD_ANSWER | FIELD_REQUIRED, .least = 1,
-     .most = INT64_MAX},
-    {"environment", FIELD_CUSTOM, AT(environment), FIELD_ANSWER | FIELD_REQUIRED,
-     .custom = &environment_field},
+    RECORD_FIELD(TEXT, struct channel_entry, channel, FIELD_ANSWER | FIELD_REQUIRED,
+                 .column = "name"),
+    RECORD_FIELD(INTEGER, struct channel_entry, counter, FIELD_ANSWER | FIELD_REQUIRED, .least = 1,
+                 .most = INT64_MAX),
+    RECORD_FIELD(CUSTOM, struct channel_entry, environment, FIELD_ANSWER | FIELD_REQUIRED,
+                 .custom = &environment_field),
     {"expires", FIELD_CUSTOM, AT(expires_s), FIELD_ANSWER | FIELD_OMITTED,
      .custom = &expires_field},
-    {"regime", FIELD_ENUM, AT(regime), FIELD_ANSWER | FIELD_NOT_NULL | FIELD_OMITTED,
-     .names = regime_names},
-    {"release", FIELD_DIGEST, AT(release), FIELD_ANSWER | FIELD_REQUIRED},
-    {"tag", FIELD_TEXT, AT(tag), FIELD_ANSWER | FIELD_REQUIRED, .least = 1},
+    RECORD_FIELD(ENUM, struct channel_entry, regime, FIELD_ANSWER | FIELD_NOT_NULL | FIELD_OMITTED,
+                 .names = regime_names),
+    RECORD_FIELD(DIGEST, struct channel_entry, release, FIELD_ANSWER | FIELD_REQUIRED),
+    RECORD_FIELD(TEXT, struct channel_entry, tag, FIELD_ANSWER | FIELD_REQUIRED, .least = 1),
 
-    {"signatures", FIELD_CUSTOM, AT(signatures), FIELD_ANSWER | FIELD_NOT_NULL,
-     .custom = &channel_signatures_field},
+    RECORD_FIELD(CUSTOM, struct channel_entry, signatures, FIELD_ANSWER | FIELD_NOT_NULL,
+                 .custom = &channel_signatures_field),
 
-    {"updated_at", FIELD_TIME, AT(updated_at), FIELD_ANSWER | FIELD_NOT_NULL},
-    {"moved_by", FIELD_TEXT, AT(moved_by), FIELD_ANSWER | FIELD_OMITTED,
-     .schema = "{\"$ref\": \"#/components/schemas/By\"}"},
-    {"moved_by_id", FIELD_ID, AT(moved_by_id), FIELD_ANSWER | FIELD_OMITTED,
-     .schema = "{\"$ref\": \"#/components/schemas/ById\"}"},
-    {"match", FIELD_JSON, AT(match), FIELD_ANSWER | FIELD_OMITTED | FIELD_NO_COLUMN,
-     .schema = "{\"$ref\": \"#/components/schemas/CacheMatch\"}"},
+    RECORD_FIELD(TIME, struct channel_entry, updated_at, FIELD_ANSWER | FIELD_NOT_NULL),
+    RECORD_FIELD(TEXT, struct channel_entry, moved_by, FIELD_ANSWER | FIELD_OMITTED,
+                 .schema = "{\"$ref\": \"#/components/schemas/By\"}"),
+    RECORD_FIELD(ID, struct channel_entry, moved_by_id, FIELD_ANSWER | FIELD_OMITTED,
+                 .schema = "{\"$ref\": \"#/components/schemas/ById\"}"),
+    RECORD_FIELD(JSON, struct channel_entry, match, FIELD_ANSWER | FIELD_OMITTED | FIELD_NO_COLUMN,
+                 .schema = "{\"$ref\": \"#/components/schemas/CacheMatch\"}"),
 };
 const struct record channel_entry_record =
     RECORD("ChannelEntry", struct channel_entry, entry_fields);
@@ -166,11 +168,11 @@ void channel_entry_release(struct channel_entry *entry) {
   *entry = (struct channel_entry){0};
 }
 
-/* Its first `n` fields. */
+/* Writes the first `n` fields. */
 static json_t *entry_write(const struct channel_entry *entry, size_t n) {
   const struct record first = {NULL, entry_fields, n, sizeof *entry};
   struct channel_entry written = *entry;
-  if (written.regime == REGIME_COLD) /* absent, as in entries signed before there were two */
+  if (written.regime == REGIME_COLD) /* absent, as in entries from before there were regimes */
     written.regime = (enum regime) - 1;
   return record_write(&first, &written);
 }
@@ -250,7 +252,7 @@ bool channel_entry_verify(const struct channel_entry *entry, const struct truste
 /* Kernels and builds */
 
 static const struct field code_signature_fields[] = {
-    {"key", FIELD_DIGEST, offsetof(struct code_signature, key), FIELD_REQUIRED},
+    RECORD_FIELD(DIGEST, struct code_signature, key, FIELD_REQUIRED),
     {"signature", FIELD_CUSTOM, offsetof(struct code_signature, text), FIELD_REQUIRED,
      .custom = &signature_text_field},
     {"expires", FIELD_CUSTOM, offsetof(struct code_signature, expires_s), FIELD_OMITTED,

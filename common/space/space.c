@@ -4,7 +4,7 @@
 
 const char *const space_fact_names[] = {"gpu_name", "arch"};
 
-enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* another word for constexpr */
+enum { ROLE_DEFINE = ROLE_ENV + 1 }; /* an alias of constexpr */
 static const char *const role_names[] = {"constexpr", "option", "env", "define", NULL};
 
 bool condition_error(struct error *error, size_t index) {
@@ -65,6 +65,7 @@ static bool row_find(const struct value *values, const uint32_t *order, size_t n
     else
       high = middle;
   }
+
   return false;
 }
 
@@ -84,23 +85,23 @@ static bool parameter_name_check(const char *name, struct error *error) {
   if (!expr_can_name(name))
     return error_set(
         error,
-        "\"%s\" cannot name a parameter: use letters, digits and _, and no word of expressions",
+        "\"%s\" cannot name a parameter: use letters, digits and _, and no keyword of expressions",
         shown);
   for (size_t i = 0; i < SPACE_FACTS; i++)
     if (strcmp(name, space_fact_names[i]) == 0)
-      return error_set(
-          error, "a parameter cannot be named \"%s\": conditions read the GPU's under that name",
-          shown);
+      return error_set(error,
+                       "a parameter cannot be named \"%s\": conditions read the GPU's by that name",
+                       shown);
   return true;
 }
 
-/* A space as JSON has it. */
+/* A space as its JSON states it. */
 struct given_parameter {
   char *name;
   json_t *values;
 };
 static const struct field parameter_fields[] = {
-    {"name", FIELD_TEXT, offsetof(struct given_parameter, name), .check = parameter_name_check},
+    RECORD_FIELD(TEXT, struct given_parameter, name, .check = parameter_name_check),
     {"values", FIELD_JSON, offsetof(struct given_parameter, values), FIELD_NOT_NULL | FIELD_ARRAY,
      .least = 1, .most = SPACE_VALUES_MAX,
      .schema = "{\"type\": [\"integer\", \"string\", \"boolean\", \"null\"]}"},
@@ -113,8 +114,8 @@ struct given_role {
   enum role role;
 };
 static const struct field role_fields[] = {
-    {"parameter", FIELD_TEXT, offsetof(struct given_role, parameter)},
-    {"role", FIELD_ENUM, offsetof(struct given_role, role), FIELD_NOT_NULL, .names = role_names},
+    RECORD_FIELD(TEXT, struct given_role, parameter),
+    RECORD_FIELD(ENUM, struct given_role, role, FIELD_NOT_NULL, .names = role_names),
 };
 static const struct record role_record = RECORD(NULL, struct given_role, role_fields);
 
@@ -130,9 +131,9 @@ static const struct field given_fields[] = {
     {"parameters", FIELD_MAP, offsetof(struct given, n_parameters), .least = 1,
      .most = SPACE_PARAMETERS_MAX, .of = &parameter_record,
      .about = "each with its values; their order counts"},
-    {"configs", FIELD_JSON, offsetof(struct given, configs), FIELD_ARRAY, .least = 1,
-     .most = SPACE_LIST_MAX, .schema = SCHEMA_CONFIG,
-     .about = "in place of parameters and conditions: all configs, of the same names"},
+    RECORD_FIELD(JSON, struct given, configs, FIELD_ARRAY, .least = 1, .most = SPACE_LIST_MAX,
+                 .schema = SCHEMA_CONFIG,
+                 .about = "in place of parameters and conditions: all configs, of the same names"),
     {"roles", FIELD_MAP, offsetof(struct given, n_roles), .of = &role_record,
      .about = "of parameters; constexpr for others"},
     {"conditions", FIELD_TEXTS, offsetof(struct given, n_conditions), .most = SPACE_CONDITIONS_MAX,
@@ -241,8 +242,9 @@ static bool list_parse(struct space *space, const json_t *json, struct error *er
                    space->list + i * space->n_parameters, error))
       return false;
   if (space->n_parameters == 0)
-    return error_at(error, "/configs/0",
-                    "the configs have no parameters; a kernel without any has one of one value");
+    return error_at(
+        error, "/configs/0",
+        "the configs have no parameters; for a kernel without any, write one with a single value");
   size_t twice;
   space->list_order = rows_order(space->list, n, space->n_parameters, &twice);
   if (twice < n)

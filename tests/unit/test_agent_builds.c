@@ -337,7 +337,7 @@ Test(builds, code_for_another_arch_than_its_build_is_not_used) {
 Test(builds, threads_are_counted_in_the_wavefronts_of_the_code) {
   struct packed packed =
       packed_new("{\"name\": \"f\", \"num_warps\": 4, \"warp_size\": 32, \"scratch\": 2}");
-  expect_unusable(&packed, 64, "its code runs in wavefronts of 64 lanes, the build says 32");
+  expect_unusable(&packed, 64, "its code runs in wavefronts of 64 lanes, the build states 32");
   packed_free(&packed);
 }
 

@@ -124,7 +124,7 @@ Test(channel_entry, members_that_are_missing_or_wrong_are_refused_by_name) {
   expect_refused("{}", "/channel", "");
   expect_refused("{\"channel\":\"Stable\",\"counter\":1,\"environment\":{},\"release\":\"" RELEASE
                  "\",\"tag\":\"t\"}",
-                 "/channel", "no channel name");
+                 "/channel", "not a channel name");
   expect_refused("{\"channel\":\"a\",\"counter\":0,\"environment\":{},\"release\":\"" RELEASE
                  "\",\"tag\":\"t\"}",
                  "/counter", "");
@@ -137,9 +137,9 @@ Test(channel_entry, members_that_are_missing_or_wrong_are_refused_by_name) {
   expect_refused("{\"channel\":\"a\",\"counter\":1,\"environment\":{},\"release\":\"" RELEASE
                  "\",\"tag\":\"\"}",
                  "/tag", "at least 1");
-  expect_refused(WITHOUT_END ",\"expires\":\"tomorrow\"}", "/expires", "no time of expiry");
+  expect_refused(WITHOUT_END ",\"expires\":\"tomorrow\"}", "/expires", "not a time of expiry");
   expect_refused(WITHOUT_END ",\"expires\":\"1970-01-01T00:00:00Z\"}", "/expires",
-                 "no time of expiry");
+                 "not a time of expiry");
 }
 
 Test(channel_entry, signatures_that_are_none_are_refused) {
@@ -271,7 +271,7 @@ Test(channel_name, refuses_an_empty_a_long_and_an_upper_case_name) {
   cr_assert_not(channel_name_check(longest, &error));
   cr_assert_not(channel_name_check("Stable", &error));
   cr_assert_str_eq(error.message,
-                   "\"Stable\" is no channel name: 1 to 64 of a-z, 0-9, \".\", \"_\" and \"-\"");
+                   "\"Stable\" is not a channel name: 1 to 64 of a-z, 0-9, \".\", \"_\" and \"-\"");
   longest[CHANNEL_NAME_MAX] = 0;
   cr_assert(channel_name_check(longest, &error));
 }

@@ -141,7 +141,7 @@ Test(build_review, an_object_without_its_kernel_or_with_wrong_metadata_is_refuse
   assert_refused((struct made){.metadata = "\"name\": \"other\", \"num_warps\": 4"}, NULL, "other");
   assert_refused((struct made){.metadata = "\"num_warps\": 4"}, NULL, "its metadata: ");
   assert_refused((struct made){.metadata = METADATA ", \"global_scratch_size\": 8"}, NULL,
-                 "wants scratch memory");
+                 "requires scratch memory");
 }
 
 Test(build_review, an_object_that_cannot_run_is_refused) {

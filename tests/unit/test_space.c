@@ -208,18 +208,18 @@ Test(space, takes_values_that_differ_in_type_only) {
 Test(space, refuses_names_that_no_parameter_can_have) {
   expect_refused(
       "{\"parameters\": {\"a-b\": [1]}}", "/parameters/a-b",
-      "\"a-b\" cannot name a parameter: use letters, digits and _, and no word of expressions");
+      "\"a-b\" cannot name a parameter: use letters, digits and _, and no keyword of expressions");
   expect_refused(
       "{\"parameters\": {\"a/b\": [1]}}", "/parameters/a~1b",
-      "\"a/b\" cannot name a parameter: use letters, digits and _, and no word of expressions");
-  expect_refused(
-      "{\"parameters\": {\"lambda\": [1]}}", "/parameters/lambda",
-      "\"lambda\" cannot name a parameter: use letters, digits and _, and no word of expressions");
+      "\"a/b\" cannot name a parameter: use letters, digits and _, and no keyword of expressions");
+  expect_refused("{\"parameters\": {\"lambda\": [1]}}", "/parameters/lambda",
+                 "\"lambda\" cannot name a parameter: use letters, digits and _, and no keyword of "
+                 "expressions");
   expect_refused("{\"parameters\": {\"arch\": [1]}}", "/parameters/arch",
-                 "a parameter cannot be named \"arch\": conditions read the GPU's under that name");
+                 "a parameter cannot be named \"arch\": conditions read the GPU's by that name");
   expect_refused(
       "{\"configs\": [{\"gpu_name\": 1}]}", "/configs/0/gpu_name",
-      "a parameter cannot be named \"gpu_name\": conditions read the GPU's under that name");
+      "a parameter cannot be named \"gpu_name\": conditions read the GPU's by that name");
 }
 
 Test(space, refuses_a_raw_product_beyond_63_bits) {

@@ -15,8 +15,7 @@
  */
 #define CONFIG_TEXT_MEMBERS_MAX 256
 
-/* Refuses what str(Config) does not print, or prints so that it cannot be read back: a part that is
- * not "name: value", a name twice. */
+/* Refuses a part that is not "name: value" and a name that occurs twice. */
 must_check bool config_text_parse(const char *text, json_t **ret_config, struct error *error);
 
 /* The text of a flat object, in the object's order. */

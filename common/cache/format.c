@@ -215,7 +215,7 @@ bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
   }
 
   json_decref(key);
-  return error_set(error, "the key %.200s is there twice: also in %.250s", id,
+  return error_set(error, "the key %.200s occurs twice: also in %.250s", id,
                    json_string_value(json_object_get(entry->provenance, "source")));
 }
 
@@ -236,9 +236,9 @@ bool imported_set_environment(struct imported *imported, json_t *environment, st
   if (json_equal(owned, imported->environment))
     return true;
   cleanup_free char *before = json_canonical(imported->environment), *now = json_canonical(owned);
-  return error_set(
-      error, "it is of the environment %s, a file before it of %s; import them one after the other",
-      now, before);
+  return error_set(error,
+                   "its environment is %s, that of a file before it is %s; import them separately",
+                   now, before);
 }
 
 bool scalar_check(const json_t *value, const char *pointer, struct error *error) {
@@ -276,7 +276,7 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
   cleanup_imported struct imported imported = {0};
   size_t n_tables = 0, n_entries = 0;
   if (request->kernel && format->no_kernel)
-    return error_set(error, "%s; leave --kernel away", format->no_kernel);
+    return error_set(error, "%s; omit --kernel", format->no_kernel);
 
   for (size_t i = 0; i < request->files->n; i++) {
     const struct cache_file *file = &request->files->files[i];
@@ -297,7 +297,7 @@ bool cache_format_read(const struct cache_format *format, const struct import_re
     return error_set(error, "none of the %zu files is a %s%s%s", request->files->n, format->table,
                      format->folder ? "; name " : "", format->folder ? format->folder : "");
   if (!n_entries && !format->may_be_empty)
-    return error_set(error, "no %s there holds an entry", format->table);
+    return error_set(error, "no %s has an entry", format->table);
   if (!imported.environment)
     imported.environment = json_object();
   *ret = imported;
@@ -352,7 +352,8 @@ static void header_add(struct archive *archive, struct archive_entry *entry, con
   ALWAYS(archive_write_header(archive, entry) >= ARCHIVE_WARN);
 }
 
-/* In memory nothing fails but memory, and paths were checked when the files were added. */
+/* Writing to memory fails only when memory is exhausted; paths were checked when the files were
+ * added. */
 char *cache_files_tar(const struct cache_files *files, size_t *ret_size) {
   char *bytes = NULL;
   FILE *out = open_memstream(&bytes, ret_size);

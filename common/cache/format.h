@@ -90,8 +90,8 @@ must_check char *cache_files_tar(const struct cache_files *files, size_t *ret_si
  * digest, belongs to the source and lives as long. A member may be NULL: the source has none of the
  * kind, and winners that need one are skipped. So are winners that need a thing for which false is
  * returned: the source does not have it (removed, or never pushed), and the error names it. A
- * source that failed otherwise (no answer, other bytes) remembers that itself, and its owner
- * discards the whole rendering. */
+ * source that failed otherwise (no answer, other bytes) records the failure itself, and its owner
+ * discards all that was rendered. */
 struct cache_source {
   void *context;
   bool (*kernel)(void *context, const struct digest *hash, const struct kernel **ret,
@@ -146,14 +146,15 @@ struct import_request {
   const struct kernel *kernel; /* to map a table to by its "exports", or NULL: an external kernel */
 };
 
-/* The kernel or entry with this id, which is used for nothing else. A new one is zeroed, for the
+/* The kernel or entry with this id. Ids are only used here. A new one is zeroed, for the
  * caller to fill. Pointers are valid until the next call. */
 struct imported_kernel *imported_kernel_for(struct imported *imported, const char *id);
 struct imported_entry *imported_entry_for(struct imported_kernel *kernel, const char *id,
                                           bool *ret_is_new);
 /* The same, of an external kernel; `manifest` is taken over. */
 struct imported_kernel *imported_external(struct imported *imported, json_t *manifest);
-/* The same for the entry of a key, which is taken over and refused when it is there already. */
+/* The same for the entry of a key, which is taken over and refused when the kernel has an entry for
+ * it. */
 must_check bool imported_entry_add(struct imported_kernel *kernel, json_t *key,
                                    struct imported_entry **ret_entry, struct error *error);
 
@@ -182,11 +183,11 @@ struct cache_format {
                  struct error *error);
 
   /* Reading; see cache_format_read. */
-  const char *table;  /* what a file is called, for errors */
-  const char *folder; /* the folder that has such files, for errors; NULL: any may */
+  const char *table;  /* the name of such a file in errors */
+  const char *folder; /* the folder that has such files, in errors; NULL: any may */
   bool (*is_table)(const char *path); /* NULL: every file is one */
   const char *no_kernel; /* why a table cannot be mapped to a registered kernel; NULL: it can */
-  size_t file_size_max;  /* 0: no limit of its own */
+  size_t file_size_max;  /* 0: no limit */
   bool may_be_empty;     /* tables without entries are not an error */
   /* Adds what one file has. Never trusts a file: bounded, checked, no path is followed. */
   bool (*read)(const struct import_request *request, const struct cache_file *file,

@@ -1,4 +1,4 @@
-/* Reading identities of images, and finding what an image knows of a kernel. Memory and threads:
+/* Reading identities of images, and finding an image's record of a kernel. Memory and threads:
  * identity.h. */
 #include "common/cache/identity.h"
 

@@ -1,6 +1,6 @@
-/* The identity of a container image: what the paths of its tools' caches are made of, recorded
- * inside the image by `python3 -m wavetune identity` and kept there as identity.json (and at PUT
- * /v1/images/{digest}).
+/* The identity of a container image: the facts that the paths of its tools' caches contain,
+ * recorded inside the image by `python3 -m wavetune identity` and kept there as identity.json (and
+ * at PUT /v1/images/{digest}).
  *
  * JSON: {"version": 1,
  *   "triton": {"version", "key", "backend_hash"} or null,

@@ -3,7 +3,7 @@
  *
  * A builder keeps entries as the texts of the release, so that they are sorted and compared as
  * texts. Memory: a release owns everything, a builder owns copies. Threads: a release is read-only;
- * one to a builder. */
+ * a builder is used by one thread. */
 #include <math.h>
 
 #include "common/cache/release.h"
@@ -305,7 +305,7 @@ static int texts_compare(const void *a, const void *b) {
   return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorts texts, leaves each once, and writes them; returns how many are left. */
+/* Sorts texts, removes duplicates, writes the rest and returns their number. */
 static size_t texts_write(FILE *out, const char **texts, size_t n) {
   size_t n_left = 0;
   qsort(texts, n, sizeof *texts, texts_compare);
@@ -363,7 +363,7 @@ bool release_builder_finish(const struct release_builder *builder, struct releas
                             struct error *error) {
   size_t n = builder->n, size;
   if (!n)
-    return error_set(error, "a release holds at least one winner");
+    return error_set(error, "a release has at least one winner");
   cleanup_free const struct entry **sorted = xcalloc(n, sizeof(struct entry *));
   for (size_t i = 0; i < n; i++)
     sorted[i] = &builder->entries[i];

@@ -26,8 +26,8 @@
  * no time and no channel in it. The same winners with the same provenance give the same bytes and
  * so the same digest, on every server.
  *
- * A container's start waits until 50,000 winners are read: their keys stay text in the release's
- * bytes.
+ * A container waits at its start until up to 50,000 winners are read, so keys are not parsed: they
+ * stay text in the release's bytes.
  *
  * Memory: a release owns everything; a builder copies what it is given. Threads: a release is
  * read-only after parsing; a builder is used by one. */
@@ -84,7 +84,7 @@ struct release {
   size_t n_winners; /* of all kernels */
 };
 
-/* Parses bytes of which nothing is known, which are copied. Refuses what is not canonical (another
+/* Parses untrusted bytes, which are copied. Refuses what is not canonical (another
  * order, white space, other members, numbers or strings written in another way), so that the same
  * winners have one digest. For releases that are to be signed or come from a file. Errors say
  * where. */
@@ -178,12 +178,12 @@ extern const char *const cache_rule_names[]; /* by value, ended by NULL */
 const char *cache_rule_name(enum cache_rule rule);
 must_check bool cache_rule_parse(const char *name, enum cache_rule *ret_rule);
 
-/* Whether this rule alone allows a cache of `served` for a request of `asked`; of compatible,
- * whether some declaration could. */
+/* Whether this rule alone allows a cache of `served` for a request of `asked`; for
+ * CACHE_RULE_COMPATIBLE, whether an operator's declaration could. */
 bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
                        const struct environment *served);
 
-/* Whether one of the rules up to `widest` may. */
+/* Whether one of the rules up to `widest` does. */
 bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
                        const struct environment *served);
 

@@ -1,9 +1,9 @@
 /* Reading a release: one pass over its bytes, in place.
  *
- * A tree of JSON values is too slow: jansson takes ten times as long for 50,000 winners as all of
- * this. So the punctuation and the order of members, which are the same in every release, are
- * followed here, and winners are read in place. Objects (environment, configs, provenance) and
- * strings that are not plain ASCII are jansson's.
+ * A tree of JSON values is too slow: jansson takes ten times as long for 50,000 winners as this
+ * whole reader. So the punctuation and the order of members, which are the same in every release,
+ * are followed here, and winners are read in place. Objects (environment, configs, provenance) and
+ * strings that are not plain ASCII are parsed by jansson.
  *
  * A reader that knows the digest needs only the assurance that what was hashed is what is read: all
  * text is JSON as jansson reads it, without white space between the parts of a winner, each member
@@ -211,7 +211,7 @@ struct reader {
     size_t size;
     json_t *values; /* borrowed from the release */
   } *known;
-  /* The place of an error, of which the JSON Pointer is made only when there is one. */
+  /* The current place. place() makes its JSON Pointer only when there is an error. */
   bool in_kernel; /* the last of the release */
   const char *array;
   size_t index; /* NO_INDEX: the array itself */

@@ -1,8 +1,8 @@
 /* Signatures: over channel entries, which deployments verify, and over kernels and builds, which
  * agents verify before they compile and load them.
  *
- * What is signed is a line that names the kind, so that a signature of one kind is not one of
- * another, and canonical JSON.
+ * The signed bytes are a line that names the kind, then canonical JSON. Because of the line, a
+ * signature of one kind is not valid for another.
  *
  * Memory: an entry owns its strings; the other values are plain. Threads: any. */
 #ifndef WAVETUNE_COMMON_CACHE_SIGNATURES_H

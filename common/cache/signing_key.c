@@ -60,7 +60,7 @@ static bool file_create(const char *path, BIO *from, mode_t mode, struct error *
   long size = BIO_get_mem_data(from, &bytes);
   cleanup_fd int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0 && errno == EEXIST)
-    return error_set(error, "%s is there already; a key is never written over, name another file",
+    return error_set(error, "%s is there already; a key is never overwritten, name another file",
                      path);
   if (fd < 0)
     return error_set(error, "cannot create %s: %s", path, strerror(errno));
@@ -106,7 +106,7 @@ static bool pem_kind(const char *path, const char *text, size_t size, char kind[
       ERR_clear_error();
       if (n == 1 && is_at_end)
         return true;
-      return error_set(error, "%s is no key in PEM%s; `wavetune key new FILE` makes one", path,
+      return error_set(error, "%s is not a key in PEM%s; `wavetune key new FILE` makes one", path,
                        is_at_end ? "" : ": it is damaged");
     }
     snprintf(kind, 64, "%s", name);
@@ -115,7 +115,7 @@ static bool pem_kind(const char *path, const char *text, size_t size, char kind[
     OPENSSL_free(header);
     OPENSSL_free(data);
     if (n == 1)
-      return error_set(error, "%s holds more than one PEM block; give each key a file of its own",
+      return error_set(error, "%s holds more than one PEM block; write each key to a separate file",
                        path);
   }
 }
@@ -200,7 +200,8 @@ static bool trusted_key_add(struct trusted_keys *keys, const char *path, struct 
   if (trusted_keys_find(keys, &key.id))
     return true;
   if (keys->n == TRUSTED_MAX)
-    return error_set(error, "%s is one trusted key too many: %d at most", path, TRUSTED_MAX);
+    return error_set(error, "%s is one trusted key too many; at most %d are read", path,
+                     TRUSTED_MAX);
   keys->all = xreallocarray(keys->all, keys->n + 1, sizeof *keys->all);
   keys->all[keys->n++] = key;
   key.pkey = NULL;
@@ -266,7 +267,7 @@ void signing_key_public_text(const struct signing_key *key, char text[PUBLIC_KEY
 bool signing_key_of_public_text(const char *text, struct signing_key *ret, struct error *error) {
   uint8_t raw[PUBLIC_SIZE];
   if (!base64_decode(text, raw, sizeof raw))
-    return error_set(error, "this is no public key: it must be base64 of %d bytes", PUBLIC_SIZE);
+    return error_set(error, "this is not a public key: it must be base64 of %d bytes", PUBLIC_SIZE);
   *ret = (struct signing_key){
       .pkey = EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, NULL, raw, sizeof raw),
       .id = digest_of(raw, sizeof raw)};

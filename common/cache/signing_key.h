@@ -36,10 +36,11 @@ struct trusted_keys {
   struct signing_key *all;
 };
 must_check bool trusted_keys_add(struct trusted_keys *keys, const char *path, struct error *error);
-/* Those of the option --trusted-key, and those of $WAVETUNE_TRUSTED_KEYS, with ':' between. */
+/* Adds the keys at `paths` (of --trusted-key) and those of $WAVETUNE_TRUSTED_KEYS, whose paths are
+ * separated by ':'. */
 must_check bool trusted_keys_add_all(struct trusted_keys *keys, const char *const *paths, size_t n,
                                      struct error *error);
-/* The key with this id; NULL: it is not among them. */
+/* The key with this id, or NULL. */
 const struct signing_key *trusted_keys_find(const struct trusted_keys *keys,
                                             const struct digest *id);
 void trusted_keys_release(struct trusted_keys *keys);
@@ -55,8 +56,8 @@ must_check bool signing_key_of_public_text(const char *text, struct signing_key 
 void signing_key_sign(const struct signing_key *key, const void *bytes, size_t size,
                       char text[SIGNATURE_TEXT_SIZE]);
 
-/* Whether `signature` (base64) is the key's over the bytes. False for what is no signature at all,
- * too. */
+/* Whether `signature` (base64) is the key's over the bytes. False also for a text that is not well
+ * formed. */
 must_check bool signing_key_verify(const struct signing_key *key, const void *bytes, size_t size,
                                    const char *signature);
 

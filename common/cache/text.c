@@ -135,7 +135,7 @@ void strings_release(struct strings *strings) {
 }
 
 static bool tuple_refuse(const char *text, const char *at, const char *why, struct error *error) {
-  return error_set(error, "the key %.200s is no tuple of strings: column %zu %s", text,
+  return error_set(error, "the key %.200s is not a tuple of strings: column %zu %s", text,
                    (size_t)(at - text) + 1, why);
 }
 
@@ -152,7 +152,7 @@ bool python_string_tuple_parse(const char *text, size_t n_max, struct strings *r
       return tuple_refuse(text, at, "has no \", \" and no \")\"", error);
     at += ret->n ? 2 : 0;
     if (ret->n == n_max)
-      return tuple_refuse(text, at, "is behind the largest number of elements", error);
+      return tuple_refuse(text, at, "is one element too many", error);
 
     /* An element has the quotes and escapes that repr writes and no others: read and written again
      * it is the same. Text outside ASCII is taken as it is. */
@@ -173,7 +173,7 @@ bool python_string_tuple_parse(const char *text, size_t n_max, struct strings *r
       return tuple_refuse(text, at, "lacks the \",\" of a tuple of one", error);
   }
 
-  return !at[1] || tuple_refuse(text, at + 1, "has more behind the tuple", error);
+  return !at[1] || tuple_refuse(text, at + 1, "has more text after the tuple", error);
 }
 
 /* The text is UTF-8, as jansson's always is. */

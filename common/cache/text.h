@@ -18,7 +18,7 @@ struct text {
 };
 
 static inline void text_add(struct text *text, const char *bytes, size_t size) {
-  if (text->capacity - text->size <= size) { /* one byte stays for the NUL */
+  if (text->capacity - text->size <= size) { /* one byte is kept for the NUL */
     text->capacity = 2 * text->capacity + size + 256;
     text->bytes = xreallocarray(text->bytes, text->capacity, 1);
   }
@@ -59,7 +59,8 @@ struct text_set {
   } *pieces;
 };
 
-/* Whether the bytes, which the caller adds to the text at `offset`, are new; notes them. */
+/* Adds the bytes to the set and returns whether they were new. The caller adds them to the text at
+ * `offset`. */
 must_check bool text_set_add(struct text_set *set, const struct text *text, const char *bytes,
                              size_t size, size_t offset);
 void text_set_clear(struct text_set *set); /* keeps its memory */
@@ -104,7 +105,7 @@ must_check bool python_string_tuple_parse(const char *text, size_t n_max, struct
                                           struct error *error);
 
 /* json.dump(value, indent=indent, ensure_ascii=True), members in the object's own order; indent 0
- * stands for None: ", " and ": " between what stays on one line. */
+ * writes one line, as Python's None does, with ", " and ": ". */
 must_check char *python_json(const json_t *value, unsigned indent, size_t *ret_size);
 
 #endif

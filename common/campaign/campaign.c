@@ -229,7 +229,7 @@ void campaign_step_release(struct campaign_step *step) {
 
 /* Warm-start configs, and searches that are replayed from their measurements */
 
-/* A number that has a logarithm. */
+/* The value as a number; false if it has no logarithm. */
 static bool number_of(struct value value, double *ret) {
   if (value.type != VALUE_INT && value.type != VALUE_FLOAT)
     return false;
@@ -250,6 +250,7 @@ double key_distance(const struct key *a, const struct key *b) {
     else if (!other || !value_equal(a->values[i], *other))
       distance += KEY_DIFFERS;
   }
+
   return distance;
 }
 

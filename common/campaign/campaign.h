@@ -166,18 +166,18 @@ struct campaign_step {
 void campaign_step_release(struct campaign_step *step);
 #define cleanup_campaign_step __attribute__((cleanup(campaign_step_release)))
 
-/* Decides what follows. */
+/* Decides the next step when a stage has nothing left to measure. */
 void campaign_next(const struct campaign_facts *facts, struct campaign_step *ret_step);
 
-/* Whether the budget leaves the screen and the halving nothing more: a search has no further batch
- * then, and nothing is halved. */
+/* Whether the screen and the halving have spent their budget: then a search requests no further
+ * batch, and there is no halving. */
 must_check bool campaign_screen_is_spent(const struct campaign_facts *facts);
 
 /* Writes at most `most` configs to `ret`, in rising order of the ordinals; returns how many. First
  * the best of the n, then each of `always` that is among them, whatever its ratio, then those with
- * the least ratios, none above FINALISTS_SPAN times the least. Of those that are as good, the one
- * with the lesser ratio of its own comes first, then the one with the lower ordinal. `ret` has room
- * for `most`. */
+ * the least ratios, none above FINALISTS_SPAN times the least. Of equal ratios (those of configs
+ * that left early are raised to FINALISTS_LEFT), the one with the lesser measured ratio comes
+ * first, then the one with the lower ordinal. `ret` has room for `most`. */
 size_t finalists_choose(const struct campaign_candidate *candidates, size_t n,
                         const uint64_t *always, size_t n_always, size_t most, uint64_t *ret);
 

@@ -15,8 +15,8 @@
 
 #define KNOWN_TEXTS 4096
 
-/* What its files need to know of a kernel's function: from records of images and builds, and from
- * manifests of imported tables */
+/* The function of a kernel, from the record of an image or a build, or from the manifest of an
+ * imported table */
 
 /* Owns everything but the identity's record. */
 struct function {
@@ -352,7 +352,7 @@ static char *config_make(const struct function *function, const json_t *config,
     cleanup_free char *normal = config_text_normal(config, function->path.parts[DEJAVU_TRITON]);
     const char *text = json_string_value(json_object_get(function->configs, normal));
     if (!text)
-      error_set(error, "the config is none of those that the function is decorated with");
+      error_set(error, "the config is not one of those that the function is decorated with");
     return text ? json_quoted(text) : NULL;
   }
 
@@ -609,7 +609,7 @@ static json_t *table_total(const struct table *table) {
   return json_real(table->tuned_s ? round((sum + table->tuned_s) * 1e6) / 1e6 : sum);
 }
 
-/* The long members are texts already: the others are written before and after them. */
+/* The long members are texts already; the short ones are written as JSON before and after them. */
 static void table_write(const struct table *table, const char *path, struct cache_files *files) {
   static const char between[] = "\n    },\n    \"timings\": {";
   const struct function *function = table->function;

@@ -78,8 +78,8 @@ char *dejavu_names_hash(const json_t *names, char hash[DEJAVU_HASH_SIZE]);
 must_check json_t *dejavu_timings_data(const json_t *object, const char *rep, const char *warmup,
                                        const char *graphs);
 
-/* Whether dejavu restores exactly what is written: a config whose values it does not read as
- * others, an element of a key that its reader of tuples returns. */
+/* Whether dejavu reads back exactly what is written: the values of a config, an element of a key.
+ */
 must_check bool dejavu_restores_config(const json_t *config, struct error *error);
 must_check bool dejavu_restores_element(const char *element, size_t size, bool ignore_dtypes,
                                         struct error *error);

@@ -1,7 +1,7 @@
 /* The tree of triton-dejavu's caches: its paths, what dejavu restores of it, and reading it.
  *
- * Every file is checked whole: its place, its types, that it belongs into its folder, and that no
- * key is there twice. Memory and threads: dejavu.h. */
+ * Every file is checked whole: its place, its types, that it belongs in its folder, and that no key
+ * occurs twice. Memory and threads: dejavu.h. */
 #include <ctype.h>
 
 #include "common/cache/autotuner.h"
@@ -183,7 +183,7 @@ static bool path_parse(const char *text, struct dejavu_path *ret, struct error *
                        "a cache of triton-dejavu 0.5.0 or 0.5.1, whose folder has one hash of "
                        "everything, so that it is not "
                        "known what it is of; import what a newer triton-dejavu writes");
-    return error_set(error, "the folder \"%.100s\" has no place in a path of triton-dejavu", name);
+    return error_set(error, "the folder \"%.100s\" cannot be in a path of triton-dejavu", name);
   }
 
   if (!path.parts[DEJAVU_LAYOUT])
@@ -283,7 +283,7 @@ static bool restores_member(const char *name, const json_t *value, struct error 
   if (strcmp(name, "ir_override") == 0)
     return json_is_null(value) || error_set(error, "dejavu does not restore ir_override");
   if (strcmp(name, "pre_hook") == 0 || strstr(name, ", ") || strstr(name, ": ") || !name[0])
-    return error_set(error, "\"%.60s\" is no name of a parameter for dejavu", name);
+    return error_set(error, "\"%.60s\" is not a name of a parameter for dejavu", name);
   if (is_integer || is_boolean)
     return true;
 
@@ -400,7 +400,7 @@ static bool table_read(const struct cache_file *file, struct table *table, struc
   if (!path)
     return error_set(
         error,
-        "no folder like dejavu_0.7 is in the path, whose folders say what a cache.json is of");
+        "the path has no folder like dejavu_0.7, and its folders identify what a cache.json is of");
   if (!path_parse(path, &table->path, error) ||
       !json_parse(file->bytes, file->size, &table->json, error))
     return false;

@@ -4,7 +4,7 @@
  *
  * The file's name is a hash of the kernel's generated text and of torch, and Inductor uses the file
  * only where configs_hash is that of its own candidates: nothing of it can be made from what was
- * tuned elsewhere. So this format carries what Inductor wrote, and nothing else: all files of a
+ * tuned elsewhere. So this format stores what Inductor wrote, and nothing else: all files of a
  * tree are the kernel "inductor" with the key {"file": the last two parts of the path,
  * "configs_hash"}. Its config is the kernel's parameters; the file's other members are provenance
  * ("time_taken_ms" is how long the tuning took, not the kernel), with the order of members, so that

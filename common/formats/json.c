@@ -15,10 +15,10 @@
 
 #define PIECE_SIZE ((size_t)64 << 10)
 
-/* A text with its place in the order of canonical JSON. */
+/* A text and the name by which canonical JSON sorts it. */
 struct named {
-  const char *name; /* by which they are sorted */
-  size_t index;     /* in the release */
+  const char *name;
+  size_t index; /* in the release */
   char *text;
 };
 
@@ -201,7 +201,7 @@ static bool json_read(const struct import_request *request, const struct cache_f
     size_t n_before = imported->n_kernels;
     struct imported_kernel *kernel = imported_kernel_for(imported, digest_format(&digest, id));
     if (imported->n_kernels == n_before)
-      return error_at(error, at, "the kernel is there twice");
+      return error_at(error, at, "the kernel occurs twice");
     kernel->hash = digest;
     for (size_t i = 0; i < json_array_size(entries); i++) {
       json_pointer_index(at, sizeof at, in, i);

@@ -9,7 +9,7 @@
  * Bodies are what json.dump(indent=4) writes, and a newline: {"1": {"BLOCK_SIZE_M": 16, …}, …} with
  * M ascending. "triton_version" is read and not written: older readers take every member for an M.
  *
- * "exports" of a kernel, under the format's name, say how its key and its configs are those of the
+ * "exports" of a kernel, under the format's name, state how its key and its configs map to the
  * tables:
  *   {"E": "E", "N": "N", "M": "M", "dtype": "fp8_w8a8", "block_shape": [128, 128],
  *    "config": {"BLOCK_SIZE_M": "BLOCK_M"}}
@@ -255,8 +255,8 @@ static bool row_of_key(const struct mapping *mapping, const struct value *values
   return true;
 }
 
-/* The key of the kernel for a row; a new reference. What the exports state must be what the table
- * says; expressions cannot be inverted. */
+/* The key of the kernel for a row; a new reference. The table must agree with what the exports
+ * state; expressions cannot be inverted. */
 static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t **ret,
                        struct error *error) {
   const struct kernel *kernel = mapping->kernel;
@@ -268,7 +268,8 @@ static bool key_of_row(const struct mapping *mapping, const json_t *row, json_t 
     if (!value)
       value = json_false(); /* a variant that the dialect does not have */
     if (source->expr)
-      return error_set(error, "the exports of %s have an expression for %s, which cannot be undone",
+      return error_set(error,
+                       "the exports of %s have an expression for %s, which cannot be inverted",
                        kernel->name, name);
     if (source->member) {
       const json_t *before = json_object_get(key, source->member);
@@ -335,7 +336,7 @@ static bool config_to_table(const struct mapping *mapping, const json_t *config,
 
   json_object_foreach (table, name, value)
     if (!is_plain(value))
-      return error_set(error, "the config's %.60s is no integer, boolean, text or null", name);
+      return error_set(error, "the config's %.60s is not an integer, boolean, text or null", name);
   *ret = config_ordered(table);
   return true;
 }
@@ -617,7 +618,7 @@ static bool row_read(const struct mapping *mapping, struct imported_kernel *kern
     return false;
   entry->provenance = json_pack("{s:o}", "source", imported_source(path));
 
-  /* What comes out of a release is sorted by name before the usual members are put in front. */
+  /* The config of a release is sorted by name; rendering puts the usual members first. */
   cleanup_free char *canonical = json_canonical(config);
   cleanup_json json_t *sorted = json_loads(canonical, 0, NULL);
   cleanup_json json_t *usual = config_ordered(sorted);

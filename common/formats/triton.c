@@ -135,7 +135,7 @@ static bool artifacts_add(const struct render_request *request, const json_t *ca
 
 /* Rendering */
 
-/* What the winners of a kernel that have one build in their provenance have in common. */
+/* What is common to the winners of a kernel that were measured with the same build. */
 struct origin {
   bool is_read;
   const struct build *build;     /* NULL: none */
@@ -195,7 +195,7 @@ static bool origin_read(struct rendering *rendering, size_t index, struct origin
   const char *missing = origin->missing ? origin->missing : rendering->missing.message;
   if (!record && !packed && missing[0])
     origin->reason = xasprintf(
-        "the image has no record of it, and what else would tell is missing: %s", missing);
+        "the image has no record of it, and the other source of one is missing: %s", missing);
   else if (!record && !packed)
     origin->reason = xstrdup("neither the image nor a build has a record of its function");
   else if (!triton_function_init(&origin->function, record ? record : packed, !record,
@@ -204,7 +204,7 @@ static bool origin_read(struct rendering *rendering, size_t index, struct origin
   return true;
 }
 
-/* Gives a reason that holds for the whole kernel once. */
+/* Reports a reason that applies to the whole kernel, once. */
 static void skip_kernel(struct rendering *rendering, const char *reason) {
   if (set_add(rendering->done, reason))
     cache_files_skip(rendering->files, rendering->kernel, NULL, reason);
@@ -350,7 +350,7 @@ const struct cache_format format_triton = {
     .table = "NAME.autotune.json",
     .folder = "Triton's cache folder (TRITON_CACHE_DIR)",
     .is_table = triton_is_table,
-    .no_kernel = "the folders of Triton's cache do not tell which kernel they are for",
+    .no_kernel = "the folders of Triton's cache do not identify their kernel",
     .file_size_max = (size_t)16 << 20,
     .read = triton_read,
 };

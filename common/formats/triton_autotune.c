@@ -66,7 +66,7 @@ static bool record_check(const struct function_record *record, const struct iden
   const char *version = record->triton_version ? record->triton_version : image;
   const char *decorator = json_string_value(json_object_get(record->autotune, "decorator"));
   if (!version)
-    return error_set(error, "its record does not say the version of Triton");
+    return error_set(error, "its record does not state the version of Triton");
 
   char *end;
   long major = strtol(version, &end, 10), minor = *end == '.' ? strtol(end + 1, NULL, 10) : 0;
@@ -304,7 +304,7 @@ struct timings {
   double ms[RELEASE_MS_MAX];
 };
 
-/* A benchmark of the user's own may give one number; wavetune writes [] for what was not
+/* A benchmark that the user supplies may return one number; wavetune writes [] for what was not
  * measured. */
 static bool timings_read(const json_t *json, const char *at, struct timings *ret,
                          size_t *n_infinities, struct error *error) {
@@ -486,7 +486,7 @@ bool triton_imported_add(struct cache_files *files, const json_t *exports,
              *folder = json_string_value(json_object_get(key, "folder")),
              *text = json_string_value(json_object_get(key, "key"));
   if (!function || !*function || strchr(function, '/') || !json_array_size(members))
-    return error_set(error, "its exports do not say the function and the members of its configs");
+    return error_set(error, "its exports do not state the function and the members of its configs");
   if (!folder || !triton_folder_is_valid(folder, strlen(folder)) || !text ||
       !json_parse(text, strlen(text), &values, error) || !json_is_array(values))
     return error_set(error,

@@ -26,7 +26,7 @@
 #define VALIDATORS_MAX 64
 #define DEVICES_DEFAULT 8
 
-/* A text of a line: printable characters from `least` on, but no ','. NULL is none. */
+/* A text of a line: printable characters from `least` on, but no ','. False for NULL. */
 static bool is_text(const char *text, char least) {
   size_t length = text ? strlen(text) : 0;
   for (size_t i = 0; i < length; i++)
@@ -59,7 +59,7 @@ static bool validators_find(const struct kernel *manifest, const json_t **ret,
   size_t n = json_array_size(validators);
   bool ok = n >= 1 && n <= VALIDATORS_MAX;
   if (!exports)
-    return error_set(error, "it is no operation of TunableOp");
+    return error_set(error, "it is not an operation of TunableOp");
 
   for (size_t i = 0; i < n; i++) {
     const json_t *pair = json_array_get(validators, i);
@@ -176,7 +176,7 @@ static bool validator_read(char *const *fields, size_t n, json_t *validators, st
     return error_set(error, "a validator has a name and a text: Validator,NAME,TEXT");
   for (size_t i = 0; i < json_array_size(validators); i++)
     if (strcmp(pair_text(json_array_get(validators, i), 0), fields[1]) == 0)
-      return error_set(error, "the validator is there twice");
+      return error_set(error, "the validator occurs twice");
   if (json_array_size(validators) >= VALIDATORS_MAX)
     return error_set(error, "too many validators");
   json_push(validators, json_pack("[s, s]", fields[1], fields[2]));
@@ -222,7 +222,7 @@ static bool result_read(char *const *fields, size_t n, struct results *results,
   cleanup_free char *id = xasprintf("%s,%s", fields[0], fields[1]);
   bool is_new;
   if (!set_add(results->seen, id))
-    return error_set(error, "the operation with these parameters is there twice");
+    return error_set(error, "the operation with these parameters occurs twice");
   struct imported_entry *entry = imported_entry_for(results->kernel, id, &is_new);
   if (!is_new && (ms <= 0 || (entry->n_ms && ms >= entry->ms[0])))
     return true; /* another file has a faster one */
@@ -272,12 +272,13 @@ static bool tunableop_read(const struct import_request *request, const struct ca
   if (!json_can_hold(file->path))
     return error_set(error, "the path is not UTF-8");
   if (memchr(file->bytes, '\0', file->size))
-    return error_set(error, "it has a NUL in it and is no CSV");
+    return error_set(error, "it has a NUL byte and is not CSV");
   if (!lines_read(file, validators, NULL, error))
     return false;
   if (!json_array_size(validators))
-    return error_set(error, "it has no validators, so TunableOp would not take it, and what it is "
-                            "for is not known");
+    return error_set(
+        error,
+        "it has no validators, so TunableOp would not accept it, and its environment is not known");
 
   /* PT_VERSION is torch's; GCN_ARCH_NAME is the arch with features after ':'. The others are of
    * libraries. */
@@ -310,7 +311,7 @@ static bool tunableop_read(const struct import_request *request, const struct ca
   ALWAYS(regcomp(&results.params, params, REG_EXTENDED | REG_NOSUB) == 0);
   if (!lines_read(file, NULL, &results, error))
     return false;
-  if (!kernel->n_entries) { /* the last one */
+  if (!kernel->n_entries) { /* it was added last */
     json_decref(kernel->manifest);
     json_object_del(imported->kernels_by_id, id);
     imported->n_kernels--;

@@ -1,10 +1,10 @@
-/* The interface of a search, what it requested and what was reported. */
+/* The interface of a search; the configs that it requested and their results. */
 #include "common/search/search_code.h"
 #include "common/verdict/verdict.h"
 
-/* Candidates that are tried before a batch that is not empty is requested as it is. */
+/* Candidates that are tried for a batch before it is returned with fewer configs, if it has any. */
 #define WORK_OF_BATCH (UINT64_C(1) << 20)
-#define ENUMERATION_DIVISOR 4 /* of the work, to know beforehand what conditions exclude */
+#define ENUMERATION_DIVISOR 4 /* of the work, spent on enumerating what conditions exclude */
 
 #define FREE_SLOT UINT64_MAX
 
@@ -130,7 +130,7 @@ bool search_add(struct search *search, uint64_t config) {
 
 bool search_add_random(struct search *search) {
   while (has_room(search)) {
-    /* Only a batch that would be empty without it is worth a long search for a point. */
+    /* A long search for a point is worth its time only for a batch that would else be empty. */
     if (search->batch.n > 0 && search->work_limit - search->work > WORK_OF_BATCH)
       return false;
 

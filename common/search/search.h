@@ -2,16 +2,16 @@
  * tell.
  *
  * - random: valid configs, each equally probable, none twice.
- * - descent: coordinate descent as Inductor's autotuner does it: from the best of the likely
+ * - descent: coordinate descent as Inductor's autotuner does it: from the best of the warm-start
  *   configs and the default (else a random one) each parameter in turn is moved to its neighbouring
- *   values, the best neighbour is the next point; at a local optimum it starts anew from a random
- *   point.
+ *   values, and the best neighbour is the next point; at a local optimum it starts again from a
+ *   random point.
  * - evolution: regularised (aging) evolution, Real, Aggarwal, Huang, Le, "Regularized Evolution for
  *   Image Classifier Architecture Search", AAAI 2019 (arXiv:1802.01548), with mutation to
  *   neighbouring values as well as to any.
- * What a search asks for is a function of (space, facts, options) and of the results that it was
- * told, batch by batch; the order of results in a batch does not matter. So a search can be rebuilt
- * from stored measurements, with the same batches on every node.
+ * The requested configs are a function of (space, facts, options) and of the reported results,
+ * batch by batch; the order of results in a batch does not matter. So a search can be rebuilt from
+ * stored measurements, with the same batches on every node.
  *
  * Memory: a search borrows space and facts. Threads: one to a search. */
 #ifndef WAVETUNE_COMMON_SEARCH_SEARCH_H
@@ -53,10 +53,10 @@ DEFINE_CLEANUP(struct search *, cleanup_search_free, search_free)
 
 /* The next batch: valid configs that were not in an earlier one, at most SEARCH_BATCH_MAX, in the
  * order in which they should be tried. 0: the trials are used up, or nothing is left or found. A
- * config whose result is not told before the next batch counts as INFINITY. */
+ * config whose result is not reported before the next batch counts as INFINITY. */
 size_t search_ask(struct search *search, uint64_t configs[SEARCH_BATCH_MAX]);
 /* `ratio` to the baseline, > 0; INFINITY when it was not measured correctly. Of two results for a
- * config the lesser counts; a config that is not in the latest batch is ignored. */
+ * config the lesser is used; a config that is not in the latest batch is ignored. */
 void search_tell(struct search *search, uint64_t config, double ratio);
 
 #endif

@@ -50,11 +50,11 @@ must_check bool points_step(struct points *points, uint64_t ordinal, size_t para
 /* Random valid points, each equally probable and none twice, until all were drawn.
  *
  * The parameters that conditions read come first, those of the cheapest condition before the
- * others, and as many of them as fit into a bound of work are enumerated: `heads` are what
- * conditions leave of them. A candidate is a head with any values of the other parameters.
- * Candidates are visited in the order of a keyed permutation (a Feistel network walked until it is
- * back in range: Black, Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002), so that
- * what was drawn need not be stored. Those for which a condition is false are skipped. */
+ * others, and as many of them as fit into a bound of work are enumerated: `heads` are the
+ * combinations that no condition excludes. A candidate is a head with any values of the other
+ * parameters. Candidates are visited in the order of a keyed permutation (a Feistel network walked
+ * until it is back in range: Black, Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002),
+ * so that what was drawn need not be stored. Those for which a condition is false are skipped. */
 struct draws {
   size_t order[SPACE_PARAMETERS_MAX]; /* parameters, those of the heads first */
   size_t depth;                       /* how many of them the heads set */
@@ -74,9 +74,9 @@ must_check bool draws_init(struct points *points, uint64_t seed, uint64_t decisi
                            struct draws *draws, struct error *error);
 void draws_release(struct draws *draws);
 
-/* CONDITION_TRUE: *ret_ordinal is drawn. CONDITION_FAILED: *error says which condition cannot be
- * evaluated where; the next call goes on behind that point. CONDITION_FALSE: all were drawn.
- * UNDECIDED: *work, which counts down the candidates, is used up. */
+/* CONDITION_TRUE: *ret_ordinal is drawn. CONDITION_FAILED: *error names the condition that cannot
+ * be evaluated and the point; the next call continues after that point. CONDITION_FALSE: all were
+ * drawn. UNDECIDED: *work, which counts down the candidates, is used up. */
 must_check enum decision draws_next(struct draws *draws, struct points *points, uint64_t *work,
                                     uint64_t *ret_ordinal, struct error *error);
 
@@ -107,7 +107,7 @@ struct evolution {
 
 struct search {
   /* Fills one batch after the other with search_add and search_add_random. The first may have
-   * likely configs already. A batch that it leaves empty is the last. */
+   * warm-start configs already. An empty batch is the last. */
   void (*fill)(struct search *search);
   struct descent descent;
   struct evolution evolution;
@@ -121,7 +121,7 @@ struct search {
   struct rng rng;
   size_t n_likely; /* for the first batch */
   uint64_t likely[SEARCH_BATCH_MAX];
-  bool has_first; /* first: drawn already, to know that there is one */
+  bool has_first; /* `first` was drawn by search_new, to check that a valid point exists */
   uint64_t first;
   struct batch told, batch; /* the one before, and the one that is filled or measured */
 };

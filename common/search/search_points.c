@@ -2,7 +2,7 @@
 #include "common/search/search_code.h"
 
 #define HEADS_MAX (1u << 17)
-/* A small domain is walked in a larger one: with halves of a bit or two a network reaches few
+/* A small domain is permuted within a larger one: with halves of a bit or two a network reaches few
  * permutations. */
 #define HALF_BITS_MIN 5
 
@@ -37,6 +37,7 @@ bool points_init(const struct space *space, const struct space_facts *facts, str
       stride *= points->axes[i].n;
     }
   }
+
   return conditions_bind(space, facts, &points->conditions, error);
 }
 

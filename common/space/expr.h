@@ -62,13 +62,13 @@ must_check bool value_from_json(const json_t *json, struct value *ret, struct er
 must_check json_t *value_to_json(struct value value);
 
 /* As Python prints it: None, True, 64, 0.1, 'text' when `quoted` else text. Owned by the caller.
- * What is printed quoted reads back as an expression (floats apart, which expressions do not
- * have). */
+ * A quoted text parses as an expression of the same value, except for floats, which expressions do
+ * not have. */
 must_check char *value_format(struct value value, bool quoted);
 
 /* Reads the quoted string that `text` begins with, as Python reads it: '…' or "…" with the escapes
- * \\ \' \" \n \r \t and \x01 to \x7f. *ret_string is owned by the caller; *ret_length is how many
- * bytes of `text` it took. */
+ * \\ \' \" \n \r \t and \x01 to \x7f. *ret_string is owned by the caller; *ret_length is the number
+ * of bytes that were read. */
 must_check bool value_unquote(const char *text, char **ret_string, size_t *ret_length,
                               struct error *error);
 
@@ -79,8 +79,8 @@ must_check bool value_unquote(const char *text, char **ret_string, size_t *ret_l
 
 struct expr;
 
-/* Whether an expression can read a value of this name: an ASCII identifier that is no word of the
- * language. */
+/* Whether an expression can read a value of this name: an ASCII identifier that is not a keyword.
+ */
 bool expr_can_name(const char *name);
 
 must_check bool expr_parse(const char *text, struct expr **ret_expr, struct error *error);
@@ -89,8 +89,8 @@ DEFINE_CLEANUP(struct expr *, cleanup_expr_free, expr_free)
 #define cleanup_expr __attribute__((cleanup(cleanup_expr_free)))
 
 /* Resolves every name of the expression to its index in `names` (at most 256); an unknown one is an
- * error with its column and the nearest known name. Of equal names the later counts. May be called
- * again with other names, after a refusal too. The names are not kept. */
+ * error with its column and the nearest known name. If a name occurs twice, the later one is used.
+ * May be called again with other names, also after a failure. The names are not kept. */
 must_check bool expr_bind(struct expr *expr, const char *const *names, size_t n_names,
                           struct error *error);
 
@@ -119,8 +119,8 @@ struct scope {
 must_check bool scope_add(struct scope *scope, const char *name, struct value value,
                           struct error *error);
 
-/* Parses, binds, evaluates and frees, for what is evaluated once. Only for integers: a string could
- * belong to the expression. */
+/* Parses, binds and evaluates an expression that is needed once. Integers only: a string result
+ * could belong to the expression, which is freed here. */
 must_check bool expr_int_in_scope(const char *text, const struct scope *scope, int64_t min,
                                   int64_t max, int64_t *ret, struct error *error);
 

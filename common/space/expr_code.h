@@ -13,7 +13,8 @@
  * and a power, and while it is parsed the value that a condition chooses). */
 #define EXPR_STACK_MAX (5 * EXPR_DEPTH_MAX + 8)
 
-/* What each does to the stack: before → after. The order counts: op_change(). */
+/* The effect of each instruction on the stack: before → after. op_change() depends on their order.
+ */
 enum op {
   /* One value more. */
   OP_CONSTANT, /* → constant */
@@ -61,7 +62,7 @@ static inline int op_change(enum op op) { return op <= OP_IN_BEGIN ? 1 : op <= O
 
 struct instruction {
   uint8_t op;
-  uint16_t column;  /* of the operator, name or literal: where an error is */
+  uint16_t column;  /* of the operator, name or literal, for errors */
   uint32_t operand; /* slot of OP_LOAD; how many instructions a jump skips */
   struct value constant;
 };
@@ -75,7 +76,7 @@ struct expr {
   size_t n_strings, strings_capacity;
   bool is_bound;
   int last_slot;
-  uint64_t reads[4]; /* one bit a slot */
+  uint64_t reads[4]; /* one bit for each slot */
 };
 
 /* Sets "column N: …" and returns false. */

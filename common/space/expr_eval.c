@@ -1,7 +1,7 @@
 /* Binding an expression to slots and evaluating it: Python's semantics over 64-bit integers, where
  * what would overflow or become a float is an error. Evaluation neither allocates nor recurses.
  *
- * Threads: one binds an expr; then any number may evaluate it. */
+ * Threads: one thread binds an expr; then any number may evaluate it. */
 #include "common/base/error.h"
 #include "common/space/expr_code.h"
 
@@ -14,7 +14,7 @@ bool expr_bind(struct expr *expr, const char *const *names, size_t n_names, stru
   expr->last_slot = -1;
   expr->is_bound = false;
 
-  /* Of equal names the last counts. */
+  /* If a name occurs twice, the last one is used. */
   cleanup_free int *slots = xcalloc(expr->n_names, sizeof *slots);
   for (size_t i = 0; i < expr->n_names; i++) {
     slots[i] = (int)n_names - 1;
@@ -90,6 +90,7 @@ bool value_is_true(struct value value) {
   case VALUE_STRING:
     return value.string[0] != '\0';
   }
+
   die("value_is_true: type %d", (int)value.type);
 }
 
@@ -107,7 +108,7 @@ static bool equals(struct value a, struct value b) {
   return value_equal(a, b);
 }
 
-/* As errors name the operator. */
+/* The operators as errors show them. */
 static const char *const op_texts[] = {
     [OP_NEGATE] = "-",    [OP_PLUS] = "+",        [OP_ABSOLUTE] = "abs",
     [OP_LOG2] = "log2",   [OP_ADD] = "+",         [OP_NEXT_POWER] = "next_pow2",
@@ -260,7 +261,7 @@ bool expr_eval(const struct expr *expr, const struct value *slots, struct value 
                struct error *error) {
   ALWAYS(expr->is_bound);
   struct value stack[EXPR_STACK_MAX];
-  struct value *top = stack; /* the first free one */
+  struct value *top = stack; /* the first free element */
   const struct instruction *end = expr->code + expr->n_code;
   for (const struct instruction *at = expr->code; at < end; at++) {
     enum op op = at->op;

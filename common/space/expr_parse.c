@@ -42,7 +42,7 @@ struct token {
   unsigned column;
   const char *start;
   size_t length;
-  uint64_t magnitude; /* TOKEN_INTEGER: 0 to 2^63 (only a minus before it makes 2^63 a value) */
+  uint64_t magnitude; /* TOKEN_INTEGER: 0 to 2^63, which is valid only after a minus */
   const char *string; /* TOKEN_STRING: owned by the expr */
 };
 
@@ -160,14 +160,14 @@ static bool mark_read(struct token *token, struct error *error) {
   if (*at == '=')
     return EXPR_ERROR(error, token->column, "'=' assigns; compare with ==");
   if (strchr("&|^~", *at))
-    return EXPR_ERROR(error, token->column, "'%c' is no operator here; use and, or, not", *at);
+    return EXPR_ERROR(error, token->column, "'%c' is not an operator here; use and, or, not", *at);
   if (isprint((unsigned char)*at))
     return EXPR_ERROR(error, token->column, "unexpected character '%c'", *at);
   return EXPR_ERROR(error, token->column, "unexpected byte 0x%02x outside of a string",
                     (unsigned char)*at);
 }
 
-/* Columns count characters: a UTF-8 continuation byte has none of its own. */
+/* Columns count characters: UTF-8 continuation bytes are not counted. */
 static void advance(struct parser *parser, size_t bytes) {
   for (; bytes > 0; bytes--)
     parser->column += ((unsigned char)*parser->at++ & 0xc0) != 0x80;
@@ -449,7 +449,8 @@ static bool parse_unary(struct parser *parser) {
 
   struct token operand = parser->token;
   if (sign.kind == '-' && operand.kind == TOKEN_INTEGER && operand.magnitude > INT64_MAX) {
-    /* -2**63 is the one value whose positive does not fit. Before a power it would have to. */
+    /* -2**63 is the only value whose negation does not fit. As the base of a power, which binds
+     * tighter than the minus, 2**63 would have to fit. */
     if (!next(parser))
       return false;
     if (parser->token.kind == TOKEN_POWER)
@@ -485,7 +486,7 @@ static const struct binary_operator {
     {'%', OP_MODULO, LEVEL_PRODUCT},
 };
 
-/* The binary operator of a level that the next token is, else NULL. */
+/* The binary operator in the next token, if it is of this level, else NULL. */
 static const struct binary_operator *operator_find(const struct parser *parser, enum level level) {
   for (size_t i = 0; i < ARRAY_LENGTH(binary_operators); i++)
     if (binary_operators[i].token == parser->token.kind && binary_operators[i].level == level)
@@ -508,8 +509,8 @@ static bool parse_arithmetic(struct parser *parser, enum level level) {
   return !binary;
 }
 
-/* The right side of in: a list, a tuple, or a value that must be a string. No arithmetic makes a
- * string, so a value in brackets is all of it. */
+/* The right side of in: a list, a tuple, or a value that must be a string. No arithmetic returns a
+ * string, so a value in brackets is the whole right side. */
 static bool parse_container(struct parser *parser, enum op op, unsigned column,
                             bool *ret_is_tuple) {
   struct expr *expr = parser->expr;
@@ -527,7 +528,7 @@ static bool parse_container(struct parser *parser, enum op op, unsigned column,
     if (!parse_expression(parser))
       return false;
     if (is_first && open == '(' && parser->token.kind != ',') {
-      /* Not a tuple after all: remove what it would have begun with. */
+      /* Not a tuple: remove its OP_IN_BEGIN. */
       struct instruction *code = expr->code + begin;
       memmove(code, code + 1, (--expr->n_code - begin) * sizeof *code);
       parser->waiting--;

@@ -130,7 +130,7 @@ bool key_parse(const json_t *json, const char *const *names, size_t n_names, str
   return key_arrange(&key, names, n_names, ret_key, error);
 }
 
-/* The meaning of a text without quotes: a word, an int, a float, else a string (owned by the
+/* The value of an unquoted text: a word, an int, a float, else a string (owned by the
  * caller). Words are as Python or JSON writes them: keys are copied from both. */
 static bool value_read(const char *text, struct value *ret, struct error *error) {
   static const struct {

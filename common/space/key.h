@@ -17,8 +17,8 @@ struct key {
 };
 
 /* From a JSON object whose members must be exactly `names`, each None, bool, int, float or string.
- * With names NULL it takes any members, in the object's order. Errors have pointers relative to
- * the object. */
+ * With `names` NULL, any members are accepted, in the object's order. Errors have pointers relative
+ * to the object. */
 must_check bool key_parse(const json_t *json, const char *const *names, size_t n_names,
                           struct key *ret_key, struct error *error);
 

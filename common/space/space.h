@@ -57,14 +57,14 @@ void space_free(struct space *space);
 DEFINE_CLEANUP(struct space *, cleanup_space_free, space_free)
 #define cleanup_space __attribute__((cleanup(cleanup_space_free)))
 
-/* Convert both ways in O(parameters × log values); false when the ordinal is outside or the values
- * are no point of the space. `values` has n_parameters elements; space_config's are borrowed from
- * the space. Conditions are not evaluated. */
+/* Convert both ways in O(parameters × log values); false when the ordinal is out of range or the
+ * values are not a point of the space. `values` has n_parameters elements; space_config's are
+ * borrowed from the space. Conditions are not evaluated. */
 must_check bool space_config(const struct space *space, uint64_t ordinal, struct value *values);
 must_check bool space_ordinal(const struct space *space, const struct value *values,
                               uint64_t *ret_ordinal);
 
-/* {"BLOCK": 64, …} in parameter order; aborts when the ordinal is outside. */
+/* {"BLOCK": 64, …} in parameter order; aborts when the ordinal is out of range. */
 must_check json_t *space_config_to_json(const struct space *space, uint64_t ordinal);
 must_check char *space_config_format(const struct space *space,
                                      uint64_t ordinal); /* "BLOCK=64 num_warps=4" */
@@ -82,10 +82,10 @@ struct space_facts {
   const char *arch;
 };
 
-/* A point is excluded when any condition is false for it. When none is and one fails to evaluate (a
- * division by zero, say), that is an error: a condition may thus guard another one, whatever their
- * order. Conditions read parameters, key members, gpu_name and arch; a name that means two of those
- * is refused.
+/* A point is excluded when any condition is false for it. If none is false and one cannot be
+ * evaluated (it divides by zero, say), that is an error: so a condition may guard another one,
+ * whatever their order. Conditions read parameters, key members, gpu_name and arch; a name that
+ * means two of those is refused.
  *
  * Enumeration in ordinal order, lazily: a condition is decided as soon as the parameters that it
  * reads are set, and cuts everything below. `step_limit` bounds the partial points visited, so
@@ -103,8 +103,8 @@ enum space_step { SPACE_POINT, SPACE_END, SPACE_ERROR };
 must_check enum space_step space_iterator_next(struct space_iterator *iterator,
                                                uint64_t *ret_ordinal, struct error *error);
 
-/* The number of valid points; more than `count_limit` is an error. Parameters behind the last
- * one that a condition reads are multiplied, not visited. */
+/* The number of valid points; more than `count_limit` is an error. Parameters after the last one
+ * that a condition reads are multiplied, not visited. */
 must_check bool space_count(const struct space *space, const struct space_facts *facts,
                             uint64_t step_limit, uint64_t count_limit, uint64_t *ret_count,
                             struct error *error);
@@ -124,7 +124,7 @@ extern const char *const space_fact_names[SPACE_FACTS];
 bool condition_error(struct error *error, size_t index);
 
 /* The conditions of a space bound to slots: key members, then facts, then parameters, so that the
- * last slot that a condition reads tells which parameter decides it. The caller sets the slots of
+ * last slot that a condition reads is the parameter that decides it. The caller sets the slots of
  * the parameters. */
 #define SLOTS_MAX (KEY_MEMBERS_MAX + SPACE_FACTS + SPACE_PARAMETERS_MAX)
 struct conditions {

@@ -41,9 +41,9 @@ struct space_iterator {
   const struct space *space;
   struct conditions conditions;
   struct level levels[SPACE_PARAMETERS_MAX];
-  size_t *decided;    /* the levels' lists of conditions, one behind the other */
-  struct memo *memos; /* one a condition */
-  size_t n_levels;    /* parameters visited; the caller multiplies by those behind */
+  size_t *decided;    /* the levels' lists of conditions, one after the other */
+  struct memo *memos; /* one for each condition */
+  size_t n_levels;    /* parameters visited; the caller multiplies by the later ones */
   size_t depth;       /* level whose next value is tried */
   uint64_t list_at;
   uint64_t steps, step_limit, found;

@@ -98,6 +98,7 @@ char *value_format(struct value value, bool quoted) {
   case VALUE_STRING:
     return quoted ? string_quote(value.string) : xstrdup(value.string);
   }
+
   die("value_format: type %d", (int)value.type);
 }
 

@@ -9,13 +9,13 @@ static int64_t left_us(const struct budget *budget) {
   return budget->total_us > budget->spent_us ? budget->total_us - budget->spent_us : 0;
 }
 
-/* Of one finalist in one process, without opening the kernel; 0: not known. */
+/* The time of one finalist in one process, without opening the kernel; 0: not known. */
 static double finalist_us(const struct budget *budget) {
   double configs_us = (double)(budget->spent_us - budget->opening_us);
   return budget->measured ? BUDGET_FINALIST_CONFIGS * configs_us / (double)budget->measured : 0;
 }
 
-/* Of opening the kernel in so many processes; 0: not known. */
+/* The time to open the kernel in so many processes; 0: not known. */
 static double openings_us(const struct budget *budget, int64_t processes) {
   return budget->openings
              ? (double)processes * (double)budget->opening_us / (double)budget->openings

@@ -60,7 +60,7 @@ int64_t budget_screen_left_us(const struct budget *budget, int64_t processes);
  * >= that). */
 size_t budget_finalists(const struct budget *budget, int64_t processes, size_t most);
 
-/* What the next of so many processes of the final that are still to come may spend, 1 at least. */
+/* What each of the `processes` that a final still needs may spend; 1 at least. */
 int64_t budget_process_us(const struct budget *budget, int64_t processes);
 
 /* Whether the rest pays for one more process like the final's so far. */

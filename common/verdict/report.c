@@ -145,7 +145,7 @@ static void table_of_finalists(const struct report *report, FILE *out) {
   table_print(table, out);
 }
 
-/* What one condition was over all finalists. */
+/* The values of one condition over all finalists. */
 struct condition {
   double least, most; /* of numbers, and of the lengths of arrays */
   size_t n_numbers;
@@ -167,7 +167,7 @@ static void condition_add(struct condition *condition, const json_t *value) {
   }
 }
 
-/* Prints a text that an agent sent, which must not drive a terminal. */
+/* Prints a text that an agent sent; control characters must not reach a terminal. */
 static void plain_print(const char *text, FILE *out) {
   for (; *text; text++)
     fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);

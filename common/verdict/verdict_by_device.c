@@ -8,7 +8,7 @@
 /* of Student's t where the rounds alone are known: there are about as many */
 #define ROUNDS_DF 60
 
-/* A row that is still without its interval. */
+/* A row before its interval is known. */
 struct part {
   struct device_ratio row;
   struct distance distance;

@@ -24,7 +24,7 @@
  * Pooled: s0^2 = sum s_c^2 / m over the distances of m finalists to the same config (the best, the
  * winner or the baseline). They share that config's noise, so they carry less information: where
  * all vary alike, two of them have the correlation 1/2, their squares 1/4, and m of them as many
- * degrees of freedom as m / (1 + (m - 1) / 4) that are independent. Of these one is the finalist
+ * degrees of freedom as m / (1 + (m - 1) / 4) independent ones. Of these one is the finalist
  * itself, so
  *   d0 = (P - 1) (m / (1 + (m - 1) / 4) - 1), rounded down, at most SPREAD_DF_MAX:
  * the finalists need not vary alike, and then more of them carry no more information about one

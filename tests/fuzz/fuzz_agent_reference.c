@@ -1,6 +1,6 @@
-/* What the process of a reference, a stranger's code, says to a worker: bytes that are taken for
- * elements. The first byte is how many are asked for. Whatever they are, each is a value that
- * outputs of every type can be held against. */
+/* What the process of a reference, which runs untrusted code, sends to a worker: bytes that are
+ * read as elements. The first byte is the number of requested elements. Whatever the bytes are,
+ * outputs of every type can be compared with each element. */
 #include <math.h>
 #include <sys/socket.h>
 
@@ -14,7 +14,7 @@ static const enum dtype dtypes[] = {DTYPE_BOOL,    DTYPE_INT8,    DTYPE_UINT8,  
                                     DTYPE_UINT64,  DTYPE_FLOAT16, DTYPE_FLOAT32, DTYPE_FLOAT64,
                                     DTYPE_BFLOAT16};
 
-/* As the check of an output rounds what the reference has. */
+/* Rounds as the check of an output rounds the reference's values. */
 static void value_round(double value) {
   uint64_t element;
   for (size_t i = 0; i < ARRAY_LENGTH(dtypes) && !isnan(value); i++) {
@@ -44,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ALWAYS(!reference_is_lost(reference) || isnan(expected.values[i]));
     value_round(expected.values[i]);
   }
+
   expectation_release(&expected);
   reference_free(reference);
   close(ends[1]);

@@ -1,6 +1,6 @@
 /* What a server answers to an agent: a status, a newline, the body. Each answer is refused with a
- * sentence, or holds to what the agent relies on: ids that can be parts of paths, tokens that can
- * be sent, times that can be added to a clock, configs that are in the space. */
+ * sentence, or has what the agent relies on: ids that can be parts of paths, tokens that can be
+ * sent, times that can be added to a clock, configs that are in the space. */
 #include "agent/run/held.h"
 #include "agent/run/server_client.h"
 
@@ -45,7 +45,7 @@ static void enrolment_check(const json_t *json) {
     refusal_check(&error);
 }
 
-/* A table of leases that believes what it is told. */
+/* Applies a renewal to a table of leases. */
 static void renewal_check(const json_t *json) {
   struct error error = {0};
   struct renewed renewed;
@@ -66,7 +66,8 @@ static void renewal_check(const json_t *json) {
   } else {
     refusal_check(&error);
   }
-  /* Whatever it says: not due again at once. */
+
+  /* Whatever the answer, the lease is not due again at once. */
   if (held_next_due(table, &due, &wait_ms) && held_clock_ms() == requested_ms)
     ALWAYS(!held_next_due(table, &due, &wait_ms));
   held_table_free(table);
@@ -79,6 +80,7 @@ static void lease_check(json_t *json, bool is_gpu) {
     refusal_check(&error);
     return;
   }
+
   ALWAYS(config_ranges_count(&lease.configs) <= LEASE_CONFIGS_MAX &&
          lease.baseline < lease.space->raw_count);
   for (size_t i = 0; i < lease.configs.n; i++) {
@@ -86,6 +88,7 @@ static void lease_check(json_t *json, bool is_gpu) {
     ALWAYS(range.count >= 1 && range.first < lease.space->raw_count &&
            range.count <= lease.space->raw_count - range.first);
   }
+
   ALWAYS(lease.n_warm_starts <= LEASE_CONFIGS_MAX && lease.best_ratio >= 0 && lease.device_us >= 0);
   ALWAYS((lease.kernel->language != LANGUAGE_C) == is_gpu);
   lease_release(&lease);

@@ -1,7 +1,7 @@
-/* What a worker says during a race, as bytes that come in pieces. The first byte is the size of the
- * pieces, the second the stage (lowest bit) and what the object claims of its code. The supervisor
- * ends with each config handed on once at most, and a server takes each measurement that it hands
- * on. */
+/* What a worker sends during a race, as bytes that arrive in pieces. The first byte is the size of
+ * the pieces, the second the stage (lowest bit) and the resources that the object states. The
+ * supervisor reports each config at most once, and a server accepts each measurement that it
+ * reports. */
 #include "agent/lease/lease_execution.h"
 #include "agent/run/server_client.h"
 #include "agent/worker/worker_client.h"
@@ -29,7 +29,7 @@ static bool measured(void *context, const struct lease *lease,
   cleanup_json json_t *body =
       json_pack("{s:I, s:[O]}", "epoch", (json_int_t)lease->epoch, "measurements", json);
   if (!results_taken(body, &error))
-    die("no server takes what is handed on: %s: %s", error.pointer, error.message);
+    die("no server accepts what is reported: %s: %s", error.pointer, error.message);
   handed->n_baseline += measurement->baseline_failed;
   for (size_t i = 0; i < CONFIGS && !measurement->baseline_failed; i++)
     if ((uint64_t)measurement->config == configs[i])
@@ -84,7 +84,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   struct lease_object object = {.is_ok = true, .launch = launch_spec_default()};
   struct lease_config leased[CONFIGS] = {0}, *order[CONFIGS];
   int64_t claimed =
-      bytes[1] & 2 ? (int64_t)1 << 40 : bytes[1]; /* the most that code objects may say */
+      bytes[1] & 2 ? (int64_t)1 << 40 : bytes[1]; /* the most that code objects may state */
   object.launch.resources = (struct code_resources){claimed, claimed, claimed, claimed, claimed};
   for (size_t i = 0; i < CONFIGS; i++) {
     leased[i] = (struct lease_config){.ordinal = configs[i], .object = &object};

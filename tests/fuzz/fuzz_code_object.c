@@ -1,6 +1,6 @@
-/* Any bytes as a code object: what is read keeps its promises (names, order of arguments, ranges),
- * travels through JSON, and its occupancy can be computed; what is not read is refused with a
- * sentence. */
+/* Any bytes as a code object: what is read has valid names, ordered arguments and values in range,
+ * is the same after a round trip through JSON, and its occupancy can be computed; everything else
+ * is refused with a sentence. */
 #include "common/code/gpu_target.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -37,6 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ALWAYS(message != NULL && pointer != NULL && error.message[0]);
     return 0;
   }
+
   ALWAYS(code_object_is(bytes, size) && object->target[0] && object->target_full[0]);
   for (size_t i = 0; i < object->n_kernels; i++) {
     const struct code_kernel *kernel = &object->kernels[i], *found = NULL;
@@ -44,5 +45,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     check_arguments(kernel);
     check_resources(&kernel->resources, object->target);
   }
+
   return 0;
 }

@@ -1,5 +1,5 @@
-/* Expressions from anybody: what parses and binds gives the same value twice, whatever the slots it
- * does not read hold, and a value that reads back as an expression; what is refused says so in
+/* Untrusted expressions: what parses and binds gives the same value twice, whatever is in the slots
+ * that it does not read, and a value that parses as an expression; the sentence of a refusal is
  * UTF-8. */
 #include "common/space/expr.h"
 
@@ -43,6 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     check_refusal(&error);
     return 0;
   }
+
   struct value value, again, only_read[ARRAY_LENGTH(slots)];
   for (size_t i = 0; i < ARRAY_LENGTH(slots); i++)
     only_read[i] = expr_reads(expr, i) ? slots[i] : value_float(-1);
@@ -52,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     check_refusal(&error);
     return 0;
   }
+
   ALWAYS(value_equal(value, again) && value.type != VALUE_FLOAT);
   check_value(value);
   return 0;

@@ -1,7 +1,7 @@
 /* What a server sends to `wavetune fetch`: {"entry": …, "release": …, "kernels": [manifests],
- * "builds": […], "blob": "…"}, with what is there already: {"state": …, "identity": …}. Digests are
- * made to fit, as a server that forges an entry makes them fit where nobody has to sign it. What is
- * verified is rendered by all formats, which abort when a path leaves the folder. */
+ * "builds": […], "blob": "…"}, with what the container has: {"state": …, "identity": …}. Digests
+ * are made to match, as a forging server can do where no signature is required. What is verified is
+ * rendered by all formats, which abort when a path leaves the folder. */
 #include "cli/fetch.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -121,11 +121,12 @@ static void entry_take(struct fetch *fetch, const json_t *input, struct sent *se
     refusal_check(&error);
     return;
   }
+
   ALWAYS(string_equal(entry.channel, fetch->channel) && string_equal(entry.tag, fetch->tag) &&
          entry.counter >= 1);
   entry_note(fetch, &entry);
   cleanup_channel_entry struct channel_entry again = {0};
-  ALWAYS(entry_verify(fetch, json, &again, &error)); /* what was noted does not refuse the same */
+  ALWAYS(entry_verify(fetch, json, &again, &error)); /* the recorded entry is accepted again */
   ALWAYS(bytes_verify(fetch, &entry, bytes, size, &error));
   if (!release_verify(fetch, &entry, &bytes, size, &release, &error))
     refusal_check(&error);

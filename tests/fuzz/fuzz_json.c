@@ -12,6 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ALWAYS(message != NULL && error.message[0]);
     return 0;
   }
+
   cleanup_free char *canonical = json_canonical(value);
   ALWAYS(json_parse(canonical, strlen(canonical), &again, &error));
   ALWAYS(json_equal(value, again));

@@ -1,6 +1,6 @@
-/* Manifests and builds from anybody: {"manifest": …, "key": …, "space": …, "build": …}, each member
- * optional. What is accepted must hold together: a hash that parsing again gives too, a build and a
- * job that can be asked about, and a head that chooses as its build does. */
+/* Untrusted manifests and builds: {"manifest": …, "key": …, "space": …, "build": …}, each member
+ * optional. What is accepted must be consistent: parsing it again gives the same hash, sizes of
+ * arguments are in range, and a build's head chooses the same variant as the build. */
 #include "common/builds/build.h"
 
 static void check_build(const struct kernel *kernel, json_t *json, const struct key *key) {

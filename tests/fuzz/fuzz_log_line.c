@@ -1,4 +1,4 @@
-/* Lines of the log: whatever values are, a line is one line of strict UTF-8 without control
+/* Lines of the log: whatever the values are, a line is one line of strict UTF-8 without control
  * characters, and in JSON one object whose members are those of the format. Line by line: an id of
  * a request, a field's text, words. */
 #include "common/base/json.h"
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* The next line as a string of its own, so that a sanitizer sees one byte too far. */
+/* The next line as a string of its own, so that a sanitizer detects a read of one byte too many. */
 static char *line_next(const char **at, const char *end) {
   const char *stop = memchr(*at, '\n', (size_t)(end - *at));
   char *line = xstrndup(*at, (size_t)((stop ? stop : end) - *at));
@@ -28,6 +28,7 @@ static printf_like(3, 4) char *line_of(enum log_format format, const char *reque
     n = utf8_character_size(line + i, size - i);
     ALWAYS(n > 0 && (unsigned char)line[i] >= 0x20 && line[i] != 0x7f);
   }
+
   return xstrndup(line, size);
 }
 

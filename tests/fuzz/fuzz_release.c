@@ -1,8 +1,8 @@
-/* Any bytes as a release. What release_parse accepts is what the slow way accepts: jansson reads
- * it, json_canonical writes the same bytes, and the members are those of the header. What was read
- * holds together, differs from itself in nothing, and a builder that is given its winners in the
- * opposite order makes the same bytes. What release_take accepts, which may be written otherwise,
- * jansson reads as the same winners: what is hashed has one meaning. */
+/* Any bytes as a release. release_parse accepts exactly what this slower check accepts: jansson
+ * reads it, json_canonical writes the same bytes, and the members are those of the header. What was
+ * read does not differ from itself, and a builder that is given its winners in the opposite order
+ * makes the same bytes. What release_take accepts, which may be written otherwise, jansson reads as
+ * the same winners: what is hashed has one meaning. */
 #include "common/cache/release.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
@@ -81,8 +81,7 @@ static bool is_winner(const json_t *winner, size_t n_key, size_t n_configs, size
          json_is_integer(job) && json_integer_value(job) >= 0;
 }
 
-/* Whether the canonical texts of all elements (of their first element, where that is asked for)
- * rise. */
+/* Whether the canonical texts of all elements (or, by_first, of their first elements) ascend. */
 static bool is_sorted(const json_t *array, bool by_first) {
   cleanup_free char *former = NULL;
   size_t index;
@@ -152,7 +151,7 @@ static bool is_environment(const json_t *json) {
   return json_equal(again, json);
 }
 
-/* The header, read the slow way. */
+/* Checks what release.h states, by jansson. */
 static bool is_release(const char *bytes, size_t size) {
   cleanup_json json_t *json = NULL;
   struct error ignored;
@@ -213,7 +212,7 @@ static json_t *reals_of(const double *numbers, size_t n) {
   return array;
 }
 
-/* Whether a winner that was read says what jansson reads in its place. */
+/* Whether a winner that was read is what jansson reads in its place. */
 static bool is_same_winner(const struct release_kernel *kernel, const struct release_winner *winner,
                            const json_t *kernel_json, const json_t *json) {
   cleanup_json json_t *key = release_key_object(kernel, winner),
@@ -251,7 +250,7 @@ static void check_means_the_same(const struct release *release) {
   }
 }
 
-/* Of a digest that is believed. Returns whether it was read. */
+/* Reads the bytes with their digest given. Returns whether that succeeded. */
 static bool check_taken(const uint8_t *bytes, size_t size) {
   struct error error;
   cleanup_release struct release *release = NULL;
@@ -278,6 +277,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     ALWAYS(message != NULL && pointer != NULL && error.message[0]);
     return 0;
   }
+
   ALWAYS(release->size == size && memcmp(release->bytes, bytes, size) == 0);
   cleanup_json json_t *diff = release_diff(release, release);
   ALWAYS((size_t)json_integer_value(json_object_get(diff, "same")) == release->n_winners);

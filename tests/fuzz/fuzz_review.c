@@ -1,4 +1,4 @@
-/* Texts that reviews read, from anybody: a disassembly, or TTGIR. What is accepted must be
+/* Untrusted texts that reviews read: a disassembly, or TTGIR. What is accepted must be
  * printable and be JSON. */
 #include "inspect/isa_review.h"
 #include "inspect/ttgir_review.h"
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   cleanup_file FILE *out = fopen("/dev/null", "w");
   ALWAYS(out != NULL);
   check_isa(text, out);
-  /* Not the copy: this one must not read behind its end. */
+  /* Not the NUL-terminated copy: the TTGIR review must not read past the end of its text. */
   check_ttgir((const char *)bytes, size, out);
   return 0;
 }

@@ -1,7 +1,7 @@
-/* Searches of spaces from anybody, told anything: {"space": …, "strategy": 0 to 2, "seed": 1,
- * "trials": 100, "likely": [17], "ratios": [0.9, null]}; ratios are told in turn, null is INFINITY.
- * Every config that is asked for holds and comes once, and a search that is told the other way
- * round asks for the same. */
+/* Searches of untrusted spaces, with any results: {"space": …, "strategy": 0 to 2, "seed": 1,
+ * "trials": 100, "likely": [17], "ratios": [0.9, null]}; ratios are reported in turn, null is
+ * INFINITY. Every requested config is valid and is requested once, and a search whose results are
+ * reported in the opposite order requests the same. */
 #include <math.h>
 
 #include "common/search/search.h"
@@ -51,6 +51,7 @@ static void search_twice(const struct input *input) {
     ALWAYS(strcmp(error.message, again.message) == 0);
     return;
   }
+
   ALWAYS(search_new(input->space, NULL, &input->options, &other, &again));
   uint64_t batch[SEARCH_BATCH_MAX], same[SEARCH_BATCH_MAX], asked[TRIALS];
   size_t n_asked = 0;
@@ -82,6 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
         (uint64_t)json_integer_value(json_array_get(likely, input.options.n_likely));
     input.options.n_likely++;
   }
+
   input.options.strategy =
       (enum search_strategy)((uint64_t)integer_of(json, "strategy") % SEARCH_STRATEGY_COUNT);
   input.options.seed = (uint64_t)integer_of(json, "seed");

@@ -1,5 +1,5 @@
-/* Bodies of jobs, enrolments, imports, channels and results from anybody: each is refused with a
- * sentence and a pointer, or what was read keeps the promises that the SQL relies on. */
+/* Untrusted bodies of jobs, enrolments, imports, channels and results: each is refused with a
+ * sentence and a pointer, or what was read has the ranges that the SQL relies on. */
 #include "server/agent/agents.h"
 #include "server/channel/channels.h"
 #include "server/import/imports.h"
@@ -19,6 +19,7 @@ static void check_results(const json_t *json) {
     check_refusal(&error);
     return;
   }
+
   ALWAYS(results.measurements.n <= RESULTS_MEASUREMENTS_MAX && results.epoch >= 1);
   for (size_t i = 0; i < results.measurements.n; i++) {
     const struct measurement *measurement = RESULTS_MEASUREMENT(&results, i);
@@ -30,6 +31,7 @@ static void check_results(const json_t *json) {
         measurement->conditions ? json_canonical(measurement->conditions) : NULL;
     ALWAYS(!conditions || strlen(conditions) <= MEASUREMENT_CONDITIONS_MAX);
   }
+
   results_release(&results);
 }
 
@@ -63,13 +65,15 @@ static void check_import(const json_t *json) {
     check_refusal(&error);
     return;
   }
+
   for (size_t i = 0; i < post.kernels.n; i++)
     if (!import_kernel_at(&post, i)->kernel)
-      return; /* it is the database that knows its key */
+      return; /* its key is only in the database */
   if (!import_post_read(&post, &error)) {
     check_refusal(&error);
     return;
   }
+
   ALWAYS(post.n_rows >= 1 && post.n_rows <= IMPORT_ENTRIES_MAX);
   for (size_t i = 0; i < post.n_rows; i++) {
     const struct import_row *row = &post.rows[i];
@@ -104,6 +108,7 @@ static void check_channel_entry(const json_t *json) {
     check_refusal(&error);
     return;
   }
+
   cleanup_json json_t *written = channel_entry_to_json(&entry, true);
   ALWAYS(channel_entry_parse(written, &again, &error));
   cleanup_free char *bytes = channel_entry_signed_bytes(&entry, &size),

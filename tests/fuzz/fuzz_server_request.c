@@ -4,7 +4,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* The next line as a string of its own, so that a sanitizer sees one byte too far. */
+/* The next line as a string of its own, so that a sanitizer detects a read of one byte too many. */
 static char *line_next(const char **at, const char *end) {
   const char *stop = memchr(*at, '\n', (size_t)(end - *at));
   char *line = xstrndup(*at, (size_t)((stop ? stop : end) - *at));
@@ -19,6 +19,7 @@ static void target_read(const char *method, const char *target) {
     ALWAYS(error.message[0]);
     return;
   }
+
   const struct route *route;
   const char *segments[REQUEST_SEGMENTS_MAX] = {0};
   char allow[ROUTE_ALLOW_SIZE];
@@ -34,6 +35,7 @@ static void target_read(const char *method, const char *target) {
   default:
     break;
   }
+
   for (size_t i = 0; i < uri.n_query; i++)
     ALWAYS(uri_query(&uri, uri.query[i].name) == uri.query[i].value);
   uri_release(&uri);
@@ -64,5 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     cleanup_free char *canonical = json_canonical(body);
     ALWAYS(canonical != NULL);
   }
+
   return 0;
 }

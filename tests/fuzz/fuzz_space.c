@@ -1,5 +1,6 @@
-/* Spaces and keys from anybody: {"space": …, "key": …}. An accepted space survives its own JSON,
- * every config has its ordinal, and enumeration, counting and deciding one point alone agree. */
+/* Untrusted spaces and keys: {"space": …, "key": …}. An accepted space is parsed again from its
+ * JSON, every config has its ordinal, and enumeration, counting and deciding one point alone agree.
+ */
 #include "common/space/space.h"
 
 #define STEPS 3000
@@ -27,6 +28,7 @@ static void check_points(const struct space *space, const struct space_facts *fa
     check_refusal(&error);
     return;
   }
+
   uint64_t found = 0, ordinal, last = 0, count;
   bool holds;
   enum space_step step;
@@ -41,6 +43,7 @@ static void check_points(const struct space *space, const struct space_facts *fa
     if (space->is_list && found > STEPS)
       return;
   }
+
   if (step == SPACE_ERROR)
     check_refusal(&error);
   else
@@ -85,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     check_refusal(&error);
     return 0;
   }
+
   ALWAYS(space_parse(space->json, &again, &error) && digest_equal(&space->digest, &again->digest));
   check_ordinal(space, 0);
   check_ordinal(space, space->raw_count - 1);

@@ -1,5 +1,5 @@
-/* Runs a fuzz target over every file of the folders it is given: the corpus and the inputs that
- * once broke it. */
+/* Runs a fuzz target over every file of the given folders: the corpus and the inputs that once
+ * broke the target. */
 #include <dirent.h>
 #include <errno.h>
 
@@ -25,13 +25,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
       }
-      /* A copy of the exact size, so that a sanitizer sees one byte too far. */
+      /* A copy of the exact size, so that a sanitizer detects a read of one byte too many. */
       cleanup_free uint8_t *exact = xmemdup(text, size);
       LLVMFuzzerTestOneInput(exact, size);
       inputs++;
     }
     closedir(folder);
   }
+
   printf("%zu inputs replayed\n", inputs);
   return inputs ? 0 : 1;
 }

@@ -1,5 +1,5 @@
-/* The server's side of what an agent posts. A file of its own: only here the target
- * looks into the server. */
+/* The server's side of what an agent posts. A separate file, because the rest of the target does
+ * not include the server. */
 #include "tests/fuzz/results_taken.h"
 
 #include "server/measurement/measurements.h"

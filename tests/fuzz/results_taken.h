@@ -1,4 +1,4 @@
-/* Whether a server takes the body of POST /v1/leases/ID/results. */
+/* Whether a server accepts the body of POST /v1/leases/ID/results. */
 #ifndef WAVETUNE_TESTS_FUZZ_RESULTS_TAKEN_H
 #define WAVETUNE_TESTS_FUZZ_RESULTS_TAKEN_H
 

@@ -143,7 +143,7 @@ Test(expr, a_syntax_error_names_column_and_remedy) {
   expect_error("1 not 2", "column 7: expected in (after not), found 2");
   expect_error("M / 2", "column 3: '/' would make a float");
   expect_error("M = 2", "column 3: '=' assigns");
-  expect_error("M & 1", "column 3: '&' is no operator here");
+  expect_error("M & 1", "column 3: '&' is not an operator here");
   expect_error("M ? 1", "column 3: unexpected character '?'");
   expect_error("M + é", "column 5: unexpected byte 0xc3 outside of a string");
   expect_error("'é' = 1", "column 5: '=' assigns");

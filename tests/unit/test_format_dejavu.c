@@ -239,7 +239,7 @@ Test(format_dejavu, what_a_winner_leaves_at_its_default_is_written) {
 
 Test(format_dejavu, configs_that_would_not_be_restored_are_skipped) {
 #define VALUES(value) RELEASE("{\"values\":{\"BLOCK\":" value "}}", "[[4096],0,0,[],7]")
-  expect_skipped(VALUES("128"), DEJAVU, "none of those that the function is decorated with");
+  expect_skipped(VALUES("128"), DEJAVU, "not one of those that the function is decorated with");
   expect_skipped(VALUES("1.5"), DEJAVU, "BLOCK is a float");
   expect_skipped(VALUES("null"), DEJAVU, "BLOCK is None");
   expect_skipped(VALUES("\"oN\""), DEJAVU, "reads as a number or a boolean");
@@ -250,7 +250,7 @@ Test(format_dejavu, configs_that_would_not_be_restored_are_skipped) {
   expect_skipped(VALUES("1,\"enable_persistent\":true"), DEJAVU, "enable_persistent");
   expect_skipped(VALUES("1,\"enable_warp_specialization\":1"), DEJAVU, "must be a boolean");
   expect_skipped(VALUES("1,\"ir_override\":\"x\""), DEJAVU, "ir_override");
-  expect_skipped(VALUES("1,\"pre_hook\":1"), DEJAVU, "is no name of a parameter");
+  expect_skipped(VALUES("1,\"pre_hook\":1"), DEJAVU, "is not a name of a parameter");
 }
 
 Test(format_dejavu, keys_that_would_not_be_restored_are_skipped) {
@@ -492,22 +492,23 @@ static void expect_refused(const char *path, const char *text, const char *what)
 Test(format_dejavu, paths_that_say_nothing_are_refused) {
   static const char text[] = FILE_OF(ONE, "");
   expect_refused("dejavu.json", text, "none of the 1 files is a cache.json");
-  expect_refused("x/cache.json", text, "x/cache.json: no folder like dejavu_0.7");
+  expect_refused("x/cache.json", text, "x/cache.json: the path has no folder like dejavu_0.7");
   expect_refused("dejavu_0.4/cache.json", text, "layout dejavu_0.4 is not known");
   expect_refused("dejavu_0. 7/cache.json", text, "is not known");
   expect_refused("dejavu_0.5.0/cuda_12.4/torch_2.3.0/triton_3.0.0/gpu_A/add-" P
                  "/default/cache.json",
                  text, "layout dejavu_0.5.0 is not known");
   expect_refused("dejavu_0.7/cache.json", text, "one of them is missing");
-  expect_refused("dejavu_0.7/etc/cache.json", text, "\"etc\" has no place");
-  expect_refused("dejavu_0.7/triton_1/triton_2/cache.json", text, "\"triton_2\" has no place");
-  expect_refused("dejavu_0.7/triton_1/../cache.json", text, "\"..\" has no place");
-  expect_refused("dejavu_0.7//cache.json", text, "\"\" has no place");
-  expect_refused(STORAGE "/../add/cache.json", text, "\"..\" has no place");
-  expect_refused(STORAGE "/f/autotune_config-12/cache.json", text, "has no place");
-  expect_refused(STORAGE "/f/autotune_config-x" P "/cache.json", text, "has no place");
-  expect_refused(STORAGE "/f/default/cache.json", text, "has no place");
-  expect_refused(STORAGE FOLDER("default/more"), text, "\"more\" has no place");
+  expect_refused("dejavu_0.7/etc/cache.json", text, "\"etc\" cannot be in a path");
+  expect_refused("dejavu_0.7/triton_1/triton_2/cache.json", text,
+                 "\"triton_2\" cannot be in a path");
+  expect_refused("dejavu_0.7/triton_1/../cache.json", text, "\"..\" cannot be in a path");
+  expect_refused("dejavu_0.7//cache.json", text, "\"\" cannot be in a path");
+  expect_refused(STORAGE "/../add/cache.json", text, "\"..\" cannot be in a path");
+  expect_refused(STORAGE "/f/autotune_config-12/cache.json", text, "cannot be in a path");
+  expect_refused(STORAGE "/f/autotune_config-x" P "/cache.json", text, "cannot be in a path");
+  expect_refused(STORAGE "/f/default/cache.json", text, "cannot be in a path");
+  expect_refused(STORAGE FOLDER("default/more"), text, "\"more\" cannot be in a path");
   expect_refused("dejavu_0.7/torch_2.4.0/triton_3.3.1/rocm_6.4.1/gpu_X" FOLDER("default"), text,
                  "one too many");
 }
@@ -519,7 +520,7 @@ Test(format_dejavu, broken_files_are_refused_with_their_place) {
   expect_refused(GOLDEN_PATH, "{\"cache\": {}, \"cache\": {}}", "duplicate");
   expect_refused(GOLDEN_PATH, FILE_OF(ONE ", " ONE, ""), "duplicate");
   expect_refused(GOLDEN_PATH, "{}", "/signature");
-  expect_refused(GOLDEN_PATH, FILE_OF("", ""), "no cache.json there holds an entry");
+  expect_refused(GOLDEN_PATH, FILE_OF("", ""), "no cache.json has an entry");
 #define HEAD(signature, total, evaluated, keys)                                                    \
   "{\"signature\": " signature ", \"total_bench_time_s\": " total                                  \
   ", \"evaluated_configs\": " evaluated ", \"keys\": " keys ", \"cache\": {" ONE                   \
@@ -580,11 +581,11 @@ Test(format_dejavu, a_tree_with_one_hash_of_everything_is_refused_by_the_name_of
 Test(format_dejavu, broken_entries_are_refused_with_their_place) {
 #define BAD(key, config) FILE_OF(ENTRY(key, config), "")
   expect_refused(GOLDEN_PATH, BAD("64", "A: 1"),
-                 "/cache/64: the key 64 is no tuple of strings: column 1");
+                 "/cache/64: the key 64 is not a tuple of strings: column 1");
   expect_refused(GOLDEN_PATH, BAD("(64, '1')", "A: 1"), "column 2 does not begin a string");
   expect_refused(GOLDEN_PATH, BAD("('64' '1')", "A: 1"), "column 6 has no");
   expect_refused(GOLDEN_PATH, BAD("('64')", "A: 1"), "lacks the \",\"");
-  expect_refused(GOLDEN_PATH, BAD("('64', '1') ", "A: 1"), "has more behind the tuple");
+  expect_refused(GOLDEN_PATH, BAD("('64', '1') ", "A: 1"), "has more text after the tuple");
   expect_refused(GOLDEN_PATH, BAD("('64', '1", "A: 1"), "begins no whole string");
   expect_refused(GOLDEN_PATH, BAD("('64', \\\"1\\\")", "A: 1"), "not quoted as Python quotes it");
   expect_refused(GOLDEN_PATH, BAD("('64', '1')", "A"), "has at column 1 no \"name: value\"");
@@ -624,12 +625,11 @@ Test(format_dejavu, files_of_two_environments_or_tags_are_refused) {
   files_add_text(&environments, GOLDEN_PATH, FILE_OF(ONE, ""));
   files_add_text(&environments, PATH_0_6, FILE_OF(ONE, ""));
   cr_expect_not(read_with("dejavu", &environments, NULL, &imported, &error));
-  cr_expect_neq(strstr(error.message, "one after the other"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "import them separately"), NULL, "%s", error.message);
   files_add_text(&tags, GOLDEN_PATH, FILE_OF(ONE, ""));
   files_add_text(&tags, STORAGE FOLDER("other"), FILE_OF(ONE, ""));
   cr_expect_not(read_with("dejavu", &tags, NULL, &imported, &error));
-  cr_expect_neq(strstr(error.message, "is there twice: also in " STORAGE), NULL, "%s",
-                error.message);
+  cr_expect_neq(strstr(error.message, "occurs twice: also in " STORAGE), NULL, "%s", error.message);
 }
 
 #define REGISTERED(key)                                                                            \

@@ -122,7 +122,7 @@ Test(format_inductor, trees_that_hold_none_or_one_twice_are_refused) {
   files_add_text(&named, "\xff/" PLACE, TEXT);
   check_files_refused(&named, NULL, "not UTF-8");
   cleanup_kernel struct kernel *kernel = kernel_of(MANIFEST("[\"file\"]", "\"inductor\": {}"));
-  check_files_refused(&none, kernel, "leave --kernel away");
+  check_files_refused(&none, kernel, "omit --kernel");
 }
 
 Test(format_inductor, files_of_too_many_members_are_refused) {

@@ -159,7 +159,7 @@ Test(format_json, what_is_no_cache_json_is_refused_with_its_place) {
                  "/kernels/a/entries/0/key/a");
   expect_refused(
       DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"a\":1},\"config\":{}}")),
-      "/kernels/a/entries/1: the key {\"a\":1} is there twice");
+      "/kernels/a/entries/1: the key {\"a\":1} occurs twice");
   expect_refused(
       DOCUMENT(ENTRIES("{\"key\":{\"a\":1},\"config\":{}},{\"key\":{\"b\":1},\"config\":{}}")),
       "/kernels/a/entries/1: the key has other members");
@@ -176,7 +176,7 @@ Test(format_json, one_file_and_no_kernel_is_wanted) {
   cr_expect_not(read_with("json", &files, NULL, &imported, &error));
   cr_expect_neq(strstr(error.message, "is one file"), NULL, "%s", error.message);
   cr_expect_not(read_with("json", &files, &kernel, &imported, &error));
-  cr_expect_neq(strstr(error.message, "leave --kernel away"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "omit --kernel"), NULL, "%s", error.message);
 }
 
 Test(format_json, an_unknown_format_lists_those_there_are_and_the_nearest) {

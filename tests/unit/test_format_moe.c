@@ -267,7 +267,7 @@ Test(format_moe, an_import_for_a_kernel_must_be_its_table) {
   cr_expect_not(read_registered(MANIFEST("vllm-moe", EXPORTS),
                                 MI300X ",dtype=fp8_w8a8,block_shape=[128,128].json", TABLE("16"),
                                 &imported));
-  cr_expect_neq(strstr(error.message, "cannot be undone"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "cannot be inverted"), NULL, "%s", error.message);
   cr_expect_not(read_registered(MANIFEST("vllm-moe", "{\"E\":\"n\",\"N\":\"n\",\"M\":\"tokens\"}"),
                                 MI300X ".json", TABLE("16"), &imported));
   cr_expect_neq(strstr(error.message, "would be two values"), NULL, "%s", error.message);
@@ -294,7 +294,7 @@ Test(format_moe, files_that_are_no_tables_are_refused_with_their_place) {
   for (size_t i = 0; i < ARRAY_LENGTH(names); i++)
     expect_refused("vllm-moe", names[i], TABLE("1"), "is no name like");
   expect_refused("vllm-moe", "README", TABLE("1"), "none of the 1 files is a table");
-  expect_refused("vllm-moe", MI300X ".json", "{}", "there holds an entry");
+  expect_refused("vllm-moe", MI300X ".json", "{}", "has an entry");
   expect_refused("vllm-moe", MI300X ".json",
                  "{\"1\":", MI300X ".json: not a JSON document: line 1");
   expect_refused("vllm-moe", MI300X ".json", "[]", "must be an object");
@@ -319,7 +319,7 @@ Test(format_moe, tables_of_two_devices_are_two_imports) {
   files_add_text(&files, "E=8,N=384,device_name=A.json", TABLE("1"));
   files_add_text(&files, "E=8,N=384,device_name=B.json", TABLE("1"));
   cr_expect_not(read_with("vllm-moe", &files, NULL, &imported, &error));
-  cr_expect_neq(strstr(error.message, "one after the other"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "import them separately"), NULL, "%s", error.message);
 }
 
 Test(format_moe, the_same_row_in_two_folders_is_refused) {
@@ -328,5 +328,5 @@ Test(format_moe, the_same_row_in_two_folders_is_refused) {
   files_add_text(&files, "a/" MI300X ".json", TABLE("1"));
   files_add_text(&files, "b/" MI300X ".json", TABLE("1"));
   cr_expect_not(read_with("vllm-moe", &files, NULL, &imported, &error));
-  cr_expect_neq(strstr(error.message, "is there twice: also in a/"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "occurs twice: also in a/"), NULL, "%s", error.message);
 }

@@ -309,7 +309,7 @@ Test(format_triton, what_triton_would_not_look_for_is_skipped_with_the_reason) {
        "no hash of Triton's back end"},
       {{.record =
             "{\"name\": \"add\", " FUNCTION ", " KEY ", \"configs\": " CONFIGS ", " AUTOTUNE "}"},
-       "does not say the version"},
+       "does not state the version"},
       {{.record = WITH_RECORD("3.6.0", CACHE_KEY, "\"key_names\": [\"m\"], \"tuning_key\": [\"m\"]",
                               CONFIGS, AUTOTUNE)},
        "the value of \"m\""},

@@ -205,7 +205,7 @@ Test(format_triton_table, trees_that_hold_none_or_one_twice_are_refused) {
   files_add_text(&named, FOLDER "/\xff.autotune.json", TABLE("[" CONFIG("1") ", [1.0, 1.0, 1.0]]"));
   check_files_refused(&named, NULL, "not UTF-8");
   cleanup_kernel struct kernel *kernel = kernel_of(MANIFEST("\"triton\": {}"));
-  check_files_refused(&twice, kernel, "leave --kernel away");
+  check_files_refused(&twice, kernel, "omit --kernel");
 }
 
 static bool render_manifests(const char *const *manifests, size_t n, const char *const *keys,
@@ -236,11 +236,12 @@ Test(format_triton_table, what_cannot_be_written_again_is_skipped_with_the_reaso
   } cases[] = {
       {MANIFEST("\"dejavu\": {}"), KEY(FOLDER, "[1]"), "{\"num_warps\": 4}",
        "table of another format"},
-      {MANIFEST("\"triton\": {}"), KEY(FOLDER, "[1]"), "{\"num_warps\": 4}", "exports do not say"},
+      {MANIFEST("\"triton\": {}"), KEY(FOLDER, "[1]"), "{\"num_warps\": 4}",
+       "exports do not state"},
       {MANIFEST(EXPORTS("\"../x\"", "[]")), KEY(FOLDER, "[1]"), "{\"num_warps\": 4}",
-       "exports do not say"},
+       "exports do not state"},
       {MANIFEST(EXPORTS("\"\"", "[]")), KEY(FOLDER, "[1]"), "{\"num_warps\": 4}",
-       "exports do not say"},
+       "exports do not state"},
       {MANIFEST(EXPORTS("\"add\"", "[]")), KEY("../..", "[1]"), "{\"num_warps\": 4}",
        "not a folder"},
       {MANIFEST(EXPORTS("\"add\"", "[]")), KEY(FOLDER, "1"), "{\"num_warps\": 4}", "not a folder"},
@@ -285,8 +286,8 @@ Test(format_triton_table, a_kernel_that_the_source_does_not_have_is_left_out) {
   struct error error;
   cr_assert(!format_triton.render(&(struct render_request){.release = release, .source = &source},
                                   &files, &error));
-  cr_assert(strstr(error.message, "\"triton/add\": the image has no record of it, and what else "
-                                  "would tell is missing: no such kernel"),
+  cr_assert(strstr(error.message, "\"triton/add\": the image has no record of it, and the other "
+                                  "source of one is missing: no such kernel"),
             "%s", error.message);
   cr_assert(!format_triton.render(&(struct render_request){.release = release, .source = &none},
                                   &others, &error));

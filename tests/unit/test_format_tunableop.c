@@ -234,7 +234,7 @@ Test(format_tunableop, what_the_file_cannot_say_is_skipped_with_the_reason) {
       {MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\\n2\"]")),
        "{\"op\": \"a\", \"params\": \"b\"}", "{\"solution\": \"c\"}", "no pairs of texts"},
       {MANIFEST("[\"op\", \"params\"]", "\"dejavu\": {}"), "{\"op\": \"a\", \"params\": \"b\"}",
-       "{\"solution\": \"c\"}", "no operation of TunableOp"},
+       "{\"solution\": \"c\"}", "not an operation of TunableOp"},
       {MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\"]")),
        "{\"op\": \"a\", \"params\": \"b,c\"}", "{\"solution\": \"c\"}", "no \"op\" and \"params\""},
       {MANIFEST("[\"op\", \"params\"]", VALIDATORS("[\"A\", \"1\"]")),
@@ -277,7 +277,7 @@ Test(format_tunableop, a_kernel_that_the_source_does_not_have_is_left_out) {
   source.kernel = NULL;
   cleanup_cache_files struct cache_files unknown = {0};
   cr_assert(!format_tunableop.render(&request, &unknown, &error));
-  cr_assert(strstr(error.message, "no operation of TunableOp"), "%s", error.message);
+  cr_assert(strstr(error.message, "not an operation of TunableOp"), "%s", error.message);
   shelf_release(&shelf);
 }
 
@@ -286,8 +286,8 @@ Test(format_tunableop, files_that_torch_would_read_in_another_way_are_refused_wi
     const char *text, *message;
   } cases[] = {
       {"Validator,PT_VERSION,2.9.1\r\n" RESULT, "line 1: it ends with CRLF"},
-      {HEAD RESULT RESULT, "line 5: the operation with these parameters is there twice"},
-      {"Validator,A,1\nValidator,A,2\n" RESULT, "line 2: the validator is there twice"},
+      {HEAD RESULT RESULT, "line 5: the operation with these parameters occurs twice"},
+      {"Validator,A,1\nValidator,A,2\n" RESULT, "line 2: the validator occurs twice"},
       {"Validator,A\n" RESULT, "line 1: a validator has"},
       {"Validator,A,1,2\n" RESULT, "line 1: a validator has"},
       {"Validator,A,\n" RESULT, "line 1: a validator has"},
@@ -334,16 +334,16 @@ Test(format_tunableop, files_that_say_nothing_or_contradict_each_other_are_refus
                                          named = {0};
   check_files_refused(&none, NULL, "none of the 0 files");
   files_add_text(&empty, "a.csv", HEAD);
-  check_files_refused(&empty, NULL, "there holds an entry");
+  check_files_refused(&empty, NULL, "has an entry");
   files_add_text(&two, "a.csv", HEAD RESULT);
   files_add_text(&two, "b.csv", "Validator,PT_VERSION,2.8.0\n" RESULT);
-  check_files_refused(&two, NULL, "b.csv: it is of the environment");
+  check_files_refused(&two, NULL, "b.csv: its environment is");
   cache_files_add(&binary, "a.csv", xmemdup("Validator,A\0,1\n", 16), 15);
   check_files_refused(&binary, NULL, "NUL");
   files_add_text(&named, "a\xff.csv", HEAD RESULT);
   check_files_refused(&named, NULL, "not UTF-8");
   cleanup_kernel struct kernel *kernel = kernel_of(MANIFEST("[\"op\"]", "\"tunableop\": {}"));
-  check_files_refused(&two, kernel, "leave --kernel away");
+  check_files_refused(&two, kernel, "omit --kernel");
 }
 
 Test(format_tunableop, too_many_validators_are_refused) {

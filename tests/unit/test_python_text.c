@@ -150,5 +150,5 @@ Test(python_text, tuples_of_strings_are_read_back) {
 Test(python_text, more_elements_than_allowed_are_refused) {
   cleanup_strings struct strings elements = {0};
   cr_expect_not(python_string_tuple_parse("('1', '2', '3')", 2, &elements, &error));
-  cr_expect_neq(strstr(error.message, "largest number"), NULL, "%s", error.message);
+  cr_expect_neq(strstr(error.message, "one element too many"), NULL, "%s", error.message);
 }

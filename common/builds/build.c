@@ -369,12 +369,12 @@ const json_t *build_cache(const struct build *build, size_t variant, const json_
 bool build_variant(const struct build *build, const struct key *key, size_t *ret_index,
                    struct error *error) {
   for (size_t i = 0; i < build->n_variants; i++) {
-    struct value holds = value_bool(true);
+    struct value when = value_bool(true);
     if (build->whens[i] && expr_last_slot(build->whens[i]) >= (int)key->n)
       return error_at(error, "/key", "the key has fewer members than the build's kernel");
-    if (build->whens[i] && !expr_eval(build->whens[i], key->values, &holds, error))
+    if (build->whens[i] && !expr_eval(build->whens[i], key->values, &when, error))
       return error_prefix(error, "\"when\" of variant %zu: ", i);
-    if (value_is_true(holds)) {
+    if (value_is_true(when)) {
       *ret_index = i;
       return true;
     }

@@ -21,34 +21,35 @@ bool cache_rule_parse(const char *name, enum cache_rule *ret_rule) {
   return false;
 }
 
-bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
+bool cache_rule_serves(enum cache_rule rule, const struct environment *requested,
                        const struct environment *served) {
-  struct environment compared = *asked; /* borrowed: what must be equal */
+  struct environment compared = *requested; /* borrowed: what must be equal */
   switch (rule) {
   case CACHE_RULE_EXACT:
-    return environment_fits(asked, served);
+    return environment_fits(requested, served);
 
   case CACHE_RULE_UNSTATED:
-    return environment_can_use(served, asked);
+    return environment_can_use(served, requested);
 
   case CACHE_RULE_MINOR:
     compared.rocm = NULL;
-    return asked->rocm && served->rocm && version_minors_equal(asked->rocm, served->rocm) &&
+    return requested->rocm && served->rocm && version_minors_equal(requested->rocm, served->rocm) &&
            environment_fits(&compared, served);
 
   case CACHE_RULE_COMPATIBLE:
-    compared = (struct environment){
-        .arch = asked->arch, .partition = asked->partition, .compute_units = asked->compute_units};
+    compared = (struct environment){.arch = requested->arch,
+                                    .partition = requested->partition,
+                                    .compute_units = requested->compute_units};
     return environment_fits(&compared, served);
   }
 
   die("no such rule");
 }
 
-bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
+bool cache_rules_serve(enum cache_rule widest, const struct environment *requested,
                        const struct environment *served) {
   for (enum cache_rule rule = CACHE_RULE_EXACT; rule <= widest; rule++)
-    if (cache_rule_serves(rule, asked, served))
+    if (cache_rule_serves(rule, requested, served))
       return true;
   return false;
 }

@@ -178,13 +178,13 @@ extern const char *const cache_rule_names[]; /* by value, ended by NULL */
 const char *cache_rule_name(enum cache_rule rule);
 must_check bool cache_rule_parse(const char *name, enum cache_rule *ret_rule);
 
-/* Whether this rule alone allows a cache of `served` for a request of `asked`; for
+/* Whether this rule alone allows a cache of `served` for the environment `requested`; for
  * CACHE_RULE_COMPATIBLE, whether an operator's declaration could. */
-bool cache_rule_serves(enum cache_rule rule, const struct environment *asked,
+bool cache_rule_serves(enum cache_rule rule, const struct environment *requested,
                        const struct environment *served);
 
 /* Whether one of the rules up to `widest` does. */
-bool cache_rules_serve(enum cache_rule widest, const struct environment *asked,
+bool cache_rules_serve(enum cache_rule widest, const struct environment *requested,
                        const struct environment *served);
 
 #endif

@@ -32,8 +32,8 @@ static bool check_batch(const struct input *input, const uint64_t *batch, size_t
   struct error error;
   ALWAYS(n <= SEARCH_BATCH_MAX && n_asked + n <= input->options.trials);
   for (size_t i = 0; i < n; i++) {
-    bool holds;
-    ALWAYS(space_is_valid(input->space, NULL, batch[i], &holds, &error) && holds);
+    bool is_valid;
+    ALWAYS(space_is_valid(input->space, NULL, batch[i], &is_valid, &error) && is_valid);
     for (size_t before = 0; before < n_asked + i; before++)
       ALWAYS(asked[before] != batch[i]);
     asked[n_asked + i] = batch[i];

@@ -30,7 +30,7 @@ static void check_points(const struct space *space, const struct space_facts *fa
   }
 
   uint64_t found = 0, ordinal, last = 0, count;
-  bool holds;
+  bool is_valid;
   enum space_step step;
   while ((step = space_iterator_next(iterator, &ordinal, &error)) == SPACE_POINT) {
     ALWAYS(ordinal < space->raw_count && (found == 0 || ordinal > last));
@@ -38,7 +38,7 @@ static void check_points(const struct space *space, const struct space_facts *fa
     config_ranges_add(&ranges, ordinal);
     if (++found <= POINTS) {
       check_ordinal(space, ordinal);
-      ALWAYS(space_is_valid(space, facts, ordinal, &holds, &error) && holds);
+      ALWAYS(space_is_valid(space, facts, ordinal, &is_valid, &error) && is_valid);
     }
     if (space->is_list && found > STEPS)
       return;

@@ -25,11 +25,6 @@ typedef int job_code_printer(struct http_client *client, const json_t *job, bool
                              bool as_json);
 extern job_code_printer *job_print_code;
 
-static inline bool string_ends(const char *text, const char *end) {
-  size_t length = strlen(text), end_length = strlen(end);
-  return length > end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 #define COMMANDS(COMMAND)                                                                          \
   COMMAND(kernel_push)                                                                             \
   COMMAND(kernel_sign)                                                                             \

@@ -52,19 +52,19 @@ DEFINE_CLEANUP(FILE *, cleanup_fclose, fclose)
 #define cleanup_file __attribute__((cleanup(cleanup_fclose)))
 
 /* A struct that a callback receives as `void *` starts with `uint32_t magic`; MAGIC_CHECK aborts
- * when the pointer is to another struct or to a freed one. It stays on in release builds: a wrong
- * pointer must not become a wrong number. */
+ * when the pointer is to another struct or to a freed one. It stays on in release builds: reading
+ * another struct could end in a wrong measurement. */
 #define MAGIC_CHECK(pointer, expected)                                                             \
   do {                                                                                             \
     if ((pointer) == NULL || (pointer)->magic != (expected))                                       \
       die("%s:%d: not a %s", __FILE__, __LINE__, #expected);                                       \
   } while (0)
 
-/* Logs the message and aborts: what cannot happen did. */
+/* Logs the message and aborts: for states that cannot occur. */
 no_return void die(const char *format, ...) printf_like(1, 2);
 
-/* Aborts with the expression when it is false, in every build. For what cannot happen, never for
- * input. */
+/* Aborts and logs the expression when it is false, in every build. For invariants; input is never
+ * checked with it. */
 #define ALWAYS(expression)                                                                         \
   do {                                                                                             \
     if (!(expression))                                                                             \
@@ -97,6 +97,11 @@ static inline bool string_starts(const char *text, const char *prefix) {
     if (*text++ != *prefix++)
       return false;
   return true;
+}
+/* Whether the text is `end` with at least one character before it. */
+static inline bool string_ends(const char *text, const char *end) {
+  size_t length = strlen(text), size = strlen(end);
+  return length > size && strcmp(text + length - size, end) == 0;
 }
 
 /* Monotonic time since an arbitrary start, for durations and deadlines on this machine. */

@@ -218,10 +218,6 @@ static inline char *path_folder(const char *path) {
     begin--;
   return xstrndup(begin, (size_t)(end - begin));
 }
-static inline bool text_ends(const char *text, const char *end) {
-  size_t size = strlen(text), end_size = strlen(end);
-  return size >= end_size && strcmp(text + size - end_size, end) == 0;
-}
 /* False when the name is in the set, an object, already. */
 static inline bool set_add(json_t *set, const char *name) {
   bool is_new = !json_object_get(set, name);

@@ -112,9 +112,7 @@ static bool inductor_render(const struct render_request *request, struct cache_f
   return cache_files_any(ret, "inductor", error);
 }
 
-static bool is_table(const char *path) {
-  return text_ends(path, suffix) && strlen(path) > strlen(suffix);
-}
+static bool is_table(const char *path) { return string_ends(path, suffix); }
 
 static bool inductor_read(const struct import_request *request, const struct cache_file *file,
                           struct imported *imported, struct error *error) {

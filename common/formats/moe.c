@@ -391,7 +391,7 @@ static bool device_find(struct rendering *rendering, struct error *error) {
   char *device = rendering->device = text_replace(xstrdup(known ? known : gpu), " /,", '_');
   for (size_t i = 0; i < ARRAY_LENGTH(forms); i++)
     if (!known && rendering->dialect->takes_device_from_pci &&
-        string_starts(device, "AMD_Instinct_") && text_ends(device, forms[i]))
+        string_starts(device, "AMD_Instinct_") && string_ends(device, forms[i]))
       device[strlen(device) - strlen(forms[i])] = '\0';
   return true;
 }
@@ -529,10 +529,10 @@ static bool name_parse(const struct dialect *dialect, const char *text, json_t *
                                 "(,per_channel_quant=True)?$";
   enum { E = 1, N, DEVICE, DTYPE_TEXT = 5, SHAPE_TEXT = 7, QUANT, GROUPS };
   cleanup_free char *name = xstrdup(text);
-  bool is_json = text_ends(name, ".json");
+  bool is_json = string_ends(name, ".json");
   if (is_json)
     name[strlen(name) - strlen(".json")] = '\0';
-  bool is_down = dialect->has_variants && text_ends(name, "_down");
+  bool is_down = dialect->has_variants && string_ends(name, "_down");
   if (is_down)
     name[strlen(name) - strlen("_down")] = '\0';
 

@@ -11,7 +11,7 @@ static const char *metadata_name(const json_t *files) {
   const char *name, *found = NULL;
   json_t *value;
   json_object_foreach ((json_t *)files, name, value)
-    if (strlen(name) > 5 && text_ends(name, ".json"))
+    if (string_ends(name, ".json"))
       found = name;
   ALWAYS(found != NULL);
   return found;

@@ -406,7 +406,7 @@ static bool winner_find(const json_t *entries, const json_t **ret_config, struct
 }
 
 bool triton_is_table(const char *path) {
-  return text_ends(path, suffix) && strlen(path_name(path)) > strlen(suffix);
+  return string_ends(path, suffix) && strlen(path_name(path)) > strlen(suffix);
 }
 
 bool triton_read(const struct import_request *request, const struct cache_file *file,

@@ -13,10 +13,11 @@
 #define MESSAGE_SIZE 2048
 #define MEMBERS_SIZE 1800
 #define MEMBER_TEXT_MAX 512 /* bytes of one field's text, with its escapes */
-#define NUMBER_SIZE 352     /* the longest of printf: %f of the largest double */
+#define NUMBER_SIZE 352     /* the longest that printf writes: %f of the largest double */
 #define NAME_MAX 32         /* of a program or a component */
 #define TAIL_SIZE 24        /* ,"truncated":true} and a newline */
 #define SPEC_SIZE 24
+#define REQUEST_SIZE 65
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyz_"
 
 struct buffer {
@@ -25,7 +26,7 @@ struct buffer {
   bool is_cut;
 };
 
-/* Appends all or nothing. After something that did not fit nothing is appended. */
+/* Appends all bytes, or none and sets is_cut; after that, none. */
 static void put(struct buffer *to, const char *bytes, size_t n) {
   to->is_cut = to->is_cut || to->used > to->size || n > to->size - to->used;
   if (to->is_cut)
@@ -51,7 +52,8 @@ static void put_escape(struct buffer *to, const char *at, size_t size) {
   put_text(to, escape);
 }
 
-/* The inside of a JSON string, or plain text with '?' and blanks for what text cannot hold. */
+/* Appends the inside of a JSON string, or text with '?' for each invalid byte and a blank for each
+ * control character. */
 static void put_safe(struct buffer *to, const char *text, size_t length, bool is_json) {
   for (size_t i = 0, size; i < length && !to->is_cut; i += size ? size : 1) {
     const char *at = text + i;
@@ -69,7 +71,7 @@ static void put_safe(struct buffer *to, const char *text, size_t length, bool is
   }
 }
 
-/* As much as fits, without half a character. */
+/* Appends as much as fits, by whole characters. */
 static void put_cut(struct buffer *to, const char *text, size_t length) {
   size_t n = utf8_cut(text, length, to->used < to->size ? to->size - to->used : 0);
   put(to, text, n);
@@ -80,8 +82,8 @@ struct arguments {
   va_list list;
 };
 
-/* One conversion with its argument. Numbers are in `number` as printf wrote them, and in `json` as
- * JSON has them. */
+/* A conversion's argument as text. Of a number, `number` is what printf wrote and `json` its JSON.
+ */
 struct value {
   enum { VALUE_TEXT, VALUE_NUMBER, VALUE_ABSENT } kind;
   const char *text;
@@ -94,7 +96,7 @@ _Static_assert(sizeof(long long) == sizeof(long) && sizeof(long) == sizeof(size_
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-/* Takes the conversion at `at` (a "%") and its argument; returns what follows it. */
+/* Reads the conversion at `at` (a "%") and its argument; returns the text behind it. */
 static const char *value_read(struct value *value, const char *at, struct arguments *arguments) {
   char spec[SPEC_SIZE]; /* flags, width and precision, with the argument in place of "*" */
   size_t n = 0;
@@ -168,7 +170,7 @@ struct record {
   bool has_words;
 };
 
-/* Words that are no field. Blanks and colons between fields do not count as words. */
+/* Adds words, which are all but fields, and the blanks and colons between them. */
 static void words_add(struct record *record, const char *text, size_t length, bool is_literal) {
   size_t at = record->message.used;
   put_cut(&record->message, text, length);
@@ -216,7 +218,7 @@ static bool name_is_free(const struct buffer *members, const char *name, size_t 
 
 static void field_to_members(struct buffer *members, const char *name, size_t name_size,
                              const struct value *value) {
-  /* Ids have more bits than a double, which many readers of JSON make of a number. */
+  /* Many programs read the numbers of JSON as doubles, which have fewer bits than an id. */
   bool is_id = string_starts(name, "job=") || string_starts(name, "lease=");
   bool is_number = value->kind == VALUE_NUMBER && !is_id, was_cut = members->is_cut;
   size_t before = members->used;
@@ -297,7 +299,7 @@ static void json_compose(struct buffer *line, const struct log_head *head, const
     put_text(line, separator);
     put_text(line, members[i].name);
     put_text(line, "\":\"");
-    /* The message has the room that the fields and the end leave. */
+    /* The fields and the end of the line come after the message. */
     if (is_message)
       line->size -= record->members.used + TAIL_SIZE;
     put_safe(line, members[i].text, is_message ? most : strnlen(members[i].text, most), true);
@@ -363,9 +365,7 @@ static const char *const level_names[] = {"error", "warning", "info", "debug"};
 static const int syslog_priorities[] = {3, 4, 6, 7}; /* syslog(3), as sd-daemon(3) prefixes lines */
 static atomic_int current_level = -1, current_format = LOG_FORMAT_TEXT;
 static const char *_Atomic current_program;
-static _Thread_local char current_request[LOG_REQUEST_SIZE];
-
-void log_set_level(enum log_level level) { atomic_store(&current_level, (int)level); }
+static _Thread_local char current_request[REQUEST_SIZE];
 
 static int log_level_now(void) {
   int level = atomic_load(&current_level);
@@ -400,11 +400,8 @@ void log_set_request(const char *request) {
   snprintf(current_request, sizeof current_request, "%s", request ? request : "");
 }
 
-void log_get_request(char ret_request[LOG_REQUEST_SIZE]) {
-  memcpy(ret_request, current_request, LOG_REQUEST_SIZE);
-}
-
-/* systemd.exec(5): a process whose stderr was sent elsewhere inherits the variable all the same. */
+/* systemd.exec(5): the variable alone does not show it, a process with another stderr inherits it
+ * too. */
 static bool stderr_is_journal(void) {
   const char *stream = getenv("JOURNAL_STREAM");
   struct stat status;

@@ -9,19 +9,19 @@
  * message `granted` and the fields `lease` and `agent`. Only the format makes components and
  * fields, never a value. A field is a name of [a-z_] at the begin of the format or behind a blank,
  * then "=" and one conversion; a field whose text is NULL is left out. Conversions: d i u x X c s p
- * f e g with h, l, j, z or t; a width counts for numbers only.
+ * f e g with h, l, j, z or t; a width applies to numbers only.
  *
- * Text: the format as printf writes it. A field's text with blanks, quotes or characters that drive
- * terminals is quoted as in JSON; elsewhere such characters become blanks, and bytes that are not
- * UTF-8 become '?'.
+ * Text: the format as printf writes it. A field's text with blanks, quotes or control characters is
+ * quoted as in JSON; outside of fields control characters become blanks. Bytes that are not UTF-8
+ * become '?'.
  * JSON: {"time", "level", "program", "component", "request", "message", …fields…}, strict UTF-8
  * (other bytes become U+FFFD), numbers for numbers, strings for texts and for the ids of jobs and
- * leases, which are strings in the API. Fields at the begin and at the end of a message are members
- * only. A line that does not fit has "truncated": true, and is a JSON object all the same.
+ * leases, which are strings in the API. Fields before and after the words of a message
+ * are members only. A line that does not fit is cut to a JSON object with "truncated": true.
  *
  * Levels: error (a person must act), warning, info (what happened to jobs, leases, agents), debug.
- * The level comes from WAVETUNE_LOG (a level's name; default info) or log_set_level(). Where stderr
- * is the journal ($JOURNAL_STREAM names it) the sd-daemon level prefix is written, and the time is
+ * The first line sets the level, from WAVETUNE_LOG (a level's name; default info). Where stderr is
+ * the journal ($JOURNAL_STREAM names it) the sd-daemon level prefix is written, and the time is
  * left out of text. Never log a token.
  *
  * Memory: none is allocated. Threads: any. */
@@ -34,21 +34,16 @@
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARNING, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-void log_set_level(enum log_level level);
-
 enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
 
-/* `program` is borrowed for as long as the process lives. The format is text until this is called.
- */
+/* `program` is borrowed until the process ends. The format is text until this is called. */
 void log_set_format(enum log_format format, const char *program);
 enum log_format log_format_now(void);
 bool log_format_parse(const char *name, enum log_format *ret_format); /* "text", "json" */
 
 /* The id of the request that this thread's lines belong to from now on, copied (at most 64 bytes);
- * NULL or "": none. log_get_request copies the current one, to be set again later. */
-#define LOG_REQUEST_SIZE 65
+ * NULL or "": none. */
 void log_set_request(const char *request);
-void log_get_request(char ret_request[LOG_REQUEST_SIZE]);
 
 void log_write(enum log_level level, const char *format, ...) printf_like(2, 3);
 

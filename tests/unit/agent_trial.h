@@ -82,7 +82,7 @@ struct trial {
 static inline void trial_init(struct trial *trial, const struct scripted *script, size_t n_script) {
   static char folder[64];
   struct error error;
-  log_set_level(LOG_LEVEL_ERROR);
+  setenv("WAVETUNE_LOG", "error", 0);
   memset(trial, 0, sizeof *trial);
   strcpy(folder, "/tmp/wavetune-test-XXXXXX");
   cr_assert_not_null(mkdtemp(folder));

@@ -620,6 +620,7 @@ static size_t count_in(FILE *file, const char *part) {
 
 Test(agent_lease_batches, a_missing_helper_kernel_is_logged_once) {
   static char cold[] = "cold";
+  setenv("WAVETUNE_LOG", "warning", 1);
   struct batches batches = batches_new(1, STAGE_SCREEN);
   setenv("WAVETUNE_HIP_COMPILER", "/nowhere/clang", 1);
   batches.trial.executor.is_gpu = true;
@@ -630,7 +631,6 @@ Test(agent_lease_batches, a_missing_helper_kernel_is_logged_once) {
   cr_assert_not_null(log);
   int saved = dup(STDERR_FILENO);
   dup2(fileno(log), STDERR_FILENO);
-  log_set_level(LOG_LEVEL_WARNING);
   batches_run(&batches);
   dup2(saved, STDERR_FILENO);
   close(saved);

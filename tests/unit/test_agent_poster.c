@@ -171,7 +171,6 @@ Test(agent_poster, posts_the_opening_time_when_a_measurement_is_refused) {
   static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"},
                                            {422, "{\"detail\": \"bad\"}"}};
   struct trial trial;
-  log_set_level(LOG_LEVEL_ERROR);
   trial_init(&trial, script, 2);
   measured_opened(&trial, 40, 500);
   measured_opened(&trial, 41, 500);
@@ -218,7 +217,6 @@ Test(agent_poster, keeps_aside_the_one_measurement_that_is_refused_for_good) {
   static const struct scripted script[] = {{422, "{\"detail\": \"bad\"}"},
                                            {422, "{\"detail\": \"bad\"}"}};
   struct trial trial;
-  log_set_level(LOG_LEVEL_ERROR);
   trial_init(&trial, script, 2);
   measured(&trial, "91", 40);
   measured(&trial, "91", 41);

@@ -15,7 +15,7 @@ static char folder[64];
 static struct error error;
 
 static void folder_setup(void) {
-  log_set_level(LOG_LEVEL_ERROR);
+  setenv("WAVETUNE_LOG", "error", 0);
   strcpy(folder, "/tmp/wavetune-spool-XXXXXX");
   cr_assert_not_null(mkdtemp(folder));
 }

@@ -33,8 +33,8 @@ static const struct field device_fields[] = {
     LINE(struct enrolment_device, backend, FIELD_REQUIRED),
     RECORD_FIELD(TEXT, struct enrolment_device, name,
                  FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN),
-    {"environment", FIELD_JSON, offsetof(struct enrolment_device, environment_json),
-     FIELD_REQUIRED | FIELD_NO_COLUMN, .schema = SCHEMA("Environment")},
+    RECORD_FIELD_AS("environment", JSON, struct enrolment_device, environment_json,
+                    FIELD_REQUIRED | FIELD_NO_COLUMN, .schema = SCHEMA("Environment")),
     RECORD_FIELD(JSON, struct enrolment_device, facts, FIELD_OBJECT),
     RECORD_FIELD(DIGEST, struct enrolment_device, environment_digest, FIELD_NO_JSON),
 };
@@ -84,7 +84,7 @@ const struct record heartbeat_request_record = RECORD("HeartbeatRequest", struct
 
 static const struct field beaten_fields[] = {
     HEARTBEAT_EVERY(struct beaten),
-    {"draining", FIELD_BOOL, offsetof(struct beaten, is_draining), FIELD_ANSWER},
+    RECORD_FIELD_AS("draining", BOOL, struct beaten, is_draining, FIELD_ANSWER),
 };
 const struct record heartbeat_answer_record =
     RECORD("HeartbeatAnswer", struct beaten, beaten_fields);

@@ -1,8 +1,8 @@
 /* Kernels' manifests, read strictly: every member known, every expression parsable, a JSON Pointer
  * to each error; and whether a kernel, a key and a space go together. */
-#include <math.h>
-
 #include "common/kernel/kernel.h"
+
+#include <math.h>
 
 #define DEFINES_MAX 64
 #define SAMPLES_DEFAULT 4096
@@ -123,6 +123,7 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
                {"zeros", FILL_ZEROS},
                {"index", FILL_INDEX}};
   struct fill *fill = to;
+
   if (json_is_string(value)) {
     for (size_t i = 0; i < ARRAY_LENGTH(fills); i++) {
       if (string_equal(json_string_value(value), fills[i].name)) {
@@ -159,6 +160,7 @@ static bool fill_read(const json_t *value, void *to, struct error *error) {
   if (is_uniform)
     return fill->low < fill->high ||
            error_at(error, at, "the low end of \"uniform\" must be less than the high end");
+
   return (json_is_integer(low) && json_is_integer(high) &&
           json_integer_value(low) <= json_integer_value(high) &&
           json_integer_value(low) >= -EXACT_INTEGER_MAX &&
@@ -195,8 +197,7 @@ static bool key_name_check(const char *name, struct error *error) {
   if (!identifier_is_valid(name))
     return error_set(error, "a name of the key must be an identifier");
   return !name_is_reserved(name) ||
-         error_set(error,
-                   "\"%s\" has a meaning in expressions already; name the key's member otherwise",
+         error_set(error, "\"%s\" has a meaning in expressions already; rename the key's member",
                    name);
 }
 
@@ -211,121 +212,105 @@ static const struct field_custom fill_custom = {
 
 static const char *const access_names[] = {"read", "write", "readwrite", NULL};
 
-#define AT(member) offsetof(struct argument, member)
+#define IDENTIFIER(object, member, flags)                                                          \
+  RECORD_FIELD(TEXT, object, member, flags, .check = identifier_check)
+#define EXPRESSION(object, member, ...)                                                            \
+  RECORD_FIELD(TEXT, object, member, FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check, \
+               __VA_ARGS__)
+#define EXPRESSIONS(name, object, count, flags, n_max, ...)                                        \
+  RECORD_FIELD_AS(name, TEXTS, object, count, FIELD_OR_INTEGER | (flags), .least = 1,              \
+                  .most = n_max, .check = expression_check, __VA_ARGS__)
+
 static const struct field argument_fields[] = {
-    {"name", FIELD_TEXT, AT(name), FIELD_REQUIRED, .check = identifier_check},
-    {"dtype", FIELD_ENUM, AT(dtype), FIELD_REQUIRED, .names = dtype_names},
-    {"shape", FIELD_TEXTS, AT(n_dimensions), FIELD_NOT_NULL | FIELD_OR_INTEGER, .least = 1,
-     .most = KERNEL_DIMENSIONS_MAX, .check = expression_check, .about = "of a buffer: its extents"},
-    {"access", FIELD_ENUM, AT(access), FIELD_NOT_NULL, .names = access_names,
-     .about = "of a buffer"},
-    {"fill", FIELD_CUSTOM, AT(fill), FIELD_NOT_NULL | FIELD_REQUEST, .custom = &fill_custom,
-     .about = "of a buffer that is read"},
-    {"value", FIELD_TEXT, AT(value), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check,
-     .about = "of a scalar: an expression"},
+    IDENTIFIER(struct argument, name, FIELD_REQUIRED),
+    RECORD_FIELD(ENUM, struct argument, dtype, FIELD_REQUIRED, .names = dtype_names),
+    EXPRESSIONS("shape", struct argument, n_dimensions, FIELD_NOT_NULL, KERNEL_DIMENSIONS_MAX,
+                .about = "of a buffer: its extents"),
+    RECORD_FIELD(ENUM, struct argument, access, FIELD_NOT_NULL, .names = access_names,
+                 .about = "of a buffer"),
+    RECORD_FIELD(CUSTOM, struct argument, fill, FIELD_NOT_NULL | FIELD_REQUEST,
+                 .custom = &fill_custom, .about = "of a buffer that is read"),
+    EXPRESSION(struct argument, value, .about = "of a scalar: an expression"),
 };
 static const struct record argument_record = RECORD(NULL, struct argument, argument_fields);
-#undef AT
 
 static const struct field source_fields[] = {
-    {"path", FIELD_TEXT, offsetof(struct source, path), FIELD_REQUIRED, .check = path_check},
-    {"digest", FIELD_DIGEST, offsetof(struct source, digest), FIELD_REQUIRED},
+    RECORD_FIELD(TEXT, struct source, path, FIELD_REQUIRED, .check = path_check),
+    RECORD_FIELD(DIGEST, struct source, digest, FIELD_REQUIRED),
 };
 static const struct record source_record = RECORD(NULL, struct source, source_fields);
 
 static const struct field define_fields[] = {
-    {"name", FIELD_TEXT, offsetof(struct define, name), .check = identifier_check},
-    {"value", FIELD_TEXT, offsetof(struct define, value), FIELD_NOT_NULL | FIELD_OR_INTEGER,
-     .check = expression_check},
+    IDENTIFIER(struct define, name, 0),
+    EXPRESSION(struct define, value),
 };
 static const struct record define_record = RECORD(NULL, struct define, define_fields);
 
-#define EXTENTS(name, member, flags)                                                               \
-  {name,       FIELD_TEXTS, offsetof(struct launch, member), FIELD_OR_INTEGER | (flags),           \
-   .least = 1, .most = 3,   .check = expression_check}
 static const struct field launch_fields[] = {
-    EXTENTS("grid", n_grid, FIELD_REQUIRED),
-    EXTENTS("block", n_block, FIELD_NOT_NULL),
-    {"shared_bytes", FIELD_TEXT, offsetof(struct launch, shared_bytes),
-     FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check},
+    EXPRESSIONS("grid", struct launch, n_grid, FIELD_REQUIRED, 3),
+    EXPRESSIONS("block", struct launch, n_block, FIELD_NOT_NULL, 3),
+    EXPRESSION(struct launch, shared_bytes),
 };
 static const struct record launch_record = RECORD(NULL, struct launch, launch_fields);
 
 static const struct field output_fields[] = {
-    {"argument", FIELD_TEXT, offsetof(struct output, argument)},
-    {"entry", FIELD_TEXT, offsetof(struct output, entry), FIELD_NOT_NULL,
-     .check = identifier_check},
+    RECORD_FIELD(TEXT, struct output, argument),
+    IDENTIFIER(struct output, entry, FIELD_NOT_NULL),
 };
 static const struct record output_record = RECORD(NULL, struct output, output_fields);
 
 static const struct field reference_fields[] = {
-    {"source", FIELD_RECORD, offsetof(struct kernel_reference, source), FIELD_REQUIRED,
-     .of = &source_record},
-    {"outputs", FIELD_MAP, offsetof(struct kernel_reference, n_outputs), FIELD_REQUIRED,
-     .of = &output_record, .about = "each with the function that computes an element"},
-    {"rtol", FIELD_NUMBER, offsetof(struct kernel_reference, rtol), .most_number = HUGE_VAL},
-    {"atol", FIELD_NUMBER, offsetof(struct kernel_reference, atol), .most_number = HUGE_VAL},
-    {"samples", FIELD_INTEGER, offsetof(struct kernel_reference, samples), .most = SAMPLES_MAX},
+    RECORD_FIELD(RECORD, struct kernel_reference, source, FIELD_REQUIRED, .of = &source_record),
+    RECORD_FIELD_AS("outputs", MAP, struct kernel_reference, n_outputs, FIELD_REQUIRED,
+                    .of = &output_record,
+                    .about = "each with the function that computes an element"),
+    RECORD_FIELD(NUMBER, struct kernel_reference, rtol, .most_number = HUGE_VAL),
+    RECORD_FIELD(NUMBER, struct kernel_reference, atol, .most_number = HUGE_VAL),
+    RECORD_FIELD(INTEGER, struct kernel_reference, samples, .most = SAMPLES_MAX),
 };
 static const struct record reference_record =
     RECORD(NULL, struct kernel_reference, reference_fields);
 
 static const struct field export_fields[] = {
-    {"format", FIELD_TEXT, offsetof(struct export, format)},
-    {"mapping", FIELD_JSON, offsetof(struct export, mapping), FIELD_NOT_NULL | FIELD_OBJECT},
+    RECORD_FIELD(TEXT, struct export, format),
+    RECORD_FIELD(JSON, struct export, mapping, FIELD_NOT_NULL | FIELD_OBJECT),
 };
 static const struct record export_record = RECORD(NULL, struct export, export_fields);
 
-#define AT(member) offsetof(struct kernel, member)
-#define NAME_FIELD                                                                                 \
-  {"name",                                                                                         \
-   FIELD_TEXT,                                                                                     \
-   AT(name),                                                                                       \
-   FIELD_REQUIRED,                                                                                 \
-   .least = 1,                                                                                     \
-   .most = 128,                                                                                    \
-   .check = kernel_name_check}
-#define LANGUAGE_FIELD                                                                             \
-  {"language", FIELD_ENUM, AT(language), FIELD_REQUIRED, .names = language_names}
-#define KEY_FIELD                                                                                  \
-  {"key",                                                                                          \
-   FIELD_TEXTS,                                                                                    \
-   AT(n_key_names),                                                                                \
-   FIELD_REQUIRED,                                                                                 \
-   .most = KEY_MEMBERS_MAX,                                                                        \
-   .check = key_name_check}
-#define EXPRESSION(name, member)                                                                   \
-  {name, FIELD_TEXT, AT(member), FIELD_NOT_NULL | FIELD_OR_INTEGER, .check = expression_check}
+/* The fields of every manifest. */
+#define MANIFEST_FIELDS                                                                            \
+  RECORD_FIELD(TEXT, struct kernel, name, FIELD_REQUIRED, .least = 1, .most = 128,                 \
+               .check = kernel_name_check),                                                        \
+      RECORD_FIELD(ENUM, struct kernel, language, FIELD_REQUIRED, .names = language_names),        \
+      RECORD_FIELD_AS("key", TEXTS, struct kernel, n_key_names, FIELD_REQUIRED,                    \
+                      .most = KEY_MEMBERS_MAX, .check = key_name_check)
+
 static const struct field manifest_fields[] = {
-    NAME_FIELD,
-    LANGUAGE_FIELD,
-    KEY_FIELD,
-    {"entry", FIELD_TEXT, AT(entry), FIELD_REQUIRED, .check = identifier_check},
-    {"sources", FIELD_RECORDS, AT(n_sources), FIELD_REQUIRED, .least = 1,
-     .most = KERNEL_SOURCES_MAX, .of = &source_record,
-     .about = "the first one is compiled, others it includes"},
-    {"arguments", FIELD_RECORDS, AT(n_arguments), FIELD_REQUIRED, .most = KERNEL_ARGUMENTS_MAX,
-     .of = &argument_record},
-    {"defines", FIELD_MAP, AT(n_defines), .most = DEFINES_MAX, .of = &define_record,
-     .about = "constants that follow from key and config"},
-    {"launch", FIELD_RECORD, AT(launch), FIELD_NOT_NULL, .of = &launch_record,
-     .about = "of all languages but c"},
-    {"reference", FIELD_RECORD, AT(reference), .of = &reference_record,
-     .about = "which c must have"},
-    EXPRESSION("flops", flops),
-    EXPRESSION("bytes", bytes),
-    {"exports", FIELD_MAP, AT(n_exports), .of = &export_record,
-     .about = "by format, how the key maps to it"},
+    MANIFEST_FIELDS,
+    IDENTIFIER(struct kernel, entry, FIELD_REQUIRED),
+    RECORD_FIELD_AS("sources", RECORDS, struct kernel, n_sources, FIELD_REQUIRED, .least = 1,
+                    .most = KERNEL_SOURCES_MAX, .of = &source_record,
+                    .about = "the first one is compiled, others it includes"),
+    RECORD_FIELD_AS("arguments", RECORDS, struct kernel, n_arguments, FIELD_REQUIRED,
+                    .most = KERNEL_ARGUMENTS_MAX, .of = &argument_record),
+    RECORD_FIELD_AS("defines", MAP, struct kernel, n_defines, .most = DEFINES_MAX,
+                    .of = &define_record, .about = "constants that follow from key and config"),
+    RECORD_FIELD(RECORD, struct kernel, launch, FIELD_NOT_NULL, .of = &launch_record,
+                 .about = "of all languages but c"),
+    RECORD_FIELD(RECORD, struct kernel, reference, .of = &reference_record,
+                 .about = "which c must have"),
+    EXPRESSION(struct kernel, flops),
+    EXPRESSION(struct kernel, bytes),
+    RECORD_FIELD_AS("exports", MAP, struct kernel, n_exports, .of = &export_record,
+                    .about = "by format, how the key maps to it"),
 };
 const struct record manifest_record = RECORD("CodeManifest", struct kernel, manifest_fields);
 
 /* There is no code: only the exports of a format distinguish two such kernels. */
 static const struct field external_fields[] = {
-    NAME_FIELD,
-    LANGUAGE_FIELD,
-    KEY_FIELD,
-    {"exports", FIELD_MAP, AT(n_exports), FIELD_REQUIRED, .least = 1, .of = &export_record,
-     .about = "of the format that it was read from"},
+    MANIFEST_FIELDS,
+    RECORD_FIELD_AS("exports", MAP, struct kernel, n_exports, FIELD_REQUIRED, .least = 1,
+                    .of = &export_record, .about = "of the format that it was read from"),
 };
 const struct record external_manifest_record =
     RECORD("ExternalManifest", struct kernel, external_fields);
@@ -334,8 +319,8 @@ static bool member_is_missing(const char *pointer, struct error *error) {
   return error_at(error, pointer, "member \"%s\" is missing", strrchr(pointer, '/') + 1);
 }
 
-/* Refuses an array of `n` structs of `stride` bytes, which begin with a text, where one repeats an
- * earlier one's. `member` is the text's pointer in the struct. */
+/* Refuses an array of `n` structs of `stride` bytes, each of which begins with a text, if two texts
+ * are equal. `member` is the pointer of the text relative to its struct. */
 static bool texts_differ(const void *texts, size_t n, size_t stride, const char *pointer,
                          const char *member, struct error *error) {
   for (size_t i = 1; i < n; i++) {
@@ -355,12 +340,14 @@ static bool argument_settle(struct argument *argument, struct error *error) {
   const struct fill *fill = &argument->fill;
   const char *type = dtype_name(argument->dtype);
   argument->is_buffer = argument->shape != NULL;
+
   if (!argument->is_buffer) {
     if (!argument->value)
       return error_set(error, "an argument needs a \"shape\" (a buffer) or a \"value\" (a scalar)");
     if ((int)argument->access >= 0)
       return error_at(error, "/access",
                       "a scalar has no \"access\"; give it a \"shape\" to make it a buffer");
+
     argument->access = ACCESS_READ;
     return !fill->is_stated ||
            error_at(error, "/fill",
@@ -426,6 +413,7 @@ static bool reference_settle(struct kernel *kernel, struct error *error) {
           argument->access != ACCESS_READ)
         output = argument;
     }
+
     if (!output)
       return error_at(error, json_pointer_member(at, sizeof at, "/reference/outputs", name),
                       "\"%.64s\" is not a buffer that the kernel writes", name);
@@ -457,7 +445,8 @@ bool kernel_parse(const json_t *manifest, struct kernel **ret_kernel, struct err
   kernel->reference.rtol = RTOL_DEFAULT;
   kernel->reference.atol = ATOL_DEFAULT;
   kernel->reference.samples = SAMPLES_DEFAULT;
-  kernel->json = json_deep_copy(manifest); /* what the fields share is the kernel's own */
+
+  kernel->json = json_deep_copy(manifest); /* the fields refer to this copy */
   if (!record_read(is_external ? &external_manifest_record : &manifest_record, kernel->json, "",
                    kernel, error))
     return is_external ? error_prefix(error, "an external kernel, which is known by name only: ")
@@ -514,16 +503,15 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
   const char *name = parameter->name;
   char at[JSON_POINTER_SIZE];
   json_pointer_member(at, sizeof at, "/space/parameters", name);
+
   if (name_is_reserved(name))
-    return error_at(error, at,
-                    "parameter \"%s\" has a meaning in expressions already; name it otherwise",
+    return error_at(error, at, "parameter \"%s\" has a meaning in expressions already; rename it",
                     name);
 
   for (size_t i = 0; i < kernel->n_key_names; i++) {
     if (string_equal(name, kernel->key_names[i]))
       return error_at(error, at,
-                      "\"%s\" is a parameter and a member of the key; name one of them otherwise",
-                      name);
+                      "\"%s\" is a parameter and a member of the key; rename one of them", name);
   }
 
   if (parameter->role == ROLE_OPTION && kernel->language == LANGUAGE_C)
@@ -535,7 +523,7 @@ static bool parameter_fits(const struct kernel *kernel, const struct parameter *
   if (parameter->role != ROLE_CONSTEXPR || kernel->language == LANGUAGE_TRITON)
     return true;
 
-  /* It becomes a macro of the sources, as the defines do; the prototype is in them too. */
+  /* The parameter becomes a macro in the sources, as the defines do. They contain the prototype. */
   for (size_t i = 0; i < kernel->n_defines; i++) {
     if (string_equal(name, kernel->defines[i].name))
       return error_at(error, at, "parameter \"%s\" is also a define of kernel \"%s\"", name,
@@ -557,17 +545,19 @@ bool kernel_space_is_plain(const struct kernel *kernel, const struct space *spac
     const char *name = parameter->name;
     char at[JSON_POINTER_SIZE];
     json_pointer_member(at, sizeof at, "/space/parameters", name);
+
     if (parameter->role == ROLE_ENV)
       return error_at(error, at,
                       "parameter \"%s\" of role env changes the compiler's environment, which "
-                      "nobody signed; leave it out of the space",
+                      "no trusted key signed; leave it out of the space",
                       name);
+
     /* An option's name is put in capitals before it becomes a definition. */
     if (name[0] == '_' || (parameter->role != ROLE_OPTION &&
                            name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")]))
       return error_at(error, at,
-                      "parameter \"%s\" could rename what the signed sources use, and nobody "
-                      "signed the space; name it in capitals, digits and _, a letter first",
+                      "parameter \"%s\" could rename what the signed sources use, and the space "
+                      "has no signature; name it in capitals, digits and _, a letter first",
                       name);
   }
 

@@ -1,7 +1,7 @@
-/* Kernel manifests: what a kernel is called with, how it is checked, and what it computes per call.
+/* Kernel manifests: a kernel's arguments, how its results are checked, and how much it computes.
  *
- * JSON of a manifest (what POST /v1/kernels takes and what kernel_hash is the digest of,
- * canonically):
+ * JSON of a manifest, which POST /v1/kernels takes (kernel_hash is the digest of its canonical
+ * text):
  *   {"name": "softmax/fused", "language": "c", "entry": "softmax_fused",
  *    "sources": [{"path": "fused.c", "digest": "sha256:…"}],        the first one is compiled;
  *                                                                   others it includes
@@ -19,21 +19,20 @@
  *    "flops": "5 * rows * columns", "bytes": "8 * rows * columns",
  *    "exports": {"FORMAT": {…}, …}}
  *
- * A kernel that is known by name only, from imported tables, has the language "external" and
- * nothing else but its name, key and exports. It has winners, but takes no jobs and no builds;
- * `entry` is NULL.
+ * A kernel that is known by name only, from imported tables, has the language "external" and only a
+ * name, a key and exports. It can have winners, but no jobs and no builds; `entry` is NULL.
  *
  * An argument with a shape is a buffer (extents in elements, row-major), one with a value a scalar.
- * Access is read, write or readwrite. Fill of what is read: "normal" (mean 0, deviation 1),
- * "uniform" ([0, 1)), "zeros", "index" (0, 1, 2, …), {"uniform": [low, high]}, {"integers": [low,
- * high]} (both ends included).
- * The kernel's C prototype follows from the arguments: buffers are pointers (const when only read),
- * scalars values. The reference is C: for each output a function `double f(int64_t index, <the
- * kernel's arguments>)` that computes element `index` of that output in double precision; readwrite
- * buffers hold their values from before the call. `samples`: for how many elements of each output
- * the reference is computed (0 = all); the first and last 64 are always among them. All others are
- * compared with the baseline's output (agent/measure/problem.h).
- * Every element is checked for NaN where the reference has none and for having been written at all.
+ * Access is read, write or readwrite. A buffer that is read has a fill: "normal" (mean 0, deviation
+ * 1), "uniform" ([0, 1)), "zeros", "index" (0, 1, 2, …), {"uniform": [low, high]}, {"integers":
+ * [low, high]} (both ends included). The kernel's C prototype follows from the arguments: buffers
+ * are pointers (const when only read), scalars values. The reference is C: for each output a
+ * function `double f(int64_t index, <the kernel's arguments>)` that computes element `index` of
+ * that output in double precision; readwrite buffers hold their values from before the call.
+ * `samples`: for how many elements of each output the reference is computed (0 = all); the first
+ * and last 64 are always among them. All others are compared with the baseline's output
+ * (agent/measure/problem.h). Every element is checked: it must have been written, and be no NaN
+ * where the reference has none.
  *
  * An expression is a string or an integer. Optional: fill ("normal" when absent; buffers
  * that hold no floats must state one of the others), defines, shared_bytes, rtol (1e-5), atol
@@ -159,16 +158,17 @@ void kernel_free(struct kernel *kernel);
 DEFINE_CLEANUP(struct kernel *, cleanup_kernel_free, kernel_free)
 #define cleanup_kernel __attribute__((cleanup(cleanup_kernel_free)))
 
-/* Whether key, space and manifest go together: the key's names, every expression bound to known
- * names, roles that the language knows (c: no options). POST /v1/jobs and `tune` check this before
- * anything runs. Pointers are those of a job: "/key", "/space/…", "/kernel". */
+/* Whether key, space and manifest fit together: the key has the manifest's names, expressions use
+ * known names only, and the language has the parameters' roles (c: no options). POST /v1/jobs and
+ * `tune` check this before anything runs. Pointers are those of a job: "/key", "/space/…",
+ * "/kernel". */
 must_check bool kernel_accepts(const struct kernel *kernel, const struct key *key,
                                const struct space *space, struct error *error);
 
-/* Whether the space, which the submitter wrote, cannot change the meaning of the kernel's sources:
- * its parameters become macros, and with --trusted-key none of them may rename a function, a type
- * or a keyword. So each is named in capitals, digits and _, a letter first, and none has the role
- * env. Always true for Triton, where parameters are no macros. */
+/* Whether the space cannot change the meaning of signed sources. For agents with --trusted-key: no
+ * key signs the space, and its parameters become macros, which could rename a function, a type or a
+ * keyword. So their names must be capitals, digits and _, a letter first, and none may have the
+ * role env. Always true for Triton, where parameters are no macros. */
 must_check bool kernel_space_is_plain(const struct kernel *kernel, const struct space *space,
                                       struct error *error);
 

@@ -1,5 +1,4 @@
-/* Reading a folder of kernels/: kernel.json and one version of it, made into a flat manifest, with
- * the files' bytes. */
+/* Reading a folder of kernels/: makes the flat manifest of one version of kernel.json. */
 #include "common/kernel/kernel_folder.h"
 
 #include <errno.h>
@@ -14,8 +13,8 @@
 /* Members that a version may state in place of the folder's. */
 #define SHARED_MEMBERS "arguments", "defines", "launch", "reference", "flops", "bytes", "exports"
 
-/* Reads a file that is inside the folder, also when links are followed: what a manifest names is
- * pushed to a server, so it must not reach files outside. */
+/* Reads a file, which must be inside the folder also after links are followed: files that a
+ * manifest names are pushed to a server. */
 static bool read_inside(const char *directory, const char *path, char **ret_text, size_t *ret_size,
                         struct error *error) {
   cleanup_free char *joined = xasprintf("%s/%s", directory, path);
@@ -42,15 +41,15 @@ static bool read_json_inside(const char *directory, const char *path, json_t **r
   return true;
 }
 
-/* Puts the file and, where there is one, the pointer into the sentence, for a reader who has the
- * file in an editor. */
+/* Puts the file's name and the pointer, where there is one, into the sentence: people edit the
+ * file. */
 static bool error_in_file(struct error *error, const char *directory, const char *path) {
   if (error->pointer[0])
     return error_prefix(error, "%s/%s, at %s: ", directory, path, error->pointer);
   return error_prefix(error, "%s/%s: ", directory, path);
 }
 
-/* Reads kernel.json and checks what is not in the manifest that it makes. */
+/* Reads kernel.json and checks its members; kernel_parse checks the values in the manifest. */
 static bool read_document(const char *directory, json_t **ret_document, struct error *error) {
   static const char *const members[] = {"name", "key", "versions", SHARED_MEMBERS, NULL};
   static const char *const version_members[] = {"language", "entry",        "sources",
@@ -61,6 +60,7 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
   const char *name;
   if (!read_json_inside(directory, "kernel.json", &document, error))
     return false;
+
   if (!json_only_members(document, "", members, error) ||
       !json_get_object(document, "", "versions", JSON_REQUIRED, &versions, error))
     return error_in_file(error, directory, "kernel.json");
@@ -73,6 +73,7 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
     char at[JSON_POINTER_SIZE];
     size_t length = strlen(name);
     json_pointer_member(at, sizeof at, "/versions", name);
+
     bool is_good =
         (length >= 1 && length <= 64 && !name[strspn(name, letters)]) ||
         error_at(error, at, "a version's name has 1 to 64 letters, digits and _ . - only");
@@ -84,19 +85,25 @@ static bool read_document(const char *directory, json_t **ret_document, struct e
   return true;
 }
 
-/* The version that `wanted` (may be NULL) means. Both results are borrowed from the document. */
+/* A version of a document, from which both are borrowed. */
+struct version {
+  const char *name;
+  json_t *json;
+};
+
+/* Finds the version `wanted`; NULL: the only one. */
 static bool find_version(const char *directory, const json_t *document, const char *wanted,
-                         const char **ret_name, json_t **ret_version, struct error *error) {
+                         struct version *ret, struct error *error) {
   json_t *versions = json_object_get(document, "versions"), *version;
   const char *first = json_object_iter_key(json_object_iter(versions)), *name;
-  *ret_name = wanted ? wanted : first;
-  *ret_version = json_object_get(versions, *ret_name);
-  if (*ret_version && (wanted || json_object_size(versions) == 1))
+  *ret =
+      (struct version){wanted ? wanted : first, json_object_get(versions, wanted ? wanted : first)};
+  if (ret->json && (wanted || json_object_size(versions) == 1))
     return true;
 
   cleanup_json json_t *names = json_array();
   json_object_foreach (versions, name, version)
-    json_array_append_new(names, json_string(name));
+    json_push(names, json_string(name));
   cleanup_free char *list = json_texts_join(names, ", ");
   if (!wanted)
     return error_set(error, "%s has several versions: name one of %s, like %s:%s", directory, list,
@@ -104,7 +111,8 @@ static bool find_version(const char *directory, const json_t *document, const ch
   return error_set(error, "%s has no version \"%.64s\"; it has %s", directory, wanted, list);
 }
 
-/* Reads the file unless it was read, and makes its {path, digest}. `folder->files` has room. */
+/* Makes the {path, digest} of a file, which is read unless an earlier source had that path.
+ * `folder->files` has space for it. */
 static bool take_file(struct kernel_folder *folder, const char *directory, const json_t *name,
                       const char *pointer, json_t **ret_source, struct error *error) {
   const char *path = json_string_value(name);
@@ -123,6 +131,7 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
       snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
       return false;
     }
+
     folder->n_files++;
     *file = (struct kernel_file){
         .path = xstrdup(path), .digest = digest_of(bytes, size), .size = size, .bytes = bytes};
@@ -133,24 +142,25 @@ static bool take_file(struct kernel_folder *folder, const char *directory, const
   return true;
 }
 
-/* The flat manifest: what the folder states, replaced by what the version states, paths by {path,
- * digest}. */
+/* Makes the flat manifest: the members of the folder, or the version's in place of them, with
+ * {path, digest} for each path. */
 static bool make_manifest(struct kernel_folder *folder, const char *directory,
-                          const json_t *document, const char *version_name, json_t *version,
+                          const json_t *document, const struct version *version,
                           json_t **ret_manifest, struct error *error) {
   cleanup_json json_t *manifest = json_copy((json_t *)document), *sources = json_array();
   json_t *names = NULL, *name, *reference = NULL, *source = NULL;
   const char *folder_name = NULL;
   size_t i;
-  ALWAYS(manifest && json_object_update(manifest, version) == 0);
+
+  ALWAYS(manifest && json_object_update(manifest, version->json) == 0);
   json_object_del(manifest, "versions");
   json_object_del(manifest, "space");
   if (!json_get_string(document, "", "name", JSON_REQUIRED, &folder_name, error) ||
       !json_get_array(manifest, "", "sources", JSON_REQUIRED, &names, error))
     return false;
 
-  cleanup_free char *full_name = xasprintf("%s/%s", folder_name, version_name);
-  ALWAYS(json_object_set_new(manifest, "name", json_string(full_name)) == 0);
+  cleanup_free char *full_name = xasprintf("%s/%s", folder_name, version->name);
+  json_put(manifest, "name", json_string(full_name));
 
   if (json_array_size(names) > KERNEL_SOURCES_MAX)
     return error_at(error, "/sources", "a kernel has at most %d sources", KERNEL_SOURCES_MAX);
@@ -160,10 +170,9 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
     if (!take_file(folder, directory, name, json_pointer_index(at, sizeof at, "/sources", i),
                    &source, error))
       return false;
-    ALWAYS(json_array_append_new(sources, source) == 0);
+    json_push(sources, source);
   }
-
-  ALWAYS(json_object_set(manifest, "sources", sources) == 0);
+  json_put(manifest, "sources", TAKE(sources));
 
   if (!json_get_object(manifest, "", "reference", JSON_OPTIONAL, &reference, error))
     return false;
@@ -173,9 +182,9 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
       return error_at(error, "/reference/source", "member \"source\" is missing");
     if (!take_file(folder, directory, name, "/reference/source", &source, error))
       return false;
-    reference = json_copy(reference); /* the document's stays as it is */
-    ALWAYS(json_object_set_new(reference, "source", source) == 0);
-    ALWAYS(json_object_set_new(manifest, "reference", reference) == 0);
+    reference = json_copy(reference); /* the document must not change */
+    json_put(reference, "source", source);
+    json_put(manifest, "reference", reference);
   }
 
   *ret_manifest = TAKE(manifest);
@@ -184,31 +193,31 @@ static bool make_manifest(struct kernel_folder *folder, const char *directory,
 
 bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder, struct error *error) {
   cleanup_json json_t *document = NULL, *manifest = NULL;
-  const char *version_name, *colon = strrchr(place, ':');
-  json_t *version;
+  const char *colon = strrchr(place, ':');
+  struct version version;
   struct stat status;
 
-  /* A folder whose own name has a colon is meant where there is one. */
+  /* The colon may be a part of the folder's name. */
   if (colon && (strchr(colon, '/') || (stat(place, &status) == 0 && S_ISDIR(status.st_mode))))
     colon = NULL;
   const char *wanted = colon ? colon + 1 : NULL;
   cleanup_free char *directory = xstrndup(place, colon ? (size_t)(colon - place) : strlen(place));
 
   if (!read_document(directory, &document, error) ||
-      !find_version(directory, document, wanted, &version_name, &version, error))
+      !find_version(directory, document, wanted, &version, error))
     return false;
 
   cleanup_kernel_folder struct kernel_folder *folder = xcalloc(1, sizeof *folder);
   folder->files = xcalloc(KERNEL_SOURCES_MAX + 1, sizeof *folder->files);
-  if (!make_manifest(folder, directory, document, version_name, version, &manifest, error) ||
+  if (!make_manifest(folder, directory, document, &version, &manifest, error) ||
       !kernel_parse(manifest, &folder->kernel, error)) {
     error_in_file(error, directory, "kernel.json");
-    return error_prefix(error, "version \"%s\": ", version_name);
+    return error_prefix(error, "version \"%s\": ", version.name);
   }
 
   const char *space_path = "space.json";
   cleanup_json json_t *space = NULL;
-  if (!json_get_string(version, "", "space", JSON_OPTIONAL, &space_path, error) ||
+  if (!json_get_string(version.json, "", "space", JSON_OPTIONAL, &space_path, error) ||
       !source_path_check(space_path, "/space", error))
     return error_in_file(error, directory, "kernel.json");
   if (!read_json_inside(directory, space_path, &space, error))

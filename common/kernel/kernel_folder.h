@@ -1,5 +1,5 @@
-/* A folder of kernels/: one algorithm, its versions, read into a manifest, a space and the source
- * files' bytes.
+/* Reads a folder like those of kernels/, one algorithm in one or more versions, into a manifest, a
+ * space and the bytes of the source files.
  *
  * DIR/kernel.json holds what all versions share and the versions:
  *   {"name": "softmax", "key": […], "arguments": […], "reference": {"source": "reference.c", …},
@@ -9,9 +9,9 @@
  * The manifest of a version is flat (common/kernel/kernel.h): the shared members and the version's,
  * its name "softmax/fused", paths replaced by {path, digest}. "space" defaults to "space.json". A
  * folder with one version needs no version name. arguments, defines, launch, reference, flops,
- * bytes and exports may be in a version too, in place of the shared one. "sources" are the
+ * bytes and exports may be in a version too, and replace the shared one then. "sources" are the
  * compiled file first, then every file that it includes. A file has at most 1 MiB and is inside
- * DIR, also when links are followed.
+ * DIR, also after links are followed.
  *
  * Memory: owns everything. Threads: one at a time. */
 #ifndef WAVETUNE_COMMON_KERNEL_KERNEL_FOLDER_H
@@ -33,8 +33,8 @@ struct kernel_folder {
   struct kernel_file *files;
 };
 
-/* `place` is "DIR" or "DIR:VERSION". A version that is missing or ambiguous is an error that lists
- * the versions. */
+/* `place` is "DIR" or "DIR:VERSION". Where the version does not exist, or none is named and there
+ * are several, the error lists the versions. */
 must_check bool kernel_folder_load(const char *place, struct kernel_folder **ret_folder,
                                    struct error *error);
 void kernel_folder_free(struct kernel_folder *folder);

@@ -5,9 +5,9 @@
 
 static const struct field fields[] = {
     MEASUREMENT_FIELDS(0, FIELD_OMITTED),
-    {"baseline_failed", FIELD_BOOL, offsetof(struct measurement, baseline_failed),
-     FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN},
-    {"object", FIELD_DIGEST, offsetof(struct measurement, object), FIELD_OMITTED | FIELD_NO_COLUMN},
+    RECORD_FIELD(BOOL, struct measurement, baseline_failed,
+                 FIELD_NOT_NULL | FIELD_OMITTED | FIELD_NO_COLUMN),
+    RECORD_FIELD(DIGEST, struct measurement, object, FIELD_OMITTED | FIELD_NO_COLUMN),
 };
 const struct record measurement_record = RECORD("MeasurementRequest", struct measurement, fields);
 

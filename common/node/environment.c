@@ -9,16 +9,14 @@
 /* The texts, and compute_units behind them. What cannot be partitioned states "" as partition. */
 static const struct field fields[] = {
 #define X(member, hardware)                                                                        \
-  {#member,                                                                                        \
-   FIELD_TEXT,                                                                                     \
-   offsetof(struct environment, member),                                                           \
-   FIELD_NOT_NULL | FIELD_LINE,                                                                    \
-   .least = offsetof(struct environment, member) != offsetof(struct environment, partition),       \
-   .most = TEXT_MAX},
+  RECORD_FIELD(TEXT, struct environment, member, FIELD_NOT_NULL | FIELD_LINE,                      \
+               .least = offsetof(struct environment, member) !=                                    \
+                        offsetof(struct environment, partition),                                   \
+               .most = TEXT_MAX),
     ENVIRONMENT_TEXTS(X)
 #undef X
-        {"compute_units", FIELD_INTEGER, offsetof(struct environment, compute_units),
-         FIELD_NOT_NULL, .least = 1, .most = COMPUTE_UNITS_MAX},
+        RECORD_FIELD(INTEGER, struct environment, compute_units, FIELD_NOT_NULL, .least = 1,
+                     .most = COMPUTE_UNITS_MAX),
 };
 static const struct record record = RECORD(NULL, struct environment, fields);
 #define TEXTS (ARRAY_LENGTH(fields) - 1)

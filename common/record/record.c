@@ -50,6 +50,7 @@ void record_init(const struct record *record, void *object) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     void *at = field_at(field, object);
+
     if (field->type == FIELD_INTEGER || field->type == FIELD_ID)
       *(int64_t *)at = FIELD_NONE;
     else if (field->type == FIELD_NUMBER)
@@ -77,6 +78,7 @@ void record_release(const struct record *record, void *object) {
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     void *at = field_at(field, object);
+
     switch (field->type) {
     case FIELD_TEXT:
     case FIELD_TIME:
@@ -109,6 +111,7 @@ void record_release(const struct record *record, void *object) {
       break;
     }
   }
+
   record_init(record, object);
 }
 
@@ -125,10 +128,11 @@ static bool length_is_good(const struct field *field, size_t length, const char 
   return true;
 }
 
-/* Whether the value of a text, one of texts or the name of a map's member may be this one. */
+/* Whether the field allows `text`: as its value, as one of its texts, or as the name of a member of
+ * a map. */
 static bool text_is_good(const struct field *field, const char *text, const char *at,
                          struct error *error) {
-  /* The limits of texts are those of their number. */
+  /* The limits of FIELD_TEXTS are numbers of texts. */
   if (field->type != FIELD_TEXTS && !length_is_good(field, strlen(text), "bytes", at, error))
     return false;
   for (const char *c = text; *c && field->flags & FIELD_LINE; c++)
@@ -144,6 +148,7 @@ static bool text_read(const struct field *field, const json_t *value, const char
                                 : xstrdup(json_string_value(value));
   if (!text_is_good(field, text, at, error))
     return false;
+
   free(*ret);
   *ret = TAKE(text);
   return true;
@@ -154,6 +159,7 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
   bool or_integer = field->flags & FIELD_OR_INTEGER;
   texts_release(ret);
   *ret = (struct texts){0, xcalloc(json_array_size(array) + 1, sizeof *ret->all)};
+
   for (size_t i = 0; i < json_array_size(array); i++, ret->n++) {
     const json_t *element = json_array_get(array, i);
     char element_at[JSON_POINTER_SIZE];
@@ -161,6 +167,7 @@ static bool texts_read(const struct field *field, const json_t *array, const cha
     if (!json_is_string(element) && !(or_integer && json_is_integer(element)))
       return error_at(error, element_at, "\"%s\" must hold strings%s, not %s", field->name,
                       or_integer ? " or integers" : "", json_type_name(element));
+
     if (!text_read(field, element, element_at, &ret->all[i], error))
       return false;
   }
@@ -188,6 +195,7 @@ static bool numbers_read(const struct field *field, const json_t *array, const c
                          struct numbers *ret, struct error *error) {
   size_t n = json_array_size(array);
   cleanup_free double *all = xcalloc(n + 1, sizeof *all);
+
   for (size_t i = 0; i < n; i++) {
     char element_at[JSON_POINTER_SIZE];
     json_pointer_index(element_at, sizeof element_at, at, i);
@@ -219,7 +227,7 @@ static bool members_read(const struct record *record, const json_t *json, const 
 static bool field_read(const struct field *field, const json_t *json, const char *pointer,
                        bool is_answer, void *to, struct error *error);
 
-/* The elements of an array, or the members of a map, each a struct of its name and its value. */
+/* Reads the elements of an array, or the members of a map, each into a struct of name and value. */
 static bool records_read(const struct field *field, json_t *value, const char *at, bool is_answer,
                          struct records *ret, struct error *error) {
   const struct record *of = field->of;
@@ -234,6 +242,7 @@ static bool records_read(const struct field *field, json_t *value, const char *a
     char element_at[JSON_POINTER_SIZE];
     record_init(of, element);
     ret->n++;
+
     if (!is_map) {
       json_pointer_index(element_at, sizeof element_at, at, i);
       if (!members_read(of, json_array_get(value, i), element_at, is_answer, element, error))
@@ -253,7 +262,7 @@ static bool records_read(const struct field *field, json_t *value, const char *a
   return true;
 }
 
-/* The types of JSON that a field takes. */
+/* The types of JSON that a field accepts. */
 static struct json_wanted field_wants(const struct field *field) {
   enum json_presence presence = field->flags & FIELD_REQUIRED   ? JSON_REQUIRED
                                 : field->flags & FIELD_NOT_NULL ? JSON_NOT_NULL
@@ -294,13 +303,14 @@ static bool field_read(const struct field *field, const json_t *json, const char
   const char *name = field->name;
   char at[JSON_POINTER_SIZE];
   json_pointer_member(at, sizeof at, pointer, name);
+
   if (field->flags & FIELD_STATED && !json_object_get(json, name))
     return error_at(error, at, "member \"%s\" is missing; it may be null", name);
-
   if (field->type == FIELD_BOOL)
     return json_get_bool(json, pointer, name, wanted.presence, to, error);
   if (field->type == FIELD_DIGEST)
     return json_get_digest(json, pointer, name, wanted.presence, to, error);
+
   if (field->type == FIELD_INTEGER) {
     bool is_any = field->least == 0 && field->most == 0;
     return json_get_integer(json, pointer, name, wanted.presence,
@@ -378,6 +388,7 @@ static bool members_read(const struct record *record, const json_t *json, const 
                          bool is_answer, void *object, struct error *error) {
   if (is_answer && !json_is_object(json))
     return error_at(error, pointer, "must be an object");
+
   if (!is_answer) {
     cleanup_free const char **names = xcalloc(record->n + 1, sizeof *names);
     for (size_t i = 0, n = 0; i < record->n; i++)
@@ -422,13 +433,12 @@ static json_t *list_write(const struct field *field, const void *at) {
   for (size_t i = 0; i < n; i++) {
     const char *element = is_texts ? texts->all[i] : (const char *)records->all + i * of->size;
     if (is_texts)
-      ALWAYS(json_array_append_new(list, json_string(element)) == 0);
+      json_push(list, json_string(element));
     else if (is_map)
-      ALWAYS(json_object_set_new(list, *(char *const *)field_at(&of->fields[0], element),
-                                 field_write(&of->fields[1], field_at(&of->fields[1], element))) ==
-             0);
+      json_put(list, *(char *const *)field_at(&of->fields[0], element),
+               field_write(&of->fields[1], field_at(&of->fields[1], element)));
     else
-      ALWAYS(json_array_append_new(list, record_write(of, element)) == 0);
+      json_push(list, record_write(of, element));
   }
   return list;
 }
@@ -441,7 +451,7 @@ static json_t *field_write(const struct field *field, const void *at) {
   case FIELD_BOOL:
     return json_boolean(*(const bool *)at);
   case FIELD_INTEGER:
-    return json_integer((json_int_t) * (const int64_t *)at);
+    return json_integer(*(const int64_t *)at);
   case FIELD_ID:
     return json_sprintf("%lld", (long long)*(const int64_t *)at);
   case FIELD_NUMBER:
@@ -480,6 +490,7 @@ json_t *record_write(const struct record *record, const void *object) {
     if (field->flags & (FIELD_NO_JSON | FIELD_REQUEST) ||
         (field->flags & FIELD_OMITTED && is_absent))
       continue;
+
     json_t *value = field_write(field, at);
     if (!value || json_object_set_new(json, field->name, value) != 0)
       die("\"%s\" cannot be written as JSON", field->name);
@@ -497,9 +508,9 @@ static json_t *reference(const char *schema) {
 static json_t *limited(const struct field *field, json_t *schema, const char *least_name,
                        const char *most_name) {
   if (field->least)
-    json_object_set_new(schema, least_name, json_integer((json_int_t)field->least));
+    json_put(schema, least_name, json_integer(field->least));
   if (field->most && field->most < INT64_MAX - 1)
-    json_object_set_new(schema, most_name, json_integer((json_int_t)field->most));
+    json_put(schema, most_name, json_integer(field->most));
   return schema;
 }
 
@@ -512,6 +523,7 @@ static json_t *type_schema(const struct field *field) {
   const char *text =
       field->type == FIELD_CUSTOM && !field->schema ? field->custom->schema : field->schema;
   json_t *schema;
+
   if (text) {
     struct error error;
     if (!json_parse(text, strlen(text), &schema, &error))
@@ -525,15 +537,15 @@ static json_t *type_schema(const struct field *field) {
   case FIELD_INTEGER:
     schema = limited(field, json_pack("{s:s}", "type", "integer"), "minimum", "maximum");
     if (field->least == 0 && field->most != 0)
-      json_object_set_new(schema, "minimum", json_integer(0));
+      json_put(schema, "minimum", json_integer(0));
     return schema;
   case FIELD_NUMBER:
   case FIELD_NUMBERS:
     schema = json_pack("{s:s}", "type", "number");
     if (field->least_number != 0 || field->most_number != 0) {
-      json_object_set_new(schema, "minimum", json_real(field->least_number));
+      json_put(schema, "minimum", json_real(field->least_number));
       if (!isinf(field->most_number))
-        json_object_set_new(schema, "maximum", json_real(field->most_number));
+        json_put(schema, "maximum", json_real(field->most_number));
     }
     return field->type == FIELD_NUMBERS ? array_schema(field, schema) : schema;
   case FIELD_TEXT:
@@ -553,7 +565,7 @@ static json_t *type_schema(const struct field *field) {
   case FIELD_ENUM:
     schema = json_pack("{s:s, s:[]}", "type", "string", "enum");
     for (size_t i = 0; field->names[i]; i++)
-      json_array_append_new(json_object_get(schema, "enum"), json_string(field->names[i]));
+      json_push(json_object_get(schema, "enum"), json_string(field->names[i]));
     return schema;
   case FIELD_JSON:
   case FIELD_CUSTOM:
@@ -570,11 +582,11 @@ static json_t *type_schema(const struct field *field) {
   die("no such type of field");
 }
 
-/* Null is a value of the field too: a type becomes two, anything else one of two schemas. */
+/* Allows null: as a second type where the schema has one, else as a second schema. */
 static json_t *nullable(json_t *schema) {
   json_t *type = json_object_get(schema, "type");
   if (json_is_string(type) && !json_object_get(schema, "enum")) {
-    json_object_set_new(schema, "type", json_pack("[s, s]", json_string_value(type), "null"));
+    json_put(schema, "type", json_pack("[s, s]", json_string_value(type), "null"));
     return schema;
   }
   if (json_object_size(schema) == 0)
@@ -585,6 +597,7 @@ static json_t *nullable(json_t *schema) {
 json_t *record_schema(const struct record *record) {
   json_t *properties = json_object(), *required = json_array();
   bool is_request = false;
+
   for (size_t i = 0; i < record->n; i++) {
     const struct field *field = &record->fields[i];
     if (field->flags & FIELD_NO_JSON)
@@ -595,14 +608,15 @@ json_t *record_schema(const struct record *record) {
     if (field->type != FIELD_BOOL && !(field->flags & (FIELD_REQUIRED | FIELD_NOT_NULL)) &&
         !is_omitted_answer)
       schema = nullable(schema);
-    if (field->about)
-      json_object_set_new(schema, "description", json_string(field->about));
-    json_object_set_new(properties, field->name, schema);
 
-    /* An answer always has what is not left out. */
+    if (field->about)
+      json_put(schema, "description", json_string(field->about));
+    json_put(properties, field->name, schema);
+
+    /* An answer has all its fields but those with FIELD_OMITTED. */
     if (field->flags & (FIELD_REQUIRED | FIELD_STATED) ||
         (field->flags & FIELD_ANSWER && !is_omitted_answer))
-      json_array_append_new(required, json_string(field->name));
+      json_push(required, json_string(field->name));
     is_request |= is_read(field, false);
   }
 
@@ -610,7 +624,8 @@ json_t *record_schema(const struct record *record) {
   if (json_array_size(required))
     json_object_set(schema, "required", required);
   json_decref(required);
+
   if (is_request)
-    json_object_set_new(schema, "additionalProperties", json_false());
+    json_put(schema, "additionalProperties", json_false());
   return schema;
 }

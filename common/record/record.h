@@ -1,23 +1,24 @@
 /* Records: messages between programs, and rows of the database, each described once by a table of
  * fields.
  *
- * From a record's table come its strict reading from JSON (refusals carry a JSON Pointer), its
- * JSON, its schema in /openapi.json, and, in the server, the parameters and columns of its
- * statements (server/db/db_record.h). A record is a plain struct; a field states where in it a
- * value is, its name in JSON and SQL, and the values that it may have.
+ * The table of a record is all that is needed to read its JSON strictly (errors have a JSON
+ * Pointer), to write its JSON and its schema in /openapi.json, and, in the server, for the
+ * parameters and columns of its statements (server/db/db_record.h). A record is a plain struct; a
+ * field states where in it a value is, its name in JSON and SQL, and the values that it may have.
  *
- *   struct point { int64_t x; char *label; };
+ *   struct point { int64_t x; char *label; bool is_hidden; };
  *   static const struct field point_fields[] = {
  *       RECORD_FIELD(INTEGER, struct point, x, FIELD_REQUIRED, .least = 0, .most = 100),
  *       RECORD_FIELD(TEXT, struct point, label, .most = 64),
+ *       RECORD_FIELD_AS("hidden", BOOL, struct point, is_hidden),
  *   };
  *   const struct record point_record = RECORD("Point", struct point, point_fields);
  *
  * Every type has a value that means "absent": what JSON leaves out or has as null, and what is NULL
  * in SQL.
  *
- * Memory: an object that was read owns what its fields point to, and record_release frees that; one
- * that is only written may borrow it, and is not released. Tables are static. Threads: pure
+ * Memory: an object that was read owns what its fields point to; record_release frees it. An object
+ * that is only written may borrow that, and is not released. Tables are static. Threads: pure
  * functions, one thread to an object. */
 #ifndef WAVETUNE_COMMON_RECORD_RECORD_H
 #define WAVETUNE_COMMON_RECORD_RECORD_H
@@ -43,7 +44,7 @@ enum field_type {
                                                                                 type */
   FIELD_DIGEST,  /* struct digest         all zeros *  "sha256:…"               bytea of 32 bytes */
   FIELD_JSON,    /* json_t *              NULL         any value (see .schema)  json, or its text */
-  FIELD_CUSTOM,  /* what .custom says     .is_absent   what .custom reads       json, or its text */
+  FIELD_CUSTOM,  /* the value of .custom  .is_absent   what .custom reads       json, or its text */
   FIELD_NUMBERS, /* struct numbers        .all NULL    an array of numbers      real[], double
                                                                                 precision[] */
   FIELD_TEXTS,   /* struct texts          .all NULL    an array of strings      text[] */
@@ -53,7 +54,7 @@ enum field_type {
                                                                                 fields */
   FIELD_RECORDS, /* struct records        .all NULL    an array of objects      - */
   FIELD_MAP,     /* struct records        .all NULL    an object (see .of)      - */
-  /* * A digest that is required is never absent: clients may state one of zeros. */
+  /* * A required digest is never absent: clients may send one of zeros. */
 };
 /* clang-format on */
 
@@ -72,8 +73,8 @@ struct records {
   void *all; /* n structs of .of */
 };
 
-/* Members of a struct for FIELD_TEXTS, FIELD_RECORDS or FIELD_MAP, with names and a type of their
- * own. The offset of the field is that of `count`. */
+/* Declares the members `count` and `all` of a struct, an array for FIELD_TEXTS, FIELD_RECORDS or
+ * FIELD_MAP. The field is that of the member `count`: RECORD_FIELD_AS("all", TEXTS, …, count). */
 #define RECORD_ARRAY(type, count, all)                                                             \
   union {                                                                                          \
     struct records count##_records;                                                                \
@@ -83,19 +84,19 @@ struct records {
     };                                                                                             \
   }
 
-/* A type of a field that is not in the list above: how it is read from JSON and written. */
+/* A type of fields that is not in the list above: how it is read from JSON and written. */
 struct field_custom {
   const char *schema;
   bool (*is_absent)(const void *at); /* NULL: never */
-  /* Fills `to`, which is absent; pointers of errors are relative to the value. On failure `to`
-   * stays absent. */
+  /* Fills `to`, which is absent and stays so on failure. Pointers of errors are relative to the
+   * value. */
   bool (*read)(const json_t *value, void *to, struct error *error);
   json_t *(*write)(const void *at); /* a new reference */
   void (*release)(void *at);        /* NULL: it owns nothing */
 };
 
-/* Flags of a field. Without any, it may be absent or null in JSON, is written as null, and has a
- * column. */
+/* Flags of a field. Without flags it may be absent or null in JSON, is written as null when absent,
+ * and has a column. */
 enum field_flags {
   FIELD_REQUIRED = 1 << 0,  /* JSON must have it */
   FIELD_NOT_NULL = 1 << 1,  /* JSON may leave it out; null is refused */
@@ -119,30 +120,40 @@ struct field {
   size_t offset;
   unsigned flags;
   const char *column;
-  /* Of an integer; of a text or of JSON's text: most bytes; of lists and FIELD_ARRAY: elements; of
-   * a map: members. */
+  /* Limits of an integer, of the bytes of a text or of a JSON value's canonical text, of the
+   * elements of a list or FIELD_ARRAY, and of the members of a map. Both 0: none. */
   int64_t least, most;
-  /* Of a number, and of each of numbers; both 0: any; HUGE_VAL: no upper bound. */
+  /* Limits of a number, and of each of numbers. Both 0: none; HUGE_VAL: no upper bound. */
   double least_number, most_number;
   const char *const *names; /* of an enum, by value, ended by NULL */
   const char *sql_type;     /* of an enum, where its column is not text: the enum type */
-  const struct record *of;  /* of records; of a map: a text, its members' name, and their value */
+  /* Of records. Of a map, the record of a member: a text, which is its name, and its value. */
+  const struct record *of;
   const struct field_custom *custom; /* of FIELD_CUSTOM */
   const char *schema; /* JSON: replaces the type's schema; FIELD_ARRAY: of each element */
   const char *about;  /* its description in /openapi.json */
-  /* Of a text, of each of texts and of a map's names; the pointer of its error is the text's. */
+  /* Checks a text, each of texts, and the name of a map's member. Pointers of errors are relative
+   * to it. */
   bool (*check)(const char *text, struct error *error);
 };
 
 struct record {
   const char *name; /* of its schema in /openapi.json; NULL: written where it is used */
   const struct field *fields;
-  size_t n, size;
+  size_t n, size; /* of the fields; of the struct in bytes */
 };
-/* The field of a member that JSON and SQL call like C: RECORD_FIELD(INTEGER, struct point, x,
- * flags, …) */
+
+/* A row of a table: the field of the struct `object` that is its member `member`, with that name in
+ * JSON and SQL. `type` is a field_type without FIELD_. What follows, if anything, are the flags
+ * and further members of struct field by name. */
 #define RECORD_FIELD(type, object, member, ...)                                                    \
   {#member, FIELD_##type, offsetof(object, member), __VA_ARGS__}
+
+/* The same where the name in JSON and SQL is another than the member's. */
+#define RECORD_FIELD_AS(name, type, object, member, ...)                                           \
+  {name, FIELD_##type, offsetof(object, member), __VA_ARGS__}
+
+/* `name` as in struct record, the struct that it describes, and the table. */
 #define RECORD(name, type, fields) {name, fields, ARRAY_LENGTH(fields), sizeof(type)}
 
 /* All fields absent. */
@@ -156,8 +167,8 @@ void record_release(const struct record *record, void *object);
 must_check bool record_read(const struct record *record, const json_t *json, const char *pointer,
                             void *object, struct error *error);
 
-/* Reads an answer that a record of this version or a later one wrote: takes fields that are only
- * written too, and ignores unknown members. */
+/* Reads an answer that this version or a later one wrote: also reads fields with FIELD_ANSWER, and
+ * ignores unknown members. */
 must_check bool record_read_answer(const struct record *record, const json_t *json,
                                    const char *pointer, void *object, struct error *error);
 
@@ -167,7 +178,7 @@ must_check json_t *record_write(const struct record *record, const void *object)
 /* The JSON schema of the record; a new reference. */
 must_check json_t *record_schema(const struct record *record);
 
-/* For other representations (server/db). `at` points to the field in an object. */
+/* For server/db, which writes records to SQL. `at` points to the field in an object. */
 bool field_is_absent(const struct field *field, const void *at);
 static inline void *field_at(const struct field *field, const void *object) {
   return (char *)(uintptr_t)object + field->offset;

@@ -1,5 +1,4 @@
-/* Allocation that cannot fail, monotonic time, and the end of a process when something impossible
- * happened. */
+/* Allocation that aborts on failure, monotonic time, and die(). */
 #include "common/base/base.h"
 
 #include <stdarg.h>

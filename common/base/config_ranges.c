@@ -1,4 +1,4 @@
-/* Sets of ordinals as ranges. */
+/* Sets of configs as ranges of ordinals. */
 #include "common/base/config_ranges.h"
 
 void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal) {
@@ -23,7 +23,7 @@ uint64_t config_ranges_count(const struct config_ranges *ranges) {
 }
 
 bool config_ranges_contain(const struct config_ranges *ranges, uint64_t ordinal) {
-  size_t low = 0, high = ranges->n; /* the range that may hold it is below `high` */
+  size_t low = 0, high = ranges->n; /* the last range that begins at or before it is below `high` */
   while (low < high) {
     size_t middle = low + (high - low) / 2;
     if (ranges->ranges[middle].first <= ordinal)
@@ -36,12 +36,9 @@ bool config_ranges_contain(const struct config_ranges *ranges, uint64_t ordinal)
 
 json_t *config_ranges_to_json(const struct config_ranges *ranges) {
   json_t *json = json_array();
-  ALWAYS(json != NULL);
-  for (size_t i = 0; i < ranges->n; i++) {
-    json_t *pair = json_pack("[I, I]", (json_int_t)ranges->ranges[i].first,
-                             (json_int_t)ranges->ranges[i].count);
-    ALWAYS(pair != NULL && json_array_append_new(json, pair) == 0);
-  }
+  for (size_t i = 0; i < ranges->n; i++)
+    json_push(json, json_pack("[I, I]", (json_int_t)ranges->ranges[i].first,
+                              (json_int_t)ranges->ranges[i].count));
   return json;
 }
 

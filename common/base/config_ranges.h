@@ -1,4 +1,4 @@
-/* Sets of ordinals of configs, as the ranges that a lease has.
+/* Sets of configs by their ordinals, kept as ranges; a lease has one.
  *
  * Memory: a config_ranges owns its array. Threads: one for each set while it is written. */
 #ifndef WAVETUNE_COMMON_BASE_CONFIG_RANGES_H
@@ -11,18 +11,22 @@ struct config_range {
   uint64_t first;
   uint64_t count;
 };
-struct config_ranges {
+struct config_ranges { /* starts as {0} */
   size_t n, capacity;
   struct config_range *ranges;
-}; /* starts as {0} */
-void config_ranges_add(struct config_ranges *ranges,
-                       uint64_t ordinal); /* ordinals in rising order; joins neighbours */
+};
+
+/* Adds an ordinal that is greater than all in the set. */
+void config_ranges_add(struct config_ranges *ranges, uint64_t ordinal);
+
 uint64_t config_ranges_count(const struct config_ranges *ranges);
 bool config_ranges_contain(const struct config_ranges *ranges, uint64_t ordinal);
-must_check json_t *
-config_ranges_to_json(const struct config_ranges *ranges); /* [[0, 48], [50, 22]] */
+
+/* To and from [[first, count], …], like [[0, 48], [50, 22]]. */
+must_check json_t *config_ranges_to_json(const struct config_ranges *ranges);
 must_check bool config_ranges_from_json(const json_t *json, struct config_ranges *ret_ranges,
                                         struct error *error);
+
 void config_ranges_release(struct config_ranges *ranges);
 #define cleanup_config_ranges __attribute__((cleanup(config_ranges_release)))
 

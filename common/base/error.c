@@ -1,9 +1,9 @@
 /* Errors, and the names in their messages. No state; any thread.
  *
- * Messages quote input and are cut to size, perhaps in the middle of a character, and errors travel
- * as JSON, which must be UTF-8: bytes that are not become '?'. So do control characters, because
- * errors are printed on terminals, which take some for commands. Line breaks and tabs stay:
- * compilers' messages have them. */
+ * Messages quote input and are cut to size, perhaps in the middle of a character. They are sent as
+ * JSON, which must be UTF-8, so invalid bytes become '?'. Control characters become '?' too,
+ * because terminals execute some of them. Line breaks and tabs stay: compilers' messages have them.
+ */
 #include "common/base/error.h"
 
 #include <ctype.h>
@@ -127,7 +127,7 @@ char *name_plain(const char *text, size_t length) {
   return copy;
 }
 
-/* Levenshtein's distance where a whole edit costs 2 and a change of case 1. */
+/* The Levenshtein distance, where an edit costs 2 and a change of case 1. */
 static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b) {
   unsigned row[NAME_TEXT_SIZE];
   for (size_t j = 0; j <= n_b; j++)
@@ -153,7 +153,7 @@ const char *name_nearest(const char *name, const char *const *names, size_t n_na
   if (length >= NAME_TEXT_SIZE)
     return NULL;
 
-  /* Case changes in half of a name, or edits of a third of it, are still a slip; more is another
+  /* A typing error changes a third of a name at most, or the case of two thirds; more is another
    * word. */
   unsigned least = (unsigned)(3 + 2 * length / 3);
   for (size_t i = 0; i < n_names; i++) {

@@ -4,8 +4,8 @@
  * Convention of the whole tree: a function that can refuse its input returns `bool`, takes `struct
  * error *error` last, writes its `ret_` parameters only on success and fills *error only on
  * failure. It does not log. Text that does not fit is cut; bytes that are not UTF-8 become '?', so
- * that JSON can hold every error. Below are the parts of messages too: characters of UTF-8, and
- * names.
+ * that JSON can hold every error. Messages are made with the functions for UTF-8 characters and for
+ * names below.
  *
  * Memory: an error is a plain value; names in results are borrowed from the arguments, unless
  * stated otherwise. Threads: any. */
@@ -19,20 +19,21 @@
 enum error_kind {
   ERROR_INVALID,         /* the input is wrong; the kind of error_set and error_at */
   ERROR_MISSING,         /* what the input refers to does not exist */
-  ERROR_CONFLICT,        /* another object has that place already */
+  ERROR_CONFLICT,        /* an existing object is in the way */
   ERROR_PRECONDITION,    /* the state is not the one that the caller stated */
   ERROR_UNAUTHENTICATED, /* the caller is not authenticated */
   ERROR_FORBIDDEN,       /* this caller may not do it */
-  ERROR_TOO_LARGE,       /* beyond a limit */
+  ERROR_TOO_LARGE,       /* larger than a limit */
   ERROR_RATE,            /* too many requests; try again later */
   ERROR_CONTENTION,      /* another transaction interfered; try again */
   ERROR_UNAVAILABLE,     /* a service that is needed does not answer; try again later */
-  ERROR_DEADLINE,        /* it was not done in time, and may be done still */
+  ERROR_DEADLINE,        /* it was not done in time; it may still be done later */
   ERROR_DAMAGED,         /* stored data is not as it was written; the operator must act */
   ERROR_INTERNAL,        /* a bug, or a database that differs from its migrations */
 
-  /* Of an SQL statement. The function that wrote it translates them; elsewhere they are bugs. */
-  ERROR_UNIQUE,    /* a unique index has that row already */
+  /* Of an SQL statement. The function that runs it changes them to another kind; anywhere else they
+   * are bugs. */
+  ERROR_UNIQUE,    /* the row exists already, by a unique index */
   ERROR_REFERENCE, /* a row refers to one that does not exist, or others refer to it */
 
   /* Why a client refuses what a server sent. */
@@ -41,7 +42,7 @@ enum error_kind {
   ERROR_REPLAYED,  /* a channel entry is older than one seen before */
   ERROR_EXPIRED,   /* its time has passed */
   ERROR_UNTRUSTED, /* no valid signature by a trusted key, or not what was requested */
-  ERROR_UNUSABLE,  /* valid, but of no use here */
+  ERROR_UNUSABLE,  /* valid, but this client cannot use it */
 
   ERROR_KINDS /* how many there are */
 };
@@ -52,8 +53,8 @@ struct error {
   char message[640]; /* one sentence */
 };
 
-/* Fills *error and returns false, so that `return error_set(error, "…");` reads well. Without a
- * pointer or a kind they are "" and ERROR_INVALID. */
+/* Fills *error and returns false, for `return error_set(error, "…");`. The pointer is "" and the
+ * kind ERROR_INVALID where a macro does not take them. */
 bool error_of_at(struct error *error, enum error_kind kind, const char *pointer, const char *format,
                  ...) printf_like(4, 5);
 #define error_of(error, kind, ...) error_of_at((error), (kind), "", __VA_ARGS__)
@@ -71,11 +72,11 @@ bool error_pointer_prefix(struct error *error, const char *prefix);
 
 /* Characters */
 
-/* The size of the valid UTF-8 character that the `length` > 0 bytes at `text` begin with (SIZE_MAX:
- * the text ends with a NUL); 0: there is none. */
+/* The size of the UTF-8 character at `text`, 0 when it is not valid. `length` is the number of
+ * bytes that may be read, at least 1, or SIZE_MAX for a text that ends with a NUL. */
 size_t utf8_character_size(const char *text, size_t length);
 
-/* Whether the valid character drives terminals (C0, DEL, C1) or ends a line for some readers
+/* Whether the valid character controls terminals (C0, DEL, C1) or ends a line in some programs
  * (U+2028, U+2029). */
 bool utf8_is_control(const char *text, size_t size);
 
@@ -84,19 +85,20 @@ size_t utf8_cut(const char *text, size_t length, size_t most);
 
 /* Names in messages */
 
-/* Copies at most 60 bytes of `name` to `text`, never half of a UTF-8 character. Returns text. */
+/* Copies at most 60 bytes of `name` to `text`, as whole UTF-8 characters. Returns text. */
 #define NAME_TEXT_SIZE 64
 char *name_cut(const char *name, size_t length, char text[NAME_TEXT_SIZE]);
 
-/* A copy of a file's text for messages and JSON: all but printable ASCII becomes '?'. Owned by the
- * caller. */
+/* A copy of a text from a file, for messages and JSON: each byte that is not printable ASCII
+ * becomes
+ * '?'. Owned by the caller. */
 must_check char *name_plain(const char *text, size_t length);
 
-/* The name nearest to `name` by edits (a change of case counts half), NULL when none is near enough
- * for a slip. */
+/* The one of `names` that differs from `name` by the fewest edits (a change of case counts half);
+ * NULL when all differ by more than a typing error. */
 const char *name_nearest(const char *name, const char *const *names, size_t n_names);
 
-/* Adds to the message of *error the nearest name, else the first of those known. */
+/* Adds the nearest name to the message of *error or, where there is none, the first of `names`. */
 void error_suggest(struct error *error, const char *name, const char *const *names, size_t n_names);
 
 #endif

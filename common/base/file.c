@@ -73,6 +73,7 @@ static bool write_and_rename(const char *path, const void *bytes, size_t size, u
   cleanup_fd int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (fd < 0)
     return error_set(error, "cannot create %s: %s", temporary, strerror(errno));
+
   if (!fd_write_all(fd, bytes, size) || (is_synced && fsync(fd) < 0) ||
       rename(temporary, path) < 0) {
     int reason = errno;
@@ -121,7 +122,7 @@ bool folder_make(const char *path, unsigned mode, struct error *error) {
 bool file_is_private(const char *path, bool or_roots_group, struct error *error) {
   struct stat status;
   if (stat(path, &status) < 0)
-    return error_set(error, "cannot look at %s: %s", path, strerror(errno));
+    return error_set(error, "cannot read the mode of %s: %s", path, strerror(errno));
 
   mode_t refused = S_IRWXG | S_IRWXO;
   if (or_roots_group && status.st_uid == 0)
@@ -129,8 +130,7 @@ bool file_is_private(const char *path, bool or_roots_group, struct error *error)
   return !(status.st_mode & refused) ||
          error_set(error,
                    "%s is a private key with mode %04o, so that others may have read it; chmod 600 "
-                   "it, or make a "
-                   "new one",
+                   "it, or make a new one",
                    path, (unsigned)status.st_mode & 07777);
 }
 
@@ -138,12 +138,14 @@ bool folder_make_private(const char *path, struct error *error) {
   struct stat status;
   if (!folder_make(path, 0700, error))
     return false;
+
   if (stat(path, &status) < 0)
-    return error_set(error, "cannot look at the folder %s: %s", path, strerror(errno));
+    return error_set(error, "cannot read the owner of the folder %s: %s", path, strerror(errno));
   if (status.st_uid != geteuid() && status.st_uid != 0)
     return error_set(
         error, "the folder %s belongs to user %u, who could put anything into it; name another one",
         path, (unsigned)status.st_uid);
+
   return !(status.st_mode & S_IWOTH) || error_set(error,
                                                   "all users may write to the folder %s; make it "
                                                   "private (chmod 700) or name another one",
@@ -162,8 +164,8 @@ bool folder_make_temporary(char **ret_path, struct error *error) {
 
 static int entry_remove(const char *path, const struct stat *status, int type, struct FTW *walk) {
   (void)status, (void)type, (void)walk;
-  return remove(path) < 0 && errno != ENOENT ? -1
-                                             : 0; /* another process may remove the same folder */
+  /* Another process may remove the same folder. */
+  return remove(path) < 0 && errno != ENOENT ? -1 : 0;
 }
 
 bool folder_remove(const char *path, struct error *error) {

@@ -11,30 +11,28 @@ must_check bool file_read(const char *path, size_t size_max, char **ret_text, si
                           struct error *error);
 
 /* Writes bytes to a temporary file beside `path`, syncs it, renames it over `path` and syncs the
- * folder: after a crash the old file or the new one is there, whole. `mode` is the file's
+ * folder: after a crash `path` is the old file or the complete new one. `mode` is the file's
  * permission bits, less the process's umask. */
 must_check bool file_write_atomically(const char *path, const void *bytes, size_t size,
                                       unsigned mode, struct error *error);
-/* The same without waiting for the disk: readers find the old file or the new one, but after a
- * crash of the machine it may lack bytes. For files that are checked against their digest when they
- * are read. */
+/* The same without a sync: readers find the old file or the new one, but after a crash of the
+ * machine the new one may lack bytes. For files whose digest is checked when they are read. */
 must_check bool file_write_unsynced(const char *path, const void *bytes, size_t size, unsigned mode,
                                     struct error *error);
 
-/* Whether only its owner may read or change the file, which holds a private key. With
- * `or_roots_group` the group may read it too if it belongs to root: a group of the machine may use
- * its keys. */
+/* Whether only its owner may read or change the file of a private key. With `or_roots_group` the
+ * group may also read it if it is root's: a group may share the machine's keys. */
 must_check bool file_is_private(const char *path, bool or_roots_group, struct error *error);
 
-/* Makes the name of a file durable: syncs the folder that holds it. */
+/* Makes the name of a file durable: syncs the folder that contains it. */
 must_check bool folder_sync(const char *file_path);
 
 /* Makes the folder and its missing parents with `mode`. A folder that exists is success. */
 must_check bool folder_make(const char *path, unsigned mode, struct error *error);
 
-/* Makes the folder for this user alone, or checks that no other user can write to the one that
- * exists, since its files are trusted (compiled code, say). An owner other than this user and root,
- * and a folder that all may write to, are refused. */
+/* Makes a folder whose files are trusted (compiled code, for example), for this user alone. Refuses
+ * an existing one that belongs to a user other than this one and root, or that all users may write
+ * to. */
 must_check bool folder_make_private(const char *path, struct error *error);
 
 /* Makes a folder of a new name in $TMPDIR, else /tmp. The caller owns the name and the folder

@@ -1,5 +1,5 @@
-/* JSON: strict reading, with a JSON Pointer to what is wrong, and the canonical text, of which
- * every identity in wavetune is a digest. */
+/* JSON: strict reading, with a JSON Pointer to what is wrong, and the canonical text, whose digest
+ * identifies kernels, releases and environments. */
 #include "common/base/json.h"
 
 #include <inttypes.h>
@@ -31,7 +31,7 @@ bool json_parse(const char *text, size_t size, json_t **ret_value, struct error 
   if (size == 0)
     return error_set(error, "not a JSON document: it is empty");
 
-  /* jansson takes a NUL for the end and would ignore whatever follows it. */
+  /* jansson would end at a NUL and ignore what follows it. */
   const char *nul = memchr(text, '\0', size);
   if (nul)
     return error_set(error, "not a JSON document: a NUL at byte %zu", (size_t)(nul - text));
@@ -204,7 +204,7 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
 json_t *json_numbers(const double *numbers, size_t n) {
   json_t *array = json_array();
   for (size_t i = 0; i < n; i++)
-    ALWAYS(json_array_append_new(array, json_real(numbers[i])) == 0);
+    json_push(array, json_real(numbers[i]));
   return array;
 }
 
@@ -246,16 +246,17 @@ static bool digits_increment(char *scientific) {
   return false;
 }
 
-/* Decimals of up to 15 digits, written plainly: what nearly every float is, without printf. No two
- * of them are one double (DBL_DIG), so the one that reads back is the shortest text. False for all
- * others. */
+/* Writes a number that is a decimal of up to 15 digits, as nearly every float is, without printing
+ * and parsing doubles. Two such decimals are never the same double (DBL_DIG), so the one that reads
+ * back equal is the shortest text. False for other numbers. */
 static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
   double magnitude = fabs(number), power = 1; /* powers of ten are exact to 1e22 */
   for (int decimals = 0; decimals < 19; decimals++, power *= 10) {
     double digits = rint(magnitude * power);
     if (digits >= 1e15)
       return false;
-    if (digits / power != magnitude) /* of two exact numbers, so it is what the decimal reads as */
+    if (digits / power !=
+        magnitude) /* both are exact, so the quotient is the double of that decimal */
       continue;
     uint64_t all = (uint64_t)digits, unit = (uint64_t)power;
     snprintf(text, FLOAT_TEXT_SIZE, "%s%" PRIu64 ".%0*" PRIu64, number < 0 ? "-" : "", all / unit,
@@ -270,16 +271,16 @@ static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
 char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
   ALWAYS(isfinite(number));
 
-  /* Where a decimal of up to 15 digits has no more than 18 of them behind the point. */
+  /* In this range a decimal of up to 15 digits has at most 18 behind the point. */
   bool is_plain = fabs(number) >= 1e-4 && fabs(number) < 1e15;
   if (is_plain && short_decimal_format(number, text))
     return text;
 
-  /* The nearest digits of a precision do not always read back: above a power of two doubles are
-   * twice as far apart as below it, so the next digits up may read back although the nearest,
-   * below it, do not. (Those numbers all have 16 digits and an exponent.) */
+  /* The decimal of a precision that is nearest to a number may read back as another double although
+   * the next larger decimal reads back equal: above a power of two, doubles are twice as far apart
+   * as below it. (All such numbers have 16 digits and an exponent.) */
   char scientific[FLOAT_TEXT_SIZE];
-  int precision = is_plain ? 16 : 1; /* up to 15 would have been found above */
+  int precision = is_plain ? 16 : 1; /* precisions up to 15 were tried above */
   for (;; precision++) {
     snprintf(scientific, FLOAT_TEXT_SIZE, "%.*e", precision - 1, number);
     if (strtod(scientific, NULL) == number ||

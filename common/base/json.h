@@ -31,8 +31,8 @@ must_check bool json_parse_file(const char *path, size_t size_max, json_t **ret_
  * makes none). */
 must_check char *json_canonical(const json_t *value);
 
-/* The same, written to a stream that one thread uses; failures stay in ferror(out). For large texts
- * made in pieces. */
+/* The same, written to a stream that no other thread uses; the caller checks ferror(out). For large
+ * texts that are made in pieces. */
 void json_canonical_write(FILE *out, const json_t *value);
 void json_canonical_write_string(FILE *out, const char *text); /* quoted and escaped */
 
@@ -83,7 +83,7 @@ const char *json_type_name(const json_t *value);
 must_check bool json_only_members(const json_t *value, const char *pointer,
                                   const char *const *names, struct error *error);
 
-/* Whether the text is UTF-8, so that JSON can hold it. Names of files need not be. */
+/* Whether the text is UTF-8, so that JSON can hold it. The name of a file may not be. */
 must_check bool json_can_hold(const char *text);
 
 /* Writes pointer + "/" + name (escaped by RFC 6901) to text, cut to size. Returns text. */
@@ -91,7 +91,7 @@ char *json_pointer_member(char *text, size_t size, const char *pointer, const ch
 char *json_pointer_index(char *text, size_t size, const char *pointer, size_t index);
 #define JSON_POINTER_SIZE 192
 
-/* Add a value, which is taken over and must not be NULL. */
+/* Add a value and take ownership of it. Abort when it is NULL: out of memory, or not UTF-8. */
 static inline void json_put(json_t *object, const char *name, json_t *value) {
   ALWAYS(json_object_set_new(object, name, value) == 0);
 }
@@ -102,7 +102,7 @@ static inline void json_push(json_t *array, json_t *value) {
 /* New references; the text copies: json_put(object, "id", json_digest_text(&digest)). */
 must_check json_t *json_digest_text(const struct digest *digest);
 must_check json_t *json_numbers(const double *numbers, size_t n);
-/* The strings of an array with a separator between them; "" when it is no array. Owned by the
+/* The strings of an array with a separator between them; "" for another value. Owned by the
  * caller. */
 must_check char *json_texts_join(const json_t *texts, const char *separator);
 

@@ -1,4 +1,4 @@
-/* Orders, and selection without sorting. */
+/* Sorting, and selection without sorting. */
 #include "common/base/numbers.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Orders and medians of numbers.
+/* Comparing, sorting and medians of numbers; random numbers from a seed.
  *
  * Memory: nothing is kept. Threads: any. */
 #ifndef WAVETUNE_COMMON_BASE_NUMBERS_H
@@ -10,17 +10,17 @@
 int compare_ordinals(const void *a, const void *b); /* uint64_t */
 int compare_doubles(const void *a, const void *b);
 
-/* Sorts the values and keeps each once, at the front; returns how many. */
+/* Sorts the values, removes duplicates and returns how many are left. */
 size_t sort_unique(uint64_t *values, size_t n);
 
-/* The value that comes k-th, from 0, of n > k in rising order. Reorders the values. */
+/* The k-th smallest, counted from 0, of n > k values. Reorders the values. */
 double kth_of(double *values, size_t n, size_t k);
 
-/* The middle one of n >= 1 values, or the mean of the middle two. Reorders the values. */
+/* The median of n >= 1 values, the mean of the middle two where n is even. Reorders the values. */
 double median_of(double *values, size_t n);
 
-/* A small seeded generator for orders of trial, input data and bootstrap draws: the same seed, the
- * same numbers, on every machine. Never for secrets (random_hex is).
+/* A generator for orders of trial, input data and bootstrap draws: a seed gives the same numbers on
+ * every machine. Secrets are made with random_hex.
  *
  * splitmix64: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
  * Memory: plain value. Threads: one for each generator. */

@@ -7,7 +7,8 @@
 
 #define YEAR_9999_END_S INT64_C(253402300799)
 
-/* Skips what matches the shape, in which 0 is any digit, T one of "Tt " and the rest itself. */
+/* Moves *text behind a shape, in which 0 is any digit, T one of "Tt " and other characters are
+ * themselves. False: the text has another shape. */
 static bool shape_skip(const char **text, const char *shape) {
   const char *at = *text;
   for (; *shape; shape++, at++)
@@ -28,7 +29,7 @@ bool time_parse(const char *text, int64_t *ret_us) {
   ALWAYS(sscanf(text, "%4d-%2d-%2d%*c%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
                 &tm.tm_hour, &tm.tm_min, &tm.tm_sec) == 6);
 
-  /* Six digits of the fraction count. */
+  /* Digits of the fraction behind the sixth are cut off: scale is 0 then. */
   int64_t us = 0, scale = 100000;
   if (*at == '.') {
     const char *point = at++;

@@ -10,7 +10,7 @@
  * False: the text is no such time, or one before 1970. Digits beyond microseconds are cut off. */
 must_check bool time_parse(const char *text, int64_t *ret_us);
 
-/* The one way to write a time in what is signed: "YYYY-MM-DDTHH:MM:SSZ", from 1970 to 9999. */
+/* The form of a time in signed documents: "YYYY-MM-DDTHH:MM:SSZ", from 1970 to 9999. */
 #define TIME_TEXT_SIZE 21
 must_check bool time_text_parse(const char *text, int64_t *ret_s);
 char *time_text_format(int64_t s, char text[TIME_TEXT_SIZE]); /* returns text */

@@ -1,4 +1,4 @@
-/* What the commands share: the connection, refusals, lists, environments and queries. */
+/* What the commands share: requests, errors, lists, environments and queries. */
 #include "common/program/cli.h"
 
 #include <stdarg.h>
@@ -18,7 +18,7 @@ int cli_failed(const struct error *error) {
 
 int cli_refuse(int code, const char *format, ...) {
   cleanup_free char *text = NULL;
-  struct error error; /* without the control characters that a server or an argument may have */
+  struct error error; /* replaces control characters, which a server or an argument may contain */
   va_list arguments;
   va_start(arguments, format);
   ALWAYS(vasprintf(&text, format, arguments) >= 0);
@@ -60,7 +60,7 @@ int cli_request(const struct options *options, const char *method, const char *p
   return client ? cli_call(client, method, path, body, ret_answer) : EXIT_USAGE;
 }
 
-/* With --json prints an answer, which is taken, else passes it on. */
+/* Takes an answer: prints it with --json, else returns it. */
 static int print_or_pass(const struct options *options, json_t *answer, json_t **ret_answer) {
   if (option_flag(options, "json")) {
     cli_print_json(answer);
@@ -88,13 +88,13 @@ int cli_delete(const struct options *options, const char *folder, const char *do
   int code = cli_request(options, "DELETE", path, NULL, NULL);
   if (code != EXIT_OK)
     return code;
+
   if (option_flag(options, "json")) {
     cleanup_json json_t *answer = json_pack("{s:s}", done, *name);
     cli_print_json(answer);
   } else {
     printf("%s %s\n", done, *name);
   }
-
   return EXIT_OK;
 }
 
@@ -137,6 +137,7 @@ int cli_list_or_json(const struct options *options, const char *path, json_t **r
   cleanup_http_client struct http_client *client = cli_connect(options);
   if (!client)
     return EXIT_USAGE;
+
   json_t *items;
   int code = cli_list(client, path, &items);
   return code == EXIT_OK ? print_or_pass(options, items, ret_items) : code;
@@ -193,6 +194,7 @@ bool cli_environment(const struct options *options, const char *option, json_t *
   cleanup_json json_t *environment = NULL;
   if (!text)
     text = "{}";
+
   if (text[0] == '@') {
     if (!json_parse_file(text + 1, 1 << 16, &environment, error))
       return false;
@@ -203,12 +205,14 @@ bool cli_environment(const struct options *options, const char *option, json_t *
   if (!json_is_object(environment))
     return error_set(
         error, "--%s must be a JSON object like {\"rocm\": \"6.4.1\"} or @FILE with one", option);
+
   *ret_environment = TAKE(environment);
   return true;
 }
 
 json_t *cli_options_json(const struct options *options, const char *const (*members)[2], size_t n) {
   json_t *json = json_object();
+
   for (size_t i = 0; i < n; i++) {
     json_t *text = option_text_json(options, members[i][0]);
     if (text)

@@ -1,7 +1,7 @@
 /* Commands: fork, limits, exec, and a poll over the output, the process and a stop signal.
  *
- * Memory: see command.h. Threads: any. Between fork and exec only async-signal-safe functions are
- * called, because other threads may hold any lock. */
+ * Between fork and exec only async-signal-safe functions are called, because other threads may hold
+ * any lock. */
 #include "common/program/command.h"
 
 #include <errno.h>
@@ -45,8 +45,7 @@ struct start_failure {
 
 no_return static void failure_exit(int failure_fd, int step, int reason) {
   struct start_failure failure = {step, reason};
-  ssize_t written = write(failure_fd, &failure, sizeof failure);
-  (void)written;
+  (void)!write(failure_fd, &failure, sizeof failure);
   _exit(127);
 }
 
@@ -62,9 +61,11 @@ no_return static void program_exec(const struct command *command, int failure_fd
     failure_exit(failure_fd, STEP_FOLDER, errno);
   if (command->custody && !custody_become_user(command->custody))
     failure_exit(failure_fd, STEP_USER, errno);
+
   int reason = command->sandbox ? sandbox_enter(command->sandbox) : 0;
   if (reason)
     failure_exit(failure_fd, STEP_SANDBOX, reason);
+
   execve(command->arguments[0], command->arguments, command->environment);
   failure_exit(failure_fd, STEP_EXEC, errno);
 }
@@ -74,20 +75,22 @@ static void group_kill(int number) {
   kill(0, SIGKILL);
 }
 
-/* The child: leads the group that the program and all that it starts belong to, and ends as the
- * program does. A signal at the parent's death would reach the program alone, and a compiler's own
- * children would continue: this process gets it and kills the group. */
+/* The child, which leads the process group of the program and all that it starts, and ends with the
+ * program's status. When the parent dies, the kernel signals only one process: this one, which then
+ * kills the group, so that a compiler's own children end too. */
 no_return static void guard_run(const struct command *command, const struct cgroup *cgroup,
                                 int output_fd, int failure_fd, pid_t parent) {
   sigset_t none;
   int status = 0;
   if (cgroup && !cgroup_enter(cgroup))
     failure_exit(failure_fd, STEP_CGROUP, errno);
+
   setpgid(0, 0);
   signal(SIGTERM, group_kill);
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   prctl(PR_SET_PDEATHSIG, SIGTERM);
+
   int null_fd = open("/dev/null", O_RDONLY);
   if (getppid() != parent || null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(output_fd, 1) < 0 ||
       dup2(output_fd, 2) < 0)
@@ -102,19 +105,21 @@ no_return static void guard_run(const struct command *command, const struct cgro
     continue;
   if (program < 0 || !WIFSIGNALED(status))
     _exit(program < 0 ? 127 : WEXITSTATUS(status));
+
   limit_set(RLIMIT_CORE, 0);
   signal(WTERMSIG(status), SIG_DFL);
   kill(getpid(), WTERMSIG(status));
   _exit(127);
 }
 
-/* Collects output until the program ends, its time is over or it is stopped. */
+/* Collects output until the program ends, its time is over or `stop_fd` becomes readable. */
 static void command_wait(const struct command *command, int process, int read_end,
                          struct command_result *result) {
   size_t length = 0;
   int64_t deadline = clock_monotonic_ms() + command->timeout_ms;
   bool open = true;
   result->output = xmalloc(command->output_max + 1);
+
   while (!result->timed_out && !result->stopped) {
     int64_t left = deadline - clock_monotonic_ms();
     struct pollfd polled[] = {
@@ -142,6 +147,7 @@ static void command_wait(const struct command *command, int process, int read_en
       result->timed_out = true;
     }
   }
+
   result->output[length] = '\0';
 }
 
@@ -168,6 +174,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
 
   fcntl(read_end, F_SETFL, O_NONBLOCK);
   fcntl(failure_end, F_SETFL, O_NONBLOCK);
+
   pid_t parent = getpid(), child = fork();
   if (child < 0)
     return error_set(error, "cannot start %s: %s", name, strerror(errno));
@@ -176,6 +183,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   setpgid(child, child);
   close(write_end);
   write_end = -1;
+
   cleanup_fd int process = pidfd_open(child, 0);
   if (process < 0) {
     int reason = errno;
@@ -187,7 +195,7 @@ bool command_run(const struct command *command, struct command_result *ret_resul
   struct command_result result = {0};
   command_wait(command, process, read_end, &result);
 
-  /* All that it started ends with it, also when it ended by itself. */
+  /* Also when it ended by itself: what it started must end too. */
   kill(-child, SIGKILL);
   if (cgroup)
     cgroup_kill(cgroup);

@@ -1,5 +1,6 @@
-/* Running one command to its end: no shell, bounded time, memory, files and output, its whole
- * process group killed when it does not end, and when this process dies, however it dies.
+/* Runs one command to its end, without a shell, within bounds of time, memory, files and output.
+ * Its whole process group is killed when the command ends or must end, and when this process dies
+ * for any reason.
  *
  * Memory: the result's output is the caller's. Threads: any; the child is killed when the calling
  * thread ends. */
@@ -17,7 +18,7 @@ struct command {
   uint64_t cpu_seconds_max, memory_bytes_max, file_bytes_max;
   size_t output_max;             /* what it writes beyond this is read and dropped */
   const struct sandbox *sandbox; /* entered before the program starts; NULL: none */
-  const struct custody *custody; /* its user and bounds; NULL: this program's */
+  const struct custody *custody; /* its user and cgroup; NULL: this program's */
   int stop_fd;                   /* the command is killed when this becomes readable; -1: none */
 };
 

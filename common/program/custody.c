@@ -1,5 +1,5 @@
-/* Another user for child processes, folders below /sys/fs/cgroup and the numbers in their files.
- * Memory and threads: as the header states. */
+/* Child processes of another user, and cgroups: folders below /sys/fs/cgroup with files of limits
+ * and counters. */
 #include "common/program/custody.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include "common/base/file.h"
 #include "common/base/log.h"
 
-#define TEXT_MAX 4096
+#define FILE_MAX ((size_t)1 << 20)
 #define EMPTY_MS 5000
 #define LEAF_ATTEMPTS 1000
 #define AGENT_LEAF "agent"
@@ -26,16 +26,17 @@
 bool custody_set_user(struct custody *custody, const char *name, struct error *error) {
   const struct passwd *found = getpwnam(name);
   if (geteuid() != 0)
-    return error_set(error, "workers can be another user's only where the agent is root");
+    return error_set(error, "workers can run as another user only if the agent is root");
   if (!found || found->pw_uid == 0)
     return error_set(error, "there is no user \"%.40s\" that is not root", name);
+
   custody->uid = found->pw_uid;
   custody->gid = found->pw_gid;
   custody->n_groups = CUSTODY_GROUPS_MAX;
   if (getgrouplist(name, custody->gid, custody->groups, &custody->n_groups) < 0)
     return error_set(error, "the user %s is in more than %d groups", name, CUSTODY_GROUPS_MAX);
-  custody->has_user = true;
 
+  custody->has_user = true;
   return true;
 }
 
@@ -58,7 +59,7 @@ bool custody_give(const struct custody *custody, const char *path, struct error 
 struct cgroups {
   char *folder;
   struct cgroup_limits limits;
-  _Atomic uint64_t made; /* leaves so far: part of their names */
+  _Atomic uint64_t made; /* the number of cgroups so far, which is in their names */
 };
 
 struct cgroup {
@@ -66,8 +67,8 @@ struct cgroup {
   int procs_fd;
 };
 
-/* The text behind "0::" of a line "0::/system.slice/x.service"; NULL: there is none. The caller's.
- */
+/* "/system.slice/x.service" of the line "0::/system.slice/x.service"; NULL: there is none. The
+ * caller's. */
 static char *own_path(const char *cgroup) {
   for (const char *line = cgroup; *line; line += strcspn(line, "\n"), line += *line == '\n')
     if (string_starts(line, "0::/"))
@@ -83,17 +84,19 @@ bool cgroup_folder_find(const char *cgroup, const char *mountinfo, char **ret_fo
   if (strstr(path, "/.."))
     return error_set(error, "this process is in a cgroup outside of its cgroup namespace");
 
-  /* "36 35 0:30 ROOT PLACE rw,nosuid … - cgroup2 cgroup2 rw": ROOT of the file system is mounted at
-   * PLACE. */
+  /* "36 35 0:30 ROOT PLACE rw,nosuid … - cgroup2 cgroup2 rw": the folder ROOT of the file system is
+   * mounted at PLACE. */
   for (const char *line = mountinfo; *line; line += strcspn(line, "\n"), line += *line == '\n') {
     char root[PATH_MAX], place[PATH_MAX];
     const char *type = memmem(line, strcspn(line, "\n"), " - ", 3);
     if (!type || !string_starts(type + 3, "cgroup2 ") ||
         sscanf(line, "%*s %*s %*s %4095s %4095s", root, place) != 2)
       continue;
+
     size_t length = string_equal(root, "/") ? 0 : strlen(root);
     if (strncmp(path, root, length) != 0 || (path[length] != '/' && path[length] != '\0'))
       continue;
+
     const char *rest = string_equal(path + length, "/") ? "" : path + length;
     *ret_folder = xasprintf("%s%s", place, rest);
     return true;
@@ -106,14 +109,6 @@ static bool value_write(const char *folder, const char *file, const char *value)
   cleanup_free char *path = xasprintf("%s/%s", folder, file);
   cleanup_fd int fd = open(path, O_WRONLY | O_CLOEXEC);
   return fd >= 0 && write(fd, value, strlen(value)) >= 0;
-}
-
-/* These files have no length: file_read would read nothing. */
-static bool value_read(const char *path, char text[TEXT_MAX]) {
-  cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, text, TEXT_MAX - 1);
-  text[n < 0 ? 0 : n] = '\0';
-  return n >= 0;
 }
 
 /* Whether a list of controllers has this one. */
@@ -131,46 +126,41 @@ static bool is_marked(const char *folder, const char *attribute) {
 }
 
 static bool folder_of_process(char **ret_folder, struct error *error) {
-  static char mountinfo[1 << 16];
-  char cgroup[TEXT_MAX];
-  cleanup_fd int fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-  size_t used = 0;
-
-  for (ssize_t n; fd >= 0 && (n = read(fd, mountinfo + used, sizeof mountinfo - 1 - used)) > 0;)
-    used += (size_t)n;
-  mountinfo[used] = '\0';
-  if (!value_read("/proc/self/cgroup", cgroup))
-    return error_set(error, "cannot read /proc/self/cgroup: %s", strerror(errno));
-
-  cleanup_free char *folder = NULL, *own = own_path(cgroup);
-  if (!cgroup_folder_find(cgroup, mountinfo, &folder, error))
+  cleanup_free char *cgroup = NULL, *mountinfo = NULL, *folder = NULL;
+  size_t size;
+  if (!file_read("/proc/self/cgroup", FILE_MAX, &cgroup, &size, error) ||
+      !file_read("/proc/self/mountinfo", FILE_MAX, &mountinfo, &size, error) ||
+      !cgroup_folder_find(cgroup, mountinfo, &folder, error))
     return false;
 
-  /* Root may write to every cgroup, also those that systemd manages; another user only to those
+  /* Root can write to every cgroup, also to those that systemd manages; another user only to those
    * that were delegated to it. */
+  cleanup_free char *own = own_path(cgroup);
   if (geteuid() == 0 && !string_equal(own, "/") && !is_marked(folder, "user.delegate") &&
       !is_marked(folder, "trusted.delegate"))
     return error_set(error,
                      "the cgroup %s is not delegated; in a systemd unit, set Delegate=memory pids",
                      folder);
+
   *ret_folder = TAKE(folder);
   return true;
 }
 
 bool cgroups_new(const struct cgroup_limits *limits, struct cgroups **ret_cgroups,
                  struct error *error) {
-  char controllers[TEXT_MAX], pid[32];
-  cleanup_free char *folder = NULL;
+  char pid[32];
+  cleanup_free char *folder = NULL, *controllers = NULL;
+  size_t size;
   if (!folder_of_process(&folder, error))
     return false;
 
   cleanup_free char *list = xasprintf("%s/cgroup.controllers", folder),
                     *own = xasprintf("%s/" AGENT_LEAF, folder);
-  if (!value_read(list, controllers) || !has_word(controllers, "memory") ||
+  if (!file_read(list, FILE_MAX, &controllers, &size, error) || !has_word(controllers, "memory") ||
       !has_word(controllers, "pids"))
     return error_set(
         error,
-        "%s has not both controllers, memory and pids; in a systemd unit, set Delegate=memory pids",
+        "%s lacks the controller memory or pids; in a systemd unit, set Delegate=memory pids",
         folder);
   snprintf(pid, sizeof pid, "%d", (int)getpid());
 
@@ -211,7 +201,7 @@ static bool number_write(const struct cgroup *cgroup, const char *file, uint64_t
 }
 
 bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct error *error) {
-  struct cgroups *cgroups = (struct cgroups *)(uintptr_t)shared; /* the counter alone changes */
+  struct cgroups *cgroups = (struct cgroups *)(uintptr_t)shared; /* only its counter changes */
   struct cgroup *cgroup = xcalloc(1, sizeof *cgroup);
   int made = -1;
 
@@ -227,7 +217,7 @@ bool cgroup_new(const struct cgroups *shared, struct cgroup **ret_cgroup, struct
   cleanup_free char *procs = xasprintf("%s/cgroup.procs", cgroup->folder);
   cgroup->procs_fd = -1;
   if (made == 0) {
-    /* These two are not there everywhere: a machine without swap, and one before Linux 4.19. */
+    /* A machine without swap lacks the first of these files, Linux before 4.19 the second. */
     (void)number_write(cgroup, "memory.swap.max", 0);
     (void)number_write(cgroup, "memory.oom.group", 1);
     if (number_write(cgroup, "memory.max", cgroups->limits.memory_bytes_max) &&
@@ -254,10 +244,12 @@ void cgroup_kill(const struct cgroup *cgroup) { (void)number_write(cgroup, "cgro
 
 /* The number behind `name` in a file of "name number" lines. */
 static long long event_count(const struct cgroup *cgroup, const char *file, const char *name) {
-  char text[TEXT_MAX];
-  cleanup_free char *path = xasprintf("%s/%s", cgroup->folder, file);
-  if (!value_read(path, text))
+  cleanup_free char *path = xasprintf("%s/%s", cgroup->folder, file), *text = NULL;
+  size_t size;
+  struct error ignored;
+  if (!file_read(path, FILE_MAX, &text, &size, &ignored))
     return 0;
+
   const char *at = string_starts(text, name) ? text : strstr(text, name);
   return at ? strtoll(at + strlen(name), NULL, 10) : 0;
 }
@@ -266,18 +258,20 @@ const char *cgroup_overstepped(const struct cgroup *cgroup) {
   if (event_count(cgroup, "memory.events", "oom_kill ") > 0)
     return "it took more memory than --worker-memory-mb";
   return event_count(cgroup, "pids.events", "max ") > 0
-             ? "it wanted more processes and threads than --worker-pids"
+             ? "it tried to start more processes and threads than --worker-pids"
              : NULL;
 }
 
 void cgroup_free(struct cgroup *cgroup) {
   if (!cgroup)
     return;
+
   int64_t until_ms = clock_monotonic_ms() + EMPTY_MS;
   close(cgroup->procs_fd);
   cgroup_kill(cgroup);
   while (rmdir(cgroup->folder) < 0 && errno == EBUSY && clock_monotonic_ms() < until_ms)
     nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+
   if (access(cgroup->folder, F_OK) == 0)
     log_warning("cgroup: %s cannot be removed: a process in it does not end", cgroup->folder);
   free(cgroup->folder);

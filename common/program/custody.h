@@ -1,14 +1,15 @@
-/* What confines foreign code besides its sandbox: another user than this program's, and a cgroup
- * for each process, with bounds on memory and on the number of processes that hold for all that it
- * starts, and an end that no process outlives.
+/* Confines foreign code in addition to its sandbox: it runs as another user than this program, and
+ * each process in a cgroup of its own with all that it starts. The cgroup bounds their memory and
+ * their number, and can kill them all.
  *
  * Cgroups need a cgroup2 file system with the controllers memory and pids, and a subtree that this
- * program may write to: systemd's Delegate=, or a container with a cgroup namespace. Where there is
- * none, cgroups_new reports why, and the caller continues without. Where there is one, this program
- * moves to the child "agent" of its cgroup, because a cgroup with processes of its own cannot bound
- * its children.
+ * program may write to: systemd's Delegate=, or a container with a cgroup namespace. Without them
+ * cgroups_new reports why, and the caller continues without cgroups. With them this program moves
+ * to the child "agent" of its cgroup, because a cgroup that contains processes cannot bound its
+ * children.
  *
- * Memory: custody is a plain value, which borrows its cgroups; those must outlive each cgroup.
+ * Memory: custody is a plain value, which borrows its cgroups; a struct cgroups must outlive each
+ * struct cgroup made from it.
  * Threads: custody is read-only once it is filled; a struct cgroup belongs to one thread at a
  * time. */
 #ifndef WAVETUNE_COMMON_PROGRAM_CUSTODY_H
@@ -24,12 +25,12 @@ struct cgroup_limits {
 };
 
 /* The folder of this process's cgroup, from the texts of /proc/self/cgroup and
- * /proc/self/mountinfo; owned by the caller. False where this process sees none. */
+ * /proc/self/mountinfo; owned by the caller. False: this process sees none. */
 must_check bool cgroup_folder_find(const char *cgroup, const char *mountinfo, char **ret_folder,
                                    struct error *error);
 
 struct cgroups;
-/* Main thread, before others are started: this process moves. */
+/* To be called in the main thread before other threads start: moves this process. */
 must_check bool cgroups_new(const struct cgroup_limits *limits, struct cgroups **ret_cgroups,
                             struct error *error);
 void cgroups_free(struct cgroups *cgroups);
@@ -37,14 +38,14 @@ void cgroups_free(struct cgroups *cgroups);
 struct cgroup;
 must_check bool cgroup_new(const struct cgroups *cgroups, struct cgroup **ret_cgroup,
                            struct error *error);
-/* In a child between fork and exec, before it becomes another user: moves it there.
+/* Moves the child into the cgroup, between fork and exec and before it becomes another user.
  * async-signal-safe. */
 must_check bool cgroup_enter(const struct cgroup *cgroup);
-/* Ends every process in it, where the kernel can (5.14). */
+/* Kills every process in it; does nothing before Linux 5.14. */
 void cgroup_kill(const struct cgroup *cgroup);
-/* The limit that a process in it has reached: a static text, NULL for none. */
+/* A sentence about the limit that a process in it has reached, static; NULL: none. */
 const char *cgroup_overstepped(const struct cgroup *cgroup);
-/* Ends the processes in it, waits until it is empty, a few seconds at most, and removes it. NULL is
+/* Kills the processes in it, waits a few seconds at most until it is empty, and removes it. NULL is
  * allowed. */
 void cgroup_free(struct cgroup *cgroup);
 DEFINE_CLEANUP(struct cgroup *, cleanup_cgroup_free, cgroup_free)
@@ -60,13 +61,13 @@ struct custody {
   const struct cgroups *cgroups; /* NULL: none */
 };
 
-/* Only as root: a user that is not root, with its groups. */
+/* Sets the user, which must not be root, and its groups. Only root can. */
 must_check bool custody_set_user(struct custody *custody, const char *name, struct error *error);
 
-/* In a child between fork and exec: becomes the user, if there is one. async-signal-safe. */
+/* Lets a child between fork and exec become the user, if one is set. async-signal-safe. */
 must_check bool custody_become_user(const struct custody *custody);
 
-/* Lets the user have a file or folder of this program's; done where there is no user. */
+/* Makes the user the owner of a file or folder. Does nothing where no user is set. */
 must_check bool custody_give(const struct custody *custody, const char *path, struct error *error);
 
 #endif

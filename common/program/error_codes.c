@@ -1,5 +1,4 @@
-/* The table of kinds, the way back from HTTP, and ids of requests. Memory and threads: as the
- * header states. */
+/* The table of error kinds, the kinds of HTTP statuses, and ids of requests. */
 #include "common/program/error_codes.h"
 
 #include <sys/random.h>
@@ -48,7 +47,7 @@ bool error_is_retryable(enum error_kind kind) { return kinds[kind].is_retryable;
 bool error_kind_of_name(const char *name, enum error_kind *ret) {
   for (enum error_kind kind = 0; kind < ERROR_KINDS; kind++) {
     if (strcmp(kinds[kind].name, name) == 0) {
-      *ret = kind; /* of "internal" the first: the others never leave a program by name */
+      *ret = kind; /* of "internal" the first, ERROR_INTERNAL */
       return true;
     }
   }
@@ -93,16 +92,16 @@ void request_id_make(char text[REQUEST_ID_SIZE]) {
 
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
+
   uint64_t now_ms = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
   unsigned __int128 bits =
       (unsigned __int128)now_ms << ID_RANDOM_BITS | rng_next(&rng) >> (64 - ID_RANDOM_BITS);
-  char *at = text;
 
+  char *at = text;
   for (int i = ID_CHARACTERS - 1; i >= 0; i--) {
     *at++ = digits[(unsigned)(bits >> (5 * i)) & 31];
     if (i && i % ID_GROUP == 0)
       *at++ = '-';
   }
-
   *at = '\0';
 }

@@ -1,8 +1,5 @@
-/* One libcurl easy handle in a multi handle: the multi keeps connections alive and can be woken by
- * http_client_cancel.
- *
- * Memory: a client owns its handles and its URL; a response owns its texts. Threads: as
- * http_client.h states. */
+/* One libcurl easy handle in a multi handle, which keeps connections alive and which
+ * http_client_cancel can wake. */
 #include "common/program/http_client.h"
 
 #include <curl/curl.h>
@@ -55,11 +52,12 @@ static bool header_text_is_plain(const char *text) {
   return true;
 }
 
-/* Refuses what is not a plain base URL. A user or password in it would end up in logs. */
+/* Refuses all but a plain base URL. A user or password in it would be logged. */
 static bool url_check(const char *url, bool *ret_is_loopback, struct error *error) {
   __attribute__((cleanup(cleanup_curl_url_free))) CURLU *parts = curl_url();
   __attribute__((cleanup(cleanup_curl_text_free))) char *host = NULL;
   ALWAYS(parts != NULL);
+
   if (!string_starts(url, "http://") && !string_starts(url, "https://"))
     return error_set(
         error,
@@ -76,8 +74,8 @@ static bool url_check(const char *url, bool *ret_is_loopback, struct error *erro
     if (curl_url_get(parts, refused[i], &part, 0) == CURLUE_OK)
       return error_set(
           error,
-          "the server's URL must have no user, password, query or fragment; the token is an option "
-          "of its own");
+          "the server's URL must have no user, password, query or fragment; the token has its own "
+          "option");
   }
 
   bool is_number = host[strspn(host, "0123456789.")] == '\0';
@@ -95,6 +93,7 @@ bool http_client_new(const char *url, const char *token, bool insecure_http,
                      struct error *error) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, curl_start);
+
   bool is_loopback;
   if (!url_check(url, &is_loopback, error))
     return false;
@@ -102,16 +101,17 @@ bool http_client_new(const char *url, const char *token, bool insecure_http,
   if (token && !token_is_plain(token))
     return error_set(
         error,
-        "the token is empty or has spaces or control characters in it; give it as it was printed");
+        "the token is empty or contains spaces or control characters; give it as it was printed");
   if (token && !is_loopback && !insecure_http && !string_starts(url, "https://"))
     return error_set(error,
-                     "the token would travel unencrypted to %s: give an https:// URL, or "
-                     "--insecure-http where you trust the network between",
+                     "the token would be sent unencrypted to %s: give an https:// URL, or "
+                     "--insecure-http if you trust the network",
                      url);
 
   size_t length = strlen(url);
   while (length && url[length - 1] == '/')
     length--;
+
   struct http_client *client = xcalloc(1, sizeof *client);
   *client = (struct http_client){
       .token_lock = PTHREAD_MUTEX_INITIALIZER,
@@ -150,9 +150,9 @@ bool http_client_set_certificate(struct http_client *client, const char *certifi
                      strerror(errno));
   if (!file_is_private(key, true, error))
     return error_prefix(error, "--client-key: ");
+
   client->certificate = xstrdup(certificate);
   client->key = xstrdup(key);
-
   return true;
 }
 
@@ -218,10 +218,10 @@ static bool headers_make(struct http_client *client, const struct http_request *
       continue;
     if (!header_text_is_plain(value))
       return error_set(error, "the header %s has control characters in its value", name);
+
     cleanup_free char *line = xasprintf("%s: %s", name, value);
     header_append(headers, line);
   }
-
   return true;
 }
 
@@ -230,6 +230,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
                          char *reason) {
   CURL *easy = client->easy;
   curl_easy_reset(easy);
+
   curl_easy_setopt(easy, CURLOPT_URL, url);
   curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
@@ -247,6 +248,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, receiver);
   if (client->is_loopback)
     curl_easy_setopt(easy, CURLOPT_PROXY, "");
+
   const char *certificates = getenv("SSL_CERT_FILE");
   if (certificates && certificates[0])
     curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
@@ -254,6 +256,7 @@ static void easy_prepare(const struct http_client *client, const struct http_req
     curl_easy_setopt(easy, CURLOPT_SSLCERT, client->certificate);
     curl_easy_setopt(easy, CURLOPT_SSLKEY, client->key);
   }
+
   if (!string_equal(request->method, "GET")) {
     /* A PUT or POST without a body sends "Content-Length: 0", a DELETE without one nothing. */
     if (request->body || !string_equal(request->method, "DELETE")) {
@@ -322,6 +325,7 @@ bool http_send(struct http_client *client, const struct http_request *request,
   CURLcode code;
   long status = 0;
   curl_off_t retry_after_s = 0;
+
   easy_prepare(client, request, url, headers, &receiver, reason);
   if (!easy_run(client, &code))
     return error_of(error, ERROR_UNAVAILABLE, "the request to %s was cancelled", url);
@@ -332,7 +336,7 @@ bool http_send(struct http_client *client, const struct http_request *request,
     return error_of(error, ERROR_UNAVAILABLE, "the answer of %s %s is larger than %zu bytes",
                     request->method, url, receiver.max);
 
-  /* Less came than the Content-Length, or no last chunk. */
+  /* The answer was shorter than its Content-Length, or its last chunk is missing. */
   if (code == CURLE_PARTIAL_FILE || (code == CURLE_RECV_ERROR && status != 0))
     return error_of(error, ERROR_TRUNCATED, "the answer of %s ended after %zu bytes: %s", url,
                     receiver.size, why);
@@ -349,7 +353,6 @@ bool http_send(struct http_client *client, const struct http_request *request,
       .request = header_copy(client->easy, REQUEST_ID_HEADER),
       .retry_after_s = retry_after_s > 0 ? retry_after_s : 0,
   };
-
   return true;
 }
 
@@ -365,11 +368,8 @@ void http_error_name_request(const struct http_response *response, struct error 
   if (response->status < 500 || !response->request || !request_id_is_good(response->request))
     return;
 
-  /* The end of a long sentence makes room. */
   size_t length = (size_t)snprintf(named, sizeof named, " (request %s)", response->request);
-  size_t at = strlen(error->message), most = sizeof error->message - 1 - length;
-  while (at > most || (at && ((unsigned char)error->message[at] & 0xc0) == 0x80))
-    at--;
+  size_t at = utf8_cut(error->message, strlen(error->message), sizeof error->message - 1 - length);
   memcpy(error->message + at, named, length + 1);
 }
 
@@ -388,10 +388,10 @@ bool http_problem(const struct http_response *response, const char *what, const 
   if (detail)
     error_at(error, pointer ? pointer : "", "%s%s%s", what ? what : "", what ? ": " : "", detail);
   else
-    error_set(error, "%s%sthe server answered %d%s%s and did not say why", what ? what : "",
+    error_set(error, "%s%sthe server answered %d%s%s without a reason", what ? what : "",
               what ? ": " : "", response->status, request ? " to " : "", request ? request : "");
-  http_error_name_request(response, error);
 
+  http_error_name_request(response, error);
   return error_become(error, error_kind_of_http(response->status));
 }
 
@@ -407,6 +407,7 @@ bool http_json(struct http_client *client, const char *method, const char *path,
   cleanup_http_response struct http_response response = {0};
   if (!http_send(client, &request, &response, error))
     return error_become(error, error->kind == ERROR_DEADLINE ? ERROR_DEADLINE : ERROR_UNAVAILABLE);
+
   if (response.status / 100 != 2) {
     cleanup_free char *named = xasprintf("%s %s", method, path);
     return http_problem(&response, NULL, named, error);

@@ -20,9 +20,9 @@ must_check bool http_client_new(const char *url, const char *token, bool insecur
                                 int64_t connect_timeout_ms, struct http_client **ret_client,
                                 struct error *error);
 
-/* Shows a client certificate (PEM, then its issuers) to https:// servers that ask for one. The
- * files are read for each new connection; a key that others may read is refused. Both NULL: none.
- * Before the first request. */
+/* Sends a client certificate (PEM, then its issuers) to https:// servers that request one. The
+ * files are read for each new connection; a key that other users may read is refused. Both NULL:
+ * none. To be called before the first request. */
 must_check bool http_client_set_certificate(struct http_client *client, const char *certificate,
                                             const char *key, struct error *error);
 
@@ -30,21 +30,22 @@ must_check bool http_client_set_certificate(struct http_client *client, const ch
 /* clang-format off */
 #define OPTION_INSECURE_HTTP \
   {.name = "insecure-http", .type = OPTION_FLAG, \
-   .help = "send the token over http:// to other hosts, too: only where you trust the network " \
-            "between"}
+   .help = "send the token over http:// to other hosts too; only for networks that you trust"}
 #define OPTION_CLIENT_CERTIFICATE \
   {.name = "client-certificate", .type = OPTION_TEXT, .argument = "FILE", \
-   .help = "show this certificate (PEM) to an https:// server that asks for one"}
+   .help = "send this certificate (PEM) to an https:// server that requests one"}
 #define OPTION_CLIENT_KEY \
   {.name = "client-key", .type = OPTION_TEXT, .argument = "FILE", \
    .help = "the client certificate's private key (PEM)"}
 /* clang-format on */
+
 void http_client_free(struct http_client *client);
-/* What requests that begin from now on send. Any thread. NULL: no token. Aborts on one that
- * http_client_new refuses. */
-void http_client_set_token(struct http_client *client, const char *token);
 DEFINE_CLEANUP(struct http_client *, cleanup_http_client_free, http_client_free)
 #define cleanup_http_client __attribute__((cleanup(cleanup_http_client_free)))
+
+/* Sets the token of the requests that begin from now on; NULL: none. Any thread may call it. Aborts
+ * when the token is malformed. */
+void http_client_set_token(struct http_client *client, const char *token);
 
 struct http_request {
   const char *method; /* GET, PUT, POST, DELETE */
@@ -71,17 +72,18 @@ struct http_response {
  * printable ASCII characters. Others are treated as absent. */
 must_check bool http_header_is_usable(const char *value);
 
-/* False only when no whole answer came: the error states why and names the URL. Its kind is
- * ERROR_TRUNCATED when the connection ended in the middle of an answer, ERROR_DEADLINE when the
- * time was over, else ERROR_UNAVAILABLE (refused, too large, cancelled, …), or ERROR_INVALID for a
- * header that cannot be sent. Any HTTP status is success here. */
+/* False only when no complete answer came: the error states why and names the URL. Its kind is
+ * ERROR_TRUNCATED when the connection ended in the middle of an answer, ERROR_DEADLINE after
+ * timeout_ms, ERROR_INVALID for a header that cannot be sent, else ERROR_UNAVAILABLE (refused, too
+ * large, cancelled, …). Any HTTP status is success here. */
 must_check bool http_send(struct http_client *client, const struct http_request *request,
                           struct http_response *ret, struct error *error);
 void http_response_release(struct http_response *response);
-/* Adds "(request ID)" to the sentence about an answer with a status of 5xx: the server's operator
- * finds the lines of its log by this id. Nothing where the answer has no id. */
-void http_error_name_request(const struct http_response *response, struct error *error);
 #define cleanup_http_response __attribute__((cleanup(http_response_release)))
+
+/* Adds "(request ID)" to the sentence about a 5xx answer that has an id, by which the server's
+ * operator finds its lines in the log. */
+void http_error_name_request(const struct http_response *response, struct error *error);
 
 /* The error for an answer that is not 2xx: "WHAT: why" with the detail and pointer of its problem
  * document (RFC 9457), else with its bare status and `request` ("GET /v1/…"); of the kind that the
@@ -89,10 +91,10 @@ void http_error_name_request(const struct http_response *response, struct error 
 bool http_problem(const struct http_response *response, const char *what, const char *request,
                   struct error *error);
 
-/* Sends `body` (may be NULL; its members in their order, which means something in a space) and
- * demands a 2xx answer: *ret_answer (may be NULL) is its JSON (NULL where empty). Otherwise false,
- * as http_problem states it. An answer that ended early or is no JSON counts as none:
- * ERROR_UNAVAILABLE. */
+/* Sends `body` (may be NULL; its members keep their order, which matters in a space) and requires a
+ * 2xx answer: *ret_answer (may be NULL) is its JSON, NULL if it is empty. Otherwise false with the
+ * error of http_problem. An answer that ended early or is no JSON is ERROR_UNAVAILABLE, as if none
+ * had come. */
 must_check bool http_json(struct http_client *client, const char *method, const char *path,
                           const json_t *body, int64_t timeout_ms, json_t **ret_answer,
                           struct error *error);
@@ -100,8 +102,8 @@ must_check bool http_json(struct http_client *client, const char *method, const 
 /* Percent-encodes for a path segment or a query value. Owned by the caller. */
 must_check char *http_escape(const char *text);
 
-/* Makes the running http_send of this client return false soon, from another thread; when none is
- * running, the next one, so that a cancel just before a long poll is not lost. */
+/* Makes the running http_send of this client return false soon; called from another thread. When
+ * none is running it ends the next one, so that a cancel just before a long poll is not lost. */
 void http_client_cancel(struct http_client *client);
 
 #endif

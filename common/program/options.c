@@ -1,5 +1,5 @@
-/* The table of a program's commands, and of each command's options: finding the command, parsing
- * flags, variables and the configuration file, --help.
+/* Finds a program's command in its table, reads flags, variables and the configuration file by the
+ * command's table of options, and prints --help.
  *
  * Memory: values are borrowed from argv, the environment or options->file; lists and secrets are
  * owned by the options. Threads: one, at start. */
@@ -22,7 +22,7 @@ enum origin { ORIGIN_NONE, ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_
 struct option_value {
   enum origin origin;
   const char *text;
-  char *secret; /* what `text` points to where it was overwritten in its origin */
+  char *secret; /* the copy that `text` points to after the original was overwritten */
   int64_t integer;
   bool flag;
   size_t n_list, capacity;
@@ -39,7 +39,7 @@ struct options {
   char **arguments;
 };
 
-/* Every command has these beside its own. */
+/* Every command has these in addition to its own. */
 static const struct option_spec common_options[] = {
     {.name = "config",
      .type = OPTION_TEXT,
@@ -53,8 +53,8 @@ static const struct option_spec common_options[] = {
      .flag_only = true},
 };
 
-/* What a configuration file may hold: options of any command of the three programs, which read the
- * same file. A system test compares it with their --help. */
+/* The members that a configuration file may have: the options of all commands of the three
+ * programs, which read the same file. A system test compares it with their --help. */
 static const char *const config_members[] = {"agent_token_days",
                                              "agent_token_ms",
                                              "budget_ms",
@@ -114,15 +114,15 @@ static const char *const config_members[] = {"agent_token_days",
                                              "worker_user",
                                              "workers"};
 
-/* The memory of arguments and of the environment is written by the kernel before main() runs, and
- * is writable. */
+/* The kernel writes arguments and the environment before main() runs, to memory that is writable.
+ */
 static void text_overwrite(const char *text) { memset((char *)(uintptr_t)text, 'x', strlen(text)); }
 
 char *environment_take(const char *name) {
   const char *value = getenv(name);
   char *taken = value ? xstrdup(value) : NULL;
   size_t length = strlen(name);
-  for (size_t i = 0; environ[i]; i++) /* a name may be there twice */
+  for (size_t i = 0; environ[i]; i++) /* a name may occur twice */
     if (strncmp(environ[i], name, length) == 0 && environ[i][length] == '=')
       text_overwrite(environ[i] + length + 1);
   unsetenv(name);
@@ -166,7 +166,7 @@ static char *member_name(const char *name) {
   return member;
 }
 
-/* Columns that UTF-8 text without wide characters takes. */
+/* The width in columns of UTF-8 text without wide characters. */
 static size_t text_columns(const char *text) {
   size_t columns = 0;
   for (; *text; text++)
@@ -174,13 +174,14 @@ static size_t text_columns(const char *text) {
   return columns;
 }
 
-/* Prints words from the present `column` on, in lines of HELP_WIDTH that begin at `indent`; a
- * newline in the text begins a line too. */
+/* Prints words in lines of HELP_WIDTH that begin at `indent`; the cursor is at `column`. A newline
+ * in the text begins a line too. */
 static void print_wrapped(const char *text, size_t indent, size_t column) {
   while (*text) {
     size_t length = strcspn(text, " \n");
     cleanup_free char *word = xstrndup(text, length);
     size_t width = text_columns(word);
+
     if (column > indent && column + 1 + width > HELP_WIDTH) {
       printf("\n%*s", (int)indent, "");
       column = indent;
@@ -199,7 +200,6 @@ static void print_wrapped(const char *text, size_t indent, size_t column) {
     }
     text += strspn(text, " ");
   }
-
   putchar('\n');
 }
 
@@ -212,6 +212,7 @@ static void print_option(const struct option_spec *spec, size_t column) {
   cleanup_free char *left = option_left_column(spec), *text = NULL,
                     *variable = variable_name(spec->name);
   size_t width = 2 + text_columns(left), size;
+
   printf("  %s", left);
   if (width + 2 > column) {
     putchar('\n');
@@ -222,6 +223,7 @@ static void print_option(const struct option_spec *spec, size_t column) {
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
   fputs(spec->help, out);
+
   const char *joint = " (";
   if (spec->type == OPTION_INTEGER && (spec->min || spec->max)) {
     fprintf(out, "%s%lld to %lld", joint, (long long)spec->min, (long long)spec->max);
@@ -241,6 +243,7 @@ static void print_option(const struct option_spec *spec, size_t column) {
   }
   if (*joint == ';')
     fputc(')', out);
+
   ALWAYS(fclose(out) == 0);
   print_wrapped(text, column, column);
 }
@@ -267,8 +270,9 @@ static void print_help(const char *program, const struct command_spec *command) 
     print_option(spec_at(command, i), column);
 }
 
-/* Takes a text from `where` ("--priority", "WAVETUNE_PRIORITY"). A nearer origin overrides a
- * farther one; a list collects what one origin gives. */
+/* Sets an option to a text from `where` ("--priority", "WAVETUNE_PRIORITY"). Called with origins in
+ * the order of their enum: each replaces the value of those before, and a list holds the values of
+ * one. */
 static void value_set(struct options *options, size_t index, enum origin origin, const char *where,
                       const char *text) {
   const struct option_spec *spec = &options->command->options[index];
@@ -312,7 +316,7 @@ static void value_set(struct options *options, size_t index, enum origin origin,
   value->origin = origin;
 }
 
-/* A member has its option's JSON type; its value is then taken as text. */
+/* A member must have the JSON type of its option; its value is then set as text. */
 static void set_from_member(struct options *options, size_t index, const char *where,
                             const json_t *member) {
   static const char *const types[] = {[OPTION_FLAG] = "true or false",
@@ -342,7 +346,7 @@ static void set_from_member(struct options *options, size_t index, const char *w
   }
 }
 
-/* The file to read: the one that was named, else the first default that is there; NULL: none. */
+/* The file to read: the named one, else the first default file that exists; NULL: none. */
 static char *config_file_path(const char *named) {
   const char *variable = getenv("WAVETUNE_CONFIG"), *home = getenv("HOME"),
              *shared = "/etc/wavetune/config.json";
@@ -350,13 +354,14 @@ static char *config_file_path(const char *named) {
     named = variable;
   if (named)
     return xstrdup(named);
+
   cleanup_free char *own = xasprintf("%s/.config/wavetune/config.json", home ? home : "");
   if (home && home[0] && access(own, F_OK) == 0)
     return TAKE(own);
   return access(shared, F_OK) == 0 ? xstrdup(shared) : NULL;
 }
 
-/* A misspelt option would otherwise silently not be set. */
+/* Otherwise a misspelt option would be ignored without a message. */
 static void member_check(const struct options *options, const char *path, const char *name) {
   if (!name[0] || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")])
     usage_error(
@@ -389,6 +394,7 @@ static void file_load(struct options *options, const char *named) {
   json_error_t reason;
   if (!path)
     return;
+
   if (!file_read(path, CONFIG_FILE_MAX, &text, &size, &error))
     usage_error(options, "the configuration file cannot be read: %s", error.message);
 
@@ -406,7 +412,7 @@ static void file_load(struct options *options, const char *named) {
   options->config_path = TAKE(path);
 }
 
-/* Sets an option from its default, the file and its variable, in this order. */
+/* Sets an option from its default, then the file, then its variable. */
 static void set_from_origins(struct options *options, size_t index) {
   const struct option_spec *spec = &options->command->options[index];
   if (spec->default_text)
@@ -479,8 +485,9 @@ static struct flag_found flag_next(const struct options *options, int argc, char
   return found;
 }
 
-/* Reads argv twice: with `is_first` only --help, --version and --config, whose file comes before
- * the flags in order, then the values. Returns the file that --config names, or NULL. */
+/* Called twice: with `is_first` reads only --help, --version and --config, because the file's
+ * values are set before the flags'; then the other flags and the arguments. Returns the file that
+ * --config names, or NULL. */
 static const char *flags_read(struct options *options, bool is_first, int argc, char **argv) {
   const char *config = NULL;
   int at = 0;
@@ -488,6 +495,7 @@ static const char *flags_read(struct options *options, bool is_first, int argc, 
     char *word = argv[at];
     struct flag_found found = flag_next(options, argc, argv, &at);
     bool is_common = found.spec && found.index >= options->command->n_options;
+
     if (is_common != is_first)
       continue;
 
@@ -529,10 +537,11 @@ void options_parse(const char *program, const struct command_spec *command, int 
     usage_error(options, "unexpected argument \"%.80s\": the command takes none",
                 options->arguments[0]);
 
-  /* As early as it can be: lines that follow, also refusals, are in the log's format. */
+  /* Before anything is logged. */
   for (size_t i = 0; i < command->n_options; i++) {
     const char *text = options->values[i].text;
     enum log_format format;
+
     if (!string_equal(command->options[i].name, "log-format"))
       continue;
     if (!log_format_parse(text, &format))
@@ -588,7 +597,7 @@ size_t option_list(const struct options *options, const char *name,
   return value->n_list;
 }
 
-/* Exits where JSON cannot hold the text of an option: left out, it would be another call. */
+/* Exits when JSON cannot hold an option's text: a request without it would mean something else. */
 static json_t *text_json(const struct options *options, const char *name, const char *text) {
   json_t *json = json_string(text);
   if (!json)
@@ -605,7 +614,7 @@ json_t *option_list_json(const struct options *options, const char *name) {
   const struct option_value *value = value_of(options, name, OPTION_LIST);
   json_t *array = value->n_list ? json_array() : NULL;
   for (size_t i = 0; i < value->n_list; i++)
-    ALWAYS(json_array_append_new(array, text_json(options, name, value->list[i])) == 0);
+    json_push(array, text_json(options, name, value->list[i]));
   return array;
 }
 
@@ -655,14 +664,16 @@ int commands_run(const char *program, const char *summary, const struct command_
                     *pair = xasprintf("%s%s", group, argc > 1 ? argv[1] : "");
   for (int words = 2; words >= 1; words--)
     for (size_t i = 0; i < n_commands; i++) {
-      bool is_pair = strchr(commands[i].name, ' ') != NULL; /* one argument never names it */
+      bool is_pair = strchr(commands[i].name, ' ') != NULL; /* needs two arguments */
       if (is_pair != (words == 2) || !string_equal(commands[i].name, words == 2 ? pair : argv[0]))
         continue;
+
       cleanup_options struct options *options = NULL;
       options_parse(program, &commands[i], argc - words, argv + words, &options);
       int code = commands[i].run(options);
-      /* A script must not take half an answer for the whole one: a full disk behind stdout is a
-       * failure. */
+
+      /* A full disk behind stdout is a failure: a script would take half of an answer for all of
+       * it. */
       if (fflush(stdout) == 0 && !ferror(stdout))
         return code;
       fprintf(stderr, "%s: stdout cannot be written: %s\n", program, strerror(errno));
@@ -691,6 +702,5 @@ int commands_run(const char *program, const char *summary, const struct command_
   if (nearest)
     fprintf(stderr, " (did you mean \"%s\"?)", nearest);
   fprintf(stderr, "; see \"%s --help\"\n", program);
-
   return EXIT_USAGE;
 }

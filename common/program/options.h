@@ -5,12 +5,11 @@
  * follow from the table. Every command has --help, --version and --config FILE (default:
  * $WAVETUNE_CONFIG, else ~/.config/wavetune/config.json, else /etc/wavetune/config.json, where
  * there is one): a JSON object {"url": "…", "token": "…"} whose members are the options' names with
- * "_". An unknown flag is an error with the nearest name. A variable that is set to nothing counts
- * as not set; a flag's variable holds true, false, 1 or 0; a list's variable holds one value, its
- * member an array of strings. Members of the file that this command does not have are ignored where
- * another command of the three programs has them, which read the same file; others are errors with
- * the nearest name. The values of text options (tokens) are never printed: not in --help and not in
- * an error.
+ * "_". An unknown flag is an error with the nearest name. An empty variable counts as not
+ * set; a flag's variable is true, false, 1 or 0; a list's variable is one value, its member an
+ * array of strings. The three programs read the same file: a member that only other commands have
+ * is ignored; one that no command has is an error with the nearest name. The values of text options
+ * (tokens) are never printed: not in --help and not in an error.
  *
  * Memory: values are borrowed from argv, the environment or the options' own store, until
  * options_free. Threads: one, at start. */
@@ -34,21 +33,20 @@ struct option_spec {
   const char *default_text; /* NULL: none */
   int64_t min, max;         /* of an integer; both 0: any */
   const char *help;         /* one line */
-  bool flag_only; /* neither variable nor file (e.g. --json is both, --wait only a flag) */
-  bool is_secret; /* a text that is overwritten in argv and in the environment once it was read */
+  bool flag_only;           /* has neither a variable nor a member of the file */
+  bool is_secret; /* a text that is overwritten in argv and in the environment after it was read */
 };
 
 /* The option of every command that logs; options_parse applies it. */
 /* clang-format off */
 #define OPTION_LOG_FORMAT \
   {.name = "log-format", .type = OPTION_TEXT, .argument = "FORMAT", .default_text = "text", \
-   .help = "how lines of the log on stderr are written: text, or json for one object each"}
+   .help = "how the log on stderr is written: text, or json for one object a line"}
 /* clang-format on */
 
-/* Takes a variable out of the environment and returns a copy of its value, the caller's; NULL when
- * it is not set. Its bytes are overwritten: other processes of the user read in /proc/PID/environ
- * the memory that the program was started with, whatever unsetenv did. Before threads are started.
- */
+/* Removes a variable from the environment and returns a copy of its value, the caller's; NULL when
+ * it is not set. Overwrites its bytes, which unsetenv leaves where other processes of the user can
+ * read them in /proc/PID/environ. To be called before threads start. */
 must_check char *environment_take(const char *name);
 
 struct options;
@@ -64,10 +62,10 @@ struct command_spec {
   int (*run)(struct options *options); /* returns the exit code */
 };
 
-/* Parses `argv`, which begins after the command's words. `--name value` and `--name=value`, before,
- * between and after positional arguments; all after `--` is positional. On --help or --version it
- * prints and exits with 0; on an error it prints one sentence with how to get help and exits with 2
- * (the exit code for usage, everywhere). */
+/* Parses `argv`, which begins after the command's words: `--name value` and `--name=value`, before,
+ * between and after positional arguments; all after `--` is positional. --help and --version print
+ * and exit with 0; an error prints one sentence, which also states how to get help, and exits with
+ * EXIT_USAGE. */
 void options_parse(const char *program, const struct command_spec *command, int argc, char **argv,
                    struct options **ret_options);
 void options_free(struct options *options);
@@ -80,14 +78,14 @@ int64_t option_integer(const struct options *options,
                        const char *name); /* aborts when it has no value */
 bool option_flag(const struct options *options, const char *name);
 size_t option_list(const struct options *options, const char *name, const char *const **ret_values);
-/* As JSON, a new reference; NULL: none was given. Exit with a sentence when it is not UTF-8. */
+/* As JSON, a new reference; NULL: not given. They print an error and exit when it is not UTF-8. */
 json_t *option_text_json(const struct options *options, const char *name);
 json_t *option_list_json(const struct options *options, const char *name);
 size_t options_arguments(const struct options *options,
                          char *const **ret_arguments); /* positional */
 
-/* Finds the command (one or two words) in a table and runs it; prints the list of commands for
- * --help or no command; returns its exit code. What main() of all three programs calls. */
+/* The main() of the three programs: finds the command (one or two words) in the table, runs it and
+ * returns its exit code; prints the list of commands for --help or without a command. */
 int commands_run(const char *program, const char *summary, const struct command_spec *commands,
                  size_t n_commands, int argc, char **argv);
 

@@ -534,7 +534,7 @@ Test(http_json, an_answer_of_5xx_is_named_by_its_request) {
                    "its log says why (request d1zz-8r3c)");
   cr_expect_str_eq(named("404 Oops", "d1zz-8r3c", "no job").message, "no job");
   assert_has(refused("502 Oops\r\nX-Request-Id: a-1", "<html>").message,
-             "did not say why (request a-1)");
+             "without a reason (request a-1)");
 }
 
 Test(http_json, a_malformed_id_is_not_shown) {

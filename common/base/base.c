@@ -12,6 +12,7 @@ void die(const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
   va_end(arguments);
+
   if (log_format_now() == LOG_FORMAT_JSON)
     log_error("fatal: %s", message);
   else

@@ -30,6 +30,7 @@ size_t utf8_character_size(const char *text, size_t length) {
     low = 0x90;
   else if (first == 0xf4)
     high = 0x8f;
+
   for (size_t i = 1; i < size; i++) {
     if (i >= length || bytes[i] < low || bytes[i] > high)
       return 0;
@@ -70,6 +71,7 @@ bool error_of_at(struct error *error, enum error_kind kind, const char *pointer,
   va_list arguments;
   error->kind = kind;
   snprintf(error->pointer, sizeof error->pointer, "%s", pointer);
+
   va_start(arguments, format);
   vsnprintf(error->message, sizeof error->message, format, arguments);
   va_end(arguments);
@@ -150,6 +152,7 @@ static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b) {
 const char *name_nearest(const char *name, const char *const *names, size_t n_names) {
   size_t length = strlen(name);
   const char *nearest = NULL;
+
   if (length >= NAME_TEXT_SIZE)
     return NULL;
 

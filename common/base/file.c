@@ -33,6 +33,7 @@ bool file_read(const char *path, size_t size_max, char **ret_text, size_t *ret_s
       return error_set(error, "cannot read %s: %s", path, strerror(errno));
     if (n == 0)
       break;
+
     used += (size_t)n;
     if (used > size_max)
       return error_set(error, "cannot read %s: more than the limit of %zu bytes", path, size_max);
@@ -104,6 +105,7 @@ bool folder_make(const char *path, unsigned mode, struct error *error) {
   for (char *slash = partial + 1;; slash++) {
     if (*slash != '/' && *slash != '\0')
       continue;
+
     char kept = *slash;
     *slash = '\0';
     if (mkdir(partial, mode) < 0 && errno != EEXIST)
@@ -158,6 +160,7 @@ bool folder_make_temporary(char **ret_path, struct error *error) {
   if (!mkdtemp(path))
     return error_set(error, "cannot make a temporary folder in %s: %s; set TMPDIR", parent,
                      strerror(errno));
+
   *ret_path = TAKE(path);
   return true;
 }

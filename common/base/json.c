@@ -89,6 +89,7 @@ bool json_get(const json_t *object, const char *pointer, const char *name,
               struct json_wanted wanted, json_t **ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   json_t *value = json_object_get(object, name);
+
   if (json_is_null(value) && wanted.presence != JSON_NOT_NULL)
     value = NULL;
 
@@ -177,6 +178,7 @@ bool json_get_digest(const json_t *object, const char *pointer, const char *name
   const char *text = NULL;
   if (!json_get_string(object, pointer, name, presence, &text, error))
     return false;
+
   return !text || digest_parse(text, ret) ||
          error_at(error, json_pointer_member(at, sizeof at, pointer, name),
                   "\"%s\" must be \"sha256:\" and 64 lower-case hexadecimal digits", name);
@@ -192,6 +194,7 @@ bool json_only_members(const json_t *value, const char *pointer, const char *con
   json_object_foreach ((json_t *)value, name, member) {
     const char *const *known = names;
     char at[JSON_POINTER_SIZE];
+
     while (*known && strcmp(*known, name) != 0)
       known++;
     if (!*known)
@@ -255,9 +258,10 @@ static bool short_decimal_format(double number, char text[FLOAT_TEXT_SIZE]) {
     double digits = rint(magnitude * power);
     if (digits >= 1e15)
       return false;
-    if (digits / power !=
-        magnitude) /* both are exact, so the quotient is the double of that decimal */
+    /* Both are exact, so the quotient is the double of that decimal. */
+    if (digits / power != magnitude)
       continue;
+
     uint64_t all = (uint64_t)digits, unit = (uint64_t)power;
     snprintf(text, FLOAT_TEXT_SIZE, "%s%" PRIu64 ".%0*" PRIu64, number < 0 ? "-" : "", all / unit,
              decimals ? decimals : 1, all % unit);
@@ -302,6 +306,7 @@ char *float_format(double number, char text[FLOAT_TEXT_SIZE]) {
 static void string_write(FILE *out, const char *text, size_t length) {
   putc_unlocked('"', out);
   size_t plain = 0; /* start of the run that needs no escape */
+
   for (size_t i = 0; i < length; i++) {
     unsigned char c = (unsigned char)text[i];
     if (c >= 0x20 && c != '"' && c != '\\')
@@ -335,6 +340,7 @@ static void object_write(FILE *out, const json_t *object) {
   struct member *members = many ? many : few;
   const char *name;
   json_t *value;
+
   json_object_foreach ((json_t *)object, name, value)
     members[filled++] = (struct member){name, value};
   qsort(members, n, sizeof *members, members_compare);
@@ -354,6 +360,7 @@ void json_canonical_write(FILE *out, const json_t *value) {
   char number[FLOAT_TEXT_SIZE];
   size_t index;
   json_t *element;
+
   switch (json_typeof(value)) {
   case JSON_OBJECT:
     object_write(out, value);

@@ -42,6 +42,7 @@ static void put_escape(struct buffer *to, const char *at, size_t size) {
   const unsigned char *c = (const unsigned char *)at;
   const char *letter = *at ? strchr(letters, *at) : NULL;
   char escape[8];
+
   if (letter)
     snprintf(escape, sizeof escape, "\\%c", names[letter - letters]);
   else
@@ -58,6 +59,7 @@ static void put_safe(struct buffer *to, const char *text, size_t length, bool is
   for (size_t i = 0, size; i < length && !to->is_cut; i += size ? size : 1) {
     const char *at = text + i;
     size = utf8_character_size(at, length - i);
+
     if (!size)
       put_text(to, is_json ? "\xef\xbf\xbd" : "?"); /* U+FFFD */
     else if (is_json && utf8_is_control(at, size))
@@ -177,6 +179,7 @@ static void words_add(struct record *record, const char *text, size_t length, bo
   bool is_joint = is_literal && (*text == ' ' || (*text == ':' && !record->has_words));
   if (is_joint || length == 0)
     return;
+
   if (!record->has_words)
     record->begin = at;
   record->has_words = true;
@@ -251,6 +254,7 @@ static void format_walk(struct record *record, const char *format, bool is_json,
                         struct arguments *arguments) {
   struct value value;
   bool may_begin = true; /* whether a field may begin here */
+
   for (const char *at = format; *at;) {
     size_t name_size = may_begin ? strspn(at, NAME_CHARACTERS) : 0;
     const char *behind = at + name_size;
@@ -261,6 +265,7 @@ static void format_walk(struct record *record, const char *format, bool is_json,
         at += *at == ' ';
         continue;
       }
+
       field_to_message(&record->message, name, name_size, &value);
       if (is_json)
         field_to_members(&record->members, name, name_size, &value);
@@ -289,6 +294,7 @@ static void json_compose(struct buffer *line, const struct log_head *head, const
                  {"request", head->request, LOG_LINE_SIZE},
                  {"message", record->message.bytes + record->begin, record->end - record->begin}};
   const char *separator = "{\"";
+
   put_text(line, head->prefix);
   for (size_t i = 0; i < ARRAY_LENGTH(members); i++) {
     bool is_message = i + 1 == ARRAY_LENGTH(members);
@@ -348,6 +354,7 @@ size_t log_line_write(char line[LOG_LINE_SIZE], const struct log_head *head, con
   size_t size = strspn(format, NAME_CHARACTERS);
   bool has_component = size && size <= NAME_MAX && format[size] == ':' && format[size + 1] == ' ';
   size_t component_size = has_component ? size : 0;
+
   struct arguments arguments;
   va_copy(arguments.list, list);
   format_walk(&record, has_component ? format + size + 2 : format, is_json, &arguments);
@@ -406,6 +413,7 @@ static bool stderr_is_journal(void) {
   const char *stream = getenv("JOURNAL_STREAM");
   struct stat status;
   char name[64];
+
   if (!stream || fstat(STDERR_FILENO, &status) < 0)
     return false;
   snprintf(name, sizeof name, "%ju:%ju", (uintmax_t)status.st_dev, (uintmax_t)status.st_ino);
@@ -415,8 +423,8 @@ static bool stderr_is_journal(void) {
 void log_write(enum log_level level, const char *format, ...) {
   if ((int)level > log_level_now())
     return;
-  int saved_errno = errno;
 
+  int saved_errno = errno;
   struct timespec now;
   struct tm utc;
   char seconds[24], date[40], prefix[4] = "";

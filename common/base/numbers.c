@@ -30,6 +30,7 @@ double kth_of(double *values, size_t n, size_t k) {
   while (left < right) {
     double pivot = values[left + (ptrdiff_t)rng_below(&rng, (uint64_t)(right - left) + 1)];
     ptrdiff_t i = left, j = right;
+
     while (i <= j) {
       while (values[i] < pivot)
         i++;
@@ -41,6 +42,7 @@ double kth_of(double *values, size_t n, size_t k) {
         values[j--] = kept;
       }
     }
+
     if (j < wanted)
       left = i;
     if (wanted < i)
@@ -54,6 +56,7 @@ double median_of(double *values, size_t n) {
   double median = kth_of(values, n, low);
   if (n % 2 == 1)
     return median;
+
   double high = values[low + 1];
   for (size_t i = low + 2; i < n; i++)
     high = fmin(high, values[i]);

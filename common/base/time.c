@@ -70,6 +70,7 @@ bool time_parse(const char *text, int64_t *ret_us) {
 bool time_text_parse(const char *text, int64_t *ret_s) {
   char again[TIME_TEXT_SIZE];
   int64_t us;
+
   if (!time_parse(text, &us) || us < 0 || us / 1000000 > YEAR_9999_END_S ||
       !string_equal(time_text_format(us / 1000000, again), text))
     return false;
@@ -91,6 +92,7 @@ bool duration_parse(const char *text, int64_t *ret_ms) {
     int64_t ms;
   } units[] = {{'s', 1000}, {'m', 60 * 1000}, {'h', 3600 * 1000}, {'d', 24 * 3600 * 1000}};
   char *end;
+
   errno = 0;
   long long number = strtoll(text, &end, 10);
   if (*text < '0' || *text > '9' || errno)

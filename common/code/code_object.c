@@ -39,7 +39,7 @@ json_t *code_resources_to_json(const struct code_resources *resources) {
   json_t *json = json_object();
 #define X(member)                                                                                  \
   if (resources->member != CODE_UNKNOWN)                                                           \
-    json_object_set_new(json, #member, json_integer(resources->member));
+    json_put(json, #member, json_integer(resources->member));
   RESOURCES(X)
 #undef X
   return json;
@@ -72,7 +72,7 @@ bool code_object_is(const void *bytes, size_t size) {
   return machine == EM_AMDGPU || machine == EM_CUDA;
 }
 
-/* Names common other formats, by their first bytes. */
+/* Refuses bytes of another format; the error names common ones. */
 static bool refuse_other_format(const char *bytes, size_t size, struct error *error) {
   static const struct {
     const char *magic, *what;
@@ -83,7 +83,7 @@ static bool refuse_other_format(const char *bytes, size_t size, struct error *er
        "a compressed clang offload bundle: compile with --no-gpu-bundle-output, or unbundle it"},
       {"\x50\xed\x55\xba",
        "a CUDA fat binary: compile to a cubin (nvcc -cubin), or extract it with cuobjdump"},
-      {"BC\xc0\xde", "LLVM bitcode: compile it to the end"},
+      {"BC\xc0\xde", "LLVM bitcode: compile it to a code object"},
   };
   if (size == 0)
     return error_set(error, "not a code object: it is empty");
@@ -145,8 +145,8 @@ static bool check_whole(const struct elf_image *image, struct error *error) {
     if (section.sh_type != SHT_NOBITS &&
         !check_part(image, "section", i, section.sh_offset, section.sh_size, error))
       return false;
-    /* libelf seeks the end of every name from the end of its table, and unpacks a table that is
-     * compressed. */
+    /* libelf searches for the end of each name from the end of its table, and decompresses a
+     * compressed table. */
     if (section.sh_type == SHT_STRTAB && section.sh_size &&
         (section.sh_flags & SHF_COMPRESSED ||
          image->bytes[section.sh_offset + section.sh_size - 1]))
@@ -262,7 +262,7 @@ bool code_object_kernel(const struct code_object *object, const char *name,
       return true;
     }
     if (i < 16)
-      json_array_append_new(names, json_string(object->kernels[i].name));
+      json_push(names, json_string(object->kernels[i].name));
   }
 
   if (object->n_kernels == 0)

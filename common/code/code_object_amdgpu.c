@@ -11,7 +11,7 @@
 #define NOTE_BYTES_MAX ((size_t)16 << 20)   /* of all note segments: the metadata and little else */
 #define MEMBERS_MAX 64                      /* of a map: a kernel has about 25 */
 #define NUMBER_MAX (((int64_t)1 << 32) - 1) /* what the kernel descriptor has room for */
-/* then an environment (empty), "-" and the target id */
+/* followed by an environment (empty), "-" and the target id */
 #define TARGET_PREFIX "amdgcn-amd-amdhsa-"
 
 /* e_flags & 0xff (EF_AMDGPU_MACH) of common targets. For other numbers only the note counts. */
@@ -62,7 +62,7 @@ static bool find_metadata(const struct elf_image *image, struct bytes_view *ret,
 }
 
 /* The size of the msgpack object at at[0] without the objects within it, and the number of those.
- * False when its header is cut off or metadata has no use for its type. */
+ * False when its header is cut off or metadata never contains its type. */
 static bool object_extent(const unsigned char *at, uint64_t left, uint64_t *ret_bytes,
                           uint64_t *ret_members) {
   unsigned char type = at[0];
@@ -132,8 +132,8 @@ static bool counts_are_sane(struct bytes_view view) {
 }
 
 /* A value of the note, at most as deep as msgpack-c reads (32). A map that names a member twice, or
- * by anything but a text, is an error; a text that is not UTF-8 becomes null. Pointers are made of
- * errors only, because a note can have millions of values. */
+ * by anything but a text, is an error; a text that is not UTF-8 becomes null. Pointers are made
+ * only for errors, because a note can have millions of values. */
 static bool note_to_json(const msgpack_object *value, json_t **ret, struct error *error) {
   char at[JSON_POINTER_SIZE];
   cleanup_json json_t *json = NULL;
@@ -156,7 +156,7 @@ static bool note_to_json(const msgpack_object *value, json_t **ret, struct error
     for (uint32_t i = 0; i < value->via.array.size; i++) {
       if (!note_to_json(&value->via.array.ptr[i], &item, error))
         return error_pointer_prefix(error, json_pointer_index(at, sizeof at, "", i));
-      ALWAYS(json_array_append_new(json, item) == 0);
+      json_push(json, item);
     }
     break;
   case MSGPACK_OBJECT_MAP:
@@ -173,7 +173,7 @@ static bool note_to_json(const msgpack_object *value, json_t **ret, struct error
         return error_set(error, "the member \"%.60s\" is there twice", name);
       if (!note_to_json(&member->val, &item, error))
         return error_pointer_prefix(error, json_pointer_member(at, sizeof at, "", name));
-      ALWAYS(json_object_set_new(json, name, item) == 0);
+      json_put(json, name, item);
     }
     break;
   default:
@@ -221,6 +221,7 @@ static bool read_arguments(const json_t *list, const char *pointer, struct code_
     const char *kind = NULL;
     char at[JSON_POINTER_SIZE], text[NAME_TEXT_SIZE];
     json_pointer_index(at, sizeof at, pointer, i);
+
     if (!json_is_object(item))
       return error_at(error, at, "must be a map");
     if (!json_get_integer(item, at, ".offset", JSON_REQUIRED, 0, NUMBER_MAX, &argument.offset,
@@ -248,6 +249,7 @@ static bool read_kernel(const json_t *json, const char *pointer, struct code_obj
   json_t *arguments = NULL;
   if (!json_is_object(json))
     return error_at(error, pointer, "must be a map");
+
   if (!json_get_string(json, pointer, ".name", JSON_REQUIRED, &text, error))
     return false;
   if (!code_object_add_kernel(object, text, json_string_length(name), &kernel, error))

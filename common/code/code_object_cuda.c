@@ -6,11 +6,11 @@
 
 #define ABI_CUDA_12 7
 #define ABI_CUDA_13 8
-/* in st_other: STO_CUDA_ENTRY, a kernel and no function that kernels call */
+/* in st_other: STO_CUDA_ENTRY, of kernels, not of functions that kernels call */
 #define SYMBOL_IS_ENTRY 0x10
 #define SECTIONS_MAX 65536
-/* From sm_90 on .nv.shared.NAME begins with what the system takes of each block, where this section
- * exists. */
+/* From sm_90 on, where this section exists, .nv.shared.NAME begins with the bytes that the system
+ * takes of each block. */
 #define RESERVED_SECTION ".nv.shared.reserved.0"
 #define RESERVED_BYTES 1024
 
@@ -204,6 +204,7 @@ static bool read_attributes(const struct cubin *cubin, struct code_kernel *kerne
              attribute = (unsigned char)section.bytes[at + 1];
     uint32_t value = number_at(section, at + 2, 2);
     at += 4;
+
     struct bytes_view bytes = {section.bytes + at, format == FORMAT_SIZED ? value : 0};
     if (bytes.size > section.size - at)
       return error_set(error, "the cubin is damaged: attribute 0x%02x is cut off", attribute);

@@ -288,7 +288,8 @@ static void classify_wait(struct isa_instruction *instruction, const char *opera
   instruction->waits_for_lds = operands_have(operands, length, "lgkmcnt(0)");
 }
 
-/* Branches state how many dwords to go from behind them, as an unsigned 16-bit number. */
+/* The operand of a branch is the distance in dwords from the next instruction, as an unsigned
+ * 16-bit number. */
 static void classify_flow(struct isa_instruction *instruction, const char *operands) {
   if (has_prefix(instruction, "s_endpgm") || has_prefix(instruction, "s_setpc_b64")) {
     instruction->flow = ISA_END;

@@ -5,7 +5,7 @@
  * confined (common/program/sandbox.h) and bounded in time, memory and output, because the bytes are
  * untrusted. Without a tool the error names what to install or which variable to set; nothing else
  * of wavetune needs one.
- * Tools, the first that reads the bytes counts:
+ * Tools, of which the first that can read the bytes is used:
  *   AMDGPU: $WAVETUNE_OBJDUMP alone where it is set; llvm-objdump-30 down to -19 and llvm-objdump
  *           in $PATH (before 19 LLVM does not know gfx942), /opt/rocm/llvm/bin/llvm-objdump
  *   CUDA:   $WAVETUNE_NVDISASM alone where it is set; nvdisasm in $PATH, of a Triton package in

@@ -14,7 +14,7 @@
  * It was checked for every number of VGPRs from 20 to 512: gfx90a and gfx942 against clang 19's
  * remark (tests/unit/test_occupancy.c does it around each boundary); gfx950, which LLVM 19 does not
  * know, against the "; Occupancy:" that the LLVM within Triton 3.6.0 writes into its assembly
- * (tests/system/test_occupancy_cli.py). No number here was measured on a GPU of AMD.
+ * (tests/system/test_occupancy_cli.py). No number here was measured on an AMD GPU.
  *
  * LDS: 64 KiB, on gfx950 160 KiB (FeatureAddressableLocalMemorySize163840 in LLVM's AMDGPU.td;
  * Triton's LLVM accepts 163,840 bytes and no more). It is handed out in blocks of 128 dwords

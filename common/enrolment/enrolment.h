@@ -40,7 +40,7 @@ struct enrolled {
 };
 extern const struct record agent_answer_record;
 
-/* To and from POST /v1/agents/ID/heartbeat. */
+/* The body of POST /v1/agents/ID/heartbeat, and the answer to it. */
 struct beat {
   char *boot;
 };

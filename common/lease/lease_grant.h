@@ -19,8 +19,8 @@ struct lease_grant {
   json_t *build_signatures;
   json_t *likely;    /* array: the configs to be tried first; NULL: none */
   double best_ratio; /* least ratio to the baseline so far, of the whole job; NaN: none */
-  int64_t device_us, budget_us; /* what it may spend on the device, and all leases of its stage;
-                                   FIELD_NONE: no bound */
+  int64_t device_us, budget_us; /* limits of device time, of this lease and of all leases of
+                                   its stage together; FIELD_NONE: none */
   int64_t baseline;
   enum stage stage;
   int64_t round, process, seed;

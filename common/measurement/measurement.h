@@ -31,13 +31,13 @@ struct measurement {
   char *timer, *regime;                   /* how it was timed; "cold" or "warm" */
   struct numbers samples_us, baseline_us; /* in pairs */
   double clock_mhz, temperature_c;        /* of the GPU, when its sampling ended */
-  int64_t compile_ms, device_us;          /* time that compiling it took; device time */
-  int64_t vgprs, agprs, spills;           /* of its code */
-  int64_t lds_bytes, occupancy;           /* of a workgroup; workgroups that a compute unit holds */
-  char *end;                              /* why sampling ended (agent/measure/race.h) */
-  json_t *conditions;   /* of the device and the machine (agent/device/device.h) */
-  bool baseline_failed; /* the config is the job's baseline, and nothing can be measured */
-  struct digest object; /* of the code that was timed, a blob; of correct ones only */
+  int64_t compile_ms, device_us; /* time of its compilation; device time of the measurement */
+  int64_t vgprs, agprs, spills;  /* of its code */
+  int64_t lds_bytes, occupancy;  /* of a workgroup; workgroups that a compute unit holds */
+  char *end;                     /* why sampling ended (agent/measure/race.h) */
+  json_t *conditions;            /* of the device and the machine (agent/device/device.h) */
+  bool baseline_failed;          /* the config is the job's baseline, and nothing can be measured */
+  struct digest object;          /* of the code that was timed, a blob; of correct ones only */
 };
 
 /* The fields with a column of the table `measurements`, of a struct measurement that is `base`
@@ -89,12 +89,12 @@ must_check bool measurement_agrees(const struct measurement *measurement, const 
 must_check bool measurement_read(const json_t *json, const char *pointer,
                                  struct measurement *measurement, struct error *error);
 
-/* Makes integers and numbers absent that are out of their limits: they come from code objects and
+/* Makes integers and numbers outside of their limits absent. They come from code objects and
  * sensors, and a server would refuse the whole measurement. */
 void measurement_trim(struct measurement *measurement);
 
-/* Whether it left a race before that was decided: its few rounds show that it cannot win, but not
- * its ratio. */
+/* Whether it left its race before the race was decided: its few rounds show that it cannot win, but
+ * do not give its ratio. */
 bool measurement_left_early(const struct measurement *measurement);
 
 #endif

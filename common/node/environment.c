@@ -6,7 +6,7 @@
 #define TEXT_MAX 200
 #define COMPUTE_UNITS_MAX 1000000
 
-/* The texts, and compute_units behind them. What cannot be partitioned states "" as partition. */
+/* The texts, then compute_units. The partition of a GPU that cannot be partitioned is "". */
 static const struct field fields[] = {
 #define X(member, hardware)                                                                        \
   RECORD_FIELD(TEXT, struct environment, member, FIELD_NOT_NULL | FIELD_LINE,                      \
@@ -42,6 +42,7 @@ bool environment_parse(const json_t *json, struct environment *ret, struct error
     return false;
   if (platforms_count(&environment) > 1)
     return error_set(error, "an environment has one platform: state one of rocm, cuda and cpu");
+
   *ret = environment;
   environment = (struct environment){0};
   return true;
@@ -67,6 +68,7 @@ bool environment_is_full(const struct environment *environment, struct error *er
     return error_set(
         error, "a full environment states exactly one of rocm, cuda and cpu; this one states %zu",
         platforms);
+
   cleanup_json json_t *missing = environment_missing(environment);
   const char *name = json_string_value(json_array_get(missing, 0));
   char at[JSON_POINTER_SIZE];
@@ -84,9 +86,10 @@ json_t *environment_missing(const struct environment *environment) {
                  {"compute_units", environment->compute_units > 0},
                  {"partition", environment->partition}};
   json_t *missing = json_array();
+
   for (size_t i = 0; i < ARRAY_LENGTH(members); i++)
     if (!members[i].is_stated)
-      ALWAYS(json_array_append_new(missing, json_string(members[i].name)) == 0);
+      json_push(missing, json_string(members[i].name));
   return missing;
 }
 
@@ -94,11 +97,9 @@ static json_t *stated_members(const struct environment *environment, bool hardwa
   json_t *object = json_object();
   for (size_t i = 0; i < TEXTS; i++)
     if (text_at(environment, i) && (is_hardware[i] || !hardware_only))
-      ALWAYS(json_object_set_new(object, fields[i].name, json_string(text_at(environment, i))) ==
-             0);
+      json_put(object, fields[i].name, json_string(text_at(environment, i)));
   if (environment->compute_units)
-    ALWAYS(json_object_set_new(object, "compute_units", json_integer(environment->compute_units)) ==
-           0);
+    json_put(object, "compute_units", json_integer(environment->compute_units));
   return object;
 }
 
@@ -122,6 +123,7 @@ char *environment_format(const struct environment *environment) {
   const char *separator = "";
   FILE *out = open_memstream(&text, &size);
   ALWAYS(out != NULL);
+
   for (size_t i = 0; i < TEXTS; i++) {
     const char *member = text_at(environment, i);
     if (!member || !*member)
@@ -170,15 +172,12 @@ json_t *environment_differences(const struct environment *partial, const struct 
   json_t *differences = json_object();
   for (size_t i = 0; i < TEXTS; i++)
     if (text_differs(partial, full, i) && (is_hardware[i] || !hardware_only))
-      ALWAYS(json_object_set_new(differences, fields[i].name,
-                                 json_pack("{s:s, s:s?}", "job", text_at(partial, i), "agent",
-                                           text_at(full, i))) == 0);
+      json_put(differences, fields[i].name,
+               json_pack("{s:s, s:s?}", "job", text_at(partial, i), "agent", text_at(full, i)));
   if (partial->compute_units && partial->compute_units != full->compute_units)
-    ALWAYS(json_object_set_new(
-               differences, "compute_units",
-               json_pack("{s:I, s:o}", "job", (json_int_t)partial->compute_units, "agent",
-                         full->compute_units ? json_integer(full->compute_units) : json_null())) ==
-           0);
+    json_put(differences, "compute_units",
+             json_pack("{s:I, s:o}", "job", (json_int_t)partial->compute_units, "agent",
+                       full->compute_units ? json_integer(full->compute_units) : json_null()));
   return differences;
 }
 

@@ -62,14 +62,14 @@ struct digest environment_hardware_digest(const struct environment *environment)
 /* Whether every member that `partial` states is equal in `full`. */
 bool environment_fits(const struct environment *partial, const struct environment *full);
 
-/* Whether the GPU is one model: its name has a number ("AMD Radeon Graphics" is many), or arch is
- * stated beside it. */
+/* Whether it names one model of GPU: the name has a number ("AMD Radeon Graphics" is many models),
+ * or arch is stated, too. */
 bool environment_names_gpu(const struct environment *environment);
 
 /* Whether a table for `served`, which may leave members out, can be used in `asked`: it names one
  * model of GPU and every member that it states is equal in `asked`. A table without compute_units
- * and partition is of a whole GPU, since the parts of a partitioned one have the same name: then
- * `asked` must state a partition of one part (SPX, or "": it cannot be split). */
+ * and partition is for a whole GPU, because the parts of a partitioned GPU have its name: `asked`
+ * must then state a partition that is the whole GPU (SPX, or "": it cannot be partitioned). */
 bool environment_can_use(const struct environment *served, const struct environment *asked);
 
 /* Cold: no call finds its operands in a cache. Warm: caches are left as the call before left them.
@@ -83,8 +83,8 @@ must_check bool regime_parse(const char *name, enum regime *ret, struct error *e
 must_check bool regime_get(const json_t *json, const char *pointer, enum regime *ret,
                            struct error *error);
 
-/* Whether two versions differ at most in what comes behind major and minor: "6.4.1" and "6.4.0-7".
- * Neither is NULL. */
+/* Whether major and minor of two versions are equal, as of "6.4.1" and "6.4.0-7". Neither is NULL.
+ */
 bool version_minors_equal(const char *a, const char *b);
 
 /* The members in which `full` differs from what `partial` states, as {"gpu": {"job": …, "agent":

@@ -11,19 +11,19 @@
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 #define NODES_MAX 1024
 #define CACHES_MAX 4096
-#define GPUS_MAX 64 /* eight of eight partitions */
+#define GPUS_MAX 64 /* eight GPUs of eight partitions each */
 /* heap_type of a memory bank: memory of the GPU, visible to the CPU or not */
 #define HEAP_FB_PUBLIC 1
 #define HEAP_FB_PRIVATE 2
 
-/* gfx942 whose driver lists no cache behind the L2s has one all the same: AMD's CDNA 3 white paper
- * gives the MI300X and MI300A an Infinity Cache of 256 MB. */
+/* A gfx942 has a cache behind the L2s even if its driver lists none: AMD's CDNA 3 white paper gives
+ * the MI300X and MI300A an Infinity Cache of 256 MB. */
 #define GFX942_LLC_BYTES ((int64_t)256 << 20)
-/* A larger L2 is not that of one die: CDNA 3 has 4 MB of it in each. */
+/* A larger L2 is that of several dies: CDNA 3 has 4 MB in each. */
 #define DIE_L2_BYTES_MAX ((int64_t)16 << 20)
 
-/* A whole file by its path, owned by the caller; NULL when there is none. A file that exists and
- * cannot be read is "": the driver shows so the GPUs that a container may not use. */
+/* Reads a whole file by its path; the caller's. NULL when there is none. A file that may be opened
+ * but not read is "": in this way the driver hides the GPUs that a container may not use. */
 static printf_like(1, 2) char *text_read(const char *format, ...) {
   char path[PATH_MAX], *text = NULL;
   size_t size;
@@ -90,13 +90,14 @@ static struct kfd_node node_read(const char *topology, int number, const char *p
     node.xccs = 1;
   arch_format(properties, node.arch);
 
-  /* The L2 is listed once for each die of a node, or once: with the size of one, or (Linux 6.5
-   * to 6.7) of all of them. */
+  /* Drivers list the L2 of each die, or one L2 only: with the size of one die's or (Linux 6.5 to
+   * 6.7) of all dies' together. */
   int64_t n_l2 = 0;
   for (int i = 0; i < CACHES_MAX; i++) {
     cleanup_free char *text = text_read("%s/caches/%d/properties", folder, i);
     if (!text)
       break;
+
     int64_t level = property(text, "level"), bytes = property(text, "size") * 1024;
     n_l2 += level == 2;
     node.l2_bytes += level == 2 ? bytes : 0;
@@ -149,8 +150,8 @@ static bool pci_parse(const char *pci, unsigned *domain, unsigned *location) {
 }
 
 /* Drivers number the partitions of a GPU as its functions, or in the upper four bits of a location
- * that is the same for all, or not at all. So the node of that number is searched for, and where
- * there is none any of the same GPU is taken: they are alike. */
+ * that is the same for all, or not at all. This finds the node of that number or, where there is
+ * none, any node of the same GPU: they are alike. */
 bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_node,
                    struct error *error) {
   unsigned domain, location;
@@ -169,6 +170,7 @@ bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_n
     if (property(text, "simd_count") == 0 || (unsigned)property(text, "domain") != domain ||
         (found & 0xffff) >> 3 != location >> 3)
       continue;
+
     is_same = number == (location & 7);
     if (is_same || !best) {
       free(best);
@@ -179,7 +181,6 @@ bool kfd_node_find(const char *topology, const char *pci, struct kfd_node *ret_n
 
   if (!best)
     return error_set(error, "no node of %s is at %s", topology, pci);
-
   *ret_node = node_read(topology, best_number, best);
   return true;
 }
@@ -249,8 +250,8 @@ double kfd_clock_mhz(int fd) {
 }
 
 json_t *kfd_conditions(const char *pci_devices, const char *pci) {
-  /* Of two files the first that holds a number counts. temp1 is the edge, temp2 the hottest spot;
-   * MI300X has only the latter. */
+  /* The second file is read where the first has no number. temp1 is the edge, temp2 the hottest
+   * spot; MI300X has only the latter. */
   static const struct {
     const char *name, *file, *other_file;
     double divisor;
@@ -266,8 +267,7 @@ json_t *kfd_conditions(const char *pci_devices, const char *pci) {
     if (value == 0 && sensors[i].other_file)
       value = number_read(hwmon, sensors[i].other_file);
     if (value > 0)
-      ALWAYS(json_object_set_new(conditions, sensors[i].name,
-                                 json_real((double)value / sensors[i].divisor)) == 0);
+      json_put(conditions, sensors[i].name, json_real((double)value / sensors[i].divisor));
   }
   return conditions;
 }
@@ -285,6 +285,7 @@ bool kfd_processes(const char *processes, int64_t gpu_id, bool (*is_own)(int64_t
     cleanup_free char *folder = xasprintf("%s/%s", processes, entry->d_name);
     if (entry->d_name[0] < '0' || entry->d_name[0] > '9' || number_read(folder, vram) <= 0)
       continue;
+
     n++;
     own += is_own(atoll(entry->d_name));
   }
@@ -303,7 +304,7 @@ char *rocm_version_read(const char *folder) {
 }
 
 struct node_folders node_folders_default(void) {
-  /* The installed driver's file first: it knows newer GPUs than the distribution's. */
+  /* The file of the installed driver first: it names newer GPUs than the distribution's. */
   static const char driver_ids[] = "/opt/amdgpu/share/libdrm/amdgpu.ids";
   const char *ids = access(driver_ids, R_OK) == 0 ? driver_ids : "/usr/share/libdrm/amdgpu.ids";
   return (struct node_folders){
@@ -318,6 +319,7 @@ struct node_folders node_folders_default(void) {
 static char *gpu_name_find(const char *ids, int64_t device, int64_t revision) {
   for (const char *line = ids; line; line = strchr(line, '\n')) {
     line += *line == '\n';
+
     unsigned line_device, line_revision;
     int begin = 0;
     if (sscanf(line, "%x, %x, %n", &line_device, &line_revision, &begin) == 2 && begin > 0 &&
@@ -329,7 +331,7 @@ static char *gpu_name_find(const char *ids, int64_t device, int64_t revision) {
   return NULL;
 }
 
-/* Leaves *text where the other GPU has the same. */
+/* Frees *text and sets it to NULL if the other GPU's text differs. */
 static void text_agree(char **text, const char *other) {
   if (string_equal(*text, other))
     return;
@@ -342,6 +344,7 @@ struct environment node_environment_read(const struct node_folders *folders) {
   struct environment common = {0};
   size_t n = kfd_gpus_list(folders->topology, gpus, GPUS_MAX);
   cleanup_free char *ids = n > 0 ? text_read("%s", folders->ids) : NULL;
+
   for (size_t i = 0; i < n; i++) {
     const char *pci = gpus[i].pci;
     int64_t device = kfd_pci_number(folders->pci_devices, pci, "device");
@@ -357,6 +360,7 @@ struct environment node_environment_read(const struct node_folders *folders) {
       common = environment_copy(&one);
       continue;
     }
+
     text_agree(&common.gpu, one.gpu);
     text_agree(&common.arch, one.arch);
     text_agree(&common.partition, one.partition);

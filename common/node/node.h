@@ -15,7 +15,7 @@ const char *rocm_folder(void);
 /* "6.4.1" of the ROCm installed there, owned by the caller; NULL: none is installed. */
 must_check char *rocm_version_read(const char *folder);
 
-/* Where the files are; tests use folders as a machine. Borrowed. */
+/* Where the files are. Borrowed. */
 struct node_folders {
   const char *topology;    /* of the KFD; $WAVETUNE_KFD_TOPOLOGY */
   const char *pci_devices; /* $WAVETUNE_PCI_DEVICES */

@@ -1,5 +1,5 @@
 /* Confines foreign code in addition to its sandbox: it runs as another user than this program, and
- * each process in a cgroup of its own with all that it starts. The cgroup bounds their memory and
+ * each process in its own cgroup, with all that it starts. The cgroup bounds their memory and
  * their number, and can kill them all.
  *
  * Cgroups need a cgroup2 file system with the controllers memory and pids, and a subtree that this

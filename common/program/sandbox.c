@@ -1,7 +1,5 @@
 /* Landlock by raw system calls (Debian 12's C library has no functions for it) and a seccomp filter
- * that libseccomp writes. Both are made in the parent; the child only hands them to the kernel.
- *
- * Memory and threads: see sandbox.h. */
+ * that libseccomp writes. Both are made in the parent; the child only passes them to the kernel. */
 #include "common/program/sandbox.h"
 
 #include <errno.h>
@@ -78,9 +76,10 @@ static bool paths_allow(int ruleset_fd, const char *const *paths, uint64_t right
   for (; *paths; paths++) {
     cleanup_fd int fd = open(*paths, O_PATH | O_CLOEXEC);
     struct stat status;
-    /* What this user does not reach needs no rule. */
+    /* A path that this user cannot reach needs no rule. */
     if (fd < 0 && (errno == ENOENT || errno == ENOTDIR || errno == EACCES))
       continue;
+
     bool is_open = fd >= 0 && fstat(fd, &status) == 0;
     struct landlock_path_beneath_attr rule = {
         .allowed_access = is_open && S_ISDIR(status.st_mode) ? rights : rights & RIGHTS_OF_A_FILE,
@@ -110,24 +109,24 @@ static bool ruleset_make(const struct sandbox_rules *rules, int abi, int *ret_fd
   if (fd < 0)
     return error_set(error, "cannot make a Landlock rule set: %s", strerror(errno));
 
-  /* Programs throw output away in /dev/null. */
+  /* Programs discard output in /dev/null. */
   if (!paths_allow(fd, rules->readable, handled & RIGHTS_READ, error) ||
       !paths_allow(fd, rules->writable, handled & RIGHTS_WRITE, error) ||
       !paths_allow(fd, rules->devices ? rules->devices : none, handled & RIGHTS_DEVICE, error) ||
       !paths_allow(fd, null_device, LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE,
                    error))
     return false;
+
   *ret_fd = fd;
   fd = -1;
-
   return true;
 }
 
-/* Names, not numbers: not every machine has them all, and a call that it lacks needs no rule. */
+/* By name: no architecture has all of them, and a call that does not exist needs no rule. */
 static const char *const denied_calls[] = {
     /* the network */
     "socket", "socketpair", "connect", "bind", "listen", "accept", "accept4",
-    /* other processes; and leaving the process group, by which the parent ends this one */
+    /* other processes; and leaving the process group, which the parent kills to end this process */
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "pidfd_getfd", "kcmp",
     "setsid", "setpgid", "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl",
     "msgget", "msgsnd", "msgrcv", "msgctl", "mq_open", "mq_unlink",
@@ -139,14 +138,14 @@ static const char *const denied_calls[] = {
     "truncate", "truncate64",
     /* namespaces */
     "unshare", "setns",
-    /* keyrings, and parts of the kernel that a compiler has no business with */
+    /* keyrings, and parts of the kernel that no compiler needs */
     "add_key", "keyctl", "request_key", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup",
     "io_uring_enter", "io_uring_register", "kexec_load", "kexec_file_load", "init_module",
     "finit_module", "delete_module", "reboot", "syslog", "acct", "settimeofday", "clock_settime",
     "clock_adjtime", "adjtimex", "sethostname", "setdomainname", "iopl", "ioperm", "lookup_dcookie",
     "vhangup"};
 
-/* Of a process that is alone, beside alone_rules. */
+/* Also denied with is_alone; see alone_rules, too. */
 static const char *const alone_denied_calls[] = {
     /* other processes */
     "execve", "execveat", "fork", "vfork", "tkill", "pidfd_open", "pidfd_send_signal",
@@ -179,13 +178,13 @@ static const struct call_rule rules_of_all[] = {
     {"ioctl", IS(1, HALF, TIOCLINUX)},
     /* The limits of other processes: those of the same user, such as the agent. */
     {"prlimit64", IS_NOT(0, 0)},
-    /* All but asking which one there is. */
+    /* All but the query. */
     {"personality", IS_NOT(0, HALF)},
 };
 
-/* Of a process that is alone: F_SETOWN and the like choose the process that gets a signal when a
- * descriptor can be read. Before Linux 6.12 Landlock does not see that it is another process, for
- * which SIGIO is deadly. */
+/* With is_alone: F_SETOWN and the like choose the process that gets a signal when a descriptor can
+ * be read. Before Linux 6.12 Landlock does not prevent that it is another process, which SIGIO
+ * would kill. */
 static const struct call_rule alone_rules[] = {
     {"fcntl", IS(1, HALF, F_SETOWN)},
     {"fcntl", IS(1, HALF, F_SETOWN_EX)},
@@ -194,7 +193,7 @@ static const struct call_rule alone_rules[] = {
     {"ioctl", IS(1, HALF, SIOCSPGRP)},
     /* Threads, but no processes. */
     {"clone", IS(0, CLONE_THREAD, 0)},
-    /* It dies with its parent. */
+    /* It must die with its parent. */
     {"prctl", {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = PR_SET_PDEATHSIG}},
 };
 
@@ -219,7 +218,8 @@ static int rules_add(scmp_filter_ctx context, const struct call_rule *rules, siz
 }
 
 static int filter_fill(scmp_filter_ctx context, bool is_alone) {
-  /* A process that is alone signals only itself, which the filter names: it is this process's. */
+  /* With is_alone the process that makes the filter is the one that enters it: the filter has its
+   * id. */
   const scmp_datum_t self = (scmp_datum_t)getpid();
   const struct call_rule signal_rules[] = {{"kill", IS_NOT(0, self)},
                                            {"tgkill", IS_NOT(0, self)},
@@ -256,6 +256,7 @@ static bool filter_make(bool is_alone, struct sock_fprog *ret_filter, struct err
   cleanup_free void *steps = xmalloc(size + 1);
   if (size == 0 || size % sizeof(struct sock_filter) || pread(fd, steps, size, 0) != status.st_size)
     return error_set(error, "cannot make a seccomp filter: %s", strerror(EIO));
+
   *ret_filter = (struct sock_fprog){.len = (unsigned short)(size / sizeof(struct sock_filter)),
                                     .filter = TAKE(steps)};
 
@@ -296,7 +297,7 @@ int sandbox_enter_calls(const struct sandbox *sandbox) {
     return 0;
   long result =
       syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &sandbox->filter);
-  /* Above 0 it is the id of a thread that has a filter of its own. */
+  /* A result above 0 is the id of a thread that has another filter. */
   return result < 0 ? errno : result > 0 ? EBUSY : 0;
 }
 

@@ -1,6 +1,6 @@
-/* Confining a process that handles foreign code (a compiler, a disassembler), or is about to run it
- * (a worker): Landlock for files, seccomp for system calls. Resource limits are struct
- * command's and the worker's.
+/* Confines a process that reads foreign code (a compiler, a disassembler) or will run it (a
+ * worker): Landlock for files, seccomp for system calls. struct command and the worker set resource
+ * limits.
  *
  * After sandbox_enter the process and all that it starts may read and execute below `readable`,
  * write below `writable`, and open nothing else, and it has no sockets, no ptrace, no mounts, no
@@ -11,8 +11,8 @@
  * What is not confined: whether a path exists, its size and its mode (stat, chmod: no kernel's
  * Landlock sees them), and before Linux 6.12 signals to processes of the same user.
  *
- * A sandbox that is `alone` has, beside that, no other processes: it starts none and runs no other
- * program, signals none but itself, and changes no file's mode, owner or times.
+ * With `is_alone` the process also cannot start processes, run another program, signal another
+ * process, or change a file's mode, owner or times.
  *
  * Memory: a sandbox owns its rule set and filter. Threads: a sandbox is used by one thread at a
  * time; sandbox_enter is async-signal-safe, for use between fork and exec. */
@@ -37,7 +37,7 @@ enum sandbox_level {
   SANDBOX_LANDLOCK, /* and files */
 };
 
-/* For debugging, and to measure what confining costs: names the highest level. */
+/* Names the highest level to use, for debugging and to measure what confining costs. */
 #define SANDBOX_VARIABLE "WAVETUNE_SANDBOX"
 
 struct sandbox;
@@ -49,9 +49,9 @@ DEFINE_CLEANUP(struct sandbox *, cleanup_sandbox_free, sandbox_free)
 
 /* In the child: 0, or the errno of the step that failed (the child must end then). */
 must_check int sandbox_enter(const struct sandbox *sandbox);
-/* The same in two steps, for a process that opens files, and starts threads, which open some too,
- * before its system calls are confined. The first holds for the calling thread and those that it
- * starts, the second for all that there are. */
+/* The same in two steps, for a process that between them opens files and starts threads, which open
+ * files too. The first step confines the calling thread and those that it starts later, the second
+ * all threads. */
 must_check int sandbox_enter_files(const struct sandbox *sandbox);
 must_check int sandbox_enter_calls(const struct sandbox *sandbox);
 
@@ -64,9 +64,9 @@ must_check bool sandbox_level_parse(const char *name, enum sandbox_level *ret_le
  * owns stay open to it. */
 void capabilities_drop(void);
 
-/* Lets no other process of the same user attach to this one, nor open its environ, mem, maps and fd
- * in /proc, where it could read a token; root owns those then. Core dumps are off, too. Children
- * are hidden until they run another program. $WAVETUNE_DUMPABLE set to 1 prevents it, for
+/* Prevents other processes of the same user from attaching to this one, and from reading a token in
+ * its environ, mem, maps and fd in /proc, which root owns then. Turns core dumps off, too. Children
+ * are hidden until they run another program. $WAVETUNE_DUMPABLE=1 prevents all this, for
  * debuggers. */
 void process_hide(void);
 

@@ -1,4 +1,4 @@
-/* Tables of text, and the progress bar. Memory and threads: as the header states. */
+/* Tables of text, and the progress bar. */
 #include "common/program/terminal.h"
 
 #include <stdarg.h>
@@ -38,8 +38,7 @@ static uint32_t code_point(const char *text, size_t length) {
   return point;
 }
 
-/* Replaces in place what a terminal must not get: each invalid byte and control character by one
- * '?'. */
+/* Replaces each invalid byte and each control character by '?', because terminals execute some. */
 static void make_printable(char *text) {
   char *to = text;
   for (const char *from = text; *from;) {
@@ -144,9 +143,11 @@ static char *line_make(const struct progress *progress, uint64_t done, const cha
   if (!progress->total)
     return xasprintf("%s  %llu  %lld s%s%s", progress->what, (unsigned long long)done,
                      (long long)seconds, gap, note);
+
   uint64_t shown = done < progress->total ? done : progress->total;
   double share = (double)shown / (double)progress->total;
   size_t filled = (size_t)(share * BAR_WIDTH);
+
   char bar[BAR_WIDTH + 1];
   memset(bar, '#', filled);
   memset(bar + filled, '.', BAR_WIDTH - filled);
@@ -161,6 +162,7 @@ void progress_show(struct progress *progress, uint64_t done, const char *note) {
   bool is_last = progress->total && done >= progress->total;
   if (!progress->out || (!is_last && now_ms - progress->drawn_ms < DRAW_EVERY_MS))
     return;
+
   progress->drawn_ms = now_ms;
   cleanup_free char *line = line_make(progress, done, note);
   fprintf(progress->out, "\r%.*s\x1b[K", (int)terminal_columns(progress->out) - 1, line);

@@ -1,11 +1,11 @@
 /* Output on terminals: tables of text, and a progress bar.
  *
  * A table's columns are as wide as their widest cell, with numbers on the right. Cells are UTF-8;
- * invalid bytes and control characters (a name from elsewhere must not drive a terminal) become
- * '?'. Widths count code points, combining marks as none.
+ * invalid bytes and control characters (a name from elsewhere must not control the terminal) become
+ * '?'. Widths count code points without combining marks.
  *
- * A progress bar is one line on stderr that is drawn again and again, on a terminal only: to a pipe
- * or a file nothing is written.
+ * A progress bar is one line on stderr that is drawn again and again. Nothing is written to a pipe
+ * or a file.
  *
  * Memory: a table owns its cells and borrows its columns, a progress borrows `what`. Threads: one.
  */
@@ -46,7 +46,7 @@ struct progress progress_start(FILE *out, const char *what, uint64_t total);
  * at most ten times a second. */
 void progress_show(struct progress *progress, uint64_t done, const char *note);
 
-/* Wipes the line: what follows begins in an empty one. */
+/* Clears the line, so that the next output begins on an empty one. */
 void progress_end(struct progress *progress);
 
 #endif

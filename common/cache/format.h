@@ -183,8 +183,8 @@ struct cache_format {
                  struct error *error);
 
   /* Reading; see cache_format_read. */
-  const char *table;  /* the name of such a file in errors */
-  const char *folder; /* the folder that has such files, in errors; NULL: any may */
+  const char *table;                  /* the name of such a file in errors */
+  const char *folder;                 /* the folder that has such files, in errors; NULL: any may */
   bool (*is_table)(const char *path); /* NULL: every file is one */
   const char *no_kernel; /* why a table cannot be mapped to a registered kernel; NULL: it can */
   size_t file_size_max;  /* 0: no limit */

@@ -45,17 +45,17 @@ static struct compile_result compile(struct bench *bench, bool is_reference) {
   return result;
 }
 
-static struct candidate *candidate_of(struct problem *problem,
-                                      const struct compile_result *object) {
+static struct loaded_config *loaded_config_of(struct problem *problem,
+                                              const struct compile_result *object) {
   struct launch_spec spec = launch_spec_default();
-  struct candidate *candidate = NULL;
+  struct loaded_config *loaded = NULL;
   struct error error = {0};
   spec.resources = object->resources;
-  if (candidate_load(problem, problem->space->default_ordinal, object->object, &spec, &candidate,
-                     &error) != OUTCOME_CORRECT ||
-      candidate_check(problem, candidate, &error) != OUTCOME_CORRECT)
+  if (config_load(problem, problem->space->default_ordinal, object->object, &spec, &loaded,
+                  &error) != OUTCOME_CORRECT ||
+      config_check(problem, loaded, &error) != OUTCOME_CORRECT)
     die("%s", error.message);
-  return candidate;
+  return loaded;
 }
 
 static void turn_ignore(void *context, uint64_t config) { (void)context, (void)config; }
@@ -71,9 +71,9 @@ static double median(double *values, size_t n) {
 }
 
 /* The time of one launch among many that follow each other directly. */
-static double own_time_us(struct problem *problem, struct timed *timed) {
+static double own_time_us(struct problem *problem, struct timed_config *timed) {
   double calls = timed->estimate_us > 0 ? RUN_US_MAX / timed->estimate_us : RUN_CALLS;
-  struct device_timing timing = {.launch = candidate_launch(timed->candidate),
+  struct device_timing timing = {.launch = config_launch(timed->loaded),
                                  .rotation = &problem->rotation,
                                  .calls = calls < 1           ? 1
                                           : calls > RUN_CALLS ? RUN_CALLS
@@ -98,8 +98,8 @@ static void measure(struct bench *bench, struct problem *problem,
       .rounds_min = rounds, .rounds_max = rounds, .margin = INFINITY};
   struct race race;
   struct error error = {0};
-  struct timed baseline = {.candidate = candidate_of(problem, object)},
-               config = {.candidate = candidate_of(problem, object)};
+  struct timed_config baseline = {.loaded = loaded_config_of(problem, object)},
+                      config = {.loaded = loaded_config_of(problem, object)};
   if (!timed_warm_up(problem, &baseline, WARM_UP_BASELINE_US, 0, &error))
     die("%s", error.message);
   int64_t begin = clock_monotonic_ns();
@@ -120,8 +120,8 @@ static void measure(struct bench *bench, struct problem *problem,
   printf("overhead of a measured launch  %10.3f us\n", overhead_us);
   printf("ratio: overhead / own time %.3f x; measured / own time %.3f x\n", overhead_us / own_us,
          median(config.samples_us, config.n) / own_us);
-  candidate_free(problem, config.candidate);
-  candidate_free(problem, baseline.candidate);
+  config_unload(problem, config.loaded);
+  config_unload(problem, baseline.loaded);
   timed_release(&config);
   timed_release(&baseline);
 }

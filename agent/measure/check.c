@@ -171,10 +171,10 @@ static bool first_compare(struct problem *problem, size_t i, struct error *error
   return true;
 }
 
-static bool launch(struct problem *problem, struct candidate *candidate, int mark,
+static bool launch(struct problem *problem, struct loaded_config *loaded, int mark,
                    struct error *error) {
   const struct device_ops *ops = problem->device->ops;
-  struct device_launch given = candidate_launch(candidate);
+  struct device_launch given = config_launch(loaded);
   if (!problem_reset(problem, mark, error)) {
     problem_check_device(problem, false);
     return false;
@@ -230,14 +230,14 @@ static bool output_take(struct problem *problem, struct operand *operand, struct
 
 /* Runs the config once more on outputs with the other mark: an element of output i that held the
  * first mark and holds the second was never written. */
-static enum outcome unwritten_confirm(struct problem *problem, struct candidate *candidate,
+static enum outcome unwritten_confirm(struct problem *problem, struct loaded_config *loaded,
                                       size_t i, const struct scan *scan, struct error *error) {
   const struct operand *operand = &problem->operands[i];
   const struct device_ops *ops = problem->device->ops;
   void *again = ops->host_buffer_new(problem->device, operand->bytes);
   int64_t n_found = 0, first = 0;
   enum outcome outcome = OUTCOME_CORRECT;
-  if (!launch(problem, candidate, 1, error) || !download(problem, again, operand, error))
+  if (!launch(problem, loaded, 1, error) || !download(problem, again, operand, error))
     outcome = OUTCOME_RUNTIME;
   else if (!canaries_check(problem, error))
     outcome = OUTCOME_CORRECTNESS;
@@ -258,7 +258,7 @@ static enum outcome unwritten_confirm(struct problem *problem, struct candidate 
 }
 
 /* Checks output i completely. */
-static enum outcome output_check(struct problem *problem, struct candidate *candidate, size_t i,
+static enum outcome output_check(struct problem *problem, struct loaded_config *loaded, size_t i,
                                  struct error *error) {
   struct operand *operand = &problem->operands[i];
   const struct argument *argument = &problem->kernel->arguments[i];
@@ -274,7 +274,7 @@ static enum outcome output_check(struct problem *problem, struct candidate *cand
          k = suspect_next(&scan, k + 1))
       is_marked = element_is_marked(scan.dtype, scan.bytes, k, 0);
   enum outcome outcome =
-      is_marked ? unwritten_confirm(problem, candidate, i, &scan, error) : OUTCOME_CORRECT;
+      is_marked ? unwritten_confirm(problem, loaded, i, &scan, error) : OUTCOME_CORRECT;
   if (outcome != OUTCOME_CORRECT)
     return outcome;
 
@@ -289,11 +289,11 @@ static enum outcome output_check(struct problem *problem, struct candidate *cand
 
 /* Runs a config on marked outputs and checks what it wrote, but not its inputs. All outputs are
  * taken before one is checked completely, which may run the config again. */
-static enum outcome outputs_check(struct problem *problem, struct candidate *candidate,
+static enum outcome outputs_check(struct problem *problem, struct loaded_config *loaded,
                                   struct error *error) {
   size_t n = problem->kernel->n_arguments;
   enum outcome outcome = OUTCOME_CORRECT;
-  if (!launch(problem, candidate, 0, error))
+  if (!launch(problem, loaded, 0, error))
     return OUTCOME_RUNTIME;
   if (!canaries_check(problem, error))
     return OUTCOME_CORRECTNESS;
@@ -303,7 +303,7 @@ static enum outcome outputs_check(struct problem *problem, struct candidate *can
       return OUTCOME_RUNTIME;
   for (size_t i = 0; i < n && outcome == OUTCOME_CORRECT; i++)
     if (problem->operands[i].written && !problem->operands[i].is_known)
-      outcome = output_check(problem, candidate, i, error);
+      outcome = output_check(problem, loaded, i, error);
 
   /* Later configs are compared with the outputs of this one: with the fingerprints, and with all
    * elements of the first output, unless all of them are samples. */
@@ -381,10 +381,10 @@ static bool inputs_compare(struct problem *problem, size_t *ret_changed, struct 
   return true;
 }
 
-static void candidate_blame(const struct problem *problem, struct candidate *candidate,
-                            size_t argument) {
-  candidate->outcome = OUTCOME_CORRECTNESS;
-  error_set(&candidate->error, "argument \"%s\": it is only to be read, and its data were changed",
+static void config_blame(const struct problem *problem, struct loaded_config *loaded,
+                         size_t argument) {
+  loaded->outcome = OUTCOME_CORRECTNESS;
+  error_set(&loaded->error, "argument \"%s\": it is only to be read, and its data were changed",
             problem->kernel->arguments[argument].name);
 }
 
@@ -394,17 +394,17 @@ static void candidate_blame(const struct problem *problem, struct candidate *can
 static bool unsettled_recheck(struct problem *problem, struct error *error) {
   size_t changed;
   for (size_t i = 0; i < problem->n_unsettled; i++) {
-    struct candidate *candidate = problem->unsettled[i];
-    candidate->outcome = OUTCOME_CORRECT;
+    struct loaded_config *loaded = problem->unsettled[i];
+    loaded->outcome = OUTCOME_CORRECT;
     if (problem->is_spoiled)
       continue;
-    candidate->outcome = outputs_check(problem, candidate, &candidate->error);
+    loaded->outcome = outputs_check(problem, loaded, &loaded->error);
     if (problem->is_spoiled)
       continue;
     if (!inputs_compare(problem, &changed, error))
       return false;
     if (changed != problem->kernel->n_arguments)
-      candidate_blame(problem, candidate, changed);
+      config_blame(problem, loaded, changed);
   }
   return true;
 }
@@ -417,7 +417,7 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   bool is_compared = inputs_compare(problem, &changed, error);
   if (is_compared && changed != problem->kernel->n_arguments) {
     if (problem->n_ran == 1 && problem->n_unsettled == 1)
-      candidate_blame(problem, problem->unsettled[0], changed);
+      config_blame(problem, problem->unsettled[0], changed);
     else
       is_compared = unsettled_recheck(problem, error);
   }
@@ -433,21 +433,21 @@ bool problem_inputs_check(struct problem *problem, struct error *error) {
   return false;
 }
 
-enum outcome candidate_check(struct problem *problem, struct candidate *candidate,
-                             struct error *error) {
+enum outcome config_check(struct problem *problem, struct loaded_config *loaded,
+                          struct error *error) {
   bool is_first = !problem->has_checked;
-  candidate->outcome = outputs_check(problem, candidate, &candidate->error);
+  loaded->outcome = outputs_check(problem, loaded, &loaded->error);
   problem->has_checked = true;
   problem->n_ran++;
-  if (candidate->outcome != OUTCOME_RUNTIME && !problem->is_spoiled) {
-    problem->unsettled[problem->n_unsettled++] = candidate;
+  if (loaded->outcome != OUTCOME_RUNTIME && !problem->is_spoiled) {
+    problem->unsettled[problem->n_unsettled++] = loaded;
     bool is_due =
-        is_first || candidate->outcome != OUTCOME_CORRECT || problem->n_ran >= CHECK_INPUTS_EVERY;
-    if (is_due && !problem_inputs_check(problem, &candidate->error))
-      candidate->outcome = OUTCOME_RUNTIME;
+        is_first || loaded->outcome != OUTCOME_CORRECT || problem->n_ran >= CHECK_INPUTS_EVERY;
+    if (is_due && !problem_inputs_check(problem, &loaded->error))
+      loaded->outcome = OUTCOME_RUNTIME;
   }
 
-  if (candidate->outcome != OUTCOME_CORRECT)
-    *error = candidate->error;
-  return candidate->outcome;
+  if (loaded->outcome != OUTCOME_CORRECT)
+    *error = loaded->error;
+  return loaded->outcome;
 }

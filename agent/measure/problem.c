@@ -235,14 +235,14 @@ void problem_free(struct problem *problem) {
   free(problem);
 }
 
-enum outcome candidate_load(struct problem *problem, uint64_t config, const char *object,
-                            const struct launch_spec *spec, struct candidate **ret_candidate,
-                            struct error *error) {
+enum outcome config_load(struct problem *problem, uint64_t config, const char *object,
+                         const struct launch_spec *spec, struct loaded_config **ret_loaded,
+                         struct error *error) {
   struct scope scope = {0};
-  cleanup_free struct candidate *candidate = xcalloc(1, sizeof *candidate);
-  struct launch_plan *plan = &candidate->plan;
-  candidate->config = config;
-  if (!scalars_evaluate(problem, config, &scope, candidate->scalars, error))
+  cleanup_free struct loaded_config *loaded = xcalloc(1, sizeof *loaded);
+  struct launch_plan *plan = &loaded->plan;
+  loaded->config = config;
+  if (!scalars_evaluate(problem, config, &scope, loaded->scalars, error))
     return OUTCOME_RUNTIME;
 
   enum outcome outcome =
@@ -251,39 +251,36 @@ enum outcome candidate_load(struct problem *problem, uint64_t config, const char
     return outcome;
 
   const char *entry = spec->entry ? spec->entry : problem->kernel->entry;
-  if (!problem->device->ops->module_load(problem->device, object, entry, &candidate->module,
-                                         error)) {
+  if (!problem->device->ops->module_load(problem->device, object, entry, &loaded->module, error)) {
     problem_check_device(problem, false);
     return OUTCOME_RUNTIME;
   }
 
   for (size_t i = 0; i < plan->n_arguments; i++) {
     size_t k = plan->arguments[i];
-    candidate->arguments[i] = problem->kernel->arguments[k].is_buffer
-                                  ? (void *)&problem->pointers[k]
-                                  : (void *)&candidate->scalars[k];
+    loaded->arguments[i] = problem->kernel->arguments[k].is_buffer ? (void *)&problem->pointers[k]
+                                                                   : (void *)&loaded->scalars[k];
   }
 
   for (size_t i = 0; i < plan->n_scratch; i++)
-    candidate->arguments[plan->n_arguments + i] = (void *)&candidate->scratch;
-  *ret_candidate = TAKE(candidate);
+    loaded->arguments[plan->n_arguments + i] = (void *)&loaded->scratch;
+  *ret_loaded = TAKE(loaded);
   return OUTCOME_CORRECT;
 }
 
-void candidate_free(struct problem *problem, struct candidate *candidate) {
+void config_unload(struct problem *problem, struct loaded_config *loaded) {
   size_t n = 0;
   for (size_t i = 0; i < problem->n_unsettled; i++)
-    if (problem->unsettled[i] != candidate)
+    if (problem->unsettled[i] != loaded)
       problem->unsettled[n++] = problem->unsettled[i];
   problem->n_unsettled = n;
-  problem->device->ops->module_unload(problem->device, candidate->module);
-  free(candidate);
+  problem->device->ops->module_unload(problem->device, loaded->module);
+  free(loaded);
 }
 
-struct device_launch candidate_launch(struct candidate *candidate) {
-  return (struct device_launch){.module = candidate->module,
-                                .geometry = candidate->plan.geometry,
-                                .arguments = candidate->arguments};
+struct device_launch config_launch(struct loaded_config *loaded) {
+  return (struct device_launch){
+      .module = loaded->module, .geometry = loaded->plan.geometry, .arguments = loaded->arguments};
 }
 
 void problem_check_device(struct problem *problem, bool was_launched) {

@@ -110,7 +110,7 @@ struct problem {
   struct error baseline_wrong;
   size_t n_ran; /* checks since the inputs were checked, whatever their outcomes */
   /* Of those, the configs that are still loaded, and right as far as that is known. */
-  struct candidate *unsettled[CHECK_INPUTS_EVERY];
+  struct loaded_config *unsettled[CHECK_INPUTS_EVERY];
   size_t n_unsettled;
   /* Nothing can be measured on the device in this process any more; is_lost: and not because of the
    * config that found it so. */
@@ -118,7 +118,7 @@ struct problem {
 };
 
 /* One config, loaded. */
-struct candidate {
+struct loaded_config {
   uint64_t config;
   struct device_module *module;
   struct launch_plan plan;
@@ -146,11 +146,11 @@ static inline bool problem_reference_is_lost(const struct problem *problem) {
 
 /* Decides how a config is launched and loads its object: OUTCOME_CORRECT. One that the device
  * cannot run is not loaded: OUTCOME_CONSTRAINTS. OUTCOME_RUNTIME: it cannot be loaded. */
-must_check enum outcome candidate_load(struct problem *problem, uint64_t config, const char *object,
-                                       const struct launch_spec *spec,
-                                       struct candidate **ret_candidate, struct error *error);
-void candidate_free(struct problem *problem, struct candidate *candidate);
-struct device_launch candidate_launch(struct candidate *candidate);
+must_check enum outcome config_load(struct problem *problem, uint64_t config, const char *object,
+                                    const struct launch_spec *spec,
+                                    struct loaded_config **ret_loaded, struct error *error);
+void config_unload(struct problem *problem, struct loaded_config *loaded);
+struct device_launch config_launch(struct loaded_config *loaded);
 
 /* After the device refused a call: sets is_spoiled when it does not pass its sentinel any more, and
  * is_lost when the config was not even launched: the device was reset, maybe by another process. */
@@ -161,13 +161,13 @@ void problem_check_device(struct problem *problem, bool was_launched);
 must_check bool problem_reset(struct problem *problem, int mark, struct error *error);
 
 /* OUTCOME_CORRECT, OUTCOME_CORRECTNESS or OUTCOME_RUNTIME, with the reason for the latter two. The
- * candidate keeps both. Those of earlier candidates may change with this call, never from wrong to
- * right. */
-must_check enum outcome candidate_check(struct problem *problem, struct candidate *candidate,
-                                        struct error *error);
+ * loaded config keeps both. The outcomes of earlier configs may change with this call, never from
+ * wrong to right. */
+must_check enum outcome config_check(struct problem *problem, struct loaded_config *loaded,
+                                     struct error *error);
 
 /* Checks the inputs where configs were checked since the last time: after it the outcomes that the
- * candidates keep are final. To be called when all are loaded, before they are timed, and again
+ * loaded configs keep are final. To be called when all are loaded, before they are timed, and again
  * before a later request's. False: the device refused, and the problem is spoiled. */
 must_check bool problem_inputs_check(struct problem *problem, struct error *error);
 

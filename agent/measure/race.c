@@ -35,18 +35,17 @@ const char *race_end_name(enum race_end end) {
   return names[end];
 }
 
-void timed_release(struct timed *timed) {
+void timed_release(struct timed_config *timed) {
   free(timed->samples_us);
   free(timed->baseline_us);
   timed->samples_us = timed->baseline_us = NULL;
 }
 
-struct device_timing timed_sample(struct problem *problem, const struct timed *timed) {
-  return (struct device_timing){candidate_launch(timed->candidate), &problem->rotation,
-                                timed->calls, 0};
+struct device_timing timed_sample(struct problem *problem, const struct timed_config *timed) {
+  return (struct device_timing){config_launch(timed->loaded), &problem->rotation, timed->calls, 0};
 }
 
-bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us,
+bool timed_warm_up(struct problem *problem, struct timed_config *timed, double warm_up_us,
                    double enough_us, struct error *error) {
   int64_t start = clock_monotonic_ns();
   bool ok, goes_on = true;
@@ -78,9 +77,9 @@ bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_
   return ok;
 }
 
-static void turn_take(const struct running *running, const struct timed *timed) {
+static void turn_take(const struct running *running, const struct timed_config *timed) {
   const struct race_listener *listener = &running->setup->listener;
-  listener->take(listener->context, timed ? timed->candidate->config : RACE_NO_CONFIG);
+  listener->take(listener->context, timed ? timed->loaded->config : RACE_NO_CONFIG);
 }
 
 static bool is_over(const struct running *running) {
@@ -103,7 +102,7 @@ static bool is_rejected(const struct running *running, size_t round) {
 /* Ends a config's sampling, without the rounds that are rejected. */
 static void leave(struct running *running, size_t i, enum race_end end) {
   const struct race_listener *listener = &running->setup->listener;
-  struct timed *timed = &running->setup->configs[i];
+  struct timed_config *timed = &running->setup->configs[i];
   size_t kept = 0;
   running->is_in[i] = false;
   running->n_in--;
@@ -122,7 +121,7 @@ static void leave(struct running *running, size_t i, enum race_end end) {
 }
 
 static void fail(struct running *running, size_t i, const struct error *error) {
-  struct timed *timed = &running->setup->configs[i];
+  struct timed_config *timed = &running->setup->configs[i];
   timed->error = *error;
   timed->n = 0;
   problem_check_device(running->setup->problem, true);
@@ -146,7 +145,7 @@ static void warm_up_all(struct running *running) {
   if (setup->limits->best_ratio > 0)
     best_us *= fmin(1, setup->limits->best_ratio);
   for (size_t i = 0; i < setup->n && !is_over(running); i++) {
-    struct timed *timed = &setup->configs[i];
+    struct timed_config *timed = &setup->configs[i];
     struct error error;
     if (i && !setup->limits->is_whole && is_budget_spent(running)) {
       leave(running, i, RACE_END_BUDGET);
@@ -211,7 +210,7 @@ static void block_run(struct running *running, const size_t *places, size_t n) {
       running->baselines_us[running->n_baselines++] = timings[k].us;
       continue;
     }
-    struct timed *timed = &setup->configs[places[k]];
+    struct timed_config *timed = &setup->configs[places[k]];
     if (!running->is_in[places[k]])
       continue;
     /* Room grows by doubling: it is full whenever n is a power of two, from 8 on. */
@@ -247,7 +246,7 @@ static void round_run(struct running *running) {
     if (running->is_in[i])
       total_us += setup->configs[i].samples_us[race->n_rounds] * setup->configs[i].calls;
   for (size_t i = 0; i < setup->n; i++) {
-    struct timed *timed = &setup->configs[i];
+    struct timed_config *timed = &setup->configs[i];
     if (!running->is_in[i])
       continue;
     double sample_us = timed->samples_us[race->n_rounds];
@@ -272,7 +271,7 @@ static void round_run(struct running *running) {
 /* Removes the configs that cannot win. */
 static void round_judge(struct running *running) {
   const struct race_setup *setup = running->setup;
-  cleanup_free const struct timed **in = xcalloc(setup->n, sizeof *in);
+  cleanup_free const struct timed_config **in = xcalloc(setup->n, sizeof *in);
   cleanup_free enum race_standing *standings = xcalloc(setup->n, sizeof *standings);
   size_t n_in = 0, n_open = 0;
   for (size_t i = 0; i < setup->n; i++)

@@ -65,8 +65,8 @@ enum race_end {
 const char *race_end_name(enum race_end end); /* "far", "behind", … */
 
 /* A loaded config with its samples. */
-struct timed {
-  struct candidate *candidate;
+struct timed_config {
+  struct loaded_config *loaded;
   unsigned calls;     /* in a sample */
   double estimate_us; /* of a call, from the warm-up; 0: not known */
   size_t n;           /* 0: the budget was spent before its first round, or it failed */
@@ -75,9 +75,9 @@ struct timed {
   enum race_end end;
   struct error error; /* RACE_END_FAILED: why the device refused it */
 };
-void timed_release(struct timed *timed);
+void timed_release(struct timed_config *timed);
 /* The device's input for one sample. */
-struct device_timing timed_sample(struct problem *problem, const struct timed *timed);
+struct device_timing timed_sample(struct problem *problem, const struct timed_config *timed);
 
 /* The result of a race; up to date whenever a listener is called. */
 struct race {
@@ -94,18 +94,19 @@ struct race {
 struct race_listener {
   void *context;
   void (*take)(void *context, uint64_t config);
-  bool (*left)(void *context, struct timed *timed); /* false: the race ends, without more calls */
+  /* False: the race ends, without more calls. */
+  bool (*left)(void *context, struct timed_config *timed);
 };
 
 /* Runs a config for at least warm_up_us, but once only where that shows that it is slower than
  * `enough_us` a call (0: no such bound), and learns how many calls make a sample. */
-must_check bool timed_warm_up(struct problem *problem, struct timed *timed, double warm_up_us,
-                              double enough_us, struct error *error);
+must_check bool timed_warm_up(struct problem *problem, struct timed_config *timed,
+                              double warm_up_us, double enough_us, struct error *error);
 
 struct race_setup {
   struct problem *problem;
-  struct timed *baseline; /* warmed up */
-  struct timed *configs;  /* n, loaded and checked, in the order in which they are tried first */
+  struct timed_config *baseline; /* warmed up */
+  struct timed_config *configs;  /* n, loaded and checked, in the order of their warm-up */
   size_t n;
   const struct race_limits *limits;
   uint64_t seed;

@@ -80,7 +80,7 @@ double race_spread_sigma(const struct race_spread *spread) {
   return MAD_TO_SIGMA * median_of(residuals, spread->n);
 }
 
-static void spread_add(struct race_spread *spread, const struct timed *const *in, size_t n) {
+static void spread_add(struct race_spread *spread, const struct timed_config *const *in, size_t n) {
   size_t round = in[0]->n - 1, m = n + 1;
   cleanup_free double *differences = xcalloc(m, sizeof *differences);
   differences[n] = log(in[0]->baseline_us[round] / in[0]->baseline_us[round - 1]);
@@ -96,20 +96,20 @@ static void spread_add(struct race_spread *spread, const struct timed *const *in
 
 /* The config that all are compared with. */
 struct leader {
-  const struct timed *timed; /* NULL: the best ratio of elsewhere */
-  double log_ratio;          /* to the baseline */
+  const struct timed_config *timed; /* NULL: the best ratio of elsewhere */
+  double log_ratio;                 /* to the baseline */
 };
 
-static double rounding_variance(const struct timed *timed) {
+static double rounding_variance(const struct timed_config *timed) {
   double interval_us = timed->samples_us[timed->n - 1] * timed->calls;
   return interval_us > 0 ? pow(RACE_RESOLUTION_US / interval_us, 2) / 12 : 0;
 }
 
 /* `scratch` has room for a number a round. */
-static enum race_standing standing_of(const struct leader *leader, const struct timed *timed,
+static enum race_standing standing_of(const struct leader *leader, const struct timed_config *timed,
                                       double sigma, const struct race_limits *limits,
                                       double *scratch) {
-  const struct timed *best = leader->timed;
+  const struct timed_config *best = leader->timed;
   size_t n = timed->n;
   double freedom = (double)n - 1, margin = log1p(limits->margin);
   for (size_t r = 0; r < n; r++)
@@ -134,7 +134,7 @@ static enum race_standing standing_of(const struct leader *leader, const struct 
                                                                           : STANDING_OPEN;
 }
 
-static void far_find(const struct timed *const *in, size_t n, double best_ratio,
+static void far_find(const struct timed_config *const *in, size_t n, double best_ratio,
                      enum race_standing *standings) {
   double best_us = INFINITY;
   for (size_t i = 0; i < n; i++)
@@ -148,7 +148,7 @@ static void far_find(const struct timed *const *in, size_t n, double best_ratio,
   }
 }
 
-void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n,
+void race_judge(struct race_spread *spread, const struct timed_config *const *in, size_t n,
                 const struct race_limits *limits, enum race_standing *standings) {
   for (size_t i = 0; i < n; i++)
     standings[i] = STANDING_OPEN;

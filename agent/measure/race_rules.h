@@ -77,7 +77,7 @@ void race_spread_release(struct race_spread *spread);
 
 /* Adds a round that ended to the spread, where it is not the first, and sets the standing of each
  * of the `n` configs still in. All have the same number of samples, at least one. */
-void race_judge(struct race_spread *spread, const struct timed *const *in, size_t n,
+void race_judge(struct race_spread *spread, const struct timed_config *const *in, size_t n,
                 const struct race_limits *limits, enum race_standing *standings);
 
 /* s of above; 0 before the second round. */

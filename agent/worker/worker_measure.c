@@ -39,7 +39,7 @@ static const struct record measure_record = RECORD(NULL, struct measure_request,
 struct measuring {
   struct worker *worker;
   size_t n; /* configs that are loaded and not known to be wrong */
-  struct timed *timed;
+  struct timed_config *timed;
   struct race race;
   json_t *conditions;    /* of the device and the machine; NULL: not read yet */
   int64_t conditions_ns; /* when they were read */
@@ -48,7 +48,7 @@ struct measuring {
 };
 
 static bool answer_failed(uint64_t config, enum outcome outcome, const char *detail,
-                          const struct timed *timed) {
+                          const struct timed_config *timed) {
   struct measurement measurement;
   measurement_init(&measurement);
   measurement.config = (int64_t)config;
@@ -89,13 +89,13 @@ static json_t *conditions_now(struct measuring *measuring) {
 }
 
 /* A config's sampling has ended. */
-static bool answer_timed(void *context, struct timed *timed) {
+static bool answer_timed(void *context, struct timed_config *timed) {
   struct measuring *measuring = context;
-  const struct launch_plan *plan = &timed->candidate->plan;
+  const struct launch_plan *plan = &timed->loaded->plan;
 
   if (timed->end == RACE_END_FAILED) {
     measuring->worker->is_trusted = false;
-    return answer_failed(timed->candidate->config, OUTCOME_RUNTIME, timed->error.message, timed);
+    return answer_failed(timed->loaded->config, OUTCOME_RUNTIME, timed->error.message, timed);
   }
 
   if (!timed->n)
@@ -103,7 +103,7 @@ static bool answer_timed(void *context, struct timed *timed) {
 
   struct measurement measurement;
   measurement_init(&measurement);
-  measurement.config = (int64_t)timed->candidate->config;
+  measurement.config = (int64_t)timed->loaded->config;
   measurement.outcome = OUTCOME_CORRECT;
   measurement.timer = (char *)measuring->worker->device->ops->timer;
   measurement.samples_us = (struct numbers){timed->n, timed->samples_us};
@@ -130,10 +130,10 @@ static int64_t spent_us(const struct measuring *measuring) {
  * finds the device lost. */
 static bool config_try(struct measuring *measuring, const struct requested_config *config) {
   struct worker *worker = measuring->worker;
-  struct timed *timed = &measuring->timed[measuring->n];
+  struct timed_config *timed = &measuring->timed[measuring->n];
   struct error error = {0};
 
-  *timed = (struct timed){0};
+  *timed = (struct timed_config){0};
   enum outcome outcome = worker_load(worker, config, timed, &error);
   int64_t loaded_ns = timed->device_ns;
   if (outcome == OUTCOME_CORRECT)
@@ -151,8 +151,8 @@ static bool config_try(struct measuring *measuring, const struct requested_confi
   worker->is_trusted &= outcome != OUTCOME_RUNTIME;
   if (worker->problem->is_lost)
     return true;
-  if (timed->candidate && !worker->problem->is_spoiled)
-    candidate_free(worker->problem, TAKE(timed->candidate));
+  if (timed->loaded && !worker->problem->is_spoiled)
+    config_unload(worker->problem, TAKE(timed->loaded));
   return answer_failed((uint64_t)config->config, outcome, error.message, timed);
 }
 
@@ -173,15 +173,15 @@ static bool configs_settle(struct measuring *measuring) {
 
   measuring->check_ns += clock_monotonic_ns() - start;
   for (size_t i = 0; i < measuring->n; i++) {
-    struct timed *timed = &measuring->timed[i];
-    struct candidate *candidate = timed->candidate;
-    if (candidate->outcome == OUTCOME_CORRECT) {
+    struct timed_config *timed = &measuring->timed[i];
+    struct loaded_config *loaded = timed->loaded;
+    if (loaded->outcome == OUTCOME_CORRECT) {
       measuring->timed[kept++] = *timed;
       continue;
     }
-    answered = answered && answer_failed(candidate->config, candidate->outcome,
-                                         candidate->error.message, timed);
-    candidate_free(problem, candidate);
+    answered =
+        answered && answer_failed(loaded->config, loaded->outcome, loaded->error.message, timed);
+    config_unload(problem, loaded);
   }
 
   measuring->n = kept;
@@ -284,7 +284,7 @@ bool worker_answer_measure(struct worker *worker, const json_t *json) {
   }
 
   for (size_t i = 0; i < measuring.n; i++) {
-    candidate_free(worker->problem, measuring.timed[i].candidate);
+    config_unload(worker->problem, measuring.timed[i].loaded);
     timed_release(&measuring.timed[i]);
   }
 

@@ -64,10 +64,10 @@ static bool answer_unfit(const struct error *error) {
 
 /* Frees what "open" made, and keeps the device. */
 static void problem_close(struct worker *worker) {
-  if (worker->baseline.candidate)
-    candidate_free(worker->problem, worker->baseline.candidate);
+  if (worker->baseline.loaded)
+    config_unload(worker->problem, worker->baseline.loaded);
   timed_release(&worker->baseline);
-  worker->baseline = (struct timed){0};
+  worker->baseline = (struct timed_config){0};
   if (worker->problem)
     problem_free(TAKE(worker->problem));
   if (worker->space)
@@ -184,20 +184,20 @@ static bool problem_open(struct worker *worker, const struct open_request *open,
 }
 
 enum outcome worker_load(struct worker *worker, const struct requested_config *config,
-                         struct timed *timed, struct error *error) {
+                         struct timed_config *timed, struct error *error) {
   uint64_t ordinal = (uint64_t)config->config;
   int64_t start = clock_monotonic_ns();
   worker_status_set(worker, WORKER_LOADING, ordinal);
-  enum outcome outcome = candidate_load(worker->problem, ordinal, config->object, &config->launch,
-                                        &timed->candidate, error);
+  enum outcome outcome =
+      config_load(worker->problem, ordinal, config->object, &config->launch, &timed->loaded, error);
   timed->device_ns += clock_monotonic_ns() - start;
   return outcome;
 }
 
-enum outcome worker_check(struct worker *worker, struct timed *timed, struct error *error) {
+enum outcome worker_check(struct worker *worker, struct timed_config *timed, struct error *error) {
   int64_t start = clock_monotonic_ns();
-  worker_status_set(worker, WORKER_CHECKING, timed->candidate->config);
-  enum outcome outcome = candidate_check(worker->problem, timed->candidate, error);
+  worker_status_set(worker, WORKER_CHECKING, timed->loaded->config);
+  enum outcome outcome = config_check(worker->problem, timed->loaded, error);
   timed->device_ns += clock_monotonic_ns() - start;
   return outcome;
 }

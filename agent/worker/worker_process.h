@@ -31,7 +31,7 @@ struct worker {
   struct key key;
   struct space *space;
   uint64_t seed;
-  struct timed baseline;
+  struct timed_config baseline;
   struct bundle_places opened, measured; /* objects of "open" and of "measure" */
 };
 
@@ -72,10 +72,10 @@ bool worker_answer_close(struct worker *worker, const json_t *json);
 /* Does not return before the reference's socket is closed. */
 bool worker_answer_reference(struct worker *worker, const json_t *json);
 void worker_release(struct worker *worker);
-/* Loads and checks a config; what is loaded is timed->candidate, also when it is wrong. */
+/* Loads and checks a config; what is loaded is timed->loaded, also when it is wrong. */
 enum outcome worker_load(struct worker *worker, const struct requested_config *config,
-                         struct timed *timed, struct error *error);
-enum outcome worker_check(struct worker *worker, struct timed *timed, struct error *error);
+                         struct timed_config *timed, struct error *error);
+enum outcome worker_check(struct worker *worker, struct timed_config *timed, struct error *error);
 
 /* worker_measure.c */
 bool worker_answer_measure(struct worker *worker, const json_t *json);

@@ -16,7 +16,7 @@ static struct checked check(const char *source, struct fixture_options options) 
   struct device *device;
   struct reference *reference;
   struct problem *problem;
-  struct candidate *candidate;
+  struct loaded_config *loaded;
   char *object = fixture_object(&fixture, 0, false),
        *reference_object = fixture_object(&fixture, 0, true);
   cr_assert(device_open("cpu0", &device, &checked.error));
@@ -27,9 +27,9 @@ static struct checked check(const char *source, struct fixture_options options) 
                         &problem_options, &problem, &checked.error),
             "%s", checked.error.message);
   struct launch_spec launch = launch_spec_default();
-  cr_assert_eq(candidate_load(problem, 0, object, &launch, &candidate, &checked.error),
-               OUTCOME_CORRECT, "%s", checked.error.message);
-  checked.outcome = candidate_check(problem, candidate, &checked.error);
+  cr_assert_eq(config_load(problem, 0, object, &launch, &loaded, &checked.error), OUTCOME_CORRECT,
+               "%s", checked.error.message);
+  checked.outcome = config_check(problem, loaded, &checked.error);
   /* The check leaves nothing behind that would blame the next config. */
   if (checked.outcome != OUTCOME_CORRECT) {
     struct error error;
@@ -44,7 +44,7 @@ static struct checked check(const char *source, struct fixture_options options) 
       checked.inputs_are_whole &=
           memcmp(operand->checked->address, operand->given, operand->bytes) == 0;
   }
-  candidate_free(problem, candidate);
+  config_unload(problem, loaded);
   problem_free(problem);
   device_close(device);
   free(object);
@@ -221,7 +221,7 @@ struct several {
   struct fixture fixture;
   struct device *device;
   struct problem *problem;
-  struct candidate *candidates[2 * CHECK_INPUTS_EVERY];
+  struct loaded_config *configs[2 * CHECK_INPUTS_EVERY];
   size_t n;
 };
 
@@ -242,21 +242,21 @@ static void several_open(struct several *several, const char *source,
 }
 
 static void several_unload_last(struct several *several) {
-  candidate_free(several->problem, several->candidates[--several->n]);
+  config_unload(several->problem, several->configs[--several->n]);
 }
 
-/* Loads a config as another candidate and checks it. */
+/* Loads a config as another loaded and checks it. */
 static enum outcome several_check(struct several *several, uint64_t config) {
   struct error error = {0};
   struct launch_spec launch = launch_spec_default();
   char *object = fixture_object(&several->fixture, config, false);
-  struct candidate **candidate = &several->candidates[several->n++];
-  cr_assert_eq(candidate_load(several->problem, config, object, &launch, candidate, &error),
+  struct loaded_config **loaded = &several->configs[several->n++];
+  cr_assert_eq(config_load(several->problem, config, object, &launch, loaded, &error),
                OUTCOME_CORRECT, "%s", error.message);
   free(object);
-  enum outcome outcome = candidate_check(several->problem, *candidate, &error);
-  cr_expect_eq(outcome, (*candidate)->outcome);
-  cr_expect_str_eq(outcome == OUTCOME_CORRECT ? "" : (*candidate)->error.message, error.message);
+  enum outcome outcome = config_check(several->problem, *loaded, &error);
+  cr_expect_eq(outcome, (*loaded)->outcome);
+  cr_expect_str_eq(outcome == OUTCOME_CORRECT ? "" : (*loaded)->error.message, error.message);
   return outcome;
 }
 
@@ -268,7 +268,7 @@ static void several_settle(struct several *several) {
 
 static void several_close(struct several *several) {
   for (size_t i = 0; i < several->n; i++)
-    candidate_free(several->problem, several->candidates[i]);
+    config_unload(several->problem, several->configs[i]);
   problem_free(several->problem);
   device_close(several->device);
   fixture_free(&several->fixture);
@@ -290,11 +290,11 @@ static void several_close(struct several *several) {
 
 static void expect_blamed(const struct several *several, size_t culprit) {
   for (size_t i = 0; i < several->n; i++) {
-    const struct candidate *candidate = several->candidates[i];
-    cr_expect_eq(candidate->outcome, i == culprit ? OUTCOME_CORRECTNESS : OUTCOME_CORRECT,
-                 "%zu: %s", i, candidate->error.message);
+    const struct loaded_config *loaded = several->configs[i];
+    cr_expect_eq(loaded->outcome, i == culprit ? OUTCOME_CORRECTNESS : OUTCOME_CORRECT, "%zu: %s",
+                 i, loaded->error.message);
   }
-  const char *message = several->candidates[culprit]->error.message;
+  const char *message = several->configs[culprit]->error.message;
   cr_expect(string_starts(message, "argument \"x\": it is only to be read"), "%s", message);
 }
 
@@ -326,8 +326,7 @@ Test(check_several, inputs_are_looked_at_after_so_many_configs) {
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++)
     cr_expect_eq(several_check(&several, i == 5 ? 2 : 0), OUTCOME_CORRECT);
-  cr_expect_eq(several.candidates[5]->outcome, OUTCOME_CORRECT,
-               "nobody has looked since the first");
+  cr_expect_eq(several.configs[5]->outcome, OUTCOME_CORRECT, "nobody has looked since the first");
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   expect_blamed(&several, 5);
   several_close(&several);
@@ -379,8 +378,8 @@ Test(check_several, an_output_that_lacks_an_element_is_none_that_passed_before) 
                CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
-  cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] was not written; 1 of "),
-            "%s", several.candidates[1]->error.message);
+  cr_expect(string_starts(several.configs[1]->error.message, "y[54321] was not written; 1 of "),
+            "%s", several.configs[1]->error.message);
   several_close(&several);
 }
 
@@ -396,8 +395,8 @@ Test(check_several, an_output_that_holds_a_mark_is_not_kept) {
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several.problem->operands[0].n_verified, 0);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECTNESS);
-  cr_expect(string_starts(several.candidates[1]->error.message, "y[90] was not written; 1 of "),
-            "%s", several.candidates[1]->error.message);
+  cr_expect(string_starts(several.configs[1]->error.message, "y[90] was not written; 1 of "), "%s",
+            several.configs[1]->error.message);
   several_close(&several);
 }
 
@@ -406,8 +405,8 @@ Test(check_several, an_element_that_no_sample_has_is_held_against_the_first_outp
   several_open(&several, CHANGERS, CHANGERS_SPACE);
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECTNESS);
-  cr_expect(string_starts(several.candidates[1]->error.message, "y[54321] is "), "%s",
-            several.candidates[1]->error.message);
+  cr_expect(string_starts(several.configs[1]->error.message, "y[54321] is "), "%s",
+            several.configs[1]->error.message);
   cr_expect_eq(several_check(&several, 5), OUTCOME_CORRECT,
                "as much as CHECK_FAR samples may be off");
   cr_expect_eq(several_check(&several, 3), OUTCOME_CORRECT);
@@ -437,8 +436,8 @@ Test(check_several,
   cr_expect_eq(several_check(&several, 0), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 1), OUTCOME_CORRECT);
   cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECTNESS, "all pieces have their turn");
-  cr_expect(string_starts(several.candidates[2]->error.message, "y[1700000] is "), "%s",
-            several.candidates[2]->error.message);
+  cr_expect(string_starts(several.configs[2]->error.message, "y[1700000] is "), "%s",
+            several.configs[2]->error.message);
   cr_expect_eq(several_check(&several, 3), OUTCOME_CORRECT, "asking has an end");
   cr_expect_eq(several_check(&several, 4), OUTCOME_CORRECTNESS,
                "what other pieces do not need is asked of this one");
@@ -466,7 +465,7 @@ Test(check_several, an_output_of_changed_inputs_is_none_that_others_are_held_aga
   several_settle(&several);
   cr_expect_eq(several_check(&several, 2), OUTCOME_CORRECT);
   several_settle(&several);
-  cr_expect_eq(several.candidates[2]->outcome, OUTCOME_CORRECTNESS);
+  cr_expect_eq(several.configs[2]->outcome, OUTCOME_CORRECTNESS);
   cr_expect_not_null(several.problem->operands[0].first, "it is of inputs that were looked at");
   several_close(&several);
 }

@@ -70,13 +70,13 @@ static void problem_open(struct opened *opened, int setup) {
             "%s", error.message);
 }
 
-static struct candidate *candidate_of(struct opened *opened, enum config config) {
+static struct loaded_config *loaded_config_of(struct opened *opened, enum config config) {
   struct error error = {0};
-  struct candidate *candidate = NULL;
+  struct loaded_config *loaded = NULL;
   struct launch_spec launch = launch_spec_default();
-  cr_assert_eq(candidate_load(opened->problem, config, opened->object, &launch, &candidate, &error),
+  cr_assert_eq(config_load(opened->problem, config, opened->object, &launch, &loaded, &error),
                OUTCOME_CORRECT, "%s", error.message);
-  return candidate;
+  return loaded;
 }
 
 static void problem_close(struct opened *opened) {
@@ -90,23 +90,22 @@ static void problem_close(struct opened *opened) {
 static void expect_found(int setup) {
   struct opened opened;
   struct error error = {0};
-  struct candidate *candidates[3];
+  struct loaded_config *loaded[3];
   problem_open(&opened, setup);
   cr_assert_eq(opened.device->has_fingerprint, setup == FINGERPRINTS);
   static const enum config configs[] = {GOOD, WRONG, GOOD};
   for (size_t i = 0; i < ARRAY_LENGTH(configs); i++) {
-    candidates[i] = candidate_of(&opened, configs[i]);
-    enum outcome outcome = candidate_check(opened.problem, candidates[i], &error);
+    loaded[i] = loaded_config_of(&opened, configs[i]);
+    enum outcome outcome = config_check(opened.problem, loaded[i], &error);
     cr_expect_eq(outcome, configs[i] == GOOD ? OUTCOME_CORRECT : OUTCOME_CORRECTNESS, "%s",
                  error.message);
   }
-  cr_expect(string_starts(candidates[1]->error.message, "y[0] is "), "%s",
-            candidates[1]->error.message);
+  cr_expect(string_starts(loaded[1]->error.message, "y[0] is "), "%s", loaded[1]->error.message);
   cr_expect_eq(opened.problem->operands[0].n_verified, 1);
   cr_expect(problem_inputs_check(opened.problem, &error), "%s", error.message);
   cr_expect_not(opened.problem->is_spoiled);
-  for (size_t i = 0; i < ARRAY_LENGTH(candidates); i++)
-    candidate_free(opened.problem, candidates[i]);
+  for (size_t i = 0; i < ARRAY_LENGTH(loaded); i++)
+    config_unload(opened.problem, loaded[i]);
   problem_close(&opened);
 }
 
@@ -129,12 +128,11 @@ static size_t copies_to_host(void) {
 
 static size_t copies_of_a_check(struct opened *opened, enum config config) {
   struct error error = {0};
-  struct candidate *candidate = candidate_of(opened, config);
+  struct loaded_config *loaded = loaded_config_of(opened, config);
   size_t before = copies_to_host();
-  cr_expect_eq(candidate_check(opened->problem, candidate, &error), OUTCOME_CORRECT, "%s",
-               error.message);
+  cr_expect_eq(config_check(opened->problem, loaded, &error), OUTCOME_CORRECT, "%s", error.message);
   size_t n = copies_to_host() - before;
-  candidate_free(opened->problem, candidate);
+  config_unload(opened->problem, loaded);
   return n;
 }
 
@@ -157,16 +155,16 @@ Test(check_gpu, a_changed_input_is_found_by_its_fingerprint_and_restored) {
   struct opened opened;
   struct error error = {0};
   problem_open(&opened, FINGERPRINTS);
-  struct candidate *changes = candidate_of(&opened, CHANGE_INPUT),
-                   *good = candidate_of(&opened, GOOD);
-  cr_expect_eq(candidate_check(opened.problem, changes, &error), OUTCOME_CORRECTNESS);
+  struct loaded_config *changes = loaded_config_of(&opened, CHANGE_INPUT),
+                       *good = loaded_config_of(&opened, GOOD);
+  cr_expect_eq(config_check(opened.problem, changes, &error), OUTCOME_CORRECTNESS);
   cr_expect_not_null(strstr(error.message, "argument \"x\": it is only to be read"), "%s",
                      error.message);
-  cr_expect_eq(candidate_check(opened.problem, good, &error), OUTCOME_CORRECT, "%s", error.message);
+  cr_expect_eq(config_check(opened.problem, good, &error), OUTCOME_CORRECT, "%s", error.message);
   cr_expect(problem_inputs_check(opened.problem, &error), "%s", error.message);
   cr_expect_eq(good->outcome, OUTCOME_CORRECT);
-  candidate_free(opened.problem, changes);
-  candidate_free(opened.problem, good);
+  config_unload(opened.problem, changes);
+  config_unload(opened.problem, good);
   problem_close(&opened);
 }
 
@@ -192,12 +190,12 @@ static void expect_spoiled(int setup, enum config config, enum outcome expected,
   struct opened opened;
   struct error error = {0};
   problem_open(&opened, setup);
-  struct candidate *candidate = candidate_of(&opened, config);
-  cr_expect_eq(candidate_check(opened.problem, candidate, &error), expected);
+  struct loaded_config *loaded = loaded_config_of(&opened, config);
+  cr_expect_eq(config_check(opened.problem, loaded, &error), expected);
   cr_expect_not_null(strstr(error.message, part), "%s", error.message);
   cr_expect(opened.problem->is_spoiled);
   cr_expect_not(opened.problem->is_lost);
-  candidate_free(opened.problem, candidate);
+  config_unload(opened.problem, loaded);
   problem_close(&opened);
 }
 
@@ -214,20 +212,20 @@ Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_
   struct opened opened;
   struct error error = {0};
   problem_open(&opened, PLAIN);
-  struct candidate *good[] = {candidate_of(&opened, GOOD), candidate_of(&opened, GOOD)};
-  struct candidate *faulty = candidate_of(&opened, FAULT);
+  struct loaded_config *good[] = {loaded_config_of(&opened, GOOD), loaded_config_of(&opened, GOOD)};
+  struct loaded_config *faulty = loaded_config_of(&opened, FAULT);
   for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
-    cr_assert_eq(candidate_check(opened.problem, good[i], &error), OUTCOME_CORRECT, "%s",
+    cr_assert_eq(config_check(opened.problem, good[i], &error), OUTCOME_CORRECT, "%s",
                  error.message);
-  struct device_launch launch = candidate_launch(faulty);
+  struct device_launch launch = config_launch(faulty);
   cr_expect_not(opened.device->ops->launch(opened.device, &launch, &error) &&
                 opened.device->ops->synchronize(opened.device, &error));
   cr_expect_not(problem_inputs_check(opened.problem, &error));
   cr_expect_not_null(strstr(error.message, "copying from the GPU failed"), "%s", error.message);
   cr_expect(opened.problem->is_spoiled);
   for (size_t i = 0; i < ARRAY_LENGTH(good); i++)
-    candidate_free(opened.problem, good[i]);
-  candidate_free(opened.problem, faulty);
+    config_unload(opened.problem, good[i]);
+  config_unload(opened.problem, faulty);
   problem_close(&opened);
 }
 
@@ -235,20 +233,19 @@ Test(check_gpu, a_device_that_faults_between_two_configs_is_refused_by_the_look_
 Test(check_gpu, a_device_that_refuses_one_look_at_the_inputs_has_no_verdict_on_those_it_was_for) {
   struct opened opened;
   struct error error = {0};
-  struct candidate *candidates[1 + CHECK_INPUTS_EVERY];
+  struct loaded_config *loaded[1 + CHECK_INPUTS_EVERY];
   problem_open(&opened, FINGERPRINTS);
   for (size_t i = 0; i < CHECK_INPUTS_EVERY; i++) {
-    candidates[i] = candidate_of(&opened, GOOD);
-    cr_assert_eq(candidate_check(opened.problem, candidates[i], &error), OUTCOME_CORRECT, "%s",
+    loaded[i] = loaded_config_of(&opened, GOOD);
+    cr_assert_eq(config_check(opened.problem, loaded[i], &error), OUTCOME_CORRECT, "%s",
                  error.message);
   }
-  candidates[CHECK_INPUTS_EVERY] = candidate_of(&opened, REFUSE);
-  cr_expect_eq(candidate_check(opened.problem, candidates[CHECK_INPUTS_EVERY], &error),
-               OUTCOME_RUNTIME);
+  loaded[CHECK_INPUTS_EVERY] = loaded_config_of(&opened, REFUSE);
+  cr_expect_eq(config_check(opened.problem, loaded[CHECK_INPUTS_EVERY], &error), OUTCOME_RUNTIME);
   cr_expect_not_null(strstr(error.message, "wavetune_fingerprint"), "%s", error.message);
   cr_expect(opened.problem->is_spoiled && opened.problem->is_lost);
-  for (size_t i = 0; i < ARRAY_LENGTH(candidates); i++)
-    candidate_free(opened.problem, candidates[i]);
+  for (size_t i = 0; i < ARRAY_LENGTH(loaded); i++)
+    config_unload(opened.problem, loaded[i]);
   problem_close(&opened);
 }
 
@@ -259,11 +256,11 @@ Test(check_gpu, cold_samples_rotate_and_flush_instruction_caches) {
   struct device_rotation *rotation = &opened.problem->rotation;
   cr_expect(rotation->flush_instructions && rotation_prepares(rotation) && !rotation->displace);
   cr_expect_geq(rotation->n_copies * 2 * rotation->operands[0].stride, 1000000);
-  struct candidate *candidate = candidate_of(&opened, GOOD);
-  struct device_timing timing = {candidate_launch(candidate), rotation, 1, 0};
+  struct loaded_config *loaded = loaded_config_of(&opened, GOOD);
+  struct device_timing timing = {config_launch(loaded), rotation, 1, 0};
   cr_assert(opened.device->ops->time(opened.device, &timing, 1, &error), "%s", error.message);
   cr_expect_gt(timing.us, 0);
   cr_expect_eq(rotation->next, 1);
-  candidate_free(opened.problem, candidate);
+  config_unload(opened.problem, loaded);
   problem_close(&opened);
 }

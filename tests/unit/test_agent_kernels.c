@@ -33,15 +33,15 @@ static struct compile_result compile(struct checker *checker, uint64_t config, b
 
 static void check_config(struct checker *checker, struct problem *problem, uint64_t config) {
   struct error error = {0};
-  struct candidate *candidate;
+  struct loaded_config *loaded;
   struct compile_result object = compile(checker, config, false);
   char *text = space_config_format(checker->folder->space, config);
   struct launch_spec launch = launch_spec_default();
-  cr_assert_eq(candidate_load(problem, config, object.object, &launch, &candidate, &error),
+  cr_assert_eq(config_load(problem, config, object.object, &launch, &loaded, &error),
                OUTCOME_CORRECT, "%s", error.message);
-  cr_expect_eq(candidate_check(problem, candidate, &error), OUTCOME_CORRECT, "%s: %s", text,
+  cr_expect_eq(config_check(problem, loaded, &error), OUTCOME_CORRECT, "%s: %s", text,
                error.message);
-  candidate_free(problem, candidate);
+  config_unload(problem, loaded);
   compile_result_release(&object);
   free(text);
 }

@@ -17,8 +17,8 @@ struct script {
   struct device_ops ops;
   struct problem problem;
   size_t n;
-  struct candidate candidates[CONFIGS_MAX + 1]; /* the last is the baseline's */
-  struct timed configs[CONFIGS_MAX], baseline;
+  struct loaded_config loaded[CONFIGS_MAX + 1]; /* the last is the baseline's */
+  struct timed_config configs[CONFIGS_MAX], baseline;
   double us[CONFIGS_MAX + 1];
   size_t n_samples[CONFIGS_MAX + 1];   /* timings given so far */
   size_t slow_sample[CONFIGS_MAX + 1]; /* this one (from 1) takes ten times as long */
@@ -77,7 +77,7 @@ static void turn_note(void *context, uint64_t config) {
     script->turns[script->n_turns++] = config;
 }
 
-static bool left_note(void *context, struct timed *timed) {
+static bool left_note(void *context, struct timed_config *timed) {
   (void)context;
   size_t i = (size_t)(timed - script->configs);
   cr_assert_lt(script->n_left, script->n);
@@ -95,14 +95,14 @@ static void script_new(size_t n, const double *us) {
   script->problem.rotation.n_copies = 1;
   script->n = n;
   for (size_t i = 0; i <= n; i++) {
-    struct candidate *candidate = &script->candidates[i];
-    candidate->config = i < n ? i : BASELINE;
-    candidate->module = (struct device_module *)(i + 1); // NOLINT(performance-no-int-to-ptr)
+    struct loaded_config *loaded = &script->loaded[i];
+    loaded->config = i < n ? i : BASELINE;
+    loaded->module = (struct device_module *)(i + 1); // NOLINT(performance-no-int-to-ptr)
     script->us[i] = i < n ? us[i] : 100;
     if (i < n)
-      script->configs[i].candidate = candidate;
+      script->configs[i].loaded = loaded;
   }
-  script->baseline.candidate = &script->candidates[n];
+  script->baseline.loaded = &script->loaded[n];
   script->baseline.calls = 1;
   script->baseline.estimate_us = 100;
 }

@@ -16,7 +16,7 @@ static const struct race_limits screen = {
 struct racers {
   size_t n;
   double us[CONFIGS_MAX];
-  struct timed timed[CONFIGS_MAX];
+  struct timed_config timed[CONFIGS_MAX];
   bool is_in[CONFIGS_MAX];
   enum race_standing standings[CONFIGS_MAX]; /* of the last round, by config */
   double samples[CONFIGS_MAX][ROUNDS_MAX], baselines[CONFIGS_MAX][ROUNDS_MAX];
@@ -30,7 +30,7 @@ static struct racers *field_new(size_t n, const double *us) {
   for (size_t i = 0; i < n; i++) {
     field->us[i] = us[i];
     field->is_in[i] = true;
-    field->timed[i] = (struct timed){
+    field->timed[i] = (struct timed_config){
         .calls = 1, .samples_us = field->samples[i], .baseline_us = field->baselines[i]};
   }
   return field;
@@ -42,7 +42,7 @@ static void field_free(struct racers *field) {
 }
 
 static void field_judge(struct racers *field, const struct race_limits *limits) {
-  const struct timed *in[CONFIGS_MAX];
+  const struct timed_config *in[CONFIGS_MAX];
   enum race_standing standings[CONFIGS_MAX];
   size_t n_in = 0;
   for (size_t i = 0; i < field->n; i++)
@@ -58,7 +58,7 @@ static void field_judge(struct racers *field, const struct race_limits *limits) 
 static void field_round(struct racers *field, const double *factors,
                         const struct race_limits *limits) {
   for (size_t i = 0; i < field->n; i++) {
-    struct timed *timed = &field->timed[i];
+    struct timed_config *timed = &field->timed[i];
     if (!field->is_in[i])
       continue;
     timed->samples_us[timed->n] = field->us[i] * factors[i];
@@ -215,7 +215,7 @@ static void field_race(struct racers *field, struct rng *rng, const struct noise
     double most = fmax(baselines[0], fmax(baselines[1], baselines[2]));
     double baseline_us = 1300 * (baselines[0] + baselines[1] + baselines[2] - least - most);
     for (size_t i = 0; i < field->n; i++) {
-      struct timed *timed = &field->timed[i];
+      struct timed_config *timed = &field->timed[i];
       if (!field->is_in[i])
         continue;
       timed->samples_us[round] = field->us[i] * noisy(rng, noise);
